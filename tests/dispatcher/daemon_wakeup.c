@@ -1,5 +1,4 @@
-/* Wake-ups, with a safety poll of an hour: what Redis does not say, nobody notices. On every server that is there: the usual one,
- * and those that tests/support/debian13.sh has made. */
+/* Wake-ups with a safety poll of an hour, on every server that is installed: a lost wake-up would delay a job for an hour. */
 #include "cluster.h"
 #include "every_server.h"
 
@@ -21,7 +20,7 @@ static cluster_t begin(int number, const char *queues) {
     return s;
 }
 
-/* The job is there in time, as seen from a machine that may stand still for a moment, and not early. */
+/* The job arrives in time, with an allowance for a slow machine, and not early. */
 static void expect_on_time(cluster_t *s, const char *expected, int64_t due) {
     char *job = cluster_take(s->r, "q", 10000);
     int64_t late = cluster_ms(s->r) - due;
@@ -31,7 +30,7 @@ static void expect_on_time(cluster_t *s, const char *expected, int64_t due) {
     free(job);
 }
 
-/* Delays a job and waits until the daemon has looked at the new head. */
+/* Delays a job and waits until the daemon has read the new head. */
 static int64_t delay_seen(cluster_t *s, const char *job, int64_t delay_ms) {
     long long calls = server_commandstat(s->server, "evalsha");
     int64_t due = cluster_delay(s->r, "q", job, delay_ms);
@@ -140,7 +139,7 @@ EVERY_SERVER(many_adds_cause_few_looks) {
     cluster_end(&s);
 }
 
-/* The silent death: the job is added in the same step that kills the subscriber, so that nobody can be told of it. */
+/* One step adds the job and kills the subscriber, so no invalidation arrives. */
 EVERY_SERVER(dead_subscriber_is_replaced) {
     cluster_t s = begin(*number, NULL);
     for (int round = 0; round < 4; round++) {

@@ -1,5 +1,4 @@
-/* The dispatcher role, its ticks called by hand: every due job reaches ready exactly once, soon and not early; and nothing is
- * asked for without a reason. What goes wrong is in test_dispatcher_trouble.c. */
+/* Ticks of the dispatcher: every due job reaches ready exactly once, soon and not early, and Redis gets no needless request. */
 #include "dispatcher_fixture.h"
 
 /* Returns how late the later job was at the most, in us. */
@@ -81,7 +80,7 @@ Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
     setup_end(&d);
 }
 
-/* While there is more, nobody needs to know when the next job is due; afterwards somebody must. */
+/* The next due time matters only after the backlog. */
 Test(redis_dispatcher, a_backlog_reads_the_head_only_at_its_end) {
     enum { JOBS = 2000 };
     setup_t d;
@@ -132,7 +131,7 @@ static void keep_up_backlog(setup_t *d) {
              "for i = 1, 20000 do for _, key in ipairs(KEYS) do redis.call('ZADD', key, i, 'job' .. i) end end");
 }
 
-/* The poll meets backlogs in the middle: what it sees there is no wake-up that was lost. */
+/* A head that the safety poll reads during a backlog is no lost wake-up. */
 Test(redis_dispatcher, a_safety_poll_in_a_backlog_misses_nothing) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.config = "group = \"app\"; dispatcher = { safety_poll = \"50ms\"; batch = 1; };"

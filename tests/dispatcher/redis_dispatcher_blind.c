@@ -1,4 +1,4 @@
-/* The dispatcher where the server refuses wake-ups: what it keeps open meanwhile, what it asks, and how it hears again. */
+/* The dispatcher on a server that refuses tracking: its connections, its requests, and how tracking begins again. */
 #include "cluster.h"
 #include "dispatcher_fixture.h"
 #include "http/health.h"
@@ -7,7 +7,7 @@
 
 enum { POLL_MS = 100, NO_WAKE_RETRY_MS = 60000 };
 
-/* The second connection would only wait for what never comes: there is one left, and none is opened again and again. */
+/* Without tracking the second connection is of no use: it stays closed. */
 static void expect_one_connection(setup_t *d, const char *refused) {
     cr_assert(driver_until(&d->instance.driver, cluster_connections(d->f.r, "") == 1, 3000),
               "while %s is refused: %d connections", refused, cluster_connections(d->f.r, ""));

@@ -1,5 +1,5 @@
-/* The dispatcher among many queues at fault, and among entries that are dear to look at: what it writes, what it takes of Redis,
- * and that what is sound is served meanwhile. */
+/* The dispatcher with many refused queues and with entries that are expensive to read: its log lines, its share of Redis, and
+ * its delays. */
 #include "base/log.h"
 #include "dispatcher_fixture.h"
 
@@ -26,8 +26,7 @@ static int64_t all_faults(const setup_t *d) {
     return sum;
 }
 
-/* The log promises twenty lines of one message in ten seconds, and then one that tells of the rest, however many queues are found
- * at fault and however often. */
+/* The log writes at most twenty lines of one message in ten seconds, and then one line that counts the others. */
 static void expect_few_lines(const char *break_all, const char *message) {
     setup_t d;
     char *config = crowd_config();
@@ -70,7 +69,7 @@ enum { HUGE = 3, HUGE_BYTES = 15 << 20, PACED_MS = 6000 };
     "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return redis.call('ZCARD', "        \
     "KEYS[1])"
 
-/* Microseconds of a processor that Redis has used; the time on its clock would grow with whatever else the machine does. */
+/* Processor time of Redis in us; elapsed time would include other processes. */
 static int64_t redis_cpu_us(const setup_t *d) {
     static const char *const names[] = {"used_cpu_sys:", "used_cpu_user:"};
     char *info = server_info(d->f.server, "cpu");
@@ -83,8 +82,7 @@ static int64_t redis_cpu_us(const setup_t *d) {
     return (int64_t)(seconds * 1e6);
 }
 
-/* Each add makes the head worth a look, and each look at such a head is dear. A tenth of the time is what they may take, and as
- * much again for the first one; what comes behind them is cheap and need not wait. */
+/* Each add causes a read of an expensive head. These reads may take a tenth of Redis's time. */
 Test(redis_dispatcher, expensive_entries_do_not_slow_other_clients, .timeout = 240) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.config = ALONE("max_payload = \"1MiB\";")});
@@ -108,8 +106,7 @@ Test(redis_dispatcher, expensive_entries_do_not_slow_other_clients, .timeout = 2
     "local t = redis.call('TIME') local till = t[1] * 1000000 + t[2] + ARGV[1] * 1000 repeat t = redis.call('TIME') "            \
     "until t[1] * 1000000 + t[2] >= till return 1"
 
-/* A look that had to wait for the slow command of another has cost Redis nothing: what falls due next does not wait ten times as
- * long again. */
+/* A read that waited for another client's slow command cost Redis nothing, so the next job does not wait for a cooldown. */
 Test(redis_dispatcher, a_slow_command_of_another_client_causes_no_cooldown) {
     enum { BUSY_MS = 700 };
     setup_t d;
@@ -130,7 +127,7 @@ Test(redis_dispatcher, a_slow_command_of_another_client_causes_no_cooldown) {
     setup_end(&d);
 }
 
-/* A large job that was moved is not read again, so what comes after it need not wait: its bytes are no reason. */
+/* A moved job is never read again, so its size causes no cooldown. */
 Test(redis_dispatcher, a_moved_large_job_causes_no_cooldown) {
     enum { LARGE_BYTES = 16000000, SOON_MS = 800 }; /* ten times its cost would be 1600 ms */
     setup_t d;
@@ -143,8 +140,7 @@ Test(redis_dispatcher, a_moved_large_job_causes_no_cooldown) {
     setup_end(&d);
 }
 
-/* What is known of the size of entries reaches the script: small ones are read at once, and of huge ones few, whatever a batch
- * may hold. */
+/* The script gets the expected size of entries: it reads many small ones at once, and few huge ones. */
 Test(redis_dispatcher, a_promote_reads_as_many_entries_as_the_last_one_suggests) {
     enum { BATCH = 100, SMALL = 1000, FIRST_STEPS = 3, LARGE = 8, LARGE_BYTES = 3 << 19 };
     static const char fill[] = "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.rep('x', ARGV[2]) .. i) end return 1";

@@ -1,5 +1,4 @@
-/* The dispatcher role in trouble, its ticks called by hand: whatever Redis answers, every due job reaches ready exactly once, and
- * nobody spins. */
+/* The dispatcher when requests fail: every due job reaches ready exactly once, and other queues are served. */
 #include "cluster.h"
 #include "dispatcher_fixture.h"
 
@@ -184,7 +183,7 @@ Test(redis_dispatcher, tracking_resumes_after_either_connection_is_killed) {
     "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
 #define POLLING "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
 
-/* Redis evicts a registration in silence when our own command makes it look at its table (NOLOOP): then the poll helps. */
+/* With NOLOOP Redis may evict our tracking entry without a message. The safety poll finds the change. */
 Test(redis_dispatcher, an_evicted_tracking_entry_loses_no_job) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.config = POLLING_TWO});
@@ -278,7 +277,8 @@ Test(redis_dispatcher, backs_off_while_redis_is_down) {
     setup_end(&d);
 }
 
-/* By what the preflight has found: its keys are not of its dialect. Others are served, and so is this one once that is over. */
+/* The preflight disables a queue whose keys belong to another dialect. Other queues are served, and so is this one after the
+ * repair. */
 Test(redis_dispatcher, a_disabled_queue_is_skipped) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.config = TWO});

@@ -1,4 +1,4 @@
-/* What the tests of one line share: a schedule, and what Redis could tell it. */
+/* A schedule and replies of Redis for its tests. */
 #ifndef QS_TEST_SCHEDULE_FIXTURE_H
 #define QS_TEST_SCHEDULE_FIXTURE_H
 

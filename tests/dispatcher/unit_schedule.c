@@ -1,5 +1,4 @@
-/* What the dispatcher knows of one queue, and what follows from each reply: no Redis. Backlogs and large entries are in
- * unit_schedule_backlog.c. */
+/* The schedule of one queue, without Redis. unit_schedule_backlog.c tests backlogs and oversized entries. */
 #include "dialects/registry.h"
 #include "schedule_fixture.h"
 

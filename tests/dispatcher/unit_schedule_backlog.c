@@ -1,4 +1,4 @@
-/* What the dispatcher knows of one queue while there is more to promote than one batch, or entries are too large: no Redis. */
+/* The schedule of one queue during a backlog and with oversized entries, without Redis. */
 #include "schedule_fixture.h"
 
 #include <math.h>

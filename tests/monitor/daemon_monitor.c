@@ -76,7 +76,8 @@ ParameterizedTestParameters(daemon_monitor, crash_points) {
     return cr_make_param_array(int, numbers, POINT_COUNT);
 }
 
-/* Died at each point, before and after what each script did: the next one goes on, nothing is lost and nothing is done twice. */
+/* The leader dies at each failpoint, before and after each script: its successor continues, no job is lost, and nothing
+ * happens twice. */
 ParameterizedTest(int *number, daemon_monitor, crash_points) {
     cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "50ms"};

@@ -1,5 +1,5 @@
-/* What the monitor holds in memory follows the largest job, and not how many there are: it runs beside a worker in a pod of 64
- * MiB, and what kills it once would kill it again and again. */
+/* The memory of the monitor depends on the largest job and not on their number. It runs in a pod with 64 MiB, and would be
+ * killed again and again. */
 #include "audit_log.h"
 #include "cluster.h"
 
@@ -12,7 +12,7 @@
 
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MOST_KIB = 40 * 1024, END_MS = 60000 };
 
-/* A large job in progress, and what its worker reports, if it does. */
+/* A large job in progress, with a report unless it is NULL. */
 static void work_on(cluster_t *s, int number, const char *report) {
     char *job = malloc(LARGE);
     memset(job, 'x', LARGE);

@@ -1,4 +1,4 @@
-/* The monitor's whole story on every server: a stall, a retry, an end, a heartbeat, and reports that wake it. */
+/* The monitor on every server: a stall, a retry, an end, a heartbeat, and reports that wake it. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "every_server.h"

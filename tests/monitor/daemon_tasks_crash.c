@@ -1,5 +1,4 @@
-/* Sidecars that die at each named point of what a dialect does beside passes: the next one goes on, nothing is lost, nothing is
- * recorded or sent twice. */
+/* The leader dies at each failpoint of a side task: its successor continues, no job is lost, and nothing happens twice. */
 #include "cli/audit/requeue_fixture.h"
 
 #include <criterion/parameterized.h>

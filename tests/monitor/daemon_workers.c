@@ -288,7 +288,7 @@ Test(daemon_workers, go) { cr_assert_eq(served("go"), JOBS); }
 Test(daemon_workers, java) { cr_assert_eq(served("java"), JOBS); }
 Test(daemon_workers, shell) { cr_assert_eq(served("shell"), JOBS); }
 
-/* How long the one heartbeat still lives; 0: there is none. */
+/* TTL of the only heartbeat; 0: there is none. */
 static long long beat_ms(redis_t *r) {
     redisReply *keys = redis_do(r, "KEYS *_alive");
     long long ms = keys->elements == 1 ? redis_int(r, "PTTL %s", keys->element[0]->str) : 0;
@@ -296,7 +296,7 @@ static long long beat_ms(redis_t *r) {
     return ms;
 }
 
-/* G5: a worker with a heartbeat keeps its job as long as it likes; when it dies the job goes to another. */
+/* G5: a worker with a heartbeat keeps its job; after its death another worker gets the job. */
 Test(daemon_workers, heartbeat) {
     election_t stand = begin("python");
     redis_t *r = stand.cluster.r;

@@ -48,13 +48,13 @@ static inline long long waiting(setup_t *d, const char *job) { return in_list(d-
         }                                                                                                                        \
     } while (0)
 
-/* So many more passes. */
+/* Runs this many more scans. */
 static inline void passes(setup_t *d, int more) {
     int64_t wanted = metric_get(&of(d)->passes) + more;
     until(d, metric_get(&of(d)->passes) >= wanted);
 }
 
-/* Until nothing is asked for any more: over some of its intervals, as one of them may pass while this machine stands still. */
+/* Until no request is sent for several intervals: one interval may go by while this machine is slow. */
 static inline void idle(setup_t *d) {
     for (int tries = 0, still = 0; tries < 100 && still < 3; tries++) {
         long before = proxy_requests(d->f.proxy, NULL);

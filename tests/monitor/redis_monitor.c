@@ -1,5 +1,5 @@
-/* The monitor role, its ticks called by hand: what is stalled or reported goes back or ends, once; what is alive is left alone;
- * and nothing is asked for without a reason. What goes wrong is in test_monitor_trouble.c. */
+/* Ticks of the monitor: stalled and reported jobs are retried or ended once, living jobs are left alone, and idle queues cost
+ * nothing. */
 #include "monitor_fixture.h"
 
 Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
@@ -40,8 +40,7 @@ Test(redis_monitor, a_finished_job_is_left_alone) {
 
 Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
     setup_t d;
-    open_desk(&d,
-                (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
+    open_desk(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
     long long before = call_now_ms(d.f.r);
     work_on(&d, "a");
     until(&d, is_delayed(d.f.r, slice_text("a")));
@@ -102,7 +101,7 @@ static void expect_worker(setup_t *d, const char *kind, const char *expected) {
     free(worker);
 }
 
-/* Waits until the heartbeat of a job that is overdue has been looked at. */
+/* Waits until the monitor has read the heartbeat of an overdue job. */
 static void overdue(setup_t *d) {
     long long began = call_now_ms(d->f.r);
     until(d, call_now_ms(d->f.r) > began + 200);
@@ -193,7 +192,7 @@ Test(redis_monitor, an_orphan_report_is_removed_after_two_scans) {
     close_desk(&d);
 }
 
-/* After its own removal nobody but a new look hears of the next report. */
+/* The monitor's own removal clears tracking; only a new look arms it for the next report. */
 Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});
@@ -213,8 +212,8 @@ Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
 Test(redis_monitor, alive_timeout_ends_an_old_job) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
-                                                  "\"email\"; protected_timeout = \"1h\"; "
-                                                  "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
+                                                "\"email\"; protected_timeout = \"1h\"; "
+                                                "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
     char *old = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7200001),
          *young = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7000000);
     work_on(&d, old);
@@ -340,9 +339,9 @@ Test(redis_monitor, a_queue_is_adopted_live) {
 Test(redis_monitor, queues_take_turns) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                        .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
-                                  "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
-                        .proxy = true});
+                      .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
+                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
+                      .proxy = true});
     driver_run(&d.instance.driver, 100);
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") > 0);
@@ -354,12 +353,12 @@ Test(redis_monitor, queues_take_turns) {
     close_desk(&d);
 }
 
-/* What another queue is asked comes between the requests of a long pass, and gets its own answers. */
+/* Requests for another queue come between those of a long scan, and each gets its own reply. */
 Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
-                                  "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
+                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     metrics_queue_t *sms = &d.instance.metrics->queues[1];
     redis_ok(d.f.r, "LPUSH sms:backup x");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
@@ -374,13 +373,13 @@ Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     close_desk(&d);
 }
 
-/* Long lists: every entry is met once, and what is stalled ends only when copies are known. */
+/* In a long list every entry is met once, and stalled jobs end only when duplicates are known. */
 Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                  "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 100000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->passes) == 2, 30000));
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);

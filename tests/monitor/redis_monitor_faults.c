@@ -1,9 +1,8 @@
-/* One key of a queue is at fault: what does not need it is done all the same, it is said once, and again when it is over. */
+/* Redis refuses requests because of one key: work that does not need the key goes on, and the refusal is reported once, and
+ * again when it ends. */
 #include "dialects/kmqueue/kmqueue_fixture.h"
 
-/* More than the monitor counts the copies of by looking (scan_may_end): it ends nothing there before passes have come to their
- * end.
- */
+/* So many entries that settle.lua does not count duplicates (scan_may_end): jobs end only after complete scans. */
 enum { MANY = 5000 };
 
 static void fill(setup_t *d, const char *list, int jobs) {
@@ -13,7 +12,7 @@ static void fill(setup_t *d, const char *list, int jobs) {
 static int logged(void) { return fixture_log_count("redis refuses the monitor\""); }
 static int said_over(void) { return fixture_log_count("redis refuses the monitor no longer"); }
 
-/* Tries what is at fault again and again, until `cond` is true: each time its pause is over at once. */
+/* Repeats refused requests until `cond` is true; steps the clock over each pause. */
 #define try_until(d, cond)                                                                                                       \
     do {                                                                                                                         \
         for (int try_ = 0; try_ < 100 && !(cond); try_++) {                                                                      \
@@ -93,9 +92,9 @@ Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, 
 Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                        .proxy = true,
-                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                  "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
+                      .proxy = true,
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "bad_alive", .error = "-NOPERM x", .times = -1});
     work_on(&d, "{\"id\":\"bad\"}");
     work_on(&d, "{\"id\":\"good\"}");
@@ -109,7 +108,7 @@ Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     close_desk(&d);
 }
 
-/* Nothing is refused of any job, but at the end of the pass: that is not over while it lasts. */
+/* No request about a job is refused, but one at the end of the scan; the condition lasts as long. */
 static void expect_said_once(setup_t *d) {
     until(d, metric_get(&of(d)->faults) > 0);
     int64_t passes = metric_get(&of(d)->passes);
@@ -180,7 +179,7 @@ Test(redis_monitor_faults, a_refused_report_removal_is_forgotten_when_fenced) {
     expect_not_over(&d);
 }
 
-/* What was refused in a pass that was broken off by another fault is not told at the end of the next one. */
+/* Another error broke the scan off. The next scan does not report its refusals. */
 Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_broken_off_scan) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
@@ -197,8 +196,7 @@ Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_broken_off_scan) 
     close_desk(&d);
 }
 
-/* However seldom passes are made: a job that comes to an idle queue begins one, and what that is refused is told (/readyz) as
- * long as it lasts. */
+/* A job that arrives in an idle queue begins a scan, so a refusal is reported (/readyz) at once. */
 Test(redis_monitor_faults, a_missing_right_is_reported_when_a_job_needs_it) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("")});

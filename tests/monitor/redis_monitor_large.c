@@ -5,8 +5,8 @@
 
 enum { JOBS = 6, LARGE = 3000000, HOUR_MS = 3600 * 1000 };
 
-/* A new leader knows nothing of their sizes when their time has come: its first pass has no room for most of them, and the next
- * one does not wait for its interval. */
+/* A new leader does not know the sizes of jobs: its first scan has no memory for most of them, and the next scan begins at
+ * once. */
 Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_scan, .timeout = 120) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;"), .preload = "shim_clock"});

@@ -1,5 +1,4 @@
-/* The monitor among a thousand queues at fault: what it writes, that what is sound is served meanwhile, and that a look by hand
- * names every one of them. */
+/* The monitor with a thousand refused queues: its log lines, and healthy queues are served meanwhile. */
 #include "base/log.h"
 #include "inspect/preflight.h"
 #include "monitor_fixture.h"

@@ -1,5 +1,5 @@
-/* The pages of a pass that are on their way: none is lost or doubled, Redis has work while one is judged, and whatever happens
- * the connection stays in step. */
+/* The pages of a scan that are in flight: none is lost or read twice, Redis works while a page is judged, and after an error
+ * the connection has no unread reply. */
 #include "dialects/registry.h"
 #include "monitor/pages.h"
 #include "monitor_call.h"
@@ -48,8 +48,7 @@ static outcome_t land(setup_t *d) {
     return pages_read_reply(d->pages, &call, &d->scan);
 }
 
-/* Goes through all that the pass meets, as the monitor does. Returns how many pages were judged while less than two requests were
- * on their way. */
+/* Reads a whole scan as the monitor does. Returns how many pages were judged with fewer than two requests in flight. */
 static int whole_pass(setup_t *d, int first) {
     int next = first, idle = 0;
     do {
@@ -89,7 +88,7 @@ Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
     close_desk(&d);
 }
 
-/* Broken off at each step: the connection answers the next question, and the next pass goes on where the list stands. */
+/* Broken off at each step: the connection works, and the next scan continues where the list stands. */
 Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
     for (int steps = 0; steps < 12; steps++) {
         setup_t d;
@@ -159,8 +158,8 @@ Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
     close_desk(&d);
 }
 
-/* One pass over `large` entries of 3 MB behind 20 small ones; returns how many of them were held. However they come, no more is
- * held at a time than there is room for, and each is known by its digest. */
+/* One scan over `large` entries of 3 MB behind 20 small ones; returns how many were held at once, and checks the limit of
+ * memory. */
 static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
     int met = 0, held = 0;
     backup_look_t look = {.entries = 20 + count, .now = 1};

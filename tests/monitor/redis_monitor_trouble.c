@@ -1,10 +1,10 @@
-/* The monitor when things go wrong: workers that finish in mid pass, a Redis that is full, flushed or away, a lock that is lost,
- * sentinels and keys that somebody has changed. No job is lost, and none ends that should not. */
+/* The monitor in trouble: workers finish during a scan, Redis is full, flushed or away, the lock is lost, sentinels and keys
+ * are damaged. */
 #include "monitor_fixture.h"
 
 #include "wait.h"
 
-/* Holds the reply to a request of a pass, and lets the worker finish its job meanwhile. */
+/* Delays the reply to one request of a scan while the worker finishes its job. */
 Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "EXISTS", "retried"};
     setup_t d;
@@ -34,7 +34,7 @@ Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout 
     close_desk(&d);
 }
 
-/* Each request of a pass is run, and its reply lost: nothing happens twice. */
+/* Redis runs each request of a scan, and the reply is lost: nothing happens twice. */
 Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "digest",
                                         "retried",           "failed"};
@@ -137,8 +137,8 @@ static char *sentinel(setup_t *d, int n) {
 Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     setup_t d;
     open_desk(&d, (fixture_options_t){
-                        .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                  "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
+                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
     fill(&d, 20);
     passes(&d, 2);
     cr_assert_eq(sentinels(&d), 1);
@@ -209,7 +209,7 @@ Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_h
     close_desk(&d);
 }
 
-/* What only looks like a sentinel is a job as any other. */
+/* An entry that resembles a sentinel is a job. */
 Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     static const char *const forged[] = {"sidecar-sentinel:", "sidecar-sentinel:0123456789abcdef0123456789abcdef:1",
                                          "sidecar-sentinel::1"};
@@ -323,7 +323,7 @@ Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     close_desk(&d);
 }
 
-/* A full stream holds what should end, and nothing else. */
+/* A full stream delays ends, and nothing else. */
 Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
@@ -341,7 +341,7 @@ Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     close_desk(&d);
 }
 
-/* Two leaders, one of which does not know yet that it was replaced: whatever both do, each job is in one place. */
+/* Two leaders, one of them already replaced: each job stays in one place. */
 Test(redis_monitor_trouble, a_zombie_does_no_harm) {
     setup_t d;
     open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});

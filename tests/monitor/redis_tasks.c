@@ -1,12 +1,12 @@
-/* Turns of a watch beside passes: when it steps, what wakes it, and what its outcomes mean for it and for the others. The watch
- * is the test's own. */
+/* Side tasks beside scans: when they step, what wakes them, and how outcomes affect a task and the others. The tasks are
+ * fakes. */
 #include "monitor/scan.h"
 #include "monitor/tasks.h"
 #include "monitor_fixture.h"
 
 enum { TASKS = 3 };
 
-/* What a test tells its watch to do, and what came of it. One for each queue. */
+/* Orders of a test to its fake task, and their results. One for each queue. */
 typedef struct {
     int steps, forgets, leaves, subscribed, opened;
     bool changed; /* at the last step */
@@ -130,7 +130,7 @@ static const side_task_ops_t PLAY = {.open = play_open,
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; "   \
     "retry_window = \"24h\"; }; queues = ( { name = \"email\"; " email " }, { name = \"sms\"; }, { name = \"push\"; } );"
 
-/* A monitor with a watch on each of the first `count` queues. What each is to do stands in `fakes` already. */
+/* A monitor with a fake task for each of the first `count` queues, whose orders are in `fakes`. */
 static void tasks_begin(setup_t *d, size_t count, fixture_options_t options) {
     if (!options.config) options.config = STAGE("");
     options.closed = true;
@@ -148,7 +148,7 @@ static void tasks_end(setup_t *d) {
     }
 }
 
-/* Until the watch has no step left that it wants by itself. */
+/* Until the task needs no step. */
 static void settle_down(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
 Test(redis_tasks, a_task_steps_when_it_asked_to) {
@@ -219,7 +219,7 @@ Test(redis_tasks, a_refused_channel_loses_only_its_messages) {
     tasks_end(&d);
 }
 
-/* Pages of a long pass and steps of watches that always want one take turns. */
+/* Pages of a long scan and steps of busy tasks take turns. */
 Test(redis_tasks, scans_and_tasks_take_turns) {
     enum { ENTRIES = 20000 };
     setup_t d;

@@ -1,4 +1,4 @@
-/* What the tests of the scan share: one queue, its clock, its looks and passes. */
+/* One queue with its clock, looks and scans, for the tests of the scan. */
 #ifndef QS_TEST_SCAN_FIXTURE_H
 #define QS_TEST_SCAN_FIXTURE_H
 
@@ -62,7 +62,7 @@ static inline void page(size_t jobs, int sentinel, size_t bytes) {
     scan_read_page(&scan, &p, p.count);
 }
 
-/* A whole pass that meets these jobs, and takes 1 ms. */
+/* A whole scan that meets these jobs and takes 1 ms. */
 static inline void pass(const int *jobs, size_t count) {
     cr_assert(look((int64_t)count + 1, 0, 0, false));
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* What the monitor knows of one queue: when it looks, how much it asks for, and what it makes of what a pass met. */
+/* The scan of one queue: its timing, its pages, and its end. */
 #include "scan_fixture.h"
 
 TestSuite(unit_scan, .init = begin, .fini = end);
@@ -210,7 +210,7 @@ Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
     cr_assert_eq(scan_entries_wanted(&scan), 0);
 }
 
-/* Where nobody knows how many there are, pages go on until one was the last. */
+/* Where the number of entries is unknown, the scan ends with the page that is marked as the last. */
 Test(unit_scan, a_scan_of_unknown_length_ends_with_the_last_page) {
     static backup_page_t p;
     backup_look_t open = {.entries = 256, .open = true};
@@ -255,7 +255,7 @@ static void page_with_large(size_t large) {
     scan_read_page(&scan, &p, p.count);
 }
 
-/* Those that are met first are small in the next pass, too, and a page of large ones behind them would be hundreds of MiB. */
+/* The next scan meets small entries first as well. A full page of the large ones behind them would have hundreds of MiB. */
 Test(unit_scan, the_next_scan_remembers_a_large_entry) {
     cr_assert(look(1000, 0, 0, false));
     page_with_large((size_t)1 << 20);

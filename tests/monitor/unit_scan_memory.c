@@ -1,4 +1,4 @@
-/* What the scan remembers from pass to pass: copies, reports, stamps. */
+/* The memory of scans: duplicates, reports, stamps. */
 #include "scan_fixture.h"
 
 TestSuite(unit_scan_memory, .init = begin, .fini = end);
@@ -60,7 +60,7 @@ static const worker_report_t *report_of(const char *text) {
     return report_table_find(&scan.reports, &digest);
 }
 
-/* One pass that finds these reports (text, sha1, ...) and meets those jobs. */
+/* One scan that finds these reports (text, sha1, ...) and meets those jobs. */
 static void report_pass(const char *const *reports, const char *const *jobs) {
     cr_assert(look(5, 0, 1, false));
     for (; reports && *reports; reports += 2) report(reports[0], reports[1], reports[0][0] == '!');

@@ -1,4 +1,4 @@
-/* Who was last heard of on which job. */
+/* Names of workers by job. */
 #include "monitor/workers.h"
 
 #include <criterion/criterion.h>
