@@ -53,6 +53,7 @@ static bool ref_print_candidates(audit_t *audit, ref_search_t *search, bool utc,
     event_table_begin(&table, columns, COUNT(columns), 0, stderr);
     bool done = audit_find_ref(audit, search->prefix, MAX_CANDIDATES, ref_add_candidate, search, why);
     table_end(table.table);
+    search->table = NULL;
     return done;
 }
 

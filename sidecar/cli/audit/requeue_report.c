@@ -80,13 +80,15 @@ static void report_print_problem(const requeue_target_t *target, requeue_result_
 // A bulk run prints only problems, and of each kind only the first ones.
 static void report_print(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
     bool bulk = report->options->args->requeue.where;
-    if (bulk && (result == RESULT_DONE || report->of[result] > MAX_PRINTED_EACH)) return;
+    int64_t printed = report->of[result];
+    if (bulk && (result == RESULT_DONE || printed > MAX_PRINTED_EACH)) return;
     progress_end(&report->progress);
-    if (result <= RESULT_WOULD)
+    if (result <= RESULT_WOULD) {
         report_print_success(report, target, result);
-    else
-        report_print_problem(target, result, detail);
-    if (bulk && result > RESULT_WOULD && report->of[result] == MAX_PRINTED_EACH)
+        return;
+    }
+    report_print_problem(target, result, detail);
+    if (bulk && printed == MAX_PRINTED_EACH)
         fputs("queue-sidecar: more like this are only counted; -o jsonl names each\n", stderr);
 }
 

@@ -40,17 +40,18 @@ static settled_t settle(fixture_t *f, bool ends) {
     if (ends) new.len = 0;
     const event_t event = {.kind = slice_text(ends ? "failed" : "retried"), .reason = slice_text("x")};
     const call_t call = fixture_call(f, "T");
-    settle_append(&call, &(settle_ask_t){.job = entry.bytes,
-                                         .digest = &entry.digest,
-                                         .where = &where,
-                                         .old = stamp_pack(&OLD),
-                                         .new = new,
-                                         .from_tail = true,
-                                         .depth = 4096,
-                                         .alone = true,
-                                         .heartbeat = heartbeat,
-                                         .report = "",
-                                         .event = &event});
+    const settle_ask_t ask = {.job = entry.bytes,
+                              .digest = &entry.digest,
+                              .where = &where,
+                              .old = stamp_pack(&OLD),
+                              .new = new,
+                              .from_tail = true,
+                              .depth = 4096,
+                              .alone = true,
+                              .heartbeat = heartbeat,
+                              .report = "",
+                              .event = &event};
+    settle_append(&call, &ask);
     settled_t settled;
     outcome_t outcome = settle_read(f->conn, &settled, &f->error);
     cr_assert_eq(outcome, settled == SETTLED_TYPE ? OUTCOME_REFUSED : OUTCOME_OK, "%s", f->error.text);
