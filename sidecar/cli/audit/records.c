@@ -46,7 +46,7 @@ void record_write_json(buffer_t *out, const field_t *fields, size_t count, const
 
 static bool csv_needs_quotes(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)
-        if (memchr("\",\r\n", text[i], 4)) return true;
+        if (text[i] == '"' || text[i] == ',' || text[i] == '\r' || text[i] == '\n') return true;
     return false;
 }
 

@@ -13,6 +13,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "dialects/bull/failed_channel.h"
+#include "dialects/bull/failed_record.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
 #include "queue/record.h"
@@ -56,8 +57,7 @@ struct bull_failed {
     char from[NUMBER_SIZE];
     int64_t skip;
     bull_messages_t messages;
-    bull_record_t record;
-    const char *reason; // of the record
+    failed_record_t record; // the latest
 };
 
 void bull_failed_forget(bull_failed_t *s) {
@@ -71,6 +71,7 @@ bull_failed_t *bull_failed_open(const queue_keys_t *at) {
     bull_failed_t *s = mem_alloc(sizeof *s);
     s->at = at;
     s->failed = mem_printf("%s:failed", bull_config(at->config)->base);
+    s->record = (failed_record_t){.at = at, .failed = s->failed};
     s->prefix = mem_printf("%s:", bull_config(at->config)->base);
     bull_messages_init(&s->messages);
     bull_failed_forget(s);
@@ -79,7 +80,7 @@ bull_failed_t *bull_failed_open(const queue_keys_t *at) {
 
 void bull_failed_close(bull_failed_t *s) {
     bull_failed_forget(s);
-    bull_record_free(&s->record);
+    bull_record_free(&s->record.event);
     free(s->failed);
     free(s->prefix);
     free(s);
@@ -185,13 +186,6 @@ static void failed_append_page(const bull_failed_t *s, const side_task_call_t *c
     request_end(conn);
 }
 
-// One failure of a page: id, score, state, then its fields.
-typedef struct failed_entry {
-    bull_job_t job;
-    const redisReply *score;
-    const redisReply *state;
-} failed_entry_t;
-
 enum { ENTRIES_FROM = 4, ENTRY_WIDTH = 3 + BULL_FIELDS };
 
 static bool failed_entry_at(const redisReply *page, size_t index, failed_entry_t *out) {
@@ -202,60 +196,6 @@ static bool failed_entry_at(const redisReply *page, size_t index, failed_entry_t
     out->state = page->element[at + 2];
     for (size_t i = 0; i < BULL_FIELDS; i++) out->job.fields[i] = reply_slice(page->element[at + 3 + i]);
     return true;
-}
-
-static void failed_append_record(bull_failed_t *s, const side_task_call_t *call, slice_t id, slice_t score) {
-    conn_t *conn = call->conn;
-    request_script(conn, &script_bull_record, 5);
-    request_text(conn, call->keys->locks[s->at->lock].key);
-    request_text(conn, s->failed);
-    request_text(conn, s->at->recorded);
-    request_text(conn, s->at->failures);
-    request_text(conn, s->at->meta);
-    request_text(conn, call->token);
-    request_bytes(conn, id.data, id.len);
-    request_bytes(conn, score.data, score.len);
-    request_int(conn, call->keys->config->stream.max_bytes);
-    record_append(conn, &s->record.event);
-    if (s->record.event.error.len) {
-        request_text(conn, "error");
-        request_bytes(conn, s->record.event.error.data, s->record.event.error.len);
-    }
-    request_end(conn);
-}
-
-static const char *failed_reason(const bull_job_t *job) {
-    slice_t said = job->fields[BULL_FAILED_REASON];
-    bool stalled = slice_is(said, BULL_STALLED_REASON) || slice_is(said, BULL_STALLED_MESSAGE);
-    return stalled ? "retries_exhausted" : "worker_failed";
-}
-
-static void failed_record_entry(bull_failed_t *s, const side_task_call_t *call, const failed_entry_t *entry) {
-    const char *state = reply_text(entry->state);
-    int64_t size = strncmp(state, "large ", 6) == 0 ? strtoll(state + 6, NULL, 10) : 0;
-    double finished = strtod(reply_text(entry->score), NULL);
-    s->reason = failed_reason(&entry->job);
-    bull_record_make(&s->record, s->at->config, &entry->job, s->reason, call->token, finished, *state == '\0', size);
-    if (size && !call->dry)
-        log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
-                 F_INT("bytes", size), F_INT("max_payload", s->at->config->policy.max_payload));
-    failed_append_record(s, call, entry->job.id, reply_slice(entry->score));
-    buffer_shrink(&s->record.payload);
-}
-
-// Bull has removed the job: record what its message says.
-static void failed_record_message(bull_failed_t *s, const side_task_call_t *call, const bull_message_t *message, int64_t now_ms) {
-    bull_job_t job = {.id = message->id};
-    job.fields[BULL_FAILED_REASON] = message->error;
-    s->reason = failed_reason(&job);
-    bull_record_make(&s->record, s->at->config, &job, s->reason, call->token, (double)now_ms, false, 0);
-    failed_append_record(s, call, job.id, (slice_t){"", 0});
-}
-
-static void failed_log(const bull_failed_t *s, slice_t id, const char *reason) {
-    char text[JOB_ID_MOST + 1];
-    snprintf(text, sizeof text, "%.*s", (int)(id.len < JOB_ID_MOST ? id.len : JOB_ID_MOST), id.len ? id.data : "");
-    log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", text));
 }
 
 // A record that was sent, in the order of the requests.
@@ -276,7 +216,7 @@ static outcome_t failed_read_record(bull_failed_t *s, side_task_call_t *call, fa
         metric_add(&call->metrics->failed_recorded, 1);
         metrics_end(call->metrics, sent->reason, 1);
         if (sent->kept) bull_messages_expect(&s->messages, sent->id, call->now);
-        if (!call->dry) failed_log(s, sent->id, sent->reason);
+        if (!call->dry) failed_record_log(&s->record, sent->id, sent->reason);
     } else if (reply_is(word, "full")) {
         metric_add(&call->metrics->ends_held, 1);
         s->full = true;
@@ -307,8 +247,8 @@ static outcome_t failed_record_page(bull_failed_t *s, side_task_call_t *call, co
     size_t count = 0;
     failed_entry_t entry;
     for (; count < PAGE_JOBS && failed_entry_at(page, count, &entry); count++) {
-        failed_record_entry(s, call, &entry);
-        sent[count] = (failed_sent_t){.id = entry.job.id, .reason = s->reason, .kept = true};
+        failed_record_send_entry(&s->record, call, &entry);
+        sent[count] = (failed_sent_t){.id = entry.job.id, .reason = s->record.reason, .kept = true};
     }
     if (count) failpoint("bull_record_before");
     if (failed_read_records(s, call, sent, count, error) != OUTCOME_OK || s->full) return error->outcome;
@@ -407,10 +347,10 @@ static outcome_t failed_step_messages(bull_failed_t *s, side_task_call_t *call, 
         // A job with a hash that is not in `failed` was retried meanwhile.
         if (!kept && (!reply_is(entry.state, "none") || failed_is_expected(s, message, call->now))) continue;
         if (kept)
-            failed_record_entry(s, call, &entry);
+            failed_record_send_entry(&s->record, call, &entry);
         else
-            failed_record_message(s, call, message, reply_number(reply_at(page, 0)));
-        sent[count++] = (failed_sent_t){.id = entry.job.id, .reason = s->reason, .message = message, .kept = kept};
+            failed_record_send_message(&s->record, call, message, reply_number(reply_at(page, 0)));
+        sent[count++] = (failed_sent_t){.id = entry.job.id, .reason = s->record.reason, .message = message, .kept = kept};
     }
     int64_t looked = reply_int(reply_at(page, 1));
     if (failed_read_records(s, call, sent, count, error) == OUTCOME_OK && !s->full) failed_drop_message(s, sent, count, looked);
