@@ -5,17 +5,8 @@
 
 #include <stdbool.h>
 
-#include "queue/keys.h"
+#include "inspect/scratch.h"
 #include "redis/conn.h"
-
-typedef enum refusal {
-    REFUSAL_ALL,     // needed to lead at all
-    REFUSAL_AID,     // without it something is slower
-    REFUSAL_DIALECT, // needed to serve some queues of one dialect
-} refusal_t;
-
-// Called for each refusal, with Redis's error text. With REFUSAL_DIALECT it concerns `queue` and all queues like it.
-typedef void dry_run_fn(void *self, refusal_t refusal, size_t queue, const char *what, const char *text);
 
 // The first queue whose dialect needs the same rights. Only that one is tried.
 size_t dry_run_like(const keyspace_t *keys, size_t queue);

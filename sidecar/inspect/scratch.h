@@ -2,9 +2,17 @@
 #ifndef QS_INSPECT_SCRATCH_H
 #define QS_INSPECT_SCRATCH_H
 
-#include "inspect/dry_run.h"
 #include "queue/call.h"
 #include "queue/lock.h"
+
+typedef enum refusal {
+    REFUSAL_ALL,     // needed to lead at all
+    REFUSAL_AID,     // without it something is slower
+    REFUSAL_DIALECT, // needed to serve some queues of one dialect
+} refusal_t;
+
+// Called for each refusal, with Redis's error text. With REFUSAL_DIALECT it concerns `queue` and all queues like it.
+typedef void dry_run_fn(void *self, refusal_t refusal, size_t queue, const char *what, const char *text);
 
 enum { SCRATCH_TTL_MS = 60000, SCRATCH_KEYS = 14, SCRATCH_LIMIT = 1000, SCRATCH_BYTES = 1 << 20 };
 
