@@ -102,8 +102,8 @@ typedef struct side_task_call {
 } side_task_call_t;
 
 // The context for verbs of queue/.
-static inline call_t side_task_call(const side_task_call_t *watch, redis_error_t *error) {
-    return (call_t){watch->conn, watch->keys, watch->queue, watch->token, error};
+static inline call_t side_task_call(const side_task_call_t *call, redis_error_t *error) {
+    return (call_t){call->conn, call->keys, call->queue, call->token, error};
 }
 
 typedef struct side_task_ops {

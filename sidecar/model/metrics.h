@@ -64,7 +64,7 @@
     X(missed, COUNTER, "wakeups_missed_total", 1, "changes that only a safety poll found")                                       \
     X(full_us, COUNTER, "ready_limit_wait_seconds_total", 1000000,                                                               \
       "time for which due jobs waited because ready was at ready_limit")                                                         \
-    X(large, GAUGE, "large_entries", 1, "entries left in delayed because they are larger than max_payload")                      \
+    X(large, GAUGE, "large_entries", 1, "entries found larger than max_payload and left where they are")                         \
     X(passes, COUNTER, "passes_total", 1, "complete scans of the backup list")                                                   \
     X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time spent in scans")                                                    \
     X(in_progress, GAUGE, "", 1, "jobs that the last scan met")                                                                  \

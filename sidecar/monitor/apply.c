@@ -43,11 +43,11 @@ void apply_buffers_free(apply_buffers_t *buffers) {
     free(buffers);
 }
 
-static const queue_config_t *apply_config(const apply_t *j) { return call_queue(j->call)->config; }
-static const queue_policy_t *apply_policy(const apply_t *j) { return &apply_config(j)->policy; }
+static const queue_config_t *apply_config(const apply_t *apply) { return call_queue(apply->call)->config; }
+static const queue_policy_t *apply_policy(const apply_t *apply) { return &apply_config(apply)->policy; }
 
-static void apply_read_job(const apply_t *j, const entry_t *entry, job_t *job, observation_t *observation) {
-    j->ops->pass->read(apply_config(j), entry->bytes, job);
+static void apply_read_job(const apply_t *apply, const entry_t *entry, job_t *job, observation_t *observation) {
+    apply->ops->pass->read(apply_config(apply), entry->bytes, job);
     observation->created = job->created_ms;
     observation->executed = job->executed_ms;
     observation->tells_retries = job->told_retries >= 0;
@@ -56,8 +56,8 @@ static void apply_read_job(const apply_t *j, const entry_t *entry, job_t *job, o
     observation->foreign = job->trouble == JOB_FOREIGN;
 }
 
-static void apply_know_job(const apply_t *j, candidate_t *candidate) {
-    if (!candidate->known) apply_read_job(j, candidate->entry, &candidate->job, &candidate->observation);
+static void apply_know_job(const apply_t *apply, candidate_t *candidate) {
+    if (!candidate->known) apply_read_job(apply, candidate->entry, &candidate->job, &candidate->observation);
     candidate->known = true;
 }
 
@@ -67,35 +67,35 @@ static bool apply_needs_bytes(verdict_kind_t kind) {
 }
 
 // Most jobs are stamped and in time, and cost no more than this. True: *out must be carried out.
-static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
+static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
-    const queue_policy_t *policy = apply_policy(j);
-    const worker_report_t *report = report_table_find(&j->scan->reports, &entry->digest);
+    const queue_policy_t *policy = apply_policy(apply);
+    const worker_report_t *report = report_table_find(&apply->scan->reports, &entry->digest);
     observation_t observation = {.stamp = *stamp,
-                                 .now = j->scan->progress.now,
-                                 .began = j->scan->look.now,
-                                 .copies = scan_note_job(j->scan, &entry->digest)};
-    scan_note_since(j->scan, stamp->seen);
+                                 .now = apply->scan->progress.now,
+                                 .began = apply->scan->look.now,
+                                 .copies = scan_note_job(apply->scan, &entry->digest)};
+    scan_note_since(apply->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
-    if (j->ops->pass->of_worker) observation.silence_ms = j->scan->interval_ms;
+    if (apply->ops->pass->of_worker) observation.silence_ms = apply->scan->interval_ms;
     if (report) observation.report = report->ends ? REPORT_END : REPORT_RETRY;
-    bool tells = j->ops->pass->tells;
+    bool tells = apply->ops->pass->tells;
     bool absent = !entry->bytes.data;
     bool dated = policy->alive_timeout_ms && (tells || *policy->created_path); // the job's own date may end it
     bool known = dated && !absent;
-    if (known) apply_read_job(j, entry, &out->job, &observation);
+    if (known) apply_read_job(apply, entry, &out->job, &observation);
     verdict_t found = verdict(&observation, policy);
     // The bytes did not fit into memory. The next scan begins soon and has room for them.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
-        j->scan->progress.rescan = true;
+        apply->scan->progress.rescan = true;
         return false;
     }
     if (tells && !known && apply_needs_bytes(found.kind)) {
-        apply_read_job(j, entry, &out->job, &observation);
+        apply_read_job(apply, entry, &out->job, &observation);
         known = true;
         found = verdict(&observation, policy);
     }
-    scan_note_verdict(j->scan, &found);
+    scan_note_verdict(apply->scan, &found);
     if (found.kind == VERDICT_LEAVE) return false;
     out->known = known;
     out->entry = entry;
@@ -104,47 +104,47 @@ static bool apply_classify_entry(const apply_t *j, const entry_t *entry, const s
     out->observation = observation;
     out->verdict = found;
     out->heartbeat = NULL;
-    if (report && found.kind == VERDICT_STAMP) j->scan->progress.rescan = true; // settle compares its stamp
+    if (report && found.kind == VERDICT_STAMP) apply->scan->progress.rescan = true; // settle compares its stamp
     return true;
 }
 
-static void apply_log_oversized(const apply_t *j, const entry_t *entry) {
+static void apply_log_oversized(const apply_t *apply, const entry_t *entry) {
     char sha256[DIGEST_HEX_SIZE];
     digest_hex(&entry->digest, sha256);
-    metric_add(&j->scan->metrics->large, 1);
-    log_warn(ROLE, j->scan->config->name, "left an entry in backup that is larger than max_payload",
-             F_INT("bytes", entry->bytes.len), F_STR("sha256", sha256), F_INT("max_payload", apply_policy(j)->max_payload));
+    metric_add(&apply->scan->metrics->large, 1);
+    log_warn(ROLE, apply->scan->config->name, "left an entry in backup that is larger than max_payload",
+             F_INT("bytes", entry->bytes.len), F_STR("sha256", sha256), F_INT("max_payload", apply_policy(apply)->max_payload));
 }
 
 // Reads the heartbeats that verdicts wait for, and judges again. A heartbeat that Redis refuses to read counts as present; *error
 // reports it.
-static outcome_t apply_heartbeats(const apply_t *j, candidate_t *candidates, size_t count, redis_error_t *error) {
-    heartbeat_check_t *looks = j->buffers->looks;
+static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates, size_t count, redis_error_t *error) {
+    heartbeat_check_t *looks = apply->buffers->looks;
     size_t wanted = 0;
     for (size_t i = 0; i < count; i++) {
         looks[i].key = NULL;
         if (candidates[i].verdict.kind != VERDICT_LOOK) continue;
-        apply_know_job(j, &candidates[i]);
+        apply_know_job(apply, &candidates[i]);
         looks[i].key = candidates[i].heartbeat =
-            j->ops->pass->heartbeat(apply_config(j), candidates[i].entry, &candidates[i].job);
-        looks[i].blank_is_dead = j->ops->pass->blank_is_dead;
+            apply->ops->pass->heartbeat(apply_config(apply), candidates[i].entry, &candidates[i].job);
+        looks[i].blank_is_dead = apply->ops->pass->blank_is_dead;
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
-    heartbeats_read(j->call->conn, looks, count, error);
+    heartbeats_read(apply->call->conn, looks, count, error);
     if (error->outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_RETRY) return error->outcome;
     for (size_t i = 0; i < count; i++) {
         candidate_t *candidate = &candidates[i];
         if (candidate->verdict.kind != VERDICT_LOOK) continue;
         candidate->observation.heartbeat = !looks[i].key ? HEARTBEAT_NONE : looks[i].there ? HEARTBEAT_THERE : HEARTBEAT_GONE;
-        candidate->verdict = verdict(&candidate->observation, apply_policy(j));
-        workers_note(&j->scan->workers, &candidate->entry->digest, (slice_t){looks[i].worker, looks[i].worker_len});
-        scan_note_verdict(j->scan, &candidate->verdict);
+        candidate->verdict = verdict(&candidate->observation, apply_policy(apply));
+        workers_note(&apply->scan->workers, &candidate->entry->digest, (slice_t){looks[i].worker, looks[i].worker_len});
+        scan_note_verdict(apply->scan, &candidate->verdict);
     }
     return error->outcome;
 }
 
-static outcome_t apply_stamps(const apply_t *j, const candidate_t *candidates, size_t count) {
+static outcome_t apply_stamps(const apply_t *apply, const candidate_t *candidates, size_t count) {
     stamp_change_t changes[BACKUP_PAGE];
     size_t change_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -152,8 +152,8 @@ static outcome_t apply_stamps(const apply_t *j, const candidate_t *candidates, s
         stamp_change_t change = {.digest = &candidates[i].entry->digest, .old = *candidates[i].raw};
         switch (candidates[i].verdict.kind) {
         case VERDICT_STAMP: break;
-        case VERDICT_SEEN: stamp.seen = j->scan->progress.now; break;
-        case VERDICT_MISSING: stamp.missing = j->scan->progress.now; break;
+        case VERDICT_SEEN: stamp.seen = apply->scan->progress.now; break;
+        case VERDICT_MISSING: stamp.missing = apply->scan->progress.now; break;
         case VERDICT_PRESENT: stamp.missing = 0; break;
         default: continue;
         }
@@ -162,25 +162,25 @@ static outcome_t apply_stamps(const apply_t *j, const candidate_t *candidates, s
     }
     if (!change_count) return OUTCOME_OK;
     failpoint("stamp_before");
-    stamps_change(j->call, changes, change_count);
+    stamps_change(apply->call, changes, change_count);
     failpoint("stamp_answered");
-    return j->call->error->outcome;
+    return apply->call->error->outcome;
 }
 
-static void apply_make_event(const apply_t *j, candidate_t *candidate) {
+static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
     const stamp_t *stamp = &candidate->observation.stamp;
     bool ends = candidate->verdict.kind == VERDICT_END;
     digest_hex(&candidate->entry->digest, candidate->sha256);
     candidate->event = (event_t){
         .kind = slice_text(ends ? "failed" : "retried"),
-        .dialect = slice_text(config_dialect_word(j->ops->settings)),
-        .queue = slice_text(apply_config(j)->name),
+        .dialect = slice_text(config_dialect_word(apply->ops->settings)),
+        .queue = slice_text(apply_config(apply)->name),
         .job = slice_text(candidate->job.id),
         .type = slice_text(candidate->job.type),
         .worker = slice_text(candidate->entry->owner ? candidate->entry->owner
-                                                     : workers_name(&j->scan->workers, &candidate->entry->digest)),
+                                                     : workers_name(&apply->scan->workers, &candidate->entry->digest)),
         .reason = slice_text(candidate->verdict.reason),
-        .term = slice_text(j->call->token),
+        .term = slice_text(apply->call->token),
         .sha256 = slice_text(candidate->sha256),
         .attempts = candidate->verdict.attempts,
         .created = candidate->job.created_ms ? candidate->job.created_ms : stamp->born_us / 1000,
@@ -194,24 +194,24 @@ static void apply_make_event(const apply_t *j, candidate_t *candidate) {
 }
 
 // False: the scan is blocked by a key of the wrong type.
-static bool apply_append_settle(const apply_t *j, candidate_t *candidate) {
-    const scan_t *scan = j->scan;
+static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
+    const scan_t *scan = apply->scan;
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
     settle_where_t where = {0};
-    apply_know_job(j, candidate);
-    apply_make_event(j, candidate);
-    buffer_clear(&j->buffers->again);
-    j->ops->pass->settle(call_queue(j->call), candidate->entry, &candidate->job, retries, &where, &j->buffers->again);
+    apply_know_job(apply, candidate);
+    apply_make_event(apply, candidate);
+    buffer_clear(&apply->buffers->again);
+    apply->ops->pass->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, &where, &apply->buffers->again);
     if (scan_blocked(scan, retries, where.ready)) return false;
     candidate->ready = where.ready;
     settle_ask_t ask = {.job = candidate->entry->bytes,
                         .digest = &candidate->entry->digest,
                         .where = &where,
                         .old = *candidate->raw,
-                        .from_tail = j->standing,
-                        .depth = SETTLE_DEPTH + (j->standing ? (int64_t)scan->progress.read : 0),
-                        .alone = !apply_policy(j)->end_duplicates && candidate->job.trouble == JOB_FINE,
-                        .blank_is_dead = j->ops->pass->blank_is_dead,
+                        .from_tail = apply->standing,
+                        .depth = SETTLE_DEPTH + (apply->standing ? (int64_t)scan->progress.read : 0),
+                        .alone = !apply_policy(apply)->end_duplicates && candidate->job.trouble == JOB_FINE,
+                        .blank_is_dead = apply->ops->pass->blank_is_dead,
                         .report = candidate->report ? candidate->report->sha1 : "",
                         .event = &candidate->event};
     if (candidate->verdict.needs_silence) ask.heartbeat = candidate->heartbeat;
@@ -221,15 +221,15 @@ static bool apply_append_settle(const apply_t *j, candidate_t *candidate) {
                          .retried_at = scan->progress.now,
                          .requeued = candidate->observation.stamp.requeued};
         ask.new = stamp_pack(&stamp);
-        ask.delay_ms = verdict_jitter_ms(apply_policy(j), candidate->verdict.delay_ms, 2 * random_unit() - 1);
+        ask.delay_ms = verdict_jitter_ms(apply_policy(apply), candidate->verdict.delay_ms, 2 * random_unit() - 1);
     }
-    settle_append(j->call, &ask);
-    buffer_shrink(&j->buffers->again);
+    settle_append(apply->call, &ask);
+    buffer_shrink(&apply->buffers->again);
     return true;
 }
 
-static void apply_log_settled(const apply_t *j, const candidate_t *candidate) {
-    const char *queue = j->scan->config->name;
+static void apply_log_settled(const apply_t *apply, const candidate_t *candidate) {
+    const char *queue = apply->scan->config->name;
     if (candidate->verdict.kind == VERDICT_END)
         log_warn(ROLE, queue, "a job has failed for good", F_STR("reason", candidate->verdict.reason),
                  F_STR("job", candidate->job.id), F_INT("attempts", candidate->event.attempts));
@@ -239,8 +239,8 @@ static void apply_log_settled(const apply_t *j, const candidate_t *candidate) {
 }
 
 // The job would have ended if it had no duplicates.
-static bool apply_due_to_end(const apply_t *j, const candidate_t *candidate) {
-    return candidate->verdict.attempts > apply_policy(j)->retry_times || candidate->observation.report == REPORT_END;
+static bool apply_due_to_end(const apply_t *apply, const candidate_t *candidate) {
+    return candidate->verdict.attempts > apply_policy(apply)->retry_times || candidate->observation.report == REPORT_END;
 }
 
 static metrics_cause_t apply_cause(const candidate_t *candidate) {
@@ -251,8 +251,8 @@ static metrics_cause_t apply_cause(const candidate_t *candidate) {
     return s->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
 }
 
-static void apply_note_settled(const apply_t *j, const candidate_t *candidate, settled_t settled) {
-    metrics_queue_t *metrics = j->scan->metrics;
+static void apply_note_settled(const apply_t *apply, const candidate_t *candidate, settled_t settled) {
+    metrics_queue_t *metrics = apply->scan->metrics;
     bool ends = candidate->verdict.kind == VERDICT_END;
     switch (settled) {
     case SETTLED:
@@ -261,87 +261,87 @@ static void apply_note_settled(const apply_t *j, const candidate_t *candidate, s
             metrics_end(metrics, candidate->verdict.reason, 1);
         else
             metric_add(&metrics->retried, 1);
-        workers_forget(&j->scan->workers, &candidate->entry->digest);
+        workers_forget(&apply->scan->workers, &candidate->entry->digest);
         if (!candidate->report) metrics_stall(metrics, apply_cause(candidate));
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
-        if (!ends && apply_due_to_end(j, candidate)) metric_add(&metrics->copies, 1);
-        if (candidate->report) j->scan->progress.rescan = true; // our own write has cleared the tracking of the errors hash
-        apply_log_settled(j, candidate);
+        if (!ends && apply_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
+        if (candidate->report) apply->scan->progress.rescan = true; // our own write has cleared the tracking of the errors hash
+        apply_log_settled(apply, candidate);
         break;
     case SETTLED_DROPPED:
         metric_add(&metrics->duplicates_dropped, 1);
-        log_info(ROLE, j->scan->config->name, "dropped a job that was done already", F_STR("job", candidate->job.id));
+        log_info(ROLE, apply->scan->config->name, "dropped a job that was done already", F_STR("job", candidate->job.id));
         break;
     case SETTLED_COPIES: metric_add(&metrics->copies, 1); break;
     case SETTLED_FULL:
         metric_add(&metrics->ends_held, 1);
-        log_error(ROLE, j->scan->config->name, "the failure stream is full: no job is ended until it shrinks",
-                  F_INT("max_bytes", j->call->keys->config->stream.max_bytes));
+        log_error(ROLE, apply->scan->config->name, "the failure stream is full: no job is ended until it shrinks",
+                  F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
         break;
-    case SETTLED_CHANGED: j->scan->progress.rescan = true; break;
+    case SETTLED_CHANGED: apply->scan->progress.rescan = true; break;
     default: break; // finished, or alive after all
     }
 }
 
-static outcome_t apply_settle_all(const apply_t *j, candidate_t *candidates, size_t count) {
-    redis_error_t *error = j->call->error;
+static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates, size_t count) {
+    redis_error_t *error = apply->call->error;
     bool asked[BACKUP_PAGE] = {false};
     bool any = false;
     redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) {
         verdict_kind_t kind = candidates[i].verdict.kind;
-        if (kind == VERDICT_END && !scan_may_end(j->scan)) continue;
+        if (kind == VERDICT_END && !scan_may_end(apply->scan)) continue;
         asked[i] = kind == VERDICT_RETRY || kind == VERDICT_END;
         if (!asked[i]) continue;
-        asked[i] = apply_append_settle(j, &candidates[i]);
+        asked[i] = apply_append_settle(apply, &candidates[i]);
         any |= asked[i];
     }
     if (any) failpoint("settle_before");
-    if (any && conn_flush(j->call->conn, error) != OUTCOME_OK) return error->outcome;
+    if (any && conn_flush(apply->call->conn, error) != OUTCOME_OK) return error->outcome;
     if (any) failpoint("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled = SETTLED;
         if (!asked[i]) continue;
-        if (settle_read(j->call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (settle_read(apply->call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         if (error->outcome == OUTCOME_OK) {
             failpoint("settle_answered");
-            apply_note_settled(j, &candidates[i], settled);
+            apply_note_settled(apply, &candidates[i], settled);
         } else if (error->outcome > worst.outcome) {
             worst = *error;
         }
         // In private lists the key may concern this job alone.
-        if (settled == SETTLED_TYPE && j->ops->pass->rotation)
-            scan_block(j->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
+        if (settled == SETTLED_TYPE && apply->ops->pass->rotation)
+            scan_block(apply->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }
     *error = worst;
     return worst.outcome;
 }
 
-size_t apply_classify(const apply_t *j, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
-    candidate_t *candidates = j->buffers->candidates;
+size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
+    candidate_t *candidates = apply->buffers->candidates;
     size_t count = 0;
-    metric_add(&j->scan->metrics->large, (int64_t)page->large);
+    metric_add(&apply->scan->metrics->large, (int64_t)page->large);
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];
         if (entry->kind != ENTRY_JOB) continue;
-        if ((int64_t)entry->bytes.len > apply_policy(j)->max_payload) {
-            apply_log_oversized(j, entry);
-            scan_note_job(j->scan, &entry->digest); // its report is no orphan
+        if ((int64_t)entry->bytes.len > apply_policy(apply)->max_payload) {
+            apply_log_oversized(apply, entry);
+            scan_note_job(apply->scan, &entry->digest); // its report is no orphan
             continue;
         }
-        if (apply_classify_entry(j, entry, &stamps[i], &raws[i], &candidates[count])) count++;
+        if (apply_classify_entry(apply, entry, &stamps[i], &raws[i], &candidates[count])) count++;
     }
     return count;
 }
 
-outcome_t apply_verdicts(const apply_t *j, size_t count) {
-    candidate_t *candidates = j->buffers->candidates;
+outcome_t apply_verdicts(const apply_t *apply, size_t count) {
+    candidate_t *candidates = apply->buffers->candidates;
     redis_error_t heartbeat_error = {0};
-    redis_error_t *error = j->call->error;
+    redis_error_t *error = apply->call->error;
     *error = (redis_error_t){0};
-    apply_heartbeats(j, candidates, count, &heartbeat_error);
+    apply_heartbeats(apply, candidates, count, &heartbeat_error);
     if (heartbeat_error.outcome != OUTCOME_DISCONNECTED && heartbeat_error.outcome != OUTCOME_RETRY) {
-        if (apply_stamps(j, candidates, count) == OUTCOME_OK) apply_settle_all(j, candidates, count);
+        if (apply_stamps(apply, candidates, count) == OUTCOME_OK) apply_settle_all(apply, candidates, count);
     }
     if (error->outcome == OUTCOME_OK) *error = heartbeat_error;
     for (size_t i = 0; i < count; i++) free(candidates[i].heartbeat);

@@ -6,7 +6,7 @@
 
 typedef enum outcome {
     OUTCOME_OK,
-    // Refused for now (LOADING, READONLY, BUSY and the like); nothing was written. Back off and keep the state.
+    // Refused for now (LOADING, READONLY, BUSY, OOM and the like); nothing was written. Back off, then ask again.
     OUTCOME_RETRY,
     // Refused until somebody changes keys, rights or the configuration. Report it, go on with other queues, never spin.
     OUTCOME_REFUSED,

@@ -1,7 +1,8 @@
 // Leases: for each lock the token of the term and the local deadline until which the other roles may use it without asking
 // Redis.
 //
-// A lease only saves round trips. Safety is in Redis: each script that moves or ends a job compares the token with the lock.
+// A lease only saves round trips. Safety is in Redis: each script by which a role moves or ends jobs compares the token with
+// the lock.
 #ifndef QS_ROLE_LEASE_H
 #define QS_ROLE_LEASE_H
 

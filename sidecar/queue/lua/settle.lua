@@ -78,7 +78,7 @@ local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
 local dlq, marked, none = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[5] .. ':none'
-redis.call('LREM', none, 1, '') -- would be refused here, and not when the job is in two places
+redis.call('LREM', none, 1, '') -- proves the right to LREM now: refused after the push it would leave the job in both lists
 if marked then redis.call('SREM', none, '') end
 
 if dlq then redis.call('LPUSH', KEYS[10], job) end -- refused, it must leave no record
