@@ -72,9 +72,14 @@ size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key
     return key->own ? config_key_count + (size_t)(key - dialect->keys) : config_key_row(key);
 }
 
-void *config_queue_base(const config_key_t *key, const queue_config_t *queue) {
+void *config_queue_base(const config_key_t *key, queue_config_t *queue) {
     if (key->own) return queue->own;
-    return config_key_in_policy(key) ? (void *)(uintptr_t)&queue->policy : (void *)(uintptr_t)queue;
+    return config_key_in_policy(key) ? (void *)&queue->policy : (void *)queue;
+}
+
+const void *config_queue_values(const config_key_t *key, const queue_config_t *queue) {
+    if (key->own) return queue->own;
+    return config_key_in_policy(key) ? (const void *)&queue->policy : (const void *)queue;
 }
 
 const config_key_t *config_queue_key_find(const config_dialect_t *dialect, const char *name) {

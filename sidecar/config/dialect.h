@@ -75,7 +75,8 @@ size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key
 const config_key_t *config_queue_key_find(const config_dialect_t *dialect,
                                           const char *name); // NULL = no queue of it has such a key
 // The struct of the queue that holds the value.
-void *config_queue_base(const config_key_t *key, const queue_config_t *queue);
+void *config_queue_base(const config_key_t *key, queue_config_t *queue);
+const void *config_queue_values(const config_key_t *key, const queue_config_t *queue); // the same, to read
 // Calls `each` for every key, also those of the dialects. The row is valid during the call. Returns how many there are.
 typedef void config_key_fn(void *self, const config_key_t *key);
 size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self);

@@ -48,7 +48,7 @@ static const config_key_t *dump_key(const view_t *view, size_t row) {
 }
 
 static const void *dump_base(const view_t *view, const config_key_t *key) {
-    return view->queue ? config_queue_base(key, view->queue) : view->base;
+    return view->queue ? config_queue_values(key, view->queue) : view->base;
 }
 
 static void dump_measure(const view_t *view, size_t *name_width, size_t *widest) {
@@ -140,7 +140,7 @@ void config_dump(const config_t *config, buffer_t *out) {
 bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out) {
     const config_key_t *row = config_queue_key_find(queue->dialect, key);
     if (!row || row->type > KEY_SIZE || !config_key_of_dialect(row, queue->dialect)) return false;
-    memcpy(out, (const char *)config_queue_base(row, queue) + row->at, sizeof *out);
+    memcpy(out, (const char *)config_queue_values(row, queue) + row->at, sizeof *out);
     return true;
 }
 

@@ -16,7 +16,7 @@ void report_table_begin(report_table_t *table) {
 static worker_report_t *report_table_new(report_table_t *table, const digest_t *digest) {
     table->full = table->count >= REPORTS_MAX;
     if (table->full) return NULL;
-    if (table->count == table->room) {
+    if (!table->list || table->count == table->room) {
         size_t room = table->room * 2 + 16;
         worker_report_t *grown = mem_array(room, sizeof *grown);
         if (table->list) memcpy(grown, table->list, table->count * sizeof *grown);

@@ -79,7 +79,7 @@ static outcome_t lock_ask_number(const lock_call_t *call, int64_t *number) {
 }
 
 outcome_t lock_renew(const lock_call_t *call) {
-    int64_t held;
+    int64_t held = 0;
     lock_begin(call, &script_renew, 1);
     request_text(call->conn, call->token);
     request_int(call->conn, call->ttl_ms);
@@ -88,7 +88,7 @@ outcome_t lock_renew(const lock_call_t *call) {
 }
 
 outcome_t lock_release(const lock_call_t *call) {
-    int64_t unused;
+    int64_t unused = 0;
     const lock_keys_t *lock = lock_begin(call, &script_release, 1);
     request_text(call->conn, call->token);
     request_text(call->conn, call->keys->vacant);

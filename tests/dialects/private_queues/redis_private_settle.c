@@ -168,14 +168,15 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
     pass->settle(&f.keys->queues[0], &entry, &job, false, &where, NULL);
     const event_t event = {.kind = slice_text("failed")};
     const call_t call = fixture_call(&f, "T");
-    settle_append(&call, &(settle_ask_t){.job = entry.bytes,
-                                         .digest = &entry.digest,
-                                         .where = &where,
-                                         .old = stamp_pack(&OLD),
-                                         .from_tail = true,
-                                         .depth = 1,
-                                         .report = "",
-                                         .event = &event});
+    const settle_ask_t ask = {.job = entry.bytes,
+                              .digest = &entry.digest,
+                              .where = &where,
+                              .old = stamp_pack(&OLD),
+                              .from_tail = true,
+                              .depth = 1,
+                              .report = "",
+                              .event = &event};
+    settle_append(&call, &ask);
     cr_assert_eq(settle_read(f.conn, &settled, &f.error), OUTCOME_REFUSED);
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);
