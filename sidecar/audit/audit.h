@@ -1,7 +1,7 @@
-// The audit log: one SQLite file with every event in the lives of failed jobs. Only this folder knows SQLite.
+// The audit log: one SQLite file with every event in the lives of failed jobs. Only the files of this folder use SQLite.
 //
-// One thread writes (the auditor). Readers open the log for themselves, and an import may write beside the auditor. Errors come
-// back as text in *why, which says what to do.
+// One thread writes: the auditor. A reader opens the log itself. An import may write beside the auditor. Errors come back as
+// text in *why, with the remedy.
 #ifndef QS_AUDIT_AUDIT_H
 #define QS_AUDIT_AUDIT_H
 
@@ -15,10 +15,10 @@
 typedef struct audit audit_t;
 
 typedef enum audit_mode {
-    AUDIT_WRITE,  // creates and migrates the log; for one process at a time, see lock.h
-    AUDIT_READ,   // changes nothing; fails where there is no log
-    AUDIT_IMPORT, // as AUDIT_WRITE, but for a short time, beside the process that holds the log
-    AUDIT_PEER,   // as AUDIT_READ, and takes older schemas too: they have the table `events`
+    AUDIT_WRITE,  // creates and migrates the log; only one process at a time may use it, see lock.h
+    AUDIT_READ,   // changes nothing; fails if there is no log
+    AUDIT_IMPORT, // like AUDIT_WRITE, but for a short time, beside the process that holds the log
+    AUDIT_PEER,   // like AUDIT_READ, but accepts older schemas too: every schema has the table `events`
 } audit_mode_t;
 
 // Opens the log at `path`: WAL, synchronous=FULL. Refuses foreign and newer files. Returns owned, or NULL with *why.
@@ -34,34 +34,34 @@ typedef struct audit_open_options {
     bool check;              // read every page first: takes seconds for a large log
     bool set_aside;          // the log was found damaged: begin a new one
     bool overwritten;        // the file was overwritten: the files beside it belong to the former log
-    bool keep_file;          // do not rewrite a file of schema 1: that failed before
+    bool keep_file;          // do not rewrite a file of schema 1, because an earlier rewrite failed
     int64_t max_bytes;       // audit.retain_bytes; 0 = no limit
     const atomic_bool *stop; // ends a check; may be NULL
     int busy_timeout_ms;     // see audit_set_busy_timeout; 0 = 5,000
 } audit_open_options_t;
-// Opens the log for the holder of `lock`. Sets a damaged log, or files left behind by a log, aside and begins a new one: see
-// audit_loss.
+// Opens the log for the holder of `lock`. Sets a damaged log aside and begins a new one. Does the same with files that a lost
+// log left behind. See audit_loss.
 audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *options, buffer_t *why)
     __attribute__((warn_unused_result));
 
-bool audit_is_damaged(const audit_t *audit);         // found while in use: open it again with .set_aside
+bool audit_is_damaged(const audit_t *audit);         // the log was found damaged while open: open it again with .set_aside
 bool audit_is_in_place(audit_t *audit);              // false: the file was removed, replaced, emptied or overwritten
 bool audit_is_overwritten(const audit_t *audit);     // emptied or overwritten: open it again with .overwritten
-bool audit_has_no_auto_vacuum(const audit_t *audit); // an older version made the file: it cannot shrink
+bool audit_has_no_auto_vacuum(const audit_t *audit); // an older version made the file, so the file cannot shrink
 
-// The log that lay here before and is lost. Every opening reports it until audit_clear_loss.
+// The lost log that was at this path before. Every opening reports the loss until audit_clear_loss.
 typedef struct audit_loss {
-    const char *instance;     // its name, which must acknowledge nothing any more
+    const char *instance;     // name of the lost log; its acknowledgements must be revoked
     const char *reason;       // AUDIT_DAMAGED, AUDIT_MISSING or AUDIT_REPLACED
-    const char *set_aside_as; // file name in the same directory; "" = it was not set aside
+    const char *set_aside_as; // file name in the same directory; "" = the log was not set aside
 } audit_loss_t;
 #define AUDIT_DAMAGED  "log_damaged"
 #define AUDIT_MISSING  "log_missing"
 #define AUDIT_REPLACED "log_replaced"                 // by another log, or by a copy of one
-const audit_loss_t *audit_loss(const audit_t *audit); // NULL = none
+const audit_loss_t *audit_loss(const audit_t *audit); // NULL = no log was lost
 bool audit_clear_loss(audit_t *audit, buffer_t *why);
 
-// A random name made with the file. The auditor acknowledges under it.
+// A random name, made together with the file. The auditor acknowledges under this name.
 const char *audit_instance(const audit_t *audit);
 
 enum { AUDIT_POSITION_SIZE = 48 };
@@ -70,11 +70,12 @@ bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSIT
 
 // One transaction: begin, any number of inserts and positions, then commit; after a false anywhere, rollback.
 bool audit_begin(audit_t *audit, buffer_t *why);
-// Leaves an event alone that is there already, by its id: reading a stream again is harmless. *added, where not NULL: it was new.
-// Refuses an event without an id (see event_ref). Keeps bytes that are no UTF-8 exactly in payload and error, escaped elsewhere.
+// Inserts an event, unless the log already has its id. So a second read of a stream is harmless. *added, if not NULL: the event
+// was new. Refuses an event without an id (see event_ref). Keeps bytes that are not UTF-8 exactly in payload and error. Escapes
+// them in other columns.
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why);
-// Whether retention has removed rows of this time or later. An event that was here before and is not here now was removed then.
-// Says nothing of an event that was never here: clocks go back.
+// Whether retention has removed rows of this time or later. If so, retention may have removed an event that was here before. The
+// answer proves nothing for an event that was never here, because clocks go back.
 bool audit_has_removed(const audit_t *audit, int64_t at);
 bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why);
 bool audit_commit(audit_t *audit, buffer_t *why); // on disk when it returns true
@@ -88,29 +89,30 @@ typedef struct audit_limits {
     int64_t retain_ms;
     int64_t rows;
     int64_t bytes;
-    int64_t latest_ms; // no row should be newer. Where one is, the clock went back, and rows go in the order of arrival
+    // No row should be newer; if a row is newer, the clock went back, and rows are removed in the order of arrival.
+    int64_t latest_ms;
 } audit_limits_t;
 typedef struct audit_usage {
     int64_t rows;
     int64_t bytes;      // of the file and its -wal
-    int64_t used_bytes; // the same without free pages: this is what the limit is about
+    int64_t used_bytes; // bytes without free pages; the limit applies to this number
     int64_t oldest_ms;  // `at` of the oldest row; INT64_MAX = none
 } audit_usage_t;
 bool audit_measure(audit_t *audit, audit_usage_t *out, buffer_t *why);
-// Size of the -wal file where a reader that does not end keeps it from being checkpointed; 0 = nothing unusual.
+// Size of the -wal file while a reader without end prevents its checkpoint; 0 = no such reader.
 int64_t audit_pinned_wal_bytes(audit_t *audit);
 
 typedef struct audit_retain_result {
     int64_t removed; // rows
-    bool more;       // there is more to do
+    bool more;       // more rows or pages are left to free
 } audit_retain_result_t;
-// One step of about budget_us and a commit. Removes, in one transaction, the rows of the lowest `at` (see latest_ms) while they
-// are too old or the log is too large; else returns free pages to the file system. now_ms by Redis's clock; 0 = unknown, and no
-// row is too old.
+// Makes one step of about budget_us, with a commit. Removes, in one transaction, the rows of the lowest `at` (see latest_ms)
+// while they are too old or the log is too large. Otherwise returns free pages to the file system. now_ms by Redis's clock; 0 =
+// unknown: then no row is too old.
 bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, int64_t budget_us, audit_retain_result_t *out,
                   buffer_t *why);
 
-// How long to wait for another writer, in ms; 5,000 at first.
+// Sets how long to wait for another writer, in ms. The default is 5,000.
 void audit_set_busy_timeout(audit_t *audit, int ms);
 
 #endif

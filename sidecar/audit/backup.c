@@ -17,13 +17,13 @@ static bool backup_copy_pages(audit_t *audit, audit_t *copy, backup_progress_fn 
         }
     sqlite3_backup_finish(backup);
     if (code == SQLITE_DONE) return true;
-    // SQLite does not say which of both has failed, but the copy's connection keeps its own error.
+    // SQLite does not report which of both databases has failed. The connection of the copy keeps its own error.
     if (sqlite3_errcode(copy->db) != SQLITE_OK) return audit_fail(copy, "copy to it", why);
     return audit_fail_with(audit->path, code, 0, "copy it", sqlite3_errstr(code), why);
 }
 
-// A write between two steps would make the copy begin anew (sqlite.org/c3ref/backup_finish.html). One read transaction around all
-// steps prevents that; it only keeps the -wal file from being emptied meanwhile.
+// A write between two steps would restart the copy (sqlite.org/c3ref/backup_finish.html). One read transaction around all steps
+// prevents that. Its only cost: the -wal file is not emptied meanwhile.
 static bool backup_copy(audit_t *audit, audit_t *copy, backup_progress_fn *progress, void *self, buffer_t *why) {
     if (!audit_exec(audit, "BEGIN; SELECT count(*) FROM sqlite_schema", "read from it", why)) return false;
     bool done = backup_copy_pages(audit, copy, progress, self, why);
@@ -31,7 +31,7 @@ static bool backup_copy(audit_t *audit, audit_t *copy, backup_progress_fn *progr
     return done;
 }
 
-// The fact `copy_of` lets audit_open restore the name, should somebody put the copy in the log's place.
+// With the fact `copy_of`, audit_open restores the name if somebody puts the copy in the place of the log.
 static bool backup_rename_instance(audit_t *copy, buffer_t *why) {
     return audit_exec(copy, "INSERT OR REPLACE INTO facts SELECT 'copy_of', value FROM facts WHERE name = 'instance'",
                       "name the copy", why) &&
@@ -49,7 +49,7 @@ static bool backup_check(audit_t *copy, buffer_t *why) {
 bool audit_backup(audit_t *audit, const char *path, backup_progress_fn *progress, void *self, buffer_t *why) {
     audit_t *copy = mem_alloc(sizeof *copy);
     copy->path = mem_str(path);
-    // An unfinished copy is thrown away: it needs no journal.
+    // An unfinished copy is deleted, so it needs no journal.
     bool done = audit_open_database(copy, path, SQLITE_OPEN_READWRITE, why) &&
                 audit_exec(copy, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", "set it up", why) &&
                 backup_copy(audit, copy, progress, self, why) && backup_rename_instance(copy, why) && backup_check(copy, why);

@@ -6,9 +6,9 @@
 
 typedef void backup_progress_fn(void *self, int64_t pages, int64_t of);
 
-// Copies the log as it is now into the empty file `path`, and checks the copy (PRAGMA quick_check). The copy gets an instance
-// name of its own: two logs of one name would acknowledge for each other. The copy is not yet forced to disk. False with *why:
-// the file is of no use then.
+// Copies the present content of the log into the empty file `path`, and checks the copy (PRAGMA quick_check). The copy gets its
+// own instance name, because two logs of one name would acknowledge for each other. The copy is not yet forced to disk. False
+// with *why: the file is useless.
 bool audit_backup(audit_t *audit, const char *path, backup_progress_fn *progress, void *self, buffer_t *why);
 
 #endif

@@ -1,4 +1,4 @@
-// Errors of SQLite as texts that say what to do.
+// Turns errors of SQLite into texts with a remedy.
 #include <errno.h>
 
 #include "audit/store.h"

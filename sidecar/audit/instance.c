@@ -1,4 +1,4 @@
-// The name of a log, by which its auditor acknowledges, and whether it is the log that belongs at its path.
+// The name of a log, and whether the log belongs at its path. The auditor acknowledges under this name.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ bool audit_note_loss(audit_lock_t *lock, const char *reason, buffer_t *why) {
     return audit_lock_write(lock, why);
 }
 
-// Somebody has put an older copy of this log in its place: it takes the name of the log again, and is filled up.
+// An older copy of this log is in its place. The copy takes the name of the log again, and the auditor fills the copy.
 static bool instance_restore(audit_t *audit, buffer_t *why) {
     int64_t same = 0;
     char *sql = sqlite3_mprintf("SELECT count(*) FROM facts WHERE name = 'copy_of' AND value = %Q", audit->lock->instance);
@@ -38,7 +38,7 @@ static bool instance_restore(audit_t *audit, buffer_t *why) {
     return done && audit_read_instance(audit, why);
 }
 
-// The log at the path is the one that belongs there, with nothing lost.
+// Records that the log at the path belongs there and nothing is lost.
 static bool instance_confirm(audit_t *audit, buffer_t *why) {
     audit_lock_t *lock = audit->lock;
     snprintf(lock->instance, sizeof lock->instance, "%s", audit->instance);
@@ -53,7 +53,7 @@ bool audit_compare_instance(audit_t *audit, buffer_t *why) {
     if (!*lock->instance) return instance_confirm(audit, why);
     audit->file.former_instance = mem_str(audit->instance);
     if (!*lock->reason && strcmp(lock->instance, audit->instance) != 0 && !instance_restore(audit, why)) return false;
-    // A lost log that was put back is no longer lost.
+    // A lost log is no longer lost once somebody puts it back.
     if (strcmp(lock->instance, audit->instance) == 0) return !*lock->reason || instance_confirm(audit, why);
     if (!*lock->reason &&
         (!audit_note_loss(lock, AUDIT_REPLACED, why) || !audit_rename_instance(audit, why) || !audit_read_instance(audit, why)))

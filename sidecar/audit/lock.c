@@ -10,7 +10,7 @@
 
 #include "audit/store.h"
 
-// The block is always written as a whole: a process killed meanwhile leaves the old text or the new one.
+// The block is always written as a whole. So a process that is killed meanwhile leaves either the old text or the new text.
 enum { BLOCK_SIZE = LOCK_HOLDER_SIZE - 1, FILE_MODE = 0640, BYTE_HOLDER = 0, BYTE_WRITERS = 1, HOST_SIZE = 65 };
 
 static const char UNKNOWN_HOLDER[] = "its lock file names no process";
@@ -48,7 +48,7 @@ static bool lock_fail(const audit_lock_t *lock, const char *doing, buffer_t *why
     return audit_fail_with(lock->log, code, error, doing, strerror(error), why);
 }
 
-// A lock file that was replaced no longer counts: two processes could each hold one.
+// A replaced lock file no longer counts, because two processes could each hold one.
 static bool lock_file_is_current(const audit_lock_t *lock) {
     struct stat ours;
     struct stat there;
@@ -97,7 +97,7 @@ bool audit_lock_write(audit_lock_t *lock, buffer_t *why) {
     return lock_fail(lock, "write its lock file", why);
 }
 
-// Somebody removed the lock file, perhaps with the log: keep what this process knows of that log.
+// Somebody removed the lock file, perhaps together with the log. Keep the facts about that log that this process has.
 static void lock_restore(audit_lock_t *lock, const audit_lock_t *before) {
     memcpy(lock->instance, before->instance, sizeof lock->instance);
     memcpy(lock->reason, before->reason, sizeof lock->reason);

@@ -1,4 +1,4 @@
-// Refuses files that are not ours, and brings ours to the newest schema.
+// Refuses foreign files. Migrates a file of the sidecar to the newest schema.
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/clock.h"
@@ -36,7 +36,7 @@ bool audit_rename_instance(audit_t *audit, buffer_t *why) {
     return migrate_set_instance(audit, "UPDATE facts SET value = '%016llx%016llx' WHERE name = 'instance'", why);
 }
 
-// Reads the schema again inside the transaction: another process may have migrated the file meanwhile.
+// Reads the schema again inside the transaction, because another process may have migrated the file meanwhile.
 static bool migrate_apply(audit_t *audit, buffer_t *why) {
     int schema = 0;
     if (!audit_check_schema(audit, &schema, why)) return false;

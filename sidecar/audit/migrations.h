@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 typedef struct migration {
-    int schema;       // what PRAGMA user_version is after it
+    int schema;       // PRAGMA user_version after the migration
     const char *name; // "001_init"
     const char *sql;
 } migration_t;

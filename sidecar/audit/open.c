@@ -1,4 +1,4 @@
-// Opens and closes the log: for writing, for reading, and where a damaged one has to be set aside first.
+// Opens and closes the log: for writing, for reading, and after setting a damaged log aside.
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,14 +15,14 @@ enum {
     BUSY_TIMEOUT_MS = 5000,
     FILE_MODE = 0640,            // jobs may be private
     PAGE_BYTES = 4096,           // SQLite's default since 3.12
-    CHECKPOINT_MAX_PAGES = 4000, // of the -wal file: rows of many transactions share pages
-    CHECKPOINT_MIN_PAGES = 64,   // where the log must stay small
-    CHECKPOINT_SHARE = 16,       // in between: this part of audit.retain_bytes
-    CHECK_STEPS = 100000,        // of SQLite's machine between two looks at whether to stop
+    CHECKPOINT_MAX_PAGES = 4000, // pages of the -wal file; rows of many transactions share pages
+    CHECKPOINT_MIN_PAGES = 64,   // pages of the -wal file if the log must stay small
+    CHECKPOINT_SHARE = 16,       // between both limits: this part of audit.retain_bytes
+    CHECK_STEPS = 100000,        // steps of SQLite's machine between two checks of the stop flag
 };
 
-// Gives a new file our rights. Never opens an existing one: closing it again would drop the locks of another connection of this
-// process (sqlite.org/howtocorrupt.html).
+// Creates the file with the rights of a log. Never opens an existing file, because closing it again would drop the locks of
+// another connection of this process (sqlite.org/howtocorrupt.html).
 static void open_create_file(const char *path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
     if (fd >= 0) close(fd);
@@ -80,8 +80,8 @@ static bool open_check_pages(audit_t *audit, const audit_open_options_t *options
     return whole;
 }
 
-// Files of schema 1 cannot be vacuumed in steps: rewrite them once. Rewriting needs as much disk again; where it fails the log
-// works on, and its file does not shrink.
+// Files of schema 1 cannot be vacuumed in steps, so rewrite them once. A rewrite needs as much disk again. If it fails, the log
+// works on, but its file does not shrink.
 static void open_enable_auto_vacuum(audit_t *audit, bool rewrite) {
     int64_t mode = 0;
     buffer_t why = {0};
@@ -105,7 +105,8 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     open_create_file(audit->path);
     if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, why)) return false;
     if (options->busy_timeout_ms) audit_set_busy_timeout(audit, options->busy_timeout_ms);
-    if (!audit_check_schema(audit, &schema, why)) return false; // before any change: the file may belong to others
+    // Before any change, because the file may belong to another program.
+    if (!audit_check_schema(audit, &schema, why)) return false;
     audit->is_ours = schema > 0;
     if (sqlite3_db_readonly(audit->db, "main") == 1)
         return audit_fail_with(audit->path, SQLITE_READONLY, 0, "open it", "opened without the right to write", why);
@@ -129,7 +130,7 @@ static void close_database(audit_t *audit) {
     audit->db = NULL;
 }
 
-// Only a log of ours may be moved: it begins as ours do, or ours was here before.
+// Only a log of the sidecar may be moved: a file that begins as such a log does, or a log that was here before.
 static bool open_must_set_aside(audit_t *audit) {
     return audit->exclusive && audit->damaged && (audit->is_ours || *audit->lock->instance);
 }
@@ -165,7 +166,7 @@ static bool open_wal_has_rows(const char *path) {
     return has;
 }
 
-// Reading in WAL mode needs a -shm file. Where none can be made, no process writes either: read the file alone, unless a -wal
+// A read in WAL mode needs a -shm file. If none can be made, no process writes either. Then read the file alone, unless a -wal
 // file holds newer rows.
 static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
     if (!audit_directory_is_read_only(audit->path)) return false;
@@ -184,8 +185,8 @@ static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
     return done;
 }
 
-// SQLite refuses every page of a truncated file unless the schema is writable. The connection is read-only, so this is safe here:
-// read what is left.
+// SQLite refuses every page of a truncated file unless the schema is writable. The connection is read-only, so a writable schema
+// is safe here. The import then reads the remaining pages.
 static bool open_truncated(audit_t *audit, int *schema, buffer_t *why) {
     int on = 0;
     buffer_clear(why);
@@ -211,8 +212,9 @@ static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
 
 static bool open_is_read_only(audit_mode_t mode) { return mode == AUDIT_READ || mode == AUDIT_PEER; }
 
-// Large sorts need a temporary file. On a read-only root none of SQLite's usual directories may be writable
-// (sqlite.org/tempfiles.html, 5); the log's own is. SQLite wants the name to live as long as the process.
+// Large sorts need a temporary file. On a read-only root, none of SQLite's usual directories may be writable
+// (sqlite.org/tempfiles.html, 5). The directory of the log is writable. SQLite requires that the name lives as long as the
+// process.
 static void open_choose_temp_directory(const char *path) {
     const char *const usual[] = {getenv("SQLITE_TMPDIR"), getenv("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp", "."};
     if (sqlite3_temp_directory) return;

@@ -1,4 +1,4 @@
-// Whether a path can be an audit log, before SQLite touches it.
+// Checks whether a path can be an audit log, before SQLite opens it.
 #include <errno.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 
 #include "audit/store.h"
 
-// WAL needs memory that all processes share. Machines share none (sqlite.org/wal.html). Numbers from statfs(2).
+// WAL needs memory that all processes share. Two machines share no memory (sqlite.org/wal.html). The numbers are those of
+// statfs(2).
 static const struct {
     unsigned long type;
     const char *name;
@@ -42,7 +43,7 @@ static bool path_directory_is_usable(const char *path, const char *dir, buffer_t
         return audit_refuse(path, why, "the directory %s %s", dir,
                             errno == ENOENT ? "does not exist: create it, or set audit.path" : strerror(errno));
     if (!S_ISDIR(at.st_mode)) return audit_refuse(path, why, "%s is no directory: set audit.path", dir);
-    if (statfs(dir, &system) != 0) return true; // SQLite will say what is wrong
+    if (statfs(dir, &system) != 0) return true; // SQLite will report the fault
     const char *name = audit_network_filesystem((unsigned long)system.f_type & 0xffffffffUL);
     return !name ||
            audit_refuse(path, why, "is on %s, where SQLite's write-ahead log is not safe: set audit.path to a local disk", name);
@@ -59,7 +60,7 @@ static bool path_permission_denied(const char *path, audit_mode_t mode, buffer_t
 bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why) {
     bool reads = mode == AUDIT_READ || mode == AUDIT_PEER;
     struct stat at;
-    // SQLite would follow the link, but our lock file would not: two links would be two locks of one log.
+    // SQLite would follow the link, but the lock file would not. Two links would be two locks of one log.
     if (!reads && lstat(path, &at) == 0 && S_ISLNK(at.st_mode))
         return audit_refuse(path, why, "is a symbolic link: set audit.path to the file that it names");
     if (stat(path, &at) == 0) {

@@ -41,7 +41,7 @@ static bool path_check_is_writable(path_check_t *check) {
     return false;
 }
 
-// A file that exists must be a log of ours, and not of a newer version.
+// An existing file must be a log of the sidecar and must not be of a newer version.
 static bool path_check_is_log(path_check_t *check) {
     struct stat at;
     if (stat(check->path, &at) != 0 || at.st_size == 0) return true;

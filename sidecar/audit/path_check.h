@@ -1,4 +1,4 @@
-// Whether an audit log could be kept at a path: checked before a sidecar begins to.
+// Checks whether a sidecar could keep an audit log at a path, before it begins.
 #ifndef QS_AUDIT_PATH_CHECK_H
 #define QS_AUDIT_PATH_CHECK_H
 

@@ -15,7 +15,7 @@ static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
 #undef X
         ")";
 
-// Each half reads the first entries of an index, in the order of the index.
+// Each half of the query reads the first entries of an index, in the order of the index.
 static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
                                  " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
                                  " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
@@ -58,9 +58,9 @@ sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t 
 
 static bool record_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *why) {
     int code = sqlite3_step(of);
-    if (code != SQLITE_DONE) audit_fail(audit, doing, why); // before the reset, which may change the error
+    if (code != SQLITE_DONE) audit_fail(audit, doing, why); // read the error before the reset, because the reset may change it
     sqlite3_reset(of);
-    sqlite3_clear_bindings(of); // they are borrowed
+    sqlite3_clear_bindings(of); // the bound texts are borrowed
     return code == SQLITE_DONE;
 }
 
@@ -138,7 +138,7 @@ static bool record_is_text(slice_t bytes) {
     return true;
 }
 
-// Bytes that are no text stay as they are, as a BLOB, in a column that takes any type. Other columns get them escaped.
+// A column that takes any type keeps bytes that are not text unchanged, as a BLOB. Other columns get the bytes escaped.
 static void record_bind(audit_t *audit, sqlite3_stmt *of, int at, slice_t value, bool any) {
     const char *data = value.len ? value.data : "";
     if (record_is_text(value)) {

@@ -1,11 +1,11 @@
-// Whether the open file is still the log at its path: files are removed, replaced, emptied and overwritten.
+// Checks whether the open file is still the log at its path. Files are removed, replaced, emptied and overwritten.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "audit/store.h"
 
-// ? # and % mean something in a URI.
+// Escapes ? # and %, because they have a meaning in a URI.
 char *audit_immutable_uri(const char *path) {
     buffer_t uri = {0};
     buffer_str(&uri, "file:");
@@ -53,9 +53,9 @@ static uint32_t replaced_read_u32(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-// The header of a log is valid at any time, also during a checkpoint: page 1 is written first, and until then is the only page
-// (https://www.sqlite.org/fileformat.html#the_database_header). Reading through SQLite would not tell: the -wal file makes a
-// whole log of any file.
+// The header of a log is valid at any time, also during a checkpoint: a checkpoint writes page 1 first, and writes no other page
+// before (https://www.sqlite.org/fileformat.html#the_database_header). A read through SQLite would prove nothing, because the
+// -wal file makes a whole log of any file.
 static bool replaced_header_is_valid(const audit_t *audit) {
     enum { PAGES_AT = 28, APPLICATION_AT = 68, HEADER = 72 };
     static const char magic[] = "SQLite format 3";
@@ -63,15 +63,16 @@ static bool replaced_header_is_valid(const audit_t *audit) {
     uint8_t header[HEADER];
     if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file || !file->pMethods)
         return true;
-    int code = file->pMethods->xRead(file, header, sizeof header, 0); // by SQLite's descriptor: closing ours would drop its locks
+    // Read by SQLite's descriptor: closing a descriptor of our own would drop SQLite's locks.
+    int code = file->pMethods->xRead(file, header, sizeof header, 0);
     if (code == SQLITE_IOERR_SHORT_READ) return false;
     if (code != SQLITE_OK) return true; // the next statement reports a failing disk
     bool ours = replaced_read_u32(header + APPLICATION_AT) == AUDIT_APPLICATION_ID || replaced_read_u32(header + PAGES_AT) <= 1;
     return memcmp(header, magic, sizeof magic) == 0 && ours;
 }
 
-// The file alone cannot be read. That may be so for a moment during a checkpoint, and lasts where the process that checkpointed
-// was killed: then the -wal file makes the log whole.
+// The file alone cannot be read. A checkpoint causes this for a moment. If the process that checkpointed was killed, the state
+// lasts. In that case the -wal file makes the log whole.
 static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
     bool ours = false, unchanged = replaced_same_stat(now, &audit->file.suspect);
     int64_t commits;
@@ -84,7 +85,7 @@ static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
            code == SQLITE_DONE;                                                       // no such row
 }
 
-// Only a checkpoint changes the file, and no checkpoint lowers the number of commits.
+// Only a checkpoint changes the file. A checkpoint never lowers the number of commits.
 static bool replaced_is_overwritten(audit_t *audit, const struct stat *now) {
     bool ours;
     int64_t commits;
@@ -98,9 +99,9 @@ static bool replaced_is_overwritten(audit_t *audit, const struct stat *now) {
 
 bool audit_is_in_place(audit_t *audit) {
     struct stat at;
-    int moved = 0; // another inode is at the path than was opened
+    int moved = 0; // the inode at the path is not the opened one
     if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved) return false;
-    // SQLite works on for long with what it remembers of an emptied file. An open log is never empty.
+    // SQLite uses its cache of an emptied file for a long time. An open log is never empty.
     audit->file.overwritten = stat(audit->path, &at) == 0 && (at.st_size == 0 || replaced_is_overwritten(audit, &at));
     return !audit->file.overwritten;
 }

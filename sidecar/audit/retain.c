@@ -6,7 +6,7 @@
 #include "base/failpoint.h"
 
 enum {
-    CHUNK_ROWS = 64,       // oldest rows looked up at once
+    CHUNK_ROWS = 64,       // oldest rows of one query
     REMOVE_SHARE = 64,     // over a limit, remove rows until this part of it is free again
     VACUUM_FROM_SHARE = 8, // vacuum where free pages are more than this part of the file,
     VACUUM_TO_SHARE = 16,  // until they are no more than this part,
@@ -28,7 +28,8 @@ static bool retain_count_pages(audit_t *audit, pages_t *out, buffer_t *why) {
            audit_read_number(audit, STATEMENT_FREE_PAGES, &out->free, why);
 }
 
-// Up to `most` of the rows that go first, of STATEMENT_OLDEST or STATEMENT_FIRST_ARRIVED; -1 with *why when they cannot be read.
+// Reads up to `most` of the rows that are removed first, by STATEMENT_OLDEST or STATEMENT_FIRST_ARRIVED. -1 with *why if they
+// cannot be read.
 static int retain_read_oldest(audit_t *audit, audit_statement_t which, old_row_t rows[CHUNK_ROWS], int most, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, which, why);
     int count = 0;
@@ -51,7 +52,7 @@ static int64_t retain_wal_bytes(const audit_t *audit) {
     return path && stat(path, &at) == 0 ? (int64_t)at.st_size : 0;
 }
 
-// Checkpoints cut the -wal file to wal_limit: only so much of it counts.
+// Checkpoints cut the -wal file to wal_limit. So only this much of it counts.
 static int64_t retain_counted_wal(const audit_t *audit, int64_t wal) {
     return wal < audit->retention.wal_limit ? wal : audit->retention.wal_limit;
 }
@@ -80,16 +81,17 @@ int64_t audit_pinned_wal_bytes(audit_t *audit) {
 
 typedef struct retain_step {
     const audit_limits_t *limits;
-    audit_statement_t order; // of the rows that go
-    int64_t too_old;         // rows below this `at` go; INT64_MIN = none
-    int64_t rows;            // that there are now
+    audit_statement_t order; // order in which rows are removed
+    int64_t too_old;         // limit of `at`: rows below it are removed; INT64_MIN = no row
+    int64_t rows;            // number of rows in the log now
     int64_t counted_wal;
-    int64_t removed; // rows
-    int64_t last;    // the highest `at` of them
+    int64_t removed; // rows removed
+    int64_t last;    // the highest `at` of the removed rows
     mono_t until;
 } retain_step_t;
 
-// Once over the limit, stays so until a share of the limit is free: or the next row would be over it again.
+// Once the log is over the limit, it counts as over until a share of the limit is free. Otherwise the next row would be over the
+// limit again.
 static bool retain_over_limit(int64_t now, int64_t limit, bool *removing) {
     *removing = limit > 0 && now > (*removing ? limit - limit / REMOVE_SHARE : limit);
     return *removing;
@@ -104,7 +106,7 @@ static bool retain_too_large(audit_t *audit, const retain_step_t *step, bool *ye
     return true;
 }
 
-// *more: there may be other rows to remove.
+// *more: further rows may have to be removed.
 static bool retain_remove_chunk(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
     old_row_t rows[CHUNK_ROWS];
     int count = retain_read_oldest(audit, step->order, rows, CHUNK_ROWS, why);
@@ -131,7 +133,7 @@ static bool retain_remove(audit_t *audit, retain_step_t *step, bool *more, buffe
     return step->removed == 0 || audit_run(audit, STATEMENT_SET_DROPPED, step->last, "note what was removed", why);
 }
 
-// Moves pages from the end of the file into free ones, until the time is over or it is done.
+// Moves pages from the end of the file into free pages, until the time is over or no page is left to move.
 static bool retain_vacuum(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, STATEMENT_VACUUM, why);
     int code = SQLITE_ROW;
@@ -155,7 +157,7 @@ static bool retain_wants_vacuum(audit_t *audit, const audit_limits_t *limits, bo
     return true;
 }
 
-// Commits what `work` does.
+// Commits the changes of `work`.
 static bool retain_in_transaction(audit_t *audit, bool (*work)(audit_t *, retain_step_t *, bool *, buffer_t *),
                                   retain_step_t *step, bool *more, buffer_t *why) {
     if (!audit_begin(audit, why)) return false;
@@ -178,7 +180,7 @@ static bool retain_return_pages(audit_t *audit, retain_step_t *step, audit_retai
     return out->more || audit_checkpoint(audit, why);
 }
 
-// After the clock went back `at` does not tell which rows are old: new rows would go before all earlier ones.
+// After the clock went back, `at` does not show the age of a row. New rows would be removed before all earlier rows.
 static bool retain_choose_order(audit_t *audit, retain_step_t *step, buffer_t *why) {
     int64_t newest = 0;
     if (step->limits->latest_ms == 0) return true;

@@ -1,4 +1,5 @@
-// Sets a damaged log aside, or files left behind by a log. Nothing is deleted: people may want to look into it.
+// Sets a damaged log aside, or the files that a lost log left behind. Nothing is deleted, because people may want to examine the
+// files.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ static bool set_aside_move_wal(const char *path, const char *to, buffer_t *why) 
     return set_aside_move(path, to, "-wal", why) && set_aside_move(path, to, "-shm", why) && set_aside_sync(path, why);
 }
 
-// Moves the database first: after a crash the next opening finds files without a database, and moves them, too.
+// Moves the database first. After a crash the next opening finds files without a database and moves these files too.
 static bool set_aside_move_all(const char *path, const char *to, buffer_t *why) {
     failpoint("audit_aside_before");
     if (!set_aside_move(path, to, "", why)) return false;
@@ -77,7 +78,7 @@ bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why) {
     char *to = NULL;
     bool database = set_aside_exists(lock->log, "");
     if (!audit_lock_exclude_writers(lock, why)) return false;
-    if (!database && *lock->set_aside_as) { // goes on after a crash
+    if (!database && *lock->set_aside_as) { // continues a move after a crash
         char *dir = audit_directory(lock->log);
         to = mem_printf("%s/%s", dir, lock->set_aside_as);
         free(dir);

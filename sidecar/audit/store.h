@@ -1,4 +1,4 @@
-// What the files of audit/ share: the open database, its prepared statements, and the texts of its errors.
+// Types and functions that the files of audit/ share: the open database, its prepared statements, and the texts of its errors.
 #ifndef QS_AUDIT_STORE_H
 #define QS_AUDIT_STORE_H
 
@@ -32,19 +32,19 @@ typedef enum audit_statement {
 } audit_statement_t;
 enum { STATEMENT_COUNT = STATEMENT_RANGE + 1 };
 
-// How the file looked, to notice that it was overwritten: see replaced.c.
+// The last known state of the file. replaced.c compares it to detect that the file was overwritten.
 typedef struct audit_file {
     bool overwritten;
-    char *former_instance; // name of the log before this opening renamed it, owned; NULL = it did not
-    struct stat inspected; // when its facts were last read
-    struct stat suspect;   // when its facts could last not be read
-    int64_t commits;       // number of commits that the file had when it was inspected
+    char *former_instance; // name of the log before this opening renamed it, owned; NULL = the opening kept the name
+    struct stat inspected; // state of the file at the last successful read of its facts
+    struct stat suspect;   // state of the file at the last failed read of its facts
+    int64_t commits;       // number of commits in the file at that successful read
 } audit_file_t;
 
 typedef struct audit_retention {
     int64_t dropped;    // highest `at` that retention has removed; INT64_MIN = nothing counts as removed
     int64_t page_bytes; // of the file
-    int64_t wal_limit;  // a -wal file of so many bytes is no reason to remove rows
+    int64_t wal_limit;  // a -wal file of at most this many bytes is no reason to remove rows
     bool removing_rows; // until there is some room below the limit
     bool removing_bytes;
     bool vacuuming;      // until few free pages are left
@@ -58,12 +58,12 @@ struct audit {
     sqlite3_stmt *statements[STATEMENT_COUNT]; // prepared at first use, owned
     buffer_t scratch;                          // for texts on their way into a row
     bool exclusive;                            // opened by the auditor, which holds the lock
-    bool is_ours;                              // the file begins as our logs do
-    bool damaged;                              // SQLite has found it so
+    bool is_ours;                              // the file begins as a log of the sidecar does
+    bool damaged;                              // SQLite has found the file damaged
     bool has_functions;                        // SQL functions of queries are registered
     int64_t added;                             // rows of this transaction, less those removed
     audit_lock_t *lock;                        // borrowed; NULL when opened for reading
-    audit_lock_t *owned_lock;                  // the same, where it is owned; else NULL
+    audit_lock_t *owned_lock;                  // the lock, if this opening owns it; otherwise NULL
     audit_loss_t loss;                         // borrowed from the lock; instance NULL = none
     audit_file_t file;
     audit_retention_t retention;
@@ -71,25 +71,26 @@ struct audit {
 
 // Opens `name`, a path or a URI, and sets the default busy timeout.
 bool audit_open_database(audit_t *audit, const char *name, int flags, buffer_t *why);
-// Reads every page. False: the file is damaged (audit->damaged), or cannot be read now.
+// Reads every page. False: the file is damaged (audit->damaged) or unreadable for now.
 bool audit_check_pages(audit_t *audit, buffer_t *why);
 
-// NULL with *why when it cannot be prepared; borrowed.
+// Returns the prepared statement, borrowed. NULL with *why if SQLite cannot prepare it.
 sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t *why);
 // Runs a statement that returns no row; binds `number` where it has a parameter.
 bool audit_run(audit_t *audit, audit_statement_t which, int64_t number, const char *doing, buffer_t *why);
 // The first column of the one row of a statement.
 bool audit_read_number(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why);
-// The same, of statements that are used once.
+// Runs a statement that is used once.
 bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why);
 bool audit_query_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why);
-// A number in the table facts; `otherwise` where there is none of that name.
+// Reads a number from the table facts. Returns `otherwise` if the table has no such name.
 bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_t *out, buffer_t *why);
 
-// Whether the event of this id is in the log. An id that is none is not.
+// Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);
 
-// Writes to *why what failed, for which file, and what to do. `doing` as in "cannot write to". Always false. Notes damage.
+// Writes to *why the failed action, the file and the remedy. `doing` as in "cannot write to". Always false. Marks the log as
+// damaged if the error says so.
 bool audit_fail(audit_t *audit, const char *doing, buffer_t *why);
 bool audit_fail_with(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why);
 bool audit_refuse(const char *path, buffer_t *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -100,10 +101,10 @@ bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why);
 const char *audit_network_filesystem(unsigned long type);
 // The directory of a path; owned.
 char *audit_directory(const char *path);
-// Whether this user cannot make the -wal and -shm files beside `path`.
+// True if this user cannot make the -wal and -shm files beside `path`.
 bool audit_directory_is_read_only(const char *path);
 
-// Refuses files of others and of newer versions; an empty file is fine. *schema: 0 = empty.
+// Refuses foreign files and files of newer versions. Accepts an empty file. *schema: 0 = empty.
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why);
 // Brings an empty or older file to the newest schema, in one transaction.
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
@@ -111,16 +112,16 @@ bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
 // Gives the log a new random name.
 bool audit_rename_instance(audit_t *audit, buffer_t *why);
 bool audit_read_instance(audit_t *audit, buffer_t *why);
-// Compares the log with the one that the lock file names, and notes a loss. Renames a copy of another log: two logs of one name
-// would acknowledge for each other.
+// Compares the log with the log that the lock file names. Records a loss. Renames a copy of another log, because two logs of one
+// name would acknowledge for each other.
 bool audit_compare_instance(audit_t *audit, buffer_t *why);
-// Notes that the log of the lock file is lost, where there was one.
+// Records that the log of the lock file is lost, if the lock file names one.
 bool audit_note_loss(audit_lock_t *lock, const char *reason, buffer_t *why);
 
-// Moves the log and the files beside it to <path>.corrupt-<UTC time>, noted in the lock file before. Goes on with a move that was
-// interrupted, under the same name. Only for the holder of the lock.
+// Moves the log and the files beside it to <path>.corrupt-<UTC time>. The lock file records the name first. So an interrupted
+// move continues under the same name. Only for the holder of the lock.
 bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why);
-// Moves only the files beside the log: they belong to one that was overwritten.
+// Moves only the files beside the log, because they belong to an overwritten log.
 bool audit_set_wal_aside(audit_lock_t *lock, buffer_t *why);
 // Whether there is a -wal or -shm file without a log.
 bool audit_has_orphan_wal(const char *path);

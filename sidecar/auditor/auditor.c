@@ -4,7 +4,7 @@
 
 #include "auditor/internal.h"
 
-enum { TICK_MAX_MS = 100 }; // a tick returns at least this often
+enum { TICK_MAX_MS = 100 }; // longest duration of a tick
 
 auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     auditor_t *a = mem_alloc(sizeof *a);
@@ -44,7 +44,7 @@ void auditor_free(auditor_t *a) {
     free(a);
 }
 
-// Opens the log if it is closed, and reads its positions. False: not now.
+// Opens the log if it is closed, and reads its positions. False: it cannot be opened now.
 static bool auditor_open_log(auditor_t *a) {
     bool fresh, other;
     if (!audit_writer_open(&a->writer, &fresh, &other)) return false;
@@ -57,14 +57,14 @@ static bool auditor_open_log(auditor_t *a) {
         if (!ours) stream_id_set(cursor->read_id, STREAM_ID_NONE);
         stream_id_set(cursor->logged_id, position);
     }
-    if (a->read.in_flight) conn_close(a->redis.conn); // its reply would be for the former log
+    if (a->read.in_flight) conn_close(a->redis.conn); // the reply in flight would be for the former log
     a->read.in_flight = false;
     a->acks_unverified = a->read.catching_up = true;
     a->timers.reconcile_at = mono_now();
     return true;
 }
 
-// True: the time of this tick is over, and there is more to do at once.
+// True: the time of this tick is over, and more work is due at once.
 static bool auditor_work(auditor_t *a) {
     mono_t started = mono_now();
     while (!atomic_load(a->stop)) {
@@ -74,8 +74,8 @@ static bool auditor_work(auditor_t *a) {
     return false;
 }
 
-// Keeps the log within its limits; returns when to do so again. A reply arrives in hundreds of parts, and each step is a commit
-// that delays the next part: one step for each transaction of new rows, unless a limit is far exceeded.
+// Keeps the log within its limits. Returns when to do so again. A reply arrives in hundreds of parts. Each step is a commit that
+// delays the next part. So make one step for each transaction of new rows, unless a limit is far exceeded.
 static mono_t auditor_retain(auditor_t *a) {
     bool more = false;
     bool receiving = a->read.in_flight && conn_received(a->redis.conn) > a->read.received_before;

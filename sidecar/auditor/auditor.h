@@ -1,8 +1,9 @@
 // The auditor role: copies the failure stream of every queue into the audit log of this instance, and acknowledges records that
-// are on disk. It works in every instance; in the leading one it also trims records that enough auditors have.
+// are on disk. Every instance runs an auditor. The auditor of the leader also trims records that enough auditors have.
 //
-// One blocking XREAD over all streams waits for records, on one connection. Rows and positions are one transaction. A stream that
-// may hold other records than before is read again from its beginning: that is harmless, as an event is one row by its id.
+// One blocking XREAD over all streams waits for records, on one connection. Rows and positions are one transaction. A stream
+// that may hold other records than before is read again from its beginning. That is harmless, because the id of an event makes
+// one row of it.
 #ifndef QS_AUDITOR_AUDITOR_H
 #define QS_AUDITOR_AUDITOR_H
 
@@ -15,7 +16,7 @@
 
 typedef struct auditor auditor_t;
 
-// Borrows everything. `stop` is the role's. Returns owned.
+// Every argument is borrowed. `stop` is the flag of the role. Returns owned.
 auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void auditor_free(auditor_t *auditor); // takes; NULL is fine
 
@@ -24,7 +25,7 @@ void auditor_tick(void *auditor, role_wait_t *wait);
 // Closes the audit log and releases its lock, so that another auditor can open it.
 void auditor_finish(void *auditor);
 
-// Hands the lag of `old`, which has ended, to `next`.
+// Gives the lag of `old` to `next`. `old` has ended.
 void auditor_hand_over(auditor_t *next, const auditor_t *old);
 
 // Whether the log may lack records of a failure stream. For any thread.

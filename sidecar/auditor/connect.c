@@ -1,4 +1,4 @@
-// The auditor's connection to Redis, and helpers of all its files.
+// The auditor's connection to Redis, and helpers for all files of the auditor.
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ bool auditor_connect(auditor_t *a) {
     if (conn_open(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
     if (!fresh) return true;
     if (stream_history(a->redis.conn, history, &error) != OUTCOME_OK) {
-        error.outcome = OUTCOME_DISCONNECTED; // cursors mean nothing without it
+        error.outcome = OUTCOME_DISCONNECTED; // cursors are valid only for the server's history
         return auditor_back_off(a, &error);
     }
     bool same = strcmp(history, a->redis.history) == 0;

@@ -1,4 +1,5 @@
-// What the files of auditor/ share. Calls go from auditor.c to read.c, trim.c, reconcile.c and connect.c, in this order.
+// Types and functions that the files of auditor/ share. Calls go from auditor.c to read.c, trim.c, reconcile.c and connect.c, in
+// this order.
 #ifndef QS_AUDITOR_INTERNAL_H
 #define QS_AUDITOR_INTERNAL_H
 
@@ -12,22 +13,22 @@
 
 typedef struct auditor auditor_t; // as in auditor.h
 
-// How far the log is in one failure stream.
+// The position of the log in one failure stream.
 typedef struct stream_cursor {
     stream_id_t read_id;   // entries up to here were read and are on disk, in this life of the stream
-    stream_id_t logged_id; // position in the log: it never had the entries above it that were trimmed
+    stream_id_t logged_id; // position in the log; the log lacks entries above this position that were trimmed
     bool unreadable;       // the stream has an error: skip it
-    bool behind;           // it had entries above read_id when it was last looked at or read
-    int64_t growth_left;   // entries that it may grow by before some could be trimmed; negative = some could
-    mono_t trim_at;        // not before this
+    bool behind;           // the stream had entries above read_id at the last read
+    int64_t growth_left;   // number of entries that may come before a trim can remove some; negative = a trim can remove some now
+    mono_t trim_at;        // no trim before this
 } stream_cursor_t;
 
 typedef struct auditor_redis {
     conn_t *conn;                      // owned
-    char history[STREAM_HISTORY_SIZE]; // of the server that all cursors are about
-    backoff_t backoff;                 // no request before its retry_at
+    char history[STREAM_HISTORY_SIZE]; // history of the server to which all cursors belong
+    backoff_t backoff;                 // no request before backoff.retry_at
     int64_t now_ms;                    // Redis's clock; 0 = unknown
-    mono_t now_at;                     // when it was read
+    mono_t now_at;                     // when now_ms was read
 } auditor_redis_t;
 
 typedef struct auditor_timers {
@@ -36,30 +37,30 @@ typedef struct auditor_timers {
     requeue_markers_t markers;
 } auditor_timers_t;
 
-// The XREAD that is made, or in flight.
+// The XREAD that is under construction or in flight.
 typedef struct stream_read {
-    stream_id_t *positions; // it reads behind these; "" = not this stream; owned
+    stream_id_t *positions; // the XREAD reads behind these positions; "" = skip the stream; owned
     bool in_flight;
-    mono_t deadline;         // of its reply
-    bool one_by_one;         // streams lie in different slots: one request for each
-    bool catching_up;        // one by one, only streams that are behind, without waiting: their entries may be of any size
-    size_t first;            // stream whose turn is next
-    int64_t budget;          // entries that the next reply may have
-    int64_t streams;         // that the last reply had entries of
-    int64_t count;           // entries of each stream that were asked for
-    int64_t received_before; // bytes that the connection had received before
+    mono_t deadline;  // deadline of the reply
+    bool one_by_one;  // one request for each stream, because streams are in different slots
+    bool catching_up; // read only streams that are behind, one by one and without waiting, because their entries may be large
+    size_t first;     // stream whose turn is next
+    int64_t budget;   // entries that the next reply may have
+    int64_t streams;  // number of streams with entries in the last reply
+    int64_t count;    // number of entries requested from each stream
+    int64_t received_before; // bytes that the connection had received before this request
     bool release_memory;     // malloc keeps memory of large replies since the last pause
 } stream_read_t;
 
 // The entries of the reply.
 typedef struct stream_reply {
-    stream_id_t *ends; // where each stream ends in it; "" = nothing of it; owned
+    stream_id_t *ends; // id of each stream's last entry in the reply; "" = no entry; owned
     int64_t entries;
-    int64_t bytes;     // of memory
-    int64_t added;     // rows
+    int64_t bytes;     // memory of the reply
+    int64_t added;     // rows that the reply added
     int64_t oldest_ms; // age of the oldest entry that the log lacked
-    bool write_failed; // the log has refused one
-    bool full;         // there may be more
+    bool write_failed; // the log has refused an entry
+    bool full;         // more entries may be in the streams
 } stream_reply_t;
 
 struct auditor {
@@ -70,40 +71,41 @@ struct auditor {
     audit_writer_t writer;
     auditor_redis_t redis;
     auditor_timers_t timers;
-    stream_cursor_t *cursors; // of each queue; owned
-    stream_ends_t *states;    // of each stream, as it was last looked at; owned
+    stream_cursor_t *cursors; // cursor of each queue; owned
+    stream_ends_t *states;    // state of each stream at the last read; owned
     stream_read_t read;
     stream_reply_t reply;
-    _Atomic int64_t missing_since_ns; // of mono_t: the log may lack an entry; 0 = it lacks none
+    _Atomic int64_t missing_since_ns; // the log may lack an entry since this time (a mono_t); 0 = the log lacks none
     bool acks_unverified;             // Redis may hold acknowledgements of records that the log lacks
-    bool retained;                    // the limits were looked at since the last transaction
+    bool retained;                    // the limits were checked since the last transaction
 };
 
 const char *auditor_queue_name(const auditor_t *a, size_t queue);
 void stream_id_set(stream_id_t id, const char *text);
 int64_t auditor_redis_ms(const auditor_t *a);
 
-// After a failed request: no request before the back-off ends. Always false, for callers to return.
+// Handles a failed request: no request is sent before the back-off ends. Always false, so that a caller can return it.
 bool auditor_back_off(auditor_t *a, const redis_error_t *error);
 
-// Connects where needed. False: not now.
+// Opens a closed connection. False: the connection cannot be opened now.
 bool auditor_connect(auditor_t *a);
 
-// Compares every cursor with its stream. False: not now. *found, where not NULL: one stream can no longer be read.
+// Compares every cursor with its stream. False: the request failed. *found, if not NULL: one more stream is unreadable.
 bool auditor_reconcile(auditor_t *a, bool *found);
 
-// Tells Redis that the log holds everything up to `positions`. What Redis refuses is logged, and tried again at the next renewal.
+// Acknowledges in Redis every record up to `positions`. Logs a refusal and tries again at the next renewal.
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions);
-// Reconciles, renews acknowledgements, prunes requeue markers and trims, where that is due. False: not now.
+// Reconciles, renews acknowledgements, prunes requeue markers and trims, if these are due. False: a request failed.
 bool auditor_run_timers(auditor_t *a);
 mono_t auditor_next_timer(auditor_t *a);
 
-// Sends the next XREAD. Redis answers when there is an entry, or in time for the next timer. False: there is nothing to read, or
-// not now.
+// Sends the next XREAD. Redis replies when an entry comes, or in time for the next timer. False: there is no stream to read, or
+// a request failed.
 bool auditor_send_read(auditor_t *a);
-// Reads the reply, if it has arrived, writes it to the log and acknowledges it. False: not now.
+// Reads the reply if it has arrived, writes its entries to the log and acknowledges them. False: a request failed or the log
+// refused.
 bool auditor_read_reply(auditor_t *a);
-// Updates for how long the log may have lacked an entry.
+// Updates the time since which the log may lack an entry.
 void auditor_note_lag(auditor_t *a);
 
 #endif

@@ -8,18 +8,18 @@
 
 enum {
     BLOCK_MAX_MS = 60000,                // longest wait of one XREAD
-    BLOCK_ONE_STREAM_MS = 1000,          // the same where each stream needs its own request
-    REPLY_MAX_ENTRIES = 3000,            // of one reply, which is one transaction and costs an fsync
-    REPLY_MAX_MEMORY = 12 * 1024 * 1024, // that one reply should take: REPLY_MAX_ENTRIES small entries do
-    ENTRY_OVERHEAD = 3584,               // memory of an entry beside its values: hiredis makes 37 objects of it
-    REPLY_MAX_BYTES = 4 * 1024 * 1024,   // received: abort a longer reply and ask for less
-    RELEASE_MEMORY_FROM = 1024 * 1024,   // malloc does not return more than this by itself
-    CLOCK_SUSPECT_MS = 60000,            // a new record that is older makes us read Redis's clock
+    BLOCK_ONE_STREAM_MS = 1000,          // the longest wait if each stream needs its own request
+    REPLY_MAX_ENTRIES = 3000,            // entries of one reply; a reply is one transaction and costs an fsync
+    REPLY_MAX_MEMORY = 12 * 1024 * 1024, // memory that one reply should take; REPLY_MAX_ENTRIES small entries take as much
+    ENTRY_OVERHEAD = 3584,               // memory of an entry without its values: hiredis makes 37 objects of an entry
+    REPLY_MAX_BYTES = 4 * 1024 * 1024,   // received bytes after which a reply is aborted and a smaller one is requested
+    RELEASE_MEMORY_FROM = 1024 * 1024,   // malloc keeps this much free memory unless trimmed
+    CLOCK_SUSPECT_MS = 60000,            // a new record that is older than this causes a read of Redis's clock
 };
 
 static const char ROLE[] = "auditor";
 
-// Puts the positions of the next XREAD into read->positions. False: there is none.
+// Puts the positions of the next XREAD into read->positions. False: no stream is to be read.
 static bool read_choose_streams(auditor_t *a) {
     stream_read_t *read = &a->read;
     size_t count = a->keys->queue_count, chosen = 0, last = 0;
@@ -44,7 +44,7 @@ static bool read_choose_streams(auditor_t *a) {
 
 static bool read_may_have_more(const auditor_t *a) { return a->read.catching_up || a->reply.full; }
 
-// How long the next XREAD may wait in Redis: not at all where there may be more entries.
+// Returns how long the next XREAD may wait in Redis. If there may be more entries, it must not wait.
 static int64_t read_block_ms(auditor_t *a, mono_t now) {
     int64_t max_ms = a->read.one_by_one ? BLOCK_ONE_STREAM_MS : BLOCK_MAX_MS;
     if (read_may_have_more(a)) return 0;
@@ -75,7 +75,8 @@ static int64_t read_entry_age_ms(const auditor_t *a, const char *id) {
     return age > 0 ? age : 0;
 }
 
-// A new record that looks old has waited, or Redis's clock went back: retention must know which.
+// A new record with an old time has two causes: the record has waited, or Redis's clock went back. Retention must know the
+// cause.
 static void read_check_clock(auditor_t *a, int64_t at) {
     mono_t now = mono_now();
     if (auditor_redis_ms(a) - at > CLOCK_SUSPECT_MS && mono_diff(now, a->redis.now_at) > BLOCK_ONE_STREAM_MS * NS_PER_MS)
@@ -99,7 +100,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
     }
     if (event.queue.len == 0) event.queue = slice_text(auditor_queue_name(a, queue));
     bool is_new = stream_id_compare(id, a->cursors[queue].logged_id) > 0;
-    // Retention removed this record before. A new one may look as old, after Redis's clock went back.
+    // Retention may have removed this record before. After Redis's clock went back, a new record may have an old time too.
     if (!is_new && audit_has_removed(a->writer.audit, event.at)) return;
     if (is_new) {
         a->cursors[queue].growth_left--;
@@ -111,7 +112,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
     if (added) reply->added++;
 }
 
-// Commits rows and positions in one transaction. False: the log refuses, and everything is as before.
+// Commits rows and positions in one transaction. False: the log refuses, and nothing has changed.
 static bool read_commit(auditor_t *a) {
     if (a->reply.write_failed || !audit_writer_begin(&a->writer)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
@@ -135,7 +136,7 @@ static bool read_commit(auditor_t *a) {
 
 static int64_t read_min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// XREAD counts entries, not bytes: approach the right number in steps, by the size of the last reply.
+// XREAD counts entries, not bytes. Approach the right number in steps, by the size of the last reply.
 static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply) {
     int64_t each = reply->bytes / reply->entries + 1;
     read->budget = read_min(4 * reply->entries, REPLY_MAX_ENTRIES);
@@ -165,7 +166,7 @@ void auditor_note_lag(auditor_t *a) {
         read_note_missing(a, 0);
 }
 
-// False: not now.
+// Sends the requests of an XREAD. False: a request failed.
 static bool read_store(auditor_t *a) {
     stream_reply_t *reply = &a->reply;
     int64_t next_age_ms = 0; // entries after this reply are at most as old as its last ones
@@ -186,7 +187,7 @@ static bool read_store(auditor_t *a) {
     return true;
 }
 
-// One stream of the wrong type makes Redis refuse the XREAD: find it and skip it.
+// A stream of the wrong type makes Redis refuse the XREAD. Find this stream and skip it.
 static bool read_refused(auditor_t *a, redis_error_t *error) {
     bool found = false;
     if (error->outcome != OUTCOME_REFUSED) return auditor_back_off(a, error);
@@ -224,7 +225,7 @@ bool auditor_read_reply(auditor_t *a) {
         if (read_abort_oversized(a)) return false;
         if (!mono_reached(read->deadline, mono_now())) return false;
         outcome = redis_error_set(&error, OUTCOME_DISCONNECTED, "%s: no reply in time", conn_target(a->redis.conn));
-        read->budget = read->budget > 4 ? read->budget / 4 : 1; // perhaps too long for this network
+        read->budget = read->budget > 4 ? read->budget / 4 : 1; // the reply was perhaps too long for this network
     }
     read->in_flight = false;
     if (outcome != OUTCOME_OK) {

@@ -8,8 +8,8 @@
 #include "base/log.h"
 
 enum {
-    RECONCILE_S = 60,            // between two comparisons
-    RECONCILE_UNREADABLE_S = 30, // the same while a stream cannot be read
+    RECONCILE_S = 60,            // time between two comparisons
+    RECONCILE_UNREADABLE_S = 30, // time between two comparisons while a stream is unreadable
 };
 
 static const char ROLE[] = "auditor";
@@ -18,11 +18,11 @@ static const char ROLE[] = "auditor";
 typedef struct stream_gap {
     const char *reason, *text;
     const char *after, *end;
-    int64_t life;        // tells the gaps of two logs apart
-    const char *message; // logged when the gap is new; NULL = none
+    int64_t life;        // separates the gaps of two logs
+    const char *message; // message for a new gap; NULL = no message
 } stream_gap_t;
 
-// The id of the row is made of its range: the same gap is one row, however often it is found.
+// The id of the row is made from its range. So the same gap stays one row, even if it is found again.
 static bool reconcile_insert_gap(auditor_t *a, size_t queue, const stream_gap_t *gap) {
     char id[EVENT_ID_SIZE];
     char *range = mem_printf("%s..%s", gap->after, gap->end);
@@ -58,7 +58,7 @@ static bool reconcile_insert_trimmed(auditor_t *a, size_t queue, const char *las
                                                 .message = "failure stream was trimmed before its records were copied"});
 }
 
-// `next`: the first id that is there again.
+// `next`: the first id after the gap.
 static bool reconcile_insert_removed(auditor_t *a, size_t queue, const char *next) {
     return reconcile_insert_gap(
         a, queue,
@@ -70,21 +70,21 @@ static bool reconcile_insert_removed(auditor_t *a, size_t queue, const char *nex
                         .message = "failure stream was trimmed or deleted by others; records may be missing"});
 }
 
-// The entry at the end of the log is gone, and our trim did not remove it.
+// The last entry of the log is gone from the stream, and no trim of the sidecar removed it.
 static bool reconcile_was_cut(const stream_cursor_t *cursor, const stream_ends_t *state) {
     bool begun = strcmp(cursor->logged_id, STREAM_ID_NONE) != 0 && strcmp(state->first, STREAM_ID_NONE) != 0;
     return begun && stream_id_compare(state->first, cursor->logged_id) > 0 &&
            stream_id_compare(state->trimmed, cursor->logged_id) < 0;
 }
 
-// Sixty bits of a name: each lost log gets gap rows of its own.
+// Sixty bits of the name of a lost log. So each lost log gets gap rows of its own.
 static int64_t reconcile_life(const char *instance) {
     char digits[16];
     snprintf(digits, sizeof digits, "%.15s", instance);
     return (int64_t)strtoull(digits, NULL, 16);
 }
 
-// After a loss the new log holds only what the streams still hold.
+// After a loss the new log gets only the records that are still in the streams.
 static bool reconcile_insert_loss(auditor_t *a, const audit_loss_t *loss) {
     char *text =
         mem_printf("this log replaced a lost one (%s%s%s): of earlier records it holds only those that the failure stream "
@@ -109,7 +109,7 @@ static bool reconcile_insert_loss(auditor_t *a, const audit_loss_t *loss) {
     return done && audit_writer_commit(&a->writer);
 }
 
-// Trimming trusts acknowledgements, so withdraw those that a lost or restored log can no longer honour.
+// Trimming trusts acknowledgements. So revoke those that a lost or restored log can no longer honour.
 static bool auditor_revoke_acks(auditor_t *a) {
     redis_error_t error;
     int64_t queues;
@@ -139,8 +139,9 @@ static bool reconcile_set_position(auditor_t *a, size_t queue, const char *posit
     return true;
 }
 
-// The stream ends before the log does: Redis has lost some of it, or all, and new records may have the same ids. So nothing in it
-// counts as copied. Of a stream that is gone, everything after the log's position up to now may be missing.
+// The stream ends before the log does: Redis has lost a part of the stream, or all of it. New records may get the same ids. So
+// no entry of the stream counts as copied. If the stream is gone, every record after the log's position up to now may be
+// missing.
 static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimmed) {
     stream_cursor_t *cursor = &a->cursors[queue];
     const char *last = a->states[queue].last;
@@ -158,7 +159,7 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
 static bool reconcile_stream(auditor_t *a, size_t queue) {
     const stream_cursor_t *cursor = &a->cursors[queue];
     const stream_ends_t *state = &a->states[queue];
-    // An id above all that the stream ever had is of an earlier life.
+    // An id above the last id of the stream belongs to an earlier life of the stream.
     const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
     if (stream_id_compare(state->last, cursor->logged_id) < 0) return reconcile_reset_stream(a, queue, trimmed);
     if (stream_id_compare(trimmed, cursor->logged_id) > 0)
@@ -168,7 +169,7 @@ static bool reconcile_stream(auditor_t *a, size_t queue) {
     return audit_writer_begin(&a->writer) && reconcile_insert_removed(a, queue, state->first) && audit_writer_commit(&a->writer);
 }
 
-// *found: the stream can no longer be read.
+// *found: the stream has become unreadable.
 static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
     stream_cursor_t *cursor = &a->cursors[queue];
     const char *error = a->states[queue].error;

@@ -1,11 +1,11 @@
 #include "auditor/requeue_markers.h"
 
 enum {
-    ROUND_PAUSE_S = 3600, // between two rounds over all queues
-    STEP_PAUSE_MS = 1000, // between two steps in one hash: a million markers take half an hour
+    ROUND_PAUSE_S = 3600, // time between two rounds over all queues
+    STEP_PAUSE_MS = 1000, // time between two steps in one hash; a million markers take half an hour
 };
 
-// Finds the next queue that we lead. False: there is none left in this round.
+// Finds the next queue that this instance leads. False: no queue is left in this round.
 static bool requeue_markers_find_queue(requeue_markers_t *markers, const keyspace_t *keys, leases_t *leases, lease_t *lease) {
     for (; markers->queue < keys->queue_count; markers->queue++) {
         if (lease_get(leases, keys->queues[markers->queue].lock, lease)) return true;

@@ -1,5 +1,5 @@
-// Prunes, where this instance leads, the markers that keep a requeue from happening twice. A marker goes once it is older than
-// audit.retain: no log holds the row then that an operator could requeue again.
+// Prunes the requeue markers of the queues that this instance leads. A marker prevents a second requeue. Once a marker is older
+// than audit.retain, no log still holds the row of the failure, so the marker can go.
 #ifndef QS_AUDITOR_REQUEUE_MARKERS_H
 #define QS_AUDITOR_REQUEUE_MARKERS_H
 
@@ -14,7 +14,7 @@ typedef struct requeue_markers {
     mono_t at; // when the next step is due
 } requeue_markers_t;
 
-// Does one step, if it is due. `redis_ms` is Redis's time. OUTCOME_REFUSED is about one queue, which is skipped.
+// Makes one step if it is due. `redis_ms` is Redis's time. OUTCOME_REFUSED concerns one queue; that queue is skipped.
 outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const keyspace_t *keys, leases_t *leases,
                                int64_t redis_ms, redis_error_t *error);
 

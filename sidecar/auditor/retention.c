@@ -7,13 +7,13 @@
 
 enum {
     CLOCK_AHEAD_MS = 60000, // a row further ahead of Redis's clock was written before the clock went back
-    RETAIN_S = 60,          // between two looks at the limits while nothing is written
-    CHECK_WAL_S = 30,       // between two looks at whether a reader has ended
-    REPORT_S = 60,          // between two reports of removed rows
-    STEP_US = 4000,         // work of one step
-    STEP_MAX_US = 60000,    // the same while falling behind
-    FALLING_BEHIND = 105,   // percent of a limit
-    NEARLY_FULL = 90,       // percent of a limit, or of the age
+    RETAIN_S = 60,          // time between two checks of the limits while no row is written
+    CHECK_WAL_S = 30,       // time between two checks whether a reader still pins the -wal file
+    REPORT_S = 60,          // time between two reports of removed rows
+    STEP_US = 4000,         // duration of one step
+    STEP_MAX_US = 60000,    // duration of one step while retention falls behind
+    FALLING_BEHIND = 105,   // percent of a limit at which retention falls behind
+    NEARLY_FULL = 90,       // percent of a limit or of the age at which the warning comes
     NEARLY_FULL_ENDS = 80,  // percent at which the warning may come again
 };
 
@@ -36,7 +36,8 @@ bool audit_writer_clocks_agree(const audit_writer_t *writer, int64_t redis_ms) {
     return llabs(redis_ms - (int64_t)time(NULL) * 1000) <= max_ms;
 }
 
-// While the clocks disagree, one of them is wrong, and what it would remove is gone for good. Returns 0 = unknown then.
+// While the clocks disagree, one of them is wrong, and a removed row is gone for good. So it then returns 0: the time is
+// unknown.
 static int64_t retention_trusted_clock(audit_writer_t *writer, int64_t redis_ms) {
     bool apart = redis_ms > 0 && !audit_writer_clocks_agree(writer, redis_ms);
     if (condition_update(&writer->retention.clocks_apart, apart) == CONDITION_BEGAN)
@@ -57,7 +58,7 @@ static void retention_warn_full(audit_writer_t *writer, const audit_usage_t *usa
         F_INT("bytes", usage->used_bytes), F_INT("retain_bytes", retention->limits.bytes));
 }
 
-// Once rows expire, they do so all the time: warn once.
+// Once rows expire, further rows expire all the time. So warn once.
 static void retention_warn_expire(audit_writer_t *writer, const audit_usage_t *usage, int64_t now_ms) {
     log_retention_t *retention = &writer->retention;
     int64_t age_ms = now_ms > 0 && usage->oldest_ms != INT64_MAX ? now_ms - usage->oldest_ms : 0;
@@ -68,7 +69,7 @@ static void retention_warn_expire(audit_writer_t *writer, const audit_usage_t *u
              F_STR("path", writer->path), F_INT("oldest_ms", usage->oldest_ms), F_INT("retain_ms", retention->limits.retain_ms));
 }
 
-// A reader that does not end, such as a shell with an open transaction, lets the -wal file grow until the disk is full.
+// A reader may never end, such as a shell with an open transaction. Then the -wal file grows until the disk is full.
 static void retention_warn_pinned_wal(audit_writer_t *writer) {
     log_retention_t *retention = &writer->retention;
     mono_t now = mono_now();
@@ -109,7 +110,7 @@ static void retention_report_removed(audit_writer_t *writer, int64_t removed) {
     retention->report_at = mono_add(now, REPORT_S * NS_PER_S);
 }
 
-// While falling behind, as long as the last transaction took.
+// While retention falls behind, a step lasts as long as the last transaction.
 static int64_t retention_budget_us(const audit_writer_t *writer) {
     int64_t took_us = writer->transaction.took_us;
     if (!writer->retention.falling_behind || took_us < STEP_US) return STEP_US;
@@ -128,7 +129,7 @@ bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more) {
     retention->limits.latest_ms = now_ms > 0 ? now_ms + CLOCK_AHEAD_MS : 0;
     now_ms = retention_trusted_clock(writer, now_ms);
     retention_report(writer, &usage, now_ms);
-    // Rows grow old one by one: one transaction a minute for them.
+    // Rows grow old one by one. One transaction a minute removes them.
     bool expire = mono_reached(retention->expire_at, now);
     if (!audit_retain(writer->audit, &retention->limits, expire ? now_ms : 0, retention_budget_us(writer), &result, &why)) {
         writer->transaction.open = true; // for the rollback

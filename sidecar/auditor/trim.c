@@ -6,9 +6,9 @@
 #include "base/log.h"
 
 enum {
-    RENEW_ACKS_S = 3600,   // between two acknowledgements of the same position
-    TRIM_S = 60,           // between two trims of a stream
-    TRIM_UNCOPIED_S = 300, // the same while other auditors have yet to copy it
+    RENEW_ACKS_S = 3600,   // time between two acknowledgements of the same position
+    TRIM_S = 60,           // time between two trims of a stream
+    TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
 };
 
 static const char ROLE[] = "auditor";
@@ -21,7 +21,7 @@ bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
         return true;
     }
     if (outcome != OUTCOME_REFUSED) {
-        a->timers.renew_acks_at = mono_now(); // as soon as it can be
+        a->timers.renew_acks_at = mono_now(); // renew the acknowledgements as soon as possible
         return auditor_back_off(a, &error);
     }
     log_error(ROLE, NULL, "cannot acknowledge records; their failure stream is not trimmed", F_STR("reason", error.text));
@@ -39,8 +39,8 @@ static bool trim_renew_acks(auditor_t *a) {
     return auditor_acknowledge(a, (const stream_id_t *)a->read.positions);
 }
 
-// Whether we lead and there may be entries to trim. Entries that we have not copied are seldom older than those that others have
-// not.
+// Whether this instance leads and a trim may remove entries. Entries that this auditor has not copied are seldom older than
+// those that other auditors have not copied.
 static bool trim_is_possible(auditor_t *a, size_t queue, lease_t *lease) {
     const stream_cursor_t *cursor = &a->cursors[queue];
     bool some = !cursor->unreadable && cursor->growth_left < 0 && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
@@ -79,7 +79,7 @@ static bool trim_requeue_markers(auditor_t *a) {
     redis_error_t error;
     requeue_markers_t *markers = &a->timers.markers;
     size_t queue = markers->queue;
-    // Pruning a marker too early would let a job be requeued twice.
+    // A marker that is pruned too early would let an operator requeue a job twice.
     if (!audit_writer_clocks_agree(&a->writer, auditor_redis_ms(a))) {
         markers->at = a->timers.reconcile_at;
         return true;

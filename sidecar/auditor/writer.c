@@ -12,10 +12,10 @@
 enum {
     BUSY_TIMEOUT_MS = 500, // a stop must not wait longer for another writer
     CHECK_FILE_MS = 1000,
-    SETTLE_MS = 1000, // somebody may still be writing a file that changed so lately
+    SETTLE_MS = 1000, // another process may still be writing a file that changed so recently
     MIB = 1024 * 1024,
     SLOWEST_DISK_MIB_S = 1, // a slower disk counts as hanging
-    SLOW_CHECK_MIB = 256,   // the check of a larger log is logged
+    SLOW_CHECK_MIB = 256,   // the check of a log above this size is logged
 };
 
 static const char ROLE[] = "auditor";
@@ -48,7 +48,7 @@ void audit_writer_finish(audit_writer_t *writer) {
     condition_free(&writer->failure);
 }
 
-// The last parentheses say at which call the log failed: the same failure elsewhere is not reported again.
+// The last parentheses of the text name the failed call. The same failure at another call is not logged again.
 static bool writer_is_new_failure(audit_writer_t *writer, const char *reason) {
     char *cause = mem_str(reason), *call = strrchr(cause, '(');
     if (call) *call = '\0';
@@ -86,14 +86,14 @@ static void writer_report_loss(audit_writer_t *writer) {
 static bool writer_file_replaced(audit_writer_t *writer) {
     buffer_t why = {0};
     if (audit_is_in_place(writer->audit)) return false;
-    writer->file.checked = false; // nobody has read the new one
+    writer->file.checked = false; // this process has not yet checked the new file
     writer->file.overwritten = audit_is_overwritten(writer->audit);
     buffer_printf(&why, "audit log %s: the file was removed, replaced, emptied or overwritten while it was open", writer->path);
     audit_writer_fail(writer, &why);
     return true;
 }
 
-// Somebody may still be writing a file over the log.
+// Another process may still be writing a file over the log.
 static bool writer_file_changing(const audit_writer_t *writer) {
     struct stat at;
     struct timespec now;
@@ -102,7 +102,7 @@ static bool writer_file_changing(const audit_writer_t *writer) {
     return age_ms >= 0 && age_ms < SETTLE_MS;
 }
 
-// Reading a whole log takes time. A health check must not take that for a hang and kill us, again and again.
+// The check of a whole log takes time. A health check must not take this time for a hang and kill the process again and again.
 static void writer_allow_check(const audit_writer_t *writer) {
     struct stat at;
     if (stat(writer->path, &at) != 0) return;
@@ -124,11 +124,11 @@ static bool writer_open_log(audit_writer_t *writer) {
                                           .busy_timeout_ms = BUSY_TIMEOUT_MS};
     writer->audit = audit_open_locked(writer->lock, &options, &why);
     if (!writer->audit) return audit_writer_fail(writer, &why);
-    buffer_free(&why); // of a damaged log that was set aside
+    buffer_free(&why); // for a damaged log that was set aside
     writer->file.checked = true;
     writer->file.damaged = writer->file.overwritten = false;
     if (writer->failure.holds && !audit_checkpoint(writer->audit, &why)) return audit_writer_fail(writer, &why);
-    if (writer_file_replaced(writer)) return false; // later looks compare with this first one
+    if (writer_file_replaced(writer)) return false; // later checks compare the file with this first result
     if (first && audit_has_no_auto_vacuum(writer->audit))
         log_warn(ROLE, NULL,
                  "cannot rewrite audit log of an older version; its file will not shrink (make room on the disk for a second "

@@ -1,8 +1,8 @@
-// The audit log of the auditor: opens it, writes to it, closes it after a failure, and keeps it within its limits. For one
+// The audit writer. It opens the audit log, writes to it, closes it after a failure, and keeps it within its limits. For one
 // thread.
 //
-// A failure closes the log, is reported once, and the log is opened again after a back-off. The same way leads back from all
-// failures: a full disk, a lock, a file that went away. On that way a damaged log is set aside.
+// A failure closes the log and is reported once. After a back-off the writer opens the log again. Each failure is handled in
+// this way: a full disk, a lock, a lost file. At the reopening the writer sets a damaged log aside.
 #ifndef QS_AUDITOR_WRITER_H
 #define QS_AUDITOR_WRITER_H
 
@@ -17,29 +17,29 @@
 
 typedef struct log_file {
     bool checked;     // this process has read every page once
-    bool damaged;     // set it aside at the next opening
-    bool overwritten; // set the files beside it aside at the next opening
-    mono_t check_at;  // next look at whether it is in place
+    bool damaged;     // set the log aside at the next opening
+    bool overwritten; // set the files beside the log aside at the next opening
+    mono_t check_at;  // when to check next that the file is in place
 } log_file_t;
 
 typedef struct log_transaction {
     bool open;
     mono_t began_at;
-    int64_t took_us; // of the last one
+    int64_t took_us; // duration of the last transaction
 } log_transaction_t;
 
 typedef struct log_retention {
     audit_limits_t limits;
-    mono_t next_at;      // next look at the limits
+    mono_t next_at;      // when to check the limits next
     mono_t expire_at;    // no row is removed for its age alone before this
-    mono_t check_wal_at; // next look at whether a reader pins the -wal file
+    mono_t check_wal_at; // when to check next whether a reader pins the -wal file
     bool falling_behind; // rows arrive faster than they are removed: a limit is exceeded by some percent
     condition_t nearly_full;
     condition_t rows_expire;  // the oldest rows reach audit.retain
-    condition_t clocks_apart; // Redis's and ours
+    condition_t clocks_apart; // Redis's clock and the clock of this machine are too far apart
     condition_t wal_pinned;   // a reader lets the -wal file grow
-    int64_t removed;          // rows, since the last report
-    mono_t report_at;         // next report of removed rows
+    int64_t removed;          // rows removed since the last report
+    mono_t report_at;         // when to report removed rows next
 } log_retention_t;
 
 typedef struct audit_writer {
@@ -48,7 +48,7 @@ typedef struct audit_writer {
     const atomic_bool *stop; // ends a long check; borrowed
     audit_lock_t *lock;      // owned
     audit_t *audit;          // owned; NULL = closed
-    char instance[80];       // of the log that was last open; "" = none was
+    char instance[80];       // name of the last open log; "" = no log was open
     condition_t failure;     // the log cannot be written
     backoff_t backoff;       // no attempt before its retry_at
     log_file_t file;
@@ -59,15 +59,16 @@ typedef struct audit_writer {
 void audit_writer_init(audit_writer_t *writer, const char *path, const audit_limits_t *limits, metrics_t *metrics,
                        const atomic_bool *stop);
 void audit_writer_close(audit_writer_t *writer);  // keeps the lock
-void audit_writer_finish(audit_writer_t *writer); // for good; a second time is fine
+void audit_writer_finish(audit_writer_t *writer); // closes the log for good; a second call is harmless
 
-// Opens the log if it is closed. *fresh: it was; *other: it is another log than the last one. False: not now, see backoff.
+// Opens the log if it is closed. *fresh: the log was closed. *other: the log is another one than the last. False: the log cannot
+// be opened before backoff.retry_at.
 bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other);
 
-// Checks once a second that the file is in place, and closes the log where it is not.
+// Checks once a second that the file is in place. Closes the log if the file is gone or changed.
 void audit_writer_check_file(audit_writer_t *writer);
 
-// After a false of these the transaction has ended and the log is closed.
+// If one of these functions returns false, the transaction has ended and the log is closed.
 bool audit_writer_position(audit_writer_t *writer, const char *queue, char position[AUDIT_POSITION_SIZE]);
 bool audit_writer_begin(audit_writer_t *writer); // does nothing in a transaction
 bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *added);
@@ -76,14 +77,16 @@ bool audit_writer_commit(audit_writer_t *writer);
 bool audit_writer_clear_loss(audit_writer_t *writer);
 void audit_writer_rollback(audit_writer_t *writer); // does nothing outside of a transaction
 
-// The log has failed: closes it until the back-off ends. Takes the reason, and logs it unless it is the last one. Always false.
+// Handles a failure of the log: closes it until the back-off ends. Takes the reason and logs it, unless it equals the last
+// reason. Always false.
 bool audit_writer_fail(audit_writer_t *writer, buffer_t *why);
 
-// Keeps the log within its limits, in one step of a few ms, when that is due. now_ms is Redis's clock, 0 = unknown. *more: there
-// is more to do at once.
+// Keeps the log within its limits. Makes one step of a few ms if it is due. now_ms is Redis's time, 0 = unknown. *more: the next
+// step is due at once.
 bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more);
 
-// Whether Redis's clock and ours differ by at most a day, and half of audit.retain. Nothing expires while they differ by more.
+// Whether Redis's clock and the clock of this machine differ by at most a day and by at most half of audit.retain. While they
+// differ by more, no row expires.
 bool audit_writer_clocks_agree(const audit_writer_t *writer, int64_t redis_ms);
 
 #endif

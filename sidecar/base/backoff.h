@@ -1,5 +1,5 @@
-// Waiting times between attempts: they double from `first` to `most`. Each is cut by up to half at random, so that instances that
-// failed together do not come back together.
+// Waiting times between attempts. They double from `first` to `most`. A random cut of up to half spreads the attempts of
+// instances that failed together.
 #ifndef QS_BASE_BACKOFF_H
 #define QS_BASE_BACKOFF_H
 
@@ -7,19 +7,19 @@
 
 #include "base/clock.h"
 
-enum { BACKOFF_CALM_S = 10 }; // without a failure for so long, the waits begin at `first` again
+enum { BACKOFF_CALM_S = 10 }; // after this time without a failure, the waits begin at `first` again
 
 typedef struct backoff {
     int64_t first_ms;
     int64_t most_ms;
     int64_t next_ms; // the next wait before it is cut; 0 = first_ms
-    mono_t retry_at; // the last answer of backoff_failed
+    mono_t retry_at; // the last result of backoff_failed
 } backoff_t;
 
 #define BACKOFF_REDIS ((backoff_t){.first_ms = 50, .most_ms = 2000})
 
-// Notes a failure. Returns when to try again.
+// Records a failure. Returns when to try again.
 mono_t backoff_failed(backoff_t *backoff, mono_t now);
-void backoff_reset(backoff_t *backoff); // after a success
+void backoff_reset(backoff_t *backoff); // call it after a success
 
 #endif

@@ -1,5 +1,5 @@
-// The interface of a dialect. Roles and commands use it and know no dialect by name. A dialect leaves NULL what it does not have,
-// and the role passes over its queues.
+// The interface of a dialect. Roles and commands use this interface and know no dialect by name. A dialect sets the members that
+// it lacks to NULL. The role then skips the queues of that dialect.
 #ifndef QS_DIALECTS_DIALECT_H
 #define QS_DIALECTS_DIALECT_H
 
@@ -22,7 +22,7 @@ enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
 typedef struct promote_request {
     int64_t batch;
     int64_t skip;  // entries at the head that are larger than max_payload
-    int64_t first; // entries to read at once, by the size of the last ones
+    int64_t first; // entries that the first read takes, by the size of the last entries
 } promote_request_t;
 
 typedef enum promoted {
@@ -38,7 +38,7 @@ typedef struct promote_reply {
     double oldest;      // score of the first job moved
     int64_t bytes;      // of all entries read
     int64_t large;      // entries of this batch that are larger than max_payload and stay
-    double large_score; // of the first of these, with its bytes and SHA-1
+    double large_score; // score of the first oversized entry; its bytes and SHA-1 follow
     int64_t large_bytes;
     char large_sha1[41];
 } promote_reply_t;
@@ -46,32 +46,34 @@ typedef struct promote_reply {
 typedef struct promote_ops {
     // Appends one fenced request that moves at most ask->batch due jobs.
     void (*append)(const call_t *call, const promote_request_t *ask);
-    // Reads its reply: promote_read_reply for scripts that reply as promote.lua does.
+    // Reads the reply. Scripts that reply as promote.lua does use promote_read_reply.
     outcome_t (*read)(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
-    // When a job of this score falls due, in us since 1970 by Redis's clock, rounded up. INT64_MAX = never.
+    // Returns the due time of a job with this score, in us since 1970 by Redis's clock, rounded up. INT64_MAX = never.
     int64_t (*due_us)(const queue_config_t *queue, double score);
     int64_t most; // upper limit of a batch, beside dispatcher.batch
 } promote_ops_t;
 
 outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
 
-// ---- Scans: each job in progress is judged by its stamp and the verdict, and settled by settle.lua.
+// ---- Scans. A scan reads each job in progress. The stamp of the job gives a verdict. settle.lua settles the job.
 
 typedef struct pass_ops {
-    // A backup list is rotated until its sentinel comes. NULL: lists are read in place, by open and the functions below it.
+    // A scan rotates a backup list until its sentinel comes. NULL: a scan reads lists in place, by `open` and the functions
+    // below `open`.
     const rotation_ops_t *rotation;
-    bool tells;         // the bytes of a job hold its age, execution, retries or trouble: read them before a verdict
-    bool of_worker;     // a heartbeat is a worker's, not a job's: a missing one alone proves that the worker is gone
+    bool tells;     // the bytes of a job hold its age, execution, retries or trouble: read them before a verdict
+    bool of_worker; // a worker writes one heartbeat for all its jobs: a missing heartbeat alone proves that the worker is gone
     bool blank_is_dead; // a heartbeat of white space counts as missing
 
-    // Without rotation. The state is of one queue in one term; it is closed and opened anew when it may be out of date.
+    // Functions for a scan without rotation. The state belongs to one queue in one term. The monitor closes the state and opens
+    // it again when the state may be out of date.
     void *(*open)(const queue_keys_t *keys);
     void (*close)(void *state);
     // Begins a scan. Sets in *out: config, stamps, now, and entries, the number of lists to read; armed stays false.
     void (*look_append)(const call_t *call, void *state);
     outcome_t (*look_read)(const call_t *call, void *state, backup_look_t *out);
-    // A page: the jobs of `count` lists (1 to BACKUP_PAGE) after the first `skip`. page->count + page->vacant lists were read; if
-    // these are fewer than `count`, the next page continues there. The caller sets `standing`.
+    // A page holds the jobs of `count` lists (1 to BACKUP_PAGE) after the first `skip`. page->count + page->vacant lists were
+    // read. If this sum is below `count`, the next page continues after the lists that were read. The caller sets `standing`.
     void (*page_append)(const call_t *call, void *state, size_t skip, size_t count);
     outcome_t (*page_read)(const call_t *call, void *state, size_t skip, size_t count, backup_page_t *page);
 
@@ -79,12 +81,14 @@ typedef struct pass_ops {
     void (*read)(const queue_config_t *queue, slice_t bytes, job_t *out);
     // The job's heartbeat key, owned; NULL = it has none. Not called where the policy's `heartbeat` is "off".
     char *(*heartbeat)(const queue_config_t *queue, const entry_t *entry, const job_t *job);
-    // Where settle.lua takes the job from and puts it. *out comes zeroed; out->again may point into `again`, which comes empty.
+    // The keys of a settle: the list that holds the job and the list that gets it. *out comes zeroed. out->again may point into
+    // `again`. `again` comes empty.
     void (*settle)(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                    buffer_t *again);
 } pass_ops_t;
 
-// ---- Side tasks: what a dialect does beside scans, or in place of them. The monitor runs their steps in turn (monitor/tasks.h).
+// ---- Side tasks. A dialect may have a task beside scans, or in place of scans. The monitor runs the steps in turn
+// (monitor/tasks.h).
 
 enum { SIDE_TASK_STEP_MS = 5, SIDE_TASK_KEYS_MAX = 4, SIDE_TASK_CHANNELS_MAX = 2 };
 
@@ -101,7 +105,7 @@ typedef struct side_task_call {
     mono_t next; // out: when the next step is wanted; mono_never(), the initial value, = only after a change
 } side_task_call_t;
 
-// The context for verbs of queue/.
+// The context for the functions of queue/.
 static inline call_t side_task_call(const side_task_call_t *call, redis_error_t *error) {
     return (call_t){call->conn, call->keys, call->queue, call->token, error};
 }
@@ -119,7 +123,7 @@ typedef struct side_task_ops {
     // One bounded step: a few requests that take Redis at most SIDE_TASK_STEP_MS. Reads every reply, unless the connection is
     // lost. OUTCOME_REFUSED pauses the task of this queue alone.
     outcome_t (*step)(void *state, side_task_call_t *call, redis_error_t *error);
-    // The role ends in order and still holds the lock. Only after a step. NULL: nothing to do.
+    // The role ends and still holds the lock. The monitor calls this only after a step. NULL: nothing to do.
     outcome_t (*leave)(void *state, side_task_call_t *call, redis_error_t *error);
 } side_task_ops_t;
 
@@ -127,32 +131,35 @@ typedef struct side_task_ops {
 
 struct requeue_request;
 
-// What requeue.lua pushes where. Borrowed; comes with the queue's ready list and the payload of the row.
+// The bytes and the lists of a requeue, for requeue.lua. Borrowed. On entry it holds the queue's ready list and the payload of
+// the row.
 typedef struct requeue_push {
     const char *ready; // list
     slice_t job;
-    const char *mark; // set that gets mark_id too; a mark_id that it holds already is waiting and is not pushed. NULL = none
+    // Set that gets mark_id too; NULL = none. A mark_id in the set belongs to a waiting job, so the job is not pushed.
+    const char *mark;
     slice_t mark_id;
 } requeue_push_t;
 
 typedef struct requeue_ops {
-    // Changes *out for a row of the audit log; NULL: the payload goes to ready. *out may borrow from `bytes`, which comes empty,
-    // until the request is appended. now_ms: by Redis's clock. False, with *why: this row cannot be requeued.
+    // Changes *out for a row of the audit log. NULL: the payload goes to ready. *out may borrow from `bytes` until the request
+    // is appended. `bytes` comes empty. now_ms is Redis's time. False, with *why: this row cannot be requeued.
     bool (*prepare)(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                     buffer_t *why);
-    // Appends a request of its own, with the replies of requeue.lua. Not called to discard. NULL: requeue.lua.
+    // Appends the dialect's own request; its replies are those of requeue.lua. A discard does not call this function. NULL: use
+    // requeue.lua.
     void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_request *ask, const requeue_push_t *where);
-    // A requeued job leaves the queue's dlq, and its mark in sidecar:<queue>:recorded.
+    // A requeue removes the job from the queue's dlq and the job's mark from sidecar:<queue>:recorded.
     bool leaves_dlq;
 } requeue_ops_t;
 
-// ---- Sizes: what inspect/sizes.h counts.
+// ---- Sizes, for inspect/sizes.h.
 
 typedef enum size_of {
     SIZE_READY,   // list; there may be several
     SIZE_DELAYED, // zset whose scores promote_ops.due_us understands
     SIZE_BACKUP,  // list that rotation_ops.kind_of understands
-    SIZE_ACTIVE,  // list of ids, the oldest last; field `processedOn` of hash `<prefix><id>` is when it was begun
+    SIZE_ACTIVE,  // list of ids, the oldest last; field `processedOn` of hash `<prefix><id>` has the start time
 } size_of_t;
 
 // `key` and `prefix` (NULL but for SIZE_ACTIVE) are copied.
@@ -186,7 +193,8 @@ typedef struct dialect_ops {
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
     bool (*dry_run)(const dry_run_t *run); // returns false as run->passed does
-    // Which commands a queue's settings need, as bits: only one of the queues with equal bits is tried. NULL: all need the same.
+    // The commands that a queue's settings need, as bits. The dry run tries only one of the queues with equal bits. NULL: all
+    // queues need the same commands.
     unsigned (*dry_run_needs)(const queue_config_t *queue);
     // Calls `add` for each key whose size is shown. Jobs in workers' own lists are counted by stamps instead.
     void (*sizes)(const queue_keys_t *at, size_fn *add, void *self);

@@ -1,4 +1,4 @@
-// How a promote script answers.
+// Reads the reply of a promote script.
 #include "dialects/dialect.h"
 
 #include <stdio.h>

@@ -11,8 +11,8 @@
 
 enum { PRUNE_COUNT = 500 };
 
-// A job without a stamp begins a new life when the monitor meets it. It needs a stamp only if its own creation date would end it
-// at once; elsewhere a million stamps would take 100 MB for nothing.
+// A job without a stamp begins a new life when the monitor first reads it. Only a job whose own creation date would end it at
+// once needs a stamp. A million stamps would take 100 MB, so other jobs get none.
 static bool requeue_needs_stamp(const queue_policy_t *policy) {
     return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
 }
@@ -73,7 +73,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
 static bool requeue_is_young(void *before_ms, slice_t field, slice_t mark) {
     requeue_reply_t read = {0};
     (void)field;
-    if (!requeue_read_mark(mark.data, &read)) return true; // not written by us: leave it alone
+    if (!requeue_read_mark(mark.data, &read)) return true; // the sidecar did not write this mark: leave it alone
     return read.at_ms >= *(const int64_t *)before_ms;
 }
 

@@ -1,5 +1,5 @@
-// Operators requeue a failed job or discard it, at most once for each failure. A mark in sidecar:<queue>:requeued holds who did
-// it.
+// An operator requeues a failed job or discards it, at most once for each failure. A mark in sidecar:<queue>:requeued names the
+// operator.
 #ifndef QS_DIALECTS_REQUEUE_H
 #define QS_DIALECTS_REQUEUE_H
 
@@ -11,8 +11,8 @@
 enum { REQUEUE_BY_MOST = 128, REQUEUE_MARK_BYTES = 16 };
 
 typedef struct requeue_request {
-    size_t queue; // takes the record and the mark
-    size_t to;    // takes the job
+    size_t queue; // index of the queue that gets the record and the mark
+    size_t to;    // index of the queue that gets the job
     bool discards;
     bool again;                  // ignore an earlier mark
     slice_t job;                 // bytes as recorded
@@ -41,21 +41,22 @@ typedef struct requeue_reply {
 // Milliseconds since 1970 by Redis's clock.
 outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error);
 
-// Asks the dialect of queue `to` what to push where for this row of the audit log. *out borrows from the row, the keys and
-// `bytes`, which comes empty. False, with *why: the row cannot be requeued.
+// Lets the dialect of queue `to` fill *out for this row of the audit log. *out borrows from the row, the keys and `bytes`.
+// `bytes` comes empty. False, with *why: the row cannot be requeued.
 bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                      buffer_t *why);
 
 // Appends one request, to be sent with others. The event must have an id.
 void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask);
-// Reads its reply. After OUTCOME_REFUSED and OUTCOME_RETRY nothing was done; OUTCOME_REFUSED holds for every request of this
-// queue.
+// Reads the reply of one request. After OUTCOME_REFUSED or OUTCOME_RETRY the queue is unchanged. OUTCOME_REFUSED holds for every
+// request of this queue.
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);
 
-// Reads a mark of sidecar:<queue>:requeued, `<state> <ms> <by>`. False: it is not ours.
+// Reads a mark of sidecar:<queue>:requeued, `<state> <ms> <by>`. False: the text is not a mark of the sidecar.
 bool requeue_read_mark(const char *mark, requeue_reply_t *out);
 
-// Removes marks older than `before_ms` (Redis's clock), fenced, some in each call. *cursor is 0 at the beginning and at the end.
+// Removes marks older than `before_ms` (Redis's clock); fenced. Each call removes some. *cursor is 0 at the beginning and at the
+// end.
 outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor);
 
 #endif

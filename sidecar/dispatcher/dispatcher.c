@@ -13,8 +13,8 @@
 #include "role/session.h"
 
 enum {
-    HEADS_MAX = 500, // queues in one read: about half a millisecond of Redis
-    TICK_MS = 100,   // then the role answers its signals
+    HEADS_MAX = 500, // queues of one read: about half a millisecond of Redis
+    TICK_MS = 100,   // then a tick returns, so that the role handles its signals
 };
 
 static const char ROLE[] = "dispatcher";
@@ -23,10 +23,10 @@ typedef enum request_kind { REQUEST_PROMOTE, REQUEST_READ, REQUEST_SAFETY } requ
 
 typedef struct request {
     request_kind_t kind;
-    uint64_t term;              // of the promote
-    schedule_request_t promote; // what it was asked for
-    bool reads_head;            // of its queues; only promotes of a backlog do not
-    bool armed;                 // with tracking
+    uint64_t term;              // term of the token in the promote
+    schedule_request_t promote; // the request of the promote
+    bool reads_head;            // the request reads the head of each queue; only a promote of a backlog does not
+    bool armed;                 // the read registers its keys for wake-ups
     size_t count;
     mono_t sent;
     next_due_request_t queues[HEADS_MAX];
@@ -48,11 +48,11 @@ struct dispatcher {
     schedule_t *schedules;
     schedule_t **by_key; // sorted by delayed key
     size_t by_key_count;
-    mono_t safety_at; // the next safety poll
+    mono_t safety_at; // when the next safety poll is due
     dispatcher_turn_t turn;
     window_t window;
     request_t *requests; // WINDOW_SIZE of them
-    mono_t replied_at;   // the last reply
+    mono_t replied_at;   // when the last reply came
     next_due_t *heads;   // HEADS_MAX of them
 };
 
@@ -168,7 +168,7 @@ static void dispatcher_send_promote(dispatcher_t *d, size_t queue, const lease_t
     if (request->reads_head) dispatcher_append_heads(d, request);
 }
 
-// Sends a promote for the next queue in turn that is due. False: none is.
+// Sends a promote for the next due queue in turn. False: no queue is due.
 static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
     size_t count = d->keys->queue_count;
     for (size_t n = 0; n < count; n++) {
@@ -182,11 +182,12 @@ static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
     return false;
 }
 
-// Sends one read of heads, from queue *from on: those that changed, or all of them for the safety poll. False: there are none.
+// Sends one read of heads, from queue *from on. The safety poll reads all heads, otherwise only changed heads are read. False:
+// there are none to read.
 static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *from, mono_t now) {
     request_t *request = NULL;
     size_t queue = *from;
-    // Queues with locks of their own may be in different slots of a Cluster, and a script has one slot.
+    // Queues with separate locks may be in different slots of a Cluster. A script has one slot.
     size_t most = d->keys->config->lock.scope == LOCK_SCOPE_QUEUE ? 1 : HEADS_MAX;
     for (; queue < d->keys->queue_count && (!request || request->count < most); queue++) {
         lease_t lease;
@@ -195,7 +196,7 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
         if (!wanted || !dispatcher_may_serve(d, queue, &lease)) continue;
         if (schedule->isolated && request) break; // the next request reads it
         if (!request) request = dispatcher_new_request(d, kind);
-        if (kind == REQUEST_READ) schedule_sent_read(schedule, now); // may change skip
+        if (kind == REQUEST_READ) schedule_sent_read(schedule, now); // may change the entries to skip
         request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = schedule->oversized.skip};
         if (schedule->isolated) most = 1;
     }
@@ -220,7 +221,7 @@ static void dispatcher_apply_head(const request_t *request, schedule_t *schedule
         schedule_read_head(schedule, head, now_us, now); // even if unchanged: Redis's clock may have been set
 }
 
-// Where one key of many may be the reason, read each in a request of its own.
+// If one key of many may be the reason, read each key in a request of its own.
 static void dispatcher_apply_head_error(const request_t *request, schedule_t *schedule, const redis_error_t *error, mono_t now) {
     bool refused = error->outcome == OUTCOME_REFUSED;
     if (refused && request->count == 1) {
@@ -244,7 +245,8 @@ static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, co
     }
 }
 
-// Reads a promote's reply; *bytes is what the next request may have to read again. Returns errors that concern all queues.
+// Reads a promote's reply. *bytes is the number of bytes that the next request may have to read again. Returns errors that
+// concern all queues.
 static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *request, int64_t *bytes, redis_error_t *error) {
     size_t queue = request->queues[0].queue;
     schedule_t *schedule = &d->schedules[queue];
@@ -272,11 +274,11 @@ static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *reque
     return OUTCOME_OK;
 }
 
-// An expensive request (a huge entry at the head) slows its queue down, so that other clients get their share of Redis. Time
-// alone proves nothing: another client's slow command may have taken it.
+// An expensive request (a huge entry at the head) slows its queue down, so that other clients get their share of Redis. Duration
+// alone proves nothing: another client's slow command may have taken the time.
 static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, int64_t bytes) {
     mono_t now = mono_now();
-    int64_t cost_ns = mono_diff(now, mono_max(request->sent, d->replied_at)); // it waited for the request before it
+    int64_t cost_ns = mono_diff(now, mono_max(request->sent, d->replied_at)); // the request waited for the request before it
     int64_t own_ns = bytes < cost_ns / SCHEDULE_BYTE_NS ? bytes * SCHEDULE_BYTE_NS : cost_ns;
     bool expensive = cost_ns > SCHEDULE_EXPENSIVE_NS && bytes >= SCHEDULE_EXPENSIVE_BYTES;
     d->replied_at = now;
@@ -304,7 +306,7 @@ static outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
         if (now_us > 0) bytes += dispatcher_head_bytes(d->heads, request->count);
     }
     if (head_error.outcome == OUTCOME_DISCONNECTED) {
-        if (error->outcome == OUTCOME_OK) *error = head_error; // else the promote's reason is the better one
+        if (error->outcome == OUTCOME_OK) *error = head_error; // otherwise the promote's reason is the better one
         return error->outcome = OUTCOME_DISCONNECTED;
     }
     bool expensive = dispatcher_measure_cost(d, request, bytes);
@@ -343,8 +345,8 @@ static bool dispatcher_send_next(dispatcher_t *d, size_t *safety_from) {
     return dispatcher_send_due(d, now) || dispatcher_send_reads(d, safety_from, now);
 }
 
-// Redis replies to other clients after all requests that have arrived. So nothing is sent behind a batch of a backlog: other
-// clients would wait for both. Redis idles for one round trip instead.
+// Redis replies to other clients only after all requests that have arrived. So send no request behind a batch of a backlog:
+// other clients would wait for both. Redis idles for one round trip instead.
 static bool dispatcher_window_open(const dispatcher_t *d) {
     if (window_in_flight(&d->window) == 0) return true;
     return !window_full(&d->window) && d->requests[window_newest(&d->window)].reads_head;
@@ -403,7 +405,7 @@ void dispatcher_tick(void *self, role_wait_t *wait) {
             session_close(&d->session);
             dispatcher_reset(d);
         }
-        return; // until a lease begins
+        return; // sleep until a lease begins
     }
     mono_t now = mono_now();
     if (mono_reached(d->session.retry_at, now) && dispatcher_connect(d, now) && dispatcher_check_alive(d)) dispatcher_work(d);

@@ -1,7 +1,8 @@
 // The dispatcher role: moves due jobs from delayed to ready, for the queues whose lock this instance holds.
 //
-// It waits until the next due time of any queue. Tracking wakes it when a zset changes (redis/tracking.h); a slow safety poll
-// finds changes whose wake-up was lost. It opens its connections when it leads, and closes them when it stands by.
+// The dispatcher waits until the next due time of any queue. Tracking wakes it when a zset changes (redis/tracking.h). A slow
+// safety poll finds changes whose wake-up was lost. The dispatcher opens its connections when it leads and closes them when it
+// stands by.
 #ifndef QS_DISPATCHER_DISPATCHER_H
 #define QS_DISPATCHER_DISPATCHER_H
 
@@ -14,7 +15,7 @@
 
 typedef struct dispatcher dispatcher_t;
 
-// Everything is borrowed. `stop` is the role's. Returns owned.
+// Every argument is borrowed. `stop` is the flag of the role. Returns owned.
 dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void dispatcher_free(dispatcher_t *dispatcher); // takes; NULL is fine
 

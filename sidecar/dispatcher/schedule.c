@@ -5,14 +5,14 @@
 
 #include "base/log.h"
 
-// A score between these is a date of this century in the other unit, and absurd in the configured one.
+// A score between these limits is a date of this century in the other unit, and absurd in the configured unit.
 #define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
 
 enum {
     EMPTY_MAX = 3,
     FIRST_UNKNOWN = 2,
-    FIRST_BYTES = 256 * 1024, // to read at once when the size of entries is known
+    FIRST_BYTES = 256 * 1024, // entries of the first read while the size of entries is known
 };
 
 static const char ROLE[] = "dispatcher";
@@ -25,7 +25,7 @@ void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_q
 
 void schedule_free(schedule_t *schedule) { condition_free(&schedule->refused); }
 
-// Other entries may be at the head.
+// Forgets the oversized entries, because other entries may be at the head.
 static void schedule_restart_head(schedule_t *schedule) {
     schedule->oversized = (schedule_oversized_t){.epoch = schedule->oversized.epoch + 1, .met = schedule->oversized.met};
 }
@@ -41,7 +41,7 @@ void schedule_reset(schedule_t *schedule) {
     schedule->empty = 0;
 }
 
-// During the cooldown large entries stay skipped: a busy producer must not make us read them all the time.
+// During the cooldown large entries stay skipped. A busy producer must not cause a read of them at each change.
 void schedule_changed(schedule_t *schedule) {
     schedule->head.changed = true;
     schedule->oversized.changed = true;
@@ -108,7 +108,7 @@ static bool schedule_plausible_date(const schedule_t *schedule, double score) {
     return isfinite(score) && score * unit > SCORE_SECONDS_HIGH;
 }
 
-// Lateness counts from the due time, or from when ready was last full: another metric counts the wait for room.
+// Lateness counts from the due time, or from the last time at which ready was full. Another metric counts the wait for room.
 static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *reply) {
     metric_add(&schedule->metrics->promoted, reply->moved);
     metric_add(&schedule->metrics->batches, 1);
@@ -120,7 +120,7 @@ static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *re
     schedule->full_at_us = 0;
 }
 
-// The reply counts from the skip of its own request: two requests in flight meet the same entries.
+// A reply counts from the `skip` of its own request, because two requests in flight may read the same entries.
 static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask) {
     int64_t found = ask->skip + reply->large - schedule->oversized.skip;
     schedule->head.changed = true;
@@ -149,13 +149,13 @@ static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *re
     if (reply->moved > 0) {
         schedule->empty = 0;
         schedule->first = schedule_first_read(schedule, reply);
-        // An expensive head has moved; its cost says nothing about the next one.
+        // The expensive head has moved. Its cost predicts nothing about the next head.
         if (!schedule->oversized.met) schedule->head.reread_at = mono_min(schedule->head.reread_at, schedule_reread_at(now));
         schedule_count_moved(schedule, reply);
         return;
     }
     metric_add(&schedule->metrics->empty, 1);
-    // Our clock and Redis's differ a little, so a few empty promotes are normal. Do not spin on more.
+    // The clock of this machine and Redis's clock differ a little, so a few empty promotes are normal. Do not spin on more.
     if (schedule->in_flight == 0 && ++schedule->empty > EMPTY_MAX) schedule->blocked_until = mono_add(now, NS_PER_MS);
 }
 

@@ -16,7 +16,7 @@
 #include "redis/reply.h"
 #include "redis/tracking.h"
 
-// Reports a refusal. Returns whether the run can go on.
+// Reports a refusal. Returns whether the run can continue.
 static bool dry_run_check(scratch_t *scratch, refusal_t refusal, const char *what, outcome_t outcome) {
     if (outcome == OUTCOME_REFUSED) scratch->refused(scratch->self, refusal, scratch->like, what, scratch->error->text);
     return outcome != OUTCOME_RETRY && outcome != OUTCOME_DISCONNECTED;
@@ -49,7 +49,7 @@ static bool dry_run_acquire(scratch_t *scratch, const char *token) {
     return dry_run_script(scratch, &script_acquire, outcome);
 }
 
-// The queue is given to another group that nobody leads, whose lock would lie in the same slot.
+// Gives the queue to another group without a leader. The lock of that group would be in the same slot.
 static bool dry_run_claim(scratch_t *scratch) {
     other_owner_t other_owner = {.queue = 0};
     bool yes;
@@ -69,8 +69,8 @@ static bool dry_run_lock(scratch_t *scratch) {
            scratch_for_all_keys(scratch, "PEXPIRE", SCRATCH_TTL_MS) == OUTCOME_OK;
 }
 
-// Two jobs, of which `max_payload` lets one or both pass: promote removes them in another way then. A full Redis refuses the
-// ZADD, but an instance must be able to lead there, so promote is tried without a job.
+// Two jobs. `max_payload` lets one or both pass. Promote removes one job in another way than two. A full Redis refuses the ZADD.
+// An instance must be able to lead there, so promote then runs without a job.
 static bool dry_run_promote(scratch_t *scratch, int64_t max_payload) {
     const dialect_ops_t *ops = dialect_ops(scratch->queue.dialect);
     promote_reply_t promoted;
@@ -93,7 +93,7 @@ static bool dry_run_queue(scratch_t *scratch) {
     return dry_run_script(scratch, &script_next_due, next_due_read(scratch->conn, 1, false, &head, &now_us, scratch->error));
 }
 
-// Jobs flow without it; only /metrics and `status` lack sizes.
+// Jobs flow without this script. Only /metrics and `status` lack sizes.
 static bool dry_run_sizes(scratch_t *scratch) {
     sizes_t sizes;
     const call_t call = scratch_call(scratch);
@@ -105,7 +105,7 @@ static bool dry_run_sizes(scratch_t *scratch) {
     return dry_run_optional(scratch, "script sizes", outcome);
 }
 
-// XADD of an id that is long past, as a final failure does it; a full Redis refuses it here.
+// XADD with an id of the past, as a final failure does it. A full Redis refuses it here.
 static outcome_t dry_run_add_record(scratch_t *scratch) {
     redisReply *reply;
     request_begin(scratch->conn, "XADD");
@@ -118,7 +118,7 @@ static outcome_t dry_run_add_record(scratch_t *scratch) {
     return scratch_out_of_memory(scratch->error) ? OUTCOME_OK : outcome;
 }
 
-// Waits in Redis as the auditor does, but only for a moment: there may be nothing to read where Redis is full.
+// Waits in Redis as the auditor does, but only for a moment. In a full Redis the stream may be empty.
 static outcome_t dry_run_read_stream(scratch_t *scratch) {
     redisReply *reply;
     stream_read_append(scratch->conn, scratch->keys, &(const stream_id_t){STREAM_ID_NONE}, 1, 1);
@@ -127,7 +127,7 @@ static outcome_t dry_run_read_stream(scratch_t *scratch) {
     return outcome;
 }
 
-// Two records, of which one may be trimmed once they are acknowledged.
+// Two records. The trim may remove one of them once they are acknowledged.
 static bool dry_run_stream(scratch_t *scratch) {
     stream_ends_t look;
     stream_trimmed_t trimmed;
@@ -146,7 +146,8 @@ static bool dry_run_stream(scratch_t *scratch) {
            dry_run_script(scratch, &script_trim, stream_trim(&call, &trimmed));
 }
 
-// One look, one sentinel, one short rotation, and the same list read where it stands. A full Redis refuses to rotate.
+// Reads the state of the list, pushes one sentinel, rotates a little and reads the same list without rotation. A full Redis
+// refuses to rotate.
 static bool dry_run_backup(scratch_t *scratch) {
     backup_look_t look;
     bool pushed;
@@ -190,7 +191,7 @@ static bool dry_run_settle(scratch_t *scratch, const char *job, stamp_raw_t stam
     return dry_run_script(scratch, &script_settle, settle_read(scratch->conn, &settled, scratch->error));
 }
 
-// An operator's requeue. A full Redis refuses it, whatever the rights.
+// An operator's requeue. A full Redis refuses the script, with or without the right.
 static bool dry_run_requeue(scratch_t *scratch) {
     const digest_t digest = digest_of("", 0);
     char id[DIGEST_HEX_SIZE];
@@ -218,13 +219,13 @@ static bool dry_run_keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES]
     return false;
 }
 
-// The monitor reads heartbeats by GETRANGE, which gives the worker's name, and EXISTS. Without both rights it takes each job for
-// alive.
+// The monitor reads heartbeats by GETRANGE and EXISTS. GETRANGE gives the worker's name. Without both rights the monitor counts
+// each job as alive.
 static bool dry_run_heartbeat(scratch_t *scratch) {
     redisReply *reply;
-    heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: it exists and names no worker
+    heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: the key exists and names no worker
     request_begin(scratch->conn, "GETRANGE");
-    request_text(scratch->conn, scratch->keys->locks[0].key); // a text that is there
+    request_text(scratch->conn, scratch->keys->locks[0].key); // a key with a text
     request_int(scratch->conn, 0);
     request_int(scratch->conn, 0);
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
@@ -267,7 +268,7 @@ static outcome_t dry_run_publish(scratch_t *scratch) {
     return outcome;
 }
 
-// Wake-ups and vacancies, on a pair of connections of their own.
+// Tests wake-ups and the vacant channel on a pair of separate connections.
 static bool dry_run_tracking(scratch_t *scratch) {
     conn_t *data = conn_like(scratch->conn, "queue-sidecar-preflight");
     conn_t *ear = conn_like(scratch->conn, "queue-sidecar-preflight");

@@ -14,8 +14,8 @@ typedef struct look {
     preflight_report_fn *report;
     void *self;
     redis_error_t *error;
-    buffer_t *refusals; // by queue: rights that the dialects of this queue and those like it lack
-    const bool *only;   // by queue: check the keys of these; NULL = of all, and of the locks
+    buffer_t *refusals; // by queue: rights that the dialect needs for this queue and for queues of equal needs, and lacks
+    const bool *only;   // by queue: whether to check its keys; NULL = check all queues and the locks
 } look_t;
 
 static void preflight_report(const look_t *look, preflight_level_t finding, const char *queue, const char *format, ...)
@@ -121,7 +121,7 @@ static key_set_t preflight_queue_keys(const queue_keys_t *queue) {
     return set;
 }
 
-// Locks first, then queues. A queue that is not wanted has no keys here.
+// The sets of the locks come first, then those of the queues. A queue that is not wanted has no keys in its set.
 static key_set_t preflight_key_set(const look_t *look, size_t number) {
     const keyspace_t *keys = look->keys;
     bool of_lock = number < keys->lock_count;
@@ -137,7 +137,7 @@ static void preflight_append_types(const look_t *look, const key_set_t *set) {
     }
 }
 
-// Reads every reply: one left over would answer a later request. *worst is the worst error of all sets.
+// Reads every reply, because an unread reply would answer a later request. *worst is the worst error of all sets.
 static void preflight_read_types(const look_t *look, const key_set_t *set, outcome_t *worst) {
     for (size_t i = 0; i < set->count && *worst != OUTCOME_DISCONNECTED; i++) {
         redisReply *reply;
@@ -153,7 +153,7 @@ static void preflight_read_types(const look_t *look, const key_set_t *set, outco
     }
 }
 
-// In one pipeline: a thousand round trips on a slow network would outlast the lock that a reload holds.
+// All requests go in one pipeline. A thousand round trips on a slow network would outlast the lock that a reload holds.
 static outcome_t preflight_check_all_keys(const look_t *look) {
     enum { AT_ONCE = 64 };
     const keyspace_t *keys = look->keys;
@@ -177,7 +177,7 @@ static outcome_t preflight_check_all_keys(const look_t *look) {
 
 static bool preflight_shares_slot(const queue_keys_t *queue, unsigned slot) {
     const queue_config_t *config = queue->config;
-    // Also the keys that no role here uses: scripts declare them all the same.
+    // Includes the keys that no role of this instance uses, because scripts declare them all.
     const char *const declared[] = {queue->meta, config->ready, config->delayed, config->backup, config->errors};
     redis_keys_t used = config_redis_keys(config);
     bool shared = true;
@@ -188,7 +188,8 @@ static bool preflight_shares_slot(const queue_keys_t *queue, unsigned slot) {
     return shared;
 }
 
-// A pattern with a hash tag has the slot of the tag. Without one it is not refused, because job ids may bring the tag.
+// A pattern with a hash tag has the slot of the tag. A pattern without a tag is not refused, because job ids may contain the
+// tag.
 static void preflight_check_patterns(const look_t *look, const queue_config_t *config, unsigned slot) {
     redis_keys_t used = config_redis_keys(config);
     for (size_t i = 0; i < used.count; i++) {
@@ -229,7 +230,7 @@ static outcome_t preflight_check_slots(const look_t *look) {
     return OUTCOME_OK;
 }
 
-// A queue with an unknown layout is not served either: writing to keys of another layout may lose jobs.
+// A queue with an unknown layout is not served either. A write to keys of another layout may lose jobs.
 static outcome_t preflight_check_layout(const look_t *look, size_t i, bool *good) {
     const queue_config_t *queue = look->keys->queues[i].config;
     const dialect_ops_t *ops = dialect_ops(queue->dialect);
@@ -332,7 +333,7 @@ outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *susp
     for (size_t i = 0; i < keys->queue_count && outcome == OUTCOME_OK; i++) {
         bool good = false;
         if (disabled[i]) outcome = preflight_check_layout(&look, i, &good);
-        if (good) wanted[dry_run_like(keys, i)] = any = true; // else it stays disabled
+        if (good) wanted[dry_run_like(keys, i)] = any = true; // otherwise the queue stays disabled
     }
     if (outcome == OUTCOME_OK && any) outcome = dry_run_dialects(conn, keys, wanted, preflight_refused, &look, error);
     if (outcome == OUTCOME_OK) *error = (redis_error_t){0};

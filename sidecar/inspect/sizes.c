@@ -9,13 +9,13 @@
 #include "redis/reply.h"
 
 enum {
-    ROWS_MOST = 300,   // of one request: some 300 us of Redis
-    AGAIN_MOST = 64,   // requests that find out which key was refused
-    SCANS_MOST = 16,   // of stamps at a time
+    ROWS_MOST = 300,   // rows of one request: some 300 us of Redis
+    AGAIN_MOST = 64,   // requests that search for the refused key
+    SCANS_MOST = 16,   // queues whose stamps one request reads
     SCAN_COUNT = 1000, // of each: some 300 us of Redis
 };
 
-// What a row of the script measures.
+// The kind of a row of the script.
 typedef enum measure {
     MEASURE_READY,
     MEASURE_DELAYED,
@@ -41,26 +41,26 @@ typedef struct row {
 typedef struct tally {
     const queue_keys_t *at;
     const dialect_ops_t *ops;
-    bool ready_bad;     // one of its ready lists is not known
+    bool ready_bad;     // the length of one ready list is unknown
     int64_t backup;     // entries of the backup list
-    backup_look_t look; // of its sentinel
-    buffer_t alone;     // the only entry of the backup list
-    char cursor[24];    // of the stamps; "" = they are not wanted, or are counted
-    int64_t stamps;     // met so far
-    int64_t running;    // of them: those of jobs in progress
+    backup_look_t look; // length of the sentinel
+    buffer_t alone;     // bytes of the only entry of the backup list
+    char cursor[24];    // cursor of the stamps; "" = the stamps are not wanted, or are all counted
+    int64_t stamps;     // stamps read so far
+    int64_t running;    // stamps of jobs in progress among these
 } tally_t;
 
 typedef struct count {
     conn_t *conn;
     const keyspace_t *keys;
     sizes_t *out;
-    tally_t *tallies; // of each of out
+    tally_t *tallies; // progress of each queue in `out`
     size_t count;
     size_t adding; // the queue whose rows are being added
     row_t *rows;   // owned
     size_t row_count;
     size_t row_room;
-    int again; // requests left to find out which key was refused
+    int again; // requests left to search for the refused key
 } count_t;
 
 // ---- The request.
@@ -149,7 +149,8 @@ static void sizes_read_sentinel(tally_t *tally, const char *text) {
         memcpy(tally->look.random, random + 1, sizeof tally->look.random);
 }
 
-// As in settle.lua: after somebody trimmed the stream by hand, the entries that are left count with their share.
+// Same estimate as in settle.lua. If somebody trimmed the stream by hand, the remaining entries count with their share of the
+// bytes.
 static void sizes_read_bytes(sizes_t *out, int64_t bytes, int64_t entries) {
     bool cut = entries > out->records && out->records >= 0;
     double share = cut ? (double)out->records / (double)entries : 1;
@@ -205,7 +206,7 @@ static outcome_t sizes_read_length(count_t *c, size_t from, size_t to, redis_err
     return now_us > 0 ? OUTCOME_OK : redis_error_set(error, OUTCOME_REFUSED, "census: unexpected reply");
 }
 
-// These rows were refused together: halve them until the refused key is found.
+// Redis refused these rows together. Halve them until the refused key is found.
 static outcome_t sizes_split(count_t *c, size_t from, size_t to, redis_error_t *error) {
     if (to - from == 1 || c->again <= 0) {
         for (size_t i = from; i < to; i++) sizes_refuse(c, &c->rows[i], error->text);
@@ -222,7 +223,8 @@ static outcome_t sizes_split(count_t *c, size_t from, size_t to, redis_error_t *
     return OUTCOME_OK;
 }
 
-// Where the next request ends: with a lock for each queue, queues lie in several Cluster slots, and a script keeps to one.
+// The end of the next request. If each queue has its own lock, queues are in several Cluster slots, and one script stays in one
+// slot.
 static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
     bool apart = c->keys->config->lock.scope == LOCK_SCOPE_QUEUE;
     size_t to = from + 1;
@@ -230,7 +232,7 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
     return to;
 }
 
-// Rows from .. limit - 1, in one round trip unless something is refused.
+// Reads the rows from .. limit - 1, in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
     size_t bad[ROWS_MOST];
     redis_error_t whys[ROWS_MOST];
@@ -262,7 +264,7 @@ static void sizes_count_stamps(count_t *c, size_t queue, const redisReply *reply
     for (size_t i = 1; pairs && pairs->type == REDIS_REPLY_ARRAY && i < pairs->elements; i += 2) {
         stamp_t stamp = stamp_unpack(reply_text(pairs->element[i]), reply_len(pairs->element[i]));
         tally->stamps++;
-        if (stamp.seen <= 0) continue; // under way, or none of ours
+        if (stamp.seen <= 0) continue; // the job is not in progress, or the stamp is foreign
         tally->running++;
         if (*oldest == SIZES_UNKNOWN || stamp.seen < *oldest) *oldest = stamp.seen;
     }
@@ -310,7 +312,7 @@ static outcome_t sizes_scan_some_stamps(count_t *c, size_t *from, bool *any, red
 
 static outcome_t sizes_scan_stamps(count_t *c, redis_error_t *error) {
     bool any = true;
-    for (size_t i = 0; i < c->count; i++) // where nothing is in progress no stamp tells of what is
+    for (size_t i = 0; i < c->count; i++) // no job is in progress, so its stamps are not needed
         if (c->out[i].in_progress == 0) *c->tallies[i].cursor = '\0';
     for (size_t from = 0; any || from < c->count;) {
         if (from == c->count) from = 0;
@@ -319,8 +321,8 @@ static outcome_t sizes_scan_stamps(count_t *c, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-// Do not count the sentinel as a job. A single entry is recognized by its bytes; of more entries one is the sentinel if there is
-// any.
+// Do not count the sentinel as a job. A single entry is recognized by its bytes. Of several entries one is the sentinel, if the
+// queue has a sentinel.
 static void sizes_count_backup(const tally_t *tally, sizes_t *out) {
     if (tally->backup < 0) return;
     const pass_ops_t *pass = tally->ops->pass;

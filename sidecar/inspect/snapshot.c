@@ -24,7 +24,7 @@ void snapshot_free(snapshot_t *snapshot) {
     *snapshot = (snapshot_t){0};
 }
 
-// Reads the next reply. A refusal goes to `error`, with *reply NULL. False: the connection is of no further use.
+// Reads the next reply. A refusal goes to `error`, and *reply is NULL. False: the connection is useless now.
 static bool snapshot_next_reply(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
     outcome_t outcome = conn_read(look->conn, 0, reply, look->error);
     if (outcome == OUTCOME_OK) return true;
@@ -52,7 +52,7 @@ static void snapshot_append_lock(const overlook_t *look, const lock_keys_t *lock
     snapshot_append(look->conn, "HGETALL", lock->standbys);
 }
 
-// "<token> <since, ms> <instance>", as acquire.lua writes it. Ignored when it is of another term.
+// Parses "<token> <since, ms> <instance>", which acquire.lua writes. Ignores the text of another term.
 static void snapshot_read_leader(const char *text, snapshot_lock_t *lock) {
     size_t len = strcspn(text, " ");
     char *end = NULL;
@@ -65,7 +65,8 @@ static int snapshot_by_instance(const void *a, const void *b) {
     return strcmp(((const snapshot_standby_t *)a)->instance, ((const snapshot_standby_t *)b)->instance);
 }
 
-// "<heard, ms> <TTL, ms>" of each, as acquire.lua writes it. A standby looks again when the lock should have expired.
+// Parses "<time of its last request, ms> <TTL, ms>" of each standby, which acquire.lua writes. A standby tries again when the
+// lock should have expired.
 static void snapshot_read_standbys(const redisReply *reply, int64_t now_ms, snapshot_lock_t *lock) {
     enum { LATE_MS = 2000 };
     if (!reply || reply->type != REDIS_REPLY_ARRAY) return;
@@ -75,7 +76,7 @@ static void snapshot_read_standbys(const redisReply *reply, int64_t now_ms, snap
         char *ttl;
         snprintf(standby->instance, sizeof standby->instance, "%s", reply_text(reply->element[i]));
         standby->heard_ms = strtoll(reply_text(reply->element[i + 1]), &ttl, 10);
-        if (standby->heard_ms <= 0 || *ttl != ' ') continue; // not of ours
+        if (standby->heard_ms <= 0 || *ttl != ' ') continue; // a foreign field
         int64_t held_ms = token_ttl_ms(lock->holder), own_ms = strtoll(ttl, NULL, 10);
         standby->lives = now_ms - standby->heard_ms <= (held_ms > own_ms ? held_ms : own_ms) + LATE_MS;
         lock->standby_count++;
@@ -124,7 +125,7 @@ static void snapshot_read_copies(const redisReply *reply, snapshot_queue_t *out)
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
         const char *text = reply_text(reply->element[i + 1]);
         size_t len = strcspn(text, " ");
-        if (!text[len] || len >= STREAM_ID_SIZE) continue; // not of ours: trim.lua counts it for nothing, too
+        if (!text[len] || len >= STREAM_ID_SIZE) continue; // a foreign field: trim.lua ignores it too
         snapshot_copy_t *copy = &out->copies[out->copy_count++];
         snprintf(copy->instance, sizeof copy->instance, "%s", reply_text(reply->element[i]));
         snprintf(copy->position, sizeof copy->position, "%.*s", (int)len, text);
@@ -193,7 +194,7 @@ static int snapshot_by_position(const void *a, const void *b) {
     return stream_id_compare(((const snapshot_copy_t *)b)->position, ((const snapshot_copy_t *)a)->position);
 }
 
-// The highest id that enough logs have; "0-0" = none.
+// The highest id that enough audit logs have; "0-0" = none.
 static void snapshot_enough_have(const overlook_t *look, const snapshot_queue_t *queue, stream_id_t out) {
     int64_t wanted = look->keys->config->stream.min_copies;
     size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
@@ -205,7 +206,7 @@ static void snapshot_enough_have(const overlook_t *look, const snapshot_queue_t 
     free(copies);
 }
 
-// Ask for the first uncopied entry only where there is one: it comes with its payload.
+// Read the first uncopied entry only if there is one, because Redis sends it with its payload.
 static bool snapshot_read_uncopied(const overlook_t *look, size_t index) {
     snapshot_queue_t *queue = &look->out->queues[index];
     stream_id_t have;
@@ -225,7 +226,7 @@ static bool snapshot_read_uncopied(const overlook_t *look, size_t index) {
     request_end(look->conn);
     if (!snapshot_next_reply(look, look->keys->queues[index].failures, queue->error, &reply)) return false;
     const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
-    queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // the entry has been deleted meanwhile
+    queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // another client has deleted the entry
     conn_reply_free(reply);
     return true;
 }
@@ -252,7 +253,7 @@ outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, r
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
     if (conn_open(conn, error) == OUTCOME_OK && snapshot_read_server(&look) && snapshot_read_locks(&look) &&
         snapshot_read_queues(&look) &&
-        snapshot_read_streams(&look)) // last: what it says of a queue counts where nothing else is wrong
+        snapshot_read_streams(&look)) // last, because its error of a queue counts only if no earlier error is set
         return redis_error_set(error, OUTCOME_OK, "%s", "");
     conn_close(conn); // replies may be in flight
     return error->outcome;

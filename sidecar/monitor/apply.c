@@ -13,7 +13,7 @@ enum { SETTLE_DEPTH = 4096 };
 
 static const char ROLE[] = "monitor";
 
-// One job whose verdict must be carried out.
+// A job with a verdict that apply_settle must carry out.
 typedef struct candidate {
     const entry_t *entry;
     const stamp_raw_t *raw;
@@ -23,8 +23,8 @@ typedef struct candidate {
     bool known;                    // job has been read
     job_t job;
     char *heartbeat;   // owned; NULL = none
-    stamp_raw_t next;  // of a retry
-    const char *ready; // list that it is settled with; borrowed from the config
+    stamp_raw_t next;  // stamp that a retry leaves
+    const char *ready; // ready list of the settle; borrowed from the config
     event_t event;
     char id[EVENT_ID_SIZE];
     char sha256[DIGEST_HEX_SIZE];
@@ -61,12 +61,12 @@ static void apply_know_job(const apply_t *apply, candidate_t *candidate) {
     candidate->known = true;
 }
 
-// Whether the content of the job may change this verdict.
+// Whether the bytes of the job may change this verdict.
 static bool apply_needs_bytes(verdict_kind_t kind) {
     return kind != VERDICT_LEAVE && kind != VERDICT_STAMP && kind != VERDICT_SEEN;
 }
 
-// Most jobs are stamped and in time, and cost no more than this. True: *out must be carried out.
+// Most jobs have a stamp and are in time. Such a job costs no more than this check. True: *out must be carried out.
 static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
     const queue_policy_t *policy = apply_policy(apply);
@@ -85,7 +85,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     bool known = dated && !absent;
     if (known) apply_read_job(apply, entry, &out->job, &observation);
     verdict_t found = verdict(&observation, policy);
-    // The bytes did not fit into memory. The next scan begins soon and has room for them.
+    // The bytes of the job did not fit into memory. The next scan begins soon and has room for them.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
         apply->scan->progress.rescan = true;
         return false;
@@ -104,7 +104,8 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     out->observation = observation;
     out->verdict = found;
     out->heartbeat = NULL;
-    if (report && found.kind == VERDICT_STAMP) apply->scan->progress.rescan = true; // settle compares its stamp
+    // Settle compares the stamp, so the job needs one first.
+    if (report && found.kind == VERDICT_STAMP) apply->scan->progress.rescan = true;
     return true;
 }
 
@@ -265,7 +266,8 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
         if (!candidate->report) metrics_stall(metrics, apply_cause(candidate));
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
         if (!ends && apply_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
-        if (candidate->report) apply->scan->progress.rescan = true; // our own write has cleared the tracking of the errors hash
+        // The settle's own write has cleared the tracking of the errors hash.
+        if (candidate->report) apply->scan->progress.rescan = true;
         apply_log_settled(apply, candidate);
         break;
     case SETTLED_DROPPED:
@@ -279,7 +281,7 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
                   F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
         break;
     case SETTLED_CHANGED: apply->scan->progress.rescan = true; break;
-    default: break; // finished, or alive after all
+    default: break; // the job is finished, or its worker is alive
     }
 }
 
@@ -326,7 +328,7 @@ size_t apply_classify(const apply_t *apply, const backup_page_t *page, const sta
         if (entry->kind != ENTRY_JOB) continue;
         if ((int64_t)entry->bytes.len > apply_policy(apply)->max_payload) {
             apply_log_oversized(apply, entry);
-            scan_note_job(apply->scan, &entry->digest); // its report is no orphan
+            scan_note_job(apply->scan, &entry->digest); // the report of the job is not an orphan
             continue;
         }
         if (apply_classify_entry(apply, entry, &stamps[i], &raws[i], &candidates[count])) count++;

@@ -6,16 +6,16 @@
 #include "monitor/scan.h"
 #include "queue/call.h"
 
-// Memory for one page, used again for the next.
+// Memory for one page. The next page uses the same memory.
 typedef struct apply_buffers apply_buffers_t;
 apply_buffers_t *apply_buffers_new(void); // owned
 void apply_buffers_free(apply_buffers_t *buffers);
 
-// All borrowed.
+// Every member is borrowed.
 typedef struct apply {
     const call_t *call;
     scan_t *scan;
-    const dialect_ops_t *ops; // of this queue
+    const dialect_ops_t *ops; // lease of this queue's lock
     apply_buffers_t *buffers;
     bool standing; // read without rotation: the jobs are near the tail
 } apply_t;
@@ -23,7 +23,7 @@ typedef struct apply {
 // Judges each job of the page, without I/O. Returns how many verdicts must be carried out.
 size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws);
 
-// Carries out the verdicts of the last apply_classify; fenced. Call it while no reply is awaited.
+// Carries out the verdicts of the last apply_classify; fenced. Call it only when no reply is outstanding.
 outcome_t apply_verdicts(const apply_t *apply, size_t count);
 
 #endif

@@ -4,7 +4,7 @@ enum { SUSPECTS_MAX = 100000 };
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
     keyfilter_begin(&duplicates->seen[0], entries);
-    keymap_free(&duplicates->next_suspects); // of a scan that was broken off
+    keymap_free(&duplicates->next_suspects); // counts of a scan that was broken off
     for (size_t i = 0; i < duplicates->suspects.room; i++) duplicates->suspects.slots[i].value = 0;
 }
 
@@ -39,7 +39,7 @@ void duplicates_end(duplicates_t *duplicates) {
     keymap_filter(&duplicates->confirmed, duplicates_suspect_again, &duplicates->suspects);
     keyfilter_t older = duplicates->seen[1];
     duplicates->seen[1] = duplicates->seen[0];
-    duplicates->seen[0] = older; // its memory is used again
+    duplicates->seen[0] = older; // the next scan uses the same memory
 }
 
 bool duplicates_seen_now(void *self, const uint8_t key[KEY_BYTES]) {

@@ -8,20 +8,21 @@
 
 // Begin with {0}.
 typedef struct duplicates {
-    keyfilter_t seen[2]; // by this scan, and by the last complete one
-    keymap_t suspects;   // digests that may occur more than once -> times met by this scan
+    keyfilter_t seen[2]; // filters of this scan and of the last complete scan
+    keymap_t suspects;   // digests that may occur more than once -> number of times in this scan
     keymap_t next_suspects;
-    keymap_t confirmed; // digests that the last complete scan met more than once
+    keymap_t confirmed; // digests that occurred more than once in the last complete scan
 } duplicates_t;
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries);
-// Notes one job of the scan; true: as far as is known, another entry has the same bytes.
+// Counts one job of the scan. True: another entry probably has the same bytes.
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest);
 void duplicates_end(duplicates_t *duplicates); // the scan is complete
 
-// Both may err towards true. The first one is a keymap callback: `self` is a duplicates_t.
+// Both functions may err towards true. The first function is a keymap callback: `self` is a duplicates_t.
 bool duplicates_seen_now(void *self, const uint8_t key[KEY_BYTES]);
-bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KEY_BYTES]); // by this scan or the last one
+// This scan or the last complete scan found duplicates.
+bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KEY_BYTES]);
 
 void duplicates_free(duplicates_t *duplicates); // leaves it empty, ready for use
 

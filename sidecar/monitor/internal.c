@@ -27,7 +27,7 @@ void monitor_reset(void *self, size_t queue) {
 
 void monitor_back_off(monitor_t *m, const redis_error_t *error) {
     session_back_off(&m->session, error);
-    monitor_reset_all(m); // a new scan begins where the list stands
+    monitor_reset_all(m); // a new scan begins at the current place of the list
 }
 
 bool monitor_may_serve(void *self, size_t queue, lease_t *lease) {

@@ -23,7 +23,7 @@ typedef struct monitor_key {
 typedef struct monitor_turn {
     size_t queue;
     lease_t lease;
-    unsigned pages; // judged
+    unsigned pages; // pages that were judged in this turn
 } monitor_turn_t;
 
 struct monitor {
@@ -31,7 +31,7 @@ struct monitor {
     const atomic_bool *stop;
     session_t session;
     leadership_t leadership;
-    scan_t *scans;               // of each queue
+    scan_t *scans;               // one element for each queue
     bool scans_any;              // some queue is scanned
     monitor_key_t *tracked_keys; // sorted
     size_t tracked_count;
@@ -39,7 +39,7 @@ struct monitor {
     mono_t safety_at; // the next safety poll
     apply_buffers_t *buffers;
     tasks_t *tasks;
-    pages_t *pages; // of turn.queue
+    pages_t *pages; // pages of turn.queue
     monitor_turn_t turn;
 };
 
@@ -48,21 +48,22 @@ bool monitor_may_serve(void *monitor, size_t queue, lease_t *lease); // task_may
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);
 
-// All knowledge of one queue, or of all, may be wrong.
+// Drops the cached state of one queue, or of all queues, because it may be out of date.
 void monitor_reset(void *monitor, size_t queue);
 void monitor_reset_all(monitor_t *m);
 void monitor_back_off(monitor_t *m, const redis_error_t *error);
 
-// Acts on the outcome of a request for one queue; `term` is that of its token, 0 without a token. False: the connection cannot be
-// used now.
+// Acts on the outcome of a request for one queue. `term` is the term of the request's token; 0 = the request had no token.
+// False: the connection is unusable for now.
 bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term);
-// Reads the replies that are awaited, so that something else can be requested. False as above.
+// Reads the outstanding replies, so that another request can be sent. False: the connection is unusable for now.
 bool monitor_read_replies(monitor_t *m);
 
-// Looks at every queue whose scan should begin, in one request, and begins those scans. False as above.
+// Reads the state of every queue whose scan is due, in one request, and begins those scans. False: the connection is unusable
+// for now.
 bool monitor_begin_scans(monitor_t *m, mono_t now);
-// Chooses the queue whose scan makes the next step: m->turn. False: no scan is under way.
+// Chooses the queue of the next step: m->turn. False: no scan is in progress.
 bool monitor_next_turn(monitor_t *m);
-bool monitor_step_scan(monitor_t *m); // false as above
+bool monitor_step_scan(monitor_t *m); // false: the connection is unusable for now
 
 #endif

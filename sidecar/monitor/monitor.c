@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "monitor/internal.h"
 
-enum { TICK_MS = 100 }; // then the role answers its signals
+enum { TICK_MS = 100 }; // then a tick returns, so that the role handles its signals
 
 static const char ROLE[] = "monitor";
 
@@ -82,7 +82,7 @@ static void monitor_on_change(void *self, const char *key, size_t len) {
     if (found) scan_changed(&m->scans[found->queue], found->errors, now);
 }
 
-// Side tasks and scans take turns. *worked: a task made a step. False: the connection cannot be used now.
+// Side tasks and scans take turns. *worked: a side task made a step. False: the connection is unusable for now.
 static bool monitor_step_task(monitor_t *m, bool *worked) {
     lease_t lease;
     redis_error_t error;

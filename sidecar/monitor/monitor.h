@@ -13,15 +13,15 @@
 
 typedef struct monitor monitor_t;
 
-// Everything is borrowed. `stop` is the role's. Returns owned.
+// Every argument is borrowed. `stop` is the flag of the role. Returns owned.
 monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void monitor_free(monitor_t *monitor); // takes; NULL is fine
 
-// Adds a side task; only before the first tick. monitor_new adds those of the dialects.
+// Adds a side task. Call it only before the first tick. monitor_new adds the side tasks of the dialects.
 void monitor_add_task(monitor_t *monitor, size_t queue, const side_task_ops_t *ops);
 
 void monitor_tick(void *monitor, role_wait_t *wait);
-// After the last tick, while the lock is still held: side tasks give back what they hold in Redis.
+// Call it after the last tick, while the instance still holds the lock. Each side task then releases its keys in Redis.
 void monitor_finish(void *monitor);
 
 #endif

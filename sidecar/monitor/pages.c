@@ -9,15 +9,15 @@
 #include "queue/stamps.h"
 #include "redis/window.h"
 
-enum { ROOM = 1 + 2 * WINDOW_SIZE }; // one page is judged; stamps and entries of others are in flight
+enum { ROOM = 1 + 2 * WINDOW_SIZE }; // room for the page that is judged, and for stamps and entries in flight
 
 static const char ROLE[] = "monitor";
 
 typedef struct request {
     bool stamps;
-    size_t entries; // 0 = none
+    size_t entries; // 0 = the request asks for no entries
     size_t queue;
-    size_t skip;   // entries read before these, without rotation
+    size_t skip;   // entries read before this page, without rotation
     bool standing; // without rotation
 } request_t;
 
@@ -25,12 +25,12 @@ typedef struct request {
 // n % ROOM.
 struct pages {
     const keyspace_t *keys;
-    void **states;       // of each queue, by pass_ops.open; NULL = none
+    void **states;       // state of each queue, from pass_ops.open; NULL = none
     size_t asked;        // entries requested
     size_t met;          // entries read
     size_t stamps_asked; // stamps requested
     size_t ready;        // stamps read
-    size_t done;         // judged
+    size_t done;         // pages judged
     window_t window;
     request_t requests[WINDOW_SIZE];
     stamped_page_t stamped_pages[ROOM];
@@ -93,7 +93,7 @@ void pages_free(pages_t *pages) {
 size_t pages_in_flight(const pages_t *pages) { return window_in_flight(&pages->window); }
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
-// An entry for which there is no memory is read in vain. So large pages are requested one by one.
+// An entry without room in memory is read in vain. So large pages are requested one by one.
 static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
     size_t in_hand = pages->asked - pages->done;
     return in_hand == 0 || (in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES);
@@ -128,7 +128,7 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
     return call->error->outcome;
 }
 
-// At maxmemory Redis refuses rotation; then the list is read from the tail.
+// At maxmemory Redis refuses rotation. The scan then reads the list from the tail.
 static bool pages_redis_full(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }

@@ -1,5 +1,5 @@
-// The pages of one queue's scan. Requests are sent ahead, so that Redis works while a page is judged: each asks for the stamps of
-// the last page and the entries of the next one.
+// The pages of one queue's scan. Requests are sent ahead, so Redis works while the monitor judges a page. Each request asks for
+// the stamps of the last page and the entries of the next page.
 #ifndef QS_MONITOR_PAGES_H
 #define QS_MONITOR_PAGES_H
 
@@ -18,17 +18,17 @@ typedef struct pages pages_t;
 pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
 void pages_free(pages_t *pages);            // takes; NULL is fine
 
-// Looks at a queue whose scan may begin. `known` is the last look, with what scans have learnt since.
+// Reads the state of a queue whose scan may begin. `known` is the last state, with the sentinels that scans have met since.
 void pages_append_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm);
 outcome_t pages_read_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out);
-// Knowledge of the queue's lists may be wrong. Call it while no page of this queue is held.
+// Drops the cached state of the queue's lists. Call it while no page of this queue is held.
 void pages_forget(pages_t *pages, size_t queue);
 
-bool pages_empty(const pages_t *pages); // no page is held or requested
+bool pages_empty(const pages_t *pages); // no page is held or requested; until then the connection must carry no other request
 // Until it is 0 nothing else may be requested on the connection.
 size_t pages_in_flight(const pages_t *pages);
 
-// Sends the next requests of the scan, as far as there is room; without `more` only those for stamps.
+// Sends the next requests of the scan, up to the room of the window. Without `more` it sends only requests for stamps.
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more);
 
 // Reads the replies to the oldest request. After an error call pages_drop.
@@ -36,9 +36,9 @@ outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan);
 outcome_t pages_read_all(pages_t *pages, const call_t *call, scan_t *scan);
 
 const stamped_page_t *pages_ready(const pages_t *pages); // the oldest page, if its stamps have come; NULL = not yet
-void pages_done(pages_t *pages);                         // removes it
+void pages_done(pages_t *pages);                         // removes the oldest page
 
-// Drops all pages. Reads awaited replies and throws them away.
+// Drops all pages. Reads the outstanding replies and discards them.
 void pages_drop(pages_t *pages, conn_t *conn);
 
 #endif

@@ -1,4 +1,4 @@
-// Failures that workers reported of one queue, by the digest of the job. Texts and jobs stay in Redis. No I/O.
+// The reports of one queue, by the digest of the job. Texts and jobs stay in Redis. No I/O.
 #ifndef QS_MONITOR_REPORT_TABLE_H
 #define QS_MONITOR_REPORT_TABLE_H
 
@@ -9,13 +9,13 @@ enum { REPORTS_MAX = 10000 }; // further ones wait for the next scan
 
 // One entry of the errors hash.
 typedef struct worker_report {
-    digest_t digest; // of its job
+    digest_t digest; // digest of the job
     char sha1[SHA1_HEX_SIZE];
     bool ends;
     int missed;   // complete scans in a row that did not meet its job
-    bool met;     // by the scan under way
-    bool listed;  // the scan under way found it in the hash
-    bool removed; // from the hash, by us
+    bool met;     // the scan in progress has read the job
+    bool listed;  // the scan in progress found the report in the hash
+    bool removed; // the monitor has removed the report from the hash
 } worker_report_t;
 
 // Begin with {0}.
@@ -26,18 +26,18 @@ typedef struct report_table {
     bool full;
 } report_table_t;
 
-// A scan reads the hash: begin, add for each report (report_fn), and keep_listed to forget the others.
+// A scan reads the hash in three calls: begin, add for each report (report_fn), keep_listed to drop the other reports.
 void report_table_begin(report_table_t *table);
 void report_table_add(void *table, const report_ref_t *report);
 void report_table_keep_listed(report_table_t *table);
 
-const worker_report_t *report_table_find(const report_table_t *table, const digest_t *digest); // NULL = none
-void report_table_met(report_table_t *table, const digest_t *digest);                          // its job is in progress
-void report_table_end(report_table_t *table);                                                  // the scan is complete
+const worker_report_t *report_table_find(const report_table_t *table, const digest_t *digest); // NULL = no report
+void report_table_met(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
+void report_table_end(report_table_t *table);                         // the scan is complete
 
 // An orphan is a report whose job two complete scans in a row did not meet.
 bool report_table_has_orphans(const report_table_t *table);
-const worker_report_t *report_table_find_orphan(const report_table_t *table, const digest_t *digest); // NULL = it is none
+const worker_report_t *report_table_find_orphan(const report_table_t *table, const digest_t *digest); // NULL = no orphan report
 void report_table_remove(report_table_t *table, const worker_report_t *report);
 
 void report_table_clear(report_table_t *table);

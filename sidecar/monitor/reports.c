@@ -5,7 +5,7 @@
 
 static const char ROLE[] = "monitor";
 
-// Redis reads as many reports as the walk asks for, however large they are.
+// Redis reads as many reports as the walk requests, even if they are large.
 static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) ? 1 : 0; }
 
 outcome_t reports_read(const call_t *call, scan_t *scan) {
@@ -20,7 +20,7 @@ outcome_t reports_read(const call_t *call, scan_t *scan) {
 typedef struct orphans {
     const call_t *call;
     scan_t *scan;
-    redis_error_t error; // of a removal
+    redis_error_t error; // error of a removal
 } orphans_t;
 
 // The table knows digests only, because jobs may be large. The walk brings the bytes.
@@ -38,7 +38,7 @@ static void reports_remove_orphan(void *self, const report_ref_t *report) {
     failpoint("report_answered");
     report_table_remove(&scan->reports, orphan);
     if (!removed) return;
-    scan_changed(scan, true, mono_now()); // our own write has cleared the tracking of the errors hash
+    scan_changed(scan, true, mono_now()); // the monitor's own write has cleared the tracking of the errors hash
     log_warn(ROLE, scan->config->name, "removed a report whose job is not in progress");
     metric_add(&scan->metrics->stray_reports, 1);
 }

@@ -1,10 +1,10 @@
-// Reads the failures that workers reported when a scan begins, and removes orphan reports when it ends.
+// Reads the reports when a scan begins. Removes orphan reports when a scan ends.
 #ifndef QS_MONITOR_REPORTS_H
 #define QS_MONITOR_REPORTS_H
 
 #include "monitor/scan.h"
 
-// Fills the scan's report table, as far as it has room.
+// Fills the scan's report table, up to its limit.
 outcome_t reports_read(const call_t *call, scan_t *scan);
 
 // Removes orphan reports; fenced. After an error the next scan tries again.

@@ -8,10 +8,10 @@
 
 enum {
     PAGE_FIRST = 8,
-    PAGE_BYTES = 1024 * 1024, // of one request's entries; several requests are in flight
+    PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request; several requests are in flight
     LARGE = 64 * 1024,
-    EMPTY_SCANS = 2,          // prune the stamps of finished jobs, and then wait for a change
-    INTERVAL_LEAST_MS = 1000, // of scan_interval "auto"
+    EMPTY_SCANS = 2,          // after this many empty scans, prune the stamps of finished jobs and wait for a change
+    INTERVAL_LEAST_MS = 1000, // shortest interval of scan_interval "auto"
     INTERVAL_MOST_MS = 60000,
     INTERVAL_SHARE = 10,
 };
@@ -60,8 +60,8 @@ void scan_reset(scan_t *scan) {
     metric_set(&scan->metrics->in_progress_since_ms, 0);
 }
 
-// A list in use changes all the time. A change of the list begins a scan of an idle queue only, and at most one a second; a
-// report begins one after the pause.
+// A list in use changes all the time. So a change of the list begins a scan only of an idle queue, at most once a second. A
+// report begins a scan after the pause.
 void scan_changed(scan_t *scan, bool report, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     if (report) timer->changed = true;
@@ -116,7 +116,7 @@ mono_t scan_next(const scan_t *scan) {
 
 bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(scan), now); }
 
-// Knowledge of sentinels outlives each look.
+// The sentinels that scans have met stay valid after the next read of the state.
 static void scan_take_look(scan_t *scan, const backup_look_t *look) {
     size_t known = scan->look.sentinel_len;
     char sentinel[SENTINEL_MOST];
@@ -142,7 +142,7 @@ static void scan_become_idle(scan_t *scan, mono_t now) {
 bool scan_begin(scan_t *scan, const backup_look_t *look, mono_t now) {
     bool empty = look->reports == 0 && (look->entries == 0 || look->sentinel_alone);
     scan_take_look(scan, look);
-    scan_forget_refusals(scan); // of a scan that was broken off
+    scan_forget_refusals(scan); // drop the refusals of a scan that was broken off
     scan->timer.began = now;
     scan->timer.changed = false;
     scan->progress = (scan_progress_t){
@@ -163,7 +163,7 @@ bool scan_begin(scan_t *scan, const backup_look_t *look, mono_t now) {
     return true;
 }
 
-// The first page tells how large entries are. A page read from the tail tells where the next one begins.
+// The first page shows the size of entries. A page that was read from the tail shows where the next page begins.
 size_t scan_entries_wanted(const scan_t *scan) {
     const scan_progress_t *progress = &scan->progress;
     if (scan->phase != SCAN_ROTATE || progress->ended || progress->left <= 0) return 0;
@@ -186,8 +186,8 @@ size_t scan_page_bytes(const scan_t *scan) { return scan->page_size.entries * (s
 
 bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
 
-// Sizes are unknown before entries are read, so pages grow step by step. Small entries say little about the entries behind them:
-// while large ones were met lately, pages stay small.
+// The size of an entry is unknown until the entry is read. So pages grow step by step. Small entries predict little about the
+// entries behind them. After a large entry, pages stay small for a while.
 static size_t scan_next_page_entries(const scan_t *scan, const backup_page_t *page) {
     size_t most = page->bytes && page->count ? PAGE_BYTES / (page->bytes / page->count + 1) : BACKUP_PAGE;
     size_t fits = PAGES_BYTES / (scan_largest(scan) + 1);
@@ -201,7 +201,7 @@ static size_t scan_next_page_entries(const scan_t *scan, const backup_page_t *pa
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
     scan_progress_t *progress = &scan->progress;
     size_t taken = page->count + page->vacant;
-    progress->left += (int64_t)requested - (int64_t)taken; // request again what a full Redis refused
+    progress->left += (int64_t)requested - (int64_t)taken; // request again the entries that a full Redis refused
     if (scan->look.open && progress->left < BACKUP_PAGE) progress->left = BACKUP_PAGE;
     progress->pages_read++;
     if (page->standing) progress->read += taken;
@@ -228,14 +228,14 @@ void scan_note_since(scan_t *scan, int64_t since) {
 }
 
 void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
-    int64_t at = INT64_MAX; // settle decides about the others
+    int64_t at = INT64_MAX; // settle decides about the other entries
     if (verdict->kind == VERDICT_LEAVE || verdict->kind == VERDICT_PRESENT) at = verdict->again;
     if (verdict->kind == VERDICT_STAMP || verdict->kind == VERDICT_SEEN)
         at = scan->progress.now + scan->config->policy.protected_timeout_ms;
     if (at < scan->progress.next_verdict_at) scan->progress.next_verdict_at = at;
 }
 
-// Settle finds duplicates in one short list only, and none in the lists of other workers.
+// Settle finds duplicates only in one short list. It does not find them in the lists of other workers.
 bool scan_may_end(const scan_t *scan) {
     bool exact = dialect_ops(scan->config->dialect)->pass->rotation && scan->look.entries <= SCAN_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;
@@ -247,8 +247,8 @@ bool scan_all_read(scan_t *scan) {
     return scan->look.stamps > scan->progress.jobs || scan->look.entries == 0;
 }
 
-// A requeued job begins a life when a scan meets it, with a stamp or without. The stamp matters only where the job's own date
-// would end it.
+// A requeued job begins a life when a scan first reads it, with or without a stamp. The stamp matters only if the job's own date
+// would end the job.
 static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
 
 bool scan_keeps_stamp(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
@@ -290,7 +290,8 @@ void scan_end(scan_t *scan, mono_t now) {
     workers_filter(&scan->workers, duplicates_seen_now, &scan->duplicates);
     report_table_end(&scan->reports);
     duplicates_end(&scan->duplicates);
-    if (!scan->progress.met_sentinel && !scan->progress.read_only) scan->look.sentinel_len = 0; // it is gone
+    // The sentinel is gone from the list.
+    if (!scan->progress.met_sentinel && !scan->progress.read_only) scan->look.sentinel_len = 0;
     scan_note_metrics(scan, took_ns);
     timer->idle = false;
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;

@@ -1,5 +1,5 @@
-// The scans of one queue: when the next one begins, how much it reads, and what follows from the jobs that it meets. No I/O, so
-// that tests reach every case.
+// The scans of one queue: when the next scan begins, how much it reads, and what it decides about each job. No I/O, so that
+// tests reach every case.
 #ifndef QS_MONITOR_SCAN_H
 #define QS_MONITOR_SCAN_H
 
@@ -13,31 +13,31 @@
 #include "queue/backup.h"
 
 enum {
-    SCAN_SAFETY_S = 60, // idle queues are looked at this often, in case a wake-up was lost
+    SCAN_SAFETY_S = 60, // an idle queue is read this often, because a wake-up may be lost
     SCAN_REFUSED_MS = 5000,
     SCAN_BLOCKS_MAX = 16,
-    SCAN_PAUSE_MIN_MS = 10,   // between two scans
-    SCAN_SURE_SCANS = 2,      // complete scans of this term before a long list's jobs are ended
+    SCAN_PAUSE_MIN_MS = 10,   // shortest pause between two scans
+    SCAN_SURE_SCANS = 2,      // complete scans of this term before a job of a long list is ended
     SCAN_EXACT_ENTRIES = 4096 // settle.lua finds duplicates in lists up to this length
 };
 
 typedef enum scan_phase {
-    SCAN_WAIT,   // for timer.next
+    SCAN_WAIT,   // waits for timer.next
     SCAN_ROTATE, // reads the entries
     SCAN_PRUNE,  // has read all entries, and prunes stamps
 } scan_phase_t;
 
 typedef struct scan_timer {
-    mono_t began;         // the last scan
-    mono_t next;          // the next scan begins
-    mono_t earliest;      // the next scan begins no sooner: a pause as long as the last scan
+    mono_t began;         // when the last scan began
+    mono_t next;          // when the next scan begins
+    mono_t earliest;      // no scan begins before this: a pause as long as the last scan
     mono_t blocked_until; // no request before this: Redis refused one
     bool changed;         // a report came since the scan began
-    bool idle;            // nothing is in progress, and tracking is armed
-    unsigned empty_scans; // in a row, without a job and without a report
+    bool idle;            // no job is in progress, and tracking is armed
+    unsigned empty_scans; // scans in a row without a job and without a report
 } scan_timer_t;
 
-// Of the scan under way.
+// The progress of the current scan.
 typedef struct scan_progress {
     int64_t left; // entries that may still be requested
     unsigned pages_requested;
@@ -46,29 +46,29 @@ typedef struct scan_progress {
     bool read_only; // without rotation: Redis is full, or the dialect has none
     bool met_sentinel;
     bool ended;              // no further entry is wanted
-    bool rescan;             // the next scan begins soon
-    int64_t jobs;            // met
-    int64_t since;           // since when the oldest of them is in progress, in ms by Redis's clock; INT64_MAX = none was met
+    bool rescan;             // the next scan must begin soon
+    int64_t jobs;            // jobs that the scan has read
+    int64_t since;           // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
     int64_t next_verdict_at; // the earliest time, in ms by Redis's clock, at which a verdict could change
     int64_t now;             // Redis's clock in its last reply, in ms
-    uint64_t cursor;         // of stamps_prune
+    uint64_t cursor;         // cursor of stamps_prune
 } scan_progress_t;
 
 typedef struct scan_page_size {
-    size_t entries;    // to request at once
+    size_t entries;    // entries of the next request
     size_t largest[2]; // bytes of the largest entry of this scan, and of the last complete one
 } scan_page_size_t;
 
 // A kind of settle that Redis refuses because of one key.
 typedef struct scan_block {
-    const char *ready; // where a retry goes; borrowed from the config
+    const char *ready; // ready list of a retry; borrowed from the config
     bool retries;
 } scan_block_t;
 
 typedef struct scan_refusals {
     condition_t condition;
-    char *first;                           // owned; the first reason of the scan under way; NULL = none
-    scan_block_t blocked[SCAN_BLOCKS_MAX]; // in the scan under way
+    char *first;                           // owned; the first reason of the current scan; NULL = none
+    scan_block_t blocked[SCAN_BLOCKS_MAX]; // blocked kinds of settle in the current scan
     size_t blocked_count;
 } scan_refusals_t;
 
@@ -77,60 +77,60 @@ typedef struct scan {
     metrics_queue_t *metrics;
     int64_t interval_ms;
     scan_phase_t phase;
-    unsigned completed; // scans of this term
-    backup_look_t look; // of the scan under way, or the last one
+    unsigned completed; // complete scans of this term
+    backup_look_t look; // state of the list, as the current or the last scan read it
     scan_timer_t timer;
     scan_progress_t progress;
     scan_page_size_t page_size;
     duplicates_t duplicates;
     report_table_t reports;
-    workers_t workers; // whose heartbeat was last seen on a job
+    workers_t workers; // the worker whose heartbeat was last read for a job
     scan_refusals_t refusals;
 } scan_t;
 
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms);
 void scan_free(scan_t *scan);
 
-// A new term or a new connection: all knowledge of jobs and keys may be wrong.
+// Drops cached facts about jobs and keys, because they may be out of date after a new term or a new connection.
 void scan_reset(scan_t *scan);
 // The errors hash has changed (`report`), or the backup list.
 void scan_changed(scan_t *scan, bool report, mono_t now);
-// The safety poll: an idle queue is looked at.
+// The safety poll: makes a scan of an idle queue due.
 void scan_safety(scan_t *scan, mono_t now);
 
-// Redis refuses a request of this queue: breaks the scan off, reports a new reason, and leaves the queue alone for
+// Handles a refusal that concerns the whole queue. Breaks the scan off, reports a new reason and sends no request for
 // SCAN_REFUSED_MS.
 void scan_refused(scan_t *scan, const char *reason, mono_t now);
-// Notes a refusal about one job. The scan goes on: one job's error must not delay the others.
+// Stores a refusal that concerns one job. The scan continues, because the error of one job must not delay the others.
 void scan_note_refusal(scan_t *scan, const char *reason);
-// The scan has ended: applies the first refusal that was noted, or reports that there are none any more.
+// Ends a scan. Reports its first stored refusal, or that refusals have ended.
 void scan_apply_refusals(scan_t *scan, mono_t now);
-// A key of the wrong type refused one settle: the scan skips others of its kind.
+// Stores the kind of a settle that failed at a key of the wrong type. The scan skips other settles of the same kind.
 void scan_block(scan_t *scan, bool retries, const char *ready);
 bool scan_blocked(const scan_t *scan, bool retries, const char *ready);
 
 bool scan_wants(const scan_t *scan, mono_t now); // the next step of a scan, or a new scan
 mono_t scan_next(const scan_t *scan);
 
-// Begins a scan. False: there is nothing to do, and it is over.
+// Begins a scan. False: the scan has no work and is over.
 bool scan_begin(scan_t *scan, const backup_look_t *look, mono_t now);
 
-size_t scan_entries_wanted(const scan_t *scan); // to request next; 0 = none, or none before the next reply
-size_t scan_page_bytes(const scan_t *scan);     // estimate of their bytes
+size_t scan_entries_wanted(const scan_t *scan); // entries to request next; 0 = none, or none before the next reply
+size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the next page
 bool scan_has_large(const scan_t *scan);        // entries so large that few fit into a page
 void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested. A sentinel ends the scan.
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);
 
-// Notes one job; true: as far as is known, another entry has the same bytes.
+// Counts one job. True: another entry probably has the same bytes.
 bool scan_note_job(scan_t *scan, const digest_t *digest);
-// Notes since when that job is in progress, in ms by Redis's clock; 0 = since now.
+// Stores the start time of that job, in ms by Redis's clock; 0 = now.
 void scan_note_since(scan_t *scan, int64_t since);
 void scan_note_verdict(scan_t *scan, const verdict_t *verdict);
-// Duplicates are known well enough to end a job.
+// Whether enough scans have searched for duplicates to end a job.
 bool scan_may_end(const scan_t *scan);
 
-// Every entry was read. True: prune stamps.
+// Ends the reading of entries. True: prune stamps next.
 bool scan_all_read(scan_t *scan);
 bool scan_keeps_stamp(void *scan, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp); // stamp_keep_fn
 void scan_end(scan_t *scan, mono_t now);

@@ -4,7 +4,7 @@
 
 enum {
     LOOKS_MAX = 64, // queues in one request
-    TURN_PAGES = 4, // of one queue while others wait for their turn
+    TURN_PAGES = 4, // pages of one queue while other queues wait for their turn
 };
 
 static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX], mono_t now) {
@@ -58,7 +58,7 @@ static bool monitor_has_old_sentinels(const backup_page_t *page) {
     return false;
 }
 
-// In a page that was read without rotation they stay: a removal would move the entries behind them.
+// In a page that was read without rotation, old sentinels stay. A removal would move the entries behind them.
 static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
         if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
@@ -70,7 +70,8 @@ static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const
     return true;
 }
 
-// For requests about single jobs: a refusal must not abort the scan, or no job of a long list would ever be ended.
+// Handles the outcome of a request about single jobs. A refusal must not abort the scan, or no job of a long list would ever be
+// ended.
 static bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
     if (call->error->outcome == OUTCOME_REFUSED) {
         scan_note_refusal(&m->scans[call->queue], call->error->text);
@@ -79,7 +80,7 @@ static bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
     return monitor_handle_outcome(m, call, m->turn.lease.term);
 }
 
-// Judges one page. Replies in flight are read before a verdict is carried out.
+// Judges one page. Reads the replies in flight before it carries out a verdict.
 static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
     apply_t apply = {.call = call,
@@ -134,7 +135,7 @@ static bool monitor_end_scan(monitor_t *m, const call_t *call) {
     scan_end(scan, mono_now());
     reports_remove_orphans(call, scan);
     if (!monitor_handle_job_outcome(m, call)) return false;
-    if (scan->completed) scan_apply_refusals(scan, mono_now()); // else fenced: it has forgotten them
+    if (scan->completed) scan_apply_refusals(scan, mono_now()); // otherwise fenced: the scan has dropped its refusals
     return true;
 }
 

@@ -16,10 +16,10 @@ struct task {
     size_t queue;
     metrics_queue_t *metrics;
     int64_t poll_ms;
-    mono_t next;          // the next step
+    mono_t next;          // when the next step is due
     mono_t blocked_until; // no step before this: Redis refused one
-    bool changed;         // since the last step
-    bool begun;           // it has stepped
+    bool changed;         // a key may have changed since the last step
+    bool begun;           // the task has made a step in this term
     condition_t refused;
 };
 
@@ -33,7 +33,7 @@ struct tasks {
     const keyspace_t *keys;
     task_t *all;
     size_t count;
-    size_t cursor; // whose turn it is
+    size_t cursor; // index of the task whose turn is next
     task_name_t *watched_keys;
     size_t watched_count;
     task_name_t *subscribed;
@@ -110,7 +110,7 @@ static void task_wake(task_t *task) {
     task->next = (mono_t){0};
 }
 
-// The first with this name; tasks may share a key.
+// Finds the first entry with this name. Tasks may share a key.
 static const task_name_t *tasks_find(const task_name_t *all, size_t count, const char *name) {
     size_t low = 0;
     for (size_t high = count; low < high;) {
@@ -206,7 +206,8 @@ outcome_t task_leave(tasks_t *w, task_t *task, const task_context_t *with, redis
     side_task_call_t call = task_call(w, task, with);
     *error = (redis_error_t){0};
     outcome_t outcome = task->ops->leave(task->state, &call, error);
-    if (outcome == OUTCOME_FENCED) return OUTCOME_OK; // nothing is left to give back
+    // Another leader holds the lock: this instance holds no key that it could release.
+    if (outcome == OUTCOME_FENCED) return OUTCOME_OK;
     return outcome == OUTCOME_REFUSED ? task_refused(w, task, error) : outcome;
 }
 

@@ -1,5 +1,5 @@
-// Workers whose heartbeat was last seen on a job, so that the record of a stalled job names its worker. Only what this leader has
-// seen, and bounded.
+// The worker whose heartbeat was last read for each job. So the record of a stalled job can name its worker. Holds only workers
+// that this leader has read, up to a limit.
 #ifndef QS_MONITOR_WORKERS_H
 #define QS_MONITOR_WORKERS_H
 
@@ -18,7 +18,7 @@ typedef struct workers {
 void workers_note(workers_t *workers, const digest_t *job, slice_t name);
 const char *workers_name(const workers_t *workers, const digest_t *job); // borrowed until the next change; "" = unknown
 void workers_forget(workers_t *workers, const digest_t *job);
-// Forgets the jobs for which `keep` says no.
+// Removes the jobs for which `keep` returns false.
 void workers_filter(workers_t *workers, bool (*keep)(void *self, const uint8_t key[KEY_BYTES]), void *self);
 void workers_free(workers_t *workers); // leaves it empty, ready for use
 

@@ -15,7 +15,7 @@ static void backup_append_key(conn_t *conn, const char *command, const char *key
     request_end(conn);
 }
 
-// Keeps the worst error of several replies, with the name of its key.
+// Keeps the worst error of several replies and the name of its key.
 static void backup_read_number(conn_t *conn, const char *key, int64_t *out, redis_error_t *worst) {
     redisReply *reply;
     redis_error_t error;
@@ -134,8 +134,9 @@ static void backup_add_entry(backup_page_t *page, backup_look_t *look, const red
     if (kind == ENTRY_SENTINEL) backup_note_sentinel(look, bytes);
 }
 
-// The size of an entry is unknown until it is read. An entry that exceeds the memory limit is kept as a digest, which is enough
-// for most verdicts; a later scan that knows the sizes reads it whole. An entry above max_payload is only reported.
+// The size of an entry is unknown until it is read. A scan keeps only the digest of an entry that exceeds the memory limit. Most
+// verdicts need no more. A later scan knows the sizes and reads the whole entry. The scan only reports an entry above
+// max_payload.
 static bool backup_holds_last(const backup_look_t *look, backup_page_t *page) {
     entry_t *last = &page->entries[page->count - 1];
     if (last->kind != ENTRY_JOB) return true;

@@ -1,4 +1,4 @@
-// The context of a request for one queue: every verb of queue/ that serves one queue takes it first.
+// The context of a request for one queue. Every function of queue/ that serves one queue takes this context first.
 #ifndef QS_QUEUE_CALL_H
 #define QS_QUEUE_CALL_H
 
@@ -7,18 +7,18 @@
 
 struct redisReply;
 
-// Everything is borrowed. Verbs that read a reply set *error and return its outcome.
+// Every member is borrowed. A function that reads a reply sets *error and returns its outcome.
 typedef struct call {
     conn_t *conn;
     const keyspace_t *keys;
     size_t queue;      // index in the keyspace
-    const char *token; // of the term; NULL where no verb that is fenced is called
+    const char *token; // token of the term; NULL if no fenced function is called
     redis_error_t *error;
 } call_t;
 
 const queue_keys_t *call_queue(const call_t *call);
 const char *call_lock(const call_t *call);  // key of the lock that fences the queue
-const char *call_group(const call_t *call); // name of that lock, which owns the queue: the group, or the queue itself
+const char *call_group(const call_t *call); // name of the lock, and owner of the queue: the group, or the queue itself
 
 // Begins a request for a fenced script: KEYS[1] is the lock. The caller adds the other keys, and then call_token as ARGV[1].
 void call_script(const call_t *call, const script_t *script, int keys);
@@ -28,7 +28,7 @@ void call_token(const call_t *call);
 // script become OUTCOME_FENCED and OUTCOME_REFUSED.
 outcome_t call_ask(const call_t *call, struct redisReply **reply);
 
-// Sets *error by a script's reply of these kinds; leaves it alone at any other reply.
+// Sets *error from a reply {'fenced'} or {'type', key, found}. Any other reply leaves *error unchanged.
 outcome_t script_refusal(const struct redisReply *reply, redis_error_t *error);
 
 #endif

@@ -17,7 +17,7 @@ static bool heartbeat_trims_away(const char *text, size_t len) {
     return true;
 }
 
-// After a refusal the key counts as unread: it may hold another type, or the user may not read it.
+// After a refusal the key counts as unread. The key may hold another type, or the user may lack the right to read it.
 static outcome_t heartbeat_read_name(conn_t *conn, heartbeat_check_t *look, redis_error_t *error) {
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;

@@ -1,4 +1,4 @@
-// Heartbeat keys: whether they exist, and which worker they name.
+// Reads heartbeat keys: whether a key exists, and which worker its text names.
 #ifndef QS_QUEUE_HEARTBEAT_H
 #define QS_QUEUE_HEARTBEAT_H
 
@@ -13,12 +13,12 @@ typedef struct heartbeat_check {
     const char *key;    // borrowed; NULL = skip
     bool blank_is_dead; // a text of white space and control bytes counts as absent
     bool there;         // an unreadable key counts as there
-    bool answered;      // EXISTS is not needed
+    bool answered;      // the first request has answered; EXISTS is not needed
     char worker[WORKER_NAME_MAX];
-    size_t worker_len; // 0 = it names no worker: not a string, or only white space
+    size_t worker_len; // 0 = the key names no worker: it is not a string, or holds only white space
 } heartbeat_check_t;
 
-// One request reads all names; a second one asks whether the keys without a name exist.
+// One request reads all names. A second request asks whether the keys without a name exist.
 outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, redis_error_t *error);
 
 #endif

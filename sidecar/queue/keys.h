@@ -1,4 +1,4 @@
-// Every Redis key and channel that the sidecar uses, derived once from the configuration.
+// Every Redis key and channel that the sidecar uses. They are derived once from the configuration.
 #ifndef QS_QUEUE_KEYS_H
 #define QS_QUEUE_KEYS_H
 
@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 
-// What one lock is for: all queues of the group, or one queue where lock.scope is "queue".
+// A lock and its queues: all queues of the group, or one queue if lock.scope is "queue".
 typedef struct lock {
     const char *name;   // the group or the queue, borrowed from the config
     char *key;          // sidecar:<name>:lock
@@ -17,17 +17,17 @@ typedef struct lock {
 } lock_keys_t;
 
 typedef struct queue_keys {
-    const queue_config_t *config; // borrowed; worker-visible keys stand there
+    const queue_config_t *config; // borrowed; has the keys that workers use
     size_t lock;                  // index of the lock that fences this queue
     char *meta;                   // sidecar:<queue>:meta, hash: owner and counters of the queue
     char *failures;               // sidecar:<queue>:failures, stream of its events
-    char *stamps;                 // sidecar:<queue>:stamps, hash: what is known of jobs in progress
+    char *stamps;                 // sidecar:<queue>:stamps, hash: stamps of jobs in progress
     char *sentinel;               // sidecar:<queue>:sentinel, hash {random, n}
-    char *auditors;               // sidecar:<queue>:auditors, hash: who has copied the stream how far
-    char *requeued;               // sidecar:<queue>:requeued, hash of events put back
-    char *quarantine;             // sidecar:<queue>:aside, zset: what a promote could not move -> when it was put off
-    char *recorded;               // sidecar:<queue>:recorded, zset: what others have put where we record it -> when
-    char *absent;                 // sidecar:<queue>:none, never written: passed to a script in place of a key that there is not
+    char *auditors;               // sidecar:<queue>:auditors, hash: each auditor's position in the stream
+    char *requeued;               // sidecar:<queue>:requeued, hash of requeue markers
+    char *quarantine;             // sidecar:<queue>:aside, zset: quarantined entries, by the time of their quarantine
+    char *recorded; // sidecar:<queue>:recorded, zset: recorded failures and dead letters that workers wrote, by time
+    char *absent;   // sidecar:<queue>:none, never written: a script gets it in place of an absent key
 } queue_keys_t;
 
 typedef struct keyspace {

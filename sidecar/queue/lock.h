@@ -1,4 +1,4 @@
-// The verbs of the lock: acquire, renew, release, claim, break stale. Each is one script; none keeps state here.
+// The functions of the lock: acquire, renew, release, claim, break stale. Each function is one script. None keeps state here.
 #ifndef QS_QUEUE_LOCK_H
 #define QS_QUEUE_LOCK_H
 
@@ -9,7 +9,7 @@
 #include "queue/keys.h"
 #include "redis/conn.h"
 
-// A queue that another group owns, as acquire found it.
+// A queue that another group owns. Acquire found it.
 typedef struct other_owner {
     size_t queue;    // index in the keyspace
     char owner[136]; // the group; "" when the meta key holds no hash
@@ -17,40 +17,42 @@ typedef struct other_owner {
 
 typedef struct lock_state {
     bool acquired;
-    char holder[TOKEN_SIZE]; // whose lock it is now
-    int64_t pttl_ms;         // of the holder's lock; -1 when it has no TTL at all
-    buffer_t unserved;       // not acquired: names of our queues that the leader does not serve, joined by ", "; owned
+    char holder[TOKEN_SIZE]; // token of the instance that holds the lock now
+    int64_t pttl_ms;         // TTL of the holder's lock; -1 = the lock has no TTL at all
+    buffer_t unserved; // not acquired: names of this instance's queues that the leader does not serve, joined by ", "; owned
     size_t unserved_count;
-    other_owner_t *other_owner; // acquired: queues that are not ours; owned
+    other_owner_t *other_owner; // acquired: queues that another group owns; owned
     size_t other_owner_count;
 } lock_state_t;
 
 void lock_state_clear(lock_state_t *state);
 
-// The context of a request for one lock. Everything is borrowed. Verbs set *error and return its outcome.
+// The context of a request for one lock. Every member is borrowed. Each function sets *error and returns its outcome.
 typedef struct lock_call {
     conn_t *conn;
     const keyspace_t *keys;
     size_t lock;       // index in the keyspace
-    const char *token; // of the term that is, or that would begin
+    const char *token; // token of the current term, or of the term that acquire would begin
     int64_t ttl_ms;
     redis_error_t *error;
 } lock_call_t;
 
 outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state);
-// OUTCOME_OK: the lock is still ours and lives for ttl_ms from when Redis got this. OUTCOME_FENCED: it is not ours.
+// OUTCOME_OK: this instance still holds the lock. The TTL counts from the moment at which Redis got this request.
+// OUTCOME_FENCED: another instance holds the lock, or the lock is gone.
 outcome_t lock_renew(const lock_call_t *call);
-// Gives the lock back if it is ours and publishes its name on the vacant channel.
+// Releases the lock if this instance holds it. Then publishes the name of the lock on the vacant channel.
 outcome_t lock_release(const lock_call_t *call);
-// Takes a queue over from other_owner->owner if nobody leads that group. Otherwise *ours is false and other_owner->owner is who
-// owns the queue now.
+// Takes a queue over from the group other_owner->owner if that group has no leader. Otherwise sets *ours to false and
+// other_owner->owner to the owner of the queue.
 outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *ours);
-// Removes `holder`'s lock if it has more life left than its own TTL.
+// Removes the lock of `holder` if the rest of its TTL is above the configured TTL.
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed);
 
-// Listening for vacancies: SUBSCRIBE on a connection of its own, then take messages without waiting.
+// Reads the vacant channel: SUBSCRIBE on a connection of its own, then read messages without waiting.
 outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t *error);
-// *lock is the name in the next message, borrowed until the next call with the same `name` buffer; NULL when there is no message.
+// *lock is the name of the lock in the next message. It is borrowed until the next call with the same `name` buffer. NULL: no
+// message has come.
 outcome_t lock_read_message(conn_t *subscriber, buffer_t *name, const char **lock, redis_error_t *error);
 
 #endif

@@ -6,7 +6,7 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-enum { PRUNE_MAX = 2000 }; // unpack in prune.lua must not meet more
+enum { PRUNE_MAX = 2000 }; // unpack in prune.lua fails with more arguments
 
 // Appends the entries to remove; returns how many.
 static size_t prune_append_unwanted(conn_t *conn, const redisReply *pairs, prune_keep_fn *keep, void *self) {
@@ -39,7 +39,7 @@ outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *
     call_token(call);
     request_text(call->conn, "value");
     size_t unwanted = prune_append_unwanted(call->conn, reply_at(scanned, 1), keep, self);
-    // A request that is not ended is not sent.
+    // The request has no entry, so do not end it: an unended request is not sent.
     if (unwanted && call_ask(call, &reply) == OUTCOME_OK) freeReplyObject(reply);
     freeReplyObject(scanned);
     return call->error->outcome;

@@ -1,4 +1,4 @@
-// Goes through a hash of the sidecar and removes fields that are no longer wanted.
+// Reads a hash of the sidecar and removes the fields that nobody needs any more.
 #ifndef QS_QUEUE_PRUNE_H
 #define QS_QUEUE_PRUNE_H
 
@@ -8,8 +8,8 @@
 // Whether an entry stays. Field and value are borrowed and last for the call.
 typedef bool prune_keep_fn(void *self, slice_t field, slice_t value);
 
-// Looks at about `count` entries of `hash` (*cursor is 0 at the beginning and again at the end). Removes, fenced, those for which
-// `keep` returns false and which have not changed since.
+// Reads about `count` entries of `hash`. *cursor is 0 at the beginning and at the end. Removes each entry for which `keep`
+// returned false, if the entry has not changed since; fenced.
 outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *cursor, prune_keep_fn *keep, void *self);
 
 #endif

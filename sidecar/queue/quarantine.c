@@ -21,7 +21,7 @@ static void quarantine_append_read(conn_t *conn, const queue_keys_t *queue, cons
     request_end(conn);
 }
 
-// Arm with a read of the zset alone: a script would register all its keys, and delayed changes all the time.
+// Arm with a read of the quarantine zset alone. A script would register all its keys, and `delayed` changes all the time.
 static void quarantine_append_arming(conn_t *conn, const queue_keys_t *queue) {
     request_caching(conn);
     request_begin(conn, "EXISTS");
@@ -29,7 +29,7 @@ static void quarantine_append_arming(conn_t *conn, const queue_keys_t *queue) {
     request_end(conn);
 }
 
-// *armed: both replies are good. Returns only OUTCOME_OK or OUTCOME_DISCONNECTED.
+// *armed is true if both replies are good. Returns only OUTCOME_OK or OUTCOME_DISCONNECTED.
 static outcome_t quarantine_read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
     *armed = true;
     for (int i = 0; i < 2; i++) {

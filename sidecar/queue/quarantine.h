@@ -1,6 +1,6 @@
-// What a promote could not move: it stays where the workers' system keeps it, put off, and its member stands in
-// sidecar:<queue>:aside until the monitor has ended it with a record, or has sent it after all. For dialects whose promote reads
-// more than a score.
+// Entries that a promotion could not move. Such an entry stays in its zset with a later score. Its member is in
+// sidecar:<queue>:aside until the monitor ends the entry with a record, or sends it. For dialects whose promotion reads more
+// than a score.
 #ifndef QS_QUEUE_QUARANTINE_H
 #define QS_QUEUE_QUARANTINE_H
 
@@ -12,52 +12,53 @@
 struct redisReply;
 
 enum {
-    QUARANTINE_PAGE_JOBS = 16,           // members of one look
-    QUARANTINE_PAGE_BYTES = 1024 * 1024, // no further envelope is read once so many were
+    QUARANTINE_PAGE_JOBS = 16,           // members of one page
+    QUARANTINE_PAGE_BYTES = 1024 * 1024, // no further envelope is read after this many bytes
 };
 
 // One member; its bytes belong to the page.
 typedef struct quarantined {
     slice_t member;
-    int64_t since;     // when it was put aside, ms by Redis's clock
-    const char *score; // in delayed, as Redis writes it; "" = it is not there any more
-    bool has_envelope; // else there is none, or it is too large
+    int64_t since;     // when promote quarantined the member, ms by Redis's clock
+    const char *score; // score in delayed, as Redis writes it; "" = the member has left delayed
+    bool has_envelope; // false: the envelope is missing or too large
     slice_t envelope;
-    int64_t too_large; // bytes of an envelope that is larger than max_payload, and was not read; else 0
+    int64_t too_large; // bytes of an envelope that is larger than max_payload and was not read; otherwise 0
 } quarantined_t;
 
 typedef struct quarantine_page {
     quarantined_t jobs[QUARANTINE_PAGE_JOBS];
-    size_t count; // 0: none behind `skip`
+    size_t count; // 0 = no member is behind `skip`
     int64_t now;  // ms by Redis's clock
-    bool armed;   // Redis will tell of the next change of the zset
+    bool armed;   // Redis will report the next change of the zset
     struct redisReply *reply;
 } quarantine_page_t;
 
-// A look behind the first `skip` members, the longest aside first. `events`: key of the hash of envelopes, NULL = there is none.
-// `arm`: asks for a wake-up, too. On OUTCOME_OK *page is ended by quarantine_page_free.
+// Reads a page behind the first `skip` members, the longest quarantined first. `events` is the key of the hash of envelopes, or
+// NULL. `arm`: also requests a wake-up. On OUTCOME_OK call quarantine_page_free for *page.
 outcome_t quarantine_read(const call_t *call, const char *events, size_t skip, bool arm, quarantine_page_t *page);
 void quarantine_page_free(quarantine_page_t *page);
 
 typedef enum quarantine_verdict {
-    QUARANTINE_RELEASE, // it is not the monitor's any more: it stays where it is
-    QUARANTINE_PUSH,    // it is sent, and scheduled again
-    QUARANTINE_END,     // it leaves delayed and events, with a record
+    QUARANTINE_RELEASE, // the member leaves the quarantine and stays in delayed
+    QUARANTINE_PUSH,    // the monitor sends the event and schedules it again
+    QUARANTINE_END,     // the event leaves delayed and events with a record
 } quarantine_verdict_t;
 
 typedef struct quarantine_decision {
     const quarantined_t *job;
     quarantine_verdict_t verdict;
-    const char *events;   // as above
-    const char *hash;     // of END: key of a hash that must not have a field `name`; NULL = does not matter
-    const char *ready;    // of PUSH: the list; of END: the list in which it may wait still; else NULL
-    slice_t next;         // of PUSH: the envelope that stays; of END: the one that would wait there
-    int64_t delay_ms;     // of PUSH: until it is due again
-    bool last;            // of PUSH: it is the last one; the score ends in .5 then
+    const char *events;   // key of the hash of envelopes, or NULL
+    const char *hash;     // of END: key of a hash that must not have the field `name`; NULL = no condition
+    const char *ready;    // of PUSH: the list; of END: the list that may still hold the event; otherwise NULL
+    slice_t next;         // of PUSH: the envelope that stays; of END: the envelope that the list would hold
+    int64_t delay_ms;     // of PUSH: delay until the event is due again
+    bool last;            // of PUSH: this push is the last; the score then ends in .5
     const event_t *event; // of END: the record; `at` is added in Redis
 } quarantine_decision_t;
 
-// Appends one request; fenced. settle_read reads its reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE: it waits for a worker.
+// Appends one request; fenced. settle_read reads the reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE = the event waits for a
+// worker.
 void quarantine_settle_append(const call_t *call, const quarantine_decision_t *ask);
 
 #endif

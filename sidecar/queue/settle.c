@@ -9,7 +9,7 @@
 
 enum {
     REPORTS_COUNT = 16,
-    REPORTS_BYTES = 1 << 20, // of jobs that one request tells of, and one more job
+    REPORTS_BYTES = 1 << 20, // bytes of the jobs that one request returns, without the last job
 };
 
 static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }
@@ -37,7 +37,7 @@ static void settle_append_keys(const call_t *call, const settle_ask_t *ask, bool
     request_text(conn, settle_key_or(dlq != lock ? where->recorded : NULL, lock));
 }
 
-// The payload is the job, which is sent once: the script copies it into the record.
+// The payload is the job. The request sends the job once, and the script copies the job into the record.
 static void settle_append_record(conn_t *conn, const settle_ask_t *ask) {
     event_t record = *ask->event;
     record.payload = (slice_t){0};

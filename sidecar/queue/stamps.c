@@ -7,7 +7,7 @@
 #include "redis/reply.h"
 
 enum { PRUNE_COUNT = 1000 };
-enum { REQUEUED_BIT = 0x8000 }; // of the retries; requeue.lua sets it
+enum { REQUEUED_BIT = 0x8000 }; // a bit of the retries; requeue.lua sets this bit
 
 static uint8_t *stamp_put(uint8_t *at, uint64_t number, int bytes) {
     for (int i = bytes - 1; i >= 0; i--, number >>= 8) at[i] = (uint8_t)number;
@@ -123,7 +123,7 @@ static bool stamps_keep(void *self, slice_t field, slice_t value) {
     const stamps_filter_t *stamps_filter = self;
     uint8_t bytes[STAMP_FIELD_BYTES];
     stamp_t stamp = stamp_unpack(value.data, value.len);
-    if (field.len != sizeof bytes || !stamp.born_us) return false; // no stamp of ours
+    if (field.len != sizeof bytes || !stamp.born_us) return false; // not a stamp of the sidecar
     memcpy(bytes, field.data, sizeof bytes);
     return stamps_filter->keep(stamps_filter->self, bytes, &stamp);
 }

@@ -147,7 +147,8 @@ outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *
         outcome_t outcome = stream_read_ends_chunk(conn, keys, first, count, out, now_ms, error);
         if (outcome == OUTCOME_OK) continue;
         if (outcome != OUTCOME_REFUSED) return outcome;
-        // Keys in several Cluster slots, or a missing right to one key, refuse the whole request: ask for each queue alone.
+        // Keys in several Cluster slots refuse the whole request, and so does a missing right to one key. Then ask for each
+        // queue alone.
         for (size_t i = first; i < first + count; i++) {
             if (count > 1) outcome = stream_read_ends_chunk(conn, keys, i, 1, out, now_ms, error);
             if (outcome == OUTCOME_OK) continue;
@@ -160,7 +161,7 @@ outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *
     return OUTCOME_OK;
 }
 
-// Queues of `chosen`, `count` of them.
+// Reads the `count` queues in `chosen`.
 static outcome_t stream_acknowledge_chunk(conn_t *conn, const keyspace_t *keys, const char *instance,
                                           const stream_id_t *positions, const size_t *chosen, size_t count,
                                           redis_error_t *error) {

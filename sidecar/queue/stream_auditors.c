@@ -4,7 +4,7 @@
 #include "queue/stream.h"
 #include "redis/reply.h"
 
-// Whether the field of `instance` says more than `position`. A key of another type says nothing.
+// Whether the field of `instance` holds a position above `position`. A key of another type holds no position.
 static outcome_t stream_acked_beyond(conn_t *conn, const char *key, const char *instance, const char *position, bool *more,
                                      redis_error_t *error) {
     redisReply *reply;

@@ -26,21 +26,21 @@ struct conn {
     const char *name;
     const atomic_bool *stop; // NULL = none
     char *target;            // owned, for messages
-    int64_t timeout_ms;      // for a connect, and for each reply
+    int64_t timeout_ms;      // timeout of a connect, and of each reply
     redisContext *context;   // NULL = closed
     unsigned generation;
     int64_t received; // bytes
     int version;
     char server[64];
     bool scripts_loaded;
-    // Requests in wire format: the first `sent` bytes are sent, requests up to `complete` are complete, and behind them is the
-    // request under construction, with room for its head.
+    // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
+    // construction follows, with room for its head.
     buffer_t requests;
     size_t sent;
     size_t complete;
     size_t last_request; // offset of the last complete request
     int argc;
-    size_t reader_peak; // bytes: the most that the reader has held since it was created
+    size_t reader_peak; // the largest number of bytes that the reader has held since it was created
 };
 
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
@@ -156,7 +156,7 @@ static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what)
     return OUTCOME_DISCONNECTED;
 }
 
-// Waits until the socket is ready for `events`, the deadline has passed, or the role is to stop.
+// Waits until the socket is ready for `events`, the deadline has passed, or the role must stop.
 static outcome_t conn_wait(conn_t *conn, short events, mono_t deadline, redis_error_t *error) {
     bool stopping = false;
     for (;;) {
@@ -272,10 +272,10 @@ outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *er
     return conn_read(conn, 0, reply, error);
 }
 
-// Appends AUTH and SELECT where they are needed, CLIENT SETNAME and INFO. Returns how many requests that are.
+// Appends AUTH and SELECT if they are needed, CLIENT SETNAME and INFO. Returns the number of these requests.
 static int conn_append_handshake(conn_t *conn, const char *password) {
     int count = 2;
-    if (*password || *conn->redis->username) { // a user may have no password, and without AUTH we would be the default user
+    if (*password || *conn->redis->username) { // a user may have no password; without AUTH Redis would use the default user
         request_begin(conn, "AUTH");
         if (*conn->redis->username) request_text(conn, conn->redis->username);
         request_text(conn, password);
@@ -370,7 +370,7 @@ outcome_t conn_open(conn_t *conn, redis_error_t *error) {
     if (!conn->scripts_loaded && conn_load_scripts(conn, error) != OUTCOME_OK) goto fail;
     return OUTCOME_OK;
 fail:
-    // Other replies may still be in flight, so the connection is of no further use.
+    // Other replies may still be in flight, so the connection is useless now.
     conn_close(conn);
     return error->outcome;
 }

@@ -1,8 +1,8 @@
-// One connection to Redis, owned by one role. Requests are pipelined: append any number, then read as many replies, in order.
+// One connection to Redis. One role owns it. Requests are pipelined: append any number, then read as many replies, in order.
 //
-// The socket never blocks: each reply is awaited in poll() with its own deadline, because hiredis gives a context up for good
-// when one of its blocking reads times out. An I/O error or a timeout closes the connection, so that a late reply cannot answer
-// the next request.
+// The socket never blocks. poll() waits for each reply, with a deadline for each, because hiredis gives a context up for good
+// when one of its blocking reads times out. An I/O error or a timeout closes the connection. So a late reply cannot answer the
+// next request.
 #ifndef QS_REDIS_CONN_H
 #define QS_REDIS_CONN_H
 
@@ -20,8 +20,8 @@ struct redisReply;
 
 typedef struct conn conn_t;
 
-// `redis` is borrowed for the connection's life. `name` (borrowed) is what CLIENT LIST shows. `stop` (borrowed, may be NULL):
-// once it is true, no wait lasts longer than CONN_STOP_GRACE_MS. Returns owned; nothing is opened yet.
+// `redis` is borrowed for the life of the connection. CLIENT LIST shows `name` (borrowed). `stop` is borrowed and may be NULL.
+// Once *stop is true, no wait lasts longer than CONN_STOP_GRACE_MS. Returns owned. The socket is not opened yet.
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop);
 void conn_free(conn_t *conn); // takes; NULL is fine
 
@@ -33,13 +33,14 @@ void conn_limit_timeout(conn_t *conn, int ms);
 
 enum { CONN_STOP_GRACE_MS = 500 };
 
-// Connects, authenticates, selects the database, names the client, reads the server's version and loads the scripts, as far as
-// that is not yet done. Call it only when no reply is awaited.
+// Opens the connection: connects, authenticates, selects the database, names the client, reads the server's version and loads
+// the scripts. Skips the steps that are done. Call it only when no reply is outstanding.
 outcome_t conn_open(conn_t *conn, redis_error_t *error);
 void conn_close(conn_t *conn);
 bool conn_is_open(const conn_t *conn);
-int conn_fd(const conn_t *conn);              // -1 when closed
-int conn_version(const conn_t *conn);         // 70015 for 7.0.15; Valkey: the Redis version it is compatible with; 0 = unknown
+int conn_fd(const conn_t *conn); // -1 when closed
+// 70015 for 7.0.15; for Valkey, the Redis version that Valkey is compatible with; 0 = unknown.
+int conn_version(const conn_t *conn);
 const char *conn_server(const conn_t *conn);  // "redis 7.0.15" or "valkey 8.1.1"; "" when unknown
 const char *conn_target(const conn_t *conn);  // "127.0.0.1:6379" or the socket's path, for messages
 unsigned conn_generation(const conn_t *conn); // changes with every connect
@@ -47,7 +48,8 @@ int64_t conn_received(const conn_t *conn);    // bytes since conn_new, incomplet
 
 // Builds one request and appends it to the pipeline. Arguments are copied.
 void request_begin(conn_t *conn, const char *command);
-void request_script(conn_t *conn, const script_t *script, int keys); // EVALSHA; `keys` of the arguments that follow are KEYS
+// EVALSHA; the first `keys` of the following arguments are KEYS.
+void request_script(conn_t *conn, const script_t *script, int keys);
 void request_bytes(conn_t *conn, const void *bytes, size_t len);
 void request_text(conn_t *conn, const char *text);
 void request_int(conn_t *conn, int64_t number);
@@ -55,8 +57,8 @@ void request_end(conn_t *conn);
 void request_repeat(conn_t *conn, size_t times); // appends the last complete request `times` more times
 
 // Sends the pipeline and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply is
-// owned (conn_reply_free) and not an error. redis_error_from_reply classifies error replies. READONLY and MASTERDOWN also close
-// the connection, because the name may lead to the new primary by now.
+// owned (conn_reply_free) and is no error. redis_error_from_reply classifies error replies. READONLY and MASTERDOWN also close
+// the connection, because the server's name may now lead to the new primary.
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error);
 
 // Like conn_read, without waiting. OUTCOME_OK with *reply == NULL: no reply has arrived.

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Error codes after which nothing was written and the same request may succeed later by itself.
-// (redis src/server.c, createSharedObjects.) After NOSCRIPT conn_open loads the scripts again.
+// After an error with one of these codes nothing is written, and the same request may succeed later (redis src/server.c,
+// createSharedObjects). After NOSCRIPT conn_open loads the scripts again.
 static const char *const RETRY_CODES[] = {"LOADING",  "MASTERDOWN", "BUSY",       "READONLY", "CLUSTERDOWN",
                                           "TRYAGAIN", "MISCONF",    "NOREPLICAS", "OOM",      "NOSCRIPT"};
 

@@ -1,4 +1,4 @@
-// How a request to Redis can end. Every verb of queue/ returns an outcome and puts the reason into a redis_error_t.
+// The outcomes of a request to Redis. Every function of queue/ returns an outcome and puts the reason into a redis_error_t.
 #ifndef QS_REDIS_ERROR_H
 #define QS_REDIS_ERROR_H
 

@@ -1,4 +1,4 @@
-// A Lua script as the build embeds it. For each a/b/lua/NAME.lua the generated header a/b/scripts.h declares `script_NAME`.
+// A Lua script, embedded by the build. For each a/b/lua/NAME.lua the generated header a/b/scripts.h declares `script_NAME`.
 #ifndef QS_REDIS_SCRIPT_H
 #define QS_REDIS_SCRIPT_H
 
@@ -10,11 +10,11 @@ typedef struct script {
     const char *name;
     const char *text; // ends in a NUL byte
     size_t len;
-    // Before Redis 7 a script may not begin with "#!lua flags=...", so there its text begins after the first line
+    // Before Redis 7 a script must not begin with "#!lua flags=...". For such a server the text begins after the first line
     // (redis 7.0 src/script_lua.c and eval.c, evalExtractShebangFlags).
     size_t first_line_len;
-    char sha1[SCRIPT_SHA1_SIZE];               // of the text
-    char sha1_without_flags[SCRIPT_SHA1_SIZE]; // of the text after the first line
+    char sha1[SCRIPT_SHA1_SIZE];               // SHA-1 of the text
+    char sha1_without_flags[SCRIPT_SHA1_SIZE]; // SHA-1 of the text after the first line
 } script_t;
 
 // Every script of the program, collected by the build.

@@ -18,7 +18,7 @@ static void socket_configure(redisContext *context, bool tcp) {
     int flags = fcntl(context->fd, F_GETFL);
     fcntl(context->fd, F_SETFL, flags | O_NONBLOCK);
     fcntl(context->fd, F_SETFD, FD_CLOEXEC);
-    context->flags &= ~REDIS_BLOCK; // hiredis 0.14 has no call for this: from here on poll() does the waiting
+    context->flags &= ~REDIS_BLOCK; // hiredis 0.14 has no call for this; from here on poll() waits
     if (!tcp) return;
     unsigned user_timeout = TCP_USER_TIMEOUT_MS;
     int on = 1;

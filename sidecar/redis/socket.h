@@ -7,12 +7,12 @@
 
 struct redisContext;
 
-// Connects within timeout_ms. Returns an owned context whose socket does not block, or NULL with *error set to
-// OUTCOME_DISCONNECTED; `target` is the address for that message.
+// Connects within timeout_ms. Returns an owned context whose socket does not block. On failure it returns NULL and sets *error
+// to OUTCOME_DISCONNECTED. The message names `target`, the address.
 struct redisContext *socket_open(const redis_config_t *redis, int64_t timeout_ms, const char *target, redis_error_t *error);
 
-// The password to send; owned, "" = none. Reads password_file anew each time, so that a rotated secret needs no restart, and
-// drops a trailing line end. Returns NULL with OUTCOME_REFUSED when the file cannot be read.
+// The password to send; owned, "" = none. Each call reads password_file again, so a rotated secret needs no restart. A line end
+// at the end of the file is dropped. Returns NULL with OUTCOME_REFUSED if the file cannot be read.
 char *redis_password(const redis_config_t *redis, redis_error_t *error);
 
 #endif

@@ -38,7 +38,7 @@ outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error)
         return OUTCOME_OK;
     }
     conn_close(subscriber);
-    // The subscriber has died meanwhile; a new one will do. (redis src/networking.c, clientCommand)
+    // The subscriber's connection is gone. The next call opens another. (redis src/networking.c, clientCommand)
     if (error->outcome == OUTCOME_REFUSED && strstr(error->text, "redirect to does not exist")) error->outcome = OUTCOME_RETRY;
     return error->outcome;
 }

@@ -1,5 +1,5 @@
-// Requests in flight on one connection. Redis replies in the order of the requests, so the caller keeps one element for each of
-// them in an array of WINDOW_SIZE; the window tells which element.
+// Requests in flight on one connection. Redis replies in the order of the requests. The caller keeps one element for each
+// request in an array of WINDOW_SIZE. The window gives the index of the element.
 #ifndef QS_REDIS_WINDOW_H
 #define QS_REDIS_WINDOW_H
 

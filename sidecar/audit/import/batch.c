@@ -1,4 +1,4 @@
-// Events on their way into the log, in small transactions.
+// Writes imported events to the log, in small transactions.
 #include <stdlib.h>
 #include <time.h>
 
@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-// The auditor waits for a transaction for at most 500 ms (auditor/writer.c), and SQLite waits by trying now and then. So a
+// The auditor waits at most 500 ms for a transaction (auditor/writer.c). SQLite waits by trying now and then. So each
 // transaction is short, and a pause of the same length follows.
 enum { BATCH_ROWS = 500, BATCH_BYTES = 1024 * 1024, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
 
@@ -77,7 +77,7 @@ bool import_end_transaction(import_t *import, bool done, buffer_t *why) {
 bool import_flush(import_t *import, buffer_t *why) {
     if (import->count == 0) return true;
     bool done = import_begin_transaction(import, why);
-    mono_t began = mono_now(); // after the wait, in which others had their turn
+    mono_t began = mono_now(); // after the wait, so that other writers had their turn
     for (size_t i = 0; done && i < import->count; i++) done = import_put(import, &import->batch[i].event, NULL, why);
     done = import_end_transaction(import, done, why);
     import_clear_batch(import);

@@ -1,8 +1,9 @@
 // Gaps at the end of an import.
 //
-// A gap says that a log never had the records of a range of a failure stream; its job is "AFTER..UP_TO", two ids of that stream.
-// It is about one log: a gap of the other log is none of ours where ours is complete, and ours is filled where the other log is.
-// Complete means: the log's position is at the end of the range or later, and no open gap of it overlaps the range.
+// A gap is a row: the log never had the records of a range of a failure stream. The job of the row is "AFTER..UP_TO", two ids of
+// that stream. A gap concerns one log. The import drops a gap of the other log if this log is complete there. It fills a gap of
+// this log if the other log is complete there. Complete means: the log's position is at the end of the range or later, and no
+// open gap of the log overlaps the range.
 #include <stdlib.h>
 #include <time.h>
 
@@ -70,8 +71,8 @@ static bool gaps_read(audit_t *audit, gaps_t *gaps, buffer_t *why) {
     return audit_list(audit, &(audit_filter_t){.kind = "gap"}, gaps_take_row, gaps, why);
 }
 
-// Whether retention has removed some of the range. No log keeps the very beginning of a stream: of a range from there, the rest
-// counts.
+// Whether retention has removed a part of the range. No log keeps the very beginning of a stream. For a range from the
+// beginning, only the rest counts.
 static bool gaps_range_removed(const gaps_t *its, const id_range_t *range) {
     uint64_t dropped = its->dropped_ms > 0 ? (uint64_t)its->dropped_ms : 0;
     return range->after.ms ? dropped > range->after.ms : dropped >= range->up_to.ms;
@@ -108,7 +109,7 @@ static bool gaps_import_gap(import_t *import, const gaps_t *ours, import_event_t
     return true;
 }
 
-// The end of a gap counts where the gap came with it. gaps_find_filled decides about gaps that were here before.
+// The end of a gap counts if the same file has the gap. gaps_find_filled handles gaps that this log had before.
 static bool gaps_import_end(import_t *import, const event_t *end, buffer_t *why) {
     bool known;
     for (size_t i = 0; i < import->gaps.count; i++)
@@ -120,7 +121,7 @@ static bool gaps_import_end(import_t *import, const event_t *end, buffer_t *why)
     return true;
 }
 
-// Adds the end of one of our gaps. Its id is made of the gap's: a gap ends once.
+// Adds the end of a gap of this log. The id of the end is made from the id of the gap, because a gap ends once.
 static bool gaps_fill(import_t *import, const event_t *gap, const char *path, buffer_t *why) {
     struct timespec now;
     char id[EVENT_ID_SIZE];
@@ -154,7 +155,7 @@ static bool gaps_find_filled(audit_t *peer, gaps_t *ours, buffer_t *why) {
     return done;
 }
 
-// Gaps first: their ends look for them.
+// Add gaps first, because the end of a gap searches for its gap.
 static bool gaps_write(import_t *import, const gaps_t *ours, const char *path, buffer_t *why) {
     const gaps_t *gaps = &import->gaps;
     bool done = true;
@@ -167,7 +168,7 @@ static bool gaps_write(import_t *import, const gaps_t *ours, const char *path, b
     return done;
 }
 
-// Reads everything before the transaction: reading may take long, and the auditor waits.
+// Reads everything before the transaction, because a read may take long and the auditor waits for the transaction.
 bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why) {
     gaps_t ours = {0};
     bool done = gaps_read(import->audit, &ours, why) && (!peer || gaps_find_filled(peer, &ours, why));

@@ -1,4 +1,4 @@
-// What the files of import/ share. Calls go from log.c to importer.c, gaps.c and batch.c, in this order.
+// Types and functions that the files of import/ share. Calls go from log.c to importer.c, gaps.c and batch.c, in this order.
 #ifndef QS_AUDIT_IMPORT_INTERNAL_H
 #define QS_AUDIT_IMPORT_INTERNAL_H
 
@@ -7,9 +7,9 @@
 typedef struct import_event {
     event_t event; // borrows from the block
     char *block;   // owned
-    bool open;     // of a gap: no event says that it is filled
-    bool fills;    // of an open gap of this log: the other log has all of it
-    bool added;    // to this log, by this import
+    bool open;     // of a gap: no event fills it
+    bool fills;    // of an open gap of this log: the other log has its whole range
+    bool added;    // this import added the event to this log
 } import_event_t;
 
 typedef struct gaps {
@@ -22,9 +22,9 @@ struct import {
     audit_t *audit;        // borrowed
     import_event_t *batch; // owned; not written yet
     size_t count, bytes;
-    gaps_t gaps; // and ends of gaps: they wait for the end of the file
+    gaps_t gaps; // gaps and their ends; they wait for the end of the file
     import_counts_t counts;
-    import_counts_t pending; // of the transaction that is open
+    import_counts_t pending; // counts of the open transaction
 };
 
 void import_copy(import_event_t *copy, const event_t *event); // copy->block is owned

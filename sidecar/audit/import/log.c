@@ -7,9 +7,9 @@
 #include "audit/query/statement.h"
 
 enum {
-    STEP_ROWS = 1000,               // read in one transaction of the other log
-    MAX_EMPTY_STEPS = 64,           // without a readable row: give the rest up
-    MAX_EMPTY_STEPS_TRUNCATED = 16, // the same of a truncated file, which mostly lacks its end
+    STEP_ROWS = 1000,               // rows that one transaction reads from the other log
+    MAX_EMPTY_STEPS = 64,           // steps without a readable row, after which the import gives the rest up
+    MAX_EMPTY_STEPS_TRUNCATED = 16, // the same limit for a truncated file, because mostly its end is lost
 };
 
 static const char untrusted_pragmas[] = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON";
@@ -19,9 +19,9 @@ typedef struct log_reader {
     audit_t *peer;
     const import_listener_t *listener;
     int64_t after;           // the last seq that was read or skipped
-    int64_t last;            // the highest one of the file
-    bool failed;             // our log refuses
-    bool damaged;            // something was skipped
+    int64_t last;            // the highest seq of the file
+    bool failed;             // this log refuses to be written
+    bool damaged;            // a row was skipped
     bool truncated;          // the file is shorter than its header says
     int64_t unreadable_from; // first seq of a run that cannot be read; 0 = none
     buffer_t *why;
@@ -84,7 +84,7 @@ static bool log_read_range(log_reader_t *reader, bool *done, buffer_t *why) {
     return true;
 }
 
-// False: our log refuses, or the other one cannot be read at all.
+// False: this log refuses to be written, or the other log cannot be read at all.
 static bool log_read_step(log_reader_t *reader, int *empty_steps, bool *done) {
     buffer_t why = {0};
     *done = false;
@@ -111,7 +111,7 @@ static bool log_read_rows(log_reader_t *reader) {
     return import_flush(reader->import, reader->why);
 }
 
-// A view of that name could contain anything.
+// A view of the name `events` could contain anything.
 static bool log_has_events(audit_t *peer, buffer_t *why) {
     int64_t tables = 0;
     const char sql[] =

@@ -10,7 +10,7 @@ enum {
     TEXT_MAX_BYTES = 6 * 64 * 1024, // of an error: 64 KiB, and each byte may have become \ufffd
     ATTEMPTS_MAX = 1000000000,      // executions
 };
-static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // clocks that are wrong by a year exist
+static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // accept clocks that are wrong by up to a year
 static const int64_t TIME_MAX_MS = 253402300799999;                      // the last millisecond of the year 9999
 
 static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};

@@ -1,4 +1,4 @@
-// Which events a query selects.
+// The conditions of a query.
 #ifndef QS_AUDIT_QUERY_FILTER_H
 #define QS_AUDIT_QUERY_FILTER_H
 
@@ -12,8 +12,8 @@ typedef struct audit_filter {
     const char *reason; // NULL = any
     int64_t since_ms;   // at or after; 0 = from the beginning
     int64_t until_ms;   // before; 0 = to the end
-    const char *grep;   // bytes that payload, error or job id contain, case-sensitive; NULL = any
-    int64_t limit;      // rows; 0 = all of them
+    const char *grep;   // bytes that payload, error or job id must contain, case-sensitive; NULL = any
+    int64_t limit;      // largest number of rows; 0 = all rows
 } audit_filter_t;
 
 #endif

@@ -12,8 +12,8 @@ enum { PAGE_ROWS = 1000 };
     " FROM events AS a WHERE a.answers = s.event AND a.answers <> '' AND a.kind IN ('requeued', 'discarded') "                   \
     "ORDER BY a.at DESC, a.event DESC LIMIT 1)"
 
-// The columns of an event by the lists of event.h, then ref, state, seq and the answer: query_read_row relies on this order. A
-// gap is filled when an event of kind `filled` names it.
+// The columns of an event by the lists of event.h, then ref, state, seq and the answer. query_read_row relies on this order. An
+// event of kind `filled` that names a gap fills the gap.
 #define EVENT_COLUMN(name, help) #name ", "
 #define SELECT_ROWS                                                                                                              \
     "SELECT " EVENT_TEXTS(EVENT_COLUMN) EVENT_NUMBERS(EVENT_COLUMN) "ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM "  \
@@ -129,7 +129,7 @@ bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take
 typedef struct query_page {
     audit_row_fn *take;
     void *self;
-    int64_t stopped_at; // seq of the row after which `take` wanted no more
+    int64_t stopped_at; // seq of the row at which `take` ended the query
     bool stopped;
 } query_page_t;
 
@@ -158,7 +158,7 @@ static bool query_read_page(audit_t *audit, const audit_filter_t *filter, int64_
     return true;
 }
 
-// One transaction: a row that is added between two statements must not be skipped.
+// One transaction, because a row that is added between two statements must not be skipped.
 bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self, bool *more,
                 buffer_t *why) {
     query_page_t page = {.take = take, .self = self};
@@ -175,7 +175,7 @@ bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count
     if (!statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", &of, why)) return false;
     statement_bind_number(of, ":count", count);
     int code = sqlite3_step(of);
-    *after = sqlite3_column_int64(of, sqlite3_column_type(of, 0) == SQLITE_NULL); // no match: behind all events
+    *after = sqlite3_column_int64(of, sqlite3_column_type(of, 0) == SQLITE_NULL); // no match: the position is behind all events
     return statement_finish(audit, of, code, why);
 }
 

@@ -1,4 +1,4 @@
-// For `status`: recent events, and what the log may lack.
+// Recent events and possible gaps of the log, for `status`.
 #include "audit/query/query.h"
 #include "audit/query/statement.h"
 

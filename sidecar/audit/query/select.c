@@ -1,4 +1,5 @@
-// The failures that an operator selects, read in pages: a long read transaction would keep the log from being checkpointed.
+// Reads the failures that an operator selects. It reads in pages, because a long read transaction would keep the log from being
+// checkpointed.
 #include <stdlib.h>
 
 #include "audit/query/query.h"
@@ -6,7 +7,7 @@
 
 enum { SELECT_PAGE_ROWS = 20000 };
 
-// Where a page of audit_select ended.
+// The end of a page of audit_select.
 typedef struct select_position {
     int64_t at, seq;
     char *queue, *reason; // owned; NULL = at the beginning

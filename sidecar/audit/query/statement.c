@@ -7,7 +7,7 @@ static void statement_sql_has(sqlite3_context *context, int count, sqlite3_value
     size_t len = (size_t)sqlite3_value_bytes(values[0]);
     int found = 0;
     for (int i = 1; i < count && !found; i++) {
-        const void *bytes = sqlite3_value_blob(values[i]); // of a text too: its bytes as they are
+        const void *bytes = sqlite3_value_blob(values[i]); // also for a text: its raw bytes
         found = bytes && wanted && memmem(bytes, (size_t)sqlite3_value_bytes(values[i]), wanted, len);
     }
     sqlite3_result_int(context, found);
@@ -21,7 +21,7 @@ bool statement_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buff
     return sqlite3_prepare_v2(audit->db, sql, -1, out, NULL) == SQLITE_OK || audit_fail(audit, "query it", why);
 }
 
-// Only conditions that the filter has: so the planner sees which index serves them.
+// Adds only the conditions that the filter has, so that the planner sees the right index.
 static void statement_where(buffer_t *sql, const audit_filter_t *filter) {
     buffer_str(sql, filter->all_kinds ? " WHERE 1" : filter->kind ? " WHERE kind = :kind" : " WHERE kind = 'failed'");
     if (filter->queue) buffer_str(sql, " AND queue = :queue");
@@ -53,7 +53,8 @@ bool statement_prepare_filtered(audit_t *audit, const char *select, const audit_
     return true;
 }
 
-// Where two statements take turns, the connection keeps the error of the last call, which may have been a good one of the other.
+// If two statements take turns, the connection keeps the error of the last call. That call may have been a successful one of the
+// other statement.
 static bool statement_fail(audit_t *audit, int code, buffer_t *why) {
     int basic = code & 0xff;
     if ((sqlite3_errcode(audit->db) & 0xff) == basic) return audit_fail(audit, "read from it", why);

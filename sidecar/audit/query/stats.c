@@ -6,7 +6,7 @@
 
 enum { HOUR_MS = 3600000 };
 
-// Few failures are answered: find them by the refs that the answers name.
+// Few failures have an answer. Find those by the refs that the answers name.
 static const char select_answered[] = "SELECT at / 3600000 AS hour, queue, reason, sum(state = 'requeued'),"
                                       " sum(state = 'discarded') FROM event_states";
 static const char group_answered[] = " AND (ref, event) IN (SELECT answers_ref, answers FROM events WHERE answers <> '')"
@@ -17,8 +17,8 @@ typedef struct stats_group {
     int64_t failures, first_ms, last_ms;
 } stats_group_t;
 
-// The hour that is being counted. An index gives failures by time: an hour is complete when the next begins, and only the few
-// groups of an hour are sorted.
+// The hour in progress. An index returns failures by time. So an hour is complete when the next one begins, and only the few
+// groups of one hour are sorted.
 typedef struct stats {
     audit_count_fn *take;
     void *self;
@@ -26,9 +26,9 @@ typedef struct stats {
     int64_t hour;          // since 1970
     stats_group_t *groups; // owned; used again for the next hour
     size_t count;
-    size_t latest;          // the group of the last failure: the next one is often of the same
+    size_t latest;          // the group of the last failure; the next failure is often in the same group
     sqlite3_stmt *answered; // counts of answers, newest hour first; owned
-    int code;               // of its last step
+    int code;               // result of the statement's last step
 } stats_t;
 
 static void stats_clear_groups(stats_t *stats) {
@@ -66,7 +66,7 @@ static int stats_compare_groups(const void *a, const void *b) {
     return strcmp(one->reason, other->reason);
 }
 
-// Each hour with answers also has the failures that they answer.
+// Each hour with answers also has the answered failures.
 static void stats_add_answers(stats_t *stats, audit_count_t *counts) {
     for (; stats->code == SQLITE_ROW && sqlite3_column_int64(stats->answered, 0) >= stats->hour;
          stats->code = sqlite3_step(stats->answered)) {
@@ -79,7 +79,7 @@ static void stats_add_answers(stats_t *stats, audit_count_t *counts) {
     }
 }
 
-// Reports the hour. False: no more is wanted.
+// Reports the hour. False: no further row is wanted.
 static bool stats_finish_hour(stats_t *stats) {
     bool wanted = true;
     size_t known = stats->count;
@@ -101,7 +101,7 @@ static bool stats_finish_hour(stats_t *stats) {
     return wanted;
 }
 
-// Rounds towards 0, as the SQL division does that groups the answers.
+// Rounds towards 0, like the SQL division that groups the answers.
 static bool stats_count_failure(stats_t *stats, int64_t at, slice_t queue, slice_t reason) {
     int64_t hour = at / HOUR_MS;
     if (stats->count && hour != stats->hour && !stats_finish_hour(stats)) return false;
@@ -117,7 +117,7 @@ bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *t
     sqlite3_stmt *of = NULL;
     if (!statement_prepare_filtered(audit, "SELECT at, queue, reason FROM events", filter, " ORDER BY at DESC", &of, why))
         return false;
-    int code = sqlite3_step(of); // from here on both statements see the log as it is now
+    int code = sqlite3_step(of); // from here on both statements read the same state of the log
     bool done = statement_prepare_filtered(audit, select_answered, filter, group_answered, &stats.answered, why);
     if (done) stats.code = sqlite3_step(stats.answered);
     bool wanted = done;

@@ -1,11 +1,11 @@
-// Bull 4 (OptimalBits/bull 4.10 to the newest 4.x): a delayed entry is the id of a job, the job itself a hash.
+// Bull 4 (OptimalBits/bull 4.10 to the newest 4.x). An entry of delayed is the id of a job. A hash holds the job itself.
 #include <stdlib.h>
 
 #include "dialects/bull/internal.h"
 #include "dialects/bull/scripts.h"
 #include "redis/reply.h"
 
-// Reads all five replies; the first that proves BullMQ sets *refusal.
+// Reads all five replies. The first reply that proves BullMQ sets *refusal.
 static void bull_adopt_read(conn_t *conn, const queue_keys_t *at, buffer_t *refusal, redis_error_t *error) {
     const char *base = bull_config(at->config)->base;
     redis_error_t worst = {0};
@@ -55,7 +55,7 @@ typedef struct bull_task {
     bull_stalled_t *stalled;
     bull_quarantine_t *quarantine;
     bull_failed_t *failed; // NULL: not recorded
-    bool paused;           // and bull_failed_pause is done, in this term
+    bool paused;           // bull_failed_pause is done in this term
 } bull_task_t;
 
 static void *bull_task_open(const queue_keys_t *at) {

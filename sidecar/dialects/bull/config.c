@@ -47,8 +47,8 @@ static void bull_derive(derive_t *derive) {
 
 static void bull_release(void *settings) { free(((bull_config_t *)settings)->base); }
 
-// By the names of Bull's own sources (OptimalBits/bull, lib/queue.js, 4.16.5). Ids of jobs may hold colons, so each key that
-// begins with the queue's own may be the hash of a job.
+// The names come from Bull's own sources (OptimalBits/bull, lib/queue.js, 4.16.5). The id of a job may hold colons. So any key
+// that begins with the queue's own prefix may be the hash of a job.
 static void bull_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     static const redis_key_t keys[] = {
         {"delayed", "prefix", NULL, "zset", KEY_WRITES, false, false},

@@ -18,9 +18,9 @@ typedef struct bull_scratch {
     keyspace_t keys;
 } bull_scratch_t;
 
-// Every key that the scripts may leave behind, so that each has its TTL even if we are killed. `one` is due and has a priority,
-// `two` has none, `ghost` has no job; `three` has stalled once too often, `four` for the first time; `7` is a hash without a
-// name.
+// Every key that the scripts may leave behind. Each key gets its TTL first, because the process may be killed at any time. `one`
+// is due and has a priority. `two` has no priority. `ghost` has no job. `three` has stalled once too often, `four` for the first
+// time. `7` is a hash without a name.
 static const struct {
     const char *command, *word, *one, *two;
 } layout[] = {
@@ -39,7 +39,7 @@ static void dry_run_append(conn_t *conn, const queue_keys_t *at, const char *com
     request_end(conn);
 }
 
-// Ignores refusals: the scripts are refused the same command.
+// Ignores a refusal, because Redis refuses the scripts for the same command.
 static outcome_t dry_run_read(const dry_run_t *run, size_t count) {
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;

@@ -1,9 +1,10 @@
 // Reads the failures that Bull's own workers decide out of `failed` into the failure stream, each once.
 //
-// The zset is read by score, the time of the failure by the clock of its worker. A read after a change begins a little before the
-// last one; at most once a minute one covers the last 10 minutes, in case a worker's clock is behind. A zset of ours holds the
-// recorded ones. The channel `failed` names each job too: so failures of clocks that are further behind are found, and a job that
-// Bull removed at once (removeOnFail) is recorded with the error of its message alone.
+// The zset is read by score. The score is the time of the failure by the clock of its worker. A read after a change begins a
+// little before the last read. Once a minute at most, a full-range read covers the last 10 minutes, because the clock of a
+// worker may be behind. A zset of the sidecar holds the recorded failures. The channel `failed` names each job too. Its messages
+// lead to failures of clocks that are further behind. They also lead to jobs that Bull removed at once (removeOnFail). Such a
+// job is recorded with the error of its message alone.
 #include "dialects/bull/internal.h"
 
 #include <stdio.h>
@@ -22,14 +23,14 @@
 
 enum {
     OVERLAP_MS = 600000,  // workers' clocks may be this far behind
-    NEAR_MS = 500,        // a read after a change begins this long before the last one
+    NEAR_MS = 500,        // a read after a change begins this long before the last read
     PAUSE_FACTOR = 10,    // after a read, pause for this many times its duration
-    PAUSE_MAX_MS = 250,   // and at most this long
+    PAUSE_MAX_MS = 250,   // the longest pause after a read
     FULL_RANGE_S = 60,    // between two reads over the whole overlap
     KNOWN_MOST = 20000,   // failures that count as recorded when a queue is adopted
     PAGE = 500,           // entries of `failed` that one request reads
-    PAGE_JOBS = 64,       // unrecorded failures that it returns
-    PAGE_BYTES = 1 << 20, // it returns no further job after this many bytes
+    PAGE_JOBS = 64,       // unrecorded failures that one request returns
+    PAGE_BYTES = 1 << 20, // one request returns no further job after this many bytes
     FULL_WAIT_MS = 1000,  // until the next try while the stream is full
     MESSAGE_PAGE = 32,    // messages of one step
     NUMBER_SIZE = 32,
@@ -43,17 +44,17 @@ struct bull_failed {
     char *prefix; // of the keys of jobs
     bool seen_known;
     bool reading;         // a read of several pages is in progress
-    bool full_range;      // it covers the whole overlap
-    bool changed;         // since it began
+    bool full_range;      // the read in progress covers the whole overlap
+    bool changed;         // something changed since the read in progress began
     bool full_range_due;  // something may have changed since the last full-range read began
     bool messages_turn;   // messages are next
     bool full;            // the stream was full; wait for pause_until
-    mono_t read_began;    // of the current read
-    mono_t pause_until;   // of the next read
-    mono_t full_range_at; // of the next full-range read
+    mono_t read_began;    // when the current read began
+    mono_t pause_until;   // when the next read may begin
+    mono_t full_range_at; // when the next full-range read begins
     int64_t seen;         // ms by Redis's clock: when the last full-range read began
     int64_t near;         // when the last read of any kind began
-    int64_t began;        // when the current one began; 0 = its first page has not come
+    int64_t began;        // when the current read began; 0 = its first page has not come
     char from[NUMBER_SIZE];
     int64_t skip;
     bull_messages_t messages;
@@ -101,7 +102,8 @@ static outcome_t failed_wrong_type(redis_error_t *error, const redisReply *reply
                            reply_text(reply_at(reply, 2)));
 }
 
-// Asks where to begin. `mark`: everything before it is read; "" = unchanged; "off" = failures are not recorded any more.
+// Requests the mark where a read begins. `mark`: everything before it is read; "" = keep the mark; "off" = delete the mark,
+// because failures are no longer recorded.
 static outcome_t failed_ask_mark(const queue_keys_t *at, const side_task_call_t *call, const char *mark, redisReply **reply,
                                  redis_error_t *error) {
     char *failed = mem_printf("%s:failed", bull_config(at->config)->base);
@@ -124,7 +126,7 @@ static void failed_take_refusal(const redisReply *reply, redis_error_t *error) {
         redis_error_set(error, OUTCOME_REFUSED, "bull_seen: unexpected reply");
 }
 
-// With `seen`, also stores that everything before it is read.
+// With `seen`, also stores the mark `seen`: everything before `seen` is read.
 static outcome_t failed_ask_seen(bull_failed_t *s, side_task_call_t *call, int64_t seen, redis_error_t *error) {
     redisReply *reply;
     char mark[NUMBER_SIZE] = "";
@@ -202,9 +204,9 @@ static bool failed_entry_at(const redisReply *page, size_t index, failed_entry_t
 typedef struct sent {
     slice_t id;
     const char *reason;
-    const bull_message_t *message; // that led to it; NULL = found in `failed`
-    bool kept;                     // its job was in `failed`
-    bool gone;                     // and left it since: its message, if there is one, must be looked at again
+    const bull_message_t *message; // the message that led to the record; NULL = the failure was found in `failed`
+    bool kept;                     // the job was in `failed`
+    bool gone;                     // the job has left `failed` since; its message is handled again
 } failed_sent_t;
 
 static outcome_t failed_read_record(bull_failed_t *s, side_task_call_t *call, failed_sent_t *sent, redis_error_t *error) {
@@ -310,7 +312,7 @@ static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redi
     return error->outcome;
 }
 
-// Drops the messages that were handled. A message whose job left `failed` meanwhile is looked at again.
+// Drops the handled messages. Keeps the message of a job that left `failed` meanwhile, to handle it again.
 static void failed_drop_message(bull_failed_t *s, const failed_sent_t *sent, size_t count, int64_t looked) {
     for (; looked > 0 && s->messages.first; looked--) {
         const failed_sent_t *of = NULL;
@@ -332,7 +334,7 @@ static bool failed_is_expected(const bull_failed_t *s, const bull_message_t *mes
     return bull_messages_expected(&s->messages, message->id, now) > before;
 }
 
-// Looks up the jobs that messages name; the reply has them in the same order.
+// Reads the jobs that messages name. The reply has the jobs in the same order.
 static outcome_t failed_step_messages(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
     redisReply *page;
     failed_sent_t sent[MESSAGE_PAGE];

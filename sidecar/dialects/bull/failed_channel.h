@@ -1,4 +1,4 @@
-// Messages of Bull's channel `failed` that are not handled yet, and failures whose message is still to come. For failed.c.
+// Messages of Bull's channel `failed` that are not yet handled, and failures whose message has not yet come. For failed.c.
 #ifndef QS_DIALECTS_BULL_FAILED_CHANNEL_H
 #define QS_DIALECTS_BULL_FAILED_CHANNEL_H
 
@@ -10,7 +10,7 @@
 #include "base/digest.h"
 #include "base/slice.h"
 
-// Stands in the messages that the sidecar publishes, beside the members that Bull reads, so that we skip our own.
+// A member of each message that the sidecar publishes. Bull ignores it. The sidecar skips its own messages by it.
 #define BULL_OUR_MESSAGE "\"by\":\"queue-sidecar\""
 
 enum { BULL_EXPECTED_MAX = 1024 };
@@ -36,16 +36,17 @@ typedef struct bull_messages {
 void bull_messages_init(bull_messages_t *messages);  // of zeroed memory
 void bull_messages_clear(bull_messages_t *messages); // leaves it empty and usable
 
-// Adds a message, unless it is malformed or our own. False: the oldest messages were dropped to make room.
+// Adds a message, unless it is malformed or the sidecar's own. False: the oldest messages were dropped to make room.
 bool bull_messages_add(bull_messages_t *messages, slice_t text);
 void bull_messages_pop(bull_messages_t *messages);              // drops the first
 void bull_messages_rotate(bull_messages_t *messages);           // makes the first the last
 bool bull_messages_drop(bull_messages_t *messages, slice_t id); // drops the first message of this job; false: it has none
 
-// Notes a failure that was recorded from `failed`. If its message comes after Bull removed the job, it would look like a second
-// failure. Bull publishes one message for each failure, so the next message of this id is taken for this one.
+// Remembers a failure that was recorded from `failed`. Its message may come after Bull removed the job, and would then look like
+// a second failure. Bull publishes one message for each failure. So the next message of this id belongs to this failure.
 void bull_messages_expect(bull_messages_t *messages, slice_t id, mono_t now);
 size_t bull_messages_expected(const bull_messages_t *messages, slice_t id, mono_t now); // messages of the id still to come
-void bull_messages_take_expected(bull_messages_t *messages, slice_t id); // one has come; nothing if none was expected
+// A message of the id has come; does nothing if none was expected.
+void bull_messages_take_expected(bull_messages_t *messages, slice_t id);
 
 #endif

@@ -1,4 +1,4 @@
-// What the files of dialect bull offer each other.
+// The interfaces between the files of dialect bull.
 #ifndef QS_DIALECTS_BULL_INTERNAL_H
 #define QS_DIALECTS_BULL_INTERNAL_H
 
@@ -11,7 +11,7 @@ void bull_key(conn_t *conn, const queue_keys_t *at, const char *word);
 void bull_job_key(conn_t *conn, const queue_keys_t *at, slice_t id, const char *suffix);
 void bull_own_key(conn_t *conn, const queue_keys_t *at, const char *word);
 
-// What follows `bull:video:` in keys that only BullMQ has. A hash there is a job of Bull 4 with that id.
+// The suffixes after `bull:video:` of keys that only BullMQ has. A hash with such a key is a job of Bull 4 with that id.
 enum { BULLMQ_KEYS = 4 };
 extern const char *const bullmq_words[BULLMQ_KEYS];
 void bullmq_append_keys(conn_t *conn, const queue_keys_t *at);
@@ -30,8 +30,8 @@ void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const struct requ
 
 bool bull_dry_run(const dry_run_t *run); // dry_run.c
 
-// ---- The parts of its side task, each of one queue in one term. Functions as those of side_task_ops; a step brings call->next
-// forward to when the part wants the next one.
+// ---- The parts of the side task. Each part serves one queue in one term. The functions are those of side_task_ops. A step
+// lowers call->next to the time of the next step of its part.
 
 typedef struct bull_stalled bull_stalled_t; // stalled.c
 bull_stalled_t *bull_stalled_open(const queue_keys_t *at);
@@ -52,9 +52,10 @@ void bull_failed_close(bull_failed_t *state);
 void bull_failed_forget(bull_failed_t *state);
 const char *bull_failed_key(const bull_failed_t *state); // watched key and channel of the same name; borrowed from the state
 void bull_failed_on_message(bull_failed_t *state, slice_t message);
-// `changed`: the key may have changed since the last step.
+// `changed`: the key may have changed since the last step of this part.
 outcome_t bull_failed_step(bull_failed_t *state, side_task_call_t *call, bool changed, redis_error_t *error);
-// For record_failed = false: failures from now on count as recorded, unlike those that happen while nobody leads. Once a term.
+// For record_failed = false. Failures from now on count as recorded. Failures while no instance leads do not. Call it once a
+// term.
 outcome_t bull_failed_pause(const queue_keys_t *at, side_task_call_t *call, redis_error_t *error);
 
 #endif

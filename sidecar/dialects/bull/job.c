@@ -23,7 +23,7 @@ const char *const bull_field_names[BULL_FIELDS] = {
 enum { ID = BULL_KEPT_FIELDS, MEMBERS };
 _Static_assert((int)MEMBERS <= (int)JSON_MOST_PICKS, "one look finds all members of a payload");
 
-// `coded` is the name under which stands what is no JSON, or no UTF-8.
+// `coded` is the name of the member that holds, in base64, a value that is not JSON or not UTF-8.
 typedef struct member {
     const char *plain, *coded; // pointers
     bull_holds_t holds;
@@ -44,7 +44,8 @@ int64_t bull_number(const bull_job_t *job, bull_field_t field) {
     return number >= 0 && number <= (int64_t)1 << 53 ? number : 0;
 }
 
-// Whether it is one JSON value and nothing else, not even a space, so that a pick finds these very bytes again.
+// Whether the text is one JSON value and nothing else, not even a space. Only then does a reader of the payload find these very
+// bytes again.
 static bool text_is_json(slice_t text) {
     buffer_t object = {0};
     json_pick_t pick = {.pointer = "/v"};
@@ -80,7 +81,8 @@ void bull_payload(const bull_job_t *job, buffer_t *out) {
     buffer_str(out, "}");
 }
 
-// Where a value of the payload lies: in the text, or decoded in the room, which may still move.
+// The place of a value of the payload: an offset into the text, or into the room of decoded values. An offset stays valid when
+// the room moves.
 typedef struct payload_span {
     bool decoded;
     size_t at, len;
@@ -101,7 +103,7 @@ static bool payload_find_member(slice_t payload, const payload_member_t *member,
         return plain->found != JSON_FOUND && coded->value.type == JSON_STRING && payload_decode64(coded->value.raw, room, out);
     if (plain->found != JSON_FOUND) return true;
     if (member->holds == BULL_JSON) {
-        size_t quote = value->type == JSON_STRING; // a raw string is told without its quotes
+        size_t quote = value->type == JSON_STRING; // value->raw has no quotes
         *out = (payload_span_t){false, (size_t)(value->raw.data - payload.data) - quote, value->raw.len + 2 * quote};
         return true;
     }
@@ -130,7 +132,7 @@ bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room) {
     return out->id.len && out->fields[BULL_NAME].len;
 }
 
-// As `if (opts.lifo)` has it in JavaScript.
+// The same truth test as `if (opts.lifo)` in JavaScript.
 bool bull_is_lifo(const bull_job_t *job) {
     json_pick_t lifo = {.pointer = "/lifo"};
     if (!json_pick(job->fields[BULL_OPTS], &lifo, 1) || lifo.found != JSON_FOUND) return false;
@@ -165,7 +167,7 @@ void bull_error(const bull_job_t *job, buffer_t *out) {
     size_t from = out->len;
     buffer_t stack = {0};
     error_add(out, job->fields[BULL_FAILED_REASON], from);
-    // A stall leaves no stack: the last one is of an earlier failure.
+    // A stall leaves no stack. The last stack belongs to an earlier failure.
     bool stalled = slice_is(job->fields[BULL_FAILED_REASON], BULL_STALLED_REASON);
     if (!stalled && json_decode(stack_last(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
         error_add(out, slice_text("\n"), from);
@@ -174,7 +176,7 @@ void bull_error(const bull_job_t *job, buffer_t *out) {
     buffer_free(&stack);
 }
 
-// A failure has a life of its own: the moment at which it was decided. What is no date, as a hostile score, counts as none.
+// Each failure is a life of its own. The life is the moment of the decision. A score that is no date counts as 0.
 static int64_t record_life(double finished_ms) {
     return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
 }

@@ -47,7 +47,7 @@ enum { BULL_KEPT_FIELDS = BULL_PROCESSED_ON };
 
 extern const char *const bull_field_names[BULL_FIELDS];
 
-// What Bull writes for a job that stalled too often: failedReason, and the message on the channel `failed`
+// Texts that Bull writes for a job that stalled too often: failedReason, and the message on the channel `failed`
 // (lib/commands/moveStalledJobsToWait-7.lua).
 #define BULL_STALLED_REASON  "job stalled more than allowable limit"
 #define BULL_STALLED_MESSAGE "job stalled more than maxStalledCount"
@@ -63,7 +63,8 @@ int64_t bull_number(const bull_job_t *job, bull_field_t field);
 // Appends the payload.
 void bull_payload(const bull_job_t *job, buffer_t *out);
 
-// Reads a payload. Id and fields borrow from it, or from *room, which holds decoded values. False: not a payload of ours.
+// Reads a payload. Id and fields borrow from the payload, or from *room, which holds decoded values. False: the text is not a
+// payload of the sidecar.
 bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room);
 
 // Whether the worker takes the job next (opts.lifo).

@@ -6,9 +6,9 @@
 #include "dialects/bull/scripts.h"
 
 enum {
-    PROMOTE_MAX = 1000,  // as Bull's own script has it
-    LATER_MS = 10000,    // an id without a job is postponed by this
-    WORK = 200000,       // entries that inserts by priority may walk over in one batch: some ms of Redis
+    PROMOTE_MAX = 1000,  // the same limit as in Bull's own script
+    LATER_MS = 10000,    // the delay of an id that names no job
+    WORK = 200000,       // inserts by priority may walk over this many entries in one batch: some ms of Redis
     SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
 };
 

@@ -17,7 +17,7 @@ static const char ROLE[] = "monitor";
 // One id of a page.
 typedef struct quarantined_id {
     quarantine_verdict_t verdict;
-    const char *reason; // of an end
+    const char *reason; // the reason of an end
     char *key;          // owned
     bull_record_t record;
 } quarantined_id_t;
@@ -25,10 +25,10 @@ typedef struct quarantined_id {
 struct bull_quarantine {
     const queue_keys_t *at;
     bool round_open;  // a round over all ids is in progress
-    size_t skip;      // ids that it could not settle
+    size_t skip;      // ids that this round could not settle
     bool full;        // the stream was full in this round
-    bool full_logged; // in the last round
-    mono_t round_at;  // the next round begins then at the latest
+    bool full_logged; // the full stream was logged in the last round
+    mono_t round_at;  // the latest start of the next round
     quarantined_id_t items[QUARANTINE_PAGE_JOBS];
 };
 
@@ -56,7 +56,7 @@ static void quarantine_append_look(conn_t *conn, const queue_keys_t *at, slice_t
     request_end(conn);
 }
 
-// Looks at the key of the id. False: the reply is an error.
+// Reads the reply for the key of the id. False: the reply is an error.
 static bool quarantine_judge(conn_t *conn, const quarantined_t *job, quarantined_id_t *item, redis_error_t *error) {
     redisReply *reply;
     item->verdict = QUARANTINE_END;
@@ -68,10 +68,10 @@ static bool quarantine_judge(conn_t *conn, const quarantined_t *job, quarantined
     } else if (outcome != OUTCOME_OK) {
         return false;
     } else if (reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1))) {
-        item->verdict = QUARANTINE_RELEASE; // it has become a job
+        item->verdict = QUARANTINE_RELEASE; // the id now names a job
     }
     conn_reply_free(reply);
-    if (*job->score == '\0') item->verdict = QUARANTINE_RELEASE; // somebody has removed it
+    if (*job->score == '\0') item->verdict = QUARANTINE_RELEASE; // another client has removed the id
     return true;
 }
 
@@ -122,7 +122,7 @@ static void quarantine_note_settled(bull_quarantine_t *s, side_task_call_t *call
         s->full = true;
         s->skip++;
         break;
-    default: s->skip++; break; // changed: the next round decides anew
+    default: s->skip++; break; // the entry has changed; the next round decides again
     }
 }
 

@@ -1,4 +1,5 @@
-// An operator requeues a failed job of Bull, as Bull's own Job.retry() does it; a job whose hash is gone is made anew.
+// An operator requeues a failed job of Bull, as Bull's own Job.retry() does. If the hash of the job is gone, the script makes
+// the hash again.
 #include "dialects/requeue.h"
 #include "dialects/bull/scripts.h"
 
@@ -23,7 +24,7 @@ static void bull_requeue_append_keys(conn_t *conn, const queue_keys_t *to, slice
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) bull_key(conn, to, words[i]);
 }
 
-// Names and values of the hash, where it is gone.
+// Names and values of the hash, for a job whose hash is gone.
 static void bull_requeue_append_fields(conn_t *conn, const bull_job_t *job) {
     int64_t words = 0;
     for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) words += job->fields[i].len ? 2 : 0;

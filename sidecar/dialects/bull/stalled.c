@@ -1,5 +1,5 @@
-// The stalled check of Bull 4, done in place of its workers: every stalled_interval all active jobs are marked. A job that is
-// still marked a whole interval later and has no lock goes back to the workers, or fails.
+// The stalled check of Bull 4. The sidecar does it in place of the workers. Every stalled_interval it marks all active jobs. A
+// job that is still marked a whole interval later and has no lock goes back to the workers, or fails.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +19,13 @@
 #include "redis/reply.h"
 
 enum {
-    JOBS = 32,             // settled in one step
-    MARKS = 500,           // looked at in one step: 1 to 2 ms of Redis
+    JOBS = 32,             // jobs that one step settles
+    MARKS = 500,           // jobs that one step reads: 1 to 2 ms of Redis
     LOOK_BYTES = 1 << 20,  // no further job is read after this many bytes
-    RENEW_LEAST_MS = 1000, // between two renewals of stalled-check, which keeps workers from their own check
+    RENEW_LEAST_MS = 1000, // shortest time between two renewals of stalled-check; this key keeps workers from their own check
     RENEW_SHARE = 3,       // renewals in an interval
     CASES_FROM = 4,        // index of the first job in a reply
-    CASE_HEAD = 2,         // elements of a job there before its fields
+    CASE_HEAD = 2,         // elements of a job in a reply, before its fields
 };
 
 static const char ROLE[] = "monitor";
@@ -34,9 +34,9 @@ static const char ALIVE_TIMEOUT[] = "job is older than its alive_timeout";
 // One stalled job, its verdict and its record.
 typedef struct bull_case {
     bull_job_t job;
-    const char *verdict; // of bull_settle.lua
+    const char *verdict; // the verdict that bull_settle.lua takes
     const char *reason;
-    char error[160];       // of an end
+    char error[160];       // the error of an end
     bool case_removes_job; // removeOnFail
     bull_record_t record;
 } bull_case_t;
@@ -45,10 +45,10 @@ struct bull_stalled {
     const queue_keys_t *at;
     bool marked;     // jobs are marked, and check_at is set
     mono_t check_at; // when the marks are a whole interval old
-    mono_t renew_at; // of stalled-check
+    mono_t renew_at; // when stalled-check is renewed
     char cursor[24]; // part of the marks under check; "0" = the first
     int64_t skip;    // stalled jobs of this part that could not be settled
-    int64_t left;    // and of the parts before
+    int64_t left;    // stalled jobs of the earlier parts that could not be settled
     bool full;       // the full stream was logged
     bull_case_t cases[JOBS];
 };
@@ -147,7 +147,7 @@ static bool case_removes_job(const bull_job_t *job) {
 static void case_judge(const bull_stalled_t *s, bull_case_t *c, const char *state, int64_t now) {
     const queue_config_t *queue = s->at->config;
     int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
-    bool large = strncmp(state, "large", 5) == 0; // its record has no payload, so keep the job in `failed`
+    bool large = strncmp(state, "large", 5) == 0; // the record has no payload, so keep the job in `failed`
     bool is_job = *state == '\0' || large;
     c->verdict = "end";
     c->reason = "retries_exhausted";
@@ -185,7 +185,7 @@ static void case_make_record(const bull_stalled_t *s, bull_case_t *c, const char
 
 // ---- The settle.
 
-// In Bull's words (moveStalledJobsToWait-7.lua), and signed by us.
+// The message has Bull's own text (moveStalledJobsToWait-7.lua) and the signature of the sidecar.
 static void case_append_message(conn_t *conn, const bull_case_t *c) {
     buffer_t message = {0};
     buffer_str(&message, "{\"jobId\":");
@@ -273,8 +273,8 @@ static void stalled_note_settled(bull_stalled_t *s, side_task_call_t *call, cons
                       F_INT("max_bytes", call->keys->config->stream.max_bytes));
         s->full = true;
         break;
-    case SETTLED_CHANGED: s->skip++; break; // the next check decides anew
-    default: break;                         // finished, or alive after all
+    case SETTLED_CHANGED: s->skip++; break; // the next check decides again
+    default: break;                         // the job is finished, or its worker is alive
     }
 }
 
@@ -342,7 +342,7 @@ static bool stalled_next_part(bull_stalled_t *s, const char *cursor) {
     return strcmp(s->cursor, "0") != 0;
 }
 
-// Settles some stalled jobs. *more: there may be others.
+// Settles some stalled jobs. *more: further stalled jobs may be left.
 static outcome_t stalled_check(bull_stalled_t *s, side_task_call_t *call, bool *more, redis_error_t *error) {
     redisReply *reply;
     *more = false;

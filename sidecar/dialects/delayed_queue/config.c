@@ -35,8 +35,8 @@ static const config_refusal_t delayed_refusals[] = {
     {"end_duplicates", "an event is known by its id, so there are no duplicates", false},
 };
 
-// As Class.getSimpleName: the part after the last dot; of a nested class the part after the last dollar, and of a local class
-// that without its number. Borrowed; may be empty.
+// Like Class.getSimpleName: the part after the last dot. Of a nested class: the part after the last dollar. Of a local class:
+// that part without its number. Borrowed; may be empty.
 static const char *delayed_simple_name(const char *class) {
     const char *dot = strrchr(class, '.');
     const char *name = dot ? dot + 1 : class;

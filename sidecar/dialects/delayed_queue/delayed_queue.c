@@ -1,11 +1,11 @@
-// Events of fred84's delayedQueue (github.com/fred84/delayedQueue, 384b808): a zset of members `<class>###<id>` whose score is
-// the next due time, a hash with the envelope of each, and one list for each class. A worker removes a handled event from zset
-// and hash; until then it is sent again and again, so there are no scans. The promote script quarantines events that are out of
-// attempts and events that it cannot send; quarantine.c handles these.
+// Events of fred84's delayedQueue (github.com/fred84/delayedQueue, 384b808). A zset holds members `<class>###<id>`; the score is
+// the next due time. A hash holds the envelope of each event. Each class has one list. A worker removes a handled event from
+// zset and hash. Until then the event is sent again and again, so scans are not needed. The promote script quarantines events
+// that are out of attempts and events that it cannot send. quarantine.c handles these events.
 #include "dialects/delayed_queue/config.h"
 #include "dialects/delayed_queue/internal.h"
 
-// Classes may share a list, which must count once.
+// Classes may share a list. A shared list must count once.
 static void delayed_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     const strings_t *lists = &delayed_config(at->config)->lists;
     add(self, SIZE_DELAYED, at->config->delayed, NULL);

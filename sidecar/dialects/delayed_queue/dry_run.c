@@ -51,7 +51,7 @@ static void scratch_clear(delayed_scratch_t *scratch) {
     free(scratch->class);
 }
 
-// One command, then a TTL for its key. Ignores refusals: the scripts are refused the same command.
+// Sends one command, then a TTL for its key. Ignores a refusal, because Redis refuses the scripts for the same command.
 static bool scratch_write(delayed_scratch_t *scratch, const char *command, const char *key, const char *one, const char *two) {
     conn_t *conn = scratch->run->conn;
     request_begin(conn, command);
@@ -76,7 +76,7 @@ static bool scratch_write(delayed_scratch_t *scratch, const char *command, const
     return true;
 }
 
-// Three due events: one is sent, one has no envelope, one is quarantined.
+// Three due events: the script sends one, finds no envelope for the second, and quarantines the third.
 static bool dry_run_promote(delayed_scratch_t *scratch) {
     const dry_run_t *run = scratch->run;
     const char *delayed = scratch->config.delayed;
@@ -123,7 +123,7 @@ static bool dry_run_quarantine(delayed_scratch_t *scratch) {
     return true;
 }
 
-// A full Redis refuses it, which says nothing about rights.
+// A full Redis refuses this command. That refusal proves nothing about rights.
 static bool dry_run_requeue(delayed_scratch_t *scratch) {
     const dry_run_t *run = scratch->run;
     const digest_t digest = digest_of("delayed_queue", 13);

@@ -9,7 +9,7 @@
 
 enum {
     ATTEMPT_MOST = 1000000,
-    FAST_DIGITS = 5, // of an attempt that the script reads by itself
+    FAST_DIGITS = 5, // the largest number of digits of an attempt that the script reads
 };
 
 delayed_name_t delayed_name(slice_t member) {
@@ -52,7 +52,7 @@ void delayed_splice(slice_t text, const delayed_envelope_t *envelope, int64_t at
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRId64, attempt);
     json_cut_t cut = {.raw = envelope->digits, .with = slice_text(digits)};
-    (void)json_splice(text, &cut, 1, out); // one cut, inside of the text
+    (void)json_splice(text, &cut, 1, out); // cannot fail: there is one cut, and it lies inside the text
 }
 
 int64_t delayed_delay_ms(const delayed_config_t *own, int64_t attempt) {

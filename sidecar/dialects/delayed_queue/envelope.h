@@ -12,9 +12,9 @@
 
 #define DELAYED_DELIMITER "###" // between class and id (DelayedEventService.java, DELIMITER)
 
-enum { DELAYED_LATER_MS = 10000 }; // promote postpones quarantined events by this
+enum { DELAYED_LATER_MS = 10000 }; // the delay of a quarantined event
 
-// A member, split at its first delimiter, because class names hold no #. Borrowed from it.
+// A member, split at its first delimiter: class names hold no #. The parts are borrowed from the member.
 typedef struct delayed_name {
     slice_t class; // "" = none
     slice_t id;
@@ -27,13 +27,13 @@ bool delayed_class(const delayed_config_t *own, slice_t class, size_t *out);
 
 typedef struct delayed_envelope {
     int64_t attempt; // the next attempt, from 1
-    slice_t digits;  // its digits in the text
+    slice_t digits;  // the digits of `attempt` in the text
 } delayed_envelope_t;
 
 // False: not an envelope of this class. Stricter than Jackson: `attempt` must be there once, and unquoted.
 bool delayed_read(slice_t text, slice_t class, delayed_envelope_t *out);
 
-// Whether delayed_promote.lua can read this envelope: it ends exactly as Jackson writes it.
+// Whether delayed_promote.lua can read this envelope: the envelope ends exactly as Jackson writes it.
 bool delayed_is_fast(slice_t text, slice_t class, const delayed_envelope_t *envelope);
 
 // Appends the text with another attempt; every other byte stays.

@@ -1,4 +1,4 @@
-// What the files of this dialect have of each other.
+// The interfaces between the files of dialect delayed_queue.
 #ifndef QS_DIALECTS_DELAYED_QUEUE_INTERNAL_H
 #define QS_DIALECTS_DELAYED_QUEUE_INTERNAL_H
 

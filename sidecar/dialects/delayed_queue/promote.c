@@ -1,4 +1,4 @@
-// Promotion of delayedQueue: each due event is sent, and scheduled for its next attempt.
+// Promotion of delayedQueue. The script sends each due event and schedules the event's next attempt.
 #include <math.h>
 
 #include "dialects/delayed_queue/config.h"

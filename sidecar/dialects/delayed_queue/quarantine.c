@@ -13,12 +13,12 @@
 #define UNFIT "sha256:" // begins the job of a record whose id the audit log cannot keep
 
 enum {
-    FULL_MS = 1000,   // look again after this while the failure stream is full
-    WAITS_MS = 10000, // and this for an event that waits in its list after its last push
-    CHANGED_MS = 100, // and this for an event that changed meanwhile
+    FULL_MS = 1000,   // read again after this while the failure stream is full
+    WAITS_MS = 10000, // read an event again after this while the event waits in its list after its last push
+    CHANGED_MS = 100, // read an event again after this if the event changed meanwhile
     SHOWN_MOST = 256, // bytes of foreign text in a log line
-    LOGGED_MAX = 64,  // remembered, so that each is logged once
-    SHORT = 64,       // a round with fewer members left begins again at each change
+    LOGGED_MAX = 64,  // digests of logged events, so that each event is logged once
+    SHORT = 64,       // a change restarts a round that has left fewer members than this
 };
 
 // Producers write whole ms as scores; the promote script adds .25, .5 or .75 as flags.
@@ -26,20 +26,20 @@ enum { FLAG_POSTPONED = 1, FLAG_LAST_ATTEMPT = 2 };
 
 static const char ROLE[] = "monitor";
 
-// A round goes through all members, the oldest first. New members come last, so if many are left, a change does not restart the
-// round: steady changes would keep it from its end. Members of equal age, or after a step of Redis's clock, may come earlier, so
-// another round follows.
+// A round goes through all members, the oldest first. New members come last. If a round has left many members, a change does not
+// restart the round: steady changes would keep the round from its end. Members of equal age may come earlier, and so may members
+// after a step of Redis's clock. So another round follows.
 typedef struct quarantine {
     const queue_keys_t *keys;
     size_t skip;                 // members that this round has left
-    mono_t nearest;              // when the first of them is due again
-    mono_t began;                // this round
-    mono_t again;                // the next round
+    mono_t nearest;              // when the first of the left members is due again
+    mono_t began;                // when this round began
+    mono_t again;                // when the next round begins
     bool behind;                 // there was a change since this round began
     bool armed;                  // tracking will report the next change
     bool full;                   // the failure stream was full in this round
-    bool full_logged;            // in the last round
-    uint64_t logged[LOGGED_MAX]; // ring of digests of what was logged
+    bool full_logged;            // the full stream was logged in the last round
+    uint64_t logged[LOGGED_MAX]; // ring of digests of logged events
     size_t logged_next;
     bool *waits; // of each class: its list still holds an event after its last push; owned
 } quarantine_t;
@@ -73,7 +73,7 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
     return 1;
 }
 
-// False: it was logged lately.
+// False: a recent line names the same event.
 static bool quarantine_is_news(quarantine_t *quarantine, slice_t what) {
     uint64_t mark;
     digest_t digest = digest_of(what.data, what.len);
@@ -101,14 +101,14 @@ typedef struct item {
     int64_t now; // ms by Redis's clock
     quarantine_decision_t ask;
     bool left;    // nothing to do now
-    size_t class; // of an event that ran out of attempts
+    size_t class; // index of the class of an event that ran out of attempts
     delayed_name_t name;
-    event_t event; // of an end
+    event_t event; // the record of an end
     buffer_t next; // owned
     char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof UNFIT + DIGEST_HEX_SIZE];
 } quarantine_item_t;
 
-// Leaves the member and looks at it again after `for_ms`; INT64_MAX: in the next round.
+// Leaves the member and reads the member again after `for_ms`; INT64_MAX: in the next round.
 static void item_leave(quarantine_item_t *item, int64_t for_ms) {
     item->left = true;
     if (for_ms == INT64_MAX) return;
@@ -127,7 +127,7 @@ static char *text_shown(slice_t text) {
     return mem_printf("%.*s", (int)(text.len < SHOWN_MOST ? text.len : SHOWN_MOST), text.data ? text.data : "");
 }
 
-// Its class is not configured. Wait for the protected timeout: a new config may be on its way to all instances.
+// The class is not configured. Wait for the protected timeout: all instances may get a new configuration meanwhile.
 static void item_judge_foreign(quarantine_item_t *item) {
     const queue_config_t *queue = item->quarantine->keys->config;
     int64_t left = item->job->since + queue->policy.protected_timeout_ms - item->now;
@@ -144,7 +144,7 @@ static void item_judge_foreign(quarantine_item_t *item) {
     free(class);
 }
 
-// Its last push was a whole delay ago. While the event still waits for a worker, its last attempt has not failed.
+// The last push of the event was a whole delay ago. While the event still waits for a worker, the last attempt has not failed.
 static void item_judge_last(quarantine_item_t *item, size_t class, const delayed_envelope_t *envelope) {
     const delayed_config_t *own = delayed_config(item->quarantine->keys->config);
     if (item->quarantine->waits[class]) {
@@ -175,7 +175,7 @@ static void item_judge_event(quarantine_item_t *item, size_t class) {
         item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
         item->ask.delay_ms = delayed_delay_ms(own, envelope.attempt + 1);
         item->ask.last = envelope.attempt + 1 >= own->retry_attempts;
-    } // else its class is configured now, and promote sends it when it is due
+    } // else the class is configured now; promote sends the event when the event is due
 }
 
 static void item_note_large(quarantine_item_t *item) {
@@ -193,19 +193,20 @@ static void item_note_large(quarantine_item_t *item) {
 static void item_judge(quarantine_item_t *item) {
     size_t class;
     item->name = delayed_name(item->job->member);
-    // Removed, or scheduled again by the application: promote handles it when it is due.
+    // The application removed the event or scheduled the event again. Promote handles the event when the event is due.
     if (!(score_flags(item->job->score) & FLAG_POSTPONED)) return;
     if (item->job->too_large)
         item_note_large(item);
     else if (!item->job->has_envelope)
-        return; // handled: promote removes its member
+        return; // a worker has handled the event; promote removes the member
     else if (delayed_class(delayed_config(item->quarantine->keys->config), item->name.class, &class))
         item_judge_event(item, class);
     else
         item_judge_foreign(item);
 }
 
-// A requeue makes the member of id and class again. The digest stands for names that the audit log cannot keep as they are.
+// A requeue makes the member from id and class again. The audit log cannot store every name. A digest replaces a name that it
+// cannot store.
 static void item_name_job(quarantine_item_t *item) {
     slice_t id = item->name.id;
     bool fits = id.len > 0 && id.len <= JOB_ID_MOST && item->name.class.len <= JOB_TYPE_MOST && !memchr(id.data, 0, id.len) &&
@@ -325,7 +326,7 @@ static outcome_t quarantine_step(void *state, side_task_call_t *call, redis_erro
     if (mono_reached(quarantine->again, call->now) || (call->changed && quarantine->skip < SHORT))
         quarantine_begin_round(quarantine, call->now);
     if (call->changed) quarantine->behind = quarantine->skip > 0;
-    // Arm at each read, because our own writes clear tracking. The last read of a round comes after the last write.
+    // Arm at each read, because the sidecar's own writes clear tracking. The last read of a round comes after the last write.
     const call_t request = side_task_call(call, error);
     outcome_t outcome =
         quarantine_read(&request, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);

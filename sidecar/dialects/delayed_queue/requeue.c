@@ -1,4 +1,4 @@
-// An operator requeues an event: its attempts begin again.
+// An operator requeues an event. The attempts of the event begin again.
 #include "dialects/requeue.h"
 
 #include "dialects/delayed_queue/config.h"

@@ -32,8 +32,8 @@ static char *kmqueue_trim(const char *text, size_t len) {
     return mem_printf("%.*s", (int)len, text);
 }
 
-// One name as KMQueueManager.init reads it (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97): trimmed, split at colons, where
-// Java drops empty parts at the end; with exactly two parts the second is the mode.
+// One name, split as KMQueueManager.init does (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97). Java trims the name, splits
+// the name at colons and drops empty parts at the end. If there are exactly two parts, the second part is the mode.
 typedef struct kmqueue_name {
     char *digested; // part for KMQUtils.genBackUpQueueName, which does not trim again
     char *key;

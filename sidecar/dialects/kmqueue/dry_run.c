@@ -25,7 +25,7 @@ bool kmqueue_dry_run(const dry_run_t *run) {
         if (steps[i].argument) request_text(run->conn, steps[i].argument);
         outcome_t outcome = request_ask(run->conn, &reply, run->error);
         conn_reply_free(reply);
-        // A full Redis refuses the first one, and who serves there needs none of it at once.
+        // A full Redis refuses the first command. A leader of a full Redis needs none of these commands at once.
         if (i > 0 || outcome != OUTCOME_RETRY) goes_on = run->passed(run, steps[i].script, outcome);
     }
     free(key);

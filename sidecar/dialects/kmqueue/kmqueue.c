@@ -1,8 +1,8 @@
 // Trekkiii/KMQueue (4241368): a group of lists of JSON tasks, with one backup list for all of them.
 //
-// A worker of a safe queue pops a task, writes the time into it, pushes that to the backup list, and removes the same bytes when
-// it is done. So entries of the backup list are never rewritten. A retry pushes the task with two tokens changed to the list that
-// the task names, if that list is configured; a task that names another list is pushed nowhere.
+// A worker of a safe queue pops a task, writes the time into the task and pushes the task to the backup list. A worker that is
+// done removes the same bytes. So entries of the backup list are never rewritten. A retry changes two tokens of the task and
+// pushes the task to the list that the task names. A task that names a list outside the configuration is pushed nowhere.
 #include "base/buffer.h"
 #include "dialects/dialect.h"
 #include "dialects/kmqueue/config.h"

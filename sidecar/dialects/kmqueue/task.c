@@ -8,8 +8,8 @@
 
 enum {
     RETRY_MOST = INT32_MAX, // an int in Java
-    MARKER_MOST = 512,      // bytes of a marker beside the name of its list: fastjson's has 192, an id of KMQueue's own 36
-    ESCAPED_BYTE = 6,       // \u00XX
+    MARKER_MOST = 512, // bytes of a marker without the name of its list: fastjson's marker has 192; an id of KMQueue's own has 36
+    ESCAPED_BYTE = 6,  // \u00XX
 };
 
 enum { QUEUE, ID, TYPE, UNIQUE, STATE, GEN, EXC, RETRY, FIELDS };

@@ -32,8 +32,8 @@ bool kmqueue_text_copy(slice_t text, char *out, size_t most);
 
 // The task with retry + 1 and state "retry", as BackupQueueMonitor pushes it. All other bytes stay.
 void kmqueue_task_retry(const kmqueue_task_t *task, slice_t bytes, buffer_t *out);
-// The task as if it had been created now, for a requeue. The date must be new: a worker does not put a task that is past its
-// alive timeout into backup (RedisTaskQueue.java, popTask).
+// The task with a new creation date, for a requeue. The date must be new: a worker drops a task that is older than its alive
+// timeout (RedisTaskQueue.java, popTask).
 void kmqueue_task_requeue(const kmqueue_task_t *task, slice_t bytes, int64_t now_ms, buffer_t *out);
 
 // Whether an entry of the backup list is its marker: queue is the list itself, type is "marker", it was never executed, and it

@@ -11,24 +11,24 @@
 
 enum {
     LOOK_EVERY_MS = 60000,
-    LOOK_LEAST_MS = 100, // at least this long between the two looks
+    LOOK_LEAST_MS = 100, // shortest time between two counts
     REPORT_BYTES = 1024,
 };
 
 static const char ROLE[] = "monitor";
 
-// A worker pops a task and only then pushes it to the backup list. If it dies in between, the task is lost. Its id stays in
-// <queue>_unique and keeps out every later task of that id (RedisTaskQueue.java, popTask and pushTask). While no task is waiting
-// or in progress, every id in these sets is such an orphan. Two looks a protected timeout apart must agree, because a task on its
-// way between two lists is in neither. Orphans are reported and never removed: the id of a task about to be pushed looks the
-// same.
+// A worker pops a task and only then pushes the task to the backup list. If the worker dies in between, the task is lost. The id
+// of the task stays in <queue>_unique and blocks every later task of that id (RedisTaskQueue.java, popTask and pushTask). While
+// no task is waiting or in progress, every id in these sets is an orphan. Two counts a protected timeout apart must agree,
+// because a task on its way between two lists is in neither. The sidecar reports orphans and never removes them: the id of a
+// task that a worker is about to push looks the same.
 typedef struct unique_ids {
     const queue_config_t *config; // borrowed
-    bool idle;                    // the last look found no task
+    bool idle;                    // the last count found no task
     mono_t at;                    // time of `before`
-    int64_t *before;              // owned; orphans of each list in an earlier look, with no task since
-    int64_t *found;               // owned; ids of each list in this look
-    int64_t reported;             // orphans in all lists
+    int64_t *before;              // owned; orphans of each list in an earlier count, with no task since
+    int64_t *found;               // owned; ids of each list in this count
+    int64_t reported;             // orphans of all lists in the last log line
 } unique_ids_t;
 
 static void *unique_ids_open(const queue_keys_t *keys) {
@@ -145,7 +145,7 @@ static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics
     unique_ids->reported = counts;
 }
 
-// Called while there is no task. Returns when to look again, in ms.
+// Called while there is no task. Returns the delay until the next count, in ms.
 static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *call) {
     int64_t apart = unique_ids->config->policy.protected_timeout_ms;
     if (apart < LOOK_LEAST_MS) apart = LOOK_LEAST_MS;

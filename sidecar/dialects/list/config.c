@@ -1,4 +1,4 @@
-// What dialect list says of its settings: it honours every one that queues have in common.
+// The settings of dialect list. It uses every setting that all queues have in common.
 #include "dialects/list/config.h"
 #include "config/dialect.h"
 

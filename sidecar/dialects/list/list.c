@@ -1,4 +1,4 @@
-// The plain queue of a zset and lists: a delayed entry is the job itself, its score the due time.
+// A plain queue of one zset and lists. A delayed entry is the job itself. The score is the due time.
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 #define SENTINEL_PREFIX "sidecar-sentinel:"
 
-enum { BATCH_MOST = 5000 }; // what dispatcher.batch allows
+enum { BATCH_MOST = 5000 }; // upper limit of dispatcher.batch
 
 static void list_promote_append(const call_t *call, const promote_request_t *ask) {
     const queue_keys_t *queue = call_queue(call);
@@ -65,8 +65,8 @@ static bool sentinel_has_check(const char *random) {
     return memcmp(expected, random, RANDOM_DIGITS) == 0;
 }
 
-// The number tells whether a sentinel with this list's random part is current. A sentinel with another random part is old: its
-// hash was deleted, or its list renamed.
+// The number shows whether a sentinel with this list's random part is current. A sentinel with another random part is old: its
+// hash was deleted, or its list was renamed.
 static entry_kind_t list_kind_of(const backup_look_t *look, slice_t bytes) {
     static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
     if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;

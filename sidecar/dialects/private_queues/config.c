@@ -68,7 +68,7 @@ static bool patterns_overlap(const char *a, const char *b) {
     return strncmp(a, b, before) == 0 && strcmp(star_a + 1 + end_a - behind, star_b + 1 + end_b - behind) == 0;
 }
 
-// Each queue would move jobs of the other's workers to its own `main`. Two registries keep the lists apart.
+// Each queue would move the jobs of the other queue's workers to its own `main`. Two registries separate the lists.
 static void private_compare(derive_t *derive, const queue_config_t *earlier) {
     const queue_config_t *queue = derive_queue(derive);
     const private_config_t *a = private_config(earlier), *b = private_config(queue);

@@ -17,20 +17,20 @@
 enum {
     PAGE = 100,              // entries of one read
     PAGE_BYTES = 256 * 1024, // no further entry is read after this many bytes
-    POLL_S = 5,              // reads without a change: our own pushes clear tracking
+    POLL_S = 5,              // interval of reads without a wake-up: the sidecar's own pushes clear tracking
     FULL_SCAN_S = 3600,      // between two scans of the whole list
     RENEW_MS = 12 * 3600000, // a scan renews older marks
 };
 
-// Scans renew marks of entries that are there, so a mark that is a day old has no entry.
+// A scan renews the mark of each entry in the list. So the entry of a mark that is a day old is gone.
 #define FORGET_MS "86400000"
 
 static const char ROLE[] = "monitor";
 
 typedef struct dead_letters {
-    const char *dlq;     // borrowed from the config; "" = there is none
+    const char *dlq;     // borrowed from the config; "" = the queue has no dlq
     int64_t skip;        // where the next read begins; negative: counted from the tail
-    bool changed;        // since the last read of the head
+    bool changed;        // the list may have changed since the last read of its head
     bool full_scan;      // read to the end of the list
     mono_t full_scan_at; // when the next full scan begins
 } dead_letters_t;
@@ -113,7 +113,7 @@ static void dead_letters_append_record(const side_task_call_t *call, const dead_
                      .payload = letter->bytes,
                      .created = job.created_ms,
                      .size = letter->size};
-    event_id(&event, now_ms * 1000, 0, id); // its life is unknown; the mark prevents a second record
+    event_id(&event, now_ms * 1000, 0, id); // the life of the job is unknown; the mark prevents a second record
     event.event = slice_text(id);
     request_script(call->conn, &script_record_once, 4);
     request_text(call->conn, call->keys->locks[at->lock].key);
@@ -122,7 +122,8 @@ static void dead_letters_append_record(const side_task_call_t *call, const dead_
     request_text(call->conn, at->meta);
     request_text(call->conn, call->token);
     request_text(call->conn, letter->mark);
-    request_int(call->conn, call->keys->config->stream.max_bytes / 2); // keep the other half for jobs to end
+    // Keep the other half of the stream for records of ended jobs.
+    request_int(call->conn, call->keys->config->stream.max_bytes / 2);
     record_append(call->conn, &event);
     request_end(call->conn);
 }
@@ -180,14 +181,14 @@ static size_t dead_letters_find_unrecorded(const dead_letters_t *dead_letters, c
     return count;
 }
 
-// Where the next read begins: at the head, where workers push, while it brings new entries; then once at the tail, where other
-// workers may push; and through the whole list once an hour.
+// Sets the start of the next read. Workers push at the head, so reads stay at the head while they bring new entries. Other
+// workers may push at the tail, so one read at the tail follows. Once an hour, reads go through the whole list.
 static void dead_letters_advance(dead_letters_t *dead_letters, side_task_call_t *call, int64_t looked, bool ended, bool news) {
     call->next = call->now;
     if (dead_letters->skip < 0) {
         dead_letters->skip = 0;
         if (news)
-            dead_letters->full_scan_at = call->now; // there may be more before these
+            dead_letters->full_scan_at = call->now; // more new entries may be before these
         else if (!dead_letters->changed)
             call->next = mono_min(mono_add(call->now, POLL_S * NS_PER_S), dead_letters->full_scan_at);
         return;

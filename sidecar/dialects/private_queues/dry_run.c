@@ -90,7 +90,7 @@ static bool dry_run_dlq(const dry_run_t *run, const private_scratch_t *keys) {
            run->passed(run, &script_record_once, dry_run_record(run, keys));
 }
 
-// An end that looks into `dedup` and marks what it pushes to the dlq.
+// An end that reads `dedup` and marks the bytes that it pushes to the dlq.
 static outcome_t dry_run_settle(const dry_run_t *run, const private_scratch_t *keys) {
     const digest_t digest = digest_of("job", 3);
     const event_t event = {.kind = slice_text("scratch")};

@@ -12,16 +12,16 @@
 
 static const char ROLE[] = "monitor";
 
-// Where names come from.
+// The source of the names.
 typedef enum walk {
-    WALK_NONE, // there is no registry
+    WALK_NONE, // the registry is absent: there are no names
     WALK_KEYS,
     WALK_SET,
     WALK_HASH,
     WALK_LIST,
 } walk_t;
 
-// A name, and after its NUL byte the owner.
+// The key of a private list. The name of the owner follows after the NUL byte.
 typedef struct private_name {
     char *key; // owned
     const char *owner;
@@ -34,15 +34,15 @@ struct private_lists {
     size_t reserved_count;
     walk_t walk;
     char cursor[24]; // where the walk continues
-    bool walked;     // it is at its end
-    bool cut;        // there are too many names: the next scan continues there
+    bool walked;     // the walk has ended
+    bool cut;        // the walk stopped at too many names; the next scan continues at the cursor
     private_name_t *names;
     size_t count;
     size_t room;
-    size_t next;            // the first that no page has read
+    size_t next;            // index of the first name that no page has read
     keymap_t known;         // digests of the names
     size_t asked;           // lists in the current page
-    bool stepped;           // the page has a step of the walk
+    bool stepped;           // the current page includes a step of the walk
     bool one_by_one;        // Redis refused a page: read one list at a time to find the culprit
     const keyspace_t *keys; // borrowed
 };
@@ -229,7 +229,7 @@ outcome_t private_look_read(const call_t *call, void *self, backup_look_t *out) 
     lists->walk = *private_config(lists->queue)->registry ? lists->walk : WALK_KEYS;
     if (lists->walk != WALK_KEYS) lists_read_registry(conn, lists, error);
     lists->walked = lists->walk == WALK_NONE;
-    // The number is not known before the end of the walk: estimate it by the jobs of the last scan, plus a page.
+    // The walk knows the number of lists only at its end. So estimate: the jobs of the last scan, plus a page.
     out->entries = lists->walked ? 0 : out->stamps + BACKUP_PAGE;
     out->open = true;
     return error->outcome;
@@ -310,7 +310,8 @@ static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size
     page->jobs++;
 }
 
-// One refused key, such as a name in the registry without rights, must not stop the others: read one list at a time and skip it.
+// One refused key, such as a name in the registry without rights, must not stop the other lists. Read one list at a time and
+// skip the refused key.
 static outcome_t lists_skip_refused(private_lists_t *lists, redis_error_t *error) {
     if (error->outcome != OUTCOME_REFUSED) return error->outcome;
     if (lists->asked == 1) {

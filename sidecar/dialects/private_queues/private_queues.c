@@ -1,6 +1,6 @@
-// Workers move each job into a list of their own (BLMOVE main queue-NAME RIGHT LEFT), work on its last entry and then remove it
-// (quarkus.io/blog/redis-job-queue-reloaded). So the last entry of each private list is the running job. A scan reads these
-// entries in place; a job whose worker is gone goes back to the right end of main.
+// Each worker moves a job into a list of its own (BLMOVE main queue-NAME RIGHT LEFT), works on the last entry of that list and
+// then removes the entry (quarkus.io/blog/redis-job-queue-reloaded). So the last entry of each private list is the running job.
+// A scan reads these entries in place. A job whose worker is gone goes back to the right end of main.
 #include <stdlib.h>
 
 #include "dialects/dialect.h"
@@ -20,14 +20,14 @@ static char *private_heartbeat(const queue_config_t *queue, const entry_t *entry
     return job_heartbeat_key(&queue->policy, entry->owner);
 }
 
-// A job without an id has its digest in place (model/job.h), which no worker knows.
+// A job without an id has its digest as id (model/job.h). No worker knows that digest.
 static bool job_has_id(const job_t *job) {
     char hex[DIGEST_HEX_SIZE];
     digest_hex(&job->digest, hex);
     return strcmp(hex, job->id) != 0;
 }
 
-// `depth` 1: only while the entry is still the last one.
+// `depth` is 1: settle the job only while it is the last entry.
 static void private_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                            buffer_t *again) {
     const queue_config_t *queue = keys->config;
@@ -58,7 +58,8 @@ static const pass_ops_t private_pass = {
 
 static void private_sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
 
-// A dead letter that stayed could be requeued twice by its readers, and could not be told from a later one of equal bytes.
+// A requeue removes the dead letter, because its readers could requeue it a second time. A dead letter that stayed would also
+// look like a later one of equal bytes.
 static const requeue_ops_t private_requeue = {.leaves_dlq = true};
 
 const dialect_ops_t dialect_private_queues = {
