@@ -50,7 +50,7 @@ void reload_warn_uncopied_records(const config_t *current, const config_t *fresh
         const char *name = current->queues[i].name;
         if (reload_has_queue(fresh, name)) continue;
         char *stream = mem_printf("sidecar:%s:failures", name);
-        log_warn("main", name, "queue removed before its records were copied; they stay in redis until it is configured again",
+        log_warn("main", name, "removed a queue with uncopied records; they stay in redis until the queue is configured again",
                  F_STR("stream", stream));
         free(stream);
     }

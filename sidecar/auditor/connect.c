@@ -17,7 +17,7 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     backoff_failed(&a->redis.backoff, mono_now());
     bool refused = strncmp(error->text, "NOPERM", 6) == 0;
     log_warn(ROLE, NULL,
-             refused                           ? "redis refuses the auditor; nothing is copied"
+             refused                           ? "redis refuses the auditor; no record is copied"
              : error->outcome == OUTCOME_RETRY ? "redis is not ready"
                                                : "cannot reach redis",
              F_STR("reason", error->text));

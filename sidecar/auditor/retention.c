@@ -83,7 +83,7 @@ static void retention_warn_pinned_wal(audit_writer_t *writer) {
                  "finds it)",
                  F_STR("path", writer->path), F_INT("wal_bytes", bytes));
     if (change == CONDITION_ENDED)
-        log_info(ROLE, NULL, "-wal file of the audit log no longer grows", F_STR("path", writer->path));
+        log_info(ROLE, NULL, "-wal file of the audit log has stopped growing", F_STR("path", writer->path));
 }
 
 static void retention_report(audit_writer_t *writer, const audit_usage_t *usage, int64_t now_ms) {

@@ -60,7 +60,7 @@ static bool writer_is_new_failure(audit_writer_t *writer, const char *reason) {
 bool audit_writer_fail(audit_writer_t *writer, buffer_t *why) {
     const char *reason = buffer_text(why);
     if (writer_is_new_failure(writer, reason) && !atomic_load(writer->stop))
-        log_error(ROLE, NULL, "cannot write audit log; nothing is copied meanwhile", F_STR("path", writer->path),
+        log_error(ROLE, NULL, "cannot write audit log; the auditor copies no record until it can", F_STR("path", writer->path),
                   F_STR("reason", reason));
     metric_set(&writer->metrics->audit_bad, 1);
     metrics_say(writer->metrics, WHY_AUDIT, reason);

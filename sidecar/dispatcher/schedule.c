@@ -163,7 +163,7 @@ static void schedule_apply_full(schedule_t *schedule, const promote_reply_t *rep
     if (schedule->full_at_us)
         metric_add(&schedule->metrics->full_us, reply->now_us - schedule->full_at_us);
     else
-        log_warn(ROLE, schedule->config->name, "ready is at ready_limit: promotion waits",
+        log_warn(ROLE, schedule->config->name, "ready is at ready_limit; promotion waits",
                  F_INT("ready_limit", schedule->config->policy.ready_limit));
     schedule->full_at_us = reply->now_us;
     schedule->backlog = false;
@@ -173,7 +173,7 @@ static void schedule_apply_full(schedule_t *schedule, const promote_reply_t *rep
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
     schedule->in_flight--;
     if (condition_update_reason(&schedule->refused, NULL) == CONDITION_ENDED)
-        log_info(ROLE, schedule->config->name, "redis refuses to promote no longer");
+        log_info(ROLE, schedule->config->name, "redis promotes again");
     switch (reply->kind) {
     case PROMOTED_MOVED: schedule_apply_moved(schedule, reply, ask, now); break;
     case PROMOTED_FULL: schedule_apply_full(schedule, reply, now); break;

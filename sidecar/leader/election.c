@@ -96,7 +96,7 @@ static void election_claim_other_owned(leader_t *leader, size_t lock, mono_t now
         else if (!ours)
             log_warn(ROLE, queue, "another group owns this queue; not serving it", F_STR("group", other_owner->owner));
         else
-            log_info(ROLE, queue, "took the queue over from a group without a leader", F_STR("group", other_owner->owner));
+            log_info(ROLE, queue, "took over the queue of a group without a leader", F_STR("group", other_owner->owner));
         if (ours) *other_owner = election->other_owner[--election->other_owner_count];
         if (!ours) i++;
     }

@@ -272,12 +272,12 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
         break;
     case SETTLED_DROPPED:
         metric_add(&metrics->duplicates_dropped, 1);
-        log_info(ROLE, apply->scan->config->name, "dropped a job that was done already", F_STR("job", candidate->job.id));
+        log_info(ROLE, apply->scan->config->name, "dropped a finished job", F_STR("job", candidate->job.id));
         break;
     case SETTLED_COPIES: metric_add(&metrics->copies, 1); break;
     case SETTLED_FULL:
         metric_add(&metrics->ends_held, 1);
-        log_error(ROLE, apply->scan->config->name, "the failure stream is full: no job is ended until it shrinks",
+        log_error(ROLE, apply->scan->config->name, "the failure stream is full; no job is ended until it shrinks",
                   F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
         break;
     case SETTLED_CHANGED: apply->scan->progress.rescan = true; break;

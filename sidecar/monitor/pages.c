@@ -156,7 +156,7 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
     if (pages_redis_full(error)) {
         if (!scan->progress.read_only)
             log_error(ROLE, scan->config->name,
-                      "redis is full: workers stand still, and the backup list is read without rotation",
+                      "redis is full: workers cannot take jobs; the monitor reads the backup list without rotation",
                       F_STR("reason", error->text));
         scan->progress.read_only = true;
         *error = (redis_error_t){0};

@@ -93,7 +93,7 @@ void scan_apply_refusals(scan_t *scan, mono_t now) {
     if (scan->refusals.first)
         scan_refused(scan, scan->refusals.first, now);
     else if (condition_update_reason(&scan->refusals.condition, NULL) == CONDITION_ENDED)
-        log_info(ROLE, scan->config->name, "redis refuses the monitor no longer");
+        log_info(ROLE, scan->config->name, "redis accepts the monitor's requests again");
     scan_forget_refusals(scan);
 }
 

@@ -198,7 +198,7 @@ outcome_t task_step(tasks_t *w, task_t *task, const task_context_t *with, redis_
     task->next = call.next;
     if (!with->arm) task->next = mono_min(task->next, mono_add(call.now, task->poll_ms * NS_PER_MS));
     if (condition_update_reason(&task->refused, NULL) == CONDITION_ENDED)
-        log_info(ROLE, w->keys->queues[task->queue].config->name, "redis refuses the monitor no longer");
+        log_info(ROLE, w->keys->queues[task->queue].config->name, "redis accepts the monitor's requests again");
     return OUTCOME_OK;
 }
 

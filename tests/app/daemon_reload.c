@@ -289,7 +289,7 @@ Test(daemon_reload, two_hundred_reloads_lose_no_job) {
 /* Its records would wait in Redis, and nobody would say so. Where the log has them all nobody need be warned, whatever it lacked
  * when somebody asked last. */
 Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
-    static const char WARNING[] = "queue removed before its records were copied";
+    static const char WARNING[] = "removed a queue with uncopied records";
     cluster_t cluster = cluster_begin(NULL);
     const sidecar_t all = {.queues = "{ name = \"q\"; }, { name = \"sms\"; }, { name = \"fax\"; }"};
     char *config = cluster_config(&cluster, all), *dir = temp_path(temp_root(), "late"), *log = temp_path(dir, "audit.db"),

@@ -235,7 +235,7 @@ Test(redis_script_requeue, a_push_that_is_refused_takes_its_mark_back) {
 }
 
 /* A queue whose jobs are unique by an id, as KMQueue's: the id is marked as long as the job waits or runs. */
-Test(redis_script_requeue, a_unique_job_is_there_once) {
+Test(redis_script_requeue, unique_job_is_queued_once) {
     fixture_t f = fixture_start(NULL);
     ask_t ask = ask_new();
     ask.mark = "email_unique";

@@ -158,7 +158,7 @@ Test(redis_snapshot, finds_the_oldest_record_that_too_few_logs_have) {
 }
 
 /* Of each key every other type: the rest is told all the same. */
-Test(redis_snapshot, a_key_of_the_wrong_type_spoils_its_own_facts_alone) {
+Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
     static const char *const keys[] = {"sidecar:app:lock",   "sidecar:app:queues",     "sidecar:app:standbys",
                                        "sidecar:email:meta", "sidecar:email:failures", "sidecar:email:auditors"};
     static const char *const types[] = {"string", "hash", "hash", "hash", "stream", "hash"};

@@ -27,7 +27,7 @@ static int64_t other_group_takes_over(int signal) {
         cr_assert_eq(daemon_terminate(one, 5000).code, 0);
     cluster_round(&s, "q", 0);
     int64_t ms = (wait_now_us() - sent) / 1000;
-    cr_assert(wait_for(daemon_log_count(two, "took the queue over") == 1, 10000)); /* said when it is done */
+    cr_assert(wait_for(daemon_log_count(two, "took over the queue") == 1, 10000)); /* said when it is done */
     cluster_works(&s, "q");
     cluster_works(&s, "p");
     redis_expect(s.r, "g2", "HGET sidecar:q:meta group");

@@ -10,7 +10,7 @@ static void fill(setup_t *d, const char *list, int jobs) {
 }
 
 static int logged(void) { return fixture_log_count("redis refuses the monitor\""); }
-static int said_over(void) { return fixture_log_count("redis refuses the monitor no longer"); }
+static int said_over(void) { return fixture_log_count("redis accepts the monitor's requests again"); }
 
 /* Repeats refused requests until `cond` is true; steps the clock over each pause. */
 #define try_until(d, cond)                                                                                                       \

@@ -109,7 +109,7 @@ Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
     cr_assert(strncmp(refusal, "OOM", 3) == 0);
     free(refusal);
     until(&d, count(&d, "LLEN email") == 600);
-    cr_assert_geq(fixture_log_count("redis is full: workers stand still"), 1);
+    cr_assert_geq(fixture_log_count("redis is full: workers cannot take jobs"), 1);
     redis_ok(d.f.r, "CONFIG SET maxmemory 0");
     for (int i = 0; i < 600; i++) redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");

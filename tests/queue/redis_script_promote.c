@@ -108,7 +108,7 @@ Test(redis_script_promote, the_largest_batch) {
     fixture_stop(&f);
 }
 
-Test(redis_script_promote, equal_scores_in_small_batches) {
+Test(redis_script_promote, small_batches_move_all_equal_scores) {
     fixture_t f = setup();
     for (int i = 0; i < 100; i++) redis_ok(f.r, "ZADD email:delayed %s job%02d", i < 50 ? "-3" : "5", i);
     ask_t ask = ask_new();

@@ -263,7 +263,7 @@ Test(redis_conn, a_large_reply_takes_nothing_from_those_behind_it) {
 }
 
 /* Whoever asked for it has been told that it is lost, or was not yet done with it. */
-Test(redis_conn, what_was_not_sent_by_one_connection_is_not_sent_by_the_next) {
+Test(redis_conn, new_connection_drops_unsent_requests) {
     fixture_t f = fixture_start(NULL);
     for (int ended = 0; ended <= 1; ended++) {
         request_begin(f.conn, "SET");

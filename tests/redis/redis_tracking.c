@@ -219,7 +219,7 @@ Test(redis_tracking, refusals_leave_no_ear_behind) {
     teardown(&pair);
 }
 
-Test(redis_tracking, a_refused_arming_is_told) {
+Test(redis_tracking, refused_arming_is_reported) {
     pair_t pair = setup((fixture_options_t){.proxy = true});
     next_due_request_t look = {.queue = 0};
     next_due_t head;

@@ -99,8 +99,7 @@ static int requeue_confirm(const requeue_options_t *options, const requeue_plan_
     if (plan->answered)
         fprintf(stderr, " (%s %s answered before, and %s skipped)", number_text(plan->answered, number), one ? "was" : "were",
                 one ? "is" : "are");
-    fputs(can_ask ? ".\nGo on? [y/N] " : ".\nThere is no terminal to ask on: add --yes to go on, or --dry-run to look first\n",
-          stderr);
+    fputs(can_ask ? ".\nGo on? [y/N] " : ".\nNo terminal for a question: add --yes, or try --dry-run first\n", stderr);
     fflush(stderr);
     buffer_free(&jobs);
     if (!can_ask) return CLI_USAGE;

@@ -125,16 +125,19 @@ static void findings_of_check(const diagnosis_t *d, const status_check_t *check)
 #define UNTIL_THEN "; until then it is also in: queue-sidecar check -c {config} --redis"
 
 static const status_meaning_t findings_preflight[] = {
-    [PREFLIGHT_WARNING] = {STATUS_WARNING, "preflight", "A promise is weakened.", "Mend what it names" UNTIL_THEN},
+    [PREFLIGHT_WARNING] = {STATUS_WARNING, "preflight", "A promise is weakened.",
+                           "Repair the named key, right or setting" UNTIL_THEN},
     [PREFLIGHT_QUEUE_REFUSED] =
         {STATUS_FAULT, "preflight", "Work that needs this key stops for this queue; all other work goes on.",
          "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader "
          "tries again every 5 s, without a restart" UNTIL_THEN},
-    [PREFLIGHT_REFUSED] = {STATUS_FAULT, "preflight",
-                           "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",
-                           "Mend what it names: rename or delete a key of the wrong type, grant a missing right" UNTIL_THEN},
-    [PREFLIGHT_QUEUE_DISABLED] = {STATUS_FAULT, "preflight", "This queue is not served; the others are.",
-                                  "Mend what it names. The leader looks again every 5 s, without a restart" UNTIL_THEN},
+    [PREFLIGHT_REFUSED] =
+        {STATUS_FAULT, "preflight",
+         "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",
+         "Repair the named key, right or setting: rename or delete a key of the wrong type, grant a missing right" UNTIL_THEN},
+    [PREFLIGHT_QUEUE_DISABLED] =
+        {STATUS_FAULT, "preflight", "This queue is not served; the others are.",
+         "Repair the named key, right or setting. The leader checks again every 5 s, without a restart" UNTIL_THEN},
 };
 
 static void findings_of_preflight(const diagnosis_t *d, preflight_level_t kind) {
@@ -189,7 +192,7 @@ static void findings_of_local_check(const diagnosis_t *d, const local_check_t *c
         status_meaning_t meaning;
     } known[] = {
         {"roles",
-         {STATUS_FAULT, "not_ready", "This role does nothing until it turns again.",
+         {STATUS_FAULT, "not_ready", "This role works again only after its tick returns.",
           "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance"}},
         {"queues",
          {STATUS_FAULT, "not_ready", "Redis refuses some work on these queues; the instance leads or stands by all the same.",
@@ -199,8 +202,10 @@ static void findings_of_local_check(const diagnosis_t *d, const local_check_t *c
           "Grant the rights under \"Least privilege\" in docs/acl.md"}},
         {"audit",
          {STATUS_FAULT, "not_ready", "Its audit log lacks the newest records; they wait in Redis.",
-          "Mend what it names; its log has more"}},
-        {"", {STATUS_FAULT, "not_ready", "It can neither lead nor stand by.", "Mend what it names; its log has more"}},
+          "Repair the named key, right or setting; its log has more"}},
+        {"",
+         {STATUS_FAULT, "not_ready", "It can neither lead nor stand by.",
+          "Repair the named key, right or setting; its log has more"}},
     };
     const status_log_t *log = &d->s->log;
     bool known_here = strcmp(check->name, "audit") == 0 && !log->readable && *log->why;

@@ -377,7 +377,7 @@ outcome_t bull_failed_step(bull_failed_t *s, side_task_call_t *call, bool change
     }
     if (s->full) {
         s->pause_until = mono_add(call->now, FULL_WAIT_MS * NS_PER_MS);
-        log_error(ROLE, s->at->config->name, "the failure stream is full: failures are not recorded until it shrinks",
+        log_error(ROLE, s->at->config->name, "the failure stream is full; no failure is recorded until it shrinks",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
     }
     mono_t next = s->full_range_due ? s->full_range_at : mono_never();

@@ -114,7 +114,7 @@ static void quarantine_note_settled(bull_quarantine_t *s, side_task_call_t *call
         if (item->verdict == QUARANTINE_RELEASE) break;
         metrics_end(call->metrics, item->reason, 1);
         snprintf(id, sizeof id, "%.*s", (int)event->job.len, event->job.len ? event->job.data : "");
-        log_warn(ROLE, s->at->config->name, "an id in delayed has no job; ended it", F_STR("reason", item->reason),
+        log_warn(ROLE, s->at->config->name, "ended an id in delayed that has no job", F_STR("reason", item->reason),
                  F_STR("job", id));
         break;
     case SETTLED_FULL:
@@ -153,7 +153,7 @@ static void quarantine_end_round(bull_quarantine_t *s, const side_task_call_t *c
     s->round_open = false;
     s->round_at = s->skip ? mono_add(call->now, FULL_WAIT_MS * NS_PER_MS) : mono_never();
     if (s->full && !s->full_logged)
-        log_error(ROLE, s->at->config->name, "the failure stream is full: no job is ended until it shrinks",
+        log_error(ROLE, s->at->config->name, "the failure stream is full; no job is ended until it shrinks",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
     s->full_logged = s->full;
 }

@@ -269,7 +269,7 @@ static void stalled_note_settled(bull_stalled_t *s, side_task_call_t *call, cons
         metric_add(&call->metrics->ends_held, 1);
         s->skip++;
         if (!s->full)
-            log_error(ROLE, s->at->config->name, "the failure stream is full: no job is ended until it shrinks",
+            log_error(ROLE, s->at->config->name, "the failure stream is full; no job is ended until it shrinks",
                       F_INT("max_bytes", call->keys->config->stream.max_bytes));
         s->full = true;
         break;

@@ -276,7 +276,7 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
     bool news = !quarantine->full && !quarantine->full_logged;
     quarantine->full = true;
     if (!news) return;
-    log_error(ROLE, quarantine->keys->config->name, "the failure stream is full: no job is ended until it shrinks",
+    log_error(ROLE, quarantine->keys->config->name, "the failure stream is full; no job is ended until it shrinks",
               F_INT("max_bytes", call->keys->config->stream.max_bytes));
 }
 

@@ -152,7 +152,7 @@ static outcome_t dead_letters_record(side_task_call_t *call, const dead_letter_t
         metrics_end(call->metrics, "dead_letter", recorded);
     }
     if (*full)
-        log_error(ROLE, queue, "the failure stream is half full: dead letters are not recorded until it shrinks",
+        log_error(ROLE, queue, "the failure stream is half full; no dead letter is recorded until it shrinks",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
     *error = worst;
     return worst.outcome;
@@ -161,7 +161,7 @@ static outcome_t dead_letters_record(side_task_call_t *call, const dead_letter_t
 static void dead_letters_log_large(const side_task_call_t *call, const dead_letter_t *letter) {
     const queue_config_t *queue = call->keys->queues[call->queue].config;
     metric_add(&call->metrics->large, 1);
-    log_warn(ROLE, queue->name, "a dead letter is larger than max_payload and gets no record", F_STR("list", queue->dlq),
+    log_warn(ROLE, queue->name, "did not record a dead letter that is larger than max_payload", F_STR("list", queue->dlq),
              F_INT("bytes", letter->size), F_STR("sha1", letter->mark), F_INT("max_payload", queue->policy.max_payload));
 }
 

@@ -287,9 +287,8 @@ void private_page_append(const call_t *call, void *self, size_t skip, size_t cou
 }
 
 static void lists_log_large(const private_lists_t *lists, const private_name_t *name, int64_t size, const char *sha1) {
-    log_warn(ROLE, lists->queue->name, "job in a private list is larger than max_payload; left it there",
-             F_STR("list", name->key), F_INT("bytes", size), F_STR("sha1", sha1),
-             F_INT("max_payload", lists->queue->policy.max_payload));
+    log_warn(ROLE, lists->queue->name, "left a job in a private list that is larger than max_payload", F_STR("list", name->key),
+             F_INT("bytes", size), F_STR("sha1", sha1), F_INT("max_payload", lists->queue->policy.max_payload));
 }
 
 static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size_t at, backup_page_t *page) {

@@ -346,7 +346,7 @@ Test(unit_status, findings_say_what_still_works) {
                 {PREFLIGHT_QUEUE_DISABLED, NULL, "This queue is not served"},
                 {PREFLIGHT_REFUSED, NULL, "A leader that already leads goes on"},
                 {0, "queues", "leads or stands by all the same"},
-                {0, "roles", "This role does nothing"},
+                {0, "roles", "This role works again only"},
                 {0, "audit", "wait"},
                 {0, "lock", "neither lead nor stand by"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

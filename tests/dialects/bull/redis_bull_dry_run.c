@@ -34,7 +34,7 @@ static found_t dry_run(fixture_t *f, conn_t *conn) {
     return found;
 }
 
-Test(redis_bull_dry_run, passes_and_leaves_nothing) {
+Test(redis_bull_dry_run, dry_run_succeeds_and_leaves_no_key) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
     found_t found = dry_run(&f, f.conn);
     cr_assert_eq(found.refused, 0, "%s", found.why);

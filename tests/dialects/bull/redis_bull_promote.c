@@ -132,7 +132,7 @@ static void expect_same_as_bull(const char *version) {
 Test(redis_bull_promote, equals_the_newest_bull) { expect_same_as_bull("4.16.5"); }
 Test(redis_bull_promote, equals_the_oldest_bull) { expect_same_as_bull("4.10.4"); }
 
-Test(redis_bull_promote, never_early_and_not_late) {
+Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
     fixture_t f = setup();
     long long now = bull_now_ms(f.r);
     bull_job(f.r, "1", "0"), bull_job(f.r, "2", "0"), bull_job(f.r, "3", "0");

@@ -449,7 +449,7 @@ Test(redis_bull_settle, a_check_has_the_fields_of_a_record) {
 static long long holds_ms(redis_t *r) { return redis_int(r, "PTTL " BULL "stalled-check"); }
 
 /* The workers' own check waits until what is marked is a whole interval old, also when we leave or die. */
-Test(redis_bull_settle, the_hold_outlives_the_interval) {
+Test(redis_bull_settle, stalled_check_key_outlives_the_interval) {
     fixture_t f = setup();
     bull_expect(mark_with(f.r, "T", "600000", "10", false), "marked", NULL, NULL);
     cr_assert_gt(holds_ms(f.r), 580000);

@@ -375,7 +375,7 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
 
 /* ---- Preconditions, and what Redis refuses */
 
-Test(redis_delayed_promote, only_the_owner_with_the_lock_may) {
+Test(redis_delayed_promote, only_the_owner_with_the_lock_promotes) {
     fixture_t f = de_setup();
     de_ask_t ask = de_new();
     de_add(f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));

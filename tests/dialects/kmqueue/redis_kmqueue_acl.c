@@ -30,7 +30,7 @@ Test(redis_kmqueue_acl, the_published_rights_are_enough) {
     close_desk(&d);
 }
 
-Test(redis_kmqueue_acl, a_right_that_is_missing_costs_no_task, .timeout = 60) {
+Test(redis_kmqueue_acl, missing_right_loses_no_task, .timeout = 60) {
     static const char *const rights[] = {"-srem", "-rpush", "-lrem", "-xadd", "-getrange"};
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         setup_t d;
