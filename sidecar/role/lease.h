@@ -51,7 +51,7 @@ void lease_end(leases_t *leases, size_t lock);
 bool lease_get(leases_t *leases, size_t lock, lease_t *lease);
 
 // Disables a queue although its lock is held: its keys have wrong types, or Redis refuses its commands. Wakes the listeners.
-void lease_disable_queue(leases_t *leases, size_t queue, bool barred);
+void lease_disable_queue(leases_t *leases, size_t queue, bool disabled);
 bool lease_queue_disabled(leases_t *leases, size_t queue);
 
 // A script of this term was fenced: the leader should look at once. lease_take_suspicion clears the note.
