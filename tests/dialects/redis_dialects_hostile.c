@@ -300,7 +300,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended,
     cr_assert_eq(redis_int(d.f.r, "LLEN bank") + redis_int(d.f.r, "LLEN other:backup"), 2);
     fprintf(stderr, "%s: %lld go on, %lld ended\n", table->name, waiting, ended);
     clutter_free(&clutter);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
@@ -329,7 +329,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
             cr_assert_fail("%s: %s as a %s has stopped it", table->name, used.items[k].name, wrong);
     }
     config_redis_keys_free(&used);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
@@ -341,7 +341,7 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     setup_t d;
     buffer_t said = {0};
     redis_error_t error;
-    open_desk(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
+    open_setup(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
     redis_ok(d.f.r, "XADD bull:email:events * event added");
     redis_ok(d.f.r, "HSET bull:email:1 name n data {} opts {} timestamp 1700000000000");
     redis_ok(d.f.r, "ZADD bull:email:delayed 4096 1");
@@ -355,5 +355,5 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     cr_assert_eq(redis_int(d.f.r, "EXISTS bull:email:wait bull:email:stalled bull:email:stalled-check bull:email:failed"), 0);
     buffer_free(&said);
     conn_free(conn);
-    close_desk(&d);
+    close_setup(&d);
 }

@@ -16,14 +16,14 @@ typedef struct {
     instance_t instance;
 } setup_t;
 
-static void open_desk(setup_t *d, const char *spoilt) {
+static void open_setup(setup_t *d, const char *spoilt) {
     d->f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true, .closed = true});
     if (spoilt) redis_ok(d->f.r, "SET %s x", spoilt);
     instance_start(&d->instance, d->f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
     cr_assert(driver_until(&d->instance.driver, metric_get(&d->instance.metrics->leading), 10000));
 }
 
-static void close_desk(setup_t *d) {
+static void close_setup(setup_t *d) {
     instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
@@ -43,7 +43,7 @@ static void await_faults(setup_t *d, int64_t faults) {
 
 Test(redis_leader_preflight, mended_key_is_no_longer_counted) {
     setup_t d;
-    open_desk(&d, "email:backup");
+    open_setup(&d, "email:backup");
     redis_ok(d.f.r, "SET email x");
     await_faults(&d, 1);
     later(&d, 6);
@@ -66,12 +66,12 @@ Test(redis_leader_preflight, mended_key_is_no_longer_counted) {
     long long types = server_commandstat(d.f.server, "type");
     later(&d, 18);
     cr_assert_eq(server_commandstat(d.f.server, "type"), types, "where all is well nobody looks");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_preflight, key_spoilt_while_running_is_counted) {
     setup_t d;
-    open_desk(&d, NULL);
+    open_setup(&d, NULL);
     await_faults(&d, 0);
     redis_ok(d.f.r, "SET sms:delayed x");
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->queues[1].faults) > 0, 10000));
@@ -82,12 +82,12 @@ Test(redis_leader_preflight, key_spoilt_while_running_is_counted) {
     redis_ok(d.f.r, "DEL sms:delayed");
     later(&d, 6);
     await_faults(&d, 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_preflight, former_leader_still_rechecks) {
     setup_t d;
-    open_desk(&d, "email:backup");
+    open_setup(&d, "email:backup");
     await_faults(&d, 1);
     redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
     fixture_step_boottime(20000); /* the renewal */
@@ -95,7 +95,7 @@ Test(redis_leader_preflight, former_leader_still_rechecks) {
     redis_ok(d.f.r, "DEL email:backup");
     later(&d, 6);
     await_faults(&d, 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A right that all queues need is taken away while it leads, and the next connection finds that. */
@@ -110,7 +110,7 @@ static void take_away_xtrim(setup_t *d) {
 /* It leads on, as it has the lock; and what is of no queue is looked for again, if more seldom. */
 Test(redis_leader_preflight, mended_right_of_all_queues_is_no_longer_counted) {
     setup_t d;
-    open_desk(&d, NULL);
+    open_setup(&d, NULL);
     take_away_xtrim(&d);
     long looks = proxy_requests(d.f.proxy, "INFO memory");
     later(&d, 45); /* two renewals */
@@ -120,13 +120,13 @@ Test(redis_leader_preflight, mended_right_of_all_queues_is_no_longer_counted) {
     await_faults(&d, 0);
     cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), looks + 1);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A look that was not made to its end has found nothing, and so nothing mended. */
 Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_forgets_nothing) {
     setup_t d;
-    open_desk(&d, NULL);
+    open_setup(&d, NULL);
     take_away_xtrim(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "INFO memory", .error = "-BUSY Redis is busy"});
     later(&d, 63);
@@ -137,13 +137,13 @@ Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_forgets_nothing) {
     later(&d, 63);
     await_faults(&d, 0);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* It led on with what it had, but begins no term with it. */
 Test(redis_leader_preflight, failed_preflight_takes_no_lock_again) {
     setup_t d;
-    open_desk(&d, NULL);
+    open_setup(&d, NULL);
     take_away_xtrim(&d);
     redis_ok(d.f.r, "DEL sidecar:app:lock");
     later(&d, 21); /* the renewal */
@@ -154,7 +154,7 @@ Test(redis_leader_preflight, failed_preflight_takes_no_lock_again) {
     later(&d, 6);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 10000), "%s", fixture_log());
     await_faults(&d, 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* The locks that it has are kept meanwhile, by the same connection. */
@@ -176,7 +176,7 @@ Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
     later(&d, 69);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 2, 10000), "%s", fixture_log());
     cr_assert_eq(metric_get(&d.instance.metrics->terms_lost), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 static bool told_by_health(const setup_t *d, const char *text) {
@@ -192,7 +192,7 @@ static bool told_by_health(const setup_t *d, const char *text) {
 /* A long lease outlasts much: /readyz tells what is wrong with Redis from the beginning. */
 Test(redis_leader_preflight, leader_without_redis_tells_why) {
     setup_t d;
-    open_desk(&d, NULL);
+    open_setup(&d, NULL);
     proxy_refuse_new(d.f.proxy, true);
     proxy_disconnect(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->redis_up), 3000));
@@ -201,5 +201,5 @@ Test(redis_leader_preflight, leader_without_redis_tells_why) {
     proxy_refuse_new(d.f.proxy, false);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->redis_up), 10000));
     cr_assert(!told_by_health(&d, "or it refuses the connection"));
-    close_desk(&d);
+    close_setup(&d);
 }

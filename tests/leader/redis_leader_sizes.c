@@ -17,13 +17,13 @@ typedef struct {
     instance_t instance;
 } setup_t;
 
-static void open_desk(setup_t *d, const char *config, int roles) {
+static void open_setup(setup_t *d, const char *config, int roles) {
     d->f = fixture_start(&(fixture_options_t){.config = config, .closed = true});
     instance_start(&d->instance, d->f.keys, INSTANCE_LEADER | roles);
     cr_assert(driver_until(&d->instance.driver, metric_get(&d->instance.metrics->leading), 8000));
 }
 
-static void close_desk(setup_t *d) {
+static void close_setup(setup_t *d) {
     instance_stop(&d->instance);
     fixture_stop(&d->f);
 }
@@ -47,7 +47,7 @@ static void later(setup_t *d, int64_t seconds) {
 
 Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
     setup_t d;
-    open_desk(&d, WITH_TTL("60s"), 0);
+    open_setup(&d, WITH_TTL("60s"), 0);
     long long before = counts(&d); /* of the preflight */
     driver_run(&d.instance.driver, 1000);
     cr_assert_eq(counts(&d), before);
@@ -65,12 +65,12 @@ Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
     cr_assert_eq(counts(&d), before, "nobody has scraped for two minutes");
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, counts(&d) >= before + 2, 8000));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_sizes, sizes_equal_those_in_redis, .timeout = 60) {
     setup_t d;
-    open_desk(&d, WITH_TTL("60s"), INSTANCE_MONITOR);
+    open_setup(&d, WITH_TTL("60s"), INSTANCE_MONITOR);
     redis_ok(d.f.r, "ZADD email:delayed 1000 a 9000000000000 b");
     redis_ok(d.f.r, "RPUSH email 1 2 3");
     redis_ok(d.f.r, "RPUSH email:backup x y");
@@ -104,12 +104,12 @@ Test(redis_leader_sizes, sizes_equal_those_in_redis, .timeout = 60) {
     later(&d, 5);
     cr_assert(metric_get(&email->delayed_jobs) == 0 && metric_get(&email->due_since_ms) == INT64_MAX);
     cr_assert_lt(metric_get(&email->next_due_ms), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_sizes, standby_reports_no_sizes) {
     setup_t d;
-    open_desk(&d, QUEUES, 0);
+    open_setup(&d, QUEUES, 0);
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
     redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
@@ -119,7 +119,7 @@ Test(redis_leader_sizes, standby_reports_no_sizes) {
     scrape(&d);
     driver_run(&d.instance.driver, 500);
     cr_assert_eq(counts(&d), before);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_sizes, only_led_queues_are_measured) {
@@ -135,12 +135,12 @@ Test(redis_leader_sizes, only_led_queues_are_measured) {
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 2), mono_now()), 8000));
     cr_assert(metrics_counted(of(&d, 0), mono_now()) && !metrics_counted(of(&d, 1), mono_now()));
     cr_assert(metric_get(&of(&d, 0)->ready_jobs) == 2 && metric_get(&of(&d, 2)->ready_jobs) == 2);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_sizes, key_of_wrong_type_is_logged_once_and_spoils_no_other_size) {
     setup_t d;
-    open_desk(&d, WITH_TTL("60s"), 0);
+    open_setup(&d, WITH_TTL("60s"), 0);
     redis_ok(d.f.r, "RPUSH email 1 2 3");
     redis_ok(d.f.r, "SET email:delayed x");
     for (int i = 0; i < 3; i++) later(&d, 5);
@@ -153,7 +153,7 @@ Test(redis_leader_sizes, key_of_wrong_type_is_logged_once_and_spoils_no_other_si
     cr_assert_eq(metric_get(&of(&d, 0)->delayed_jobs), 0);
     cr_assert_eq(fixture_log_count("reading all queue sizes again"), 1);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "nobody lost the lock by it");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Else the sum over all instances would be twice what there is. */
@@ -168,7 +168,7 @@ Test(redis_leader_sizes, queue_of_another_group_is_measured_there) {
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));
     redis_ok(d.f.r, "DEL sidecar:others:lock");
     cr_assert(driver_until(&d.instance.driver, (scrape(&d), metrics_counted(of(&d, 0), mono_now())), 20000), "taken over");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Not even until it is known whether it can be taken over. */
@@ -184,7 +184,7 @@ Test(redis_leader_sizes, queue_whose_claim_is_lost_is_measured_there) {
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 20000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
@@ -193,18 +193,18 @@ Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < 400; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     buffer_str(&config, ");");
-    open_desk(&d, config.data, 0);
+    open_setup(&d, config.data, 0);
     for (int i = 0; i < 400; i++) redis_ok(d.f.r, "RPUSH q%d %s", i, "job");
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 399), mono_now()), 20000));
     for (size_t i = 0; i < 400; i++) cr_assert(metrics_counted(of(&d, i), mono_now()) && metric_get(&of(&d, i)->ready_jobs) == 1);
     buffer_free(&config);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_leader_sizes, lost_server_is_handled_by_the_leader) {
     setup_t d;
-    open_desk(&d, QUEUES, 0);
+    open_setup(&d, QUEUES, 0);
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
     server_kill(d.f.server);
@@ -215,5 +215,5 @@ Test(redis_leader_sizes, lost_server_is_handled_by_the_leader) {
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 20000), "%s", fixture_log());
-    close_desk(&d);
+    close_setup(&d);
 }

@@ -17,7 +17,7 @@ typedef struct {
     instance_t instance;
 } setup_t;
 
-static inline void open_desk(setup_t *d, fixture_options_t options) {
+static inline void open_setup(setup_t *d, fixture_options_t options) {
     if (!options.config) options.config = ALONE("retry_times = 1;");
     options.closed = true;
     d->f = fixture_start(&options);
@@ -25,7 +25,7 @@ static inline void open_desk(setup_t *d, fixture_options_t options) {
     instance_lead(&d->instance, d->f.r);
 }
 
-static inline void close_desk(setup_t *d) {
+static inline void close_setup(setup_t *d) {
     instance_stop(&d->instance);
     fixture_stop(&d->f);
 }

@@ -4,7 +4,7 @@
 
 Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     work_on(&d, "a");
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
     long long seen = stamp_of(d.f.r, slice_text("a")).seen;
@@ -24,23 +24,23 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
     cr_assert_eq(metric_get(&of(&d)->retried), 1);
     cr_assert_eq(metric_get(&of(&d)->ended), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, a_finished_job_is_left_alone) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     work_on(&d, "done");
     passes(&d, 1);
     redis_ok(d.f.r, "LREM email:backup 1 done");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     cr_assert_eq(records(&d), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_backoff = \"fixed\"; retry_delay = \"20s\"; retry_jitter = 0.5;")});
     long long before = call_now_ms(d.f.r);
     work_on(&d, "a");
     until(&d, is_delayed(d.f.r, slice_text("a")));
@@ -49,14 +49,14 @@ Test(redis_monitor, backoff_puts_a_retry_into_delayed) {
     cr_assert(in >= 10000 && in <= 30000 + 8000, "in %f ms", in);
     free(score);
     cr_assert_eq(working(&d, "a") + waiting(&d, "a"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 #define JOB "{\"id\":7}"
 
 Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
     setup_t d;
-    open_desk(
+    open_setup(
         &d,
         (fixture_options_t){
             .config =
@@ -79,7 +79,7 @@ Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
     expect_reason(&d, "retried", "stalled 1 -");
     cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_heartbeat_lost]), 1);
     cr_assert_eq(metric_get(&of(&d)->stalled), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 #define BEATING                                                                                                                  \
@@ -110,7 +110,7 @@ static void overdue(setup_t *d) {
 
 Test(redis_monitor, a_record_names_the_last_worker) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = BEATING});
+    open_setup(&d, (fixture_options_t){.config = BEATING});
     redis_ok(d.f.r, "SET 7_alive %b", "host-1\n\xff", (size_t)8);
     work_on(&d, JOB);
     overdue(&d);
@@ -123,12 +123,12 @@ Test(redis_monitor, a_record_names_the_last_worker) {
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     until(&d, records(&d) == 2);
     expect_worker(&d, "failed", "-"); /* that was somebody else */
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, a_heartbeat_may_hold_any_value) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = BEATING});
+    open_setup(&d, (fixture_options_t){.config = BEATING});
     work_on(&d, JOB);
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
         fixture_make_key(d.f.r, "7_alive", fixture_types[t]);
@@ -149,12 +149,12 @@ Test(redis_monitor, a_heartbeat_may_hold_any_value) {
     char *worker = last_of(&d, "retried", "worker");
     cr_assert_eq(strlen(worker), 256);
     free(worker);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, acts_on_a_report_at_once) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
     work_on(&d, "a");
     work_on(&d, "b");
     passes(&d, 1);
@@ -174,12 +174,12 @@ Test(redis_monitor, acts_on_a_report_at_once) {
     work_on(&d, "c"); /* a report that comes with its job, before anybody has seen that */
     redis_ok(d.f.r, "HSET email:errors c early");
     until(&d, waiting(&d, "c"));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, an_orphan_report_is_removed_after_two_scans) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     work_on(&d, "a");
     passes(&d, 1);
     redis_ok(d.f.r, "HSET email:errors stray text");
@@ -189,13 +189,13 @@ Test(redis_monitor, an_orphan_report_is_removed_after_two_scans) {
     redis_ok(d.f.r, "EVAL %s 1 email:errors", "for i = 1, 3000 do redis.call('HSET', KEYS[1], 'job' .. i, 'x') end");
     until(&d, count(&d, "HLEN email:errors") == 0);
     cr_assert_eq(metric_get(&of(&d)->stray_reports), 3001);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* The monitor's own removal clears tracking; only a new look arms it for the next report. */
 Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
     work_on(&d, "a");
     passes(&d, 1);
     redis_ok(d.f.r, "HSET email:errors stray 1");
@@ -206,14 +206,14 @@ Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
     redis_ok(d.f.r, "HSET email:errors a boom");
     until(&d, waiting(&d, "a"));
     cr_assert_eq(count(&d, "EXISTS email:errors"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, alive_timeout_ends_an_old_job) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
-                                                "\"email\"; protected_timeout = \"1h\"; "
-                                                "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
+    open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
+                                                 "\"email\"; protected_timeout = \"1h\"; "
+                                                 "heartbeat = \"off\"; alive_timeout = \"2h\"; created_path = \"/at\"; } );"});
     char *old = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7200001),
          *young = mem_printf("{\"at\":%lld}", call_now_ms(d.f.r) - 7000000);
     work_on(&d, old);
@@ -227,14 +227,14 @@ Test(redis_monitor, alive_timeout_ends_an_old_job) {
     cr_assert_eq(working(&d, young) + working(&d, "no age"), 2);
     free(old);
     free(young);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 static long long calls(setup_t *d) { return server_info_int(d->f.server, "stats", "total_commands_processed"); }
 
 Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    open_setup(&d, (fixture_options_t){.proxy = true});
     idle(&d);
     for (int round = 0; round < 2; round++) {
         long before = proxy_requests(d.f.proxy, NULL);
@@ -251,22 +251,22 @@ Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
         cr_assert_eq(count(&d, "LLEN email:backup"), 1);
     }
     cr_assert_gt(calls(&d), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, an_idle_queue_is_woken_by_a_report) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(metric_get(&of(&d)->passes), 0, "it is idle");
     redis_ok(d.f.r, "HSET email:errors stray 1");
     until(&d, metric_get(&of(&d)->passes) > 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    open_setup(&d, (fixture_options_t){.proxy = true});
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
     idle(&d);
@@ -277,12 +277,12 @@ Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, oversized_entries_stay_and_are_logged) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("max_payload = \"1KiB\";")});
     char large[2000];
     memset(large, 'L', sizeof large);
     slice_t job = {large, sizeof large};
@@ -296,24 +296,24 @@ Test(redis_monitor, oversized_entries_stay_and_are_logged) {
     cr_assert_gt(metric_get(&of(&d)->large), 1);
     cr_assert_leq(metric_get(&of(&d)->passes), 6 + 3 * wait_scaled_ms(600) / 50, "and it is no reason to spin");
     cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, duplicates_are_retried_and_not_ended) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
     until(&d, waiting(&d, "same") == 2);
     cr_assert_gt(metric_get(&of(&d)->copies), 0);
     until(&d, working(&d, "same") == 0); /* the last one is no copy any more */
     cr_assert_eq(waiting(&d, "same"), 2);
     expect_reason(&d, "failed", "retries_exhausted 3 -");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, end_duplicates_ends_duplicates) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("end_duplicates = true; retry_times = 0;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("end_duplicates = true; retry_times = 0;")});
     for (int i = 0; i < 3; i++) work_on(&d, "same");
     until(&d, records(&d) == 3);
     cr_assert_eq(waiting(&d, "same") + working(&d, "same"), 0);
@@ -322,26 +322,26 @@ Test(redis_monitor, end_duplicates_ends_duplicates) {
         "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "for i = 1, #e[2], 2 do if e[2][i] == 'event' and not ids[e[2][i + 1]] then ids[e[2][i + 1]] = 1 n = n + 1 end end end "
         "return tostring(n)");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, a_queue_is_adopted_live) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     for (int i = 0; i < 500; i++) redis_ok(d.f.r, "LPUSH email:backup job%d", i);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 500);
     cr_assert_eq(count(&d, "LLEN email"), 0, "nobody knows yet how long they run");
     until(&d, count(&d, "LLEN email") == 500);
     cr_assert_eq(count(&d, "LLEN email:backup"), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor, queues_take_turns) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
-                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
-                      .proxy = true});
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; }; defaults = { heartbeat = \"off\"; "
+                                 "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );",
+                       .proxy = true});
     driver_run(&d.instance.driver, 100);
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") > 0);
@@ -350,15 +350,15 @@ Test(redis_monitor, queues_take_turns) {
     until(&d, count(&d, "HLEN sidecar:sms:stamps") == 1);
     cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 60000, "sms had to wait for all of email");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 60000);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Requests for another queue come between those of a long scan, and each gets its own reply. */
 Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
-                                "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { heartbeat = \"off\"; "
+                                 "protected_timeout = \"1h\"; }; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     metrics_queue_t *sms = &d.instance.metrics->queues[1];
     redis_ok(d.f.r, "LPUSH sms:backup x");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
@@ -370,16 +370,16 @@ Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 60000);
     cr_assert_eq(count(&d, "LLEN sms:backup"), 2);
     cr_assert_eq(fixture_log_count("level"), 0, "it says something");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* In a long list every entry is met once, and stalled jobs end only when duplicates are known. */
 Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
     setup_t d;
-    open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                 "heartbeat = \"off\"; protected_timeout = \"30s\"; retry_times = 0; } );"});
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 100000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->passes) == 2, 30000));
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
@@ -390,5 +390,5 @@ Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
     cr_assert_eq(working(&d, "job77777"), 0);
     passes(&d, 1);
     cr_assert_eq(records(&d), 1);
-    close_desk(&d);
+    close_setup(&d);
 }

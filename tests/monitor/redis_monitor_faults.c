@@ -24,7 +24,7 @@ static int said_over(void) { return fixture_log_count("redis accepts the monitor
 
 Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .timeout = 60) {
     setup_t d;
-    open_desk(
+    open_setup(
         &d, (fixture_options_t){
                 .config = ALONE("retry_times = 9; retry_backoff = \"fixed\"; retry_delay = \"50ms\"; max_payload = \"2KiB\";")});
     redis_ok(d.f.r, "SET email:delayed x");
@@ -42,12 +42,12 @@ Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .time
     fixture_step_boottime(5001);
     until(&d, count(&d, "ZCARD email:delayed") >= 300);
     try_until(&d, said_over() == 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_faults, a_blocked_settle_is_not_tried_for_every_job, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 9;")});
+    open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
     fill(&d, "email:backup", MANY);
     until(&d, metric_get(&of(&d)->faults) > 0);
@@ -59,13 +59,13 @@ Test(redis_monitor_faults, a_blocked_settle_is_not_tried_for_every_job, .timeout
     redis_ok(d.f.r, "DEL email");
     fixture_step_boottime(5001);
     until(&d, count(&d, "LLEN email") >= 300);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Of KMQueue each task names its own list. */
 Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *stuck = km_json(d.f.r, (km_t){.common = true}), *bytes = km_json(d.f.r, (km_t){.queue = PLAIN, .common = true}),
          *again = km_again(bytes, 0, "normal");
     redis_ok(d.f.r, "HSET " SAFE " x y");
@@ -85,16 +85,16 @@ Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, 
     fixture_step_boottime(5001);
     until(&d, count(&d, "LLEN " SAFE) >= 300);
     free(stuck), free(bytes), free(again);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Who may not be asked about counts as alive; the others of its page have their turn. */
 Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){
-                      .proxy = true,
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
+    open_setup(&d, (fixture_options_t){
+                       .proxy = true,
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                 "protected_timeout = \"100ms\"; id_path = \"/id\"; } );"});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "bad_alive", .error = "-NOPERM x", .times = -1});
     work_on(&d, "{\"id\":\"bad\"}");
     work_on(&d, "{\"id\":\"good\"}");
@@ -105,7 +105,7 @@ Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     fixture_step_boottime(5001);
     until(&d, waiting(&d, "{\"id\":\"bad\"}"));
     try_until(&d, said_over() == 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* No request about a job is refused, but one at the end of the scan; the condition lasts as long. */
@@ -127,25 +127,25 @@ static void expect_said_once(setup_t *d) {
 
 Test(redis_monitor_faults, a_refused_sentinel_push_is_reported_once) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
     expect_said_once(&d);
     until(&d, count(&d, "LLEN email:backup") == 2);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_faults, a_refused_report_removal_is_reported_once) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
     expect_said_once(&d);
     until(&d, metric_get(&of(&d)->stray_reports) == 1);
     cr_assert_eq(count(&d, "HLEN email:errors"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Whoever has lost the lock is refused nothing, but for another reason. */
@@ -158,12 +158,12 @@ static void expect_not_over(setup_t *d) {
     }
     cr_assert_eq(logged(), 1);
     cr_assert_eq(said_over(), 0);
-    close_desk(d);
+    close_setup(d);
 }
 
 Test(redis_monitor_faults, a_refused_sentinel_push_is_forgotten_when_fenced) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     work_on(&d, "job");
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
     redis_ok(d.f.r, "ACL SETUSER default -hset");
@@ -173,7 +173,7 @@ Test(redis_monitor_faults, a_refused_sentinel_push_is_forgotten_when_fenced) {
 
 Test(redis_monitor_faults, a_refused_report_removal_is_forgotten_when_fenced) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = LONG_LIVED});
+    open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
     expect_not_over(&d);
@@ -182,7 +182,7 @@ Test(redis_monitor_faults, a_refused_report_removal_is_forgotten_when_fenced) {
 /* Another error broke the scan off. The next scan does not report its refusals. */
 Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_broken_off_scan) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
     redis_ok(d.f.r, "ACL SETUSER default -hscan");
     redis_ok(d.f.r, "HSET sidecar:email:stamps %s x", "of a job that is gone");
@@ -193,13 +193,13 @@ Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_broken_off_scan) 
     int before = logged();
     try_until(&d, said_over() == 1);
     cr_assert_eq(logged(), before, "%s", fixture_log());
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A job that arrives in an idle queue begins a scan, so a refusal is reported (/readyz) at once. */
 Test(redis_monitor_faults, a_missing_right_is_reported_when_a_job_needs_it) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
     driver_run(&d.instance.driver, 100); /* it waits for a change */
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     work_on(&d, "job");
@@ -212,5 +212,5 @@ Test(redis_monitor_faults, a_missing_right_is_reported_when_a_job_needs_it) {
     cr_assert_eq(logged(), 1);
     redis_ok(d.f.r, "ACL SETUSER default +hset");
     try_until(&d, count(&d, "HLEN sidecar:email:stamps") == 1 && said_over() == 1);
-    close_desk(&d);
+    close_setup(&d);
 }

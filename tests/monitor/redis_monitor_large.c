@@ -9,7 +9,7 @@ enum { JOBS = 6, LARGE = 3000000, HOUR_MS = 3600 * 1000 };
  * once. */
 Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_scan, .timeout = 120) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = SLOW("retry_times = 1;"), .preload = "shim_clock"});
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;"), .preload = "shim_clock"});
     char *job = calloc(1, LARGE);
     for (int i = 0; i < JOBS; i++) {
         job[0] = (char)('a' + i);
@@ -25,5 +25,5 @@ Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_sc
     cr_assert_eq(count(&d, "LLEN email:backup"), 1, "the sentinel");
     cr_assert_eq(records(&d), JOBS);
     free(job);
-    close_desk(&d);
+    close_setup(&d);
 }

@@ -39,7 +39,7 @@ Test(redis_monitor_crowd, a_thousand_refused_queues_log_few_lines, .timeout = 12
     static bool named[QUEUES + 1];
     setup_t d;
     char *config = crowd_config();
-    open_desk(&d, (fixture_options_t){.config = config});
+    open_setup(&d, (fixture_options_t){.config = config});
     redis_ok(d.f.r, "EVAL %s 0 %d %d",
              "for i = 0, ARGV[1] do if i ~= tonumber(ARGV[2]) then redis.call('SET', 'q' .. i .. ':backup', 'x') end end", QUEUES,
              SOUND);
@@ -65,6 +65,6 @@ Test(redis_monitor_crowd, a_thousand_refused_queues_log_few_lines, .timeout = 12
     cr_assert_eq(conn_open(d.f.conn, &d.f.error), OUTCOME_OK);
     cr_assert_eq(preflight(d.f.conn, d.f.keys, note, named, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
     for (int i = 0; i <= QUEUES; i++) cr_assert(named[i] || i == SOUND, "q%d is not named", i);
-    close_desk(&d);
+    close_setup(&d);
     free(config);
 }

@@ -15,14 +15,14 @@ typedef struct {
     pages_t *pages;
 } setup_t;
 
-static void open_desk(setup_t *d) {
+static void open_setup(setup_t *d) {
     *d = (setup_t){.f = fixture_start(NULL)};
     scan_init(&d->scan, d->f.keys->queues[0].config, &d->metrics, 1000);
     d->pages = pages_new(d->f.keys);
     redis_ok(d->f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", JOBS);
 }
 
-static void close_desk(setup_t *d) {
+static void close_setup(setup_t *d) {
     pages_free(d->pages);
     scan_free(&d->scan);
     fixture_stop(&d->f);
@@ -76,7 +76,7 @@ static int whole_pass(setup_t *d, int first) {
 
 Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
     setup_t d;
-    open_desk(&d);
+    open_setup(&d);
     for (int i = 7; i <= JOBS; i += 7) {
         char job[16];
         snprintf(job, sizeof job, "job%d", i);
@@ -85,14 +85,14 @@ Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
     begin(&d);
     cr_assert_leq(whole_pass(&d, 1), 3, "but for the last pages, for which there is not so much to ask");
     cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Broken off at each step: the connection works, and the next scan continues where the list stands. */
 Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
     for (int steps = 0; steps < 12; steps++) {
         setup_t d;
-        open_desk(&d);
+        open_setup(&d);
         begin(&d);
         for (int i = 0; i < steps; i++) {
             cr_assert_eq(ask(&d, true), OUTCOME_OK);
@@ -113,13 +113,13 @@ Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
         while (!pages_ready(d.pages)) cr_assert_eq(land(&d), OUTCOME_OK);
         cr_assert_str_eq(pages_ready(d.pages)->page.entries[0].bytes.data, tail, "%d steps", steps);
         free(tail);
-        close_desk(&d);
+        close_setup(&d);
     }
 }
 
 Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     setup_t d;
-    open_desk(&d);
+    open_setup(&d);
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
     backup_look_t look = {.entries = JOBS, .now = 1};
     cr_assert(scan_begin(&d.scan, &look, mono_now()));
@@ -132,13 +132,13 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     pages_drop(d.pages, d.f.conn);
     redis_ok(d.f.r, "DEL sidecar:email:stamps");
     begin(&d);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Rotations that are on their way when the first one is refused are refused, too, and none of their entries is missed. */
 Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
     setup_t d;
-    open_desk(&d);
+    open_setup(&d);
     begin(&d);
     int met = 0;
     do {
@@ -155,7 +155,7 @@ Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
     cr_assert(d.scan.progress.read_only);
     cr_assert_eq(met, JOBS);
     cr_assert_eq(fixture_log_count("redis is full"), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* One scan over `large` entries of 3 MB behind 20 small ones; returns how many were held at once, and checks the limit of
@@ -191,7 +191,7 @@ static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
 static void expect_held(int large_bytes) {
     enum { COUNT = 8 };
     setup_t d;
-    open_desk(&d);
+    open_setup(&d);
     char *large = malloc((size_t)large_bytes);
     memset(large, 'x', (size_t)large_bytes);
     redis_ok(d.f.r, "DEL email:backup");
@@ -201,7 +201,7 @@ static void expect_held(int large_bytes) {
     cr_assert(held < COUNT, "nobody knows that they come");
     cr_assert_eq(held_of_large(&d, large, (size_t)large_bytes, COUNT), COUNT, "the next pass does, and has each of them");
     free(large);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_pages, pages_in_memory_stay_within_their_limit) { expect_held(3000000); }

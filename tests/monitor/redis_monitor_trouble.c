@@ -8,7 +8,7 @@
 Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "EXISTS", "retried"};
     setup_t d;
-    open_desk(
+    open_setup(
         &d,
         (fixture_options_t){
             .proxy = true,
@@ -31,7 +31,7 @@ Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout 
         cr_assert_eq(waiting(&d, job), 0, "%s is run again though it was done", job);
     }
     cr_assert_eq(records(&d), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Redis runs each request of a scan, and the reply is lost: nothing happens twice. */
@@ -39,7 +39,7 @@ Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60)
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "digest",
                                         "retried",           "failed"};
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char job[8];
         snprintf(job, sizeof job, "job%zu", i);
@@ -54,7 +54,7 @@ Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60)
     }
     cr_assert_geq(proxy_fired(d.f.proxy), 5);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 static void fill(setup_t *d, int jobs) {
@@ -63,7 +63,7 @@ static void fill(setup_t *d, int jobs) {
 
 Test(redis_monitor_trouble, a_lock_lost_during_a_scan_changes_nothing) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 0;")});
+    open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 0;")});
     fill(&d, 300);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 300);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
@@ -79,12 +79,12 @@ Test(redis_monitor_trouble, a_lock_lost_during_a_scan_changes_nothing) {
     cr_assert_eq(records(&d), 0);
     instance_lead(&d.instance, d.f.r);
     until(&d, records(&d) == 300);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, flushall_during_a_scan_starts_over) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = ALONE("retry_times = 1;")});
     fill(&d, 1000);
     passes(&d, 1);
     long fired = proxy_fired(d.f.proxy);
@@ -96,12 +96,12 @@ Test(redis_monitor_trouble, flushall_during_a_scan_starts_over) {
     cr_assert_eq(records(&d), 0);
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     fill(&d, 600);
     passes(&d, 1);
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");
@@ -115,7 +115,7 @@ Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
     redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     until(&d, records(&d) == 1200);
     cr_assert_eq(count(&d, "LLEN email"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* All stamps and sentinels of a queue, as they stand in its list. */
@@ -136,9 +136,9 @@ static char *sentinel(setup_t *d, int n) {
 
 Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){
-                      .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
-                                "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                 "protected_timeout = \"1h\"; heartbeat = \"off\"; } );"});
     fill(&d, 20);
     passes(&d, 2);
     cr_assert_eq(sentinels(&d), 1);
@@ -156,7 +156,7 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20);
     free(one);
     free(two);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 #define STILL                                                                                                                    \
@@ -166,7 +166,7 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
 /* Without its hash a sentinel is known for one still: it is no job, and goes. */
 Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_job) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = STILL});
+    open_setup(&d, (fixture_options_t){.config = STILL});
     fill(&d, 20);
     passes(&d, 2);
     for (int round = 1; round <= 3; round++) {
@@ -188,13 +188,13 @@ Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20, "a sentinel was stamped");
     cr_assert_eq(count(&d, "LLEN email:backup"), 21);
     cr_assert_eq(records(&d) + count(&d, "LLEN email"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A new leader knows nothing of it. */
 Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_holds_no_job) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = STILL});
+    open_setup(&d, (fixture_options_t){.config = STILL});
     fill(&d, 1);
     passes(&d, 2);
     redis_ok(d.f.r, "LREM email:backup 1 job0");
@@ -206,7 +206,7 @@ Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_h
     cr_assert_eq(metric_get(&of(&d)->old_sentinels), 1);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     cr_assert_eq(records(&d), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* An entry that resembles a sentinel is a job. */
@@ -214,7 +214,7 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     static const char *const forged[] = {"sidecar-sentinel:", "sidecar-sentinel:0123456789abcdef0123456789abcdef:1",
                                          "sidecar-sentinel::1"};
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]);
     for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]));
     char *real = sentinel(&d, 1), *longer = mem_printf("%s0x", real);
@@ -227,7 +227,7 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     cr_assert_eq(records(&d), 7, "three jobs ended, and four were retried");
     free(real);
     free(longer);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, a_forged_sentinel_of_zero_bytes_is_a_job) {
@@ -235,11 +235,11 @@ Test(redis_monitor_trouble, a_forged_sentinel_of_zero_bytes_is_a_job) {
     memset(zeros + 17, 0, 32);
     slice_t forged = {zeros, sizeof zeros - 1};
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "LPUSH email:backup %b", forged.data, forged.len);
     until(&d, in_list(d.f.r, "email", forged));
     cr_assert_eq(records(&d), 1, "it was retried as any job");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .timeout = 60) {
@@ -249,7 +249,7 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .time
                 {"sidecar:email:stamps", "hash"}, {"sidecar:email:sentinel", "hash"}, {"sidecar:email:failures", "stream"},
                 {"sidecar:email:meta", "hash"}};
     setup_t d;
-    open_desk(
+    open_setup(
         &d,
         (fixture_options_t){
             .config =
@@ -272,7 +272,7 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .time
         work_on(&d, "c");
         until(&d, waiting(&d, "c"));
     }
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Under a user that may do everything but one thing. */
@@ -280,7 +280,7 @@ Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
     static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
                                            "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     fill(&d, 20);
     passes(&d, 1);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
@@ -295,23 +295,23 @@ Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
                      "without %s", commands[i]);
         redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     }
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, without_tracking_the_monitor_polls) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     until(&d, proxy_fired(d.f.proxy) > 0); /* somebody asks for wake-ups */
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
     cr_assert_gt(fixture_log_count("redis refuses client tracking"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = SLOW("")});
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
     until(&d, redis_int(d.f.r, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS', '*')"));
     driver_settle(&d.instance.driver, d.f.r);
     redis_ok(d.f.r, "CLIENT KILL TYPE pubsub");
@@ -320,13 +320,13 @@ Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     cr_assert_eq(metric_get(&d.instance.metrics->reconnects), 1);
     redis_ok(d.f.r, "HSET email:errors a boom");
     until(&d, waiting(&d, "a")); /* the next pass would be in an hour: the new connection hears */
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A full stream delays ends, and nothing else. */
 Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456");
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
@@ -338,13 +338,13 @@ Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
     until(&d, records(&d) == 1);
     cr_assert_eq(working(&d, "a"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Two leaders, one of them already replaced: each job stays in one place. */
 Test(redis_monitor_trouble, a_zombie_does_no_harm) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     instance_t other;
     fill(&d, 50);
     passes(&d, 1);
@@ -358,5 +358,5 @@ Test(redis_monitor_trouble, a_zombie_does_no_harm) {
     cr_assert(driver_until(&other.driver, count(&d, "LLEN email") == 50, 8000));
     cr_assert_eq(records(&d), 50);
     instance_stop(&other);
-    close_desk(&d);
+    close_setup(&d);
 }

@@ -141,7 +141,7 @@ static void tasks_begin(setup_t *d, size_t count, fixture_options_t options) {
 }
 
 static void tasks_end(setup_t *d) {
-    close_desk(d);
+    close_setup(d);
     for (size_t i = 0; i < TASKS; i++) {
         cr_assert_eq(fakes[i].opened, 0);
         cr_assert_not(fakes[i].early, "watch %zu stepped too early", i);

@@ -25,7 +25,7 @@ static void expect_calm(setup_t *d) {
 
 Test(redis_delayed_tasks, another_shape_is_sent_all_the_same) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 100;")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 100;")});
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         de_add(d.f.r, PAYMENT "###1", slice_text(odd[i].first));
         until(&d, count(&d, "LLEN de_paymentcheck") == 1);
@@ -38,12 +38,12 @@ Test(redis_delayed_tasks, another_shape_is_sent_all_the_same) {
     }
     cr_assert_eq(metric_get(&of(&d)->promoted), 4);
     cr_assert_eq(records(&d), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_delayed_tasks, the_last_push_of_another_shape_is_known_for_it) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
     until(&d, count(&d, "LLEN de_paymentcheck") == 1 && count(&d, "EXISTS sidecar:email:aside") == 0);
     cr_assert_str_eq(strchr(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###1"), '.'), ".5");
@@ -58,13 +58,13 @@ Test(redis_delayed_tasks, the_last_push_of_another_shape_is_known_for_it) {
     expect_recorded(&d, "reason", "retries_exhausted");
     expect_recorded(&d, "payload", odd[0].second);
     expect_empty(&d);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* All attempts, one after the other; then the end, with all that is known. */
 Test(redis_delayed_tasks, an_event_that_nobody_handles_is_ended) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
     de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
     for (int sent = 1; sent <= 3; sent++) {
         until(&d, count(&d, "LLEN de_welcome") == sent);
@@ -92,14 +92,14 @@ Test(redis_delayed_tasks, an_event_that_nobody_handles_is_ended) {
                                 "for i = 2, #e[2], 2 do n = n + #e[2][i] end end return n");
     cr_assert_eq(strtoll(counted, NULL, 10), bytes);
     free(counted);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Workers that are behind for longer than all delays: what waits has not failed, and is looked at seldom. */
 Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     enum { MANY = 40 };
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 0; i < MANY; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
         char *envelope = mem_printf("{\"payload\":{\"id\":%d},\"type\":\"" PAYMENT "\",\"attempt\":1,\"logContext\":{}}", i);
@@ -127,13 +127,13 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     fixture_step_boottime(10001);
     until(&d, records(&d) == MANY);
     expect_empty(&d);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A handler that is done during the last delay, and a producer that enqueues again. */
 Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 1; i <= 3; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
         de_add(d.f.r, member, slice_text(ENVELOPE(1)));
@@ -151,13 +151,13 @@ Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 1);
     cr_assert_eq(count(&d, "ZCARD " DELAYED_KEYS), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Whoever schedules an event again while it is aside has the say: nothing is sent or ended before its time. */
 Test(redis_delayed_tasks, leaves_rescheduled_events_until_they_are_due) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     driver_run(&d.instance.driver, 50);
     static const char *const scores[] = {"2000000000000", "2000000000000.5"};
     for (size_t i = 0; i < 2; i++) {
@@ -169,7 +169,7 @@ Test(redis_delayed_tasks, leaves_rescheduled_events_until_they_are_due) {
         cr_assert_str_eq(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###odd"), scores[i]);
         de_expect_stored(d.f.r, PAYMENT "###odd", slice_text(odd[0].first));
     }
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Entries that are no event, and what they are ended with. Nothing is sent, and no other key is touched. */
@@ -200,7 +200,7 @@ static const struct {
 
 Test(redis_delayed_tasks, ends_invalid_events_with_their_reason, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " protected_timeout = \"50ms\";")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " protected_timeout = \"50ms\";")});
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         de_add(d.f.r, hostile[i].member, slice_text(hostile[i].envelope));
         until(&d, records(&d) == (long long)i + 1);
@@ -208,7 +208,7 @@ Test(redis_delayed_tasks, ends_invalid_events_with_their_reason, .timeout = 60) 
         if (*hostile[i].envelope) expect_recorded(&d, "payload", hostile[i].envelope);
         expect_empty(&d);
     }
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Ids that the audit log cannot keep as they are go by their digest. */
@@ -219,7 +219,7 @@ Test(redis_delayed_tasks, ids_of_every_kind) {
         bool kept;
     } rows[] = {{"1", 1, true}, {"\xc3\xbc \"\\:*{}", 9, true}, {"a\0b", 3, false}, {"\xff", 1, false}, {"", 0, false}};
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         buffer_t member = {0};
         buffer_str(&member, PAYMENT "###");
@@ -237,13 +237,13 @@ Test(redis_delayed_tasks, ids_of_every_kind) {
         free(job);
         buffer_free(&member);
     }
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A class that is missing in the config: its events stay for protected_timeout, and are sent when it comes. */
 Test(redis_delayed_tasks, a_class_that_is_not_configured) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
     for (int i = 0; i < 40; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
         de_add(d.f.r, member, slice_text(ENVELOPE(1)));
@@ -273,7 +273,7 @@ Test(redis_delayed_tasks, a_class_that_is_not_configured) {
 
 Test(redis_delayed_tasks, a_full_stream_delays_ends_only) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 a b");
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456 entries 1");
     de_add(d.f.r, PAYMENT "###bad", slice_text("broken"));
@@ -286,14 +286,14 @@ Test(redis_delayed_tasks, a_full_stream_delays_ends_only) {
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
     until(&d, records(&d) == 2);
     cr_assert_eq(fixture_log_count("the failure stream is full"), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_delayed_tasks, envelopes_larger_than_max_payload_are_left_and_said_once) {
     setup_t d;
     char large[2100];
     memset(large, 'x', sizeof large);
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
     de_add(d.f.r, PAYMENT "###1", (slice_t){large, sizeof large});
     until(&d, metric_get(&of(&d)->large) == 1);
     de_due(d.f.r);
@@ -308,14 +308,14 @@ Test(redis_delayed_tasks, envelopes_larger_than_max_payload_are_left_and_said_on
     redis_ok(d.f.r, "ZREM " DELAYED_KEYS " " PAYMENT "###1");
     redis_ok(d.f.r, "ZADD sidecar:email:aside 2 gone");
     until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* More than one page, each of another size, and some that stay between those that go. */
 Test(redis_delayed_tasks, many_at_once, .timeout = 60) {
     enum { EVENTS = 500 };
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     for (int i = 0; i < EVENTS; i++) {
         char *member = mem_printf("%s###%d", i % 5 == 0 ? "example.Other" : PAYMENT, i);
         de_add(d.f.r, member, slice_text(i % 5 == 0 ? ENVELOPE(1) : i % 5 == 1 ? "broken" : odd[0].first));
@@ -325,7 +325,7 @@ Test(redis_delayed_tasks, many_at_once, .timeout = 60) {
     until(&d, count(&d, "ZCARD sidecar:email:aside") == EVENTS / 5);
     cr_assert_eq(count(&d, "HLEN de_events"), EVENTS / 5 * 4);
     cr_assert_eq(count(&d, "ZCARD " DELAYED_KEYS), EVENTS / 5 * 4);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Each request is dropped once, or run and its reply lost: nothing is recorded twice, nothing is lost. */
@@ -334,7 +334,7 @@ enum { FOREIGN = 30000 };
 /* A class that was forgotten in the config, and goes on coming: many that wait, and a change at each look. */
 Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     redis_ok(d.f.r, "EVAL %s 2 de_events " DELAYED_KEYS " %d",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'a.Foreign###' .. i, '{}') "
              "redis.call('ZADD', KEYS[2], 1, 'a.Foreign###' .. i) end return redis.status_reply('OK')",
@@ -348,7 +348,7 @@ Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) 
         cr_assert_lt(i, 100, "changes keep it from its turn");
         free(member);
     }
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_delayed_tasks, lost_requests_and_replies, .timeout = 60) {
@@ -356,7 +356,7 @@ Test(redis_delayed_tasks, lost_requests_and_replies, .timeout = 60) {
     static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};
     setup_t d;
     long long ended = 0;
-    open_desk(&d, (fixture_options_t){.proxy = true});
+    open_setup(&d, (fixture_options_t){.proxy = true});
     for (size_t a = 0; a < 2; a++)
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
             proxy_rule(d.f.proxy, (proxy_rule_t){.action = actions[a], .match = steps[i]});
@@ -372,12 +372,12 @@ Test(redis_delayed_tasks, lost_requests_and_replies, .timeout = 60) {
             redis_ok(d.f.r, "DEL de_paymentcheck " DELAYED_KEYS " de_events");
             proxy_pass(d.f.proxy);
         }
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_delayed_tasks, a_lock_that_is_lost_changes_nothing) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){0});
+    open_setup(&d, (fixture_options_t){0});
     driver_run(&d.instance.driver, 50);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     de_add(d.f.r, PAYMENT "###1", slice_text("broken"));
@@ -388,5 +388,5 @@ Test(redis_delayed_tasks, a_lock_that_is_lost_changes_nothing) {
     cr_assert_eq(records(&d), 0);
     instance_lead(&d.instance, d.f.r);
     until(&d, records(&d) == 1);
-    close_desk(&d);
+    close_setup(&d);
 }

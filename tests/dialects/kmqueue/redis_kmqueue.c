@@ -4,7 +4,7 @@
 
 Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 1;")});
     char *first = km_json(d.f.r, (km_t){0}), *again = km_again(first, 0, "normal");
     redis_ok(d.f.r, "LPUSH " SAFE " behind");
     redis_ok(d.f.r, "SADD " UNIQUE " t-1 t-2");
@@ -28,12 +28,12 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     km_expect(&d, "payload", second);
     cr_assert_eq(count(&d, "EXISTS " PLAIN " sidecar:email:stamps"), 0);
     free(first), free(again), free(second);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
+    open_setup(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
     redis_ok(d.f.r, "SET 7\"\xc3\xbc_alive host-9");
     char *bytes = km_json(d.f.r, (km_t){.id = "7\\\"\\u00fc", .retry = 2, .exc = -9000, .gen = -70000});
     km_take(&d, bytes);
@@ -52,13 +52,13 @@ Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
     km_expect(&d, "created", created);
     km_expect(&d, "started", started);
     free(created), free(started), free(bytes);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A default list may be named too: KMQueue's own monitor pushes to whatever list a task names. */
 Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *bytes = km_json(d.f.r, (km_t){.queue = "worker\\u0031_queue", .state = "", .retry = 1});
     char *again = km_again(bytes, 1, "");
     km_take(&d, bytes);
@@ -66,12 +66,12 @@ Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
     cr_assert_eq(count(&d, "EXISTS " SAFE " " UNIQUE), 0);
     expect_reason(&d, "retried", "stalled 2 -");
     free(bytes), free(again);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SADD " UNIQUE " a b c");
     redis_ok(d.f.r, "SADD " PLAIN "_unique a b c");
     char *one = km_json(d.f.r, (km_t){.id = "a"});
@@ -83,12 +83,12 @@ Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
     cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "what is not unique has no mark; that is another task's");
     cr_assert_eq(count(&d, "SCARD " PLAIN "_unique"), 3);
     free(one), free(other);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue, a_mark_of_another_type_keeps_the_task) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SET " UNIQUE " x");
     char *bytes = km_json(d.f.r, (km_t){0});
     km_take(&d, bytes);
@@ -96,7 +96,7 @@ Test(redis_kmqueue, a_mark_of_another_type_keeps_the_task) {
     cr_assert_eq(in(&d, BACKUP, bytes), 1);
     cr_assert_eq(records(&d), 0);
     free(bytes);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* What the times of a task do: ms from now of exc and gen, and what becomes of it. */
@@ -129,7 +129,7 @@ Test(redis_kmqueue, times_table, .timeout = 120) {
             mem_printf("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect "
                        "= \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; heartbeat = \"off\"; %s%s } );",
                        strstr(times[i].settings, "protected") ? "" : "protected_timeout = \"100ms\"; ", times[i].settings);
-        open_desk(&d, (fixture_options_t){.config = queue});
+        open_setup(&d, (fixture_options_t){.config = queue});
         char *bytes = km_json(d.f.r, times[i].task);
         km_take(&d, bytes);
         long long began = call_now_ms(d.f.r);
@@ -143,24 +143,24 @@ Test(redis_kmqueue, times_table, .timeout = 120) {
             cr_expect_eq(in(&d, BACKUP, bytes), 1, "%s", times[i].what);
         }
         free(bytes), free(queue);
-        close_desk(&d);
+        close_setup(&d);
     }
 }
 
 /* A worker whose clock is ahead by less than it takes to look. */
 Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
     setup_t d;
-    open_desk(&d,
-              (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
-                                            "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
-                                            "\"worker2_queue:safe\"]; protected_timeout = \"800ms\"; heartbeat = \"off\"; } );"});
+    open_setup(&d, (fixture_options_t){.config =
+                                           "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
+                                           "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
+                                           "\"worker2_queue:safe\"]; protected_timeout = \"800ms\"; heartbeat = \"off\"; } );"});
     long long began = call_now_ms(d.f.r);
     char *bytes = km_json(d.f.r, (km_t){.exc = 600});
     km_take(&d, bytes);
     until(&d, records(&d) == 1);
     cr_assert_geq(call_now_ms(d.f.r) - began, 1400);
     free(bytes);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue, a_blank_heartbeat_is_none) {
@@ -171,7 +171,7 @@ Test(redis_kmqueue, a_blank_heartbeat_is_none) {
     } rows[] = {{"", 0, false}, {" \t\r\n\x1f\x01\0", 7, false}, {"x", 1, true}, {"  .", 3, true}, {"\xa0", 1, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         setup_t d;
-        open_desk(&d, (fixture_options_t){.config = KM("")});
+        open_setup(&d, (fixture_options_t){.config = KM("")});
         redis_ok(d.f.r, "SET t-1_alive %b", rows[i].value, rows[i].len);
         char *bytes = km_json(d.f.r, (km_t){0});
         km_take(&d, bytes);
@@ -183,13 +183,13 @@ Test(redis_kmqueue, a_blank_heartbeat_is_none) {
             until(&d, records(&d) == 1);
         }
         free(bytes);
-        close_desk(&d);
+        close_setup(&d);
     }
 }
 
 Test(redis_kmqueue, a_heartbeat_that_is_no_string_is_one) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM("")});
+    open_setup(&d, (fixture_options_t){.config = KM("")});
     char *bytes = km_json(d.f.r, (km_t){0});
     km_take(&d, bytes);
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -202,7 +202,7 @@ Test(redis_kmqueue, a_heartbeat_that_is_no_string_is_one) {
     redis_ok(d.f.r, "DEL t-1_alive");
     until(&d, records(&d) == 1);
     free(bytes);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Each request of a pass is dropped before Redis sees it, and the worker finishes meanwhile: as RedisTaskQueue.finishTask does.
@@ -210,7 +210,7 @@ Test(redis_kmqueue, a_heartbeat_that_is_no_string_is_one) {
 Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
     static const char *const steps[] = {"LLEN " BACKUP, "RPOPLPUSH", "HMGET sidecar:email:stamps", "GETRANGE", "retried"};
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = KM("retry_times = 9;")});
+    open_setup(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = KM("retry_times = 9;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char id[8];
         snprintf(id, sizeof id, "t-%zu", i);
@@ -229,13 +229,13 @@ Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
     }
     cr_assert_eq(records(&d), 0);
     cr_assert_eq(count(&d, "EXISTS " UNIQUE), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A worker that is slower than the protected timeout finds nothing to remove, and the task runs again: what KMQueue does, too. */
 Test(redis_kmqueue, finished_after_the_retry) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *bytes = km_json(d.f.r, (km_t){0}), *again = km_again(bytes, 0, "normal");
     km_take(&d, bytes);
     until(&d, in(&d, SAFE, again));
@@ -244,14 +244,14 @@ Test(redis_kmqueue, finished_after_the_retry) {
     cr_assert_eq(in(&d, SAFE, again), 1);
     cr_assert_eq(records(&d), 1);
     free(bytes), free(again);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Each script is run and its reply lost: nothing happens twice. */
 Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"retried", "failed"};
     setup_t d;
-    open_desk(&d, (fixture_options_t){.proxy = true, .config = KM_DEAF("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.proxy = true, .config = KM_DEAF("retry_times = 1;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = steps[i]});
         char *bytes = km_json(d.f.r, (km_t){.retry = (long long)i}), *again = km_again(bytes, (long long)i, "normal");
@@ -267,5 +267,5 @@ Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
         cr_assert_eq(records(&d), (long long)i + 1);
         free(bytes), free(again);
     }
-    close_desk(&d);
+    close_setup(&d);
 }

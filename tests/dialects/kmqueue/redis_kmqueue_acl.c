@@ -5,7 +5,7 @@
 
 static void open_as_sidecar(setup_t *d, const char *settings) {
     rights_t rights = rights_read("kmqueue");
-    open_desk(d, (fixture_options_t){.config = settings, .redis = RIGHTS_LOGIN});
+    open_setup(d, (fixture_options_t){.config = settings, .redis = RIGHTS_LOGIN});
     rights_grant(d->f.r, &rights, NULL);
     rights_free(&rights);
 }
@@ -27,7 +27,7 @@ Test(redis_kmqueue_acl, the_published_rights_are_enough) {
     until(&d, metric_get(&of(&d)->stale_unique) == 1);
     cr_assert_eq(metric_get(&of(&d)->faults), 0);
     free(first), free(again), free(last);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue_acl, missing_right_loses_no_task, .timeout = 60) {
@@ -47,6 +47,6 @@ Test(redis_kmqueue_acl, missing_right_loses_no_task, .timeout = 60) {
         cr_assert_eq(in(&d, BACKUP, first) + in(&d, SAFE, again), 1, "%s", rights[i]);
         cr_assert_eq(in(&d, BACKUP, last) + (records(&d) > 0 && count(&d, "SISMEMBER " UNIQUE " t-2") == 0), 1, "%s", rights[i]);
         free(first), free(again), free(last);
-        close_desk(&d);
+        close_setup(&d);
     }
 }

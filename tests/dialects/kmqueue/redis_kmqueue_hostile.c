@@ -59,7 +59,7 @@ static void unfence_keys(setup_t *d) { redis_ok(d->f.r, "ACL SETUSER default all
 
 Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
+    open_setup(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
     char *lock = redis_str(d.f.r, "GET sidecar:app:lock");
     char *good = km_json(d.f.r, (km_t){0}), *again = km_again(good, 0, "normal");
     fence_keys(&d);
@@ -86,13 +86,13 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     cr_assert_eq(count(&d, "EXISTS other_queue other_queue_unique _unique *"), 4);
     cr_assert_eq(count(&d, "EXISTS i_alive t-1_alive"), 0);
     free(lock), free(good), free(again);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* What nobody can give back would stay for ever if its copies kept it: they end one by one. */
 Test(redis_kmqueue_hostile, ends_equal_copies_of_invalid_entries, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *foreign = km_json(d.f.r, (km_t){.queue = "other_queue"});
     for (int i = 0; i < 3; i++) {
         redis_ok(d.f.r, "LPUSH " BACKUP " garbage");
@@ -106,13 +106,13 @@ Test(redis_kmqueue_hostile, ends_equal_copies_of_invalid_entries, .timeout = 60)
                            "if not ids[e[2][i + 1]] then n = n + 1 end ids[e[2][i + 1]] = true end end end return n"),
                  6, "each is an event of its own");
     free(foreign);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Its worker may be alive: what names another key is not ended while it beats. What nobody can read has no heartbeat. */
 Test(redis_kmqueue_hostile, a_foreign_task_is_left_to_a_living_worker) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM("")});
+    open_setup(&d, (fixture_options_t){.config = KM("")});
     redis_ok(d.f.r, "SET i_alive me");
     km_take(&d, NAMES("other_queue"));
     km_take(&d, "no task");
@@ -122,7 +122,7 @@ Test(redis_kmqueue_hostile, a_foreign_task_is_left_to_a_living_worker) {
     redis_ok(d.f.r, "DEL i_alive");
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "invalid_target 1 -");
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* `fill` bytes of data between head and tail of a task; owned. */
@@ -138,20 +138,20 @@ Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
     static const size_t sizes[] = {65 * 1024, 5 * 1024 * 1024};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         setup_t d;
-        open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+        open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
         char *bytes = large_task(sizes[i], "\\\"retry\\\":0,\\\"state\\\":\\\"normal\\\" \\u00e9\\ud83d\\ude00 ");
         char *again = km_again(bytes, 0, "normal");
         km_take(&d, bytes);
         until(&d, in(&d, SAFE, again));
         cr_assert_eq(in(&d, BACKUP, bytes), 0);
         free(bytes), free(again);
-        close_desk(&d);
+        close_setup(&d);
     }
 }
 
 Test(redis_kmqueue_hostile, handles_tasks_that_are_too_large_or_too_deep, .timeout = 60) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
     char *large = large_task(1024 * 1024, "0123456789");
     buffer_t deep = {0};
     buffer_str(&deep, "{\"data\":");
@@ -167,7 +167,7 @@ Test(redis_kmqueue_hostile, handles_tasks_that_are_too_large_or_too_deep, .timeo
     cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
     free(large);
     buffer_free(&deep);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 static int64_t stale(setup_t *d) { return metric_get(&of(d)->stale_unique); }
@@ -181,7 +181,7 @@ static void look(setup_t *d) {
 
 Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "SADD " UNIQUE " lost-1 lost-2");
     redis_ok(d.f.r, "SADD " PLAIN "_unique lost-3");
     until(&d, stale(&d) == 3);
@@ -199,16 +199,16 @@ Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     redis_ok(d.f.r, "DEL " UNIQUE " " PLAIN "_unique");
     look(&d);
     cr_assert_eq(stale(&d), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A mark whose task waits or is in progress is none of these. */
 Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
     setup_t d;
-    open_desk(&d,
-              (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
-                                            "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
-                                            "\"worker2_queue:safe\"]; protected_timeout = \"30m\"; heartbeat = \"off\"; } );"});
+    open_setup(&d,
+               (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
+                                             "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
+                                             "\"worker2_queue:safe\"]; protected_timeout = \"30m\"; heartbeat = \"off\"; } );"});
     static const struct {
         const char *begin, *end;
     } cases[] = {{"LPUSH " SAFE " task", "DEL " SAFE},
@@ -236,12 +236,12 @@ Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
     cr_assert_eq(stale(&d), 0, "what was found before a task came is no proof");
     fixture_step_boottime(1801000);
     until(&d, stale(&d) == 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "SET " UNIQUE " x");
     until(&d, metric_get(&of(&d)->faults) > 0);
     char *bytes = km_json(d.f.r, (km_t){.queue = PLAIN}), *again = km_again(bytes, 0, "normal");
@@ -249,5 +249,5 @@ Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
     until(&d, in(&d, PLAIN, again));
     cr_assert_geq(fixture_log_count(UNIQUE), 1, "the log names the key");
     free(bytes), free(again);
-    close_desk(&d);
+    close_setup(&d);
 }

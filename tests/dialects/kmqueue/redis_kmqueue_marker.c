@@ -30,7 +30,7 @@ static int64_t removed(setup_t *d) { return metric_get(&of(d)->old_sentinels); }
 
 Test(redis_kmqueue_marker, the_managers_own_is_used) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = CALM});
+    open_setup(&d, (fixture_options_t){.config = CALM});
     cr_assert(manager_starts(&d, "m"));
     char *marker = redis_str(d.f.r, "LINDEX " BACKUP " 0"), *task = a_task(&d, "1");
     km_take(&d, task);
@@ -40,12 +40,12 @@ Test(redis_kmqueue_marker, the_managers_own_is_used) {
     cr_assert_eq(in(&d, BACKUP, marker), 1);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 1, "it is no task");
     free(marker), free(task);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = CALM});
+    open_setup(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
     km_take(&d, task);
     until(&d, planted(&d) == 1);
@@ -60,12 +60,12 @@ Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
                             "tostring(t.unique) end end");
     cr_assert_str_eq(found, BACKUP " 36 normal false");
     free(found), free(task);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_kmqueue_marker, of_two_one_stays) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = CALM});
+    open_setup(&d, (fixture_options_t){.config = CALM});
     for (int i = 0; i < 600; i++) { /* several pages, so that no pass meets both in one */
         char id[16];
         snprintf(id, sizeof id, "%d", i);
@@ -82,13 +82,13 @@ Test(redis_kmqueue_marker, of_two_one_stays) {
     cr_assert_eq(removed(&d), 1);
     cr_assert_eq(planted(&d), 0);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 600);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* The one that was known is lost with its list; whoever comes back, no pass after that plants or removes for ever. */
 Test(redis_kmqueue_marker, a_lost_one_is_replaced_once) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = CALM});
+    open_setup(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
     manager_starts(&d, "before");
     km_take(&d, task);
@@ -107,13 +107,13 @@ Test(redis_kmqueue_marker, a_lost_one_is_replaced_once) {
         cr_assert_eq(entries(&d), 2);
     }
     free(task);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* While there is nothing but the marker nothing is asked, and a worker wakes it. */
 Test(redis_kmqueue_marker, alone_it_costs_nothing) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = CALM, .proxy = true});
+    open_setup(&d, (fixture_options_t){.config = CALM, .proxy = true});
     manager_starts(&d, "m");
     char *task = a_task(&d, "1");
     km_take(&d, task);
@@ -129,7 +129,7 @@ Test(redis_kmqueue_marker, alone_it_costs_nothing) {
         until(&d, stamp_of(d.f.r, slice_text(task)).seen);
     }
     free(task);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Natively each of these ends the pass, and what is behind it is never looked at. */
@@ -145,7 +145,7 @@ Test(redis_kmqueue_marker, no_task_passes_for_one, .timeout = 60) {
                                           "invalid_target 1 -"};
     for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
         setup_t d;
-        open_desk(&d, (fixture_options_t){.config = i ? KM_DEAF("") : KM_DEAF("retry_times = 0;")});
+        open_setup(&d, (fixture_options_t){.config = i ? KM_DEAF("") : KM_DEAF("retry_times = 0;")});
         char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");
         km_take(&d, task);
         km_take(&d, forged[i]);
@@ -161,13 +161,13 @@ Test(redis_kmqueue_marker, no_task_passes_for_one, .timeout = 60) {
                       forged[i]);
         cr_assert_str_eq(reason, reasons[i]);
         free(reason), free(task), free(again);
-        close_desk(&d);
+        close_setup(&d);
     }
 }
 
 Test(redis_kmqueue_marker, a_full_redis_keeps_it) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = KM_DEAF("")});
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     manager_starts(&d, "m");
     char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");
     km_take(&d, task);
@@ -178,5 +178,5 @@ Test(redis_kmqueue_marker, a_full_redis_keeps_it) {
     redis_ok(d.f.r, "CONFIG SET maxmemory 0");
     until(&d, entries(&d) == 1);
     free(task), free(again);
-    close_desk(&d);
+    close_setup(&d);
 }

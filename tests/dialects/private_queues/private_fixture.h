@@ -13,7 +13,7 @@
 #define FIGHTS_QUEUE(settings)                                                                                                   \
     "{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; " settings " }"
 
-static inline void open_fights(setup_t *d, const char *config) { open_desk(d, (fixture_options_t){.config = config}); }
+static inline void open_fights(setup_t *d, const char *config) { open_setup(d, (fixture_options_t){.config = config}); }
 
 /* A worker of the first seed takes a job: what it moved is now the last entry of its list. */
 static inline void take(setup_t *d, const char *worker, const char *job) { redis_ok(d->f.r, "LPUSH queue-%s %s", worker, job); }

@@ -20,7 +20,7 @@ Test(redis_dead_letters, are_recorded_once_and_stay) {
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 3);
     cr_assert_eq(metric_get(&of(&d)->failed_recorded), 3);
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_dead_letter]), 3);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, tracking_triggers_a_read) {
@@ -31,7 +31,7 @@ Test(redis_dead_letters, tracking_triggers_a_read) {
     fixture_hold_boottime(); /* so that nobody comes to the next look of its own */
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, records_many_at_both_ends_of_the_list) {
@@ -45,7 +45,7 @@ Test(redis_dead_letters, records_many_at_both_ends_of_the_list) {
     redis_ok(d.f.r, "LPUSH fights-dlq unknown job1"); /* a known one in front hides none */
     until(&d, reasons(&d, "dead_letter") == 1502);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 1503);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A hundred of them are more than one look reads. */
@@ -58,7 +58,7 @@ Test(redis_dead_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 60)
     redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
     until(&d, reasons(&d, "dead_letter") == 121);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 121);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, another_leader_and_a_reconnect_record_nothing_anew) {
@@ -72,7 +72,7 @@ Test(redis_dead_letters, another_leader_and_a_reconnect_record_nothing_anew) {
     until(&d, reasons(&d, "dead_letter") == 3);
     passes(&d, 4);
     cr_assert_eq(records(&d), 3);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, people_may_shorten_the_list) {
@@ -87,7 +87,7 @@ Test(redis_dead_letters, people_may_shorten_the_list) {
     redis_ok(d.f.r, "LPUSH fights-dlq five");
     until(&d, reasons(&d, "dead_letter") == 5);
     cr_assert_eq(records(&d), 5);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* What the sidecar itself puts there has its record already. */
@@ -104,7 +104,7 @@ Test(redis_dead_letters, does_not_record_our_own) {
     until(&d, reasons(&d, "dead_letter") == 2);
     cr_assert_eq(reasons(&d, "retries_exhausted"), 1);
     cr_assert_eq(records(&d), 3);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
@@ -120,7 +120,7 @@ Test(redis_dead_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
     take(&d, "w1", "poison");
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(reasons(&d, "dead_letter"), recorded);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, names_a_list_of_the_wrong_type_and_scans_the_others) {
@@ -131,7 +131,7 @@ Test(redis_dead_letters, names_a_list_of_the_wrong_type_and_scans_the_others) {
     until(&d, there(&d, "fights", "job"));
     until(&d, fixture_log_count("fights-dlq holds a string") > 0);
     cr_assert_eq(reasons(&d, "dead_letter"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, large_ones_are_named_and_get_no_record) {
@@ -143,7 +143,7 @@ Test(redis_dead_letters, large_ones_are_named_and_get_no_record) {
     until(&d, reasons(&d, "dead_letter") == 2);
     until(&d, fixture_log_count("did not record a dead letter that is larger") > 0);
     cr_assert_eq(records(&d), 2);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* An operator has put it back, and it fails again with the same bytes. */
@@ -178,5 +178,5 @@ Test(redis_dead_letters, a_requeued_one_that_fails_again_has_a_second_record) {
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 3, "and it is not taken for a worker's");
-    close_desk(&d);
+    close_setup(&d);
 }

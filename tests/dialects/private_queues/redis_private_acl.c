@@ -25,7 +25,7 @@ static void put(setup_t *d) {
 Test(redis_private_acl, the_published_lines_are_enough) {
     setup_t d;
     rights_t rights = rights_read("private_queues");
-    open_desk(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
+    open_setup(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
     rights_grant(d.f.r, &rights, NULL);
     put(&d);
     until(&d, reasons(&d, "retries_exhausted") == 1 && reasons(&d, "dead_letter") == 1);
@@ -41,7 +41,7 @@ Test(redis_private_acl, the_published_lines_are_enough) {
     buffer_free(&said);
     conn_free(conn);
     rights_free(&rights);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* The job stays in its list, or has gone on to where it belongs: never both, never neither. */
@@ -50,7 +50,7 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
     for (size_t i = rights.own; i < rights.count; i++) {
         if (strcmp(rights.words[i], "+sscan") == 0) continue; /* of a registry */
         setup_t d;
-        open_desk(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
+        open_setup(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
         rights_grant(d.f.r, &rights, rights.words[i]);
         put(&d);
         until(&d, fixture_log_count("refuses") > 0);
@@ -59,7 +59,7 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
         cr_assert_eq(one + ended, 1, "without %s: %lld and %lld", rights.words[i], one, ended);
         cr_assert_eq(there(&d, "fights-dlq", "{\"id\":1}"), ended, "without %s", rights.words[i]);
         cr_assert_eq(there(&d, "fights-dlq", "theirs"), 1, "without %s", rights.words[i]);
-        close_desk(&d);
+        close_setup(&d);
     }
     rights_free(&rights);
 }
@@ -68,12 +68,12 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
 Test(redis_private_acl, a_name_in_the_registry_that_is_refused_stops_nobody) {
     setup_t d;
     rights_t rights = rights_read("private_queues");
-    open_desk(&d,
-              (fixture_options_t){
-                  .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
-                            "\"private_queues\"; main = \"fight-requests\"; registry = \"email:workers\"; "
-                            "protected_timeout = \"100ms\"; } );",
-                  .redis = RIGHTS_LOGIN});
+    open_setup(&d,
+               (fixture_options_t){
+                   .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
+                             "\"private_queues\"; main = \"fight-requests\"; registry = \"email:workers\"; "
+                             "protected_timeout = \"100ms\"; } );",
+                   .redis = RIGHTS_LOGIN});
     rights_grant(d.f.r, &rights, NULL);
     redis_ok(d.f.r, "RPUSH bank precious");
     redis_ok(d.f.r, "SADD email:workers queue-w1 bank queue-w2 another-bank");
@@ -83,7 +83,7 @@ Test(redis_private_acl, a_name_in_the_registry_that_is_refused_stops_nobody) {
     cr_assert(fixture_log_count("\"reason\":\"bank: ") > 0 && fixture_log_count("\"reason\":\"another-bank: ") > 0);
     cr_assert_eq(count(&d, "LLEN bank"), 1);
     rights_free(&rights);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 #define OF "dialect = \"private_queues\"; private = \""

@@ -20,12 +20,12 @@ Test(redis_private, an_orphan_goes_back_to_where_workers_take_from) {
     expect_value(&d, "failed", "worker", "w2");
     expect_value(&d, "failed", "payload", "job");
     cr_assert_eq(count(&d, "LLEN fights"), 2);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, a_worker_that_goes_on_is_left_alone) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 1; "), .preload = "shim_clock"});
+    open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 1; "), .preload = "shim_clock"});
     char job[32];
     for (int i = 0; i < 10; i++) { /* each takes less than the timeout, all of them more */
         snprintf(job, sizeof job, "job%d", i);
@@ -37,7 +37,7 @@ Test(redis_private, a_worker_that_goes_on_is_left_alone) {
     }
     cr_assert_eq(records(&d), 0);
     cr_assert_eq(count(&d, "EXISTS fights"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
@@ -49,7 +49,7 @@ Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
     until(&d, count(&d, "EXISTS queue-w1") == 0);
     redis_expect(d.f.r, "third", "LINDEX fights -1");
     redis_expect(d.f.r, "first", "LINDEX fights 0"); /* their order is turned round, and nobody promised it */
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, with_heartbeats_silence_is_enough) {
@@ -65,7 +65,7 @@ Test(redis_private, with_heartbeats_silence_is_enough) {
     cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_worker_gone]), 2);
     redis_ok(d.f.r, "DEL living_alive");
     until(&d, there(&d, "fights", "its job"));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* Silence is as long as the scan interval at the least, however many passes there are. */
@@ -79,12 +79,12 @@ Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
         passes(&d, 1);
     }
     cr_assert_eq(there(&d, "queue-w1", "job"), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
     setup_t d;
-    open_desk(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 9;"), .preload = "shim_clock"});
+    open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 9;"), .preload = "shim_clock"});
     take(&d, "w1", "job");
     passes(&d, 2);
     stamp_t stamp = stamp_of(d.f.r, slice_text("job"));
@@ -94,7 +94,7 @@ Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
     cr_assert(same_stamp(stamp_of(d.f.r, slice_text("job")), stamp), "a new term is no new execution");
     server_step_clock(d.f.server, 3600 * 1000);
     until(&d, there(&d, "fights", "job"));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 #define EVERYTHING                                                                                                               \
@@ -117,7 +117,7 @@ Test(redis_private, never_takes_configured_keys_or_other_types) {
     for (size_t i = 0; i < 3; i++) cr_assert_eq(there(&d, lists[i], "precious"), 1, "%s", lists[i]);
     redis_expect(d.f.r, "7", "GET queue-counter");
     cr_assert_eq(count(&d, "SCARD queue-done") + count(&d, "ZCARD queue-zset") + count(&d, "LLEN sidecar:queue-1"), 3);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A pattern that holds signs of SCAN means just these bytes. */
@@ -131,7 +131,7 @@ Test(redis_private, a_pattern_is_text_but_for_its_star) {
     until(&d, there(&d, "fights", "job"));
     expect_value(&d, "retried", "worker", "w1");
     cr_assert_eq(count(&d, "LLEN fights"), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 #define REGISTRY(settings)                                                                                                       \
@@ -152,7 +152,7 @@ Test(redis_private, a_registry_names_the_lists) {
         expect_value(&d, "failed", "worker", "mine-1");
         cr_assert_eq(there(&d, "fights", "waits"), 1);
         cr_assert_eq(there(&d, "queue-stranger", "precious"), 1);
-        close_desk(&d);
+        close_setup(&d);
     }
 }
 
@@ -165,7 +165,7 @@ Test(redis_private, a_registry_keeps_to_the_pattern) {
     until(&d, there(&d, "fights", "job"));
     passes(&d, 4);
     cr_assert_eq(there(&d, "bank-accounts", "precious"), 1);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, a_registry_of_the_wrong_type_is_said) {
@@ -175,7 +175,7 @@ Test(redis_private, a_registry_of_the_wrong_type_is_said) {
     redis_ok(d.f.r, "SET workers text");
     until(&d, metric_get(&of(&d)->faults) > 0);
     cr_assert(fixture_log_count("workers holds a string") > 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
@@ -186,7 +186,7 @@ Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
     take(&d, "w2", "same");
     until(&d, count(&d, "EXISTS queue-w1 queue-w2") == 0);
     cr_assert_eq(there(&d, "fights", "same") + reasons(&d, "retries_exhausted"), 2);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* A new leader does not know yet which jobs there are twice, and settle sees one list. */
@@ -202,7 +202,7 @@ Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
     instance_lead(&d.instance, d.f.r);
     until(&d, there(&d, "fights", "same") || reasons(&d, "retries_exhausted"));
     cr_assert_eq(reasons(&d, "retries_exhausted"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 /* What is refused about one job does not keep those of other lists, which are read behind it in each pass. */
@@ -220,7 +220,7 @@ Test(redis_private, a_job_that_is_refused_stops_nobody, .timeout = 300) {
     cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each pass at fault */
     redis_ok(d.f.r, "DEL fights-done");
     cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 400, 20000));
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, ten_thousand_lists) {
@@ -233,7 +233,7 @@ Test(redis_private, ten_thousand_lists) {
     redis_ok(d.f.r, "EVAL %s 0", "for i = 101, 10000 do redis.call('DEL', 'queue-w' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     cr_assert_eq(records(&d), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 static double cpu_us(server_t *server) {
@@ -258,7 +258,7 @@ Test(redis_private, among_a_million_other_keys, .timeout = 120) {
     cr_assert_geq(scans, 2000);
     fprintf(stderr, "%lld steps of SCAN, %.0f us of Redis each\n", scans, each);
     cr_assert_lt(each, 1000);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, large_and_strange_jobs) {
@@ -278,7 +278,7 @@ Test(redis_private, large_and_strange_jobs) {
     cr_assert(metric_get(&of(&d)->large) > 0);
     cr_assert(fixture_log_count("larger than max_payload") > 0);
     free(large);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 #define DEDUP(settings) FIGHTS("dedup = \"fights-done\"; id_path = \"/id\"; " settings)
@@ -297,7 +297,7 @@ Test(redis_private, a_job_that_is_done_is_dropped_in_place_of_a_retry) {
     cr_assert_eq(records(&d), 2);
     cr_assert_eq(count(&d, "SCARD fights-done"), 2);
     cr_assert_eq(count(&d, "EXISTS sidecar:email:stamps"), 0);
-    close_desk(&d);
+    close_setup(&d);
 }
 
 Test(redis_private, a_dedup_set_of_the_wrong_type_keeps_the_job) {
@@ -310,5 +310,5 @@ Test(redis_private, a_dedup_set_of_the_wrong_type_keeps_the_job) {
     cr_assert(fixture_log_count("holds a string") > 0);
     redis_ok(d.f.r, "DEL fights-done");
     redis_ok(d.f.r, "SADD fights-done 7");
-    close_desk(&d);
+    close_setup(&d);
 }
