@@ -56,7 +56,7 @@ Test(daemon_leader, killed_leader_is_replaced_within_ttl_plus_1s, .timeout = 120
         took_ms = (wait_now_us() - killed) / 1000;
         in_time += took_ms <= wait_scaled_ms(2000);
         cr_assert_neq(cluster_leader(&s, "g"), leader);
-        daemon_restart(leader);
+        if (in_time < 2) daemon_restart(leader); /* one that has just started may not block signals yet */
     }
     cr_assert_eq(in_time, 2, "takeover and first promotion took %lld ms", (long long)took_ms);
     cluster_end(&s);
