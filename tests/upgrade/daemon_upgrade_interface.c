@@ -107,6 +107,8 @@ static void run_alone(program_t program, const char *told[INTERFACE_COUNT]) {
     int port;
     daemon_t *leader = serve(&s, program, spec, &port), *standby = upgrade_sidecar(&s, program, spec, NULL);
     await(&s, upgrade_stands_by(s.r, standby));
+    /* Failures from before the leader's first read of Bull's failed jobs count as recorded. */
+    await(&s, upgrade_lua(s.r, "redis.call('ZSCORE', 'sidecar:video:recorded', ':seen')"));
     for (size_t i = 0; i < sizeof JOBS / sizeof *JOBS; i++) redis_ok(s.r, "EVAL %s 0", JOBS[i]);
     for (size_t i = 0; i < sizeof ANSWERED / sizeof *ANSWERED; i++)
         cr_assert(wait_for(upgrade_lua(s.r, ANSWERED[i]), UPGRADE_MS), "never came: %s", ANSWERED[i]);
