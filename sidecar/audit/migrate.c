@@ -22,7 +22,7 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
                (long long)version, newest);
 }
 
-// `sql` has a placeholder for the name.
+// Gives the log a random name. `sql` is a printf format for the two halves of that name.
 static bool migrate_set_instance(audit_t *audit, const char *sql, buffer_t *why) {
     uint64_t random[2];
     random_bytes(random, sizeof random);

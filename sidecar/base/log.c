@@ -30,7 +30,7 @@ typedef struct message {
     const log_field_t *fields;
 } message_t;
 
-// What identifies a repeated message, kept to report the lines that were suppressed. Owned.
+// The identity of a repeated message, kept to report the lines that were suppressed. Owned.
 typedef struct suppressed {
     log_level_t level;
     mono_t last; // when the last line was suppressed

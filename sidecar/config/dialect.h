@@ -1,5 +1,5 @@
-// What the config asks of a dialect. Each dialect fills one config_dialect_t in its own folder; config_load gets them all as a
-// config_dialects_fn, and a queue points at its own.
+// The interface between config and a dialect. Each dialect fills one config_dialect_t in its own folder; config_load gets them
+// all as a config_dialects_fn, and a queue points at its own.
 #ifndef QS_CONFIG_DIALECT_H
 #define QS_CONFIG_DIALECT_H
 

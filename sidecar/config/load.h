@@ -7,7 +7,7 @@
 #include "config/file/source.h"
 #include "config/table.h"
 
-// Where a value is set, for messages. The file is borrowed from the source tree.
+// The place in the file where a value is set, for messages. The file is borrowed from the source tree.
 typedef struct location {
     const char *file;
     int line; // 0 = not in a file
@@ -65,7 +65,7 @@ void config_load_dialect(load_t *load, size_t queue, const char *prefix);
 // Asks the dialect of both queues whether they would harm each other.
 void config_load_compare(load_t *load, size_t queue, size_t earlier);
 
-// Where a value of a queue is set; the place of the queue if the value is inherited.
+// The place of a queue's value; the place of the queue if the value is inherited.
 const location_t *config_load_location(const load_t *load, size_t queue, const char *name);
 
 // Returns (owned) the name of a key outside queues for messages: "`redis.port`", or the environment variable that set it.

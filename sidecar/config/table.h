@@ -61,7 +61,7 @@ enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_SECTIONS_MAX = 16,
 extern const config_key_t config_keys[];
 extern const size_t config_key_count;
 
-// Where a value came from; ORIGIN_DEFAULTS is the group `defaults`.
+// The origin of a value; ORIGIN_DEFAULTS is the group `defaults`.
 typedef enum origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_DEFAULTS } origin_t;
 
 // By row of config_keys: of all keys outside queues (those of "queue" are the group `defaults`); and by config_queue_row of each
@@ -82,7 +82,7 @@ size_t config_key_row(const config_key_t *key);
 // Names of the groups at the top of a file ("redis", "lock", ...), without `defaults` and `queues`. Returns how many.
 size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]);
 
-// What one type is called in the key list.
+// The name of a type in the key list.
 const char *config_key_type_name(key_type_t type);
 
 #endif

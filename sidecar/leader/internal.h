@@ -17,7 +17,7 @@ typedef struct leader leader_t; // as in leader.h
 
 typedef enum election_state { ELECTION_STANDBY, ELECTION_LEADING } election_state_t;
 
-// What this instance knows of one lock.
+// The state of one lock, as this instance knows it.
 typedef struct election {
     election_state_t state;
     char token[TOKEN_SIZE];     // of the current term, or of the next attempt

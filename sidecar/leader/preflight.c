@@ -14,7 +14,7 @@ enum {
 
 static const char ROLE[] = "leader";
 
-// What is wrong with one queue; each owned; NULL = nothing.
+// The faults of one queue; each owned; NULL = none.
 typedef struct reasons {
     char *disabled; // why it is disabled
     char *keys;     // what is wrong with its keys

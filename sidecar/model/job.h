@@ -1,4 +1,5 @@
-// What the bytes of a job tell: read by the queue's settings (id_path, created_path, type_path), or by its dialect.
+// The id, type and times of a job, read from its bytes by the queue's settings (id_path, created_path, type_path) or by its
+// dialect.
 #ifndef QS_MODEL_JOB_H
 #define QS_MODEL_JOB_H
 

@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 
-// What the sidecar stores about a job in progress.
+// A stamp: the sidecar's own facts about a job in progress.
 typedef struct stamp {
     int64_t born_us;    // when this life began, in us; 0 = there is no stamp yet
     int64_t seen;       // when this execution was first seen; 0 = returned, no worker has taken it yet
@@ -37,7 +37,7 @@ typedef struct observation {
     stamp_t stamp;
     int64_t now;   // of the reply that brought the stamp
     int64_t began; // when this scan began
-    // What the job itself tells.
+    // Read from the job itself.
     int64_t created;
     int64_t executed; // when this execution began
     bool tells_retries;

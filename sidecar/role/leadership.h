@@ -1,4 +1,4 @@
-// Which queues a role may serve now. The lease names the term; a fenced script ends it before the lease does.
+// Leadership: the queues that a role may serve now. The lease names the term; a fenced script ends it before the lease does.
 #ifndef QS_ROLE_LEADERSHIP_H
 #define QS_ROLE_LEADERSHIP_H
 

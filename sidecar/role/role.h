@@ -12,7 +12,7 @@
 
 enum { ROLE_FDS = 4 };
 
-// What ends the next wait: a time, or one of these sockets becoming readable. Before each tick it is reset to neither.
+// The end of the next wait: a time, or one of these sockets becoming readable. Before each tick it is reset to neither.
 typedef struct role_wait {
     mono_t until;
     int fds[ROLE_FDS];

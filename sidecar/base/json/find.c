@@ -7,7 +7,7 @@ _Static_assert(JSON_MOST_PICKS < 32, "a mask has a bit for each seek");
 
 enum { LETTERS = 32 };
 
-// Where the search for one pick stands. Its pointer is "<way>/<segment><rest>": `way` leads to the container whose members are
+// The state of the search for one pick. Its pointer is "<way>/<segment><rest>": `way` leads to the container whose members are
 // compared with the segment.
 typedef struct seek {
     json_pick_t *pick;

@@ -14,7 +14,7 @@ typedef enum json_event {
     JSON_AT_END,   // the whole text was one good value
 } json_event_t;
 
-// What may come: a value; the first member of a container, or its end; what follows a value; nothing.
+// The next token may be: a value; the first member of a container, or its end; a separator or an end; nothing.
 typedef enum json_want { JSON_WANT_VALUE, JSON_WANT_FIRST, JSON_WANT_NEXT, JSON_WANT_NOTHING } json_want_t;
 
 typedef struct json_walk {

@@ -5,7 +5,7 @@
 
 #include "cli/terminal.h"
 
-// Where the whole of the longest reason would crowd out the error, the beginning must do.
+// Cut a long reason, or it would crowd out the error.
 static size_t event_reason_width(FILE *out) {
     enum { ROOMY = 96, LONGEST = 17, BEGINNING = 8 };
     return terminal_columns(out) < ROOMY ? BEGINNING : LONGEST;
