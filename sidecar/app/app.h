@@ -1,6 +1,5 @@
 // The sidecar as a process: roles, signals, reloads.
-#ifndef QS_APP_APP_H
-#define QS_APP_APP_H
+#pragma once
 
 #include "config/config.h"
 
@@ -9,5 +8,3 @@
 // Reloads the file on SIGHUP, on a ConfigMap swap and every reload.poll; a good file takes effect without losing a lock. SIGUSR1
 // logs the counters.
 int app_run(config_t *config);
-
-#endif

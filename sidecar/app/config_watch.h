@@ -1,7 +1,6 @@
 // Watches for the swap of a mounted ConfigMap or Secret: the kubelet writes a new directory and renames the symlink `..data` to
 // it (kubernetes, pkg/volume/util/atomic_writer.go).
-#ifndef QS_APP_CONFIG_WATCH_H
-#define QS_APP_CONFIG_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
 int config_watch_begin(const char *path);
 
 bool config_watch_swapped(int fd); // reads all events; true: a swap was among them
-
-#endif

@@ -1,6 +1,5 @@
 // Applies a configuration to the log.
-#ifndef QS_APP_LOG_SETUP_H
-#define QS_APP_LOG_SETUP_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/log.h"
@@ -12,5 +11,3 @@ void app_log_warnings(buffer_t *warnings); // warnings of config_load, one a lin
 // Warns when the cgroup's `limit` (bytes) is too small for the largest job that the configuration allows: the kernel would kill
 // the process again for the same job.
 void app_log_memory(const config_t *config, int64_t limit);
-
-#endif

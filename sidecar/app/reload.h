@@ -1,6 +1,5 @@
 // Reads the configuration again: the whole file takes effect, or nothing.
-#ifndef QS_APP_RELOAD_H
-#define QS_APP_RELOAD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
 
 // Warns of each queue that `fresh` no longer has, for when the audit log is behind: nobody copies the records of such a queue.
 void reload_warn_uncopied_records(const config_t *current, const config_t *fresh);
-
-#endif

@@ -1,7 +1,6 @@
 // The roles of one configuration with all that they share. A reload builds a second set; it takes over role by role, so that no
 // role sees a setting change under it.
-#ifndef QS_APP_ROLE_SET_H
-#define QS_APP_ROLE_SET_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ bool role_set_hand_over(role_set_t *old, role_set_t *next, int number, bool *fai
 
 // Stops all roles and releases the locks. False: a role did not stop in time, so free nothing.
 bool role_set_end(role_set_t *set);
-
-#endif

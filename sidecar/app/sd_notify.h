@@ -1,7 +1,6 @@
 // Reports state to the service manager as sd_notify(3) does: datagrams to the socket in NOTIFY_SOCKET. Without that variable it
 // does nothing.
-#ifndef QS_APP_SD_NOTIFY_H
-#define QS_APP_SD_NOTIFY_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -31,5 +30,3 @@ void sd_notify_stopping(const sd_notify_t *notify);
 mono_t sd_notify_due(const sd_notify_t *notify);
 // Sends a watchdog message if all is well.
 void sd_notify_beat(sd_notify_t *notify, bool well);
-
-#endif

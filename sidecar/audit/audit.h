@@ -2,8 +2,7 @@
 //
 // One thread writes: the auditor. A reader opens the log itself. An import may write beside the auditor. Errors come back as
 // text in *why, with the remedy.
-#ifndef QS_AUDIT_AUDIT_H
-#define QS_AUDIT_AUDIT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -114,5 +113,3 @@ bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, 
 
 // Sets how long to wait for another writer, in ms. The default is 5,000.
 void audit_set_busy_timeout(audit_t *audit, int ms);
-
-#endif

@@ -1,6 +1,5 @@
 // A copy of the audit log, made while others write to the log.
-#ifndef QS_AUDIT_BACKUP_H
-#define QS_AUDIT_BACKUP_H
+#pragma once
 
 #include "audit/audit.h"
 
@@ -10,5 +9,3 @@ typedef void backup_progress_fn(void *self, int64_t pages, int64_t of);
 // own instance name, because two logs of one name would acknowledge for each other. The copy is not yet forced to disk. False
 // with *why: the file is useless.
 bool audit_backup(audit_t *audit, const char *path, backup_progress_fn *progress, void *self, buffer_t *why);
-
-#endif

@@ -3,8 +3,7 @@
 //
 // Locks belong to the open file (fcntl(2), F_OFD_SETLK) and cover two of its bytes. The auditor holds the first byte during its
 // whole life. Other writers (imports) share the second byte. The process that sets the log aside needs the second byte alone.
-#ifndef QS_AUDIT_LOCK_H
-#define QS_AUDIT_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]);
 
 // Writes instance, reason and set_aside_as to disk. Only for the holder.
 bool audit_lock_write(audit_lock_t *lock, buffer_t *why);
-
-#endif

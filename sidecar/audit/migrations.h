@@ -1,6 +1,5 @@
 // The migrations of sql/, embedded by sql/embed.sh in the order of their numbers, without gaps from 1.
-#ifndef QS_AUDIT_MIGRATIONS_H
-#define QS_AUDIT_MIGRATIONS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@ typedef struct migration {
 
 extern const migration_t migrations[];
 extern const size_t migration_count;
-
-#endif

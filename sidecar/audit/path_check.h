@@ -1,6 +1,5 @@
 // Checks whether a sidecar could keep an audit log at a path, before it begins.
-#ifndef QS_AUDIT_PATH_CHECK_H
-#define QS_AUDIT_PATH_CHECK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ typedef void audit_path_check_fn(void *self, audit_severity_t severity, const ch
 // Checks the directory, the file, its lock, and the free space for `max_bytes` (audit.retain_bytes; 0 = no limit). Changes
 // nothing. Calls `report` at least once.
 void audit_check_path(const char *path, int64_t max_bytes, audit_path_check_fn *report, void *self);
-
-#endif

@@ -1,6 +1,5 @@
 // Types and functions that the files of audit/ share: the open database, its prepared statements, and the texts of its errors.
-#ifndef QS_AUDIT_STORE_H
-#define QS_AUDIT_STORE_H
+#pragma once
 
 #include <sqlite3.h>
 #include <stdbool.h>
@@ -128,5 +127,3 @@ bool audit_has_orphan_wal(const char *path);
 
 // URI of the file alone, without its -wal, for SQLITE_OPEN_URI; owned.
 char *audit_immutable_uri(const char *path);
-
-#endif

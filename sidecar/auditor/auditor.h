@@ -4,8 +4,7 @@
 // One blocking XREAD over all streams waits for records, on one connection. Rows and positions are one transaction. A stream
 // that may hold other records than before is read again from its beginning. That is harmless, because the id of an event makes
 // one row of it.
-#ifndef QS_AUDITOR_AUDITOR_H
-#define QS_AUDITOR_AUDITOR_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -30,5 +29,3 @@ void auditor_hand_over(auditor_t *next, const auditor_t *old);
 
 // Whether the log may lack records of a failure stream. For any thread.
 bool auditor_is_behind(const auditor_t *auditor);
-
-#endif

@@ -1,7 +1,6 @@
 // Types and functions that the files of auditor/ share. Calls go from auditor.c to read.c, trim.c, reconcile.c and connect.c, in
 // this order.
-#ifndef QS_AUDITOR_INTERNAL_H
-#define QS_AUDITOR_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -107,5 +106,3 @@ bool auditor_send_read(auditor_t *a);
 bool auditor_read_reply(auditor_t *a);
 // Updates the time since which the log may lack an entry.
 void auditor_note_lag(auditor_t *a);
-
-#endif

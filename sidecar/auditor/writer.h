@@ -3,8 +3,7 @@
 //
 // A failure closes the log and is reported once. After a back-off the writer opens the log again. Each failure is handled in
 // this way: a full disk, a lock, a lost file. At the reopening the writer sets a damaged log aside.
-#ifndef QS_AUDITOR_WRITER_H
-#define QS_AUDITOR_WRITER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -88,5 +87,3 @@ bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more);
 // Whether Redis's clock and the clock of this machine differ by at most a day and by at most half of audit.retain. While they
 // differ by more, no row expires.
 bool audit_writer_clocks_agree(const audit_writer_t *writer, int64_t redis_ms);
-
-#endif

@@ -1,7 +1,6 @@
 // Waiting times between attempts. They double from `first` to `most`. A random cut of up to half spreads the attempts of
 // instances that failed together.
-#ifndef QS_BASE_BACKOFF_H
-#define QS_BASE_BACKOFF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ typedef struct backoff {
 // Records a failure. Returns when to try again.
 mono_t backoff_failed(backoff_t *backoff, mono_t now);
 void backoff_reset(backoff_t *backoff); // call it after a success
-
-#endif

@@ -1,7 +1,6 @@
 // A growable byte buffer that always ends in a NUL byte (not counted in len). Out of memory ends the process: no
 // caller could do better, and no test could reach the branch.
-#ifndef QS_BASE_BUFFER_H
-#define QS_BASE_BUFFER_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void *mem_array(size_t count, size_t size); // zeroed
 void *mem_grown(void *array, size_t count, size_t size);
 char *mem_str(const char *text);
 char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif

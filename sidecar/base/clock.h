@@ -1,8 +1,7 @@
 // Monotonic time is a type of its own, so that it cannot be mixed with wall time or with Redis time.
 //
 // It is CLOCK_BOOTTIME: it goes on while a machine sleeps, so a lease does not outlive its lock there.
-#ifndef QS_BASE_CLOCK_H
-#define QS_BASE_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ int64_t wall_ms(void); // since 1970 by the machine's clock, for display only: n
 // A random number in [0, 1), from a generator of the thread's own; and cryptographically random bytes.
 double random_unit(void);
 void random_bytes(void *bytes, size_t len);
-
-#endif

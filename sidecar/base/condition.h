@@ -1,6 +1,5 @@
 // A condition that is reported when it begins, when its reason changes and when it ends, and not while it lasts.
-#ifndef QS_BASE_CONDITION_H
-#define QS_BASE_CONDITION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ condition_change_t condition_update(condition_t *condition, bool holds);
 // The same with a reason, which is copied; NULL or "" = the condition does not hold.
 condition_change_t condition_update_reason(condition_t *condition, const char *reason);
 void condition_free(condition_t *condition); // it holds no longer
-
-#endif

@@ -1,7 +1,6 @@
 // SHA-256 and MD5 by Nettle: for 100 bytes it is twice as fast as OpenSSL, which would also take 1.6 to 3.4 MiB more memory. Any
 // thread may call; nothing fails.
-#ifndef QS_BASE_DIGEST_H
-#define QS_BASE_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ bool digest_parse(slice_t hex, digest_t *out);                      // false, an
 // MD5 in base64, NUL-ended. Only for names that another system makes so: MD5 protects nothing.
 enum { DIGEST_MD5_BASE64_SIZE = 25 };
 void digest_md5_base64(const void *bytes, size_t len, char base64[DIGEST_MD5_BASE64_SIZE]);
-
-#endif

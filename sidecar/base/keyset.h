@@ -1,6 +1,5 @@
 // Sets of digests, by their first 16 bytes, which are as good as random: an exact map, and a Bloom filter.
-#ifndef QS_BASE_KEYSET_H
-#define QS_BASE_KEYSET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ void keyfilter_begin(keyfilter_t *filter, size_t keys);
 bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]); // returns whether the key was (perhaps) there
 bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]);
 void keyfilter_free(keyfilter_t *filter);
-
-#endif

@@ -8,8 +8,7 @@
 // `more`, how many lines were suppressed, and `queues`, some of their names.
 //
 // A line that finds no room, as nobody reads stderr, is dropped. The next line carries `lines_lost`.
-#ifndef QS_BASE_LOG_H
-#define QS_BASE_LOG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ void log_flush_suppressed(void);
 #define log_warn(...)                         LOG_AT(LOG_WARN, __VA_ARGS__)
 #define log_info(...)                         LOG_AT(LOG_INFO, __VA_ARGS__)
 #define log_debug(...)                        LOG_AT(LOG_DEBUG, __VA_ARGS__)
-
-#endif

@@ -1,6 +1,5 @@
 // A run of bytes that somebody else owns. It may hold NUL bytes and need not end in one.
-#ifndef QS_BASE_SLICE_H
-#define QS_BASE_SLICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ static inline bool slice_equal(slice_t a, slice_t b) {
 }
 
 static inline bool slice_is(slice_t slice, const char *text) { return slice_equal(slice, slice_text(text)); }
-
-#endif

@@ -1,6 +1,5 @@
 // Text from outside, made safe to print.
-#ifndef QS_BASE_UTF8_H
-#define QS_BASE_UTF8_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ bool utf8_is_valid(const char *text, size_t len);
 // Appends `text` with control bytes as \u00XX, each broken byte as \ufffd, and a backslash before every ASCII character of
 // `escape`. The result is always valid UTF-8 on one line, and with escape = "\"\\" the inside of a JSON string.
 void utf8_escape(buffer_t *out, const char *text, size_t len, const char *escape);
-
-#endif

@@ -1,9 +1,6 @@
 // A flag that ends another thread's poll(): an eventfd.
-#ifndef QS_BASE_WAKEUP_H
-#define QS_BASE_WAKEUP_H
+#pragma once
 
 int wakeup_new(void);      // a descriptor to poll for reading, owned (close it); -1 with errno set
 void wakeup_raise(int fd); // from any thread; -1 is fine
 void wakeup_clear(int fd);
-
-#endif

@@ -1,6 +1,5 @@
 // Finds commands and reads their arguments.
-#ifndef QS_CLI_ARGS_H
-#define QS_CLI_ARGS_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -24,5 +23,3 @@ const cli_option_t *args_find_option(const cli_command_t *command, const char *w
 
 // The value inside the same word as its option ("-cFILE", "--config=FILE"), or NULL.
 const char *args_joined_value(const char *word);
-
-#endif

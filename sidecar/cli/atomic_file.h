@@ -1,7 +1,6 @@
 // A file that appears under its name when it is complete and on disk. Until then it is PATH.part, which a killed process leaves
 // behind and the next one takes over.
-#ifndef QS_CLI_ATOMIC_FILE_H
-#define QS_CLI_ATOMIC_FILE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ typedef struct atomic_file {
 bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why);
 bool atomic_file_commit(atomic_file_t *file, buffer_t *why);
 void atomic_file_discard(atomic_file_t *file);
-
-#endif

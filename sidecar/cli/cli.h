@@ -1,6 +1,5 @@
 // The command line of the program.
-#ifndef QS_CLI_CLI_H
-#define QS_CLI_CLI_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -8,5 +7,3 @@ extern const cli_command_t *const cli_commands[]; // ends with NULL
 
 // Runs the command in argv[1] and returns its exit code. Fails if standard output cannot be written.
 int cli_main(int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 // The description of a command. Parser, help, manual page and completion all read it.
-#ifndef QS_CLI_COMMAND_H
-#define QS_CLI_COMMAND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ extern const cli_command_t cli_status_command;
 extern const cli_command_t cli_audit_command;
 extern const cli_command_t cli_healthcheck_command;
 extern const cli_command_t cli_completion_command;
-
-#endif

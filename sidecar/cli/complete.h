@@ -1,6 +1,5 @@
 // Completion in shells: the command `completion` prints their scripts, which call the hidden command `complete`.
-#ifndef QS_CLI_COMPLETE_H
-#define QS_CLI_COMPLETE_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -8,5 +7,3 @@
 // so they are joined again. Prints the candidates for the last word, a line each: WORD, WORD<tab>DESCRIPTION, or CLI_FILES for
 // names of files. Returns CLI_OK.
 int complete_print(const cli_command_t *const *commands, int count, char **words);
-
-#endif

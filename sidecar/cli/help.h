@@ -1,6 +1,5 @@
 // `help`: explains a command, and prints the tables and manual pages of the program.
-#ifndef QS_CLI_HELP_H
-#define QS_CLI_HELP_H
+#pragma once
 
 #include "base/buffer.h"
 #include "cli/command.h"
@@ -16,5 +15,3 @@ void help_command(const cli_command_t *command, size_t width, buffer_t *out);
 #define HELP_PAGES  "1 5"
 
 extern const char help_exits[]; // the exit codes of all commands, as in cli_command_t
-
-#endif

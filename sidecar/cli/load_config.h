@@ -1,6 +1,5 @@
 // The config that a command works with: option -c, else QUEUE_SIDECAR_CONFIG, else the default path.
-#ifndef QS_CLI_LOAD_CONFIG_H
-#define QS_CLI_LOAD_CONFIG_H
+#pragma once
 
 #include "base/buffer.h"
 #include "cli/command.h"
@@ -25,5 +24,3 @@ config_t *cli_read_config(const char *path, buffer_t *messages) __attribute__((w
 
 // The same, with the messages on stderr. NULL: exit with CLI_BAD_CONFIG.
 config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));
-
-#endif

@@ -1,6 +1,5 @@
 // A line on a terminal that says how far a long command is. Nothing where standard error is not a terminal.
-#ifndef QS_CLI_PROGRESS_H
-#define QS_CLI_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ typedef struct progress {
 progress_t progress_begin(const char *what);
 void progress_show(progress_t *progress, int64_t done, int64_t total); // total 0 = unknown
 void progress_end(progress_t *progress);                               // clears the line
-
-#endif

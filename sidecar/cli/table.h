@@ -1,6 +1,5 @@
 // A table for people: columns as wide as their text, squeezed to fit the terminal.
-#ifndef QS_CLI_TABLE_H
-#define QS_CLI_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void table_cell(table_t *table, slice_t bytes);
 // Prints the rows so far. The first call fixes the widths.
 void table_flush(table_t *table);
 void table_end(table_t *table);
-
-#endif

@@ -1,6 +1,5 @@
 // Text and tables on a terminal.
-#ifndef QS_CLI_TERMINAL_H
-#define QS_CLI_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ const char *number_text(int64_t count, char text[NUMBER_TEXT_SIZE]);
 size_t terminal_columns(FILE *out);
 // Whether they are too few for dates with year and seconds: time_shorten.
 bool terminal_is_narrow(FILE *out);
-
-#endif

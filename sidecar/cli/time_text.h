@@ -1,6 +1,5 @@
 // Times on the command line, in milliseconds since 1970. Local time is that of $TZ.
-#ifndef QS_CLI_TIME_TEXT_H
-#define QS_CLI_TIME_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ void time_format_rfc3339(int64_t ms, char text[TIME_TEXT_SIZE]);
 bool time_parse_rfc3339(const char *text, int64_t *ms);
 // The zone at that time: "UTC", "CET".
 void time_zone_name(int64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
-
-#endif

@@ -1,6 +1,5 @@
 // Breaks text into lines for a terminal.
-#ifndef QS_CLI_WRAP_H
-#define QS_CLI_WRAP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ typedef struct wrap {
 void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap);
 // The same with a whole text from column `indent`, where every line begins.
 void wrap_at(buffer_t *out, const char *text, size_t indent, size_t width);
-
-#endif

@@ -2,8 +2,7 @@
 //
 // One table row per key (config_keys) carries its name, type, default, bounds, reloadability and help; the parser, the dump of
 // `check`, the sample file and docs/configuration.md follow that table.
-#ifndef QS_CONFIG_CONFIG_H
-#define QS_CONFIG_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -191,5 +190,3 @@ void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen
 // Writes one row per key as tab-separated text: section, name, type, default, bounds, reloadable, help, dialects (empty = all).
 // `make check` compares it with the sample and the docs.
 void config_list_keys(config_dialects_fn *dialects, buffer_t *out);
-
-#endif

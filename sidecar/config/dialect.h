@@ -1,7 +1,6 @@
 // The interface between config and a dialect. Each dialect fills one config_dialect_t in its own folder; config_load gets them
 // all as a config_dialects_fn, and a queue points at its own.
-#ifndef QS_CONFIG_DIALECT_H
-#define QS_CONFIG_DIALECT_H
+#pragma once
 
 #include "config/config.h"
 #include "config/file/source.h"
@@ -85,5 +84,3 @@ typedef const char *config_words_t[CONFIG_DIALECTS_MAX + 1];
 config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words);
 // Adds the names of the dialects that know the key; nothing where all do.
 void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out);
-
-#endif

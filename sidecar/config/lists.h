@@ -1,6 +1,5 @@
 // Values that are lists: names (KEY_STRINGS) and delay steps (KEY_STEPS).
-#ifndef QS_CONFIG_LISTS_H
-#define QS_CONFIG_LISTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ void delay_steps_write(const delay_steps_t *list, buffer_t *out);
 void strings_add(strings_t *list, const char *text); // copies the text
 void strings_free(strings_t *list);                  // leaves an empty list
 bool strings_has(const strings_t *list, const char *text);
-
-#endif

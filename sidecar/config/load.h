@@ -1,6 +1,5 @@
 // The state of a load, and its steps.
-#ifndef QS_CONFIG_LOAD_H
-#define QS_CONFIG_LOAD_H
+#pragma once
 
 #include "config/config.h"
 #include "config/file/diagnostic.h"
@@ -70,5 +69,3 @@ const location_t *config_load_location(const load_t *load, size_t queue, const c
 
 // Returns (owned) the name of a key outside queues for messages: "`redis.port`", or the environment variable that set it.
 char *config_load_shown(const config_key_t *key, origin_t origin);
-
-#endif

@@ -1,6 +1,5 @@
 // Integers, durations and sizes as the config writes them.
-#ifndef QS_CONFIG_NUMBER_H
-#define QS_CONFIG_NUMBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ bool config_number_in_bounds(const config_key_t *key, int64_t value);
 
 // Appends an integer, duration or size.
 void config_number_write(key_type_t type, int64_t value, buffer_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 // The table of all config keys, one row each. Parser, bounds, environment, dump and key list follow it.
-#ifndef QS_CONFIG_TABLE_H
-#define QS_CONFIG_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]);
 
 // The name of a type in the key list.
 const char *config_key_type_name(key_type_t type);
-
-#endif

@@ -1,6 +1,5 @@
 // Values: text to number and back, and one key's value into the struct that holds it.
-#ifndef QS_CONFIG_VALUE_H
-#define QS_CONFIG_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
 void config_value_explain(const config_key_t *key, const node_t *node, buffer_t *why);
 // Adds what is allowed: "an integer from 1 to 65535".
 void config_value_describe(const config_key_t *key, buffer_t *out);
-
-#endif

@@ -1,7 +1,6 @@
 // The interface of a dialect. Roles and commands use this interface and know no dialect by name. A dialect sets the members that
 // it lacks to NULL. The role then skips the queues of that dialect.
-#ifndef QS_DIALECTS_DIALECT_H
-#define QS_DIALECTS_DIALECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -202,5 +201,3 @@ typedef struct dialect_ops {
 
 // Operations of queue_config_t.dialect; never NULL for a loaded config.
 const dialect_ops_t *dialect_ops(const config_dialect_t *settings);
-
-#endif

@@ -1,6 +1,5 @@
 // The dialects of this program: one line each. The first is the default of the key `dialect`.
-#ifndef QS_DIALECTS_REGISTRY_H
-#define QS_DIALECTS_REGISTRY_H
+#pragma once
 
 #include "dialects/dialect.h"
 
@@ -17,5 +16,3 @@ DIALECTS(X)
 
 // What config_load gets: the settings of each dialect; NULL behind the last.
 const config_dialect_t *dialect_settings(size_t index);
-
-#endif

@@ -1,7 +1,6 @@
 // An operator requeues a failed job or discards it, at most once for each failure. A mark in sidecar:<queue>:requeued names the
 // operator.
-#ifndef QS_DIALECTS_REQUEUE_H
-#define QS_DIALECTS_REQUEUE_H
+#pragma once
 
 #include "dialects/dialect.h"
 #include "model/event.h"
@@ -58,5 +57,3 @@ bool requeue_read_mark(const char *mark, requeue_reply_t *out);
 // Removes marks older than `before_ms` (Redis's clock); fenced. Each call removes some. *cursor is 0 at the beginning and at the
 // end.
 outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor);
-
-#endif

@@ -3,8 +3,7 @@
 // The dispatcher waits until the next due time of any queue. Tracking wakes it when a zset changes (redis/tracking.h). A slow
 // safety poll finds changes whose wake-up was lost. The dispatcher opens its connections when it leads and closes them when it
 // stands by.
-#ifndef QS_DISPATCHER_DISPATCHER_H
-#define QS_DISPATCHER_DISPATCHER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -20,5 +19,3 @@ dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t
 void dispatcher_free(dispatcher_t *dispatcher); // takes; NULL is fine
 
 void dispatcher_tick(void *dispatcher, role_wait_t *wait);
-
-#endif

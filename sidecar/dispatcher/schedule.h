@@ -1,6 +1,5 @@
 // Decides when one queue needs a request, and acts on each reply. No I/O, so that tests reach every case.
-#ifndef QS_DISPATCHER_SCHEDULE_H
-#define QS_DISPATCHER_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -93,5 +92,3 @@ void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now);
 
 // Whether a head that the safety poll read differs from the known one: a wake-up was lost.
 bool schedule_differs(const schedule_t *schedule, const next_due_t *head);
-
-#endif

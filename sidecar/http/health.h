@@ -1,6 +1,5 @@
 // Health of this instance: do its roles tick, can it do its work? Answers come from memory.
-#ifndef QS_HTTP_HEALTH_H
-#define QS_HTTP_HEALTH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ typedef struct health_beat {
     bool turns;
 } health_beat_t;
 size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]);
-
-#endif

@@ -3,8 +3,7 @@
 //
 // Clients may be hostile: requests are limited in size and time, connections in number. When there are too many, the oldest is
 // closed, so that a probe always gets through.
-#ifndef QS_HTTP_HTTP_H
-#define QS_HTTP_HTTP_H
+#pragma once
 
 #include "config/config.h"
 #include "http/health.h"
@@ -20,5 +19,3 @@ void http_free(http_t *http); // takes; NULL is fine
 // Listens and answers requests. When the port is in use it logs that and tries again.
 void http_tick(void *http, role_wait_t *wait);
 void http_finish(void *http);
-
-#endif

@@ -1,6 +1,5 @@
 // The metrics in Prometheus's text format 0.0.4.
-#ifndef QS_HTTP_METRICS_TEXT_H
-#define QS_HTTP_METRICS_TEXT_H
+#pragma once
 
 #include "base/buffer.h"
 #include "http/health.h"
@@ -11,5 +10,3 @@ void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out);
 
 // Adds one row for each family: name, type, labels, help; separated by tabs, as `help metrics` prints them.
 void http_metrics_list(buffer_t *out);
-
-#endif

@@ -1,7 +1,6 @@
 // Runs every script on scratch keys, through each branch that has a command of its own. The run uses the same functions and the
 // same user as the roles. It also opens a pair of connections for wake-ups. So it finds the commands that the user may not run.
-#ifndef QS_INSPECT_DRY_RUN_H
-#define QS_INSPECT_DRY_RUN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ outcome_t dry_run_shared(conn_t *conn, const keyspace_t *keys, dry_run_fn *refus
 // OUTCOME_REFUSED: Redis refused the scratch lock.
 outcome_t dry_run_dialects(conn_t *conn, const keyspace_t *keys, const bool *wanted, dry_run_fn *refused, void *self,
                            redis_error_t *error);
-
-#endif

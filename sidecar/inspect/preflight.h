@@ -1,7 +1,6 @@
 // Checks the server before leading: whether the promises hold on this Redis, whether the keys have the right types, and whether
 // the user may run every script.
-#ifndef QS_INSPECT_PREFLIGHT_H
-#define QS_INSPECT_PREFLIGHT_H
+#pragma once
 
 #include "queue/keys.h"
 #include "redis/conn.h"
@@ -30,5 +29,3 @@ outcome_t preflight_read_only(conn_t *conn, const keyspace_t *keys, preflight_re
 // queue. Outcomes and results are those of the full check, except OUTCOME_REFUSED: the check could not be made.
 outcome_t preflight_again(conn_t *conn, const keyspace_t *keys, const bool *suspected, const bool *disabled,
                           preflight_report_fn *report, void *self, redis_error_t *error);
-
-#endif

@@ -1,6 +1,5 @@
 // Scratch keys for a dry run: one queue laid out like a list, in the slot of the first lock.
-#ifndef QS_INSPECT_SCRATCH_H
-#define QS_INSPECT_SCRATCH_H
+#pragma once
 
 #include "queue/call.h"
 #include "queue/lock.h"
@@ -49,5 +48,3 @@ outcome_t scratch_lay_out(scratch_t *scratch);
 
 // One command with up to two arguments after the key, whose effect a script is then tried on. *full: Redis is out of memory.
 outcome_t scratch_write(scratch_t *scratch, const char *command, const char *key, const char *one, const char *two, bool *full);
-
-#endif

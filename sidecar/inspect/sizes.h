@@ -1,6 +1,5 @@
 // The sizes of each queue, for /metrics and `status`. One read-only script reads the ends of keys. Only stamps are read whole.
-#ifndef QS_INSPECT_SIZES_H
-#define QS_INSPECT_SIZES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, size
 
 // The time by which the first delayed job is overdue, in ms; 0 = it is not overdue.
 int64_t sizes_overdue_ms(const sizes_t *sizes);
-
-#endif

@@ -1,7 +1,6 @@
 // A read-only snapshot of all queues of a configuration, for `status`: the leaders, the lengths of failure streams, and the
 // position of each audit log.
-#ifndef QS_INSPECT_SNAPSHOT_H
-#define QS_INSPECT_SNAPSHOT_H
+#pragma once
 
 #include "base/instance.h"
 #include "model/token.h"
@@ -55,5 +54,3 @@ typedef struct snapshot {
 // snapshot is not valid, and the connection is closed. *out is owned in each case: free it with snapshot_free.
 outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, redis_error_t *error);
 void snapshot_free(snapshot_t *snapshot);
-
-#endif

@@ -1,6 +1,5 @@
 // Shared by the files of the leader only.
-#ifndef QS_LEADER_INTERNAL_H
-#define QS_LEADER_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -68,5 +67,3 @@ void leader_renew(leader_t *leader, size_t lock);
 void leader_change_state(leader_t *leader, size_t lock, election_state_t state, const char *reason);
 // Sets the metric of unserved queues, over all locks.
 void leader_count_unserved(leader_t *leader);
-
-#endif

@@ -3,8 +3,7 @@
 // Only this role writes leases. Renewals come at a third of the TTL on their own connection. A lease counts from the send of the
 // last good renewal, less a margin. A standby tries again when the lock should have expired, or at once after a message on the
 // vacant channel (redis-contract, R4).
-#ifndef QS_LEADER_LEADER_H
-#define QS_LEADER_LEADER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -30,5 +29,3 @@ void leader_expect_hand_over(leader_t *leader, bool expected);
 // Passes the locks of `old`, whose thread has ended, to `leader`, whose thread has not begun. Its first tick acquires them with
 // the same tokens, so no other instance ever holds them. Locks of removed queues are released.
 void leader_hand_over(leader_t *leader, leader_t *old);
-
-#endif

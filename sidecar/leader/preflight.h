@@ -1,6 +1,5 @@
 // The leader's preflight: its results go to the log and the metrics, and disable queues that must not be served.
-#ifndef QS_LEADER_PREFLIGHT_H
-#define QS_LEADER_PREFLIGHT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -26,5 +25,3 @@ bool preflight_results_check_due(const preflight_results_t *preflight, mono_t no
 mono_t preflight_results_recheck_at(const preflight_results_t *preflight, mono_t now);
 // Rechecks these queues and enables those that were mended. Outcomes as above.
 outcome_t preflight_results_recheck(preflight_results_t *preflight, conn_t *conn, redis_error_t *error);
-
-#endif

@@ -1,7 +1,6 @@
 // Measures the queues that this instance leads, for /metrics: some queues in each step, every few seconds, and only while
 // something scrapes.
-#ifndef QS_LEADER_SIZES_H
-#define QS_LEADER_SIZES_H
+#pragma once
 
 #include "base/clock.h"
 #include "model/metrics.h"
@@ -26,5 +25,3 @@ void queue_sizes_forget(queue_sizes_t *sizes, size_t first, size_t count);
 
 // The leader of the owning group measures this queue until this group takes it over.
 void queue_sizes_cede(queue_sizes_t *sizes, size_t queue, bool ceded);
-
-#endif

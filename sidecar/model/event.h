@@ -2,8 +2,7 @@
 //
 // EVENT_TEXTS and EVENT_NUMBERS are the fields of a stream entry by name, of the table `events` by column, and of this struct. A
 // text that is not known is empty, a number 0. Times are milliseconds since 1970 by Redis's clock.
-#ifndef QS_MODEL_EVENT_H
-#define QS_MODEL_EVENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]);
 // Sets the field `name`, a text (borrowed from `value`) or a number. False, and nothing is set: no field has that name, or
 // `value` is not a decimal number of 64 bits.
 bool event_set(event_t *event, slice_t name, slice_t value);
-
-#endif

@@ -1,7 +1,6 @@
 // The id, type and times of a job, read from its bytes by the queue's settings (id_path, created_path, type_path) or by its
 // dialect.
-#ifndef QS_MODEL_JOB_H
-#define QS_MODEL_JOB_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out);
 
 // Returns the heartbeat key of a job (owned): the pattern with the id in place of *. NULL: the pattern is "off".
 char *job_heartbeat_key(const queue_policy_t *policy, const char *id);
-
-#endif

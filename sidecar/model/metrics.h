@@ -1,7 +1,6 @@
 // All metrics: each row declares, names and explains one number. The roles write, and any thread may read at any time (relaxed
 // atomics). Durations are microseconds, sizes bytes.
-#ifndef QS_MODEL_METRICS_H
-#define QS_MODEL_METRICS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -243,5 +242,3 @@ void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs);
 // Returns an upper bound, in us, of the lateness of the share `quantile` (0 to 1) of all jobs; INT64_MAX above the last bound; 0
 // without jobs.
 int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile);
-
-#endif

@@ -1,6 +1,5 @@
 // Lock tokens: 128 random bits in hex, '-', and the lock's TTL in ms, so that everybody can see how long the lock may live.
-#ifndef QS_MODEL_TOKEN_H
-#define QS_MODEL_TOKEN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ enum { LOCK_TTL_LEAST_MS = 200, LOCK_TTL_MOST_MS = 600000 };
 
 void token_new(char token[TOKEN_SIZE], int64_t ttl_ms);
 int64_t token_ttl_ms(const char *token); // 0 when the text is not a token or its TTL is out of bounds
-
-#endif

@@ -1,8 +1,7 @@
 // Decides what becomes of a job in progress: a pure function, without I/O.
 //
 // All times are milliseconds since 1970 by Redis's clock, unless said otherwise; 0 = not known.
-#ifndef QS_MODEL_VERDICT_H
-#define QS_MODEL_VERDICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry);
 // Adds the jitter to a delay; `share`, from -1 to 1, is random. The result is at most retry_delay_max: an excess is mirrored
 // below it.
 int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double share);
-
-#endif

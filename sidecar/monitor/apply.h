@@ -1,6 +1,5 @@
 // Judges the jobs of one page and carries out the verdicts.
-#ifndef QS_MONITOR_APPLY_H
-#define QS_MONITOR_APPLY_H
+#pragma once
 
 #include "dialects/dialect.h"
 #include "monitor/scan.h"
@@ -25,5 +24,3 @@ size_t apply_classify(const apply_t *apply, const backup_page_t *page, const sta
 
 // Carries out the verdicts of the last apply_classify; fenced. Call it only when no reply is outstanding.
 outcome_t apply_verdicts(const apply_t *apply, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 // Jobs of one backup list whose bytes occur more than once. Exact counts of a long list would take too much memory: a Bloom
 // filter finds suspects, and the next scan counts those.
-#ifndef QS_MONITOR_DUPLICATES_H
-#define QS_MONITOR_DUPLICATES_H
+#pragma once
 
 #include "base/digest.h"
 #include "base/keyset.h"
@@ -25,5 +24,3 @@ bool duplicates_seen_now(void *self, const uint8_t key[KEY_BYTES]);
 bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KEY_BYTES]);
 
 void duplicates_free(duplicates_t *duplicates); // leaves it empty, ready for use
-
-#endif

@@ -1,6 +1,5 @@
 // Inside of the monitor: its state, and one step of one queue's scan.
-#ifndef QS_MONITOR_INTERNAL_H
-#define QS_MONITOR_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -65,5 +64,3 @@ bool monitor_begin_scans(monitor_t *m, mono_t now);
 // Chooses the queue of the next step: m->turn. False: no scan is in progress.
 bool monitor_next_turn(monitor_t *m);
 bool monitor_step_scan(monitor_t *m); // false: the connection is unusable for now
-
-#endif

@@ -1,7 +1,6 @@
 // The monitor role: scans the backup lists of the queues whose lock this instance holds, retries stalled and reported jobs, and
 // ends those without retries left.
-#ifndef QS_MONITOR_MONITOR_H
-#define QS_MONITOR_MONITOR_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -23,5 +22,3 @@ void monitor_add_task(monitor_t *monitor, size_t queue, const side_task_ops_t *o
 void monitor_tick(void *monitor, role_wait_t *wait);
 // Call it after the last tick, while the instance still holds the lock. Each side task then releases its keys in Redis.
 void monitor_finish(void *monitor);
-
-#endif

@@ -1,7 +1,6 @@
 // The pages of one queue's scan. Requests are sent ahead, so Redis works while the monitor judges a page. Each request asks for
 // the stamps of the last page and the entries of the next page.
-#ifndef QS_MONITOR_PAGES_H
-#define QS_MONITOR_PAGES_H
+#pragma once
 
 #include "monitor/scan.h"
 
@@ -40,5 +39,3 @@ void pages_done(pages_t *pages);                         // removes the oldest p
 
 // Drops all pages. Reads the outstanding replies and discards them.
 void pages_drop(pages_t *pages, conn_t *conn);
-
-#endif

@@ -1,6 +1,5 @@
 // The reports of one queue, by the digest of the job. Texts and jobs stay in Redis. No I/O.
-#ifndef QS_MONITOR_REPORT_TABLE_H
-#define QS_MONITOR_REPORT_TABLE_H
+#pragma once
 
 #include "base/keyset.h"
 #include "queue/settle.h"
@@ -42,5 +41,3 @@ void report_table_remove(report_table_t *table, const worker_report_t *report);
 
 void report_table_clear(report_table_t *table);
 void report_table_free(report_table_t *table);
-
-#endif

@@ -1,6 +1,5 @@
 // Reads the reports when a scan begins. Removes orphan reports when a scan ends.
-#ifndef QS_MONITOR_REPORTS_H
-#define QS_MONITOR_REPORTS_H
+#pragma once
 
 #include "monitor/scan.h"
 
@@ -9,5 +8,3 @@ outcome_t reports_read(const call_t *call, scan_t *scan);
 
 // Removes orphan reports; fenced. After an error the next scan tries again.
 outcome_t reports_remove_orphans(const call_t *call, scan_t *scan);
-
-#endif

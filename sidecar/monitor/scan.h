@@ -1,7 +1,6 @@
 // The scans of one queue: when the next scan begins, how much it reads, and what it decides about each job. No I/O, so that
 // tests reach every case.
-#ifndef QS_MONITOR_SCAN_H
-#define QS_MONITOR_SCAN_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/condition.h"
@@ -134,5 +133,3 @@ bool scan_may_end(const scan_t *scan);
 bool scan_all_read(scan_t *scan);
 bool scan_keeps_stamp(void *scan, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp); // stamp_keep_fn
 void scan_end(scan_t *scan, mono_t now);
-
-#endif

@@ -1,7 +1,6 @@
 // Side tasks of dialects (side_task_ops_t): when each task makes its next step, and how the task goes on after each outcome. The
 // monitor provides connection and lease.
-#ifndef QS_MONITOR_TASKS_H
-#define QS_MONITOR_TASKS_H
+#pragma once
 
 #include "dialects/dialect.h"
 #include "role/lease.h"
@@ -53,5 +52,3 @@ outcome_t task_step(tasks_t *tasks, task_t *task, const task_context_t *with, re
 outcome_t task_leave(tasks_t *tasks, task_t *task, const task_context_t *with, redis_error_t *error);
 // Returns the next task after `last` that holds keys in Redis. `last` = NULL: the first such task.
 task_t *tasks_leaving(tasks_t *tasks, const task_t *last);
-
-#endif

@@ -1,7 +1,6 @@
 // The worker whose heartbeat was last read for each job. So the record of a stalled job can name its worker. Holds only workers
 // that this leader has read, up to a limit.
-#ifndef QS_MONITOR_WORKERS_H
-#define QS_MONITOR_WORKERS_H
+#pragma once
 
 #include "base/digest.h"
 #include "base/keyset.h"
@@ -21,5 +20,3 @@ void workers_forget(workers_t *workers, const digest_t *job);
 // Removes the jobs for which `keep` returns false.
 void workers_filter(workers_t *workers, bool (*keep)(void *self, const uint8_t key[KEY_BYTES]), void *self);
 void workers_free(workers_t *workers); // leaves it empty, ready for use
-
-#endif

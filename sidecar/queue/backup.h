@@ -1,8 +1,7 @@
 // The operations of a scan on a backup list: read its state, read its entries by rotation (BRPOPLPUSH onto itself), and push the
 // sentinel that closes one rotation. Rotation only changes the order of the list. So any number of instances may rotate the
 // list, and an instance that dies in the middle harms nothing.
-#ifndef QS_QUEUE_BACKUP_H
-#define QS_QUEUE_BACKUP_H
+#pragma once
 
 #include "queue/call.h"
 #include "queue/page.h"
@@ -33,5 +32,3 @@ outcome_t backup_range_read(const call_t *call, backup_look_t *look, size_t coun
 outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bool *pushed);
 // Removes a sentinel that is not the current one, and that rotation has just put to the head.
 outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel);
-
-#endif

@@ -1,6 +1,5 @@
 // The context of a request for one queue. Every function of queue/ that serves one queue takes this context first.
-#ifndef QS_QUEUE_CALL_H
-#define QS_QUEUE_CALL_H
+#pragma once
 
 #include "queue/keys.h"
 #include "redis/conn.h"
@@ -30,5 +29,3 @@ outcome_t call_ask(const call_t *call, struct redisReply **reply);
 
 // Sets *error from a reply {'fenced'} or {'type', key, found}. Any other reply leaves *error unchanged.
 outcome_t script_refusal(const struct redisReply *reply, redis_error_t *error);
-
-#endif

@@ -1,6 +1,5 @@
 // Reads heartbeat keys: whether a key exists, and which worker its text names.
-#ifndef QS_QUEUE_HEARTBEAT_H
-#define QS_QUEUE_HEARTBEAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ typedef struct heartbeat_check {
 
 // One request reads all names. A second request asks whether the keys without a name exist.
 outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, redis_error_t *error);
-
-#endif

@@ -1,6 +1,5 @@
 // Every Redis key and channel that the sidecar uses. They are derived once from the configuration.
-#ifndef QS_QUEUE_KEYS_H
-#define QS_QUEUE_KEYS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -46,5 +45,3 @@ char *keyspace_lock_of(const char *name); // sidecar:<name>:lock; owned
 
 // The slot of a key in Redis Cluster, 0 to 16383 (redis.io, cluster specification: CRC16-XMODEM of the hash tag, or of all).
 unsigned keyspace_slot(const char *key);
-
-#endif

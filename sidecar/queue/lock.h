@@ -1,6 +1,5 @@
 // The functions of the lock: acquire, renew, release, claim, break stale. Each function is one script. None keeps state here.
-#ifndef QS_QUEUE_LOCK_H
-#define QS_QUEUE_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t 
 // *lock is the name of the lock in the next message. It is borrowed until the next call with the same `name` buffer. NULL: no
 // message has come.
 outcome_t lock_read_message(conn_t *subscriber, buffer_t *name, const char **lock, redis_error_t *error);
-
-#endif

@@ -1,6 +1,5 @@
 // The next due score of many queues in one request.
-#ifndef QS_QUEUE_NEXT_DUE_H
-#define QS_QUEUE_NEXT_DUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_reques
 // `heads` has room for `count` elements. *now_us is Redis's time. The function consumes all replies, unless the connection is
 // lost.
 outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *heads, int64_t *now_us, redis_error_t *error);
-
-#endif

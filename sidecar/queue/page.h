@@ -1,6 +1,5 @@
 // The parts of a scan, for every dialect: the state of the backup list, pages of entries, and the keys of a settle.
-#ifndef QS_QUEUE_PAGE_H
-#define QS_QUEUE_PAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -98,5 +97,3 @@ typedef struct settle_where {
     // Zset of the SHA-1 of each job that the settle pushes to dlq, so that no scan of dlq records the job again.
     const char *recorded;
 } settle_where_t;
-
-#endif

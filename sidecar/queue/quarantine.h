@@ -1,8 +1,7 @@
 // Entries that a promotion could not move. Such an entry stays in its zset with a later score. Its member is in
 // sidecar:<queue>:aside until the monitor ends the entry with a record, or sends it. For dialects whose promotion reads more
 // than a score.
-#ifndef QS_QUEUE_QUARANTINE_H
-#define QS_QUEUE_QUARANTINE_H
+#pragma once
 
 #include "model/event.h"
 #include "queue/keys.h"
@@ -60,5 +59,3 @@ typedef struct quarantine_decision {
 // Appends one request; fenced. settle_read reads the reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE = the event waits for a
 // worker.
 void quarantine_settle_append(const call_t *call, const quarantine_decision_t *ask);
-
-#endif

@@ -1,6 +1,5 @@
 // The record of an event, as arguments of the script that adds it to the failure stream.
-#ifndef QS_QUEUE_RECORD_H
-#define QS_QUEUE_RECORD_H
+#pragma once
 
 #include "model/event.h"
 #include "redis/conn.h"
@@ -10,5 +9,3 @@ size_t record_bytes(const event_t *event);
 
 // Appends names and values of the fields that are set, without `at` and `error`, which the scripts add.
 void record_append(conn_t *conn, const event_t *event);
-
-#endif

@@ -1,7 +1,6 @@
 // A settle gives a stalled or reported job back to the workers, or ends the job with a record in the failure stream. This file
 // also reads the reports that workers write into the errors hash.
-#ifndef QS_QUEUE_SETTLE_H
-#define QS_QUEUE_SETTLE_H
+#pragma once
 
 #include "model/event.h"
 #include "queue/stamps.h"
@@ -60,5 +59,3 @@ typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);
 // Removes one report if its text is unchanged; fenced.
 outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool *removed);
-
-#endif

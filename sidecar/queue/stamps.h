@@ -1,6 +1,5 @@
 // Stamps: the sidecar's notes about jobs in progress, in the hash sidecar:<queue>:stamps (stamp.lua has the byte format).
-#ifndef QS_QUEUE_STAMPS_H
-#define QS_QUEUE_STAMPS_H
+#pragma once
 
 #include "model/verdict.h"
 #include "queue/backup.h"
@@ -35,5 +34,3 @@ outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_
 // and at the end.
 typedef bool stamp_keep_fn(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp);
 outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self);
-
-#endif

@@ -1,6 +1,5 @@
 // The failure stream of each queue: read, acknowledge, trim.
-#ifndef QS_QUEUE_STREAM_H
-#define QS_QUEUE_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ int64_t stream_room(const keyspace_t *keys);
 // stream.min_records (or the stream is above stream_room). stream.min_copies auditors that wrote within 24 h have acknowledged
 // it. Also removes auditors that are silent for 7 days.
 outcome_t stream_trim(const call_t *call, stream_trimmed_t *out);
-
-#endif

@@ -3,8 +3,7 @@
 // The socket never blocks. poll() waits for each reply, with a deadline for each, because hiredis gives a context up for good
 // when one of its blocking reads times out. An I/O error or a timeout closes the connection. So a late reply cannot answer the
 // next request.
-#ifndef QS_REDIS_CONN_H
-#define QS_REDIS_CONN_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -71,5 +70,3 @@ void conn_reply_free(struct redisReply *reply); // NULL is fine
 
 // request_end and conn_read in one, for a single request.
 outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *error);
-
-#endif

@@ -1,6 +1,5 @@
 // The outcomes of a request to Redis. Every function of queue/ returns an outcome and puts the reason into a redis_error_t.
-#ifndef QS_REDIS_ERROR_H
-#define QS_REDIS_ERROR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *f
 
 // Classifies an error reply of Redis; `text` is the reply without its leading '-', `len` bytes.
 outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 // Safe access to replies: a reply of an unexpected shape reads as 0 or "", never out of bounds.
-#ifndef QS_REDIS_REPLY_H
-#define QS_REDIS_REPLY_H
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
@@ -39,5 +38,3 @@ static inline int64_t reply_time_ms(const redisReply *reply) {
 }
 
 static inline bool reply_is(const redisReply *reply, const char *text) { return strcmp(reply_text(reply), text) == 0; }
-
-#endif

@@ -1,6 +1,5 @@
 // A Lua script, embedded by the build. For each a/b/lua/NAME.lua the generated header a/b/scripts.h declares `script_NAME`.
-#ifndef QS_REDIS_SCRIPT_H
-#define QS_REDIS_SCRIPT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ extern const size_t all_script_count;
 // The text for a server of this version (see conn_version).
 const char *script_text(const script_t *script, int version, size_t *len);
 const char *script_sha1(const script_t *script, int version);
-
-#endif

@@ -1,6 +1,5 @@
 // Opening the socket to Redis, and the password for AUTH.
-#ifndef QS_REDIS_SOCKET_H
-#define QS_REDIS_SOCKET_H
+#pragma once
 
 #include "config/config.h"
 #include "redis/error.h"
@@ -14,5 +13,3 @@ struct redisContext *socket_open(const redis_config_t *redis, int64_t timeout_ms
 // The password to send; owned, "" = none. Each call reads password_file again, so a rotated secret needs no restart. A line end
 // at the end of the file is dropped. Returns NULL with OUTCOME_REFUSED if the file cannot be read.
 char *redis_password(const redis_config_t *redis, redis_error_t *error);
-
-#endif

@@ -4,8 +4,7 @@
 // RESP2 and needs no configuration of the server. OPTIN: only the read after CLIENT CACHING YES registers its keys. NOLOOP: the
 // sidecar's own writes cause no message. Each registration causes one message. (redis.io, client-side caching; redis
 // src/tracking.c)
-#ifndef QS_REDIS_TRACKING_H
-#define QS_REDIS_TRACKING_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_m
 
 // Appends CLIENT CACHING YES: the next request of the connection registers the keys that it reads.
 void request_caching(conn_t *conn);
-
-#endif

@@ -1,7 +1,6 @@
 // Requests in flight on one connection. Redis replies in the order of the requests. The caller keeps one element for each
 // request in an array of WINDOW_SIZE. The window gives the index of the element.
-#ifndef QS_REDIS_WINDOW_H
-#define QS_REDIS_WINDOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ static inline size_t window_oldest(const window_t *window) { return window->answ
 static inline size_t window_newest(const window_t *window) { return (window->sent - 1) % WINDOW_SIZE; } // not of an empty one
 static inline size_t window_push(window_t *window) { return window->sent++ % WINDOW_SIZE; }             // not into a full one
 static inline size_t window_pop(window_t *window) { return window->answered++ % WINDOW_SIZE; }          // not from an empty one
-
-#endif

@@ -1,6 +1,5 @@
 // Leadership: the queues that a role may serve now. The lease names the term; a fenced script ends it before the lease does.
-#ifndef QS_ROLE_LEADERSHIP_H
-#define QS_ROLE_LEADERSHIP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ bool leadership_may_serve(leadership_t *leadership, size_t queue, lease_t *lease
 void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term);
 // Asks the leader to look at every lock, for example after FLUSHALL.
 void leadership_suspect(leadership_t *leadership);
-
-#endif

@@ -3,8 +3,7 @@
 //
 // A lease only saves round trips. Safety is in Redis: each script by which a role moves or ends jobs compares the token with
 // the lock.
-#ifndef QS_ROLE_LEASE_H
-#define QS_ROLE_LEASE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -57,5 +56,3 @@ bool lease_queue_disabled(leases_t *leases, size_t queue);
 // A script of this term was fenced: the leader should look at once. lease_take_suspicion clears the note.
 void lease_suspect(leases_t *leases, size_t lock, uint64_t term);
 bool lease_take_suspicion(leases_t *leases, size_t lock);
-
-#endif

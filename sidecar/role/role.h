@@ -1,8 +1,7 @@
 // A role's thread: it calls the role's tick, waits exactly as long as the tick asked, and repeats.
 //
 // A tick is a plain function; tests call it without a thread.
-#ifndef QS_ROLE_ROLE_H
-#define QS_ROLE_ROLE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -56,5 +55,3 @@ void role_destroy(role_t *role);              // after a join, or without a star
 
 // Waits as the thread does; for tests.
 void role_wait(role_t *role, const role_wait_t *wait);
-
-#endif

@@ -1,7 +1,6 @@
 // A role's session with Redis: a connection for requests, a second one subscribed to changes (client tracking), and the
 // back-off. It knows nothing of queues.
-#ifndef QS_ROLE_SESSION_H
-#define QS_ROLE_SESSION_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -62,5 +61,3 @@ void session_wait(const session_t *session, mono_t next, role_wait_t *wait);
 bool session_read_messages(session_t *session, tracking_change_fn *changed, void *self);
 // The server refuses client tracking: polls alone find changes until tracking is tried again.
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now);
-
-#endif

@@ -1,6 +1,5 @@
 /* An auditor, its log and its Redis; the test calls the ticks. */
-#ifndef QS_TEST_AUDITOR_FIXTURE_H
-#define QS_TEST_AUDITOR_FIXTURE_H
+#pragma once
 
 #include "audit_log.h"
 #include "auditor/auditor.h"
@@ -97,5 +96,3 @@ __attribute__((unused)) static long long gaps(setup_t *d) {
     return audit_log_int(d->path, "SELECT count(*) FROM events WHERE kind = 'gap'");
 }
 __attribute__((unused)) static metrics_t *of(setup_t *d) { return d->instance.metrics; }
-
-#endif

@@ -3,8 +3,7 @@
 // A tool is called as: bench_NAME DIR SIDECAR. DIR holds redis.sock and takes configs and logs; SIDECAR is the program.
 // Environment: BENCH_ROUNDS (5), BENCH_SECONDS (3, length of a lateness round), BENCH_CONSUMERS (1, at 10k jobs/s). The exit code
 // tells whether every goal was met.
-#ifndef BENCH_H
-#define BENCH_H
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <pthread.h>
@@ -272,5 +271,3 @@ static inline bool acknowledged(redisContext *redis, int last) {
     freeReplyObject(reply);
     return yes;
 }
-
-#endif

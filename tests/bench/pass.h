@@ -1,6 +1,5 @@
 // What the sidecar says of its passes, for the benches that measure them: it counts them and their time; SIGUSR1 makes it say so.
-#ifndef BENCH_PASS_H
-#define BENCH_PASS_H
+#pragma once
 
 #include "bench.h"
 
@@ -79,5 +78,3 @@ static inline counts_t passes_await(const bench_t *bench, pid_t pid, const char 
     if (now.passes < wanted) die("no pass ends");
     return now;
 }
-
-#endif

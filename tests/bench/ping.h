@@ -1,6 +1,5 @@
 // A second client that sends PING all the time: what others see of Redis meanwhile.
-#ifndef BENCH_PING_H
-#define BENCH_PING_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,5 +49,3 @@ static inline void ping_close(pinger_t *pinger) {
     free(pinger->ms);
     redisFree(pinger->redis);
 }
-
-#endif

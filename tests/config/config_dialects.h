@@ -1,6 +1,5 @@
 /* Configs of one queue `q` of each dialect, with the least that it needs. */
-#ifndef QS_TESTS_UNIT_CONFIG_DIALECTS_H
-#define QS_TESTS_UNIT_CONFIG_DIALECTS_H
+#pragma once
 
 #include "config_case.h"
 
@@ -10,5 +9,3 @@
 #define BU(text)  ONE("dialect = \"bull\"; " text)
 #define PQ(text)  ONE("dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; " text)
 #define F         "F:1: queue `q`: "
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tests of the dispatcher's ticks share: one dispatcher that leads by hand, in a driver, and its server. */
-#ifndef QS_TEST_DISPATCHER_FIXTURE_H
-#define QS_TEST_DISPATCHER_FIXTURE_H
+#pragma once
 
 #include "fixture.h"
 #include "wait.h"
@@ -73,5 +72,3 @@ static inline long long now_ms(redis_t *r) {
 }
 
 static inline long most_steps(int ms) { return 10 + 60L * wait_scaled_ms(ms) / 1000; }
-
-#endif

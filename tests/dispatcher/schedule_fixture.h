@@ -1,6 +1,5 @@
 /* A schedule and replies of Redis for its tests. */
-#ifndef QS_TEST_SCHEDULE_FIXTURE_H
-#define QS_TEST_SCHEDULE_FIXTURE_H
+#pragma once
 
 #include "dispatcher/schedule.h"
 #include "fixture.h"
@@ -52,5 +51,3 @@ static inline void promote(schedule_t *schedule, promote_reply_t reply, mono_t n
     schedule_request_t ask = schedule_sent_promote(schedule, now);
     schedule_read_promote(schedule, &reply, &ask, now);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tests of the http role share: a sidecar on a port of its own, and a client that says what it is told to. */
-#ifndef QS_TEST_HTTP_DESK_H
-#define QS_TEST_HTTP_DESK_H
+#pragma once
 
 #include "cluster.h"
 #include "wait.h"
@@ -105,5 +104,3 @@ static inline daemon_t *leading(cluster_t *cluster, sidecar_t spec, int *port) {
     await_says(d, *port, "/readyz", "\"state\": \"leading\"");
     return d;
 }
-
-#endif

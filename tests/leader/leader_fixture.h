@@ -1,6 +1,5 @@
 /* What the tests of the leader's ticks share: leaders on stages, whose time passes by the clocks of the product and of Redis. */
-#ifndef QS_TEST_LEADER_DESK_H
-#define QS_TEST_LEADER_DESK_H
+#pragma once
 
 #include "fixture.h"
 #include "queue/lock.h"
@@ -58,5 +57,3 @@ static inline long long connections(fixture_t *f, const char *name) {
 }
 
 static inline void expect_lock(fixture_t *f, const char *token) { redis_expect(f->r, token, "GET sidecar:app:lock"); }
-
-#endif

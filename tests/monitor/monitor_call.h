@@ -1,6 +1,5 @@
 /* How the tests of the monitor's scripts call them: straight by EVAL, each argument at will. */
-#ifndef QS_TEST_MONITOR_CALL_H
-#define QS_TEST_MONITOR_CALL_H
+#pragma once
 
 #include "fixture.h"
 #include "queue/settle.h"
@@ -105,5 +104,3 @@ static inline redisReply *call_in_vain(eval_t *call, redis_t *r) {
     free(before);
     return reply;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What the tests of the monitor's ticks share: one monitor that leads by hand, in a driver, and its server; redis_* calls are its
  * producers and workers. */
-#ifndef QS_TEST_MONITOR_FIXTURE_H
-#define QS_TEST_MONITOR_FIXTURE_H
+#pragma once
 
 #include "monitor_call.h"
 
@@ -77,5 +76,3 @@ static inline void expect_reason(setup_t *d, const char *kind, const char *expec
     cr_assert(expected ? reason && strcmp(reason, expected) == 0 : !reason, "%s: %s", kind, reason);
     free(reason);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* One queue with its clock, looks and scans, for the tests of the scan. */
-#ifndef QS_TEST_SCAN_FIXTURE_H
-#define QS_TEST_SCAN_FIXTURE_H
+#pragma once
 
 #include "dialects/list/config.h"
 #include "monitor/scan.h"
@@ -75,5 +74,3 @@ static inline void pass(const int *jobs, size_t count) {
     scan_end(&scan, now());
 }
 #define PASS(...) pass((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
-
-#endif

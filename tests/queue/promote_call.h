@@ -1,6 +1,5 @@
 /* How the tests of promote.lua call it: straight by EVAL, each argument at will. */
-#ifndef QS_TEST_PROMOTE_CALL_H
-#define QS_TEST_PROMOTE_CALL_H
+#pragma once
 
 #include "fixture.h"
 #include "queue/scripts.h"
@@ -74,5 +73,3 @@ static inline long long server_now_us(redis_t *r) {
     freeReplyObject(reply);
     return now;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* One call of each script, as text, for tests that are about all of them. */
-#ifndef QS_TEST_SCRIPT_CALLS_H
-#define QS_TEST_SCRIPT_CALLS_H
+#pragma once
 
 #include "dialects/bull/scripts.h"
 #include "dialects/delayed_queue/scripts.h"
@@ -63,5 +62,3 @@ static const struct {
     {&script_break_stale_lock, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
-
-#endif

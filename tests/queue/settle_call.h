@@ -1,6 +1,5 @@
 /* How the tests of settle.lua call it: one job in the middle of backup, and every argument at will. */
-#ifndef QS_TEST_SETTLE_CALL_H
-#define QS_TEST_SETTLE_CALL_H
+#pragma once
 
 #include "monitor/monitor_call.h"
 #include "queue/scripts.h"
@@ -138,5 +137,3 @@ static inline void expect_field(redis_t *r, const char *name, const char *expect
     cr_assert(expected ? value && strcmp(value, expected) == 0 : !value, "%s is %s", name, value);
     free(value);
 }
-
-#endif

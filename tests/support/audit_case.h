@@ -1,7 +1,6 @@
 /* An audit log in a directory of the test, and events to put into it. Functions fail the test when they cannot do what they say.
  */
-#ifndef QS_TEST_AUDIT_CASE_H
-#define QS_TEST_AUDIT_CASE_H
+#pragma once
 
 #include "audit/audit.h"
 
@@ -31,5 +30,3 @@ char *audit_case_sql(const char *path, const char *sql);
 int64_t audit_case_count(const char *path, const char *sql);
 /* How SQLite would answer, the lines of EXPLAIN QUERY PLAN; owned by the caller. */
 char *audit_case_plan(const char *path, const char *sql);
-
-#endif

@@ -1,6 +1,5 @@
 /* What tests see of an audit log, with SQLite and without the product; and records as a final failure leaves them in a stream. */
-#ifndef QS_TEST_AUDIT_LOG_H
-#define QS_TEST_AUDIT_LOG_H
+#pragma once
 
 #include "client.h"
 
@@ -18,5 +17,3 @@ void audit_log_expect(const char *path, const char *queue, int first, int count)
 /* XADDs records number first .. first + count - 1 with a payload of 100 bytes, in one script. `id` is NULL for Redis's own ids,
  * or the ms part of ids that count up in the sequence part. */
 void audit_log_feed(redis_t *r, const char *queue, int first, int count, const char *id);
-
-#endif

@@ -1,7 +1,6 @@
 /* Child processes of a test. They never outlive it: the kernel kills them when the thread that started them ends (so start them
  * from the thread that runs the test), and an exit hook kills and reaps those that are left. */
-#ifndef QS_TEST_CHILD_H
-#define QS_TEST_CHILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void child_thaw(child_t *child);
 void child_kill(child_t *child);
 /* Kills it if it still runs, and frees it; NULL is allowed. */
 void child_free(child_t *child);
-
-#endif

@@ -1,7 +1,6 @@
 /* A thin client: a hiredis connection with a timeout, and calls that fail the test where a reply is not what was asked for.
  * The format is that of redisCommand (%s, %b with a size_t length). */
-#ifndef QS_TEST_CLIENT_H
-#define QS_TEST_CLIENT_H
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
@@ -25,5 +24,3 @@ void redis_ok(redis_t *r, const char *format, ...);
 void redis_expect(redis_t *r, const char *expected, const char *format, ...);
 /* The text of the error that the command replied, owned by the caller (free); fails the test when there was none. */
 char *redis_error(redis_t *r, const char *format, ...);
-
-#endif

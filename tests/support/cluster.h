@@ -1,7 +1,6 @@
 /* What a test of the real daemon starts from: a server, sidecars on it, and the moves of producers and workers. All functions
  * fail the test, with the logs of the sidecars on stderr, where what they wait for does not come. */
-#ifndef QS_TEST_CLUSTER_H
-#define QS_TEST_CLUSTER_H
+#pragma once
 
 #include "daemon.h"
 #include "server.h"
@@ -100,5 +99,3 @@ int cluster_kill_connections(redis_t *r, const char *name);
 /* A small random number generator, for tests that print their seed. */
 uint64_t cluster_seed(const char *test); /* QS_SEED, else a new one; printed on stderr */
 uint64_t cluster_random(uint64_t *state, uint64_t below);
-
-#endif

@@ -1,6 +1,5 @@
 // Config files of a test: written into a directory of the test's own, loaded, and their messages compared.
-#ifndef QS_TESTS_CONFIG_CASE_H
-#define QS_TESTS_CONFIG_CASE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ void config_case_forget_environment(void);
 
 // Loads a config that must be good; *warnings (owned) may be NULL where none are expected.
 config_t *config_case_good(const char *text, char **warnings);
-
-#endif

@@ -1,7 +1,6 @@
 /* The real sidecar binary: QS_DAEMON, by default build/queue-sidecar. Sanitized binaries get log files; every function that ends
  * a daemon in good order, and the exit of the test process, fails the test when a report was written. */
-#ifndef QS_TEST_DAEMON_H
-#define QS_TEST_DAEMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ typedef struct {
  * daemon_run("check", "-c", path)->code. */
 #define daemon_run(...) daemon_run_argv(NULL, (const char *const[]){__VA_ARGS__, NULL})
 const daemon_output_t *daemon_run_argv(const daemon_options_t *options, const char *const *args);
-
-#endif

@@ -1,7 +1,6 @@
 /* Operations on files of this process that fail when they are told to. In the test's own process, whose pwrite, fsync and
  * ftruncate are these. */
-#ifndef QS_TEST_DISK_FAULT_H
-#define QS_TEST_DISK_FAULT_H
+#pragma once
 
 enum { DISK_WRITE = 1, DISK_SYNC = 2, DISK_CUT = 4 };
 
@@ -10,5 +9,3 @@ enum { DISK_WRITE = 1, DISK_SYNC = 2, DISK_CUT = 4 };
 void disk_fault_on(const char *part, int kinds, int nth, int times, int error);
 void disk_fault_off(void);
 int disk_fault_hits(void); /* that have failed */
-
-#endif

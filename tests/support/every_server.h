@@ -1,6 +1,5 @@
 /* Tests that run on every server that there is: the usual one, and those that tests/support/debian13.sh has made. */
-#ifndef QS_TEST_EVERY_SERVER_H
-#define QS_TEST_EVERY_SERVER_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -28,5 +27,3 @@ static inline const char *every_server_binary(int number) {
         return cr_make_param_array(int, numbers, EVERY_SERVER_COUNT);                                                            \
     }                                                                                                                            \
     ParameterizedTest(int *number, suite, name)
-
-#endif

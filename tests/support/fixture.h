@@ -1,7 +1,6 @@
 /* What many tests of the product begin with: a config made of text, a server with an opened connection, roles whose ticks are
  * called without a thread, the log of this process, and its clock. Functions fail the test when they cannot do what they say. */
-#ifndef QS_TEST_FIXTURE_H
-#define QS_TEST_FIXTURE_H
+#pragma once
 
 #include "config/config.h"
 #include "dispatcher/dispatcher.h"
@@ -119,5 +118,3 @@ void instance_start(instance_t *instance, const keyspace_t *keys, int roles);
 void instance_stop(instance_t *instance);
 /* Makes the instance lead every lock by hand, for a day, without a leader: sets the locks in Redis and the leases. */
 void instance_lead(instance_t *instance, redis_t *r);
-
-#endif

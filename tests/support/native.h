@@ -1,8 +1,7 @@
 /* The workers of the dialects in their own languages and with their own libraries: tests/clients/README.md says what they are,
  * and what the jobs and the lines look like. All functions fail the test, with what the programs wrote on stderr, where they
  * cannot do what they are asked. */
-#ifndef QS_TEST_NATIVE_H
-#define QS_TEST_NATIVE_H
+#pragma once
 
 #include "child.h"
 #include "server.h"
@@ -53,5 +52,3 @@ void native_free_lines(native_lines_t *lines);
 /* How many of them have this word and this key (NULL: any). */
 int native_count(const native_t *native, const char *word, const char *key);
 void native_fail(const native_t *native, const char *why);
-
-#endif

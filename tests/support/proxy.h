@@ -1,7 +1,6 @@
 /* A unix-socket proxy between the sidecar and the server, in a thread of the test process, that knows where commands and replies
  * begin and end, and can make a network fail at an exact point. All functions may be called while it runs. */
-#ifndef QS_TEST_PROXY_H
-#define QS_TEST_PROXY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ int proxy_connections(proxy_t *proxy);
 int proxy_connections_total(proxy_t *proxy);
 /* One line per request: its arguments with a blank between, other bytes than printable ASCII as \xNN. Owned by the caller. */
 char *proxy_log(proxy_t *proxy);
-
-#endif

@@ -1,6 +1,5 @@
 /* Inside of proxy.c: one proxied connection. The proxy's lock is held in all of these. */
-#ifndef QS_TEST_PROXY_LINK_H
-#define QS_TEST_PROXY_LINK_H
+#pragma once
 
 #include "proxy.h"
 
@@ -68,5 +67,3 @@ void proxy_link_events(const proxy_t *proxy, const session_t *link, struct pollf
 /* Reads, judges and writes what is possible now. */
 void proxy_link_work(proxy_t *proxy, session_t *link, short client_events, short server_events);
 void proxy_link_close(session_t *link);
-
-#endif

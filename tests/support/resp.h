@@ -1,6 +1,5 @@
 /* Framing of the Redis protocol (RESP2 and RESP3): where a request or a reply ends, and how a request reads. */
-#ifndef QS_TEST_RESP_H
-#define QS_TEST_RESP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ long resp_request_arguments(const char *data, size_t length);
 
 /* Whether a frame is one that the server sends unasked: a RESP3 push, or a message in RESP2. */
 bool resp_is_push(const char *data, size_t length);
-
-#endif

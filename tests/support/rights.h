@@ -1,6 +1,5 @@
 /* Least privilege as docs/acl.md publishes it: the rights of every sidecar, and what a dialect needs besides. */
-#ifndef QS_TEST_RIGHTS_H
-#define QS_TEST_RIGHTS_H
+#pragma once
 
 #include "client.h"
 
@@ -25,5 +24,3 @@ void rights_leave_out(rights_t *rights, const char *prefix);
 void rights_grant(redis_t *r, const rights_t *rights, const char *without);
 /* How often Redis has refused something since; what it was goes to stderr. */
 size_t rights_refused(redis_t *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reports of sanitized child processes: they go to files, and a test with such a file left fails. */
-#ifndef QS_TEST_SANITIZER_H
-#define QS_TEST_SANITIZER_H
+#pragma once
 
 /* Registers the exit hook that fails the run when a report is left; called by child_start. */
 void sanitizer_install(void);
@@ -14,5 +13,3 @@ char *sanitizer_take_reports(void);
 
 /* Fails the test if there is a report. To be called in a test body: Criterion does not count a failure in a fini. */
 void sanitizer_check(void);
-
-#endif

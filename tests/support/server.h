@@ -1,7 +1,6 @@
 /* A real redis-server (or valkey-server) per test, on a unix socket in a directory of its own. Functions fail the test when the
  * server does not do what they ask of it. Start servers from the thread that runs the test: see child.h. */
-#ifndef QS_TEST_SERVER_H
-#define QS_TEST_SERVER_H
+#pragma once
 
 #include "client.h"
 
@@ -65,5 +64,3 @@ long long server_info_int(const server_t *server, const char *section, const cha
 long long server_commandstat(const server_t *server, const char *command);
 /* "7.0.15", "8.0.2", or the version of Valkey; owned by the caller. is_valkey may be NULL. */
 char *server_version(const server_t *server, bool *is_valkey);
-
-#endif

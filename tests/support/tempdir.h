@@ -3,8 +3,7 @@
  * A run has one directory (made by a Criterion hook, its path in QS_TEST_RUN_DIR), a test process has one below it, and every
  * server and daemon of the test has one below that. An exit hook removes the directory of the test; a hook at the end of the run
  * removes the rest; and a reaper process, which outlives the run, removes what a killed run left behind. */
-#ifndef QS_TEST_TEMPDIR_H
-#define QS_TEST_TEMPDIR_H
+#pragma once
 
 /* The directory of this test process, made at the first call. Lives until the process ends. */
 const char *temp_root(void);
@@ -29,5 +28,3 @@ char *temp_file(const char *name, const char *text);
 
 /* Makes the whole run fail, for a fault found when it is too late for an assertion. The text is printed at the end of the run. */
 void temp_fail_run(const char *text);
-
-#endif

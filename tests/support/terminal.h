@@ -1,6 +1,5 @@
 /* A terminal of a test: what a program writes on it, and its size. Give terminal_path as `out` of a child. */
-#ifndef QS_TEST_TERMINAL_H
-#define QS_TEST_TERMINAL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ const char *terminal_raw(terminal_t *terminal);
 /* Lines that stand on the screen after the last move to its upper left corner, without colours; owned by the caller. Fails the
  * test when a line is wider than the screen, or there are more of them than it has. */
 char *terminal_screen(terminal_t *terminal);
-
-#endif

@@ -1,6 +1,5 @@
 /* Waiting for a condition, never for a time: the files in this folder are the only ones of the tests that may sleep. */
-#ifndef QS_TEST_WAIT_H
-#define QS_TEST_WAIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ bool wait_again(wait_t *wait);
         }                                                                                                                        \
         wait_for_met_;                                                                                                           \
     })
-
-#endif

@@ -1,6 +1,5 @@
 /* The program of the previous release and the program of this tree, side by side in group g. */
-#ifndef QS_TEST_UPGRADE_H
-#define QS_TEST_UPGRADE_H
+#pragma once
 
 #include "cluster.h"
 
@@ -47,5 +46,3 @@ pair_t pair_begin(program_t leader, sidecar_t spec);
 void pair_take_over(pair_t *pair, int signal);
 /* Ends both in good order, one after the other. */
 void pair_stop(const pair_t *pair);
-
-#endif

@@ -1,7 +1,6 @@
 // Imports events of another log, or of an export, into this log. It works beside a running sidecar: it makes small transactions,
 // and the auditor writes in the pauses between them.
-#ifndef QS_AUDIT_IMPORT_IMPORT_H
-#define QS_AUDIT_IMPORT_IMPORT_H
+#pragma once
 
 #include "audit/audit.h"
 
@@ -45,5 +44,3 @@ bool import_log(import_t *import, const char *path, const import_listener_t *lis
 
 // Ends an export whose events were all added: imports its gaps, unless this log has their events.
 bool import_finish_export(import_t *import, buffer_t *why);
-
-#endif

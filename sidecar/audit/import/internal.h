@@ -1,6 +1,5 @@
 // Types and functions that the files of import/ share. Calls go from log.c to importer.c, gaps.c and batch.c, in this order.
-#ifndef QS_AUDIT_IMPORT_INTERNAL_H
-#define QS_AUDIT_IMPORT_INTERNAL_H
+#pragma once
 
 #include "audit/import/import.h"
 
@@ -41,5 +40,3 @@ void gaps_free(gaps_t *gaps);
 // Imports the gaps of a file, and fills those of this log, in one transaction. `peer`, where not NULL, is the log that was read
 // without a fault.
 bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);
-
-#endif

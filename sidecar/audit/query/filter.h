@@ -1,6 +1,5 @@
 // The conditions of a query.
-#ifndef QS_AUDIT_QUERY_FILTER_H
-#define QS_AUDIT_QUERY_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ typedef struct audit_filter {
     const char *grep;   // bytes that payload, error or job id must contain, case-sensitive; NULL = any
     int64_t limit;      // largest number of rows; 0 = all rows
 } audit_filter_t;
-
-#endif

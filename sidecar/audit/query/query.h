@@ -1,6 +1,5 @@
 // Queries of the audit log, for the command line. Rows come one by one. A row is valid until the callback returns.
-#ifndef QS_AUDIT_QUERY_QUERY_H
-#define QS_AUDIT_QUERY_QUERY_H
+#pragma once
 
 #include "audit/audit.h"
 #include "audit/query/filter.h"
@@ -84,5 +83,3 @@ bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why);
 // Names of the queues with final failures in the log, sorted.
 typedef bool audit_name_fn(void *self, const char *name);
 bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why);
-
-#endif

@@ -1,6 +1,5 @@
 // Statements of queries: prepared, bound by name, finished.
-#ifndef QS_AUDIT_QUERY_STATEMENT_H
-#define QS_AUDIT_QUERY_STATEMENT_H
+#pragma once
 
 #include "audit/query/filter.h"
 #include "audit/store.h"
@@ -19,5 +18,3 @@ void statement_bind_text(sqlite3_stmt *of, const char *name, slice_t text); // b
 
 // The raw bytes of a column; borrowed until the next step.
 slice_t statement_bytes(sqlite3_stmt *of, int at);
-
-#endif

@@ -3,8 +3,7 @@
 // Good is what RFC 8259 calls JSON, with at most JSON_MOST_DEPTH containers in each other. A lone surrogate (\ud800, half of a
 // character) is good too, as producers that cut texts short write it. It has no UTF-8, so its string cannot be decoded, and a
 // key that holds it is not found. A text is read in one walk, without memory of its own; the time grows with the length only.
-#ifndef QS_BASE_JSON_JSON_H
-#define QS_BASE_JSON_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ typedef struct json_cut {
 // Appends the text to *out, which is not where the text lives, with every cut made; sorts the cuts by place. False, and nothing
 // is appended: a cut lies outside of the text, or two of them overlap or touch.
 bool json_splice(slice_t text, json_cut_t *cuts, size_t count, buffer_t *out);
-
-#endif

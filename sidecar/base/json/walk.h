@@ -1,7 +1,6 @@
 // Walks through a JSON text once, token by token, and proves on the way that it is good (see json.h). Needs no memory and no
 // recursion.
-#ifndef QS_BASE_JSON_WALK_H
-#define QS_BASE_JSON_WALK_H
+#pragma once
 
 #include "base/json/json.h"
 
@@ -46,5 +45,3 @@ enum { JSON_CHARACTER_SIZE = 4 };
 // Decodes the character at *at in a string that was walked, or its escape, and moves *at behind it. Returns how many bytes of
 // UTF-8 it takes (of a multibyte sequence each byte is one character); 0 = a lone surrogate.
 size_t json_take_character(const char **at, const char *end, char utf8[JSON_CHARACTER_SIZE]);
-
-#endif

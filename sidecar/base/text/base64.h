@@ -1,6 +1,5 @@
 // Padded base64 (RFC 4648) by Nettle.
-#ifndef QS_BASE_TEXT_BASE64_H
-#define QS_BASE_TEXT_BASE64_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@ void base64_encode(buffer_t *out, slice_t bytes); // appends
 // Decodes the *len characters at `text` in place and sets *len to the number of bytes. False: the text is not padded base64, or
 // holds anything else, such as a space.
 bool base64_decode(char *text, size_t *len);
-
-#endif

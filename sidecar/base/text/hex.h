@@ -1,5 +1,4 @@
-#ifndef QS_BASE_TEXT_HEX_H
-#define QS_BASE_TEXT_HEX_H
+#pragma once
 
 // The value of a hexadecimal digit of either case; -1 = it is none.
 static inline int hex_digit(char digit) {
@@ -7,5 +6,3 @@ static inline int hex_digit(char digit) {
     char lower = (char)(digit | 0x20);
     return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
-
-#endif

@@ -1,11 +1,8 @@
 // The nearest known word, for "did you mean".
-#ifndef QS_BASE_TEXT_SUGGEST_H
-#define QS_BASE_TEXT_SUGGEST_H
+#pragma once
 
 #include <stddef.h>
 
 // Returns the candidate (borrowed) with the fewest edits from `word`, the first of equals; NULL = all need more edits than a
 // third of the letters. Case and `-` for `_` cost nothing. NULL candidates are skipped.
 const char *suggest_nearest(const char *word, const char *const *candidates, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 // Durations and sizes as text: exact, as a config says them, and rounded, as people read them.
-#ifndef QS_BASE_TEXT_UNITS_H
-#define QS_BASE_TEXT_UNITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ enum { UNITS_TEXT_SIZE = 32 };
 const char *duration_text(int64_t ms, char text[UNITS_TEXT_SIZE]);
 // "812 bytes", "3.1 MiB". Returns text.
 const char *size_text(int64_t bytes, char text[UNITS_TEXT_SIZE]);
-
-#endif

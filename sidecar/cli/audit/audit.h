@@ -1,6 +1,5 @@
 // queue-sidecar audit: what its subcommands share.
-#ifndef QS_CLI_AUDIT_AUDIT_H
-#define QS_CLI_AUDIT_AUDIT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -125,5 +124,3 @@ int audit_print_error(buffer_t *why);
 
 // Prints on stderr that no event matches, with the nearest known queue if the log has none of that name.
 void audit_print_no_match(audit_t *audit, const audit_filter_t *filter);
-
-#endif

@@ -1,6 +1,5 @@
 // The fields of an event in JSON and CSV: the same names in both, those of the view failed_jobs first.
-#ifndef QS_CLI_AUDIT_EVENT_FIELDS_H
-#define QS_CLI_AUDIT_EVENT_FIELDS_H
+#pragma once
 
 #include "audit/query/query.h"
 #include "cli/audit/records.h"
@@ -23,5 +22,3 @@ void event_write_json(buffer_t *out, const audit_row_t *row);
 // Reads an object that event_write_json wrote; fields that are unknown are ignored. Texts of *event are borrowed from *text until
 // the next call. False with *why: it is not such an object.
 bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why);
-
-#endif

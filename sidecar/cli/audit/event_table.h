@@ -1,6 +1,5 @@
 // Events as rows of a table for people.
-#ifndef QS_CLI_AUDIT_EVENT_TABLE_H
-#define QS_CLI_AUDIT_EVENT_TABLE_H
+#pragma once
 
 #include "audit/query/query.h"
 #include "cli/table.h"
@@ -43,5 +42,3 @@ typedef struct event_table {
 // to its own columns.
 void event_table_begin(event_table_t *table, const event_column_t *columns, size_t count, unsigned hidden, FILE *out);
 void event_table_add(event_table_t *table, const audit_row_t *row);
-
-#endif

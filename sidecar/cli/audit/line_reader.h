@@ -1,6 +1,5 @@
 // Reads the lines of a file in bounded memory. A longer line is reported and skipped.
-#ifndef QS_CLI_AUDIT_LINE_READER_H
-#define QS_CLI_AUDIT_LINE_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void line_reader_free(line_reader_t *reader); // leaves the file open
 slice_t line_reader_peek(line_reader_t *reader);
 // *line has no line end; it is borrowed until the next call.
 line_result_t line_reader_next(line_reader_t *reader, slice_t *line);
-
-#endif

@@ -1,6 +1,5 @@
 // Rows of a table as JSON or CSV, by one list of fields.
-#ifndef QS_CLI_AUDIT_RECORDS_H
-#define QS_CLI_AUDIT_RECORDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -40,5 +39,3 @@ bool records_print(records_t *records);
 
 // One row as a JSON object.
 void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row);
-
-#endif

@@ -1,6 +1,5 @@
 // Inside `audit requeue` and `audit discard`: what was asked for, which failures it selects, doing it, and the report.
-#ifndef QS_CLI_AUDIT_REQUEUE_H
-#define QS_CLI_AUDIT_REQUEUE_H
+#pragma once
 
 #include "cli/audit/audit.h"
 #include "cli/progress.h"
@@ -96,5 +95,3 @@ int report_end(requeue_report_t *report, const char *stopped);
 
 // Carries the plan out, or only checks it in a dry run. Returns an exit code.
 int requeue_run(const requeue_options_t *options, const requeue_plan_t *plan);
-
-#endif

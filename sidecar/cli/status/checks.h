@@ -1,6 +1,5 @@
 // Checks of a queue or a lock. They are pure.
-#ifndef QS_CLI_STATUS_CHECKS_H
-#define QS_CLI_STATUS_CHECKS_H
+#pragma once
 
 #include "cli/status/status.h"
 
@@ -32,5 +31,3 @@ const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
 
 // Whether an audit log has the whole stream.
 bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
-
-#endif

@@ -1,6 +1,5 @@
 // Lines of `status` in the width that there is.
-#ifndef QS_CLI_STATUS_LINES_H
-#define QS_CLI_STATUS_LINES_H
+#pragma once
 
 #include "cli/status/status.h"
 
@@ -16,5 +15,3 @@ void lines_clip(buffer_t *out, const char *text, size_t width);
 size_t lines_count(const buffer_t *text);
 // Keeps at most `max` lines; the last one then says how many are missing.
 void lines_cut(buffer_t *out, size_t max, size_t width);
-
-#endif

@@ -1,6 +1,5 @@
 // The sidecar on this machine, as it answers at http.port of the config.
-#ifndef QS_CLI_STATUS_LOCAL_INSTANCE_H
-#define QS_CLI_STATUS_LOCAL_INSTANCE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ int local_instance_ask(const config_t *config, const char *path, int timeout_s, 
 // Whether an answer of /readyz comes from another program, or from a sidecar of another group than the config's, and which in
 // *why: another one has the port, or the group was changed. A refused config has no group to compare.
 bool local_instance_is_unrelated(const config_t *config, slice_t body, buffer_t *why);
-
-#endif

@@ -1,7 +1,6 @@
 // queue-sidecar status, shared by its parts: status_read reads facts, status_diagnose makes findings of them, and both are
 // printed as text or as JSON. Times are ms since 1970 by Redis's clock; an unknown number is -1.
-#ifndef QS_CLI_STATUS_STATUS_H
-#define QS_CLI_STATUS_STATUS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -117,5 +116,3 @@ typedef struct status_watch {
 } status_watch_t;
 typedef void status_draw_fn(void *self, size_t width, size_t rows, bool colour, buffer_t *out);
 int status_watch(const status_watch_t *watch, atomic_bool *stop, status_draw_fn *draw, void *self);
-
-#endif

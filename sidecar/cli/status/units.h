@@ -1,6 +1,5 @@
 // Counts and words as `status` shows them to people.
-#ifndef QS_CLI_STATUS_UNITS_H
-#define QS_CLI_STATUS_UNITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ const char *count_text(int64_t number, char text[UNITS_TEXT_SIZE]);
 
 // Appends a word of a command line, in quotes where a shell needs them.
 void shell_word(buffer_t *out, const char *text);
-
-#endif

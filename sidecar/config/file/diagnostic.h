@@ -1,6 +1,5 @@
 // Errors and warnings of a config: collected while it is read, written in line order at the end.
-#ifndef QS_CONFIG_FILE_DIAGNOSTIC_H
-#define QS_CONFIG_FILE_DIAGNOSTIC_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ void diagnostic_add(diagnostics_t *list, const char *file, int line, const char 
 void diagnostics_write(diagnostics_t *list, buffer_t *out);
 
 void diagnostics_free(diagnostics_t *list);
-
-#endif

@@ -1,7 +1,6 @@
 // Splits the text of a libconfig file into tokens, as libconfig itself keeps no literals: 1.5 silently wraps integers at 32 bits,
 // ignores an unclosed comment, and reports no more than "syntax error".
-#ifndef QS_CONFIG_FILE_LEXER_H
-#define QS_CONFIG_FILE_LEXER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void lexer_hint(const lexer_t *lexer, int line, buffer_t *out);
 
 // Finds the first duplicate key of a group. False: there is none.
 bool lexer_duplicate(const lexer_t *lexer, token_t *first, token_t *second);
-
-#endif

@@ -1,6 +1,5 @@
 // A config file as a tree of names and literal texts. The only room that knows libconfig.
-#ifndef QS_CONFIG_FILE_SOURCE_H
-#define QS_CONFIG_FILE_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ void config_source_free(node_t *root);
 
 // Returns the child of that name, or NULL.
 const node_t *config_source_child(const node_t *group, const char *name);
-
-#endif

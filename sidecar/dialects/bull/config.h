@@ -1,5 +1,4 @@
-#ifndef QS_DIALECTS_BULL_CONFIG_H
-#define QS_DIALECTS_BULL_CONFIG_H
+#pragma once
 
 #include "config/config.h"
 
@@ -14,5 +13,3 @@ typedef struct bull_config {
 static inline bull_config_t *bull_config(const queue_config_t *queue) { return queue->own; }
 
 extern const config_dialect_t bull_settings;
-
-#endif

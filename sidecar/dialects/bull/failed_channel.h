@@ -1,6 +1,5 @@
 // Messages of Bull's channel `failed` that are not yet handled, and failures whose message has not yet come. For failed.c.
-#ifndef QS_DIALECTS_BULL_FAILED_CHANNEL_H
-#define QS_DIALECTS_BULL_FAILED_CHANNEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void bull_messages_expect(bull_messages_t *messages, slice_t id, mono_t now);
 size_t bull_messages_expected(const bull_messages_t *messages, slice_t id, mono_t now); // messages of the id still to come
 // A message of the id has come; does nothing if none was expected.
 void bull_messages_take_expected(bull_messages_t *messages, slice_t id);
-
-#endif

@@ -1,6 +1,5 @@
 // Sends the record of one failure that a worker of Bull decided.
-#ifndef QS_DIALECTS_BULL_FAILED_RECORD_H
-#define QS_DIALECTS_BULL_FAILED_RECORD_H
+#pragma once
 
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/internal.h"
@@ -27,5 +26,3 @@ void failed_record_send_entry(failed_record_t *record, const side_task_call_t *c
 void failed_record_send_message(failed_record_t *record, const side_task_call_t *call, const bull_message_t *message,
                                 int64_t now_ms);
 void failed_record_log(const failed_record_t *record, slice_t id, const char *reason);
-
-#endif

@@ -1,6 +1,5 @@
 // The interfaces between the files of dialect bull.
-#ifndef QS_DIALECTS_BULL_INTERNAL_H
-#define QS_DIALECTS_BULL_INTERNAL_H
+#pragma once
 
 #include "dialects/bull/config.h"
 #include "dialects/dialect.h"
@@ -57,5 +56,3 @@ outcome_t bull_failed_step(bull_failed_t *state, side_task_call_t *call, bool ch
 // For record_failed = false. Failures from now on count as recorded. Failures while no instance leads do not. Call it once a
 // term.
 outcome_t bull_failed_pause(const queue_keys_t *at, side_task_call_t *call, redis_error_t *error);
-
-#endif

@@ -7,8 +7,7 @@
 //
 // A field that is valid JSON is copied byte for byte; of Bull's fields only name and deid are text, and become JSON strings like
 // the id. Other bytes, as `preventParsingData` allows, are stored in base64 as "data64".
-#ifndef QS_DIALECTS_BULL_JOB_H
-#define QS_DIALECTS_BULL_JOB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,5 +86,3 @@ typedef struct bull_record {
 void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
                       const char *term, double finished_ms, bool kept, int64_t size);
 void bull_record_free(bull_record_t *record);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef QS_DIALECTS_DELAYED_QUEUE_CONFIG_H
-#define QS_DIALECTS_DELAYED_QUEUE_CONFIG_H
+#pragma once
 
 #include "config/config.h"
 
@@ -15,5 +14,3 @@ typedef struct delayed_config {
 static inline delayed_config_t *delayed_config(const queue_config_t *queue) { return queue->own; }
 
 extern const config_dialect_t delayed_settings;
-
-#endif

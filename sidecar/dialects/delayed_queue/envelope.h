@@ -1,6 +1,5 @@
 // An event of delayedQueue: its member in zset and hash, and its envelope.
-#ifndef QS_DIALECTS_DELAYED_QUEUE_ENVELOPE_H
-#define QS_DIALECTS_DELAYED_QUEUE_ENVELOPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void delayed_splice(slice_t text, const delayed_envelope_t *envelope, int64_t at
 
 // The delay before attempt number `attempt` (DelayedEventService.java, nextDelay).
 int64_t delayed_delay_ms(const delayed_config_t *own, int64_t attempt);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef QS_DIALECTS_KMQUEUE_CONFIG_H
-#define QS_DIALECTS_KMQUEUE_CONFIG_H
+#pragma once
 
 #include "config/config.h"
 
@@ -12,5 +11,3 @@ typedef struct kmqueue_config {
 static inline kmqueue_config_t *kmqueue_config(const queue_config_t *queue) { return queue->own; }
 
 extern const config_dialect_t kmqueue_settings;
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef QS_DIALECTS_KMQUEUE_INTERNAL_H
-#define QS_DIALECTS_KMQUEUE_INTERNAL_H
+#pragma once
 
 #include "dialects/dialect.h"
 
@@ -7,5 +6,3 @@
 extern const side_task_ops_t kmqueue_task_ops;
 
 bool kmqueue_dry_run(const dry_run_t *run); // the rights on the sets of unique ids
-
-#endif

@@ -1,7 +1,6 @@
 // The JSON of Trekkiii/KMQueue (4241368), as fastjson 1.2.16 writes its Task (tests/data/kmqueue): tasks, and the marker that
 // ends a scan of the backup list.
-#ifndef QS_DIALECTS_KMQUEUE_TASK_H
-#define QS_DIALECTS_KMQUEUE_TASK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void kmqueue_task_requeue(const kmqueue_task_t *task, slice_t bytes, int64_t now
 bool kmqueue_is_marker(slice_t entry, const char *backup);
 // Appends a new marker. Its id is a UUID of version 4 made of `random`, 32 hex digits.
 void kmqueue_marker(const char *backup, const char *random, int64_t now_ms, buffer_t *out);
-
-#endif

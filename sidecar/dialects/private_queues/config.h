@@ -1,5 +1,4 @@
-#ifndef QS_DIALECTS_PRIVATE_QUEUES_CONFIG_H
-#define QS_DIALECTS_PRIVATE_QUEUES_CONFIG_H
+#pragma once
 
 #include "config/config.h"
 
@@ -13,5 +12,3 @@ typedef struct private_config {
 static inline private_config_t *private_config(const queue_config_t *queue) { return queue->own; }
 
 extern const config_dialect_t private_settings;
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef QS_DIALECTS_PRIVATE_QUEUES_INTERNAL_H
-#define QS_DIALECTS_PRIVATE_QUEUES_INTERNAL_H
+#pragma once
 
 #include "dialects/dialect.h"
 
@@ -8,5 +7,3 @@ extern const side_task_ops_t dead_letters_task;
 
 bool private_dry_run(const dry_run_t *run);
 unsigned private_dry_run_needs(const queue_config_t *queue);
-
-#endif

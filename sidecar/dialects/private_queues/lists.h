@@ -3,8 +3,7 @@
 // A scan reads each list once. The names come from a walk. The walk goes through a registry (a set, a hash or a list) or through
 // all keys (SCAN). Steps of the walk alternate with reads of lists, so no request blocks Redis for long. A list that exists
 // during the whole scan is always found.
-#ifndef QS_DIALECTS_PRIVATE_QUEUES_LISTS_H
-#define QS_DIALECTS_PRIVATE_QUEUES_LISTS_H
+#pragma once
 
 #include "queue/call.h"
 #include "queue/page.h"
@@ -32,5 +31,3 @@ void private_look_append(const call_t *call, void *lists);
 outcome_t private_look_read(const call_t *call, void *lists, backup_look_t *out);
 void private_page_append(const call_t *call, void *lists, size_t skip, size_t count);
 outcome_t private_page_read(const call_t *call, void *lists, size_t skip, size_t count, backup_page_t *page);
-
-#endif

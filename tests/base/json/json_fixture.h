@@ -1,6 +1,5 @@
 /* What the tests of base/json share. */
-#ifndef QS_TEST_JSON_FIXTURE_H
-#define QS_TEST_JSON_FIXTURE_H
+#pragma once
 
 #include "base/json/json.h"
 
@@ -46,5 +45,3 @@ static inline char *pointer_to(const char *outer, const char *key) {
     }
     return out.data;
 }
-
-#endif

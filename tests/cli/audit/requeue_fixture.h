@@ -1,6 +1,5 @@
 /* For tests of `audit requeue`: failures in a stream, and the command line on a sidecar's config and log. */
-#ifndef QS_TEST_REQUEUE_FIXTURE_H
-#define QS_TEST_REQUEUE_FIXTURE_H
+#pragma once
 
 #include "audit_log.h"
 #include "base/digest.h"
@@ -134,5 +133,3 @@ static inline char *ref_of(const daemon_t *d, const char *job) {
 }
 
 static inline daemon_t *sidecar(cluster_t *s) { return cluster_sidecar_up(s, (sidecar_t){.queues = QUEUE, .scan = "50ms"}); }
-
-#endif

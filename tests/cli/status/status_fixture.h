@@ -1,6 +1,5 @@
 /* The facts of a healthy group with a leader, which tests change one by one. */
-#ifndef QS_TEST_STATUS_FIXTURE_H
-#define QS_TEST_STATUS_FIXTURE_H
+#pragma once
 
 #include "cli/status/status.h"
 #include "fixture.h"
@@ -57,5 +56,3 @@ static inline void end(world_t *w) {
     keyspace_free(w->keys);
     config_free(w->config);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* How the tests of Bull's scripts call them: straight by EVAL, each argument at will; and Bull's own scripts from npm beside
  * them. The queue is `video` with the prefix `bull`, the lock holds "T". */
-#ifndef QS_TEST_BULL_CALL_H
-#define QS_TEST_BULL_CALL_H
+#pragma once
 
 #include "fixture.h"
 #include "tempdir.h"
@@ -137,5 +136,3 @@ static inline char *bull_own_script(const char *version, const char *name) {
 static inline void bull_job(redis_t *r, const char *id, const char *priority) {
     redis_ok(r, "HSET " BULL "%s name n data {} opts {} timestamp 1700000000000 delay 5000 priority %s", id, priority);
 }
-
-#endif

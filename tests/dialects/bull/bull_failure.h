@@ -1,6 +1,5 @@
 /* How the tests of bull's scripts call them, and a queue of Bull made by hand: its keys as tests/data/bull shows them. */
-#ifndef QS_TEST_BULL_FAILURE_H
-#define QS_TEST_BULL_FAILURE_H
+#pragma once
 
 #include "dialects/bull/job.h"
 #include "monitor/monitor_call.h"
@@ -41,5 +40,3 @@ static inline void expect_records(redis_t *r, const char *name, const char *expe
     cr_expect_str_eq(found, expected, "%s: %s", name, found);
     free(found);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* How the tests of delayedQueue's scripts call them: straight by EVAL, each argument at will. Two classes are configured:
  * example.PaymentCheck goes to de_paymentcheck, example.Letters$Welcome to de_welcome. */
-#ifndef QS_TEST_DELAYED_CALL_H
-#define QS_TEST_DELAYED_CALL_H
+#pragma once
 
 #include "dialects/delayed_queue/scripts.h"
 #include "monitor/monitor_call.h"
@@ -113,5 +112,3 @@ static inline const char *de_score(redis_t *r, const char *key, const char *memb
     free(found);
     return score;
 }
-
-#endif

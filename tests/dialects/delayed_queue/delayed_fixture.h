@@ -1,6 +1,5 @@
 /* What the tests of delayedQueue's watch share: dispatcher and monitor that lead by hand, in a driver, and their server. */
-#ifndef QS_TEST_DELAYED_DESK_H
-#define QS_TEST_DELAYED_DESK_H
+#pragma once
 
 #include "delayed_call.h"
 
@@ -57,5 +56,3 @@ static inline void expect_recorded(setup_t *d, const char *field, const char *ex
 static inline void expect_empty(setup_t *d) {
     cr_assert_eq(count(d, "EXISTS " DELAYED_KEYS " de_events sidecar:email:aside"), 0);
 }
-
-#endif

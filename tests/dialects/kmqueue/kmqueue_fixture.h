@@ -1,7 +1,6 @@
 /* What the tests of dialect kmqueue share: a monitor in a driver whose one queue, called "email" as in monitor_fixture.h, is a
  * group of two lists of KMQueue. redis_* calls are its workers, by the commands of RedisTaskQueue.java. */
-#ifndef QS_TEST_KMQUEUE_DESK_H
-#define QS_TEST_KMQUEUE_DESK_H
+#pragma once
 
 #include "monitor/monitor_fixture.h"
 
@@ -71,5 +70,3 @@ static inline void km_expect(setup_t *d, const char *field, const char *expected
     cr_assert_str_eq(found, expected, "%s", field);
     free(found);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What the tests of private_queues share: one monitor that leads by hand, over main `fights`, private lists `queue-*`, the dead
  * letter list `fights-dlq` and the set `fights-done`. */
-#ifndef QS_TEST_PRIVATE_DESK_H
-#define QS_TEST_PRIVATE_DESK_H
+#pragma once
 
 #include "monitor/monitor_fixture.h"
 
@@ -44,5 +43,3 @@ static inline long long reasons(setup_t *d, const char *reason) {
         "for i = 1, #e[2], 2 do if e[2][i] == 'reason' and e[2][i + 1] == ARGV[1] then n = n + 1 end end end return n",
         reason);
 }
-
-#endif
