@@ -123,7 +123,7 @@ Test(daemon_reload, bad_file_changes_nothing_and_is_logged) {
     cluster_end(&cluster);
 }
 
-Test(daemon_reload, frozen_keys_are_named_and_refuse_the_whole_file) {
+Test(daemon_reload, reload_refuses_a_file_that_changes_a_frozen_key) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
     reload(&cluster, d,

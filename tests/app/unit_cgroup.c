@@ -72,7 +72,7 @@ static bool says(int64_t limit, const char *expected) {
     return found;
 }
 
-Test(unit_cgroup, warning_tells_the_payload_that_fits) {
+Test(unit_cgroup, warning_names_the_payload_limit) {
     cr_assert(says(INT64_MAX, NULL));
     cr_assert(says(104 << 20, NULL));
     cr_assert(says((104 << 20) - 1, "\"needed\":109051904,\"max_payload\":16777216,\"fits\":16777215"));

@@ -71,7 +71,7 @@ static char *lock_text(const char *path) {
     return text;
 }
 
-Test(unit_audit_lock, a_second_sidecar_learns_who_holds_the_lock) {
+Test(unit_audit_lock, a_second_sidecar_learns_the_holder_of_the_lock) {
     char *path = audit_case_path(), *me = mem_printf("pid %d on ", (int)getpid());
     audit_t *first = audit_case_open(path, AUDIT_WRITE);
     expect_refused(path, AUDIT_WRITE, me);

@@ -339,7 +339,7 @@ Test(unit_clock, wall_text_is_rfc_3339) {
     cr_assert(text[4] == '-' && text[10] == 'T' && text[19] == '.' && text[23] == 'Z');
 }
 
-Test(unit_buffer, a_grown_array_keeps_what_it_has) {
+Test(unit_buffer, a_grown_array_keeps_its_elements) {
     int *all = NULL;
     for (size_t count = 0; count < 40; count++) {
         all = mem_grown(all, count, sizeof *all);

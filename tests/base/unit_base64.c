@@ -27,7 +27,7 @@ Test(unit_base64, encodes_and_decodes_the_vectors_of_rfc_4648) {
     expect_both_ways((slice_t){"\0\xff\xfe\0", 4}, "AP/+AA==");
 }
 
-Test(unit_base64, rejects_what_no_encoder_writes) {
+Test(unit_base64, rejects_text_that_no_encoder_writes) {
     static const char *const bad[] = {"A",    "AP8",  "A===", "AP9=",   "AB==",  "AP8=AP8=", "AP 8",
                                       "AP_8", "====", "AP8 ", "AP8=\n", " AP8=", "AA==AA==", "Zg== "};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

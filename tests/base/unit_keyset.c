@@ -15,7 +15,7 @@ static digest_t key_of(int number) {
 
 static int64_t *find(const keymap_t *map, int number) { return keymap_find(map, key_of(number).bytes); }
 
-Test(unit_keyset, map_finds_only_what_was_put) {
+Test(unit_keyset, map_finds_only_its_keys) {
     enum { KEYS = 5000 };
     keymap_t map = {0};
     cr_assert_null(find(&map, 0));
@@ -37,7 +37,7 @@ Test(unit_keyset, map_finds_only_what_was_put) {
 }
 
 /* The hardest case for open addressing: keys that all begin at the same slot. */
-Test(unit_keyset, map_tells_colliding_keys_apart) {
+Test(unit_keyset, map_separates_colliding_keys) {
     enum { KEYS = 100 };
     keymap_t map = {0};
     uint8_t keys[KEYS][KEY_BYTES];
@@ -56,7 +56,7 @@ static bool keep_even(void *self, const uint8_t key[KEY_BYTES], int64_t *value) 
     return *value % 2 == 0;
 }
 
-Test(unit_keyset, map_removes_what_is_not_kept) {
+Test(unit_keyset, map_removes_keys_that_are_not_kept) {
     enum { KEYS = 1000 };
     keymap_t map = {0};
     int asked = 0;

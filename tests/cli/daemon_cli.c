@@ -82,7 +82,7 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
     }
 }
 
-Test(daemon_cli, check_reports_what_redis_lacks) {
+Test(daemon_cli, check_reports_missing_redis_features) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");

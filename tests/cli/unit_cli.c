@@ -201,7 +201,7 @@ static void expect_page(const cli_command_t *command, size_t width) {
     buffer_free(&page);
 }
 
-Test(unit_cli, every_command_has_help_that_fits_the_width) {
+Test(unit_cli, every_help_fits_the_width) {
     for (const cli_command_t *const *command = cli_commands; *command; command++) {
         expect_page(*command, 60);
         expect_page(*command, 100);

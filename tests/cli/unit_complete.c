@@ -29,7 +29,7 @@ static char *candidates(const char *const *words) {
     return out.data ? out.data : mem_str("");
 }
 
-Test(unit_complete, offers_what_fits_the_place) {
+Test(unit_complete, offers_words_for_each_position) {
     static const struct {
         const char *words[WORDS_MAX], *candidates;
     } rows[] = {

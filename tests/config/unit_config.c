@@ -299,7 +299,7 @@ Test(unit_config, a_dump_shows_no_password_and_sets_none) {
     config_free(second);
 }
 
-Test(unit_config, dumps_what_it_can_load_again) {
+Test(unit_config, a_dump_loads_again) {
     setenv("QUEUE_SIDECAR_REDIS_PORT", "7000", 1);
     char *warnings;
     config_t *first = config_case_good(

@@ -178,7 +178,7 @@ Test(unit_config_dialects, names_backup_lists_of_kmqueue_as_java_does) {
     }
 }
 
-Test(unit_config_dialects, defaults_reach_only_what_a_dialect_knows) {
+Test(unit_config_dialects, defaults_reach_only_keys_of_the_dialect) {
     static const char text[] =
         "defaults = { protected_timeout = \"1h\"; retry_backoff = \"exponential\"; retry_times = 9; alive_timeout = \"2h\"; "
         "id_path = \"/id\"; score_unit = \"s\"; retry_window = \"30d\"; ready_limit = 7; };\n"

@@ -76,7 +76,7 @@ static const config_case_row_t value_faults[] = {
                                                 "\"sidecar:\"\n"},
 };
 
-Test(unit_config_errors, says_what_is_wrong_with_a_value) {
+Test(unit_config_errors, explains_a_wrong_value) {
     config_case_expect_faults(value_faults, sizeof value_faults / sizeof *value_faults);
 }
 
@@ -192,7 +192,7 @@ Test(unit_config_errors, refuses_too_many_queues) {
     buffer_free(&text);
 }
 
-Test(unit_config_errors, explains_what_libconfig_stops_at) {
+Test(unit_config_errors, explains_syntax_errors) {
     static const config_case_row_t rows[] = {
         {"lock = { ttl = 5s; };", "F:1: syntax error (write \"5s\" in quotes)\n"},
         {"group = abc;", "F:1: syntax error (write \"abc\" in quotes)\n"},
@@ -243,7 +243,7 @@ Test(unit_config_errors, takes_integers_from_the_source_text) {
 }
 
 /* What libconfig 1.5 stops at, 1.7 may take, and the other way round. */
-Test(unit_config_errors, explains_what_one_libconfig_stops_at_and_another_does_not) {
+Test(unit_config_errors, explains_syntax_errors_of_one_libconfig_version) {
     static const char huge[] = "dispatcher = { batch = 99999999999999999999; };\n" Q;
     static const char comma[] = "queues = ( { name = \"a\"; },\n);";
     if (!libconfig_is_old()) {
@@ -255,7 +255,7 @@ Test(unit_config_errors, explains_what_one_libconfig_stops_at_and_another_does_n
     config_case_expect_fault(comma, "F:2: syntax error (remove the comma before `)`: not every libconfig accepts it there)\n");
 }
 
-Test(unit_config_errors, says_why_a_file_cannot_be_read) {
+Test(unit_config_errors, explains_an_unreadable_file) {
     buffer_t messages = {0};
     cr_expect_null(config_case_read(config_case_path, &messages));
     char *got = config_case_messages(&messages);

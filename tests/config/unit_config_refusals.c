@@ -8,7 +8,7 @@
 
 TestSuite(unit_config_refusals, .init = config_case_begin, .fini = config_case_end);
 
-Test(unit_config_refusals, says_what_is_missing_or_wrong_in_kmqueue) {
+Test(unit_config_refusals, reports_missing_or_wrong_keys_of_kmqueue) {
     static const config_case_row_t rows[] = {
         {ONE("dialect = \"kmqueue\";"),
          F "it has no `queues`: dialect kmqueue needs the names that KMQueueManager is given, such as [\"mail:safe\"]\n"},
@@ -47,7 +47,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_kmqueue) {
     config_free(config);
 }
 
-Test(unit_config_refusals, says_what_is_missing_or_wrong_in_delayed_queue) {
+Test(unit_config_refusals, reports_missing_or_wrong_keys_of_delayed_queue) {
     static const config_case_row_t rows[] = {
         {ONE("dialect = \"delayed_queue\";"),
          F "it has no `types`: dialect delayed_queue needs the classes of its events, such as [\"com.example.PaymentCheck\"]\n"},
@@ -103,7 +103,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_delayed_queue) {
     config_free(config);
 }
 
-Test(unit_config_refusals, says_what_is_missing_or_wrong_in_bull) {
+Test(unit_config_refusals, reports_missing_or_wrong_keys_of_bull) {
     static const config_case_row_t rows[] = {
         {BU("prefix = \"\";"), F "`prefix` is \"\", but Bull's has 1 to 256 bytes\n"},
         {BU("prefix = \"sidecar\";"),
@@ -116,7 +116,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_bull) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-Test(unit_config_refusals, says_what_is_missing_or_wrong_in_private_queues) {
+Test(unit_config_refusals, reports_missing_or_wrong_keys_of_private_queues) {
     static const config_case_row_t rows[] = {
         {ONE("dialect = \"private_queues\"; private = \"w-*\";"),
          F "it has no `main`: dialect private_queues needs the list that workers move jobs from\n"},
@@ -154,7 +154,7 @@ Test(unit_config_refusals, says_what_is_missing_or_wrong_in_private_queues) {
 
 #define NOT_FOR(dialect, key) F "`" key "` is not for dialect " dialect ": "
 
-Test(unit_config_refusals, kmqueue_and_delayed_queue_say_what_takes_its_place) {
+Test(unit_config_refusals, kmqueue_and_delayed_queue_name_the_replacement_key) {
     static const config_case_row_t rows[] = {
         {KM("ready = \"x\";"), NOT_FOR("kmqueue", "ready") "`queues` names its lists\n"},
         {KM("delayed = \"x\";"), NOT_FOR("kmqueue", "delayed") "KMQueue delays nothing\n"},
@@ -195,7 +195,7 @@ Test(unit_config_refusals, kmqueue_and_delayed_queue_say_what_takes_its_place) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-Test(unit_config_refusals, bull_and_private_queues_say_what_takes_its_place) {
+Test(unit_config_refusals, bull_and_private_queues_name_the_replacement_key) {
     static const config_case_row_t rows[] = {
         {BU("backup = \"x\";"), NOT_FOR("bull", "backup") "`prefix` and `bull_queue` name its keys\n"},
         {BU("errors = \"x\";"),
@@ -237,7 +237,7 @@ Test(unit_config_refusals, bull_and_private_queues_say_what_takes_its_place) {
 }
 
 /* Each setting that stands in the table for some dialects only gets a reason in the others, or is one of theirs alone. */
-Test(unit_config_refusals, says_where_a_setting_belongs) {
+Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
     static const config_case_row_t rows[] = {
         {ONE("prefix = \"x\";"), F "`prefix` is for delayed_queue and bull: remove it, or set `dialect`\n"},
         {ONE("queues = [\"x\"];"), F "`queues` is for kmqueue: remove it, or set `dialect`\n"},

@@ -61,7 +61,7 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
 }
 
 /* What is tried on scratch queues is no news to anybody who reads the log. */
-Test(redis_preflight, says_nothing_of_scratch_jobs) {
+Test(redis_preflight, does_not_report_scratch_jobs) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; } );"});
     expect_look(&f, 0, 0, 0, NULL);
@@ -164,7 +164,7 @@ Test(redis_preflight, passes_on_a_full_server) {
 static const char *const PASSING[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY x",    "-READONLY x",
                                       "-CLUSTERDOWN x", "-TRYAGAIN x",   "-MISCONF x", "-NOREPLICAS x"};
 
-Test(redis_preflight, what_passes_by_itself_is_no_finding) {
+Test(redis_preflight, a_transient_error_is_no_finding) {
     static const char *const steps[] = {"INFO memory", "ROLE", "INFO cluster", "TYPE", "EVALSHA", "ZADD"};
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     said_t said = {0};
@@ -207,7 +207,7 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
     "local n = 0 for _, key in ipairs(redis.call('KEYS', 'sidecar:preflight*')) do "                                             \
     "if redis.call('PTTL', key) < 0 then n = n + 1 end end return n"
 
-Test(redis_preflight, a_lost_connection_is_told_at_every_step) {
+Test(redis_preflight, a_lost_connection_is_reported_at_every_step) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     said_t said = {0};
     long before = proxy_requests(f.proxy, NULL);

@@ -56,7 +56,7 @@ Test(redis_sizes, an_empty_queue) {
     fixture_stop(&f);
 }
 
-Test(redis_sizes, counts_what_is_there) {
+Test(redis_sizes, counts_jobs_in_lists_and_zsets) {
     fixture_t f = setup(QUEUES(EMAIL));
     int64_t now = now_ms(&f);
     redis_ok(f.r, "ZADD email:delayed %lld a %lld b", (long long)now - 5000, (long long)now + 5000);
@@ -127,7 +127,7 @@ Test(redis_sizes, a_sentinel_is_no_job) {
     fixture_stop(&f);
 }
 
-Test(redis_sizes, what_the_monitor_has_planted_is_no_job) {
+Test(redis_sizes, a_sentinel_does_not_count_as_a_job) {
     fixture_t f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
     instance_t instance;
     redis_ok(f.r, "RPUSH email:backup job");
@@ -219,7 +219,7 @@ Test(redis_sizes, of_private_queues) {
     fixture_stop(&f);
 }
 
-Test(redis_sizes, roles_that_a_queue_has_not_are_not_looked_for) {
+Test(redis_sizes, reads_no_sizes_for_absent_roles) {
     fixture_t f = setup(QUEUES("{ name = \"email\"; roles = [\"dispatcher\"]; }, { name = \"sms\"; roles = [\"monitor\"]; }"));
     fixture_make_key(f.r, "email:backup", "string");
     fixture_make_key(f.r, "sms:delayed", "string");

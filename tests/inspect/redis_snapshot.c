@@ -51,7 +51,7 @@ Test(redis_snapshot, an_empty_server_has_no_leader) {
     fixture_stop(&f);
 }
 
-Test(redis_snapshot, tells_who_leads_what_and_who_has_copied_what) {
+Test(redis_snapshot, names_leaders_and_copies) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     const stream_id_t one[2] = {"7-1", ""}, other[2] = {"5-5", ""};
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
@@ -100,7 +100,7 @@ static int64_t uncopied(fixture_t *f) {
     return at;
 }
 
-Test(redis_snapshot, names_who_stands_by_and_who_has_been_silent) {
+Test(redis_snapshot, names_standbys_and_silent_instances) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     lock_state_t state = {0};
     redis_ok(f.r, "HSET sidecar:app:standbys gone %s", "1 5000");
@@ -195,7 +195,7 @@ Test(redis_snapshot, a_lock_for_each_queue) {
     fixture_stop(&f);
 }
 
-Test(redis_snapshot, a_server_that_is_gone_says_nothing) {
+Test(redis_snapshot, a_lost_server_gives_no_snapshot) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     snapshot_t view;
     server_kill(f.server);

@@ -190,7 +190,7 @@ static bool told_by_health(const setup_t *d, const char *text) {
 }
 
 /* A long lease outlasts much: /readyz tells what is wrong with Redis from the beginning. */
-Test(redis_leader_preflight, leader_without_redis_tells_why) {
+Test(redis_leader_preflight, leader_without_redis_reports_the_reason) {
     setup_t d;
     open_setup(&d, NULL);
     proxy_refuse_new(d.f.proxy, true);

@@ -35,7 +35,7 @@ static char *with_long_id(size_t letters) {
     return text;
 }
 
-Test(unit_job, reads_what_the_paths_point_to) {
+Test(unit_job, reads_the_values_at_its_paths) {
     const slice_t bytes = BYTES(" {\"id\":\"a-7\", \"meta\":{\"type\":\"mail\"}, \"at\":1800000000123}");
     job_t job = read_job(&all_paths, bytes);
     cr_expect_str_eq(job.id, "a-7");

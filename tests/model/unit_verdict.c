@@ -189,7 +189,7 @@ Test(unit_verdict, alive_timeout) {
     expect_leave(judge(lives, p), T + 2 * ALIVE);
 }
 
-Test(unit_verdict, age_told_by_the_job_counts_unless_in_the_future) {
+Test(unit_verdict, age_in_the_job_counts_unless_in_the_future) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
     observation_t s = at(T + 10);
@@ -303,7 +303,7 @@ Test(unit_verdict, backoff) {
 }
 
 /* What the bytes of a job say of its execution counts as well as what was seen of it: the later one of both. */
-Test(unit_verdict, protects_an_execution_from_the_start_its_job_tells) {
+Test(unit_verdict, protects_an_execution_from_the_start_in_its_job) {
     static const struct {
         int64_t executed, until;
     } rows[] = {{0, T}, {-5, T}, {T - 500, T}, {T + 700, T + 700}, {T + PROTECTED, T + PROTECTED}};

@@ -326,7 +326,7 @@ Test(redis_tasks, the_safety_poll_steps_an_idle_task) {
     tasks_end(&d);
 }
 
-Test(redis_tasks, an_orderly_end_releases_what_a_task_holds) {
+Test(redis_tasks, a_shutdown_releases_task_locks) {
     setup_t d;
     fakes[0] = (fake_task_t){.after_ms = -1};
     fakes[1] = (fake_task_t){.after_ms = -1};
@@ -360,7 +360,7 @@ Test(redis_tasks, an_end_without_redis_waits_once) {
     tasks_end(&d);
 }
 
-Test(redis_tasks, a_task_of_a_queue_that_another_serves_rests) {
+Test(redis_tasks, a_task_of_a_queue_served_elsewhere_is_idle) {
     setup_t d;
     tasks_begin(&d, 1, (fixture_options_t){.config = STAGE("roles = [\"dispatcher\"];")});
     driver_run(&d.instance.driver, 100);

@@ -175,7 +175,7 @@ Test(unit_scan, a_report_during_a_scan_starts_another_scan) {
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS, "but a report that came meanwhile is not forgotten");
 }
 
-Test(unit_scan, pages_grow_with_what_they_hold) {
+Test(unit_scan, pages_grow_with_the_list) {
     cr_assert(look(1000000, 0, 0, false));
     static const size_t pages[] = {8, 32, 128, 256, 256};
     for (size_t i = 0; i < 5; i++) {

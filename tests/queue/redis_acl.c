@@ -233,7 +233,7 @@ static redis_t *open_user(const fixture_t *f, const rights_t *line) {
 }
 
 /* Or the next test would hold nothing. */
-Test(redis_acl, with_all_rights_each_call_does_what_it_is_for) {
+Test(redis_acl, with_all_rights_each_call_succeeds) {
     fixture_t f = setup();
     rights_t line = rights_read(NULL);
     redis_t *user = open_user(&f, &line);

@@ -67,7 +67,7 @@ Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
 }
 
 /* A hash that is small by what Redis takes for that is told at once, however large its jobs are. */
-Test(redis_reports, what_one_step_tells_is_asked_for_in_parts) {
+Test(redis_reports, reports_of_one_step_are_read_in_parts) {
     fixture_t f = fixture_start(NULL);
     char *job = malloc(LARGE);
     seen_t seen;

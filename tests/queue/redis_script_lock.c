@@ -37,7 +37,7 @@ static void expect_acquired(fixture_t *f, const char *token) {
 
 static long long pttl(fixture_t *f) { return redis_int(f->r, "PTTL sidecar:app:lock"); }
 
-Test(redis_script_acquire, takes_a_free_lock_and_writes_who_serves_what) {
+Test(redis_script_acquire, takes_a_free_lock_and_writes_its_queues) {
     fixture_t f = setup();
     redis_ok(f.r, "HSET sidecar:app:queues gone T1");
     expect_acquired(&f, "T1");
@@ -70,7 +70,7 @@ static int64_t who_leads(fixture_t *f, const char *token) {
     return since;
 }
 
-Test(redis_script_acquire, says_who_leads_and_since_when) {
+Test(redis_script_acquire, returns_the_leader_and_its_start) {
     fixture_t f = setup();
     int64_t before = cluster_ms(f.r);
     expect_acquired(&f, "T1");
@@ -211,7 +211,7 @@ static void release(fixture_t *f, const char *token) {
     cr_assert_eq(lock_release(&call), OUTCOME_OK, "%s", f->error.text);
 }
 
-Test(redis_script_release, gives_back_its_own_lock_only_and_tells) {
+Test(redis_script_release, releases_its_own_lock_only_and_publishes) {
     fixture_t f = setup();
     const char *lock;
     buffer_t name = {0};
@@ -265,7 +265,7 @@ static bool claim(fixture_t *f, other_owner_t *other_owner) {
     return ours;
 }
 
-Test(redis_script_claim, takes_a_queue_only_when_nobody_leads_its_group) {
+Test(redis_script_claim, takes_a_queue_only_from_a_group_without_a_leader) {
     fixture_t f = setup();
     other_owner_t sms = {.queue = 1, .owner = "others"};
     redis_ok(f.r, "SET sidecar:app:lock T1");
@@ -318,7 +318,7 @@ static void look(fixture_t *f, next_due_t heads[2], const int64_t skip[2]) {
               (long long)now_us);
 }
 
-Test(redis_script_next_due, tells_the_next_score_of_each_queue) {
+Test(redis_script_next_due, returns_the_next_score_of_each_queue) {
     fixture_t f = setup();
     next_due_t heads[2];
     static const int64_t first[2] = {0, 0}, second[2] = {1, 0}, beyond[2] = {9, 1};

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-Test(redis_script_promote, moves_what_is_due_oldest_first) {
+Test(redis_script_promote, moves_due_jobs_oldest_first) {
     fixture_t f = setup();
     redis_ok(f.r, "RPUSH email earlier");
     redis_ok(f.r, "ZADD email:delayed 3000 c 1000 a 2000 b 9999999999999 later");
@@ -160,7 +160,7 @@ Test(redis_script_promote, ready_grows_to_its_limit) {
     fixture_stop(&f);
 }
 
-Test(redis_script_promote, skip_never_removes_what_it_did_not_push) {
+Test(redis_script_promote, skip_never_removes_a_job_that_was_not_pushed) {
     fixture_t f = setup();
     for (long long skip = 0; skip < 8; skip++) {
         redis_ok(f.r, "DEL email email:delayed");

@@ -39,7 +39,7 @@ Test(redis_script_promote_large, large_entries_stay_and_are_named) {
 }
 
 /* Behind what is skipped, too: its score is that of its rank among all, its bytes are its own. */
-Test(redis_script_promote_large, the_first_large_entry_behind_what_is_skipped_is_named) {
+Test(redis_script_promote_large, names_the_first_large_entry_behind_skip) {
     static const char *const first[] = {"-3", "-2", "0", "0", "1"}; /* of "LLsLLs", whose scores begin at -3 */
     fixture_t f = setup();
     ask_t ask = ask_new();
@@ -109,7 +109,7 @@ Test(redis_script_promote_large, ends_a_batch_by_its_bytes) {
 }
 
 /* What is too large is read all the same, so it counts. */
-Test(redis_script_promote_large, bytes_of_what_stays_end_a_batch_too) {
+Test(redis_script_promote_large, bytes_of_skipped_jobs_end_a_batch_too) {
     fixture_t f = setup();
     fill(&f, "LLLLLLLLs");
     ask_t ask = ask_new();
@@ -121,7 +121,7 @@ Test(redis_script_promote_large, bytes_of_what_stays_end_a_batch_too) {
     fixture_stop(&f);
 }
 
-Test(redis_script_promote_large, reads_as_much_at_once_as_it_is_told) {
+Test(redis_script_promote_large, reads_as_many_entries_as_first_allows) {
     static const struct { long long first, calls; } rows[] = {{100, 1}, {500, 1}, {40, 2}, {2, 3}, {1, 4}, {0, 4}, {-5, 4}};
     fixture_t f = setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

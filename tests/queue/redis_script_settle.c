@@ -215,7 +215,7 @@ Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
     fixture_stop(&f);
 }
 
-Test(redis_script_settle, looks_no_deeper_than_it_is_told) {
+Test(redis_script_settle, looks_no_deeper_than_depth) {
     fixture_t f = setup();
     ask_t ask = ask_end();
     ask.depth = "1";

@@ -54,7 +54,7 @@ Test(redis_script_settle, the_mark_of_a_job_goes_with_its_end) {
     fixture_stop(&f);
 }
 
-Test(redis_script_settle, what_is_done_is_dropped_without_a_record) {
+Test(redis_script_settle, a_done_job_is_dropped_without_a_record) {
     fixture_t f = setup();
     for (int ends = 0; ends < 2; ends++) {
         lay_out(f.r);
@@ -84,7 +84,7 @@ Test(redis_script_settle, what_is_done_is_dropped_without_a_record) {
 }
 
 /* So that whoever reads the dead-letter list knows which of its entries are ours; nothing is noted where nothing is pushed. */
-Test(redis_script_settle, what_goes_to_the_dead_letter_list_is_noted) {
+Test(redis_script_settle, a_dead_letter_is_noted_in_recorded) {
     fixture_t f = setup();
     ask_t ask = ask_end();
     ask.dlq = "email:dead";

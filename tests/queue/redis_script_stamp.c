@@ -32,7 +32,7 @@ static void change(fixture_t *f, const char *job, stamp_raw_t old, stamp_raw_t n
     expect_word(reply, "stamped");
 }
 
-Test(redis_script_stamp, begins_lives_that_are_all_different) {
+Test(redis_script_stamp, gives_each_stamp_its_own_life) {
     fixture_t f = setup();
     long long before = call_now_ms(f.r);
     stamp_change_t changes[BACKUP_PAGE];
@@ -65,7 +65,7 @@ Test(redis_script_stamp, begins_lives_that_are_all_different) {
     fixture_stop(&f);
 }
 
-Test(redis_script_stamp, changes_only_what_it_has_read) {
+Test(redis_script_stamp, changes_only_the_stamp_that_was_read) {
     fixture_t f = setup();
     stamp_t one = {
         .born_us = 1700000000000001, .seen = 1700000000000, .missing = 5, .retries = 32767, .retried_at = 1, .requeued = true};
@@ -85,7 +85,7 @@ Test(redis_script_stamp, changes_only_what_it_has_read) {
     fixture_stop(&f);
 }
 
-Test(redis_script_stamp, what_is_no_stamp_of_ours_is_replaced) {
+Test(redis_script_stamp, a_foreign_stamp_is_replaced) {
     fixture_t f = setup();
     digest_t digest = digest_text("job");
     static const size_t lens[] = {0, 1, 27, 29, 100};
@@ -154,7 +154,7 @@ Test(redis_script_push_sentinel, plants_one_and_names_it) {
 }
 
 /* Whatever stands in the hash, the sentinel that is planted is one that the next look knows. */
-Test(redis_script_push_sentinel, what_is_planted_is_known_again) {
+Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
     static const char *const rows[][2] = {{"abc", "1"},
                                           {RANDOM, "-5"},
                                           {RANDOM, "abc"},
@@ -217,7 +217,7 @@ static redisReply *prune(redis_t *r, const char *token, const char *by, slice_t 
     return call_end(&call, r);
 }
 
-Test(redis_script_prune, removes_only_what_is_unchanged) {
+Test(redis_script_prune, removes_only_unchanged_stamps) {
     fixture_t f = setup();
     static const char SHA1[] = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"; /* of "a" */
     slice_t odd = {"x\0\xff", 3};

@@ -75,7 +75,7 @@ static int expect_no_trace(redis_t *r, size_t at, const char *key) {
     return refusals;
 }
 
-Test(redis_script_types, what_is_refused_has_written_nothing, .timeout = 120) {
+Test(redis_script_types, a_refused_call_has_written_nothing, .timeout = 120) {
     fixture_t f = fixture_start(NULL);
     int refusals = 0;
     cr_assert_eq(CALL_COUNT, all_script_count);

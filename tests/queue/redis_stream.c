@@ -122,7 +122,7 @@ Test(redis_stream, trim_touches_no_key_of_another_type) {
     fixture_stop(&f);
 }
 
-Test(redis_stream, trim_takes_only_what_enough_auditors_have) {
+Test(redis_stream, trim_removes_only_records_with_min_copies) {
     fixture_t f = setup();
     ask_t two = ask_new();
     two.copies = 2;
@@ -148,7 +148,7 @@ Test(redis_stream, trim_takes_only_what_enough_auditors_have) {
     fixture_stop(&f);
 }
 
-Test(redis_stream, trim_forgets_who_is_silent_for_a_week) {
+Test(redis_stream, trim_forgets_an_auditor_silent_for_a_week) {
     fixture_t f = setup();
     heard(&f, "old", "1-5", 7 * 86400000LL + 60000);
     heard(&f, "young", "1-5", 7 * 86400000LL - 60000);
@@ -158,7 +158,7 @@ Test(redis_stream, trim_forgets_who_is_silent_for_a_week) {
     fixture_stop(&f);
 }
 
-Test(redis_stream, trim_keeps_what_is_young_and_so_many_records) {
+Test(redis_stream, trim_keeps_young_records_and_min_records) {
     fixture_t f = setup();
     ask_t ask = ask_new();
     long long now = server_ms(f.r), wait_ms;
@@ -187,7 +187,7 @@ Test(redis_stream, trim_keeps_what_is_young_and_so_many_records) {
 }
 
 /* 2^53 + 1 and its neighbours are the same double. */
-Test(redis_stream, ids_above_2_to_the_53_are_told_apart) {
+Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
     fixture_t f = setup();
     redis_ok(f.r, "XADD " STREAM " 1-9007199254740992 event a");
     redis_ok(f.r, "XADD " STREAM " 1-9007199254740993 event b");
@@ -341,7 +341,7 @@ static void expect_ends(fixture_t *f, const char *word, const char *bytes) {
 }
 
 /* Who sees a full stream at night deletes some of it: then there is room, although no trim of ours has counted that. */
-Test(redis_stream, one_that_was_full_and_is_cut_by_a_foreign_hand_has_room_again) {
+Test(redis_stream, a_full_stream_trimmed_by_hand_has_room_again) {
     fixture_t f = setup();
     expect_ends(&f, "settled", "29");
     expect_ends(&f, "settled", "58");
@@ -380,7 +380,7 @@ Test(redis_stream, acknowledgements_go_upwards_and_one_bad_key_spoils_no_other) 
     fixture_stop(&f);
 }
 
-Test(redis_stream, a_look_tells_where_streams_begin_and_end) {
+Test(redis_stream, reads_where_streams_begin_and_end) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
     stream_ends_t looks[3];
@@ -463,7 +463,7 @@ Test(redis_stream, one_read_waits_for_all_queues) {
     fixture_stop(&f);
 }
 
-Test(redis_stream, the_verb_trims_as_the_config_says) {
+Test(redis_stream, the_verb_trims_by_config) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 4; };"
                                                                "queues = ( { name = \"email\"; } );"});
     stream_trimmed_t done;

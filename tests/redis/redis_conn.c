@@ -34,7 +34,7 @@ static outcome_t ask(fixture_t *f, const char *command, const char *argument) {
     return outcome;
 }
 
-Test(redis_conn, opens_once_and_says_who_is_there) {
+Test(redis_conn, opens_once_and_returns_server_facts) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     bool valkey;
     char *version = server_version(f.server, &valkey);
@@ -179,7 +179,7 @@ Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
     }
 }
 
-Test(redis_conn, logs_in_as_a_user_and_never_tells_the_password) {
+Test(redis_conn, logs_in_as_a_user_and_hides_the_password) {
     fixture_t f =
         fixture_start(&(fixture_options_t){.redis = "username = \"sidecar\"; password = \"s3cret word\";", .closed = true});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
@@ -228,7 +228,7 @@ static size_t in_use(void) {
 }
 
 /* The next one may be days away. */
-Test(redis_conn, what_a_large_job_took_is_given_back) {
+Test(redis_conn, memory_of_a_large_job_is_freed) {
     enum { LARGE = 8 << 20, SMALL = 256 << 10 };
     fixture_t f = fixture_start(NULL);
     char *job = malloc(LARGE + 1);

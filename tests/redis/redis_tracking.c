@@ -147,7 +147,7 @@ Test(redis_tracking, flushall_names_no_key) {
     teardown(&pair);
 }
 
-Test(redis_tracking, a_server_that_forgets_tells_so) {
+Test(redis_tracking, reports_a_server_without_tracking) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "CONFIG SET tracking-table-max-keys 1");
     arm(&pair, 3);

@@ -55,7 +55,7 @@ Test(unit_fault, the_text_is_one_clean_line) {
     cr_assert_str_eq(error.text, "ERR a  b c [2J  d\xc3\xa9");
 }
 
-Test(unit_fault, reads_no_further_than_told) {
+Test(unit_fault, reads_no_further_than_the_length) {
     redis_error_t error;
     cr_assert_eq(redis_error_from_reply(&error, "BUSYGROUP x", 4), OUTCOME_RETRY);
     cr_assert_str_eq(error.text, "BUSY");

@@ -21,7 +21,7 @@ static bool exists(const char *path) {
 
 static bool alive(pid_t pid) { return kill(pid, 0) == 0; }
 
-Test(redis_support_wait, tells_whether_the_condition_came_true) {
+Test(redis_support_wait, reports_whether_the_condition_came_true) {
     int looks = 0;
     cr_assert(wait_for(++looks == 5, 2000));
     cr_assert_eq(looks, 5);
@@ -57,7 +57,7 @@ Test(redis_support_server, answers_and_goes_away) {
     free(dir);
 }
 
-Test(redis_support_server, tells_of_itself) {
+Test(redis_support_server, reports_its_own_state) {
     server_t *server = server_start_args("--maxmemory", "64mb");
     redis_t *r = redis_open(server);
     cr_assert_eq(server_commandstat(server, "rpush"), 0);

@@ -96,7 +96,7 @@ static const struct {
     {"\xef\xbb\xbf{\"a\":1}", NULL, "a", JSON_BAD, 0, NULL},
 };
 
-Test(unit_json_pick, finds_and_rejects_as_the_table_says) {
+Test(unit_json_pick, finds_and_rejects_by_the_table) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         slice_t text = slice_text(rows[i].text);
         char *pointer = pointer_to(rows[i].outer, rows[i].key);

@@ -1,7 +1,7 @@
 /* `audit requeue` and `audit discard` beside real sidecars: each failure is answered at most once. */
 #include "requeue_fixture.h"
 
-Test(daemon_requeue, every_log_records_who_requeued_when_and_why) {
+Test(daemon_requeue, every_log_records_requeuer_time_and_reason) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
     feed(s.r, 0, 3);

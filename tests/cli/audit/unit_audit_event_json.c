@@ -121,7 +121,7 @@ Test(unit_audit_event_json, every_field_survives) {
 }
 
 /* RFC 4180: a quote is doubled, and a field with a comma, a quote or a line end stands in quotes. */
-Test(unit_audit_event_json, csv_quotes_what_needs_quotes) {
+Test(unit_audit_event_json, csv_quotes_separators_quotes_and_newlines) {
     audit_row_t row = {.ref = SLICE("aerukz4jvpg6"), .error_is_text = true, .payload_is_text = false};
     row.event = (event_t){.kind = SLICE("failed"), .queue = SLICE("a,\"b\"\r\nc"), .payload = SLICE("\xff"), .at = 1763690400007};
     records_t csv = event_records(FORMAT_CSV);

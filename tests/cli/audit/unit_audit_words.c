@@ -30,7 +30,7 @@ Test(unit_audit_words, failure_reasons_equal_those_of_metrics_and_status) {
     free(told);
 }
 
-Test(unit_audit_words, other_reasons_include_all_that_are_recorded) {
+Test(unit_audit_words, other_reasons_include_all_recorded_ones) {
     static const char *const words[] = {"stalled",     "trimmed",      "removed_by_others", AUDIT_DAMAGED,
                                         AUDIT_MISSING, AUDIT_REPLACED, "imported"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) cr_expect(stands_in(AUDIT_OTHER_REASONS, words[i]), "%s", words[i]);

@@ -338,7 +338,7 @@ Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
 }
 
 /* An operator acts on these texts, so they must be true. */
-Test(unit_status, findings_say_what_still_works) {
+Test(unit_status, findings_name_the_parts_that_still_work) {
     static const struct {
         preflight_level_t kind;
         const char *check, *why;

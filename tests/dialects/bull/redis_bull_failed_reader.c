@@ -410,7 +410,7 @@ Test(redis_bull_reader, strange_jobs_are_recorded_as_far_as_they_go) {
 }
 
 /* Whose check ended it is not told: the text is Bull's own. */
-Test(redis_bull_reader, stalls_that_workers_have_ended) {
+Test(redis_bull_reader, reports_stalls_that_workers_ended) {
     setup_t setup = setup_start();
     char finished[32];
     work(&setup);

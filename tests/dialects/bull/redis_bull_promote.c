@@ -196,7 +196,7 @@ Test(redis_bull_promote, quarantines_ids_without_a_job) {
 }
 
 /* A job without a priority field is a job, and no priority makes the script fail between a push and the removal. */
-Test(redis_bull_promote, whatever_priority_says_a_job_moves_once) {
+Test(redis_bull_promote, a_job_with_a_wrong_priority_moves_once) {
     static const char *const odd[] = {"nan", "-nan", "inf", "-inf", "-5", "1e3", " 7",
                                       "7 ",  "0x10", "abc", "",     "00", "0.0", "1e400"};
     enum { ODD = sizeof odd / sizeof *odd };

@@ -260,7 +260,7 @@ Test(redis_bull_tasks, many_at_once_and_large_ones) {
 }
 
 /* Nothing ends while the stream is full, but what is to be retried is, however many stand before it. */
-Test(redis_bull_tasks, a_full_stream_starves_nobody) {
+Test(redis_bull_tasks, a_full_stream_starves_no_queue) {
     election_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;

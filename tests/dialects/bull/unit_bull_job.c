@@ -47,7 +47,7 @@ Test(unit_bull_job, a_payload_holds_the_fields_of_the_hash) {
 }
 
 /* What is no JSON, or not only JSON, must not become a part of the payload's own. */
-Test(unit_bull_job, fields_that_are_no_json) {
+Test(unit_bull_job, reads_fields_that_are_not_json) {
     static const struct {
         const char *data, *expected;
     } rows[] = {
@@ -286,7 +286,7 @@ static void add(bull_messages_t *heard, int number, bool fits) {
     cr_assert_eq(bull_messages_add(heard, slice_text(message)), fits, "%d", number);
 }
 
-Test(unit_bull_messages, a_list_in_order_that_is_bounded) {
+Test(unit_bull_messages, keeps_a_bounded_list_in_order) {
     enum { MOST = 4096 };
     bull_messages_t *heard = heard_new();
     for (int i = 0; i < MOST; i++) add(heard, i, true);

@@ -146,7 +146,7 @@ static const struct {
      "{\"payload\":{\"n\":123456789012345678901234567890.5e-400,\"u\":\"\xc3\xa9\\u00e9\\\\\"}" TAIL(70)},
 };
 
-Test(redis_delayed_promote, the_shape_that_it_reads_by_itself) {
+Test(redis_delayed_promote, detects_the_shape_of_an_envelope) {
     fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         slice_t envelope = slice_text(shapes[i].envelope);
@@ -180,7 +180,7 @@ Test(redis_delayed_promote, any_bytes) {
     fixture_stop(&f);
 }
 
-Test(redis_delayed_promote, the_class_says_which_list) {
+Test(redis_delayed_promote, the_class_selects_the_list) {
     static const struct {
         const char *member, *class, *list; /* NULL: the monitor's */
     } rows[] = {

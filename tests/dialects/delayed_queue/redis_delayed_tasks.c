@@ -62,7 +62,7 @@ Test(redis_delayed_tasks, the_last_push_of_another_shape_is_known_for_it) {
 }
 
 /* All attempts, one after the other; then the end, with all that is known. */
-Test(redis_delayed_tasks, an_event_that_nobody_handles_is_ended) {
+Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
     de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));

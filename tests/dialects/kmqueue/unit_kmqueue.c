@@ -267,7 +267,7 @@ Test(unit_kmqueue, the_marker_equals_that_of_the_real_manager) {
 }
 
 /* A list of any name gets markers that are known again, or each pass would plant another one. */
-Test(unit_kmqueue, a_marker_is_known_whatever_the_list_is_called) {
+Test(unit_kmqueue, a_marker_is_recognized_for_any_list_name) {
     char controls[401], quotes[401];
     memset(controls, 1, 400);
     memset(quotes, '"', 400);

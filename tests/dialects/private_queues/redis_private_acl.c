@@ -65,7 +65,7 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
 }
 
 /* A registry may name what we may not touch: that is said, and keeps nobody else waiting. */
-Test(redis_private_acl, a_name_in_the_registry_that_is_refused_stops_nobody) {
+Test(redis_private_acl, a_refused_name_in_the_registry_does_not_stop_the_others) {
     setup_t d;
     rights_t rights = rights_read("private_queues");
     open_setup(&d,

@@ -206,7 +206,7 @@ Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
 }
 
 /* What is refused about one job does not keep those of other lists, which are read behind it in each pass. */
-Test(redis_private, a_job_that_is_refused_stops_nobody, .timeout = 300) {
+Test(redis_private, a_refused_job_does_not_stop_the_others, .timeout = 300) {
     setup_t d;
     char job[32];
     open_fights(&d, FIGHTS("registry = \"workers\"; dedup = \"fights-done\"; id_path = \"/id\";"));
