@@ -49,19 +49,11 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
     bool clears_dlq = of_home && of_home->leaves_dlq && *home->config->dlq;
     request_script(conn, &script_requeue, 9);
-    request_text(conn, home->requeued);
-    request_text(conn, home->failures);
-    request_text(conn, home->meta);
-    request_text(conn, *where->ready ? where->ready : to->absent);
-    request_text(conn, to->stamps);
-    request_text(conn, to->meta);
-    request_text(conn, where->mark ? where->mark : home->requeued);
-    request_text(conn, clears_dlq ? home->config->dlq : home->requeued);
-    request_text(conn, clears_dlq ? home->recorded : home->requeued);
+    request_text(conn, home->requeued, home->failures, home->meta, *where->ready ? where->ready : to->absent, to->stamps,
+                 to->meta, where->mark ? where->mark : home->requeued, clears_dlq ? home->config->dlq : home->requeued,
+                 clears_dlq ? home->recorded : home->requeued);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
-    request_text(conn, ask->discards ? "discarded" : "requeued");
-    request_text(conn, ask->by);
-    request_text(conn, ask->again ? "1" : "0");
+    request_text(conn, ask->discards ? "discarded" : "requeued", ask->by, ask->again ? "1" : "0");
     request_bytes(conn, where->job.data, ask->discards ? 0 : where->job.len);
     request_bytes(conn, ask->digest->bytes, requeue_needs_stamp(&to->config->policy) ? STAMP_FIELD_BYTES : 0);
     request_int(conn, (int64_t)record_bytes(ask->record));

@@ -108,11 +108,7 @@ static bool dry_run_sizes(scratch_t *scratch) {
 // XADD with an id of the past, as a final failure does it. A full Redis refuses it here.
 static outcome_t dry_run_add_record(scratch_t *scratch) {
     redisReply *reply;
-    request_begin(scratch->conn, "XADD");
-    request_text(scratch->conn, scratch->keys->queues[0].failures);
-    request_text(scratch->conn, "1-2");
-    request_text(scratch->conn, "event");
-    request_text(scratch->conn, "scratch");
+    request_begin(scratch->conn, "XADD", scratch->keys->queues[0].failures, "1-2", "event", "scratch");
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
     return scratch_out_of_memory(scratch->error) ? OUTCOME_OK : outcome;
@@ -226,8 +222,7 @@ static bool dry_run_heartbeat(scratch_t *scratch) {
     heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: the key exists and names no worker
     request_begin(scratch->conn, "GETRANGE");
     request_text(scratch->conn, scratch->keys->locks[0].key); // a key with a text
-    request_int(scratch->conn, 0);
-    request_int(scratch->conn, 0);
+    request_int(scratch->conn, 0, 0);
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
     return dry_run_optional(scratch, "reading a worker's name from its heartbeat", outcome) &&
@@ -260,9 +255,7 @@ static bool dry_run_release(scratch_t *scratch) {
 
 static outcome_t dry_run_publish(scratch_t *scratch) {
     redisReply *reply;
-    request_begin(scratch->conn, "PUBLISH");
-    request_text(scratch->conn, scratch->keys->vacant);
-    request_text(scratch->conn, "");
+    request_begin(scratch->conn, "PUBLISH", scratch->keys->vacant, "");
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
     return outcome;

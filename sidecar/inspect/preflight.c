@@ -48,8 +48,7 @@ static char *preflight_info_value(const char *info, const char *key) {
 
 static outcome_t preflight_check_memory(const look_t *look) {
     redisReply *reply;
-    request_begin(look->conn, "INFO");
-    request_text(look->conn, "memory");
+    request_begin(look->conn, "INFO", "memory");
     if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     char *policy = preflight_info_value(reply_text(reply), "maxmemory_policy:");
     if (*policy && strcmp(policy, "noeviction") != 0)
@@ -131,9 +130,7 @@ static key_set_t preflight_key_set(const look_t *look, size_t number) {
 
 static void preflight_append_types(const look_t *look, const key_set_t *set) {
     for (size_t i = 0; i < set->count; i++) {
-        request_begin(look->conn, "TYPE");
-        request_text(look->conn, set->keys[i].key);
-        request_end(look->conn);
+        request_append(look->conn, "TYPE", set->keys[i].key);
     }
 }
 
@@ -208,8 +205,7 @@ static void preflight_check_patterns(const look_t *look, const queue_config_t *c
 // In Cluster every script touches keys of one slot only.
 static outcome_t preflight_check_slots(const look_t *look) {
     redisReply *reply;
-    request_begin(look->conn, "INFO");
-    request_text(look->conn, "cluster");
+    request_begin(look->conn, "INFO", "cluster");
     if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
     bool cluster = strstr(reply_text(reply), "cluster_enabled:1") != NULL;
     freeReplyObject(reply);

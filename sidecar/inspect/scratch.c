@@ -64,8 +64,7 @@ bool scratch_out_of_memory(const redis_error_t *error) {
 
 outcome_t scratch_for_all_keys(scratch_t *scratch, const char *command, int64_t ttl_ms) {
     for (int i = 0; i < SCRATCH_KEYS; i++) {
-        request_begin(scratch->conn, command);
-        request_text(scratch->conn, scratch->all[i]);
+        request_begin(scratch->conn, command, scratch->all[i]);
         if (ttl_ms) request_int(scratch->conn, ttl_ms);
         request_end(scratch->conn);
     }
@@ -99,8 +98,7 @@ outcome_t scratch_lay_out(scratch_t *scratch) {
         request_begin(scratch->conn, requests[i][0]);
         for (int j = 1; j < 5 && requests[i][j]; j++) request_text(scratch->conn, requests[i][j]);
         request_end(scratch->conn);
-        request_begin(scratch->conn, "PEXPIRE");
-        request_text(scratch->conn, requests[i][1]);
+        request_begin(scratch->conn, "PEXPIRE", requests[i][1]);
         request_int(scratch->conn, SCRATCH_TTL_MS);
         request_end(scratch->conn);
     }
@@ -118,10 +116,7 @@ outcome_t scratch_lay_out(scratch_t *scratch) {
 
 outcome_t scratch_write(scratch_t *scratch, const char *command, const char *key, const char *one, const char *two, bool *full) {
     redisReply *reply;
-    request_begin(scratch->conn, command);
-    request_text(scratch->conn, key);
-    request_text(scratch->conn, one);
-    request_text(scratch->conn, two);
+    request_begin(scratch->conn, command, key, one, two);
     outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
     conn_reply_free(reply);
     *full = scratch_out_of_memory(scratch->error);

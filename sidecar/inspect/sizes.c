@@ -283,10 +283,7 @@ static outcome_t sizes_scan_some_stamps(count_t *c, size_t *from, bool *any, red
     for (; *from < c->count && count < SCANS_MOST; ++*from)
         if (*c->tallies[*from].cursor) asked[count++] = *from;
     for (size_t i = 0; i < count; i++) {
-        request_begin(c->conn, "HSCAN");
-        request_text(c->conn, c->tallies[asked[i]].at->stamps);
-        request_text(c->conn, c->tallies[asked[i]].cursor);
-        request_text(c->conn, "COUNT");
+        request_begin(c->conn, "HSCAN", c->tallies[asked[i]].at->stamps, c->tallies[asked[i]].cursor, "COUNT");
         request_int(c->conn, SCAN_COUNT);
         request_end(c->conn);
     }

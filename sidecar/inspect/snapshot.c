@@ -32,24 +32,16 @@ static bool snapshot_next_reply(const overlook_t *look, const char *key, char er
     return outcome == OUTCOME_REFUSED;
 }
 
-static void snapshot_append(conn_t *conn, const char *command, const char *key) {
-    request_begin(conn, command);
-    request_text(conn, key);
-    request_end(conn);
-}
-
 // ---- Locks: holder, time left, since when, for which queues.
 
 static void snapshot_append_lock(const overlook_t *look, const lock_keys_t *lock) {
-    snapshot_append(look->conn, "GET", lock->key);
-    snapshot_append(look->conn, "PTTL", lock->key);
-    request_begin(look->conn, "HMGET");
-    request_text(look->conn, lock->served);
-    request_text(look->conn, "");
+    request_append(look->conn, "GET", lock->key);
+    request_append(look->conn, "PTTL", lock->key);
+    request_begin(look->conn, "HMGET", lock->served, "");
     for (size_t i = 0; i < lock->queue_count; i++)
         request_text(look->conn, look->keys->queues[lock->first_queue + i].config->name);
     request_end(look->conn);
-    snapshot_append(look->conn, "HGETALL", lock->standbys);
+    request_append(look->conn, "HGETALL", lock->standbys);
 }
 
 // Parses "<token> <since, ms> <instance>", which acquire.lua writes. Ignores the text of another term.
@@ -108,11 +100,8 @@ static bool snapshot_read_lock(const overlook_t *look, size_t index) {
 // ---- Queues: owner, stream, copies.
 
 static void snapshot_append_queue(const overlook_t *look, const queue_keys_t *queue) {
-    request_begin(look->conn, "HGET");
-    request_text(look->conn, queue->meta);
-    request_text(look->conn, "group");
-    request_end(look->conn);
-    snapshot_append(look->conn, "HGETALL", queue->auditors);
+    request_append(look->conn, "HGET", queue->meta, "group");
+    request_append(look->conn, "HGETALL", queue->auditors);
 }
 
 static int snapshot_by_name(const void *a, const void *b) {
@@ -157,9 +146,8 @@ static int64_t snapshot_info_number(const char *info, const char *key) {
 static bool snapshot_read_server(const overlook_t *look) {
     char error[160] = "";
     redisReply *reply = NULL;
-    snapshot_append(look->conn, "INFO", "memory");
-    request_begin(look->conn, "TIME");
-    request_end(look->conn);
+    request_append(look->conn, "INFO", "memory");
+    request_append(look->conn, "TIME");
     if (!snapshot_next_reply(look, "INFO", error, &reply)) return false;
     look->out->memory_used = snapshot_info_number(reply_text(reply), "\r\nused_memory:");
     look->out->memory_most = snapshot_info_number(reply_text(reply), "\r\nmaxmemory:");
@@ -216,12 +204,9 @@ static bool snapshot_read_uncopied(const overlook_t *look, size_t index) {
     if (queue->stream.length == 0 || stream_id_compare(have, queue->stream.last) >= 0) return true;
     queue->uncopied_ms = stream_id_ms(queue->stream.first);
     if (stream_id_compare(have, queue->stream.first) < 0) return true;
-    request_begin(look->conn, "XRANGE");
-    request_text(look->conn, look->keys->queues[index].failures);
+    request_begin(look->conn, "XRANGE", look->keys->queues[index].failures);
     snprintf(from, sizeof from, "(%s", have);
-    request_text(look->conn, from);
-    request_text(look->conn, "+");
-    request_text(look->conn, "COUNT");
+    request_text(look->conn, from, "+", "COUNT");
     request_int(look->conn, 1);
     request_end(look->conn);
     if (!snapshot_next_reply(look, look->keys->queues[index].failures, queue->error, &reply)) return false;

@@ -9,12 +9,6 @@
 
 static const char WAIT_S[] = "0.01";
 
-static void backup_append_key(conn_t *conn, const char *command, const char *key) {
-    request_begin(conn, command);
-    request_text(conn, key);
-    request_end(conn);
-}
-
 // Keeps the worst error of several replies and the name of its key.
 static void backup_read_number(conn_t *conn, const char *key, int64_t *out, redis_error_t *worst) {
     redisReply *reply;
@@ -48,23 +42,16 @@ static void backup_read_sentinel(conn_t *conn, const char *key, backup_look_t *o
 void backup_look_append(const call_t *call, const rotation_ops_t *rotation, const backup_look_t *known, bool arm) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;
-    request_begin(conn, "HMGET");
-    request_text(conn, at->sentinel);
-    request_text(conn, "random");
-    request_text(conn, "n");
-    request_end(conn);
-    backup_append_key(conn, "HLEN", at->stamps);
-    request_begin(conn, "TIME");
-    request_end(conn);
+    request_append(conn, "HMGET", at->sentinel, "random", "n");
+    request_append(conn, "HLEN", at->stamps);
+    request_append(conn, "TIME");
     if (arm) request_caching(conn);
-    backup_append_key(conn, "LLEN", at->config->backup);
+    request_append(conn, "LLEN", at->config->backup);
     if (arm && rotation->reports) request_caching(conn);
-    if (rotation->reports) backup_append_key(conn, "HLEN", at->config->errors);
-    request_begin(conn, "LPOS");
-    request_text(conn, at->config->backup);
+    if (rotation->reports) request_append(conn, "HLEN", at->config->errors);
+    request_begin(conn, "LPOS", at->config->backup);
     request_bytes(conn, known ? known->sentinel : "", known ? known->sentinel_len : 0);
-    request_text(conn, "MAXLEN");
-    request_text(conn, "1");
+    request_text(conn, "MAXLEN", "1");
     request_end(conn);
 }
 
@@ -152,18 +139,11 @@ void backup_rotate_append(const call_t *call, size_t count, bool wait) {
     const char *backup = call_queue(call)->config->backup;
     conn_t *conn = call->conn;
     if (wait && count) {
-        request_begin(conn, "BRPOPLPUSH");
-        request_text(conn, backup);
-        request_text(conn, backup);
-        request_text(conn, WAIT_S);
-        request_end(conn);
+        request_append(conn, "BRPOPLPUSH", backup, backup, WAIT_S);
         count--;
     }
     if (count == 0) return;
-    request_begin(conn, "RPOPLPUSH");
-    request_text(conn, backup);
-    request_text(conn, backup);
-    request_end(conn);
+    request_append(conn, "RPOPLPUSH", backup, backup);
     request_repeat(conn, count - 1);
 }
 
@@ -189,10 +169,8 @@ outcome_t backup_rotate_read(const call_t *call, backup_look_t *look, size_t cou
 }
 
 void backup_range_append(const call_t *call, size_t skip, size_t count) {
-    request_begin(call->conn, "LRANGE");
-    request_text(call->conn, call_queue(call)->config->backup);
-    request_int(call->conn, -(int64_t)(skip + count));
-    request_int(call->conn, -(int64_t)skip - 1);
+    request_begin(call->conn, "LRANGE", call_queue(call)->config->backup);
+    request_int(call->conn, -(int64_t)(skip + count), -(int64_t)skip - 1);
     request_end(call->conn);
 }
 
@@ -226,11 +204,7 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bo
     if (!*random) sentinel_random(random);
     look->rotation->sentinel(look, random, &sentinel);
     call_script(call, &script_push_sentinel, 3);
-    request_text(call->conn, at->config->backup);
-    request_text(call->conn, at->sentinel);
-    call_token(call);
-    request_text(call->conn, n);
-    request_text(call->conn, random);
+    request_text(call->conn, at->config->backup, at->sentinel, call->token, n, random);
     request_bytes(call->conn, sentinel.data, sentinel.len);
     buffer_free(&sentinel);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
@@ -241,8 +215,7 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bo
 
 outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel) {
     redisReply *reply;
-    request_begin(call->conn, "LREM");
-    request_text(call->conn, call_queue(call)->config->backup);
+    request_begin(call->conn, "LREM", call_queue(call)->config->backup);
     request_int(call->conn, 1); // it has just been rotated to the head
     request_bytes(call->conn, sentinel.data, sentinel.len);
     if (request_ask(call->conn, &reply, call->error) == OUTCOME_OK) freeReplyObject(reply);

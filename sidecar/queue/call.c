@@ -13,8 +13,6 @@ void call_script(const call_t *call, const script_t *script, int keys) {
     request_text(call->conn, call_lock(call));
 }
 
-void call_token(const call_t *call) { request_text(call->conn, call->token); }
-
 outcome_t script_refusal(const redisReply *reply, redis_error_t *error) {
     const redisReply *kind = reply_at(reply, 0);
     if (reply_is(kind, "fenced")) return redis_error_set(error, OUTCOME_FENCED, "the lock is held by another instance");

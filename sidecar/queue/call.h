@@ -19,9 +19,8 @@ const queue_keys_t *call_queue(const call_t *call);
 const char *call_lock(const call_t *call);  // key of the lock that fences the queue
 const char *call_group(const call_t *call); // name of the lock, and owner of the queue: the group, or the queue itself
 
-// Begins a request for a fenced script: KEYS[1] is the lock. The caller adds the other keys, and then call_token as ARGV[1].
+// Begins a request for a fenced script: KEYS[1] is the lock. The caller adds the other keys, and then call->token as ARGV[1].
 void call_script(const call_t *call, const script_t *script, int keys);
-void call_token(const call_t *call);
 
 // Ends the request and waits for its reply. On OUTCOME_OK *reply is owned. The replies {'fenced'} and {'type', key, found} of a
 // script become OUTCOME_FENCED and OUTCOME_REFUSED.

@@ -48,19 +48,15 @@ outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, 
         looks[i].there = looks[i].answered = false;
         looks[i].worker_len = 0;
         if (!looks[i].key) continue;
-        request_begin(conn, "GETRANGE");
-        request_text(conn, looks[i].key);
-        request_int(conn, 0);
-        request_int(conn, WORKER_NAME_MAX - 1);
+        request_begin(conn, "GETRANGE", looks[i].key);
+        request_int(conn, 0, WORKER_NAME_MAX - 1);
         request_end(conn);
     }
     for (size_t i = 0; i < count; i++)
         if (looks[i].key && heartbeat_read_name(conn, &looks[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     for (size_t i = 0; i < count; i++) {
         if (!looks[i].key || looks[i].there || looks[i].answered) continue;
-        request_begin(conn, "EXISTS");
-        request_text(conn, looks[i].key);
-        request_end(conn);
+        request_append(conn, "EXISTS", looks[i].key);
     }
     for (size_t i = 0; i < count; i++) {
         if (!looks[i].key || looks[i].there || looks[i].answered) continue;

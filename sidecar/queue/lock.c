@@ -47,13 +47,11 @@ outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state) {
     redisReply *reply;
     lock_state_clear(state);
     lock_begin(call, &script_acquire, (int)(3 + lock->queue_count));
-    request_text(conn, lock->served);
-    request_text(conn, lock->standbys);
+    request_text(conn, lock->served, lock->standbys);
     for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[i].meta);
     request_text(conn, call->token);
     request_int(conn, call->ttl_ms);
-    request_text(conn, lock->name);
-    request_text(conn, instance_name());
+    request_text(conn, lock->name, instance_name());
     for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[i].config->name);
     if (request_ask(conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     state->acquired = reply_int(reply_at(reply, 0)) == 1;
@@ -90,9 +88,7 @@ outcome_t lock_renew(const lock_call_t *call) {
 outcome_t lock_release(const lock_call_t *call) {
     int64_t unused = 0;
     const lock_keys_t *lock = lock_begin(call, &script_release, 1);
-    request_text(call->conn, call->token);
-    request_text(call->conn, call->keys->vacant);
-    request_text(call->conn, lock->name);
+    request_text(call->conn, call->token, call->keys->vacant, lock->name);
     return lock_ask_number(call, &unused);
 }
 
@@ -112,13 +108,7 @@ outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *
     redisReply *reply;
     *ours = false;
     const lock_keys_t *lock = lock_begin(call, &script_claim, 4);
-    request_text(call->conn, queue->meta);
-    request_text(call->conn, other);
-    request_text(call->conn, lock->served);
-    request_text(call->conn, call->token);
-    request_text(call->conn, lock->name);
-    request_text(call->conn, other_owner->owner);
-    request_text(call->conn, queue->config->name);
+    request_text(call->conn, queue->meta, other, lock->served, call->token, lock->name, other_owner->owner, queue->config->name);
     free(other);
     if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     *ours = reply_int(reply_at(reply, 0)) == 1;
@@ -131,8 +121,7 @@ outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *
 outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t *error) {
     redisReply *reply;
     if (conn_open(subscriber, error) != OUTCOME_OK) return error->outcome;
-    request_begin(subscriber, "SUBSCRIBE");
-    request_text(subscriber, keys->vacant);
+    request_begin(subscriber, "SUBSCRIBE", keys->vacant);
     if (request_ask(subscriber, &reply, error) == OUTCOME_OK)
         freeReplyObject(reply);
     else

@@ -27,17 +27,12 @@ outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *
     redisReply *reply;
     char from[24];
     snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
-    request_begin(call->conn, "HSCAN");
-    request_text(call->conn, hash);
-    request_text(call->conn, from);
-    request_text(call->conn, "COUNT");
+    request_begin(call->conn, "HSCAN", hash, from, "COUNT");
     request_int(call->conn, count);
     if (request_ask(call->conn, &scanned, call->error) != OUTCOME_OK) return call->error->outcome;
     *cursor = strtoull(reply_text(reply_at(scanned, 0)), NULL, 10);
     call_script(call, &script_prune, 2);
-    request_text(call->conn, hash);
-    call_token(call);
-    request_text(call->conn, "value");
+    request_text(call->conn, hash, call->token, "value");
     size_t unwanted = prune_append_unwanted(call->conn, reply_at(scanned, 1), keep, self);
     // The request has no entry, so do not end it: an unended request is not sent.
     if (unwanted && call_ask(call, &reply) == OUTCOME_OK) freeReplyObject(reply);

@@ -11,22 +11,15 @@ enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
 
 static void quarantine_append_read(conn_t *conn, const queue_keys_t *queue, const char *events, size_t skip) {
     request_script(conn, &script_quarantine_read, 3);
-    request_text(conn, queue->quarantine);
-    request_text(conn, queue->config->delayed);
-    request_text(conn, events ? events : queue->config->delayed);
-    request_int(conn, (int64_t)skip);
-    request_int(conn, QUARANTINE_PAGE_JOBS);
-    request_int(conn, QUARANTINE_PAGE_BYTES);
-    request_int(conn, queue->config->policy.max_payload);
+    request_text(conn, queue->quarantine, queue->config->delayed, events ? events : queue->config->delayed);
+    request_int(conn, (int64_t)skip, QUARANTINE_PAGE_JOBS, QUARANTINE_PAGE_BYTES, queue->config->policy.max_payload);
     request_end(conn);
 }
 
 // Arm with a read of the quarantine zset alone. A script would register all its keys, and `delayed` changes all the time.
 static void quarantine_append_arming(conn_t *conn, const queue_keys_t *queue) {
     request_caching(conn);
-    request_begin(conn, "EXISTS");
-    request_text(conn, queue->quarantine);
-    request_end(conn);
+    request_append(conn, "EXISTS", queue->quarantine);
 }
 
 // *armed is true if both replies are good. Returns only OUTCOME_OK or OUTCOME_DISCONNECTED.
@@ -90,14 +83,8 @@ void quarantine_settle_append(const call_t *call, const quarantine_decision_t *a
     const char *delayed = at->config->delayed;
     conn_t *conn = call->conn;
     call_script(call, &script_quarantine_settle, 8);
-    request_text(conn, at->quarantine);
-    request_text(conn, delayed);
-    request_text(conn, ask->events ? ask->events : delayed);
-    request_text(conn, ask->ready ? ask->ready : delayed);
-    request_text(conn, ask->verdict == QUARANTINE_END && ask->hash ? ask->hash : delayed);
-    request_text(conn, at->failures);
-    request_text(conn, at->meta);
-    call_token(call);
+    request_text(conn, at->quarantine, delayed, ask->events ? ask->events : delayed, ask->ready ? ask->ready : delayed,
+                 ask->verdict == QUARANTINE_END && ask->hash ? ask->hash : delayed, at->failures, at->meta, call->token);
     request_bytes(conn, ask->job->member.data, ask->job->member.len);
     request_text(conn, ask->job->score);
     request_bytes(conn, ask->job->envelope.data, ask->job->envelope.len);

@@ -23,18 +23,10 @@ static void settle_append_keys(const call_t *call, const settle_ask_t *ask, bool
     const char *lock = call_lock(call);
     const char *dlq = settle_key_or(ends ? at->config->dlq : NULL, lock);
     conn_t *conn = call->conn;
-    request_text(conn, where->from);
-    request_text(conn, settle_is_delayed(ask) ? where->delayed : where->ready);
-    request_text(conn, where->ready);
-    request_text(conn, at->stamps);
-    request_text(conn, settle_key_or(where->errors, at->absent));
-    request_text(conn, at->failures);
-    request_text(conn, at->meta);
-    request_text(conn, settle_key_or(ask->heartbeat, lock));
-    request_text(conn, dlq);
-    request_text(conn, settle_key_or(ends ? where->mark : NULL, lock));
-    request_text(conn, settle_key_or(where->done, lock));
-    request_text(conn, settle_key_or(dlq != lock ? where->recorded : NULL, lock));
+    request_text(conn, where->from, settle_is_delayed(ask) ? where->delayed : where->ready, where->ready, at->stamps,
+                 settle_key_or(where->errors, at->absent), at->failures, at->meta, settle_key_or(ask->heartbeat, lock), dlq,
+                 settle_key_or(ends ? where->mark : NULL, lock), settle_key_or(where->done, lock),
+                 settle_key_or(dlq != lock ? where->recorded : NULL, lock));
 }
 
 // The payload is the job. The request sends the job once, and the script copies the job into the record.
@@ -51,7 +43,7 @@ void settle_append(const call_t *call, const settle_ask_t *ask) {
     bool ends = ask->new.len == 0;
     call_script(call, &script_settle, 13);
     settle_append_keys(call, ask, ends);
-    call_token(call);
+    request_text(conn, call->token);
     request_bytes(conn, ask->job.data, ask->job.len);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
     request_bytes(conn, ask->old.bytes, ask->old.len);
@@ -59,10 +51,8 @@ void settle_append(const call_t *call, const settle_ask_t *ask) {
         request_text(conn, "-");
     else
         request_bytes(conn, ask->new.bytes, ask->new.len);
-    request_int(conn, ask->from_tail ? -1 : 1);
-    request_int(conn, where->depth ? where->depth : ask->depth);
-    request_text(conn, ask->alone ? "1" : "0");
-    request_text(conn, ask->report);
+    request_int(conn, ask->from_tail ? -1 : 1, where->depth ? where->depth : ask->depth);
+    request_text(conn, ask->alone ? "1" : "0", ask->report);
     if (settle_is_delayed(ask))
         request_int(conn, ask->delay_ms);
     else
@@ -103,11 +93,8 @@ outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *foun
     char from[24];
     snprintf(from, sizeof from, "%llu", (unsigned long long)walk->cursor);
     request_script(call->conn, &script_reports, 1);
-    request_text(call->conn, call_queue(call)->config->errors);
-    request_text(call->conn, from);
-    request_int(call->conn, walk->skip);
-    request_int(call->conn, walk->count ? walk->count : REPORTS_COUNT);
-    request_int(call->conn, REPORTS_BYTES);
+    request_text(call->conn, call_queue(call)->config->errors, from);
+    request_int(call->conn, walk->skip, walk->count ? walk->count : REPORTS_COUNT, REPORTS_BYTES);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     walk->cursor = strtoull(reply_text(reply_at(reply, 0)), NULL, 10);
     walk->skip = reply_int(reply_at(reply, 1));
@@ -127,9 +114,7 @@ outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool 
     redisReply *reply;
     *removed = false;
     call_script(call, &script_prune, 2);
-    request_text(call->conn, call_queue(call)->config->errors);
-    call_token(call);
-    request_text(call->conn, "sha1");
+    request_text(call->conn, call_queue(call)->config->errors, call->token, "sha1");
     request_bytes(call->conn, job.data, job.len);
     request_text(call->conn, sha1);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;

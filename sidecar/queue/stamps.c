@@ -48,13 +48,11 @@ stamp_t stamp_unpack(const void *bytes, size_t len) {
 void stamps_append(const call_t *call, const backup_page_t *page) {
     conn_t *conn = call->conn;
     if (page->jobs == 0) return;
-    request_begin(conn, "HMGET");
-    request_text(conn, call_queue(call)->stamps);
+    request_begin(conn, "HMGET", call_queue(call)->stamps);
     for (size_t i = 0; i < page->count; i++)
         if (page->entries[i].kind == ENTRY_JOB) request_bytes(conn, page->entries[i].digest.bytes, STAMP_FIELD_BYTES);
     request_end(conn);
-    request_begin(conn, "TIME");
-    request_end(conn);
+    request_append(conn, "TIME");
 }
 
 static void stamps_unpack_page(const redisReply *reply, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws) {
@@ -102,9 +100,7 @@ outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_
     conn_t *conn = call->conn;
     redisReply *reply;
     call_script(call, &script_stamp, 3);
-    request_text(conn, call_queue(call)->stamps);
-    request_text(conn, call_queue(call)->meta);
-    call_token(call);
+    request_text(conn, call_queue(call)->stamps, call_queue(call)->meta, call->token);
     for (size_t i = 0; i < count; i++) {
         request_bytes(conn, changes[i].digest->bytes, STAMP_FIELD_BYTES);
         request_bytes(conn, changes[i].old.bytes, changes[i].old.len);

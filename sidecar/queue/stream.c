@@ -41,8 +41,7 @@ int64_t stream_id_ms(const char *id) {
 outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_error_t *error) {
     static const char key[] = "master_replid:";
     redisReply *reply;
-    request_begin(conn, "INFO");
-    request_text(conn, "replication");
+    request_begin(conn, "INFO", "replication");
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     const char *at = strstr(reply_text(reply), key);
     at = at ? at + strlen(key) : "";
@@ -52,8 +51,7 @@ outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_
 }
 
 void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t *positions, int64_t limit, int64_t block_ms) {
-    request_begin(conn, "XREAD");
-    request_text(conn, "COUNT");
+    request_begin(conn, "XREAD", "COUNT");
     request_int(conn, limit);
     if (block_ms > 0) {
         request_text(conn, "BLOCK");
@@ -119,8 +117,7 @@ static outcome_t stream_read_ends_chunk(conn_t *conn, const keyspace_t *keys, si
     redisReply *reply;
     request_script(conn, &script_stream_ends, (int)(2 * count));
     for (size_t i = first; i < first + count; i++) {
-        request_text(conn, keys->queues[i].failures);
-        request_text(conn, keys->queues[i].meta);
+        request_text(conn, keys->queues[i].failures, keys->queues[i].meta);
     }
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_ms = reply_number(reply_at(reply, 0));
@@ -213,18 +210,9 @@ outcome_t stream_trim(const call_t *call, stream_trimmed_t *out) {
     redisReply *reply;
     *out = (stream_trimmed_t){0};
     call_script(call, &script_trim, 4);
-    request_text(conn, of->failures);
-    request_text(conn, of->auditors);
-    request_text(conn, of->meta);
-    call_token(call);
-    request_int(conn, config->stream.retain_ms);
-    request_int(conn, config->stream.min_records);
-    request_int(conn, config->stream.min_copies);
-    request_int(conn, STREAM_TRIM_MOST);
-    request_int(conn, STREAM_TRIM_BYTES);
-    request_int(conn, STREAM_HEARD_MS);
-    request_int(conn, STREAM_FORGET_MS);
-    request_int(conn, stream_room(call->keys));
+    request_text(conn, of->failures, of->auditors, of->meta, call->token);
+    request_int(conn, config->stream.retain_ms, config->stream.min_records, config->stream.min_copies, STREAM_TRIM_MOST,
+                STREAM_TRIM_BYTES, STREAM_HEARD_MS, STREAM_FORGET_MS, stream_room(call->keys));
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     if (reply_is(reply_at(reply, 0), "trimmed")) {
         out->removed = reply_int(reply_at(reply, 1));

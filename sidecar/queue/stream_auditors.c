@@ -9,9 +9,7 @@ static outcome_t stream_acked_beyond(conn_t *conn, const char *key, const char *
                                      redis_error_t *error) {
     redisReply *reply;
     *more = false;
-    request_begin(conn, "HGET");
-    request_text(conn, key);
-    request_text(conn, instance);
+    request_begin(conn, "HGET", key, instance);
     outcome_t outcome = request_ask(conn, &reply, error);
     if (outcome != OUTCOME_OK) return outcome;
     stream_id_t id;
@@ -30,9 +28,7 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
         outcome_t outcome = OUTCOME_OK;
         if (above) outcome = stream_acked_beyond(conn, keys->queues[i].auditors, instance, above[i], &more, error);
         if (outcome == OUTCOME_OK && more) {
-            request_begin(conn, "HDEL");
-            request_text(conn, keys->queues[i].auditors);
-            request_text(conn, instance);
+            request_begin(conn, "HDEL", keys->queues[i].auditors, instance);
             outcome = request_ask(conn, &reply, error);
             if (outcome == OUTCOME_OK) {
                 *removed += reply_int(reply);

@@ -87,17 +87,16 @@ void conn_reply_free(struct redisReply *reply) {
     if (reply) freeReplyObject(reply);
 }
 
-void request_begin(conn_t *conn, const char *command) {
+void request_begin_list(conn_t *conn, const char *const *texts, size_t count) {
     static const char head[REQUEST_HEAD_MAX];
     conn->requests.len = conn->complete;
     buffer_add(&conn->requests, head, sizeof head);
     conn->argc = 0;
-    request_text(conn, command);
+    request_text_list(conn, texts, count);
 }
 
 void request_script(conn_t *conn, const script_t *script, int keys) {
-    request_begin(conn, "EVALSHA");
-    request_text(conn, script_sha1(script, conn->version));
+    request_begin(conn, "EVALSHA", script_sha1(script, conn->version));
     request_int(conn, keys);
 }
 
@@ -116,12 +115,14 @@ void request_bytes(conn_t *conn, const void *bytes, size_t len) {
     conn->argc++;
 }
 
-void request_text(conn_t *conn, const char *text) { request_bytes(conn, text, strlen(text)); }
+void request_text_list(conn_t *conn, const char *const *texts, size_t count) {
+    for (size_t i = 0; i < count; i++) request_bytes(conn, texts[i], strlen(texts[i]));
+}
 
-void request_int(conn_t *conn, int64_t number) {
+void request_int_list(conn_t *conn, const int64_t *numbers, size_t count) {
     char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)number);
-    request_text(conn, text);
+    for (size_t i = 0; i < count; i++)
+        request_bytes(conn, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)numbers[i]));
 }
 
 // The head needs the argument count, so it is written last, into the room before the arguments.
@@ -267,6 +268,16 @@ outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, red
     }
 }
 
+redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *worst) {
+    redisReply *reply;
+    redis_error_t error;
+    if (worst->outcome == OUTCOME_DISCONNECTED) return NULL;
+    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) return reply;
+    if (error.outcome > worst->outcome)
+        redis_error_set(worst, error.outcome, "%s%s%s", subject ? subject : "", subject ? ": " : "", error.text);
+    return NULL;
+}
+
 outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *error) {
     request_end(conn);
     return conn_read(conn, 0, reply, error);
@@ -288,13 +299,8 @@ static int conn_append_handshake(conn_t *conn, const char *password) {
         request_end(conn);
         count++;
     }
-    request_begin(conn, "CLIENT");
-    request_text(conn, "SETNAME");
-    request_text(conn, conn->name);
-    request_end(conn);
-    request_begin(conn, "INFO");
-    request_text(conn, "server");
-    request_end(conn);
+    request_append(conn, "CLIENT", "SETNAME", conn->name);
+    request_append(conn, "INFO", "server");
     return count;
 }
 
@@ -345,8 +351,7 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     for (size_t i = 0; i < all_script_count; i++) {
         size_t len;
         const char *text = script_text(all_scripts[i], conn->version, &len);
-        request_begin(conn, "SCRIPT");
-        request_text(conn, "LOAD");
+        request_begin(conn, "SCRIPT", "LOAD");
         request_bytes(conn, text, len);
         request_end(conn);
     }

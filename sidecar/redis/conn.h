@@ -45,20 +45,32 @@ const char *conn_target(const conn_t *conn);  // "127.0.0.1:6379" or the socket'
 unsigned conn_generation(const conn_t *conn); // changes with every connect
 int64_t conn_received(const conn_t *conn);    // bytes since conn_new, incomplete replies included
 
-// Builds one request and appends it to the pipeline. Arguments are copied.
-void request_begin(conn_t *conn, const char *command);
+// Builds one request and appends it to the pipeline. Arguments are copied. Each of these takes one argument or more, in the order
+// of the request.
+#define request_begin(conn, ...) request_begin_list(conn, LIST_OF(const char *, __VA_ARGS__)) // the command, then arguments
+#define request_text(conn, ...)  request_text_list(conn, LIST_OF(const char *, __VA_ARGS__))
+#define request_int(conn, ...)   request_int_list(conn, LIST_OF(int64_t, __VA_ARGS__))
 // EVALSHA; the first `keys` of the following arguments are KEYS.
 void request_script(conn_t *conn, const script_t *script, int keys);
 void request_bytes(conn_t *conn, const void *bytes, size_t len);
-void request_text(conn_t *conn, const char *text);
-void request_int(conn_t *conn, int64_t number);
 void request_end(conn_t *conn);
+#define request_append(conn, ...) (request_begin(conn, __VA_ARGS__), request_end(conn)) // a whole request of texts
 void request_repeat(conn_t *conn, size_t times); // appends the last complete request `times` more times
+
+// An array of the arguments, and their number.
+#define LIST_OF(type, ...) (type const[]){__VA_ARGS__}, sizeof((type const[]){__VA_ARGS__}) / sizeof(type)
+void request_begin_list(conn_t *conn, const char *const *texts, size_t count);
+void request_text_list(conn_t *conn, const char *const *texts, size_t count);
+void request_int_list(conn_t *conn, const int64_t *numbers, size_t count);
 
 // Sends the pipeline and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply is
 // owned (conn_reply_free) and is no error. redis_error_from_reply classifies error replies. READONLY and MASTERDOWN also close
 // the connection, because the server's name may now lead to the new primary.
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error);
+
+// Reads the next of several replies; owned. NULL: an error. *worst keeps the worst error of all replies, behind `subject` and a
+// colon unless `subject` is NULL. After the connection is lost, each further call returns NULL.
+struct redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *worst);
 
 // Like conn_read, without waiting. OUTCOME_OK with *reply == NULL: no reply has arrived.
 outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *error);

@@ -6,13 +6,11 @@
 
 static outcome_t tracking_subscribe_first(conn_t *subscriber, int64_t *id, redis_error_t *error) {
     redisReply *reply;
-    request_begin(subscriber, "CLIENT");
-    request_text(subscriber, "ID");
+    request_begin(subscriber, "CLIENT", "ID");
     if (request_ask(subscriber, &reply, error) != OUTCOME_OK) return error->outcome;
     *id = reply_int(reply);
     freeReplyObject(reply);
-    request_begin(subscriber, "SUBSCRIBE");
-    request_text(subscriber, INVALIDATE_CHANNEL);
+    request_begin(subscriber, "SUBSCRIBE", INVALIDATE_CHANNEL);
     if (request_ask(subscriber, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
     return error->outcome;
 }
@@ -26,13 +24,9 @@ outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error)
         conn_close(subscriber);
         return error->outcome;
     }
-    request_begin(data, "CLIENT");
-    request_text(data, "TRACKING");
-    request_text(data, "ON");
-    request_text(data, "REDIRECT");
+    request_begin(data, "CLIENT", "TRACKING", "ON", "REDIRECT");
     request_int(data, id);
-    request_text(data, "OPTIN");
-    request_text(data, "NOLOOP");
+    request_text(data, "OPTIN", "NOLOOP");
     if (request_ask(data, &reply, error) == OUTCOME_OK) {
         freeReplyObject(reply);
         return OUTCOME_OK;
@@ -76,9 +70,7 @@ outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, void 
 outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_message_fn *on_message, void *listener,
                              redis_error_t *error) {
     bool done = false;
-    request_begin(subscriber, "SUBSCRIBE");
-    request_text(subscriber, channel);
-    request_end(subscriber);
+    request_append(subscriber, "SUBSCRIBE", channel);
     while (!done) {
         redisReply *reply;
         if (conn_read(subscriber, 0, &reply, error) != OUTCOME_OK) return error->outcome;
@@ -89,9 +81,4 @@ outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_m
     return OUTCOME_OK;
 }
 
-void request_caching(conn_t *conn) {
-    request_begin(conn, "CLIENT");
-    request_text(conn, "CACHING");
-    request_text(conn, "YES");
-    request_end(conn);
-}
+void request_caching(conn_t *conn) { request_append(conn, "CLIENT", "CACHING", "YES"); }

@@ -171,13 +171,29 @@ def check_callers(headers):
             check_arguments(path, number, match[1], header, given, lines[number:])
 
 
+def count_arguments(text):
+    """Arguments of a request that the calls of `text` add: each text and each number of request_text and request_int, one by request_bytes."""
+    count = 0
+    for match in re.finditer(r"\brequest_(text|int|bytes)\(", text):
+        depth, commas, rest = 1, 0, re.sub(r'"(?:[^"\\]|\\.)*"', '""', text[match.end():])
+        for letter in rest:
+            depth += (letter in "([{") - (letter in ")]}")
+            commas += letter == "," and depth == 1
+            if depth == 0:
+                break
+        count += 1 if match[1] == "bytes" else commas
+    return count
+
+
 def check_arguments(path, number, name, header, given, following):
+    body = []
     for line in following:
         if re.search(r"request_(end|ask)\(|call_ask\(|lock_ask_number\(", line) or line == "}":
             break
         if re.search(r"\b(for|while|if|switch) \(", line) or re.search(r"\b(?!request_|call_)\w+\((conn|call)\b(?!->)", line):
             return  # more may be added than can be counted here
-        given += len(re.findall(r"\b(?:request_(?!script|begin)\w+|call_token)\(", line))
+        body.append(line)
+    given += count_arguments("\n".join(body))
     wanted = header.highest["KEYS"] + header.highest["ARGV"]
     if given != wanted and not header.open["KEYS"] and not header.open["ARGV"]:
         offence(path, number, f"passes {given} KEYS and ARGV to {name}.lua, whose header has {wanted}")
@@ -186,14 +202,12 @@ def check_arguments(path, number, name, header, given, following):
 def check_requests(rights):
     """The commands that C sends by itself need rights too."""
     for path in sorted(TOP.rglob("*.c")):
-        lines = path.read_text().splitlines()
-        for number, line in enumerate(lines, 1):
-            if not (match := re.search(r'request_begin\(.*?"([A-Z]+)"\)', line)):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if not (match := re.search(r'request_(?:begin|append)\([\w>-]+, "([A-Z]+)"(?:, "([A-Z]+)")?', line)):
                 continue
             command = match[1].lower()
             if command in CONTAINERS:
-                sub = re.search(r'request_text\(.*?"([A-Z]+)"\)', lines[number] if number < len(lines) else "")
-                command += "|" + sub[1].lower() if sub else ""
+                command += "|" + match[2].lower() if match[2] else ""
             check_right(path, number, command, rights)
 
 

@@ -41,8 +41,7 @@ static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     }
     request_begin(conn, "HMGET");
     bull_key(conn, at, "meta");
-    request_text(conn, "version");
-    request_text(conn, "opts.maxLenEvents");
+    request_text(conn, "version", "opts.maxLenEvents");
     request_end(conn);
     bull_adopt_read(conn, at, refusal, call->error);
     return call->error->outcome;

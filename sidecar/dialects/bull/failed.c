@@ -108,12 +108,8 @@ static outcome_t failed_ask_mark(const queue_keys_t *at, const side_task_call_t 
                                  redis_error_t *error) {
     char *failed = mem_printf("%s:failed", bull_config(at->config)->base);
     request_script(call->conn, &script_bull_seen, 3);
-    request_text(call->conn, call->keys->locks[at->lock].key);
-    request_text(call->conn, failed);
-    request_text(call->conn, at->recorded);
-    request_text(call->conn, call->token);
-    request_int(call->conn, OVERLAP_MS);
-    request_int(call->conn, KNOWN_MOST);
+    request_text(call->conn, call->keys->locks[at->lock].key, failed, at->recorded, call->token);
+    request_int(call->conn, OVERLAP_MS, KNOWN_MOST);
     request_text(call->conn, mark);
     free(failed);
     return request_ask(call->conn, reply, error);
@@ -173,16 +169,8 @@ static bool failed_begin_read(bull_failed_t *s, mono_t now) {
 static void failed_append_page(const bull_failed_t *s, const side_task_call_t *call, const bull_message_t *first, size_t ids) {
     conn_t *conn = call->conn;
     request_script(conn, &script_bull_failed, 2);
-    request_text(conn, s->failed);
-    request_text(conn, s->at->recorded);
-    request_text(conn, s->prefix);
-    request_text(conn, ids ? "" : s->from);
-    request_int(conn, s->skip);
-    request_int(conn, PAGE);
-    request_int(conn, PAGE_JOBS);
-    request_int(conn, PAGE_BYTES);
-    request_int(conn, s->at->config->policy.max_payload);
-    request_int(conn, BULL_FIELDS);
+    request_text(conn, s->failed, s->at->recorded, s->prefix, ids ? "" : s->from);
+    request_int(conn, s->skip, PAGE, PAGE_JOBS, PAGE_BYTES, s->at->config->policy.max_payload, BULL_FIELDS);
     for (size_t i = 0; i < BULL_FIELDS; i++) request_text(conn, bull_field_names[i]);
     for (; ids; ids--, first = first->next) request_bytes(conn, first->id.data, first->id.len);
     request_end(conn);

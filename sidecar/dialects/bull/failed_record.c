@@ -14,12 +14,8 @@ static const char ROLE[] = "monitor";
 static void failed_record_append(failed_record_t *record, const side_task_call_t *call, slice_t id, slice_t score) {
     conn_t *conn = call->conn;
     request_script(conn, &script_bull_record, 5);
-    request_text(conn, call->keys->locks[record->at->lock].key);
-    request_text(conn, record->failed);
-    request_text(conn, record->at->recorded);
-    request_text(conn, record->at->failures);
-    request_text(conn, record->at->meta);
-    request_text(conn, call->token);
+    request_text(conn, call->keys->locks[record->at->lock].key, record->failed, record->at->recorded, record->at->failures,
+                 record->at->meta, call->token);
     request_bytes(conn, id.data, id.len);
     request_bytes(conn, score.data, score.len);
     request_int(conn, call->keys->config->stream.max_bytes);

@@ -17,22 +17,17 @@ static void bull_promote_append(const call_t *call, const promote_request_t *ask
     conn_t *conn = call->conn;
     char *prefix = mem_printf("%s:", bull_config(at->config)->base);
     call_script(call, &script_bull_promote, 9 + BULLMQ_KEYS);
-    request_text(conn, at->config->delayed);
-    request_text(conn, at->config->ready);
+    request_text(conn, at->config->delayed, at->config->ready);
     bull_key(conn, at, "paused");
     bull_key(conn, at, "meta-paused");
     bull_key(conn, at, "priority");
     bull_key(conn, at, "active");
-    request_text(conn, at->meta);
-    request_text(conn, at->quarantine);
+    request_text(conn, at->meta, at->quarantine);
     bullmq_append_keys(conn, at);
-    call_token(call);
-    request_text(conn, call_group(call));
-    request_int(conn, ask->batch < PROMOTE_MAX ? ask->batch : PROMOTE_MAX);
-    request_int(conn, at->config->policy.ready_limit);
+    request_text(conn, call->token, call_group(call));
+    request_int(conn, ask->batch < PROMOTE_MAX ? ask->batch : PROMOTE_MAX, at->config->policy.ready_limit);
     request_text(conn, prefix);
-    request_int(conn, LATER_MS);
-    request_int(conn, WORK);
+    request_int(conn, LATER_MS, WORK);
     request_end(conn);
     free(prefix);
 }

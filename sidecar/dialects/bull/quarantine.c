@@ -51,8 +51,7 @@ void bull_quarantine_forget(bull_quarantine_t *s) {
 static void quarantine_append_look(conn_t *conn, const queue_keys_t *at, slice_t id) {
     request_begin(conn, "HMGET");
     bull_job_key(conn, at, id, "");
-    request_text(conn, "name");
-    request_text(conn, "priority");
+    request_text(conn, "name", "priority");
     request_end(conn);
 }
 

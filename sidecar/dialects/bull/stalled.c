@@ -222,9 +222,7 @@ static void case_append_settle(const bull_stalled_t *s, const side_task_call_t *
     bull_key(conn, at, "paused");
     bull_key(conn, at, "meta-paused");
     bull_key(conn, at, "failed");
-    request_text(conn, at->recorded);
-    request_text(conn, at->failures);
-    request_text(conn, at->meta);
+    request_text(conn, at->recorded, at->failures, at->meta);
     bull_job_key(conn, at, c->job.id, "");
     bull_job_key(conn, at, c->job.id, ":lock");
     bull_job_key(conn, at, c->job.id, ":logs");
@@ -232,8 +230,7 @@ static void case_append_settle(const bull_stalled_t *s, const side_task_call_t *
     request_text(conn, call->token);
     request_bytes(conn, c->job.id.data, c->job.id.len);
     request_bytes(conn, counter.data, counter.len);
-    request_text(conn, c->verdict);
-    request_text(conn, c->error);
+    request_text(conn, c->verdict, c->error);
     case_append_message(conn, c);
     request_text(conn, c->case_removes_job ? "1" : "0");
     request_int(conn, call->keys->config->stream.max_bytes);
@@ -305,15 +302,10 @@ static void stalled_append_look(const bull_stalled_t *s, const side_task_call_t 
     request_script(call->conn, &script_bull_stalled, 3);
     bull_key(call->conn, at, "stalled");
     bull_key(call->conn, at, "stalled-check");
-    request_text(call->conn, at->meta);
-    request_text(call->conn, prefix);
+    request_text(call->conn, at->meta, prefix);
     request_int(call->conn, bull_config(at->config)->stalled_interval_ms);
     request_text(call->conn, s->cursor);
-    request_int(call->conn, MARKS);
-    request_int(call->conn, s->skip);
-    request_int(call->conn, JOBS);
-    request_int(call->conn, LOOK_BYTES);
-    request_int(call->conn, at->config->policy.max_payload);
+    request_int(call->conn, MARKS, s->skip, JOBS, LOOK_BYTES, at->config->policy.max_payload);
     for (size_t i = 0; i < BULL_FIELDS; i++) request_text(call->conn, bull_field_names[i]);
     request_end(call->conn);
     free(prefix);

@@ -54,13 +54,8 @@ static void scratch_clear(delayed_scratch_t *scratch) {
 // Sends one command, then a TTL for its key. Ignores a refusal, because Redis refuses the scripts for the same command.
 static bool scratch_write(delayed_scratch_t *scratch, const char *command, const char *key, const char *one, const char *two) {
     conn_t *conn = scratch->run->conn;
-    request_begin(conn, command);
-    request_text(conn, key);
-    request_text(conn, one);
-    request_text(conn, two);
-    request_end(conn);
-    request_begin(conn, "PEXPIRE");
-    request_text(conn, key);
+    request_append(conn, command, key, one, two);
+    request_begin(conn, "PEXPIRE", key);
     request_int(conn, SCRATCH_TTL_MS);
     request_end(conn);
     for (int i = 0; i < 2; i++) {

@@ -14,23 +14,13 @@ static void delayed_promote_append(const call_t *call, const promote_request_t *
     conn_t *conn = call->conn;
     const delayed_config_t *own = delayed_config(queue->config);
     call_script(call, &script_delayed_promote, 5 + (int)own->lists.count);
-    request_text(conn, queue->config->delayed);
-    request_text(conn, own->events);
-    request_text(conn, queue->meta);
-    request_text(conn, queue->quarantine);
+    request_text(conn, queue->config->delayed, own->events, queue->meta, queue->quarantine);
     for (size_t i = 0; i < own->lists.count; i++) request_text(conn, own->lists.items[i]);
-    call_token(call);
-    request_text(conn, call_group(call));
-    request_int(conn, ask->batch);
-    request_int(conn, ask->first);
-    request_int(conn, PROMOTE_BYTES);
-    request_int(conn, queue->config->policy.max_payload);
-    request_int(conn, own->retry_attempts);
-    request_int(conn, DELAYED_LATER_MS);
-    request_int(conn, (int64_t)own->delays.count);
+    request_text(conn, call->token, call_group(call));
+    request_int(conn, ask->batch, ask->first, PROMOTE_BYTES, queue->config->policy.max_payload, own->retry_attempts,
+                DELAYED_LATER_MS, (int64_t)own->delays.count);
     for (size_t i = 0; i < own->delays.count; i++) {
-        request_int(conn, own->delays.items[i].below);
-        request_int(conn, own->delays.items[i].delay_ms);
+        request_int(conn, own->delays.items[i].below, own->delays.items[i].delay_ms);
     }
     for (size_t i = 0; i < own->classes.count; i++) request_text(conn, own->classes.items[i]);
     request_end(conn);

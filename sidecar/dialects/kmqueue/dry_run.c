@@ -20,8 +20,7 @@ bool kmqueue_dry_run(const dry_run_t *run) {
     bool goes_on = true;
     for (size_t i = 0; goes_on && i < sizeof steps / sizeof *steps; i++) {
         redisReply *reply;
-        request_begin(run->conn, steps[i].command);
-        request_text(run->conn, key);
+        request_begin(run->conn, steps[i].command, key);
         if (steps[i].argument) request_text(run->conn, steps[i].argument);
         outcome_t outcome = request_ask(run->conn, &reply, run->error);
         conn_reply_free(reply);

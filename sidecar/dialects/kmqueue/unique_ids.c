@@ -48,18 +48,12 @@ static void unique_ids_close(void *self) {
 
 static void unique_ids_forget(void *self) { ((unique_ids_t *)self)->idle = false; }
 
-static void unique_ids_append(conn_t *conn, const char *command, const char *key) {
-    request_begin(conn, command);
-    request_text(conn, key);
-    request_end(conn);
-}
-
 static void unique_ids_append_counts(conn_t *conn, const queue_config_t *queue) {
-    unique_ids_append(conn, "LLEN", queue->backup);
+    request_append(conn, "LLEN", queue->backup);
     for (size_t i = 0; i < kmqueue_config(queue)->lists.count; i++)
-        unique_ids_append(conn, "LLEN", kmqueue_config(queue)->lists.items[i]);
+        request_append(conn, "LLEN", kmqueue_config(queue)->lists.items[i]);
     for (size_t i = 0; i < kmqueue_config(queue)->lists.count; i++)
-        unique_ids_append(conn, "SCARD", kmqueue_config(queue)->unique_sets.items[i]);
+        request_append(conn, "SCARD", kmqueue_config(queue)->unique_sets.items[i]);
 }
 
 static int64_t unique_ids_read_count(conn_t *conn, const char *key, redis_error_t *worst) {
@@ -89,10 +83,8 @@ static void unique_ids_read_counts(conn_t *conn, unique_ids_t *unique_ids, int64
 
 static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_error_t *error) {
     redisReply *reply;
-    request_begin(conn, "LRANGE");
-    request_text(conn, backup);
-    request_int(conn, 0);
-    request_int(conn, 0);
+    request_begin(conn, "LRANGE", backup);
+    request_int(conn, 0, 0);
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return false;
     const redisReply *entry = reply_at(reply, 0);
     bool is = reply_len(entry) && kmqueue_is_marker(reply_slice(entry), backup);

@@ -16,18 +16,10 @@ static void list_promote_append(const call_t *call, const promote_request_t *ask
     conn_t *conn = call->conn;
     const queue_policy_t *policy = &queue->config->policy;
     call_script(call, &script_promote, 4);
-    request_text(conn, queue->config->delayed);
-    request_text(conn, queue->config->ready);
-    request_text(conn, queue->meta);
-    call_token(call);
-    request_text(conn, call_group(call));
+    request_text(conn, queue->config->delayed, queue->config->ready, queue->meta, call->token, call_group(call));
     request_int(conn, ask->batch);
     request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
-    request_int(conn, policy->ready_limit);
-    request_int(conn, policy->max_payload);
-    request_int(conn, ask->skip);
-    request_int(conn, PROMOTE_BYTES);
-    request_int(conn, ask->first);
+    request_int(conn, policy->ready_limit, policy->max_payload, ask->skip, PROMOTE_BYTES, ask->first);
     request_end(conn);
 }
 

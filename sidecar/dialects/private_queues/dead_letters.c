@@ -62,9 +62,7 @@ static size_t dead_letters_watched_keys(const void *self, const char **out) {
 static void dead_letters_append_arm(side_task_call_t *call, const char *dlq) {
     if (!call->arm) return;
     request_caching(call->conn);
-    request_begin(call->conn, "LLEN");
-    request_text(call->conn, dlq);
-    request_end(call->conn);
+    request_append(call->conn, "LLEN", dlq);
 }
 
 static outcome_t dead_letters_read_arm(const side_task_call_t *call, redis_error_t *error) {
@@ -82,15 +80,8 @@ static outcome_t dead_letters_read_arm(const side_task_call_t *call, redis_error
 static void dead_letters_append_page(const dead_letters_t *dead_letters, const side_task_call_t *call) {
     const queue_keys_t *at = &call->keys->queues[call->queue];
     request_script(call->conn, &script_dead_letters, 3);
-    request_text(call->conn, call->keys->locks[at->lock].key);
-    request_text(call->conn, at->config->dlq);
-    request_text(call->conn, at->recorded);
-    request_text(call->conn, call->token);
-    request_int(call->conn, dead_letters->skip);
-    request_int(call->conn, PAGE);
-    request_int(call->conn, at->config->policy.max_payload);
-    request_int(call->conn, PAGE_BYTES);
-    request_int(call->conn, RENEW_MS);
+    request_text(call->conn, call->keys->locks[at->lock].key, at->config->dlq, at->recorded, call->token);
+    request_int(call->conn, dead_letters->skip, PAGE, at->config->policy.max_payload, PAGE_BYTES, RENEW_MS);
     request_text(call->conn, dead_letters->full_scan ? FORGET_MS : "");
     request_end(call->conn);
 }
@@ -116,12 +107,7 @@ static void dead_letters_append_record(const side_task_call_t *call, const dead_
     event_id(&event, now_ms * 1000, 0, id); // the life of the job is unknown; the mark prevents a second record
     event.event = slice_text(id);
     request_script(call->conn, &script_record_once, 4);
-    request_text(call->conn, call->keys->locks[at->lock].key);
-    request_text(call->conn, at->recorded);
-    request_text(call->conn, at->failures);
-    request_text(call->conn, at->meta);
-    request_text(call->conn, call->token);
-    request_text(call->conn, letter->mark);
+    request_text(call->conn, call->keys->locks[at->lock].key, at->recorded, at->failures, at->meta, call->token, letter->mark);
     // Keep the other half of the stream for records of ended jobs.
     request_int(call->conn, call->keys->config->stream.max_bytes / 2);
     record_append(call->conn, &event);

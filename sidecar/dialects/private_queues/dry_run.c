@@ -32,9 +32,7 @@ static outcome_t dry_run_tails(const dry_run_t *run, const private_scratch_t *ke
     redisReply *reply;
     int lists = 1;
     request_script(run->conn, &script_private_tails, lists);
-    request_text(run->conn, keys->private);
-    request_text(run->conn, "99");
-    request_text(run->conn, "99");
+    request_text(run->conn, keys->private, "99", "99");
     outcome_t outcome = request_ask(run->conn, &reply, run->error);
     conn_reply_free(reply);
     return outcome;
@@ -52,16 +50,7 @@ static bool dry_run_lists(const dry_run_t *run, const private_scratch_t *keys) {
 static outcome_t dry_run_dead_letters(const dry_run_t *run, const private_scratch_t *keys) {
     redisReply *reply;
     request_script(run->conn, &script_dead_letters, 3);
-    request_text(run->conn, run->keys->locks[0].key);
-    request_text(run->conn, keys->dlq);
-    request_text(run->conn, keys->recorded);
-    request_text(run->conn, run->token);
-    request_text(run->conn, "0");
-    request_text(run->conn, "9");
-    request_text(run->conn, "99");
-    request_text(run->conn, "99");
-    request_text(run->conn, "1");
-    request_text(run->conn, "1");
+    request_text(run->conn, run->keys->locks[0].key, keys->dlq, keys->recorded, run->token, "0", "9", "99", "99", "1", "1");
     outcome_t outcome = request_ask(run->conn, &reply, run->error);
     conn_reply_free(reply);
     return outcome;
@@ -71,15 +60,8 @@ static outcome_t dry_run_record(const dry_run_t *run, const private_scratch_t *k
     const queue_keys_t *at = &run->keys->queues[0];
     redisReply *reply;
     request_script(run->conn, &script_record_once, 4);
-    request_text(run->conn, run->keys->locks[0].key);
-    request_text(run->conn, keys->recorded);
-    request_text(run->conn, at->failures);
-    request_text(run->conn, at->meta);
-    request_text(run->conn, run->token);
-    request_text(run->conn, "scratch");
-    request_text(run->conn, "9999");
-    request_text(run->conn, "event");
-    request_text(run->conn, "scratch");
+    request_text(run->conn, run->keys->locks[0].key, keys->recorded, at->failures, at->meta, run->token, "scratch", "9999",
+                 "event", "scratch");
     outcome_t outcome = request_ask(run->conn, &reply, run->error);
     conn_reply_free(reply);
     return outcome;

@@ -150,22 +150,15 @@ static void lists_add(private_lists_t *lists, const keyspace_t *keys, const redi
 
 // ---- The beginning of a scan.
 
-static void lists_append_key(conn_t *conn, const char *command, const char *key) {
-    request_begin(conn, command);
-    request_text(conn, key);
-    request_end(conn);
-}
-
 void private_look_append(const call_t *call, void *self) {
     private_lists_t *lists = self;
     conn_t *conn = call->conn;
     lists_clear(lists);
     if (!lists->cut) snprintf(lists->cursor, sizeof lists->cursor, "0");
     lists->walked = lists->cut = lists->one_by_one = false;
-    lists_append_key(conn, "HLEN", call_queue(call)->stamps);
-    request_begin(conn, "TIME");
-    request_end(conn);
-    if (*private_config(lists->queue)->registry) lists_append_key(conn, "TYPE", private_config(lists->queue)->registry);
+    request_append(conn, "HLEN", call_queue(call)->stamps);
+    request_append(conn, "TIME");
+    if (*private_config(lists->queue)->registry) request_append(conn, "TYPE", private_config(lists->queue)->registry);
 }
 
 static bool lists_read_stamps(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *error) {
@@ -241,8 +234,7 @@ static void lists_append_tails(const call_t *call, const private_lists_t *lists)
     conn_t *conn = call->conn;
     request_script(conn, &script_private_tails, (int)lists->asked);
     for (size_t i = 0; i < lists->asked; i++) request_text(conn, lists->names[lists->next + i].key);
-    request_int(conn, call_queue(call)->config->policy.max_payload);
-    request_int(conn, PRIVATE_BYTES);
+    request_int(conn, call_queue(call)->config->policy.max_payload, PRIVATE_BYTES);
     request_end(conn);
 }
 
@@ -260,14 +252,12 @@ static void lists_append_step(conn_t *conn, const private_lists_t *lists) {
         request_int(conn, strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK - 1);
     } else {
         if (lists->walk == WALK_KEYS) {
-            request_text(conn, "MATCH");
-            request_text(conn, lists->match);
+            request_text(conn, "MATCH", lists->match);
         }
         request_text(conn, "COUNT");
         request_int(conn, PRIVATE_WALK);
         if (lists->walk == WALK_KEYS) {
-            request_text(conn, "TYPE");
-            request_text(conn, "list");
+            request_text(conn, "TYPE", "list");
         }
     }
     request_end(conn);
