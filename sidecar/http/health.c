@@ -51,37 +51,32 @@ void health_wake(health_t *health, const char *role) {
     pthread_mutex_unlock(&health->mutex);
 }
 
-static const char AND_MORE[] = " and more: the log has all";
+// Returns the text, owned, cut behind `most` bytes or a character before.
+static char *health_shorten(const char *text, size_t len, size_t most) {
+    size_t shown = len <= most ? len : most;
+    while (shown && shown < len && ((unsigned char)text[shown] & 0xc0) == 0x80) shown--;
+    return mem_printf("%.*s%s", (int)shown, text, shown < len ? " and more: the log has all" : "");
+}
 
-// How many of `len` bytes fit into `most` without cutting a character.
-static int health_cut(const char *text, size_t len, size_t most) {
-    if (len <= most) return (int)len;
-    while (most && ((unsigned char)text[most] & 0xc0) == 0x80) most--;
-    return (int)most;
+static void health_set_text(health_t *health, char **field, char *owned) {
+    pthread_mutex_lock(&health->mutex);
+    free(*field);
+    *field = owned;
+    pthread_mutex_unlock(&health->mutex);
 }
 
 void health_set_refused(health_t *health, const char *refused) {
     size_t len = refused ? strlen(refused) : 0;
     while (len && refused[len - 1] == '\n') len--; // one line for each error
-    char *told = NULL;
-    if (refused) told = mem_printf("%.*s%s", health_cut(refused, len, FAULTS_SHOWN), refused, len > FAULTS_SHOWN ? AND_MORE : "");
-    pthread_mutex_lock(&health->mutex);
-    free(health->refused);
-    health->refused = told;
-    pthread_mutex_unlock(&health->mutex);
+    health_set_text(health, &health->refused, refused ? health_shorten(refused, len, FAULTS_SHOWN) : NULL);
 }
 
 void health_set_in_effect(health_t *health, const char *changes) {
     char now[32];
     wall_text(now, sizeof now);
-    size_t len = changes ? strlen(changes) : 0;
-    if (!changes) changes = "";
-    char *taken = mem_printf("in effect since %s%s%.*s%s", now, len ? ": " : "", health_cut(changes, len, CHANGES_SHOWN), changes,
-                             len > CHANGES_SHOWN ? AND_MORE : "");
-    pthread_mutex_lock(&health->mutex);
-    free(health->taken);
-    health->taken = taken;
-    pthread_mutex_unlock(&health->mutex);
+    char *shown = health_shorten(changes ? changes : "", changes ? strlen(changes) : 0, CHANGES_SHOWN);
+    health_set_text(health, &health->taken, mem_printf("in effect since %s%s%s", now, *shown ? ": " : "", shown));
+    free(shown);
 }
 
 size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]) {
@@ -123,75 +118,67 @@ static void health_add_text(buffer_t *json, const char *name, const char *text) 
     json_write_string(json, slice_text(text));
 }
 
-// Adds one check; `why` is NULL when it is ok.
-static void health_add_check(buffer_t *json, const char *name, const char *why, const char *state) {
+// Adds one check. Takes `why`, which is NULL when it is ok.
+static void health_add_check(buffer_t *json, const char *name, char *why, const char *state) {
     if (json->data[json->len - 1] != '[') buffer_str(json, ",");
     buffer_printf(json, "\n  {\"check\": \"%s\", \"ok\": %s", name, why ? "false" : "true");
     health_add_text(json, "why", why);
     health_add_text(json, "state", state);
     buffer_str(json, "}");
+    free(why);
 }
 
-// Returns a sentence with its reason when something is wrong, else NULL. *text owns it.
-static const char *health_because(const health_t *health, bool wrong, const char *what, metrics_why_t of, buffer_t *text) {
-    if (!wrong) return NULL;
-    buffer_str(text, what);
-    metrics_tell(health->metrics, of, text);
-    return buffer_text(text);
+// Returns a sentence with its reason, owned.
+static char *health_because(const health_t *health, const char *what, metrics_why_t of) {
+    buffer_t text = {0};
+    buffer_str(&text, what);
+    metrics_tell(health->metrics, of, &text);
+    return text.data;
 }
 
-// Whether all our queues are served; otherwise appends the reason to `why`.
-static bool health_queues_served(const health_t *health, buffer_t *why) {
-    char *first;
+// Returns why not all our queues are served, owned; NULL = they are.
+static char *health_unserved(const health_t *health) {
+    char *first, *why = NULL;
     size_t refused = metrics_refusing(health->metrics, mono_now(), &first);
     if (metric_get(&health->metrics->unserved))
-        buffer_str(why, "some queues are not being served: `check --redis` and the log name them");
+        why = mem_str("some queues are not being served: `check --redis` and the log name them");
     else if (refused)
-        buffer_printf(why, "Redis refuses commands for \"%s\"%s: `check --redis` and the log say why", first,
-                      refused > 1 ? " and other queues" : "");
+        why = mem_printf("Redis refuses commands for \"%s\"%s: `check --redis` and the log say why", first,
+                         refused > 1 ? " and other queues" : "");
     free(first);
-    return why->len == 0;
+    return why;
 }
 
 bool health_ready(health_t *health, buffer_t *json) {
     const metrics_t *m = health->metrics;
     buffer_t hangs = {0};
-    buffer_t checks = {0};
-    buffer_t unserved = {0}, no_redis = {0}, no_lock = {0}, no_log = {0};
     bool alive = health_alive(health, &hangs);
-    bool redis = metric_get(&m->redis_up) > 0;
-    int64_t leading = metric_get(&m->leading), standing_by = metric_get(&m->standing_by);
-    bool lock = leading + standing_by > 0;
-    buffer_str(&checks, "[");
-    health_add_check(&checks, "roles", alive ? NULL : buffer_text(&hangs), NULL);
-    health_add_check(&checks, "redis",
-                     health_because(health, !redis, "cannot reach Redis, or it refuses the connection", WHY_REDIS, &no_redis),
-                     NULL);
-    health_add_check(&checks, "lock", health_because(health, !lock, "neither leading nor standing by yet", WHY_REDIS, &no_lock),
-                     leading       ? "leading"
-                     : standing_by ? "standing by"
-                                   : NULL);
-    health_add_check(&checks, "queues", health_queues_served(health, &unserved) ? NULL : buffer_text(&unserved), NULL);
-    health_add_check(&checks, "wakeups",
-                     metric_get(&m->tracking_refused) ? "Redis refuses client tracking; due and stalled jobs are found by "
-                                                        "polling (dispatcher.safety_poll): `check --redis` and the log say why"
-                                                      : NULL,
-                     NULL);
-    health_add_check(&checks, "audit",
-                     health_because(health, metric_get(&m->audit_bad) > 0, "the audit log cannot be written", WHY_AUDIT, &no_log),
-                     NULL);
-    pthread_mutex_lock(&health->mutex);
-    health_add_check(&checks, "config", health->refused, health->taken);
-    pthread_mutex_unlock(&health->mutex);
+    bool redis = metric_get(&m->redis_up) > 0, leading = metric_get(&m->leading) > 0;
+    bool lock = leading || metric_get(&m->standing_by) > 0;
     bool ready = alive && redis && lock;
     buffer_printf(json, "{\"ready\": %s", ready ? "true" : "false");
     health_add_text(json, "group", health->group);
-    buffer_printf(json, ", \"checks\": %s\n]}\n", buffer_text(&checks));
-    buffer_free(&hangs);
-    buffer_free(&unserved);
-    buffer_free(&no_redis);
-    buffer_free(&no_lock);
-    buffer_free(&no_log);
-    buffer_free(&checks);
+    buffer_str(json, ", \"checks\": [");
+    health_add_check(json, "roles", hangs.data, NULL);
+    health_add_check(json, "redis",
+                     redis ? NULL : health_because(health, "cannot reach Redis, or it refuses the connection", WHY_REDIS), NULL);
+    health_add_check(json, "lock", lock ? NULL : health_because(health, "neither leading nor standing by yet", WHY_REDIS),
+                     leading ? "leading"
+                     : lock  ? "standing by"
+                             : NULL);
+    health_add_check(json, "queues", health_unserved(health), NULL);
+    health_add_check(json, "wakeups",
+                     metric_get(&m->tracking_refused)
+                         ? mem_str("Redis refuses client tracking; due and stalled jobs are found by polling "
+                                   "(dispatcher.safety_poll): `check --redis` and the log say why")
+                         : NULL,
+                     NULL);
+    health_add_check(json, "audit",
+                     metric_get(&m->audit_bad) > 0 ? health_because(health, "the audit log cannot be written", WHY_AUDIT) : NULL,
+                     NULL);
+    pthread_mutex_lock(&health->mutex);
+    health_add_check(json, "config", health->refused ? mem_str(health->refused) : NULL, health->taken);
+    pthread_mutex_unlock(&health->mutex);
+    buffer_str(json, "\n]}\n");
     return ready;
 }

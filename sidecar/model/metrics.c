@@ -43,26 +43,15 @@ static metrics_queue_t *metrics_place_for(metrics_t *metrics, const char *name) 
     return free_place ? free_place : gone;
 }
 
-static void metrics_clear(metrics_queue_t *queue) {
-#define X(name, kind, family, scale, help) metric_set(&queue->name, 0);
-    METRICS_QUEUE(X)
-    METRICS_SIZES(X)
-#undef X
-    for (size_t i = 0; i < METRICS_REASON_COUNT; i++) metric_set(&queue->ended_by[i], 0);
-    for (size_t i = 0; i < METRICS_CAUSE_COUNT; i++) metric_set(&queue->stalled_by[i], 0);
-    metric_set(&queue->counted_ns, 0);
-    metric_set(&queue->refused_ns, 0);
-    for (size_t i = 0; i < METRICS_LATENESS_BUCKETS; i++) metric_set(&queue->lateness[i], 0);
-    free(queue->name);
-    queue->name = NULL;
-}
-
 metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     pthread_mutex_lock(&metrics->mutex);
     metrics_queue_t *queue = metrics_place_for(metrics, name);
-    if (queue && queue->name && strcmp(queue->name, name) != 0) metrics_clear(queue);
+    if (queue && queue->name && strcmp(queue->name, name) != 0) {
+        free(queue->name);
+        memset(queue, 0, sizeof *queue); // no role uses the place any more, and who reads all places holds the mutex
+    }
     if (queue && !queue->name) {
-        queue->name = mem_printf("%s", name);
+        queue->name = mem_str(name);
 #define X(name, family, scale, key, help) metric_set(&queue->name, -1);
         METRICS_SETTINGS(X) // not in effect yet
 #undef X
