@@ -50,9 +50,8 @@ static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size
                       "\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
                       lock->name, lock->key, view->holder);
     } else {
-        char ttl[UNITS_TEXT_SIZE];
         buffer_printf(&text, "\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
-                      duration_text(view->pttl_ms, ttl));
+                      duration_text(view->pttl_ms).text);
         for (size_t i = lock->first_queue; i < lock->first_queue + lock->queue_count; i++)
             if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/text/units.h"
 #include "cli/terminal.h"
 
 enum { PERIOD_MS = 200 };
@@ -15,15 +16,14 @@ progress_t progress_begin(const char *what) {
 }
 
 void progress_show(progress_t *progress, int64_t done, int64_t total) {
-    char done_text[NUMBER_TEXT_SIZE], total_text[NUMBER_TEXT_SIZE], rate[NUMBER_TEXT_SIZE];
     if (!progress->enabled || !mono_reached(progress->next, mono_now())) return;
     progress->next = progress_next();
     progress->shown = true;
     int64_t ms = mono_diff(mono_now(), progress->began) / NS_PER_MS + 1, own = done - progress->start;
-    fprintf(stderr, "\r\x1b[K%s: %s", progress->what, number_text(done, done_text));
+    fprintf(stderr, "\r\x1b[K%s: %s", progress->what, number_text(done).text);
     if (total > 0)
-        fprintf(stderr, " of %s (%d %%), %s/s, %" PRId64 " s left", number_text(total, total_text),
-                (int)(100.0 * (double)done / (double)total), number_text(own * 1000 / ms, rate),
+        fprintf(stderr, " of %s (%d %%), %s/s, %" PRId64 " s left", number_text(total).text,
+                (int)(100.0 * (double)done / (double)total), number_text(own * 1000 / ms).text,
                 own > 0 ? (total - done) * ms / own / 1000 : 0);
     fflush(stderr);
 }

@@ -98,17 +98,6 @@ size_t terminal_fit(slice_t text, size_t columns) {
     return terminal_measure(text, columns, &width);
 }
 
-const char *number_text(int64_t count, char text[NUMBER_TEXT_SIZE]) {
-    char digits[NUMBER_TEXT_SIZE];
-    int len = snprintf(digits, sizeof digits, "%" PRId64, count), used = 0;
-    for (int i = 0; i < len; i++) {
-        if (i && (len - i) % 3 == 0 && digits[i - 1] != '-') text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
-    return text;
-}
-
 size_t terminal_columns(FILE *out) {
     struct winsize size;
     const char *columns = getenv("COLUMNS");

@@ -16,10 +16,6 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines);
 size_t terminal_width(slice_t text);
 size_t terminal_fit(slice_t text, size_t columns);
 
-// "1,234,567". Returns text.
-enum { NUMBER_TEXT_SIZE = 32 };
-const char *number_text(int64_t count, char text[NUMBER_TEXT_SIZE]);
-
 // Columns of the terminal that `out` is, or $COLUMNS; 0 = neither, any width will do.
 size_t terminal_columns(FILE *out);
 // Whether they are too few for dates with year and seconds: time_shorten.

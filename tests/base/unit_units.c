@@ -93,21 +93,22 @@ Test(unit_units, writes_the_largest_unit_that_divides) {
 Test(unit_units, rounds_for_people) {
     static const struct {
         int64_t number;
-        const char *duration, *size;
-    } rows[] = {{-1, "0.0 s", "-1 bytes"},
-                {0, "0.0 s", "0 bytes"},
-                {999, "0.9 s", "999 bytes"},
-                {9949, "9.9 s", "9.7 KiB"},
-                {9950, "9 s", "9.7 KiB"},
-                {119999, "119 s", "117 KiB"},
-                {120000, "2 min", "117 KiB"},
-                {7199999, "119 min", "6.9 MiB"},
-                {7200000, "2 h", "6.9 MiB"},
-                {172800000, "2 d", "165 MiB"},
-                {INT64_C(5000000000), "57 d", "4.7 GiB"}};
-    char text[UNITS_TEXT_SIZE];
+        const char *duration, *size, *count;
+    } rows[] = {{-1, "0.0 s", "-1 bytes", "?"},
+                {0, "0.0 s", "0 bytes", "0"},
+                {999, "0.9 s", "999 bytes", "999"},
+                {9949, "9.9 s", "9.7 KiB", "9,949"},
+                {9950, "9 s", "9.7 KiB", "9,950"},
+                {119999, "119 s", "117 KiB", "119,999"},
+                {120000, "2 min", "117 KiB", "120,000"},
+                {7199999, "119 min", "6.9 MiB", "7.2M"},
+                {7200000, "2 h", "6.9 MiB", "7.2M"},
+                {172800000, "2 d", "165 MiB", "172.8M"},
+                {INT64_C(5000000000), "57 d", "4.7 GiB", "5.0G"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cr_assert_str_eq(duration_text(rows[i].number, text), rows[i].duration);
-        cr_assert_str_eq(size_text(rows[i].number, text), rows[i].size);
+        cr_assert_str_eq(duration_text(rows[i].number).text, rows[i].duration);
+        cr_assert_str_eq(size_text(rows[i].number).text, rows[i].size);
+        cr_assert_str_eq(count_text(rows[i].number).text, rows[i].count);
     }
+    cr_assert_str_eq(number_text(-1234567).text, "-1,234,567");
 }

@@ -49,26 +49,48 @@ void duration_write(buffer_t *out, int64_t ms) {
 
 void size_write(buffer_t *out, int64_t bytes) { units_write(out, SIZES, bytes); }
 
-const char *duration_text(int64_t ms, char text[UNITS_TEXT_SIZE]) {
+units_text_t duration_text(int64_t ms) {
     static const struct {
         int64_t below_s, factor_s;
         const char *name;
     } units[] = {{120, 1, "s"}, {120 * 60, 60, "min"}, {48 * 3600, 3600, "h"}, {INT64_MAX, 86400, "d"}};
+    units_text_t out;
     if (ms < 0) ms = 0;
     size_t unit = 0;
     while (ms / 1000 >= units[unit].below_s) unit++;
     if (ms < 9950)
-        snprintf(text, UNITS_TEXT_SIZE, "%" PRId64 ".%" PRId64 " s", ms / 1000, ms / 100 % 10);
+        snprintf(out.text, sizeof out.text, "%" PRId64 ".%" PRId64 " s", ms / 1000, ms / 100 % 10);
     else
-        snprintf(text, UNITS_TEXT_SIZE, "%" PRId64 " %s", ms / 1000 / units[unit].factor_s, units[unit].name);
-    return text;
+        snprintf(out.text, sizeof out.text, "%" PRId64 " %s", ms / 1000 / units[unit].factor_s, units[unit].name);
+    return out;
 }
 
-const char *size_text(int64_t bytes, char text[UNITS_TEXT_SIZE]) {
+units_text_t size_text(int64_t bytes) {
     static const char *const names[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    units_text_t out;
     double size = (double)bytes;
     size_t unit = 0;
     for (; size >= 1024 && unit + 1 < sizeof names / sizeof *names; unit++) size /= 1024;
-    snprintf(text, UNITS_TEXT_SIZE, unit && size < 99.95 ? "%.1f %s" : "%.0f %s", size, names[unit]);
-    return text;
+    snprintf(out.text, sizeof out.text, unit && size < 99.95 ? "%.1f %s" : "%.0f %s", size, names[unit]);
+    return out;
+}
+
+units_text_t number_text(int64_t count) {
+    units_text_t digits, out;
+    int len = snprintf(digits.text, sizeof digits.text, "%" PRId64, count), used = 0;
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0 && digits.text[i - 1] != '-') out.text[used++] = ',';
+        out.text[used++] = digits.text[i];
+    }
+    out.text[used] = '\0';
+    return out;
+}
+
+units_text_t count_text(int64_t count) {
+    if (count < 0) return (units_text_t){"?"};
+    if (count < 1000000) return number_text(count);
+    units_text_t out;
+    bool millions = count < 1000000000;
+    snprintf(out.text, sizeof out.text, "%.1f%s", (double)count / (millions ? 1e6 : 1e9), millions ? "M" : "G");
+    return out;
 }

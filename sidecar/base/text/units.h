@@ -15,9 +15,11 @@ bool size_parse(const char *text, int64_t *bytes);
 void duration_write(buffer_t *out, int64_t ms);
 void size_write(buffer_t *out, int64_t bytes);
 
-enum { UNITS_TEXT_SIZE = 32 };
+typedef struct units_text {
+    char text[32];
+} units_text_t;
 
-// "0.3 s", "12 s", "5 min", "7 h", "3 d". Returns text.
-const char *duration_text(int64_t ms, char text[UNITS_TEXT_SIZE]);
-// "812 bytes", "3.1 MiB". Returns text.
-const char *size_text(int64_t bytes, char text[UNITS_TEXT_SIZE]);
+units_text_t duration_text(int64_t ms);  // "0.3 s", "12 s", "5 min", "7 h", "3 d"
+units_text_t size_text(int64_t bytes);   // "812 bytes", "3.1 MiB"
+units_text_t number_text(int64_t count); // "1,234,567"
+units_text_t count_text(int64_t count);  // the same below a million, then "12.3M"; "?" below 0

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "audit/import/import.h"
+#include "base/text/units.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_fields.h"
 #include "cli/audit/line_reader.h"
@@ -165,8 +166,7 @@ static bool import_open(import_file_t *file, buffer_t *why) {
 }
 
 static void import_add_count(buffer_t *text, int64_t count, const char *what, bool always) {
-    char number[NUMBER_TEXT_SIZE];
-    if (count || always) buffer_printf(text, "%s%s %s", text->len ? ", " : "", number_text(count, number), what);
+    if (count || always) buffer_printf(text, "%s%s %s", text->len ? ", " : "", number_text(count).text, what);
 }
 
 static void import_print_counts(const char *name, const import_counts_t *counts) {
@@ -183,10 +183,9 @@ static void import_print_counts(const char *name, const import_counts_t *counts)
 
 // False: the end lines of the exports count more events than came.
 static bool import_check_complete(const import_file_t *file) {
-    char number[NUMBER_TEXT_SIZE];
     if (file->missing)
         fprintf(stderr, "queue-sidecar: %s: %s exported events are missing: get the file again\n", file->name,
-                number_text(file->missing, number));
+                number_text(file->missing).text);
     else if (file->events && !file->complete)
         fprintf(
             stderr,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text/suggest.h"
+#include "base/text/units.h"
 #include "cli/terminal.h"
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000, MAX_SUGGESTIONS = 1000 };
@@ -90,14 +91,14 @@ static int requeue_parse_target(requeue_options_t *options) {
 static int requeue_confirm(const requeue_options_t *options, const requeue_plan_t *plan) {
     const audit_args_t *args = options->args;
     buffer_t jobs = {0};
-    char line[16] = "", number[NUMBER_TEXT_SIZE];
+    char line[16] = "";
     if (!args->requeue.where || args->requeue.yes || args->requeue.dry_run || plan->count == 0) return CLI_OK;
     plan_format(plan, &jobs);
     bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
     fprintf(stderr, "queue-sidecar: about to %s %s", options->discard ? "discard" : "put back", buffer_text(&jobs));
     bool one = plan->answered == 1;
     if (plan->answered)
-        fprintf(stderr, " (%s %s answered before, and %s skipped)", number_text(plan->answered, number), one ? "was" : "were",
+        fprintf(stderr, " (%s %s answered before, and %s skipped)", number_text(plan->answered).text, one ? "was" : "were",
                 one ? "is" : "are");
     fputs(can_ask ? ".\nGo on? [y/N] " : ".\nNo terminal for a question: add --yes, or try --dry-run first\n", stderr);
     fflush(stderr);

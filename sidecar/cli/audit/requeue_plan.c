@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text/units.h"
 #include "cli/audit/requeue.h"
 #include "cli/terminal.h"
 
@@ -81,11 +82,10 @@ void plan_free(requeue_plan_t *plan) {
 }
 
 void plan_format(const requeue_plan_t *plan, buffer_t *out) {
-    char number[NUMBER_TEXT_SIZE];
-    buffer_printf(out, "%s job%s", number_text((int64_t)plan->count, number), plan->count == 1 ? "" : "s");
+    buffer_printf(out, "%s job%s", number_text((int64_t)plan->count).text, plan->count == 1 ? "" : "s");
     for (size_t i = 0; i < plan->queue_count; i++) {
         buffer_str(out, i ? ", " : ": ");
         terminal_escape(out, slice_text(plan->queues[i].name), false);
-        buffer_printf(out, " %s", number_text(plan->queues[i].open, number));
+        buffer_printf(out, " %s", number_text(plan->queues[i].open).text);
     }
 }

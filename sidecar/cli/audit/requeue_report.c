@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/json/write.h"
+#include "base/text/units.h"
 #include "cli/audit/requeue.h"
 #include "cli/terminal.h"
 
@@ -132,26 +133,24 @@ static void report_print_json(const requeue_report_t *report, const char *stoppe
 }
 
 static void report_print_counts(const requeue_report_t *report) {
-    char number[NUMBER_TEXT_SIZE];
     bool dry_run = report->options->args->requeue.dry_run;
     double seconds = (double)mono_diff(mono_now(), report->began) / (double)NS_PER_S;
     if (dry_run)
-        printf("%s would be %s\n", number_text(report->of[RESULT_WOULD], number), report_verb(report));
+        printf("%s would be %s\n", number_text(report->of[RESULT_WOULD]).text, report_verb(report));
     else
-        printf("%s %s in %.1f s\n", number_text(report->of[RESULT_DONE], number), report_verb(report), seconds);
+        printf("%s %s in %.1f s\n", number_text(report->of[RESULT_DONE]).text, report_verb(report), seconds);
     for (int i = RESULT_WOULD + 1; i < RESULT_COUNT; i++)
         if (report->of[i])
-            printf("besides, %s: %s%s\n", number_text(report->of[i], number), results[i].text,
+            printf("besides, %s: %s%s\n", number_text(report->of[i]).text, results[i].text,
                    i == RESULT_ANSWERED ? " (--again repeats it)" : "");
 }
 
 static void report_print_stopped(const requeue_report_t *report, const char *stopped) {
-    char number[NUMBER_TEXT_SIZE];
     fflush(stdout);
     if (report->options->args->format != FORMAT_TABLE)
         fprintf(stderr, "queue-sidecar: stopped: %s\n", stopped);
     else
-        fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n", number_text(report->total - report->tried, number),
+        fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n", number_text(report->total - report->tried).text,
                 stopped,
                 report->options->args->requeue.again
                     ? "The same command would repeat the jobs that are done, because of --again: see them with `audit list`"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/text/base64.h"
+#include "base/text/units.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_fields.h"
 #include "cli/audit/event_table.h"
@@ -57,11 +58,10 @@ static slice_t show_truncate(slice_t bytes, bool is_text) {
 
 // Text is indented and escaped; other bytes are in base64, in lines that `base64 -d` reads.
 static void show_print_bytes(const char *name, slice_t bytes, bool is_text) {
-    char number[NUMBER_TEXT_SIZE];
     buffer_t plain = {0};
     if (bytes.len == 0) return;
     show_print_label(name);
-    printf("%s bytes%s\n", number_text((int64_t)bytes.len, number), is_text ? "" : ", not text: in base64");
+    printf("%s bytes%s\n", number_text((int64_t)bytes.len).text, is_text ? "" : ", not text: in base64");
     slice_t part = show_truncate(bytes, is_text);
     if (is_text)
         terminal_escape(&plain, part, true);
@@ -74,18 +74,17 @@ static void show_print_bytes(const char *name, slice_t bytes, bool is_text) {
     }
     if (part.len < bytes.len)
         printf("  … and %s bytes more: see them with `-o json`, or in a pipe (`| less`)\n",
-               number_text((int64_t)(bytes.len - part.len), number));
+               number_text((int64_t)(bytes.len - part.len)).text);
     buffer_free(&plain);
 }
 
 // Retries, and jobs that were too large, are recorded with their size alone.
 static void show_print_payload(const audit_row_t *row) {
-    char number[NUMBER_TEXT_SIZE];
     const event_t *event = &row->event;
     show_print_bytes("payload", event->payload, row->payload_is_text);
     if (event->payload.len > 0 || event->size == 0) return;
     show_print_label("payload");
-    printf("%s bytes, not recorded with this event\n", number_text(event->size, number));
+    printf("%s bytes, not recorded with this event\n", number_text(event->size).text);
 }
 
 static const event_column_t wide_columns[] = {

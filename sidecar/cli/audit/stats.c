@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text/units.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/records.h"
 #include "cli/table.h"
@@ -95,10 +96,7 @@ static int stats_compare_groups(const void *a, const void *b) {
     return (one->sum.failures < other->sum.failures) - (one->sum.failures > other->sum.failures);
 }
 
-static void stats_number_cell(table_t *table, int64_t number) {
-    char text[NUMBER_TEXT_SIZE];
-    table_cell(table, slice_text(number_text(number, text)));
-}
+static void stats_number_cell(table_t *table, int64_t number) { table_cell(table, slice_text(number_text(number).text)); }
 
 // A narrow table has no first time.
 static void stats_group_row(table_t *table, const char *queue, const char *reason, const audit_count_t *sum, bool utc,

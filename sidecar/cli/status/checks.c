@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/status/units.h"
+#include "base/text/units.h"
 #include "queue/lock.h"
 
 enum {
@@ -89,14 +89,13 @@ static int64_t check_lock_foreign(const status_t *s, size_t lock, buffer_t *what
 
 static int64_t check_clock_step(const status_t *s, size_t lock, buffer_t *what) {
     const snapshot_lock_t *snapshot = &s->snapshot.locks[lock];
-    char left[UNITS_TEXT_SIZE], ttl[UNITS_TEXT_SIZE];
     int64_t ttl_ms = token_ttl_ms(snapshot->holder), left_ms = snapshot->pttl_ms == -1 ? INT64_MAX : snapshot->pttl_ms;
     if (!checks_is_led(snapshot) || left_ms <= ttl_ms) return 0;
-    duration_text(ttl_ms, ttl);
     if (left_ms == INT64_MAX)
-        buffer_printf(what, "the lock never expires, but its holder gave it %s", ttl);
+        buffer_printf(what, "the lock never expires, but its holder gave it %s", duration_text(ttl_ms).text);
     else
-        buffer_printf(what, "the lock expires in %s, but its holder gave it %s", duration_text(left_ms, left), ttl);
+        buffer_printf(what, "the lock expires in %s, but its holder gave it %s", duration_text(left_ms).text,
+                      duration_text(ttl_ms).text);
     return left_ms;
 }
 
@@ -131,42 +130,38 @@ static int64_t check_key_fault(const status_t *s, size_t queue, buffer_t *what) 
 }
 
 static int64_t check_overdue(const status_t *s, size_t queue, buffer_t *what) {
-    char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     int64_t late = checks_late_ms(s, queue);
     if (late == 0 || checks_ready_is_full(s, queue)) return 0;
     buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
-                  status_leader(checks_lock_of(s, queue)), duration_text(late, text), count_text(s->sizes[queue].delayed, count));
+                  status_leader(checks_lock_of(s, queue)), duration_text(late).text, count_text(s->sizes[queue].delayed).text);
     return late;
 }
 
 static int64_t check_ready_limit(const status_t *s, size_t queue, buffer_t *what) {
-    char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
     int64_t late = checks_late_ms(s, queue);
     if (late == 0 || !checks_ready_is_full(s, queue)) return 0;
     buffer_printf(what, "due jobs wait because ready holds %s and ready_limit is %s: the oldest is %s late",
-                  count_text(s->sizes[queue].ready, count), count_text(checks_policy_of(s, queue)->ready_limit, limit),
-                  duration_text(late, text));
+                  count_text(s->sizes[queue].ready).text, count_text(checks_policy_of(s, queue)->ready_limit).text,
+                  duration_text(late).text);
     return late;
 }
 
 static int64_t check_too_old(const status_t *s, size_t queue, buffer_t *what) {
     const queue_policy_t *policy = checks_policy_of(s, queue);
     const sizes_t *sizes = &s->sizes[queue];
-    char text[UNITS_TEXT_SIZE], timeout[UNITS_TEXT_SIZE];
     if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || sizes->oldest_in_progress_ms < 0) return 0;
     int64_t age = sizes->now_ms - sizes->oldest_in_progress_ms;
     if (!checks_is_led(checks_lock_of(s, queue)) || age <= policy->alive_timeout_ms + SCAN_MARGIN_MS) return 0;
-    buffer_printf(what, "a job has been in progress for %s, but alive_timeout is %s", duration_text(age, text),
-                  duration_text(policy->alive_timeout_ms, timeout));
+    buffer_printf(what, "a job has been in progress for %s, but alive_timeout is %s", duration_text(age).text,
+                  duration_text(policy->alive_timeout_ms).text);
     return age;
 }
 
 static int64_t checks_describe_stream(const status_t *s, size_t queue, const char *state, buffer_t *what) {
     const sizes_t *sizes = &s->sizes[queue];
-    char count[UNITS_TEXT_SIZE], held[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
     buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)", state,
-                  count_text(sizes->records, count), size_text(sizes->record_bytes, held),
-                  size_text(s->config->stream.max_bytes, limit));
+                  count_text(sizes->records).text, size_text(sizes->record_bytes).text,
+                  size_text(s->config->stream.max_bytes).text);
     return sizes->record_bytes;
 }
 
@@ -184,21 +179,19 @@ static int64_t check_stream_fills(const status_t *s, size_t queue, buffer_t *wha
 
 static int64_t check_uncopied(const status_t *s, size_t queue, buffer_t *what) {
     const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
-    char text[UNITS_TEXT_SIZE];
     size_t active = 0;
     int64_t age = snapshot->uncopied_ms ? s->snapshot.now_ms - snapshot->uncopied_ms : 0;
     if (age <= UNCOPIED_MS) return 0;
     for (size_t i = 0; i < snapshot->copy_count; i++)
         active += s->snapshot.now_ms - snapshot->copies[i].heard_ms <= STREAM_HEARD_MS;
     buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s active",
-                  duration_text(age, text), s->config->stream.min_copies, active, active == 1 ? "log is" : "logs are");
+                  duration_text(age).text, s->config->stream.min_copies, active, active == 1 ? "log is" : "logs are");
     return age;
 }
 
 // Logs that lack a record after a minute although their instance was active lately: instances report once an hour.
 static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
     const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
-    char age[UNITS_TEXT_SIZE];
     int64_t behind = 0, newest = s->snapshot.now_ms - stream_id_ms(snapshot->stream.last);
     if (snapshot->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
     for (size_t i = 0; i < snapshot->copy_count; i++)
@@ -206,7 +199,7 @@ static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
                   !status_is_complete(snapshot, &snapshot->copies[i]);
     if (behind)
         buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, snapshot->copy_count,
-                      behind == 1 ? "lacks" : "lack", duration_text(newest, age));
+                      behind == 1 ? "lacks" : "lack", duration_text(newest).text);
     return behind;
 }
 
@@ -214,7 +207,6 @@ static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
 static int64_t check_silent_log(const status_t *s, size_t queue, buffer_t *what) {
     const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
     int64_t silent = 0, longest = 0;
-    char age[UNITS_TEXT_SIZE];
     for (size_t i = 0; i < snapshot->copy_count; i++) {
         int64_t since = s->snapshot.now_ms - snapshot->copies[i].heard_ms;
         if (since <= STREAM_HEARD_MS) continue;
@@ -223,19 +215,18 @@ static int64_t check_silent_log(const status_t *s, size_t queue, buffer_t *what)
     }
     if (silent)
         buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, snapshot->copy_count,
-                      silent == 1 ? "has" : "have", duration_text(longest, age));
+                      silent == 1 ? "has" : "have", duration_text(longest).text);
     return silent;
 }
 
 static int64_t checks_count_failures(const status_recent_t *recent, buffer_t *what) {
-    char count[UNITS_TEXT_SIZE];
     const char *between = ": ";
     if (recent->failed <= 0) return 0;
-    buffer_printf(what, "%s%s final %s in the last hour", recent->partial ? "at least " : "", count_text(recent->failed, count),
+    buffer_printf(what, "%s%s final %s in the last hour", recent->partial ? "at least " : "", count_text(recent->failed).text,
                   recent->failed == 1 ? "failure" : "failures");
     for (size_t i = 0; i < STATUS_REASONS; i++) {
         if (recent->reasons[i] == 0) continue;
-        buffer_printf(what, "%s%s %s", between, count_text(recent->reasons[i], count), status_reasons[i]);
+        buffer_printf(what, "%s%s %s", between, count_text(recent->reasons[i]).text, status_reasons[i]);
         between = ", ";
     }
     return recent->failed;
@@ -252,12 +243,11 @@ static int64_t check_failures_streamed(const status_t *s, size_t queue, buffer_t
 // Nobody delays a job for ten years: its score has another unit.
 static int64_t check_score_unit(const status_t *s, size_t queue, buffer_t *what) {
     const sizes_t *sizes = &s->sizes[queue];
-    char text[UNITS_TEXT_SIZE], count[UNITS_TEXT_SIZE];
     int64_t ahead = sizes->next_due_ms - sizes->now_ms;
     bool has_unit = config_queue_knows(s->keys->queues[queue].config, "score_unit");
     if (!has_unit || sizes->next_due_ms == INT64_MAX || ahead <= TEN_YEARS_MS) return 0;
-    buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(sizes->delayed, count),
-                  duration_text(ahead, text));
+    buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(sizes->delayed).text,
+                  duration_text(ahead).text);
     return ahead;
 }
 

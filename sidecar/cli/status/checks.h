@@ -31,3 +31,6 @@ const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
 
 // Whether an audit log has the whole stream.
 bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
+
+// Appends a word of a command line, in quotes where a shell needs them.
+void shell_word(buffer_t *out, const char *text);

@@ -4,7 +4,6 @@
 
 #include "base/text/units.h"
 #include "cli/status/checks.h"
-#include "cli/status/units.h"
 
 enum {
     CLOCK_OFFSET_MS = 60000, // between Redis and this machine
@@ -26,6 +25,14 @@ typedef struct match {
 } match_t;
 
 // ---- Making a finding.
+
+void shell_word(buffer_t *out, const char *text) {
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:/@%+,=";
+    bool quoted = !*text || *text == '-' || text[strspn(text, plain)];
+    if (quoted) buffer_str(out, "'");
+    for (; *text; text++) buffer_printf(out, *text == '\'' ? "'\\'%c" : "%c", *text);
+    if (quoted) buffer_str(out, "'");
+}
 
 // Adds the value of a {place} in a text about this queue and lock.
 static void findings_fill(const status_t *s, const char *place, size_t queue, size_t lock, buffer_t *out) {
@@ -159,22 +166,20 @@ static void findings_of_preflight(const diagnosis_t *d, preflight_level_t kind) 
 
 static void findings_of_memory(const diagnosis_t *d) {
     const snapshot_t *snapshot = &d->s->snapshot;
-    char used[UNITS_TEXT_SIZE], limit[UNITS_TEXT_SIZE];
     if (snapshot->memory_most <= 0 || (double)snapshot->memory_used * 100 < (double)snapshot->memory_most * MEMORY_PERCENT)
         return;
     findings_say(d, snapshot->memory_used >= snapshot->memory_most ? STATUS_FAULT : STATUS_WARNING, "redis_full",
-                 mem_printf("Redis uses %s of its maxmemory, %s", size_text(snapshot->memory_used, used),
-                            size_text(snapshot->memory_most, limit)),
+                 mem_printf("Redis uses %s of its maxmemory, %s", size_text(snapshot->memory_used).text,
+                            size_text(snapshot->memory_most).text),
                  "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that.",
                  "Raise maxmemory, or find out what fills it: redis-cli --bigkeys");
 }
 
 static void findings_of_clocks(const diagnosis_t *d) {
     int64_t apart = llabs(d->s->wall_ms - d->s->snapshot.now_ms);
-    char text[UNITS_TEXT_SIZE];
     if (apart <= CLOCK_OFFSET_MS || d->s->snapshot.now_ms <= 0) return; // 0: Redis does not tell its time
     findings_say(d, STATUS_NOTE, "clocks",
-                 mem_printf("the clocks of Redis and of this machine are %s apart", duration_text(apart, text)),
+                 mem_printf("the clocks of Redis and of this machine are %s apart", duration_text(apart).text),
                  "Jobs fall due by Redis's clock; a producer or a log with the other clock seems early or late.",
                  "Set the wrong clock (NTP)");
 }
@@ -247,7 +252,6 @@ static void findings_of_local_instance(const diagnosis_t *d) {
 
 static void findings_of_log(const diagnosis_t *d) {
     const status_log_t *log = &d->s->log;
-    char count[UNITS_TEXT_SIZE];
     if (!log->readable && !log->absent && *log->why)
         findings_say(d, STATUS_NOTE, "log_unreadable", mem_printf("the audit log here cannot be read: %s", log->why),
                      "Failures are counted from the failure streams, and `audit` commands do not work here.",
@@ -255,7 +259,7 @@ static void findings_of_log(const diagnosis_t *d) {
     if (!log->readable || log->open_gaps <= 0) return;
     findings_say(d, STATUS_NOTE, "gaps",
                  mem_printf("the audit log here has %s %s: it was lost, or Redis trimmed records before it had them",
-                            count_text(log->open_gaps, count), log->open_gaps == 1 ? "gap" : "gaps"),
+                            count_text(log->open_gaps).text, log->open_gaps == 1 ? "gap" : "gaps"),
                  "Final failures of that time may be missing here; other instances may have them.",
                  "List the gaps: queue-sidecar audit list --kind gap. Fill them from the log of another instance: queue-sidecar "
                  "audit import FILE");

@@ -5,14 +5,12 @@
 #include "base/text/units.h"
 #include "cli/status/checks.h"
 #include "cli/status/lines.h"
-#include "cli/status/units.h"
 #include "cli/time_text.h"
 #include "queue/lock.h"
 
 enum { LEADERS_MAX = 3, STANDBYS_MAX = 4, TERM_DIGITS = 8 };
 
 static void head_leader(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *line) {
-    char span[UNITS_TEXT_SIZE];
     if (!*lock->holder) {
         buffer_str(line, "nobody");
         return;
@@ -22,9 +20,9 @@ static void head_leader(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *l
         return;
     }
     buffer_str(line, *lock->leader ? lock->leader : "an instance of unknown name");
-    if (lock->since_ms) buffer_printf(line, ", for %s", duration_text(now_ms - lock->since_ms, span));
+    if (lock->since_ms) buffer_printf(line, ", for %s", duration_text(now_ms - lock->since_ms).text);
     buffer_printf(line, ", term %.*s", TERM_DIGITS, lock->holder);
-    if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", duration_text(lock->pttl_ms, span));
+    if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", duration_text(lock->pttl_ms).text);
 }
 
 typedef struct holder {
@@ -43,7 +41,6 @@ static void head_leaders(const snapshot_t *snapshot, buffer_t *line) {
     holder_t *holders = mem_array(snapshot->lock_count + 1, sizeof *holders);
     size_t count = 0;
     int64_t locks = 0;
-    char number[UNITS_TEXT_SIZE], all[UNITS_TEXT_SIZE];
     for (size_t i = 0; i < snapshot->lock_count; i++) {
         const snapshot_lock_t *lock = &snapshot->locks[i];
         if (token_ttl_ms(lock->holder) == 0) continue;
@@ -55,9 +52,9 @@ static void head_leaders(const snapshot_t *snapshot, buffer_t *line) {
         holders[at].locks++;
     }
     qsort(holders, count, sizeof *holders, head_by_locks);
-    buffer_printf(line, "%s of %s locks are held", count_text(locks, number), count_text((int64_t)snapshot->lock_count, all));
+    buffer_printf(line, "%s of %s locks are held", count_text(locks).text, count_text((int64_t)snapshot->lock_count).text);
     for (size_t i = 0; i < count && i < LEADERS_MAX; i++)
-        buffer_printf(line, "%s %s %s", i ? "," : ":", holders[i].leader, count_text(holders[i].locks, number));
+        buffer_printf(line, "%s %s %s", i ? "," : ":", holders[i].leader, count_text(holders[i].locks).text);
     if (count > LEADERS_MAX) buffer_printf(line, " and %zu more instances", count - LEADERS_MAX);
     free(holders);
 }

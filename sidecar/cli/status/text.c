@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/units.h"
 #include "cli/status/lines.h"
-#include "cli/status/units.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 
@@ -20,7 +20,7 @@ enum {
 // ---- Queues.
 
 __attribute__((format(printf, 2, 3))) static void text_cell(table_t *table, const char *format, ...) {
-    char text[2 * UNITS_TEXT_SIZE];
+    char text[2 * sizeof(units_text_t)];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -30,39 +30,34 @@ __attribute__((format(printf, 2, 3))) static void text_cell(table_t *table, cons
 
 // An unknown number: "?" if Redis refuses it, "-" if the dialect has none.
 static void text_count_cell(table_t *table, int64_t number, bool error) {
-    char text[UNITS_TEXT_SIZE];
-    text_cell(table, "%s", number < 0 && !error ? "-" : count_text(number, text));
+    text_cell(table, "%s", number < 0 && !error ? "-" : count_text(number).text);
 }
 
 static void text_due_cell(table_t *table, const sizes_t *sizes) {
-    char text[UNITS_TEXT_SIZE];
     int64_t late = sizes_overdue_ms(sizes);
     if (late > 0)
-        text_cell(table, "%s late", duration_text(late, text));
+        text_cell(table, "%s late", duration_text(late).text);
     else if (sizes->next_due_ms >= 0 && sizes->next_due_ms != INT64_MAX)
-        text_cell(table, "in %s", duration_text(sizes->next_due_ms - sizes->now_ms, text));
+        text_cell(table, "in %s", duration_text(sizes->next_due_ms - sizes->now_ms).text);
     else
         text_cell(table, sizes->next_due_ms == INT64_MAX ? "never" : "-");
 }
 
 static void text_oldest_cell(table_t *table, const sizes_t *sizes) {
-    char text[UNITS_TEXT_SIZE];
     if (sizes->oldest_in_progress_ms < 0)
         text_cell(table, sizes->in_progress > 0 ? "?" : "-");
     else
-        text_cell(table, "%s", duration_text(sizes->now_ms - sizes->oldest_in_progress_ms, text));
+        text_cell(table, "%s", duration_text(sizes->now_ms - sizes->oldest_in_progress_ms).text);
 }
 
 static void text_recent_cell(table_t *table, const status_recent_t *recent, int64_t number) {
-    char text[UNITS_TEXT_SIZE];
-    text_cell(table, "%s%s", count_text(number, text), recent->partial ? "+" : "");
+    text_cell(table, "%s%s", count_text(number).text, recent->partial ? "+" : "");
 }
 
 static void text_audit_cell(table_t *table, const status_t *s, size_t queue) {
     const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
-    char text[UNITS_TEXT_SIZE];
     if (snapshot->uncopied_ms)
-        text_cell(table, "%s late", duration_text(s->snapshot.now_ms - snapshot->uncopied_ms, text));
+        text_cell(table, "%s late", duration_text(s->snapshot.now_ms - snapshot->uncopied_ms).text);
     else
         text_cell(table, *snapshot->error ? "?" : snapshot->stream.length ? "copied" : "-");
 }
@@ -157,7 +152,6 @@ static void text_summary(const status_findings_t *findings, bool whole, buffer_t
 
 // `queue "email": `, cut where it is long.
 static void text_queue_names(const status_t *s, const status_finding_t *finding, buffer_t *out) {
-    char number[UNITS_TEXT_SIZE];
     if (finding->queue_count == 0) return;
     buffer_t safe = {0};
     terminal_escape(&safe, slice_text(s->keys->queues[finding->queues[0]].config->name), false);
@@ -165,8 +159,8 @@ static void text_queue_names(const status_t *s, const status_finding_t *finding,
     bool cut = terminal_width(name) > NAME_MAX_COLUMNS;
     if (cut) name.len = terminal_fit(name, NAME_MAX_COLUMNS - 1);
     if (finding->queue_count > 1)
-        buffer_printf(out, "%s queues, the worst is \"%.*s%s\": ", count_text((int64_t)finding->queue_count, number),
-                      (int)name.len, name.data, cut ? "…" : "");
+        buffer_printf(out, "%s queues, the worst is \"%.*s%s\": ", count_text((int64_t)finding->queue_count).text, (int)name.len,
+                      name.data, cut ? "…" : "");
     else
         buffer_printf(out, "queue \"%.*s%s\": ", (int)name.len, name.data, cut ? "…" : "");
     buffer_free(&safe);

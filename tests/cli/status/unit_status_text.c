@@ -1,5 +1,5 @@
 /* How `status` prints: narrow terminals, counts, and words for a shell. */
-#include "cli/status/units.h"
+#include "cli/status/checks.h"
 #include "status_fixture.h"
 
 #include <criterion/criterion.h>
@@ -57,25 +57,7 @@ Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
     end(&w);
 }
 
-Test(unit_status_text, writes_counts_and_words) {
-    static const struct {
-        int64_t number;
-        const char *count;
-    } rows[] = {{-1, "?"},
-                {0, "0"},
-                {999, "999"},
-                {9949, "9,949"},
-                {9950, "9,950"},
-                {119999, "119,999"},
-                {120000, "120,000"},
-                {7199999, "7.2M"},
-                {7200000, "7.2M"},
-                {172800000, "172.8M"},
-                {INT64_C(5000000000), "5.0G"}};
-    char text[UNITS_TEXT_SIZE];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cr_assert_str_eq(count_text(rows[i].number, text), rows[i].count);
-    }
+Test(unit_status_text, quotes_words_for_a_shell) {
     static const char *const words[][2] = {{"email", "email"}, {"x y", "'x y'"}, {"it's", "'it'\\''s'"}, {"-c", "'-c'"},
                                            {"", "''"},         {"{a}", "'{a}'"}, {"a$b", "'a$b'"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
