@@ -76,12 +76,10 @@ typedef struct pass_ops {
     void (*page_append)(const call_t *call, void *state, size_t skip, size_t count);
     outcome_t (*page_read)(const call_t *call, void *state, size_t skip, size_t count, backup_page_t *page);
 
-    // Reads the bytes of a job.
+    // Reads the bytes of a job. NULL: job_read.
     void (*read)(const queue_config_t *queue, slice_t bytes, job_t *out);
-    // The job's heartbeat key, owned; NULL = it has none. Not called where the policy's `heartbeat` is "off".
-    char *(*heartbeat)(const queue_config_t *queue, const entry_t *entry, const job_t *job);
-    // The keys of a settle: the list that holds the job and the list that gets it. *out comes zeroed. out->again may point into
-    // `again`. `again` comes empty.
+    // Changes the keys of a settle: *out comes with those of the queue. out->again may point into `again`, which comes empty.
+    // NULL: nothing to change.
     void (*settle)(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                    buffer_t *again);
 } pass_ops_t;

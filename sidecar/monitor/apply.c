@@ -47,7 +47,10 @@ static const queue_config_t *apply_config(const apply_t *apply) { return call_qu
 static const queue_policy_t *apply_policy(const apply_t *apply) { return &apply_config(apply)->policy; }
 
 static void apply_read_job(const apply_t *apply, const entry_t *entry, job_t *job, observation_t *observation) {
-    apply->ops->pass->read(apply_config(apply), entry->bytes, job);
+    if (apply->ops->pass->read)
+        apply->ops->pass->read(apply_config(apply), entry->bytes, job);
+    else
+        job_read(apply_policy(apply), entry->bytes, job);
     observation->created = job->created_ms;
     observation->executed = job->executed_ms;
     observation->tells_retries = job->told_retries >= 0;
@@ -117,6 +120,12 @@ static void apply_log_oversized(const apply_t *apply, const entry_t *entry) {
              F_INT("bytes", entry->bytes.len), F_STR("sha256", sha256), F_INT("max_payload", apply_policy(apply)->max_payload));
 }
 
+// NULL: the job has none. Owned.
+static char *apply_heartbeat_key(const apply_t *apply, const candidate_t *candidate) {
+    if (candidate->job.trouble == JOB_UNREADABLE) return NULL;
+    return job_heartbeat_key(apply_policy(apply), apply->ops->pass->of_worker ? candidate->entry->owner : candidate->job.id);
+}
+
 // Reads the heartbeats that verdicts wait for, and judges again. A heartbeat that Redis refuses to read counts as present; *error
 // reports it.
 static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates, size_t count, redis_error_t *error) {
@@ -126,8 +135,7 @@ static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates,
         looks[i].key = NULL;
         if (candidates[i].verdict.kind != VERDICT_LOOK) continue;
         apply_know_job(apply, &candidates[i]);
-        looks[i].key = candidates[i].heartbeat =
-            apply->ops->pass->heartbeat(apply_config(apply), candidates[i].entry, &candidates[i].job);
+        looks[i].key = candidates[i].heartbeat = apply_heartbeat_key(apply, &candidates[i]);
         looks[i].blank_is_dead = apply->ops->pass->blank_is_dead;
         wanted++;
     }
@@ -198,11 +206,14 @@ static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
 static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
     const scan_t *scan = apply->scan;
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
-    settle_where_t where = {0};
+    const queue_config_t *config = apply_config(apply);
+    settle_where_t where = {.from = config->backup, .ready = config->ready, .delayed = config->delayed, .errors = config->errors};
     apply_know_job(apply, candidate);
     apply_make_event(apply, candidate);
     buffer_clear(&apply->buffers->again);
-    apply->ops->pass->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, &where, &apply->buffers->again);
+    if (apply->ops->pass->settle)
+        apply->ops->pass->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, &where,
+                                 &apply->buffers->again);
     if (scan_blocked(scan, retries, where.ready)) return false;
     candidate->ready = where.ready;
     settle_ask_t ask = {.job = candidate->entry->bytes,

@@ -14,7 +14,9 @@ enum {
 
 static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }
 
-static bool settle_is_delayed(const settle_ask_t *ask) { return ask->new.len && ask->delay_ms && ask->where->delayed; }
+static bool settle_is_delayed(const settle_ask_t *ask) {
+    return ask->new.len && ask->delay_ms && ask->where->delayed && * ask->where->delayed;
+}
 
 // All keys but the lock, which call_script adds.
 static void settle_append_keys(const call_t *call, const settle_ask_t *ask, bool ends) {

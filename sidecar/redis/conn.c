@@ -278,9 +278,19 @@ redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *wor
     return NULL;
 }
 
+int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst) {
+    redisReply *reply = conn_read_next(conn, subject, worst);
+    int64_t number = reply_int(reply);
+    conn_reply_free(reply);
+    return number;
+}
+
 outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *error) {
+    redisReply *ignored;
     request_end(conn);
-    return conn_read(conn, 0, reply, error);
+    outcome_t outcome = conn_read(conn, 0, reply ? reply : &ignored, error);
+    if (!reply) conn_reply_free(ignored);
+    return outcome;
 }
 
 // Appends AUTH and SELECT if they are needed, CLIENT SETNAME and INFO. Returns the number of these requests.

@@ -71,6 +71,7 @@ outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, red
 // Reads the next of several replies; owned. NULL: an error. *worst keeps the worst error of all replies, behind `subject` and a
 // colon unless `subject` is NULL. After the connection is lost, each further call returns NULL.
 struct redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *worst);
+int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst); // of the next reply; 0 = an error
 
 // Like conn_read, without waiting. OUTCOME_OK with *reply == NULL: no reply has arrived.
 outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *error);
@@ -80,5 +81,5 @@ outcome_t conn_flush(conn_t *conn, redis_error_t *error);
 
 void conn_reply_free(struct redisReply *reply); // NULL is fine
 
-// request_end and conn_read in one, for a single request.
+// request_end and conn_read in one, for a single request. `reply` may be NULL.
 outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *error);

@@ -6,8 +6,8 @@
 
 #include "config_dialects.h"
 #include "dialects/bull/config.h"
-#include "dialects/delayed_queue/config.h"
-#include "dialects/kmqueue/config.h"
+#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/kmqueue/kmqueue.h"
 
 TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_end);
 

@@ -1,5 +1,5 @@
 // Settings of dialect delayed_queue, and the key names that DelayedEventService makes of them.
-#include "dialects/delayed_queue/config.h"
+#include "dialects/delayed_queue/delayed_queue.h"
 
 #include <stdlib.h>
 #include <string.h>

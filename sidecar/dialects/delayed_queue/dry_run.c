@@ -2,8 +2,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
-#include "dialects/delayed_queue/config.h"
-#include "dialects/delayed_queue/internal.h"
+#include "dialects/delayed_queue/delayed_queue.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "dialects/requeue.h"
 #include "queue/quarantine.h"

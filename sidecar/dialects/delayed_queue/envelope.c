@@ -1,11 +1,10 @@
-#include "dialects/delayed_queue/envelope.h"
+#include "dialects/delayed_queue/delayed_queue.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/json/json.h"
-#include "dialects/delayed_queue/config.h"
 
 enum {
     ATTEMPT_MOST = 1000000,

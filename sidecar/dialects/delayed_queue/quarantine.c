@@ -5,9 +5,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "dialects/delayed_queue/config.h"
-#include "dialects/delayed_queue/envelope.h"
-#include "dialects/delayed_queue/internal.h"
+#include "dialects/delayed_queue/delayed_queue.h"
 #include "queue/quarantine.h"
 
 #define UNFIT "sha256:" // begins the job of a record whose id the audit log cannot keep

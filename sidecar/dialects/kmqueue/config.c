@@ -1,5 +1,5 @@
 // Settings of dialect kmqueue, and the key names that KMQueue makes of them.
-#include "dialects/kmqueue/config.h"
+#include "dialects/kmqueue/kmqueue.h"
 
 #include <stdlib.h>
 #include <string.h>

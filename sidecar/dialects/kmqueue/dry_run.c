@@ -1,4 +1,4 @@
-#include "dialects/kmqueue/internal.h"
+#include "dialects/kmqueue/kmqueue.h"
 
 #include <stdlib.h>
 

@@ -3,10 +3,8 @@
 // A worker of a safe queue pops a task, writes the time into the task and pushes the task to the backup list. A worker that is
 // done removes the same bytes. So entries of the backup list are never rewritten. A retry changes two tokens of the task and
 // pushes the task to the list that the task names. A task that names a list outside the configuration is pushed nowhere.
+#include "dialects/kmqueue/kmqueue.h"
 #include "base/buffer.h"
-#include "dialects/dialect.h"
-#include "dialects/kmqueue/config.h"
-#include "dialects/kmqueue/internal.h"
 #include "dialects/kmqueue/task.h"
 
 // Ignore dates outside these bounds, as job_read does: they would end a task at once, or never.
@@ -45,16 +43,10 @@ static void kmqueue_read_job(const queue_config_t *queue, slice_t bytes, job_t *
     if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
 }
 
-static char *kmqueue_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
-    (void)entry;
-    return job->trouble == JOB_UNREADABLE ? NULL : job_heartbeat_key(&queue->policy, job->id);
-}
-
 static void kmqueue_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                            buffer_t *again) {
     const kmqueue_config_t *own = kmqueue_config(keys->config);
     kmqueue_task_t task;
-    out->from = keys->config->backup;
     out->ready = own->lists.items[job->target];
     out->forget = true; // the next execution has another excTimestamp, and so other bytes
     if (job->trouble != JOB_FINE || !kmqueue_task_read(entry->bytes, &task)) return;
@@ -99,7 +91,6 @@ static const pass_ops_t kmqueue_pass = {
     .tells = true,
     .blank_is_dead = true, // AliveDetectHandler as KMQueue's own example has it (MyAliveDetectHandler.java, check)
     .read = kmqueue_read_job,
-    .heartbeat = kmqueue_heartbeat,
     .settle = kmqueue_settle,
 };
 

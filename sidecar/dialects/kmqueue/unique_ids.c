@@ -1,11 +1,10 @@
-#include "dialects/kmqueue/internal.h"
+#include "dialects/kmqueue/kmqueue.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/log.h"
-#include "dialects/kmqueue/config.h"
 #include "dialects/kmqueue/task.h"
 #include "redis/reply.h"
 
@@ -24,18 +23,20 @@ static const char ROLE[] = "monitor";
 // task that a worker is about to push looks the same.
 typedef struct unique_ids {
     const queue_config_t *config; // borrowed
+    const strings_t *sets;        // borrowed
     bool idle;                    // the last count found no task
     mono_t at;                    // time of `before`
-    int64_t *before;              // owned; orphans of each list in an earlier count, with no task since
-    int64_t *found;               // owned; ids of each list in this count
-    int64_t reported;             // orphans of all lists in the last log line
+    int64_t *before;              // owned; orphans of each set in an earlier count, with no task since
+    int64_t *found;               // owned; ids of each set in this count
+    int64_t reported;             // orphans of all sets in the last log line
 } unique_ids_t;
 
 static void *unique_ids_open(const queue_keys_t *keys) {
     unique_ids_t *unique_ids = mem_alloc(sizeof *unique_ids);
     unique_ids->config = keys->config;
-    unique_ids->before = mem_array(kmqueue_config(keys->config)->lists.count, sizeof *unique_ids->before);
-    unique_ids->found = mem_array(kmqueue_config(keys->config)->lists.count, sizeof *unique_ids->found);
+    unique_ids->sets = &kmqueue_config(keys->config)->unique_sets;
+    unique_ids->before = mem_array(unique_ids->sets->count, sizeof *unique_ids->before);
+    unique_ids->found = mem_array(unique_ids->sets->count, sizeof *unique_ids->found);
     return unique_ids;
 }
 
@@ -48,77 +49,48 @@ static void unique_ids_close(void *self) {
 
 static void unique_ids_forget(void *self) { ((unique_ids_t *)self)->idle = false; }
 
-static void unique_ids_append_counts(conn_t *conn, const queue_config_t *queue) {
-    request_append(conn, "LLEN", queue->backup);
-    for (size_t i = 0; i < kmqueue_config(queue)->lists.count; i++)
-        request_append(conn, "LLEN", kmqueue_config(queue)->lists.items[i]);
-    for (size_t i = 0; i < kmqueue_config(queue)->lists.count; i++)
-        request_append(conn, "SCARD", kmqueue_config(queue)->unique_sets.items[i]);
-}
-
-static int64_t unique_ids_read_count(conn_t *conn, const char *key, redis_error_t *worst) {
-    redisReply *reply;
-    redis_error_t error;
-    int64_t count = 0;
-    if (worst->outcome == OUTCOME_DISCONNECTED) return 0;
-    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
-        count = reply_int(reply);
-        freeReplyObject(reply);
-    } else if (error.outcome > worst->outcome) {
-        redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
-    }
-    return count;
-}
-
-static void unique_ids_read_counts(conn_t *conn, unique_ids_t *unique_ids, int64_t *waiting, int64_t *in_progress,
-                                   redis_error_t *error) {
-    const kmqueue_config_t *own = kmqueue_config(unique_ids->config);
-    *error = (redis_error_t){0};
-    *waiting = 0;
-    *in_progress = unique_ids_read_count(conn, unique_ids->config->backup, error);
-    for (size_t i = 0; i < own->lists.count; i++) *waiting += unique_ids_read_count(conn, own->lists.items[i], error);
-    for (size_t i = 0; i < own->lists.count; i++)
-        unique_ids->found[i] = unique_ids_read_count(conn, own->unique_sets.items[i], error);
-}
-
 static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_error_t *error) {
-    redisReply *reply;
-    request_begin(conn, "LRANGE", backup);
-    request_int(conn, 0, 0);
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return false;
+    request_append(conn, "LRANGE", backup, "0", "0");
+    redisReply *reply = conn_read_next(conn, NULL, error);
     const redisReply *entry = reply_at(reply, 0);
     bool is = reply_len(entry) && kmqueue_is_marker(reply_slice(entry), backup);
-    freeReplyObject(reply);
+    conn_reply_free(reply);
     return is;
 }
 
-// Whether no task is waiting or in progress.
+// Counts the ids. Returns whether no task is waiting or in progress.
 static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_error_t *error) {
-    int64_t waiting;
-    int64_t in_progress;
-    unique_ids_append_counts(conn, unique_ids->config);
-    unique_ids_read_counts(conn, unique_ids, &waiting, &in_progress, error);
+    const strings_t *lists = &kmqueue_config(unique_ids->config)->lists;
+    const strings_t *sets = unique_ids->sets;
+    const char *backup = unique_ids->config->backup;
+    int64_t waiting = 0;
+    *error = (redis_error_t){0};
+    request_append(conn, "LLEN", backup);
+    for (size_t i = 0; i < lists->count; i++) request_append(conn, "LLEN", lists->items[i]);
+    for (size_t i = 0; i < sets->count; i++) request_append(conn, "SCARD", sets->items[i]);
+    int64_t in_progress = conn_read_int(conn, backup, error);
+    for (size_t i = 0; i < lists->count; i++) waiting += conn_read_int(conn, lists->items[i], error);
+    for (size_t i = 0; i < sets->count; i++) unique_ids->found[i] = conn_read_int(conn, sets->items[i], error);
     if (error->outcome != OUTCOME_OK || waiting || in_progress > 1) return false;
-    return in_progress == 0 || unique_ids_backup_is_marker(conn, unique_ids->config->backup, error);
+    return in_progress == 0 || unique_ids_backup_is_marker(conn, backup, error);
 }
 
 static int64_t unique_ids_sum(const unique_ids_t *unique_ids, const int64_t *counts) {
     int64_t all = 0;
-    for (size_t i = 0; i < kmqueue_config(unique_ids->config)->lists.count; i++) all += counts[i];
+    for (size_t i = 0; i < unique_ids->sets->count; i++) all += counts[i];
     return all;
 }
 
 static void unique_ids_keep_least(const unique_ids_t *unique_ids) {
-    for (size_t i = 0; i < kmqueue_config(unique_ids->config)->lists.count; i++)
+    for (size_t i = 0; i < unique_ids->sets->count; i++)
         if (unique_ids->found[i] < unique_ids->before[i]) unique_ids->before[i] = unique_ids->found[i];
 }
 
 // "mail_unique: 2, other_unique: 1", cut after REPORT_BYTES.
 static void unique_ids_write(const unique_ids_t *unique_ids, buffer_t *out) {
-    for (size_t i = 0; i < kmqueue_config(unique_ids->config)->lists.count && out->len < REPORT_BYTES; i++)
+    for (size_t i = 0; i < unique_ids->sets->count && out->len < REPORT_BYTES; i++)
         if (unique_ids->before[i])
-            buffer_printf(out, "%s%s: %lld", out->len ? ", " : "", kmqueue_config(unique_ids->config)->unique_sets.items[i],
-                          (long long)unique_ids->before[i]);
+            buffer_printf(out, "%s%s: %lld", out->len ? ", " : "", unique_ids->sets->items[i], (long long)unique_ids->before[i]);
 }
 
 static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics) {
@@ -142,16 +114,16 @@ static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *ca
     int64_t apart = unique_ids->config->policy.protected_timeout_ms;
     if (apart < LOOK_LEAST_MS) apart = LOOK_LEAST_MS;
     bool sure = unique_ids->idle && mono_diff(call->now, unique_ids->at) >= apart * NS_PER_MS;
-    if (sure) unique_ids_keep_least(unique_ids);
-    bool none = unique_ids_sum(unique_ids, unique_ids->found) == 0;
-    if (none) memset(unique_ids->before, 0, kmqueue_config(unique_ids->config)->lists.count * sizeof *unique_ids->before);
-    if (sure || none) unique_ids_report(unique_ids, call->metrics);
+    int64_t ids = unique_ids_sum(unique_ids, unique_ids->found);
+    if (sure || ids == 0) {
+        unique_ids_keep_least(unique_ids);
+        unique_ids_report(unique_ids, call->metrics);
+    }
     if (sure || !unique_ids->idle) {
-        memcpy(unique_ids->before, unique_ids->found,
-               kmqueue_config(unique_ids->config)->lists.count * sizeof *unique_ids->before);
+        memcpy(unique_ids->before, unique_ids->found, unique_ids->sets->count * sizeof *unique_ids->before);
         unique_ids->at = call->now;
     }
-    return unique_ids_sum(unique_ids, unique_ids->found) > unique_ids->reported && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;
+    return ids > unique_ids->reported && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;
 }
 
 static outcome_t unique_ids_step(void *self, side_task_call_t *call, redis_error_t *error) {

@@ -76,34 +76,9 @@ static void list_sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM
     buffer_printf(out, SENTINEL_PREFIX "%s:%lld", random, (long long)look->n + 1);
 }
 
-static void list_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) { job_read(&queue->policy, bytes, out); }
-
-static char *list_heartbeat(const queue_config_t *queue, const entry_t *entry, const job_t *job) {
-    (void)entry;
-    return job_heartbeat_key(&queue->policy, job->id);
-}
-
-static void list_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
-                        buffer_t *again) {
-    const queue_config_t *queue = keys->config;
-    (void)entry;
-    (void)job;
-    (void)retry;
-    (void)again;
-    out->from = queue->backup;
-    out->ready = queue->ready;
-    out->delayed = queue->delayed;
-    out->errors = queue->errors;
-}
-
 static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_kind_of, .sentinel = list_sentinel};
 
-static const pass_ops_t list_pass = {
-    .rotation = &list_rotation,
-    .read = list_read_job,
-    .heartbeat = list_heartbeat,
-    .settle = list_settle,
-};
+static const pass_ops_t list_pass = {.rotation = &list_rotation};
 
 static void list_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     const queue_policy_t *policy = &at->config->policy;

@@ -1,5 +1,5 @@
 // Settings of dialect private_queues.
-#include "dialects/private_queues/config.h"
+#include "dialects/private_queues/private_queues.h"
 
 #include <string.h>
 

@@ -1,9 +1,8 @@
-#include "dialects/private_queues/internal.h"
+#include "dialects/private_queues/private_queues.h"
 
 #include <stdlib.h>
 
 #include "base/buffer.h"
-#include "dialects/private_queues/config.h"
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"

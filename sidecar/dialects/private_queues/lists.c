@@ -1,25 +1,41 @@
-#include "dialects/private_queues/lists.h"
-
+// The private lists of a queue's workers: their names, and the job in progress in each.
+//
+// A scan reads each list once. The names come from a walk. The walk goes through a registry (a set, a hash or a list) or through
+// all keys (SCAN). Steps of the walk alternate with reads of lists, so no request blocks Redis for long. A list that exists
+// during the whole scan is always found.
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
 #include "base/keyset.h"
 #include "base/log.h"
-#include "dialects/private_queues/config.h"
+#include "dialects/private_queues/private_queues.h"
 #include "dialects/private_queues/scripts.h"
+#include "queue/backup.h"
 #include "redis/reply.h"
+
+enum {
+    PAGE = 64,      // lists of one request
+    WALK = 500,     // keys or members of one step of the walk: about 0.6 ms of Redis for keys
+    MOST = 100000,  // names that fit in memory; the next scan reads the rest
+    BYTES = 1 << 20 // one request reads no further entry after this many bytes
+};
 
 static const char ROLE[] = "monitor";
 
 // The source of the names.
 typedef enum walk {
     WALK_NONE, // the registry is absent: there are no names
-    WALK_KEYS,
     WALK_SET,
     WALK_HASH,
     WALK_LIST,
+    WALK_KEYS,
 } walk_t;
+
+static const struct {
+    const char *type; // of the registry
+    const char *command;
+} walks[] = {[WALK_SET] = {"set", "SSCAN"}, [WALK_HASH] = {"hash", "HSCAN"}, [WALK_LIST] = {"list", "LRANGE"}};
 
 // The key of a private list. The name of the owner follows after the NUL byte.
 typedef struct private_name {
@@ -27,27 +43,23 @@ typedef struct private_name {
     const char *owner;
 } private_name_t;
 
-struct private_lists {
+typedef struct private_lists {
     const queue_config_t *queue; // borrowed
     char *match;                 // owned: the pattern as SCAN takes it
-    char **reserved;             // owned, sorted: keys that the config names
-    size_t reserved_count;
+    keymap_t reserved;           // digests of the keys that the config names
     walk_t walk;
     char cursor[24]; // where the walk continues
     bool walked;     // the walk has ended
     bool cut;        // the walk stopped at too many names; the next scan continues at the cursor
     private_name_t *names;
     size_t count;
-    size_t room;
     size_t next;            // index of the first name that no page has read
     keymap_t known;         // digests of the names
     size_t asked;           // lists in the current page
     bool stepped;           // the current page includes a step of the walk
     bool one_by_one;        // Redis refused a page: read one list at a time to find the culprit
     const keyspace_t *keys; // borrowed
-};
-
-static int lists_compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+} private_lists_t;
 
 // Keeps the one * and escapes the other special characters of SCAN (redis src/util.c, stringmatchlen).
 static char *lists_scan_pattern(const char *pattern) {
@@ -60,7 +72,7 @@ static char *lists_scan_pattern(const char *pattern) {
     return out.data;
 }
 
-private_lists_t *private_lists_new(const queue_keys_t *at) {
+static void *lists_open(const queue_keys_t *at) {
     private_lists_t *lists = mem_alloc(sizeof *lists);
     lists->queue = at->config;
     lists->match = lists_scan_pattern(private_config(at->config)->private);
@@ -74,33 +86,28 @@ static void lists_clear(private_lists_t *lists) {
     keymap_free(&lists->known);
 }
 
-void private_lists_free(private_lists_t *lists) {
-    if (!lists) return;
+static void lists_close(void *self) {
+    private_lists_t *lists = self;
     lists_clear(lists);
-    for (size_t i = 0; i < lists->reserved_count; i++) free(lists->reserved[i]);
-    free(lists->reserved);
+    keymap_free(&lists->reserved);
     free(lists->names);
     free(lists->match);
     free(lists);
 }
 
-// The keys of all queues.
-static void lists_load_reserved(private_lists_t *lists, const keyspace_t *keys) {
-    size_t room = 0;
-    for (size_t i = 0; i < keys->queue_count; i++) {
-        redis_keys_t used = config_redis_keys(keys->queues[i].config);
-        char **grown = mem_array(room + used.count + 1, sizeof *grown);
-        if (room) memcpy(grown, lists->reserved, room * sizeof *grown);
-        free(lists->reserved);
-        lists->reserved = grown;
-        for (size_t k = 0; k < used.count; k++)
-            if (!used.items[k].pattern) lists->reserved[room++] = mem_str(used.items[k].name);
+// The keys of all queues are never private lists.
+static void lists_load_reserved(private_lists_t *lists) {
+    for (size_t i = 0; i < lists->keys->queue_count; i++) {
+        redis_keys_t used = config_redis_keys(lists->keys->queues[i].config);
+        for (size_t k = 0; k < used.count; k++) {
+            digest_t digest = digest_of(used.items[k].name, strlen(used.items[k].name));
+            if (!used.items[k].pattern) keymap_put(&lists->reserved, digest.bytes);
+        }
         config_redis_keys_free(&used);
     }
-    lists->reserved_count = room;
-    if (room) qsort(lists->reserved, room, sizeof *lists->reserved, lists_compare_texts);
 }
 
+// *owner is the text that * of the pattern matches, or the name if there is no pattern. Borrowed from `name`.
 static bool pattern_matches(const char *pattern, slice_t name, slice_t *owner) {
     const char *star = strchr(pattern, '*');
     *owner = name;
@@ -113,114 +120,66 @@ static bool pattern_matches(const char *pattern, slice_t name, slice_t *owner) {
     return true;
 }
 
-bool private_lists_take(private_lists_t *lists, const keyspace_t *keys, slice_t name, slice_t *owner) {
+// Adds a key if it may be a worker's list and is not known yet.
+static void lists_add(private_lists_t *lists, slice_t name) {
     static const char OURS[] = "sidecar:";
-    if (!lists->reserved) lists_load_reserved(lists, keys);
-    if (name.len == 0 || memchr(name.data, '\0', name.len) ||
-        !pattern_matches(private_config(lists->queue)->private, name, owner))
-        return false;
-    if (name.len >= sizeof OURS - 1 && memcmp(name.data, OURS, sizeof OURS - 1) == 0) return false;
-    char *text = mem_printf("%.*s", (int)name.len, name.data);
-    bool taken = lists->reserved_count &&
-                 bsearch(&text, lists->reserved, lists->reserved_count, sizeof *lists->reserved, lists_compare_texts);
-    free(text);
-    return !taken;
-}
-
-static void lists_add(private_lists_t *lists, const keyspace_t *keys, const redisReply *reply) {
-    slice_t name = reply_slice(reply);
     slice_t owner;
-    if (!private_lists_take(lists, keys, name, &owner)) return;
+    if (name.len == 0 || memchr(name.data, '\0', name.len)) return;
+    if (!pattern_matches(private_config(lists->queue)->private, name, &owner)) return;
+    if (name.len >= sizeof OURS - 1 && memcmp(name.data, OURS, sizeof OURS - 1) == 0) return;
     digest_t digest = digest_of(name.data, name.len);
+    if (!lists->reserved.count) lists_load_reserved(lists);
+    if (keymap_find(&lists->reserved, digest.bytes)) return;
     int64_t *met = keymap_put(&lists->known, digest.bytes);
     if (++*met > 1) return;
-    if (lists->count == lists->room) {
-        size_t room = lists->room * 2 + 64;
-        private_name_t *grown = mem_array(room, sizeof *grown);
-        if (lists->count) memcpy(grown, lists->names, lists->count * sizeof *grown);
-        free(lists->names);
-        lists->names = grown;
-        lists->room = room;
-    }
     char *key = mem_alloc(name.len + owner.len + 2);
     memcpy(key, name.data, name.len);
     memcpy(key + name.len + 1, owner.data, owner.len);
+    lists->names = mem_grown(lists->names, lists->count, sizeof *lists->names);
     lists->names[lists->count++] = (private_name_t){key, key + name.len + 1};
 }
 
 // ---- The beginning of a scan.
 
-void private_look_append(const call_t *call, void *self) {
+static void lists_restart_walk(private_lists_t *lists) { snprintf(lists->cursor, sizeof lists->cursor, "0"); }
+
+static void lists_look_append(const call_t *call, void *self) {
     private_lists_t *lists = self;
-    conn_t *conn = call->conn;
+    const char *registry = private_config(lists->queue)->registry;
     lists_clear(lists);
-    if (!lists->cut) snprintf(lists->cursor, sizeof lists->cursor, "0");
+    if (!lists->cut) lists_restart_walk(lists);
     lists->walked = lists->cut = lists->one_by_one = false;
-    request_append(conn, "HLEN", call_queue(call)->stamps);
-    request_append(conn, "TIME");
-    if (*private_config(lists->queue)->registry) request_append(conn, "TYPE", private_config(lists->queue)->registry);
-}
-
-static bool lists_read_stamps(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *error) {
-    redisReply *reply;
-    if (conn_read(conn, 0, &reply, error) == OUTCOME_OK) {
-        out->stamps = reply_int(reply);
-        freeReplyObject(reply);
-    } else {
-        redis_error_t named = *error;
-        redis_error_set(error, named.outcome, "%s: %s", key, named.text);
-    }
-    return error->outcome != OUTCOME_DISCONNECTED;
-}
-
-static bool lists_read_time(conn_t *conn, backup_look_t *out, redis_error_t *worst) {
-    redisReply *reply;
-    redis_error_t error;
-    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
-        out->now = reply_number(reply_at(reply, 0)) * 1000 + reply_number(reply_at(reply, 1)) / 1000;
-        freeReplyObject(reply);
-    } else if (error.outcome > worst->outcome) {
-        *worst = error;
-    }
-    return worst->outcome != OUTCOME_DISCONNECTED;
-}
-
-static walk_t lists_walk(const redisReply *type) {
-    static const struct {
-        const char *type;
-        walk_t walk;
-    } walks[] = {{"set", WALK_SET}, {"hash", WALK_HASH}, {"list", WALK_LIST}};
-    for (size_t i = 0; i < sizeof walks / sizeof *walks; i++)
-        if (reply_is(type, walks[i].type)) return walks[i].walk;
-    return WALK_NONE;
+    request_append(call->conn, "HLEN", call_queue(call)->stamps);
+    request_append(call->conn, "TIME");
+    if (*registry) request_append(call->conn, "TYPE", registry);
 }
 
 static void lists_read_registry(conn_t *conn, private_lists_t *lists, redis_error_t *worst) {
-    const char *registry = private_config(lists->queue)->registry;
-    redisReply *reply;
-    redis_error_t error;
-    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
-        walk_t before = lists->walk;
-        lists->walk = lists_walk(reply);
-        if (lists->walk != before) snprintf(lists->cursor, sizeof lists->cursor, "0");
-        if (lists->walk == WALK_NONE && !reply_is(reply, "none"))
-            redis_error_set(&error, OUTCOME_REFUSED, "%s holds a %s where a set, a hash or a list of names is wanted", registry,
-                            reply_text(reply));
-        freeReplyObject(reply);
-    }
-    if (error.outcome > worst->outcome) *worst = error;
+    walk_t walk = WALK_LIST;
+    redisReply *type = conn_read_next(conn, NULL, worst);
+    if (!type) return;
+    while (walk != WALK_NONE && !reply_is(type, walks[walk].type)) walk--;
+    if (walk != lists->walk) lists_restart_walk(lists);
+    lists->walk = walk;
+    if (walk == WALK_NONE && !reply_is(type, "none") && worst->outcome < OUTCOME_REFUSED)
+        redis_error_set(worst, OUTCOME_REFUSED, "%s holds a %s where a set, a hash or a list of names is wanted",
+                        private_config(lists->queue)->registry, reply_text(type));
+    freeReplyObject(type);
 }
 
-outcome_t private_look_read(const call_t *call, void *self, backup_look_t *out) {
+static outcome_t lists_look_read(const call_t *call, void *self, backup_look_t *out) {
     private_lists_t *lists = self;
-    conn_t *conn = call->conn;
     redis_error_t *error = call->error;
     *out = (backup_look_t){.config = lists->queue};
     *error = (redis_error_t){0};
-    if (!lists_read_stamps(conn, call_queue(call)->stamps, out, error) || !lists_read_time(conn, out, error))
-        return error->outcome;
-    lists->walk = *private_config(lists->queue)->registry ? lists->walk : WALK_KEYS;
-    if (lists->walk != WALK_KEYS) lists_read_registry(conn, lists, error);
+    out->stamps = conn_read_int(call->conn, call_queue(call)->stamps, error);
+    redisReply *time = conn_read_next(call->conn, NULL, error);
+    out->now = reply_time_ms(time);
+    conn_reply_free(time);
+    if (*private_config(lists->queue)->registry)
+        lists_read_registry(call->conn, lists, error);
+    else
+        lists->walk = WALK_KEYS;
     lists->walked = lists->walk == WALK_NONE;
     // The walk knows the number of lists only at its end. So estimate: the jobs of the last scan, plus a page.
     out->entries = lists->walked ? 0 : out->stamps + BACKUP_PAGE;
@@ -234,44 +193,34 @@ static void lists_append_tails(const call_t *call, const private_lists_t *lists)
     conn_t *conn = call->conn;
     request_script(conn, &script_private_tails, (int)lists->asked);
     for (size_t i = 0; i < lists->asked; i++) request_text(conn, lists->names[lists->next + i].key);
-    request_int(conn, call_queue(call)->config->policy.max_payload, PRIVATE_BYTES);
+    request_int(conn, call_queue(call)->config->policy.max_payload, BYTES);
     request_end(conn);
 }
 
 static void lists_append_step(conn_t *conn, const private_lists_t *lists) {
-    switch (lists->walk) {
-    case WALK_NONE: return;
-    case WALK_KEYS: request_begin(conn, "SCAN"); break;
-    case WALK_SET: request_begin(conn, "SSCAN"); break;
-    case WALK_HASH: request_begin(conn, "HSCAN"); break;
-    case WALK_LIST: request_begin(conn, "LRANGE"); break;
-    }
-    if (lists->walk != WALK_KEYS) request_text(conn, private_config(lists->queue)->registry);
-    request_text(conn, lists->cursor);
+    const char *registry = private_config(lists->queue)->registry;
+    char number[24];
     if (lists->walk == WALK_LIST) {
-        request_int(conn, strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK - 1);
-    } else {
-        if (lists->walk == WALK_KEYS) {
-            request_text(conn, "MATCH", lists->match);
-        }
-        request_text(conn, "COUNT");
-        request_int(conn, PRIVATE_WALK);
-        if (lists->walk == WALK_KEYS) {
-            request_text(conn, "TYPE", "list");
-        }
+        snprintf(number, sizeof number, "%lld", strtoll(lists->cursor, NULL, 10) + WALK - 1);
+        request_append(conn, "LRANGE", registry, lists->cursor, number);
+        return;
     }
-    request_end(conn);
+    snprintf(number, sizeof number, "%d", WALK);
+    if (lists->walk == WALK_KEYS)
+        request_append(conn, "SCAN", lists->cursor, "MATCH", lists->match, "COUNT", number, "TYPE", "list");
+    else
+        request_append(conn, walks[lists->walk].command, registry, lists->cursor, "COUNT", number);
 }
 
-void private_page_append(const call_t *call, void *self, size_t skip, size_t count) {
+static void lists_page_append(const call_t *call, void *self, size_t skip, size_t count) {
     private_lists_t *lists = self;
     (void)skip; // lists->next
     size_t left = lists->count - lists->next;
     lists->keys = call->keys;
     lists->asked = left < count ? left : count;
-    if (lists->asked > PRIVATE_PAGE) lists->asked = PRIVATE_PAGE;
+    if (lists->asked > PAGE) lists->asked = PAGE;
     if (lists->asked > 1 && lists->one_by_one) lists->asked = 1;
-    lists->stepped = !lists->walked && left - lists->asked < PRIVATE_PAGE && lists->count < PRIVATE_MOST;
+    lists->stepped = !lists->walked && left - lists->asked < PAGE && lists->count < MOST;
     if (lists->asked) lists_append_tails(call, lists);
     if (lists->stepped) lists_append_step(call->conn, lists);
 }
@@ -292,11 +241,9 @@ static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size
         lists_log_large(lists, name, reply_int(reply_at(reply, at + 2)), reply_text(sha1));
         return;
     }
-    entry_t *entry = &page->entries[page->count++];
-    *entry = (entry_t){.bytes = reply_slice(tail), .kind = ENTRY_JOB, .from = name->key, .owner = name->owner};
-    entry->digest = digest_of(entry->bytes.data, entry->bytes.len);
-    page->bytes += entry->bytes.len;
-    page->jobs++;
+    entry_t *entry = backup_page_add(page, reply_slice(tail));
+    entry->from = name->key;
+    entry->owner = name->owner;
 }
 
 // One refused key, such as a name in the registry without rights, must not stop the other lists. Read one list at a time and
@@ -326,35 +273,65 @@ static outcome_t lists_read_tails(conn_t *conn, private_lists_t *lists, backup_p
     return OUTCOME_OK;
 }
 
-static outcome_t lists_read_step(conn_t *conn, private_lists_t *lists, redis_error_t *error) {
-    redisReply *reply;
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+static void lists_read_step(conn_t *conn, private_lists_t *lists, redis_error_t *worst) {
+    redisReply *reply = conn_read_next(conn, NULL, worst);
+    if (!reply) return;
     bool paged = lists->walk == WALK_LIST;
     const redisReply *names = paged ? reply : reply_at(reply, 1);
     size_t found = names && names->type == REDIS_REPLY_ARRAY ? names->elements : 0;
     size_t apart = lists->walk == WALK_HASH ? 2 : 1; // skip the values of a hash
-    for (size_t i = 0; i < found; i += apart) lists_add(lists, lists->keys, names->element[i]);
+    for (size_t i = 0; i < found; i += apart) lists_add(lists, reply_slice(names->element[i]));
     if (paged)
-        snprintf(lists->cursor, sizeof lists->cursor, "%lld", strtoll(lists->cursor, NULL, 10) + PRIVATE_WALK);
+        snprintf(lists->cursor, sizeof lists->cursor, "%lld", strtoll(lists->cursor, NULL, 10) + WALK);
     else
         snprintf(lists->cursor, sizeof lists->cursor, "%s", reply_text(reply_at(reply, 0)));
-    lists->walked = paged ? found < PRIVATE_WALK : strcmp(lists->cursor, "0") == 0;
+    lists->walked = paged ? found < WALK : strcmp(lists->cursor, "0") == 0;
     freeReplyObject(reply);
-    return OUTCOME_OK;
 }
 
-outcome_t private_page_read(const call_t *call, void *self, size_t skip, size_t count, backup_page_t *page) {
+static outcome_t lists_page_read(const call_t *call, void *self, size_t skip, size_t count, backup_page_t *page) {
     private_lists_t *lists = self;
-    conn_t *conn = call->conn;
     redis_error_t *error = call->error;
-    redis_error_t of_step = {0};
     (void)skip;
     (void)count;
     *error = (redis_error_t){0};
-    if (lists->asked && lists_read_tails(conn, lists, page, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
-    if (lists->stepped && lists_read_step(conn, lists, &of_step) != OUTCOME_OK && of_step.outcome > error->outcome)
-        *error = of_step;
-    lists->cut = !lists->walked && lists->count >= PRIVATE_MOST;
+    if (lists->asked && lists_read_tails(call->conn, lists, page, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+    if (lists->stepped) lists_read_step(call->conn, lists, error);
+    lists->cut = !lists->walked && lists->count >= MOST;
     page->ended = lists->next == lists->count && (lists->walked || lists->cut);
     return error->outcome;
 }
+
+// ---- Settles.
+
+// A job without an id has its digest as id (model/job.h). No worker knows that digest.
+static bool job_has_id(const job_t *job) {
+    char hex[DIGEST_HEX_SIZE];
+    digest_hex(&job->digest, hex);
+    return strcmp(hex, job->id) != 0;
+}
+
+// `depth` is 1: settle the job only while it is the last entry.
+static void private_settle(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
+                           buffer_t *again) {
+    (void)retry;
+    (void)again;
+    out->from = entry->from;
+    out->depth = 1;
+    if (*private_config(keys->config)->dedup && job_has_id(job)) {
+        out->done = private_config(keys->config)->dedup;
+        out->done_id = slice_text(job->id);
+    }
+    if (*keys->config->dlq) out->recorded = keys->recorded;
+}
+
+const pass_ops_t private_pass = {
+    .of_worker = true,
+    .open = lists_open,
+    .close = lists_close,
+    .look_append = lists_look_append,
+    .look_read = lists_look_read,
+    .page_append = lists_page_append,
+    .page_read = lists_page_read,
+    .settle = private_settle,
+};

@@ -28,13 +28,13 @@ static settled_t settle(fixture_t *f, bool ends) {
     const queue_keys_t *at = &f->keys->queues[0];
     entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
     entry.digest = digest_of(JOB, strlen(JOB));
-    settle_where_t where = {0};
+    settle_where_t where = {.ready = at->config->ready};
     buffer_t again = {0};
     job_t job;
-    pass->read(at->config, entry.bytes, &job);
+    job_read(&at->config->policy, entry.bytes, &job);
     cr_assert_str_eq(job.id, "42");
     pass->settle(at, &entry, &job, !ends, &where, &again);
-    char *heartbeat = pass->heartbeat(at->config, &entry, &job);
+    char *heartbeat = job_heartbeat_key(&at->config->policy, entry.owner);
     cr_assert_str_eq(heartbeat, "w1_alive");
     stamp_raw_t new = stamp_pack(&NEW);
     if (ends) new.len = 0;
@@ -163,7 +163,7 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
     const pass_ops_t *pass = dialect_private_queues.pass;
     entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
     entry.digest = digest_of(JOB, strlen(JOB));
-    settle_where_t where = {0};
+    settle_where_t where = {.ready = f.keys->queues[0].config->ready};
     job_t job = {.digest = entry.digest, .id = "42"};
     pass->settle(&f.keys->queues[0], &entry, &job, false, &where, NULL);
     const event_t event = {.kind = slice_text("failed")};

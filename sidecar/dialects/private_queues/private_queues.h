@@ -1,6 +1,8 @@
+// Settings of dialect private_queues, and the interfaces between its files.
 #pragma once
 
 #include "config/config.h"
+#include "dialects/dialect.h"
 
 typedef struct private_config {
     char *main;     // the list that workers move jobs from
@@ -12,3 +14,11 @@ typedef struct private_config {
 static inline private_config_t *private_config(const queue_config_t *queue) { return queue->own; }
 
 extern const config_dialect_t private_settings;
+
+extern const pass_ops_t private_pass; // lists.c
+
+// dead_letters.c: records each entry that workers push to the dead letter list, once. The list keeps its entries.
+extern const side_task_ops_t dead_letters_task;
+
+bool private_dry_run(const dry_run_t *run);
+unsigned private_dry_run_needs(const queue_config_t *queue);

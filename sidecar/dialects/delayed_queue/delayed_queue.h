@@ -1,13 +1,31 @@
-// An event of delayedQueue: its member in zset and hash, and its envelope.
+// Settings of dialect delayed_queue, and the interfaces between its files.
 #pragma once
-
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/buffer.h"
 #include "base/slice.h"
 #include "config/config.h"
-#include "dialects/delayed_queue/config.h"
+#include "dialects/dialect.h"
+
+typedef struct delayed_config {
+    strings_t types;        // CLASS or CLASS=LIST, as in the file
+    int64_t retry_attempts; // attempts in all
+    delay_steps_t delays;   // until the next attempt
+    strings_t classes;      // derived: Java class, of each of `types`
+    strings_t lists;        // derived: key of the ready list, of each of `classes`; two may be equal
+    char *events;           // derived: key of the hash of envelopes
+} delayed_config_t;
+
+static inline delayed_config_t *delayed_config(const queue_config_t *queue) { return queue->own; }
+
+extern const config_dialect_t delayed_settings;
+
+extern const promote_ops_t delayed_promote;
+extern const requeue_ops_t delayed_requeue;
+extern const side_task_ops_t delayed_task; // quarantine.c
+
+bool delayed_dry_run(const dry_run_t *run);
+
+// ---- envelope.c: an event, its member in zset and hash, and its envelope.
 
 #define DELAYED_DELIMITER "###" // between class and id (DelayedEventService.java, DELIMITER)
 
