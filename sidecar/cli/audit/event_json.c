@@ -4,7 +4,7 @@
 #include "base/json/json.h"
 #include "base/json/walk.h"
 #include "base/text/base64.h"
-#include "cli/audit/event_fields.h"
+#include "cli/audit/event_output.h"
 #include "cli/time_text.h"
 
 enum { MAX_DIGITS = 20 };

@@ -7,7 +7,7 @@
 #include "base/failpoint.h"
 #include "cli/atomic_file.h"
 #include "cli/audit/audit.h"
-#include "cli/audit/event_fields.h"
+#include "cli/audit/event_output.h"
 #include "cli/progress.h"
 
 enum { PAGE_BYTES = 1024 * 1024 };
@@ -15,29 +15,29 @@ enum { PAGE_BYTES = 1024 * 1024 };
 typedef struct export {
     const audit_args_t *args;
     int fd;
-    const char *name;  // of the output, for messages
-    records_t records; // of one page, so that no read transaction waits for the reader of the output
-    int64_t events;    // without the last line
+    const char *name;      // of the output, for messages
+    event_output_t output; // of one page, so that no read transaction waits for the reader of the file
+    int64_t events;        // without the last line
     progress_t progress;
 }
 export_t;
 
 static bool export_add_row(void *self, const audit_row_t *row) {
     export_t *export = self;
-    event_records_add(&export->records, row);
+    event_output_add(&export->output, row);
     export->events++;
-    return export->records.text.len < PAGE_BYTES;
+    return export->output.records.text.len < PAGE_BYTES;
 }
 
 // The last line looks like an event and counts the events before it. A file that was cut short has no such line.
 static void export_add_end(export_t *export) {
     const audit_row_t end = {
         .event = {.kind = slice_text(EXPORT_END_KIND), .size = export->events}, .error_is_text = true, .payload_is_text = true};
-    event_records_add(&export->records, &end);
+    event_output_add(&export->output, &end);
 }
 
 static bool export_flush(export_t *export, buffer_t *why) {
-    buffer_t *text = &export->records.text;
+    buffer_t *text = &export->output.records.text;
     for (size_t at = 0; at < text->len;) {
         ssize_t wrote = write(export->fd, text->data + at, text->len - at);
         if (wrote < 0 && errno == EINTR) continue;
@@ -67,12 +67,12 @@ static bool export_write_pages(export_t *export, buffer_t *why) {
 }
 
 static bool export_write(export_t *export, buffer_t *why) {
-    records_begin(&export->records);
+    event_output_begin(&export->output, NULL, 0, 0, NULL);
     bool done = export_write_pages(export, why);
     if (done) export_add_end(export);
     done = done && export_flush(export, why);
     progress_end(&export->progress);
-    buffer_free(&export->records.text);
+    buffer_free(&export->output.records.text);
     return done;
 }
 
@@ -84,7 +84,7 @@ static int export_run(audit_args_t *args) {
     export_t export = {.args = args,
                        .fd = STDOUT_FILENO,
                        .name = name ? name : "standard output",
-                       .records = event_records(args->format),
+                       .output = {.format = args->format},
                        .progress = progress_begin("exporting")};
     if (!name && isatty(STDOUT_FILENO)) export.progress.enabled = false; // progress would mix with the rows
     if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);

@@ -1,6 +1,5 @@
 // Events of other logs and of exports into this log.
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include "audit/import/import.h"
 #include "base/text/units.h"
 #include "cli/audit/audit.h"
-#include "cli/audit/event_fields.h"
+#include "cli/audit/event_output.h"
 #include "cli/audit/line_reader.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
@@ -32,6 +31,8 @@ typedef struct import_file {
     int64_t missing;  // events that end lines count and that did not come
     bool complete;    // an end line came last
     int64_t named;    // lines that were reported as skipped
+    line_reader_t reader;
+    buffer_t text; // of the event in that line
     progress_t progress;
 } import_file_t;
 
@@ -67,7 +68,8 @@ static bool import_fail(buffer_t *why, const char *name, const char *text) {
     return false;
 }
 
-static void import_skip_line(import_file_t *file, int64_t line, const char *reason) {
+static void import_skip_line(import_file_t *file, const char *reason) {
+    int64_t line = file->reader.number;
     file->events++;
     file->complete = false;
     import_count_refused(file->import);
@@ -82,16 +84,14 @@ static void import_end_line(import_file_t *file, const event_t *end) {
 }
 
 // False: the log refuses the event.
-static bool import_line(import_file_t *file, slice_t line, int64_t number, buffer_t *text, buffer_t *why) {
+static bool import_line(import_file_t *file, slice_t line, buffer_t *why) {
     buffer_t reason = {0};
     event_t event;
-    bool taken = true;
-    if (!event_read_json(line, text, &event, &reason)) {
-        import_skip_line(file, number, buffer_text(&reason));
-    } else if (slice_is(event.kind, EXPORT_END_KIND)) {
+    bool taken = true, read = event_read_json(line, &file->text, &event, &reason);
+    if (read && slice_is(event.kind, EXPORT_END_KIND)) {
         import_end_line(file, &event);
-    } else if (!import_validate(&event, &reason)) {
-        import_skip_line(file, number, buffer_text(&reason));
+    } else if (!read || !import_validate(&event, &reason)) {
+        import_skip_line(file, buffer_text(&reason));
     } else {
         file->events++;
         file->complete = false;
@@ -101,42 +101,35 @@ static bool import_line(import_file_t *file, slice_t line, int64_t number, buffe
     return taken;
 }
 
-static bool import_lines(import_file_t *file, line_reader_t *reader, buffer_t *text, buffer_t *why) {
-    slice_t line;
-    for (;;) {
-        switch (line_reader_next(reader, &line)) {
-        case LINE_END: return import_finish_export(file->import, why);
-        case LINE_FAILED: return import_fail(why, file->name, strerror(errno));
-        case LINE_TOO_LONG: import_skip_line(file, reader->number, "is longer than any event"); break;
-        case LINE_READ:
-            if (!import_line(file, line, reader->number, text, why)) return false;
-        }
-        if (reader->number % LINES_PER_PROGRESS == 0) progress_show(&file->progress, reader->number, 0);
-    }
-}
-
 static bool import_is_sqlite(slice_t start) {
     static const char magic[] = "SQLite format 3";
     return start.len >= sizeof magic - 1 && memcmp(start.data, magic, sizeof magic - 1) == 0;
 }
 
-static bool import_is_csv(slice_t start) {
-    const char *end = memchr(start.data, '\n', start.len);
-    size_t len = end ? (size_t)(end - start.data) : start.len;
-    return memmem(start.data, len, "event", 5) && memchr(start.data, ',', len);
+static bool import_is_csv(slice_t line) { return memmem(line.data, line.len, "event", 5) && memchr(line.data, ',', line.len); }
+
+// Why a file that begins with this line is no export; NULL = it may be one.
+static const char *import_refuse_start(slice_t line) {
+    if (line.len && *line.data == '{') return NULL;
+    if (line.len && *line.data == '[') return "is one JSON array: export it again with -o jsonl";
+    if (import_is_csv(line)) return "is a CSV file, which import does not read: export it again with -o jsonl";
+    return "is neither an audit log nor an export (-o jsonl) of one";
 }
 
-static bool import_export(import_file_t *file, line_reader_t *reader, slice_t start, buffer_t *why) {
-    buffer_t text = {0};
-    if (reader->error) return import_fail(why, file->name, strerror(reader->error));
-    if (start.len == 0) return true;
-    if (*start.data == '[') return import_fail(why, file->name, "is one JSON array: export it again with -o jsonl");
-    if (*start.data != '{' && import_is_csv(start))
-        return import_fail(why, file->name, "is a CSV file, which import does not read: export it again with -o jsonl");
-    if (*start.data != '{') return import_fail(why, file->name, "is neither an audit log nor an export (-o jsonl) of one");
-    bool done = import_lines(file, reader, &text, why);
-    buffer_free(&text);
-    return done;
+// Reads on behind the first line, which the caller has read.
+static bool import_export(import_file_t *file, line_result_t result, slice_t line, buffer_t *why) {
+    const char *refusal = file->reader.number ? import_refuse_start(line) : NULL;
+    if (refusal) return import_fail(why, file->name, refusal);
+    for (;; result = line_reader_next(&file->reader, &line)) {
+        switch (result) {
+        case LINE_END: return import_finish_export(file->import, why);
+        case LINE_FAILED: return import_fail(why, file->name, strerror(errno));
+        case LINE_TOO_LONG: import_skip_line(file, "is longer than any event"); break;
+        case LINE_READ:
+            if (!import_line(file, line, why)) return false;
+        }
+        if (file->reader.number % LINES_PER_PROGRESS == 0) progress_show(&file->progress, file->reader.number, 0);
+    }
 }
 
 static bool import_is_same_file(const char *a, const char *b) {
@@ -151,14 +144,16 @@ static bool import_open(import_file_t *file, buffer_t *why) {
     bool is_input = strcmp(file->name, "-") == 0;
     if (!is_input && import_is_same_file(file->name, file->log))
         return import_fail(why, file->name, "is the audit log itself: name another one");
-    int fd = is_input ? STDIN_FILENO : open(file->name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return import_fail(why, file->name, strerror(errno));
-    line_reader_t reader = line_reader_new(fd);
-    slice_t start = line_reader_peek(&reader);
-    bool is_log = import_is_sqlite(start);
-    bool done = !is_log && import_export(file, &reader, start, why);
-    line_reader_free(&reader);
-    if (!is_input) close(fd);
+    FILE *in = is_input ? stdin : fopen(file->name, "re");
+    if (!in) return import_fail(why, file->name, strerror(errno));
+    slice_t line;
+    file->reader = (line_reader_t){.in = in, .max_bytes = LINE_MAX_BYTES};
+    line_result_t result = line_reader_next(&file->reader, &line);
+    bool is_log = import_is_sqlite(line);
+    bool done = !is_log && import_export(file, result, line, why);
+    buffer_free(&file->reader.buffer);
+    buffer_free(&file->text);
+    if (!is_input) fclose(in);
     if (!is_log) return done;
     if (is_input) return import_fail(why, "standard input", "is an audit log: give the name of its file");
     file->unit = "row";

@@ -1,8 +1,8 @@
 // Reads the lines of a file in bounded memory. A longer line is reported and skipped.
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buffer.h"
 #include "base/slice.h"
@@ -18,19 +18,12 @@ typedef enum line_result {
 } line_result_t;
 
 typedef struct line_reader {
-    int fd; // borrowed
+    FILE *in; // borrowed
     size_t max_bytes;
-    int64_t number; // of the line that came last, from 1
-    buffer_t window;
-    size_t at;  // in the window: where the next line begins
-    bool ended; // the file has no more bytes
-    int error;  // errno of a failed read; 0 = none
+    int64_t number;  // of the line that came last, from 1
+    buffer_t buffer; // owned
 } line_reader_t;
 
-line_reader_t line_reader_new(int fd);
-void line_reader_free(line_reader_t *reader); // leaves the file open
-
-// The first bytes of the file, up to the first line feed or 256 KiB, without a byte order mark. Call it before line_reader_next.
-slice_t line_reader_peek(line_reader_t *reader);
-// *line has no line end; it is borrowed until the next call.
+// *line has no line end and no byte order mark; it is borrowed until the next call. It is the beginning of a line that is too
+// long.
 line_result_t line_reader_next(line_reader_t *reader, slice_t *line);

@@ -3,90 +3,52 @@
 #include <string.h>
 
 #include "cli/audit/audit.h"
-#include "cli/audit/event_fields.h"
-#include "cli/audit/event_table.h"
+#include "cli/audit/event_output.h"
 #include "cli/terminal.h"
 
 enum { TABLE_ROWS = 50 };
 
 typedef struct list {
-    const audit_args_t *args;
-    event_table_t table;
-    records_t records; // of other formats
+    event_output_t output;
     int64_t rows;
     int64_t max_rows; // 0 = all
     bool more;        // there are more than max_rows
 } list_t;
 
 // 80 columns have no room for the tries, nor for more than one text: `show` has all of it.
-static const event_column_t narrow_columns[] = {
-    {CELL_REF, {.title = "REF"}},
-    {CELL_TIME, {.title = "AT"}},
-    {CELL_QUEUE, {.title = "QUEUE", .min_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 8}},
-    {CELL_JOB, {.title = "JOB", .min_width = 6, .max_width = 12}},
-    {CELL_SUMMARY, {.title = "ERROR, PAYLOAD OR ANSWER", .min_width = 24, .max_width = 160}},
-};
-
-static const event_column_t wide_columns[] = {
-    {CELL_REF, {.title = "REF"}},
-    {CELL_TIME, {.title = "AT"}},
-    {CELL_QUEUE, {.title = "QUEUE", .min_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 17}},
-    {CELL_STATE, {.title = "STATE", .min_width = 6, .max_width = 80}},
-    {CELL_TRIES, {.title = "TRIES", .align_right = true}},
-    {CELL_JOB, {.title = "JOB", .min_width = 6, .max_width = 20}},
-    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 24, .max_width = 160}},
+static const event_column_t columns[] = {
+    {.cell = CELL_REF, .title = "REF"},
+    {.cell = CELL_TIME, .title = "AT"},
+    {.cell = CELL_QUEUE, .title = "QUEUE", .wide = {.min = 6}, .narrow = {.min = 6}},
+    {.cell = CELL_REASON, .title = "REASON", .wide = {.min = 17}, .narrow = {.min = 8}},
+    {.cell = CELL_STATE, .title = "STATE", .wide = {.min = 6, .max = 80}, .layout = ONLY_WIDE},
+    {.cell = CELL_TRIES, .title = "TRIES", .layout = ONLY_WIDE},
+    {.cell = CELL_JOB, .title = "JOB", .wide = {.min = 6, .max = 20}, .narrow = {.min = 6, .max = 12}},
+    {.cell = CELL_ERROR_OR_PAYLOAD, .title = "ERROR, ELSE PAYLOAD", .wide = {.min = 24, .max = 160}, .layout = ONLY_WIDE},
+    {.cell = CELL_SUMMARY, .title = "ERROR, PAYLOAD OR ANSWER", .narrow = {.min = 24, .max = 160}, .layout = ONLY_NARROW},
 };
 
 static bool list_add_row(void *self, const audit_row_t *row) {
     list_t *list = self;
-    if (list->max_rows && list->rows == list->max_rows) {
-        list->more = true;
-        return false;
-    }
+    list->more = list->max_rows && list->rows == list->max_rows;
+    if (list->more) return false;
     list->rows++;
-    if (list->args->format == FORMAT_TABLE) {
-        event_table_add(&list->table, row);
-        return true;
-    }
-    event_records_add(&list->records, row);
-    return records_print(&list->records); // stops when nobody reads
-}
-
-static void list_begin(list_t *list) {
-    event_table_t *table = &list->table;
-    if (list->args->format != FORMAT_TABLE)
-        records_begin(&list->records);
-    else if (table->narrow)
-        event_table_begin(table, narrow_columns, COUNT(narrow_columns), list->args->filter.queue ? 1U << CELL_QUEUE : 0, stdout);
-    else
-        event_table_begin(table, wide_columns, COUNT(wide_columns), 0, stdout);
-}
-
-static void list_end(list_t *list) {
-    if (list->args->format == FORMAT_TABLE) {
-        table_end(list->table.table);
-    } else {
-        records_end(&list->records);
-        records_print(&list->records);
-    }
-    buffer_free(&list->records.text);
-    fflush(stdout);
+    event_output_add(&list->output, row);
+    return records_print(&list->output.records); // stops when nobody reads
 }
 
 static int list_run(audit_args_t *args) {
-    list_t list = {.args = args, .table.utc = args->utc, .records = event_records(args->format)};
+    list_t list = {.output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
     bool failures = !args->filter.all_kinds && (!args->filter.kind || strcmp(args->filter.kind, "failed") == 0);
-    list.table.narrow = terminal_is_narrow(stdout);
-    list.table.failures = failures && !list.table.narrow;
+    list.output.failures = failures && !list.output.narrow;
     list.max_rows = args->has_limit ? args->filter.limit : args->format == FORMAT_TABLE ? TABLE_ROWS : 0;
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
     filter.limit = list.max_rows ? list.max_rows + 1 : 0; // one more tells that there are more
-    list_begin(&list);
+    event_output_begin(&list.output, columns, COUNT(columns), args->filter.queue ? 1U << CELL_QUEUE : 0, stdout);
     bool done = audit_list(args->audit, &filter, list_add_row, &list, &why);
-    list_end(&list);
+    event_output_end(&list.output);
+    fflush(stdout);
     if (!done) return audit_print_error(&why);
     if (list.rows == 0) audit_print_no_match(args->audit, &args->filter);
     if (list.more)

@@ -76,10 +76,10 @@ static void record_write_csv(buffer_t *out, const field_t *fields, size_t count,
     buffer_free(&text);
 }
 
-void records_begin(records_t *records) {
-    if (records->format != FORMAT_CSV) return;
-    for (size_t i = 0; i < records->field_count; i++)
-        buffer_printf(&records->text, "%s%s", i ? "," : "", records->fields[i].name);
+void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count) {
+    *records = (records_t){.format = format, .fields = fields, .field_count = count};
+    if (format != FORMAT_CSV) return;
+    for (size_t i = 0; i < count; i++) buffer_printf(&records->text, "%s%s", i ? "," : "", fields[i].name);
     buffer_str(&records->text, "\r\n");
 }
 
@@ -95,12 +95,14 @@ void records_add(records_t *records, const void *row) {
     records->count++;
 }
 
-void records_end(records_t *records) {
-    if (records->format == FORMAT_JSON_ARRAY) buffer_str(&records->text, records->count ? "\n]\n" : "[]\n");
-}
-
 bool records_print(records_t *records) {
     bool written = fwrite(buffer_text(&records->text), 1, records->text.len, stdout) == records->text.len;
     buffer_clear(&records->text);
     return written;
+}
+
+void records_end(records_t *records) {
+    if (records->format == FORMAT_JSON_ARRAY) buffer_str(&records->text, records->count ? "\n]\n" : "[]\n");
+    records_print(records);
+    buffer_free(&records->text);
 }

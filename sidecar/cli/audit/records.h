@@ -27,15 +27,16 @@ typedef struct records {
     const field_t *fields; // borrowed
     size_t field_count;
     int64_t count;
-    buffer_t text; // owned: what is not written yet
+    buffer_t text; // owned: what is not printed yet
 } records_t;
 
-// Each appends to the text: the header of CSV, a row, and the end of a JSON array.
-void records_begin(records_t *records);
+// Appends the header of CSV to the text.
+void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count);
 void records_add(records_t *records, const void *row);
-void records_end(records_t *records);
-// Writes the text to standard output. False when that fails.
+// Prints the text to standard output. False when that fails.
 bool records_print(records_t *records);
+// Prints the text and the end of a JSON array, and frees the text.
+void records_end(records_t *records);
 
 // One row as a JSON object.
 void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/audit/audit.h"
-#include "cli/audit/event_table.h"
+#include "cli/audit/event_output.h"
 
 enum { MAX_CANDIDATES = 20 };
 
@@ -13,7 +13,7 @@ typedef struct ref_search {
     char prefix[EVENT_REF_SIZE];
     char event[EVENT_ID_SIZE]; // "" = only the prefix is known
     audit_ref_match_t *match;
-    event_table_t *table; // of candidates; NULL = just count them
+    event_output_t *table; // of candidates; NULL = just count them
 } ref_search_t;
 
 static bool ref_parse(ref_search_t *search, const char *word) {
@@ -30,7 +30,7 @@ static bool ref_add_candidate(void *self, const audit_row_t *row) {
     ref_search_t *search = self;
     if (*search->event && !slice_is(row->event.event, search->event)) return true;
     if (search->table) {
-        event_table_add(search->table, row);
+        event_output_add(search->table, row);
         return true;
     }
     search->match->count++;
@@ -41,18 +41,18 @@ static bool ref_add_candidate(void *self, const audit_row_t *row) {
 
 static bool ref_print_candidates(audit_t *audit, ref_search_t *search, bool utc, buffer_t *why) {
     static const event_column_t columns[] = {
-        {CELL_REF, {.title = "REF"}},
-        {CELL_TIME, {.title = "AT"}},
-        {CELL_QUEUE, {.title = "QUEUE", .min_width = 8}},
-        {CELL_KIND, {.title = "KIND"}},
-        {CELL_REASON, {.title = "REASON"}},
-        {CELL_JOB, {.title = "JOB", .min_width = 8, .max_width = 36}},
+        {.cell = CELL_REF, .title = "REF"},
+        {.cell = CELL_TIME, .title = "AT"},
+        {.cell = CELL_QUEUE, .title = "QUEUE", .wide = {.min = 8}},
+        {.cell = CELL_KIND, .title = "KIND"},
+        {.cell = CELL_REASON, .title = "REASON"},
+        {.cell = CELL_JOB, .title = "JOB", .wide = {.min = 8, .max = 36}},
     };
-    event_table_t table = {.utc = utc};
+    event_output_t table = {.utc = utc};
     search->table = &table;
-    event_table_begin(&table, columns, COUNT(columns), 0, stderr);
+    event_output_begin(&table, columns, COUNT(columns), 0, stderr);
     bool done = audit_find_ref(audit, search->prefix, MAX_CANDIDATES, ref_add_candidate, search, why);
-    table_end(table.table);
+    event_output_end(&table);
     search->table = NULL;
     return done;
 }

@@ -6,8 +6,7 @@
 #include "base/text/base64.h"
 #include "base/text/units.h"
 #include "cli/audit/audit.h"
-#include "cli/audit/event_fields.h"
-#include "cli/audit/event_table.h"
+#include "cli/audit/event_output.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 
@@ -21,10 +20,8 @@ typedef struct show {
     bool found;
     bool done; // all of it was printed
     buffer_t why;
-    // its history
-    event_table_t table;
     buffer_t json;
-    int rows;
+    int rows; // of its history in `json`
 } show_t;
 
 static void show_print_label(const char *name) { printf("%-*s", LABEL_WIDTH, name); }
@@ -87,32 +84,29 @@ static void show_print_payload(const audit_row_t *row) {
     printf("%s bytes, not recorded with this event\n", number_text(event->size).text);
 }
 
-static const event_column_t wide_columns[] = {
-    {CELL_MARK, {.title = ""}},
-    {CELL_TIME, {.title = "HISTORY OF THE JOB"}},
-    {CELL_KIND, {.title = "KIND"}},
-    {CELL_REASON, {.title = "REASON", .min_width = 12, .max_width = 60}},
-    {CELL_WORKER, {.title = "BY", .min_width = 6, .max_width = 40}},
-    {CELL_TRIES, {.title = "TRIES", .align_right = true}},
-    {CELL_REF, {.title = "REF"}},
-    {CELL_ERROR, {.title = "ERROR", .min_width = 10, .max_width = 160}},
+static const event_column_t columns[] = {
+    {.cell = CELL_MARK, .title = ""},
+    {.cell = CELL_TIME, .title = "HISTORY OF THE JOB", .layout = ONLY_WIDE},
+    {.cell = CELL_TIME, .title = "HISTORY", .layout = ONLY_NARROW},
+    {.cell = CELL_KIND, .title = "KIND"},
+    {.cell = CELL_REASON, .title = "REASON", .wide = {.min = 12, .max = 60}, .narrow = {.min = 12, .max = 60}},
+    {.cell = CELL_WORKER, .title = "BY", .wide = {.min = 6, .max = 40}, .narrow = {.min = 6, .max = 40}},
+    {.cell = CELL_TRIES, .title = "TRIES"},
+    {.cell = CELL_REF, .title = "REF"},
+    {.cell = CELL_ERROR, .title = "ERROR", .wide = {.min = 10, .max = 160}, .narrow = {.min = 10, .max = 160}},
 };
 
 static bool show_add_history_row(void *self, const audit_row_t *row) {
-    show_t *show = self;
-    event_table_add(&show->table, row);
+    event_output_add(self, row);
     return true;
 }
 
 static bool show_print_history(show_t *show, const audit_row_t *row) {
-    event_column_t columns[COUNT(wide_columns)];
-    memcpy(columns, wide_columns, sizeof columns);
-    show->table = (event_table_t){.utc = show->args->utc, .narrow = terminal_is_narrow(stdout), .marked = row->event.event};
-    if (show->table.narrow) columns[1].look.title = "HISTORY";
+    event_output_t table = {.utc = show->args->utc, .narrow = terminal_is_narrow(stdout), .marked = row->event.event};
     puts("");
-    event_table_begin(&show->table, columns, COUNT(columns), 0, stdout);
-    bool done = audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history_row, show, &show->why);
-    table_end(show->table.table);
+    event_output_begin(&table, columns, COUNT(columns), 0, stdout);
+    bool done = audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history_row, &table, &show->why);
+    event_output_end(&table);
     return done;
 }
 
@@ -168,11 +162,10 @@ static bool show_print_json(show_t *show, const audit_row_t *row) {
 }
 
 static bool show_print_csv(const audit_row_t *row) {
-    records_t records = event_records(FORMAT_CSV);
-    records_begin(&records);
-    event_records_add(&records, row);
-    records_print(&records);
-    buffer_free(&records.text);
+    event_output_t output = {.format = FORMAT_CSV};
+    event_output_begin(&output, NULL, 0, 0, NULL);
+    event_output_add(&output, row);
+    event_output_end(&output);
     return true;
 }
 

@@ -172,12 +172,10 @@ static void stats_print_hours(const stats_t *stats) {
 static void stats_end(stats_t *stats) {
     if (stats->args->format != FORMAT_TABLE) {
         records_end(&stats->records);
-        records_print(&stats->records);
     } else if (stats->rows) {
         stats_print_groups(stats);
         stats_print_hours(stats);
     }
-    buffer_free(&stats->records.text);
     for (size_t i = 0; i < stats->group_count; i++) {
         free(stats->groups[i].queue);
         free(stats->groups[i].reason);
@@ -188,13 +186,13 @@ static void stats_end(stats_t *stats) {
 }
 
 static int stats_run(audit_args_t *args) {
-    stats_t stats = {.args = args, .records = {.format = args->format, .fields = fields, .field_count = COUNT(fields)}};
+    stats_t stats = {.args = args};
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
     if (args->format == FORMAT_TABLE)
         filter.limit = 0; // there it limits the hours; sums are of all of them
     else
-        records_begin(&stats.records);
+        records_begin(&stats.records, args->format, fields, COUNT(fields));
     bool done = audit_stats(args->audit, &filter, stats_add_row, &stats, &why);
     stats_end(&stats);
     if (!done) return audit_print_error(&why);

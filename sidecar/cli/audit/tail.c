@@ -9,8 +9,7 @@
 #include "base/digest.h"
 #include "base/keyset.h"
 #include "cli/audit/audit.h"
-#include "cli/audit/event_fields.h"
-#include "cli/audit/event_table.h"
+#include "cli/audit/event_output.h"
 #include "cli/terminal.h"
 
 enum { FIRST_ROWS = 10, POLL_MS = 200, PAGE_BYTES = 256 * 1024, MAX_PRINTED = 32768 };
@@ -27,14 +26,13 @@ typedef struct tail {
     const audit_args_t *args;
     audit_t *audit; // NULL while it cannot be opened
     struct stat file;
-    int64_t after;       // the seq that was read last
-    int64_t commits;     // of the log, when it was read last
-    bool check_printed;  // the file was replaced
-    bool printing_old;   // the first rows
-    int64_t skip_rows;   // so many of them are not printed
-    event_table_t table; // its `table` is NULL in other formats
-    records_t records;   // of one page, so that no read transaction waits for the terminal
-    char *last_error;    // owned
+    int64_t after;         // the seq that was read last
+    int64_t commits;       // of the log, when it was read last
+    bool check_printed;    // the file was replaced
+    bool printing_old;     // the first rows
+    int64_t skip_rows;     // so many of them are not printed
+    event_output_t output; // of one page, so that no read transaction waits for the terminal
+    char *last_error;      // owned
     tail_printed_t printed;
 } tail_t;
 
@@ -79,16 +77,13 @@ static bool tail_add_row(void *self, const audit_row_t *row) {
         tail->skip_rows--;
         return true;
     }
-    if (tail->args->format == FORMAT_TABLE)
-        event_table_add(&tail->table, row);
-    else
-        event_records_add(&tail->records, row);
-    return tail->records.text.len < PAGE_BYTES;
+    event_output_add(&tail->output, row);
+    return tail->output.records.text.len < PAGE_BYTES;
 }
 
 static void tail_flush(tail_t *tail) {
-    if (tail->table.table) table_flush(tail->table.table);
-    records_print(&tail->records);
+    if (tail->output.table) table_flush(tail->output.table);
+    records_print(&tail->output.records);
     fflush(stdout);
 }
 
@@ -187,50 +182,34 @@ static int tail_follow(tail_t *tail) {
 }
 
 // Rows to come are unknown, so columns begin with the width that most of them need.
-static const event_column_t narrow_columns[] = {
-    {CELL_REF, {.title = "REF", .initial_width = 12}},
-    {CELL_TIME, {.title = "AT", .initial_width = 11}},
-    {CELL_QUEUE, {.title = "QUEUE", .min_width = 6, .initial_width = 8}},
-    {CELL_KIND, {.title = "KIND", .initial_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 8, .initial_width = 8}},
-    {CELL_JOB, {.title = "JOB", .min_width = 6, .max_width = 12, .initial_width = 12}},
-    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 16, .max_width = 160, .initial_width = 60}},
+static const event_column_t columns[] = {
+    {.cell = CELL_REF, .title = "REF", .wide = {.initial = 12}, .narrow = {.initial = 12}},
+    {.cell = CELL_TIME, .title = "AT", .wide = {.initial = 19}, .narrow = {.initial = 11}},
+    {.cell = CELL_QUEUE, .title = "QUEUE", .wide = {.min = 6, .initial = 12}, .narrow = {.min = 6, .initial = 8}},
+    {.cell = CELL_KIND, .title = "KIND", .wide = {.initial = 6}, .narrow = {.initial = 6}},
+    {.cell = CELL_REASON, .title = "REASON", .wide = {.min = 17, .initial = 17}, .narrow = {.min = 8, .initial = 8}},
+    {.cell = CELL_JOB,
+     .title = "JOB",
+     .wide = {.min = 8, .max = 20, .initial = 20},
+     .narrow = {.min = 6, .max = 12, .initial = 12}},
+    {.cell = CELL_ERROR_OR_PAYLOAD,
+     .title = "ERROR, ELSE PAYLOAD",
+     .wide = {.min = 24, .max = 160, .initial = 60},
+     .narrow = {.min = 16, .max = 160, .initial = 60}},
 };
-
-static const event_column_t wide_columns[] = {
-    {CELL_REF, {.title = "REF", .initial_width = 12}},
-    {CELL_TIME, {.title = "AT", .initial_width = 19}},
-    {CELL_QUEUE, {.title = "QUEUE", .min_width = 6, .initial_width = 12}},
-    {CELL_KIND, {.title = "KIND", .initial_width = 6}},
-    {CELL_REASON, {.title = "REASON", .min_width = 17, .initial_width = 17}},
-    {CELL_JOB, {.title = "JOB", .min_width = 8, .max_width = 20, .initial_width = 20}},
-    {CELL_ERROR_OR_PAYLOAD, {.title = "ERROR, ELSE PAYLOAD", .min_width = 24, .max_width = 160, .initial_width = 60}},
-};
-
-static void tail_begin(tail_t *tail) {
-    const audit_args_t *args = tail->args;
-    bool narrow = terminal_is_narrow(stdout);
-    unsigned same = (args->filter.queue ? 1U << CELL_QUEUE : 0) | (args->filter.all_kinds ? 0 : 1U << CELL_KIND);
-    tail->records = event_records(args->format);
-    tail->table = (event_table_t){.utc = args->utc, .narrow = narrow};
-    if (args->format != FORMAT_TABLE)
-        records_begin(&tail->records);
-    else if (narrow) // leaves out what is the same in each row
-        event_table_begin(&tail->table, narrow_columns, COUNT(narrow_columns), same, stdout);
-    else
-        event_table_begin(&tail->table, wide_columns, COUNT(wide_columns), 0, stdout);
-}
 
 static int tail_run(audit_args_t *args) {
     const struct sigaction action = {.sa_handler = tail_on_signal}; // interrupts a wait
-    tail_t tail = {.args = args, .printing_old = true};
+    const unsigned same = (args->filter.queue ? 1U << CELL_QUEUE : 0) | (args->filter.all_kinds ? 0 : 1U << CELL_KIND);
+    tail_t tail = {.args = args,
+                   .printing_old = true,
+                   .output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    tail_begin(&tail);
+    event_output_begin(&tail.output, columns, COUNT(columns), same, stdout);
     int status = tail_follow(&tail);
-    if (tail.table.table) table_end(tail.table.table);
+    event_output_end(&tail.output);
     audit_close(tail.audit);
-    buffer_free(&tail.records.text);
     keymap_free(&tail.printed.recent);
     keymap_free(&tail.printed.older);
     free(tail.last_error);

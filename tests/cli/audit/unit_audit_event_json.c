@@ -1,6 +1,6 @@
 /* An exported event, read back: every field, and what is refused. */
 #include "audit/import/import.h"
-#include "cli/audit/event_fields.h"
+#include "cli/audit/event_output.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -124,16 +124,16 @@ Test(unit_audit_event_json, every_field_survives) {
 Test(unit_audit_event_json, csv_quotes_separators_quotes_and_newlines) {
     audit_row_t row = {.ref = SLICE("aerukz4jvpg6"), .error_is_text = true, .payload_is_text = false};
     row.event = (event_t){.kind = SLICE("failed"), .queue = SLICE("a,\"b\"\r\nc"), .payload = SLICE("\xff"), .at = 1763690400007};
-    records_t csv = event_records(FORMAT_CSV);
-    records_begin(&csv);
-    event_records_add(&csv, &row);
-    cr_expect_str_eq(csv.text.data,
+    event_output_t csv = {.format = FORMAT_CSV};
+    event_output_begin(&csv, NULL, 0, 0, NULL);
+    event_output_add(&csv, &row);
+    cr_expect_str_eq(csv.records.text.data,
                      "ref,queue,dialect,job_id,type,worker,reason,error,error_encoding,attempts,created_at,started_at,"
                      "failed_at,state,kind,at,size,sha256,event,answers,term,answered_at,answered_by,answer_reason,"
                      "payload,payload_encoding\r\n"
                      "aerukz4jvpg6,\"a,\"\"b\"\"\r\nc\",,,,,,,text,0,,,2025-11-21T02:00:00.007Z,,failed,"
                      "2025-11-21T02:00:00.007Z,0,,,,,,,,/w==,base64\r\n");
-    buffer_free(&csv.text);
+    buffer_free(&csv.records.text);
 }
 
 /* xorshift64*, so that a failure can be had again. */

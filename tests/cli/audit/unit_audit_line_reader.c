@@ -3,11 +3,9 @@
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SLICE(text) ((slice_t){text, sizeof(text) - 1})
 
@@ -17,27 +15,24 @@ static line_reader_t open_text(slice_t text) {
     cr_assert_not_null(file);
     cr_assert_eq(fwrite(text.data, 1, text.len, file), text.len);
     fclose(file);
-    int fd = open(path, O_RDONLY);
-    cr_assert_geq(fd, 0);
+    FILE *in = fopen(path, "r");
+    cr_assert_not_null(in);
     free(path);
-    return line_reader_new(fd);
+    return (line_reader_t){.in = in, .max_bytes = LINE_MAX_BYTES};
 }
 
 static void close_text(line_reader_t *reader) {
-    close(reader->fd);
-    line_reader_free(reader);
+    fclose(reader->in);
+    buffer_free(&reader->buffer);
 }
 
 /* Every line as "number:bytes|", one that is too long as "number!|". */
-static void expect_lines(slice_t text, size_t max_bytes, const char *start, const char *expected) {
+static void expect_lines(slice_t text, size_t max_bytes, const char *expected) {
     line_reader_t reader = open_text(text);
     line_result_t result;
     slice_t line;
     buffer_t got = {0};
     if (max_bytes) reader.max_bytes = max_bytes;
-    slice_t peeked = line_reader_peek(&reader);
-    cr_expect(peeked.len >= strlen(start) && memcmp(peeked.data, start, strlen(start)) == 0, "%.*s", (int)peeked.len,
-              peeked.data);
     while ((result = line_reader_next(&reader, &line)) == LINE_READ || result == LINE_TOO_LONG) {
         if (result == LINE_READ)
             buffer_printf(&got, "%d:%.*s|", (int)reader.number, (int)line.len, line.data);
@@ -51,18 +46,16 @@ static void expect_lines(slice_t text, size_t max_bytes, const char *start, cons
 }
 
 Test(unit_audit_line_reader, lines_may_end_in_lf_crlf_or_the_file) {
-    expect_lines(SLICE("{1}\n\n{2}\r\n{3}"), 0, "{1}", "1:{1}|2:|3:{2}|4:{3}|");
-    expect_lines(SLICE("{1}\n"), 0, "{1}", "1:{1}|");
-    expect_lines(SLICE(""), 0, "", "");
+    expect_lines(SLICE("{1}\n\n{2}\r\n{3}"), 0, "1:{1}|2:|3:{2}|4:{3}|");
+    expect_lines(SLICE("{1}\n"), 0, "1:{1}|");
+    expect_lines(SLICE(""), 0, "");
 }
 
 Test(unit_audit_line_reader, a_line_that_is_too_long_is_skipped) {
-    expect_lines(SLICE("{1}\n{23456789}\n{3}\n{456789"), 6, "{1}", "1:{1}|2:{23456789}|3:{3}|4!|");
+    expect_lines(SLICE("{1}\n{2345678}\n{345678}\n{45678901"), 8, "1:{1}|2!|3:{345678}|4!|");
 }
 
-Test(unit_audit_line_reader, a_byte_order_mark_is_skipped) {
-    expect_lines(SLICE("\xef\xbb\xbf{1}\n{2}\n"), 0, "{1}", "1:{1}|2:{2}|");
-}
+Test(unit_audit_line_reader, a_byte_order_mark_is_skipped) { expect_lines(SLICE("\xef\xbb\xbf{1}\n{2}\n"), 0, "1:{1}|2:{2}|"); }
 
 Test(unit_audit_line_reader, a_line_may_end_where_a_read_ends) {
     for (size_t len = 256 * 1024 - 3; len < 256 * 1024 + 3; len++) {

@@ -1,0 +1,162 @@
+#include "cli/audit/event_output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/terminal.h"
+
+const field_t event_fields[EVENT_FIELDS] = {
+    FIELD("ref", TEXT, event_record_t, row.ref),
+    FIELD("queue", TEXT, event_record_t, row.event.queue),
+    FIELD("dialect", TEXT, event_record_t, row.event.dialect),
+    FIELD("job_id", TEXT, event_record_t, row.event.job),
+    FIELD("type", TEXT, event_record_t, row.event.type),
+    FIELD("worker", TEXT, event_record_t, row.event.worker),
+    FIELD("reason", TEXT, event_record_t, row.event.reason),
+    FIELD("error", BYTES, event_record_t, row.event.error),
+    FIELD("error_encoding", ENCODING, event_record_t, row.error_is_text),
+    FIELD("attempts", NUMBER, event_record_t, row.event.attempts),
+    FIELD("created_at", TIME, event_record_t, row.event.created),
+    FIELD("started_at", TIME, event_record_t, row.event.started),
+    FIELD("failed_at", TIME, event_record_t, failed_at),
+    FIELD("state", TEXT, event_record_t, row.state),
+    FIELD("kind", TEXT, event_record_t, row.event.kind),
+    FIELD("at", TIME, event_record_t, row.event.at),
+    FIELD("size", NUMBER, event_record_t, row.event.size),
+    FIELD("sha256", TEXT, event_record_t, row.event.sha256),
+    FIELD("event", TEXT, event_record_t, row.event.event),
+    FIELD("answers", TEXT, event_record_t, row.event.answers),
+    FIELD("term", TEXT, event_record_t, row.event.term),
+    FIELD("answered_at", TIME, event_record_t, row.answered_at),
+    FIELD("answered_by", TEXT, event_record_t, row.answered_by),
+    FIELD("answer_reason", TEXT, event_record_t, row.answer_reason),
+    FIELD("payload", BYTES, event_record_t, row.event.payload),
+    FIELD("payload_encoding", ENCODING, event_record_t, row.payload_is_text),
+};
+
+static event_record_t event_record(const audit_row_t *row) {
+    return (event_record_t){.row = *row, .failed_at = slice_is(row->event.kind, "failed") ? row->event.at : 0};
+}
+
+void event_write_json(buffer_t *out, const audit_row_t *row) {
+    const event_record_t record = event_record(row);
+    record_write_json(out, event_fields, EVENT_FIELDS, &record);
+}
+
+// Cut a long reason, or it would crowd out the error.
+static size_t event_reason_width(FILE *out) {
+    enum { ROOMY = 96, LONGEST = 17, BEGINNING = 8 };
+    return terminal_columns(out) < ROOMY ? BEGINNING : LONGEST;
+}
+
+static void event_add_column(event_output_t *output, const event_column_t *column, FILE *out) {
+    char zone[TIME_TEXT_SIZE];
+    event_width_t width = output->narrow ? column->narrow : column->wide;
+    const char *title = column->title;
+    if (column->cell == CELL_TIME && strcmp(title, "AT") == 0) {
+        time_zone_name(time_now_ms(), output->utc, zone);
+        snprintf(output->time_title, sizeof output->time_title, "%sAT (%s)", output->failures ? "FAILED " : "", zone);
+        title = output->time_title;
+    } else if (column->cell == CELL_REASON && output->narrow && !width.max) {
+        width.max = event_reason_width(out);
+        if (width.initial) width.initial = width.max;
+    }
+    output->columns[output->count] = (table_column_t){.title = title,
+                                                      .min_width = width.min,
+                                                      .max_width = width.max,
+                                                      .initial_width = width.initial,
+                                                      .align_right = column->cell == CELL_TRIES};
+    output->cells[output->count++] = column->cell;
+}
+
+void event_output_begin(event_output_t *output, const event_column_t *columns, size_t count, unsigned same, FILE *out) {
+    if (output->format != FORMAT_TABLE) {
+        records_begin(&output->records, output->format, event_fields, EVENT_FIELDS);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool left_out = columns[i].layout == (output->narrow ? ONLY_WIDE : ONLY_NARROW);
+        if (!left_out && !(output->narrow && same & (1U << columns[i].cell))) event_add_column(output, &columns[i], out);
+    }
+    output->table = table_begin(output->columns, output->count, out);
+}
+
+static void event_add_by(buffer_t *out, slice_t who, slice_t reason) {
+    buffer_printf(out, " by %.*s%s%.*s", (int)who.len, who.data, reason.len ? ": " : "", (int)reason.len, reason.data);
+}
+
+// "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back". An answer itself is "requeued by ann@host"; its
+// reason has a column of its own in a wide table.
+static void event_add_state(buffer_t *out, const event_output_t *output, const audit_row_t *row) {
+    char time[TIME_TEXT_SIZE];
+    const event_t *event = &row->event;
+    slice_t state = row->state.len ? row->state : event->kind;
+    buffer_add(out, state.data, state.len);
+    if (slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded"))
+        event_add_by(out, event->worker, output->narrow ? event->reason : (slice_t){0});
+    if (!row->answered_at) return;
+    time_format(row->answered_at, output->utc, time);
+    if (output->narrow) time_shorten(time);
+    buffer_printf(out, " %s", time);
+    event_add_by(out, row->answered_by, row->answer_reason);
+}
+
+static void event_add_summary(buffer_t *out, const event_output_t *output, const audit_row_t *row, slice_t what) {
+    bool failed = slice_is(row->state, "failed");
+    if (!failed) event_add_state(out, output, row);
+    if (!failed && row->answered_at) return;
+    if (!failed && what.len) buffer_str(out, ": ");
+    buffer_add(out, what.data, what.len);
+}
+
+// Borrowed from the row, or from `out`, which comes empty.
+static slice_t event_cell_text(buffer_t *out, const event_output_t *output, event_cell_t cell, const audit_row_t *row) {
+    const event_t *event = &row->event;
+    char time[TIME_TEXT_SIZE];
+    slice_t what = event->error.len ? event->error : event->payload;
+    switch (cell) {
+    case CELL_MARK: return slice_text(slice_equal(event->event, output->marked) ? "*" : "");
+    case CELL_REF: return row->ref;
+    case CELL_QUEUE: return event->queue;
+    case CELL_KIND: return event->kind;
+    case CELL_REASON: return event->reason;
+    case CELL_WORKER: return event->worker;
+    case CELL_JOB: return event->job;
+    case CELL_ERROR: return event->error;
+    case CELL_ERROR_OR_PAYLOAD: return what;
+    case CELL_TIME:
+        time_format(event->at, output->utc, time);
+        if (output->narrow) time_shorten(time);
+        buffer_str(out, time);
+        break;
+    case CELL_STATE: event_add_state(out, output, row); break;
+    case CELL_SUMMARY: event_add_summary(out, output, row, what); break;
+    case CELL_TRIES:
+        if (event->attempts) buffer_printf(out, "%" PRId64, event->attempts);
+    }
+    return (slice_t){buffer_text(out), out->len};
+}
+
+static void event_add_cells(event_output_t *output, const audit_row_t *row) {
+    buffer_t text = {0};
+    for (size_t i = 0; i < output->count; i++) {
+        buffer_clear(&text);
+        table_cell(output->table, event_cell_text(&text, output, output->cells[i], row));
+    }
+    buffer_free(&text);
+}
+
+void event_output_add(event_output_t *output, const audit_row_t *row) {
+    const event_record_t record = event_record(row);
+    if (output->table)
+        event_add_cells(output, row);
+    else
+        records_add(&output->records, &record);
+}
+
+void event_output_end(event_output_t *output) {
+    if (output->table)
+        table_end(output->table);
+    else
+        records_end(&output->records);
+}
