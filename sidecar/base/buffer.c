@@ -19,8 +19,8 @@ void *mem_array(size_t count, size_t size) {
 void *mem_alloc(size_t size) { return mem_array(1, size); }
 
 char *mem_str(const char *text) {
-    char *copy = strdup(text);
-    if (!copy) mem_exhausted();
+    char *copy = text ? strdup(text) : NULL;
+    if (text && !copy) mem_exhausted();
     return copy;
 }
 

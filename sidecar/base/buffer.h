@@ -27,5 +27,5 @@ void *mem_alloc(size_t size);               // zeroed
 void *mem_array(size_t count, size_t size); // zeroed
 // Returns an array of `count` items with room for one more, zeroed. Takes `array`, which is NULL or an earlier result.
 void *mem_grown(void *array, size_t count, size_t size);
-char *mem_str(const char *text);
+char *mem_str(const char *text); // NULL stays NULL
 char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,5 +1,6 @@
 #include "base/digest.h"
 
+#include <nettle/base16.h>
 #include <nettle/base64.h>
 #include <nettle/md5.h>
 #include <nettle/sha2.h>
@@ -35,11 +36,7 @@ digest_t digest_of_parts(const digest_part_t *parts, size_t count) {
 }
 
 void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]) {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < DIGEST_BYTES; i++) {
-        hex[2 * i] = digits[digest->bytes[i] >> 4];
-        hex[2 * i + 1] = digits[digest->bytes[i] & 0xf];
-    }
+    base16_encode_update(hex, DIGEST_BYTES, digest->bytes);
     hex[DIGEST_HEX_SIZE - 1] = '\0';
 }
 

@@ -30,11 +30,12 @@ typedef struct message {
     const log_field_t *fields;
 } message_t;
 
-// The identity of a repeated message, kept to report the lines that were suppressed. Owned.
+// The identity of a repeated message, kept to report the lines that were suppressed.
 typedef struct suppressed {
     log_level_t level;
     mono_t last; // when the last line was suppressed
-    char *role, *queue, *msg, *reason, *token;
+    const char *role, *msg;
+    char *queue, *reason, *token; // owned
 } suppressed_t;
 
 // A message that was written lately. Another message with the same hash takes the slot over: then one line too many is written,
@@ -54,8 +55,8 @@ typedef struct burst {
     mono_t began; // of the window
     int lines;    // written and suppressed; 0 = the place is free
     log_level_t level;
-    char *role, *msg; // owned
-    buffer_t names;   // some of the queues whose lines were suppressed
+    const char *role, *msg;
+    buffer_t names; // some of the queues whose lines were suppressed
 } burst_t;
 
 // All but the first two are guarded by the mutex.
@@ -152,8 +153,6 @@ static void burst_end(burst_t *burst) {
     const log_field_t fields[] = {
         F_INT("more", burst->lines - BURST_LINES), F_STR("queues", buffer_text(&burst->names)), {.key = 0}};
     if (burst->lines > BURST_LINES) log_write_line(&(message_t){burst->level, burst->role, NULL, burst->msg, fields}, 0);
-    free(burst->role);
-    free(burst->msg);
     buffer_free(&burst->names);
     *burst = (burst_t){0};
 }
@@ -173,8 +172,7 @@ static burst_t *burst_of(const message_t *message, mono_t now) {
         if (burst->lines == 0 || (oldest->lines > 0 && burst->began.ns < oldest->began.ns)) oldest = burst;
     }
     burst_end(oldest);
-    *oldest = (burst_t){
-        .hash = hash, .began = now, .level = message->level, .role = mem_str(message->role), .msg = mem_str(message->msg)};
+    *oldest = (burst_t){.hash = hash, .began = now, .level = message->level, .role = message->role, .msg = message->msg};
     return oldest;
 }
 
@@ -205,16 +203,14 @@ static repeat_t *repeat_slot(uint64_t hash) {
     return oldest;
 }
 
-static char *repeat_copy(const char *text) { return text ? mem_str(text) : NULL; }
-
 static suppressed_t *repeat_suppress(const message_t *message) {
     suppressed_t *suppressed = mem_alloc(sizeof *suppressed);
     *suppressed = (suppressed_t){.level = message->level,
-                                 .role = repeat_copy(message->role),
-                                 .queue = repeat_copy(message->queue),
-                                 .msg = repeat_copy(message->msg),
-                                 .reason = repeat_copy(log_text_field(message->fields, "reason")),
-                                 .token = repeat_copy(log_text_field(message->fields, "token"))};
+                                 .role = message->role,
+                                 .msg = message->msg,
+                                 .queue = mem_str(message->queue),
+                                 .reason = mem_str(log_text_field(message->fields, "reason")),
+                                 .token = mem_str(log_text_field(message->fields, "token"))};
     state.suppressing++;
     return suppressed;
 }
@@ -222,7 +218,9 @@ static suppressed_t *repeat_suppress(const message_t *message) {
 static void repeat_forget(repeat_t *slot) {
     suppressed_t *suppressed = slot->suppressed;
     if (!suppressed) return;
-    free(suppressed->role), free(suppressed->queue), free(suppressed->msg), free(suppressed->reason), free(suppressed->token);
+    free(suppressed->queue);
+    free(suppressed->reason);
+    free(suppressed->token);
     free(suppressed);
     slot->suppressed = NULL;
     slot->count = 0;
@@ -274,18 +272,18 @@ static void log_write_deduplicated(const message_t *message, mono_t now) {
     if (!slot->in_burst) log_write_line(message, repeated);
 }
 
-static void log_lock(mono_t *now) {
+static mono_t log_lock(void) {
     pthread_mutex_lock(&state.mutex);
-    *now = mono_now();
-    burst_end_due(*now);
-    repeat_end_due(*now);
+    mono_t now = mono_now();
+    burst_end_due(now);
+    repeat_end_due(now);
+    return now;
 }
 
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields) {
     if (level > state.level) return;
     const message_t message = {level, role, queue, msg, fields};
-    mono_t now;
-    log_lock(&now);
+    mono_t now = log_lock();
     if (level > LOG_WARN)
         log_write_line(&message, 0);
     else
@@ -294,7 +292,6 @@ void log_write(log_level_t level, const char *role, const char *queue, const cha
 }
 
 void log_flush_suppressed(void) {
-    mono_t now;
-    log_lock(&now);
+    log_lock();
     pthread_mutex_unlock(&state.mutex);
 }

@@ -31,7 +31,7 @@ typedef struct log_field {
 void log_setup(log_level_t level, int json);
 void log_set_level(log_level_t level); // at any time
 
-// `queue` may be NULL. `msg` is a constant text; particulars go into fields.
+// `queue` may be NULL. `role` and `msg` are constant texts; particulars go into fields.
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields);
 
 // Reports suppressed lines that are due. Cheap; call it regularly, as nothing else may be logged.

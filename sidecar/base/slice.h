@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 typedef struct slice {
@@ -17,3 +18,18 @@ static inline bool slice_equal(slice_t a, slice_t b) {
 }
 
 static inline bool slice_is(slice_t slice, const char *text) { return slice_equal(slice, slice_text(text)); }
+
+// Reads decimal digits, with or without a minus. False: it is something else, or does not fit.
+static inline bool slice_integer(slice_t text, int64_t *number) {
+    bool negative = text.len > 0 && text.data[0] == '-';
+    int64_t value = 0;
+    if (text.len == (size_t)negative) return false;
+    for (size_t i = negative; i < text.len; i++) {
+        if (text.data[i] < '0' || text.data[i] > '9') return false;
+        int digit = text.data[i] - '0';
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, negative ? -digit : digit, &value))
+            return false;
+    }
+    *number = value;
+    return true;
+}

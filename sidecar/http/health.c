@@ -177,7 +177,7 @@ bool health_ready(health_t *health, buffer_t *json) {
                      metric_get(&m->audit_bad) > 0 ? health_because(health, "the audit log cannot be written", WHY_AUDIT) : NULL,
                      NULL);
     pthread_mutex_lock(&health->mutex);
-    health_add_check(json, "config", health->refused ? mem_str(health->refused) : NULL, health->taken);
+    health_add_check(json, "config", mem_str(health->refused), health->taken);
     pthread_mutex_unlock(&health->mutex);
     buffer_str(json, "\n]}\n");
     return ready;

@@ -24,38 +24,14 @@ void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_
     digest_hex(&digest, id);
 }
 
-static int event_hex_value(char digit) {
-    if (digit >= '0' && digit <= '9') return digit - '0';
-    if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-    return -1;
-}
-
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]) {
     static const char digits[] = "abcdefghijklmnopqrstuvwxyz234567";
-    if (id.len != EVENT_ID_SIZE - 1) return false;
+    digest_t digest;
+    if (!digest_parse(id, &digest)) return false;
     uint64_t high = 0; // the first 64 bits, of which the highest 60 are told
-    for (size_t i = 0; i < id.len; i++) {
-        int value = event_hex_value(id.data[i]);
-        if (value < 0) return false;
-        if (i < 16) high = high << 4 | (uint64_t)value;
-    }
+    for (size_t i = 0; i < sizeof high; i++) high = high << 8 | digest.bytes[i];
     for (int i = 0; i < REF_DIGITS; i++, high <<= REF_BITS) ref[i] = digits[high >> (64 - REF_BITS)];
     ref[REF_DIGITS] = '\0';
-    return true;
-}
-
-// Reads decimal digits, with or without a minus, that fit 64 bits.
-static bool event_parse_number(slice_t text, int64_t *number) {
-    bool negative = text.len > 0 && text.data[0] == '-';
-    int64_t value = 0;
-    if (text.len == (size_t)negative) return false;
-    for (size_t i = negative; i < text.len; i++) {
-        if (text.data[i] < '0' || text.data[i] > '9') return false;
-        int digit = text.data[i] - '0';
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, negative ? -digit : digit, &value))
-            return false;
-    }
-    *number = value;
     return true;
 }
 
@@ -68,7 +44,7 @@ bool event_set(event_t *event, slice_t name, slice_t value) {
     EVENT_TEXTS(X)
 #undef X
 #define X(field, help)                                                                                                           \
-    if (slice_is(name, #field)) return event_parse_number(value, &event->field);
+    if (slice_is(name, #field)) return slice_integer(value, &event->field);
     EVENT_NUMBERS(X)
 #undef X
     return false;

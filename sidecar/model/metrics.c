@@ -115,7 +115,7 @@ void metrics_refused(metrics_queue_t *queue, mono_t now) {
 }
 
 void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason) {
-    char *said = reason ? mem_str(reason) : NULL;
+    char *said = mem_str(reason);
     pthread_mutex_lock(&metrics->mutex);
     char *before = metrics->why[of];
     metrics->why[of] = said;

@@ -225,10 +225,10 @@ Test(unit_log, sums_up_suppressed_repeats_of_many_queues) {
 }
 
 Test(unit_log, survives_more_bursts_than_it_has_places_for) {
-    char msg[16];
+    static char messages[40][16]; /* the log borrows them */
     for (int round = 0; round < 40; round++) {
-        snprintf(msg, sizeof msg, "m%d.", round);
-        crowd(1, 25, msg);
+        snprintf(messages[round], sizeof messages[round], "m%d.", round);
+        crowd(1, 25, messages[round]);
     }
     fixture_step_boottime(10001);
     log_flush_suppressed();

@@ -2,19 +2,14 @@
 
 #include "base/json/walk.h"
 
-typedef uint32_t mask_t; // a bit for each seek
-_Static_assert(JSON_MOST_PICKS < 32, "a mask has a bit for each seek");
-
-enum { LETTERS = 32 };
-
 // The state of the search for one pick. Its pointer is "<way>/<segment><rest>": `way` leads to the container whose members are
 // compared with the segment.
 typedef struct seek {
     json_pick_t *pick;
     const char *segment; // behind its slash
     const char *rest;    // "" = the segment is the last one
-    char letter;         // the first one of the segment
-    bool plain;          // the segment stands for itself: no "~"
+    bool plain;          // it stands for itself: no "~"
+    bool pending;        // it was met, and its value is next or under way
     int depth;           // of the container; -1 = there is nothing to search for
     int met;             // the depth of the deepest key or element that was met
     int index;           // of the next element, in an array
@@ -24,19 +19,8 @@ typedef struct find {
     json_walk_t walk;
     seek_t seeks[JSON_MOST_PICKS];
     size_t count;
-    int depth;               // the deepest one of a seek: nothing below matters
-    mask_t pending;          // seeks whose segment was met, and its value is next or under way
-    mask_t letters[LETTERS]; // by the low bits of the first letter of their segment: spares most keys any comparison
+    int depth; // the deepest one of a seek: nothing below matters
 } find_t;
-
-static mask_t find_bit(size_t seek) { return (mask_t)1 << seek; }
-
-// Takes one out of the mask, which must not be empty.
-static size_t find_take(mask_t *mask) {
-    size_t lowest = (size_t)__builtin_ctz(*mask);
-    *mask &= *mask - 1;
-    return lowest;
-}
 
 // Takes a letter off a segment, in which "~0" and "~1" stand for "~" and "/". NUL = it ends here, or is bad.
 static char find_take_letter(const char **segment) {
@@ -49,14 +33,7 @@ static char find_take_letter(const char **segment) {
     return letter == '0' ? '~' : letter == '1' ? '/' : '\0';
 }
 
-static mask_t *find_letter(find_t *find, char first) { return &find->letters[(unsigned char)first % LETTERS]; }
-
-static void find_set_segment(find_t *find, size_t i, const char *segment, int depth) {
-    seek_t *seek = &find->seeks[i];
-    const char *second = segment;
-    *find_letter(find, seek->letter) &= ~find_bit(i);
-    seek->letter = find_take_letter(&second);
-    *find_letter(find, seek->letter) |= find_bit(i);
+static void seek_set_segment(seek_t *seek, const char *segment, int depth) {
     seek->segment = seek->rest = segment;
     for (seek->plain = true; *seek->rest != '/' && *seek->rest; seek->rest++) seek->plain &= *seek->rest != '~';
     seek->depth = depth;
@@ -66,19 +43,18 @@ static void find_begin(find_t *find, slice_t text, json_pick_t *picks, size_t co
     json_walk_begin(&find->walk, text);
     find->count = count;
     find->depth = 0;
-    find->pending = 0;
-    memset(find->letters, 0, sizeof find->letters);
     for (size_t i = 0; i < count; i++) {
         const char *pointer = picks[i].pointer;
         bool valid = *pointer == '/' || *pointer == '\0';
-        find->seeks[i] = (seek_t){.pick = &picks[i], .segment = pointer, .rest = pointer, .depth = valid ? 0 : -1};
-        if (valid) find->pending |= find_bit(i); // the whole text
+        // At first the whole text is met.
+        find->seeks[i] =
+            (seek_t){.pick = &picks[i], .segment = pointer, .rest = pointer, .pending = valid, .depth = valid ? 0 : -1};
         picks[i].found = JSON_MISSING;
     }
 }
 
 // Compares a key, as it stands in the text, with a segment.
-static bool find_is_segment(slice_t key, bool escaped, const seek_t *seek) {
+static bool seek_is_segment(const seek_t *seek, slice_t key, bool escaped) {
     const char *segment = seek->segment;
     if (seek->plain && !escaped) return slice_equal(key, (slice_t){segment, (size_t)(seek->rest - segment)});
     for (const char *at = key.data, *end = key.data + key.len; at < end;) {
@@ -101,21 +77,17 @@ static bool find_is_index(const char *segment, int index) {
     return wanted == index;
 }
 
-static void find_meet(find_t *find, size_t i) {
-    seek_t *seek = &find->seeks[i];
+static void seek_meet(seek_t *seek) {
     seek->met = seek->depth;
-    find->pending |= find_bit(i);
+    seek->pending = true;
 }
 
 static void find_at_key(find_t *find, int depth) {
     slice_t key = json_unquoted(find->walk.token);
-    mask_t left = find->walk.escaped ? find_bit(find->count) - 1 : *find_letter(find, key.len ? *key.data : '\0');
-    while (left) {
-        size_t i = find_take(&left);
-        seek_t *seek = &find->seeks[i];
-        if (seek->depth != depth || !find_is_segment(key, find->walk.escaped, seek)) continue;
+    for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
+        if (seek->depth != depth || !seek_is_segment(seek, key, find->walk.escaped)) continue;
         if (seek->met < depth) {
-            find_meet(find, i);
+            seek_meet(seek);
         } else {
             seek->pick->found = JSON_BAD;
             seek->depth = -1;
@@ -125,27 +97,24 @@ static void find_at_key(find_t *find, int depth) {
 
 // An element of an array begins.
 static void find_at_element(find_t *find, int depth) {
-    for (size_t i = 0; i < find->count; i++) {
-        seek_t *seek = &find->seeks[i];
-        if (seek->depth == depth && seek->met < depth && find_is_index(seek->segment, seek->index++)) find_meet(find, i);
-    }
+    for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++)
+        if (seek->depth == depth && seek->met < depth && find_is_index(seek->segment, seek->index++)) seek_meet(seek);
 }
 
 // A value begins, or is whole.
 static void find_at_value(find_t *find, json_event_t event, int depth) {
-    for (mask_t left = find->pending; left;) {
-        size_t i = find_take(&left);
-        seek_t *seek = &find->seeks[i];
+    for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
+        if (!seek->pending || seek->depth != depth) continue;
         bool last = *seek->rest == '\0';
-        if (seek->depth != depth || (last && event == JSON_AT_OPEN)) continue;
-        find->pending &= ~find_bit(i);
+        if (last && event == JSON_AT_OPEN) continue;
+        seek->pending = false;
         if (last) {
             seek->pick->value = json_token_value(find->walk.token);
             seek->pick->found = JSON_FOUND;
         } else if (event == JSON_AT_OPEN) {
             seek->index = 0;
             find->depth = depth + 1;
-            find_set_segment(find, i, seek->rest + 1, depth + 1);
+            seek_set_segment(seek, seek->rest + 1, depth + 1);
         }
     }
 }
@@ -153,12 +122,11 @@ static void find_at_value(find_t *find, json_event_t event, int depth) {
 // A container ended in which there are seeks: they go back to the one around it.
 static void find_leave(find_t *find, int depth) {
     find->depth = depth;
-    for (size_t i = 0; i < find->count; i++) {
-        seek_t *seek = &find->seeks[i];
+    for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
         if (seek->depth != depth + 1) continue;
         const char *segment = seek->segment - 1;
         while (segment > seek->pick->pointer && segment[-1] != '/') segment--;
-        find_set_segment(find, i, segment, depth);
+        seek_set_segment(seek, segment, depth);
     }
 }
 
@@ -171,7 +139,7 @@ static void find_step(find_t *find, json_event_t event) {
     }
     if (event == JSON_AT_CLOSE && depth < find->depth) find_leave(find, depth);
     if (event != JSON_AT_CLOSE && depth > 0 && *find->walk.open[depth - 1] == '[') find_at_element(find, depth);
-    if (find->pending) find_at_value(find, event, depth);
+    find_at_value(find, event, depth);
 }
 
 static bool find_run(slice_t text, json_pick_t *picks, size_t count, bool object, size_t most_tokens) {

@@ -1,12 +1,10 @@
 #include "base/json/json.h"
 
-static void splice_sort(json_cut_t *cuts, size_t count) {
-    for (size_t i = 1; i < count; i++) {
-        json_cut_t cut = cuts[i];
-        size_t to = i;
-        for (; to > 0 && cuts[to - 1].raw.data > cut.raw.data; to--) cuts[to] = cuts[to - 1];
-        cuts[to] = cut;
-    }
+#include <stdlib.h>
+
+static int splice_order(const void *left, const void *right) {
+    const json_cut_t *a = left, *b = right;
+    return (a->raw.data > b->raw.data) - (a->raw.data < b->raw.data);
 }
 
 static bool splice_lies_in(slice_t text, slice_t raw) {
@@ -17,7 +15,7 @@ static bool splice_lies_in(slice_t text, slice_t raw) {
 bool json_splice(slice_t text, json_cut_t *cuts, size_t count, buffer_t *out) {
     for (size_t i = 0; i < count; i++)
         if (!splice_lies_in(text, cuts[i].raw)) return false;
-    splice_sort(cuts, count);
+    if (count) qsort(cuts, count, sizeof *cuts, splice_order);
     for (size_t i = 1; i < count; i++)
         if (cuts[i].raw.data <= cuts[i - 1].raw.data + cuts[i - 1].raw.len) return false;
     const char *at = text.data;

@@ -66,17 +66,7 @@ bool json_decode(slice_t raw, buffer_t *out) {
 }
 
 bool json_integer(slice_t raw, int64_t *out) {
-    bool negative = raw.len > 0 && *raw.data == '-';
-    size_t first = negative;
-    if (raw.len == first || (raw.data[first] == '0' && raw.len > first + 1)) return false;
-    int64_t value = 0;
-    for (size_t i = first; i < raw.len; i++) {
-        if (raw.data[i] < '0' || raw.data[i] > '9') return false;
-        int digit = raw.data[i] - '0';
-        // Below zero there is one number more.
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_sub_overflow(value, digit, &value)) return false;
-    }
-    if (!negative && value == INT64_MIN) return false;
-    *out = negative ? value : -value;
-    return true;
+    size_t first = raw.len > 0 && *raw.data == '-';
+    bool zero_leads = raw.len > first + 1 && raw.data[first] == '0';
+    return !zero_leads && slice_integer(raw, out);
 }

@@ -11,7 +11,7 @@ void diagnostic_add(diagnostics_t *list, const char *file, int line, const char 
     va_end(args);
     list->items = mem_grown(list->items, list->count, sizeof *list->items);
     diagnostic_t *diagnostic = &list->items[list->count++];
-    diagnostic->file = file ? mem_str(file) : NULL;
+    diagnostic->file = mem_str(file);
     diagnostic->line = line;
     diagnostic->ordinal = list->count;
     diagnostic->text = mem_str(buffer_text(&text));

@@ -117,7 +117,7 @@ static void source_take_scalar(source_t *source, const config_setting_t *setting
 }
 
 static void source_take(source_t *source, const config_setting_t *setting, node_t *node) {
-    node->name = config_setting_name(setting) ? mem_str(config_setting_name(setting)) : NULL;
+    node->name = mem_str(config_setting_name(setting));
     node->file = source_shown_path(source, config_setting_source_file(setting));
     node->line = (int)config_setting_source_line(setting);
     if (!config_setting_is_aggregate(setting)) {
