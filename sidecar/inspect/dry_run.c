@@ -107,10 +107,8 @@ static bool dry_run_sizes(scratch_t *scratch) {
 
 // XADD with an id of the past, as a final failure does it. A full Redis refuses it here.
 static outcome_t dry_run_add_record(scratch_t *scratch) {
-    redisReply *reply;
     request_begin(scratch->conn, "XADD", scratch->keys->queues[0].failures, "1-2", "event", "scratch");
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
-    conn_reply_free(reply);
+    outcome_t outcome = request_ask(scratch->conn, NULL, scratch->error);
     return scratch_out_of_memory(scratch->error) ? OUTCOME_OK : outcome;
 }
 
@@ -218,13 +216,11 @@ static bool dry_run_keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES]
 // The monitor reads heartbeats by GETRANGE and EXISTS. GETRANGE gives the worker's name. Without both rights the monitor counts
 // each job as alive.
 static bool dry_run_heartbeat(scratch_t *scratch) {
-    redisReply *reply;
     heartbeat_check_t look = {.key = scratch->queue.errors}; // a hash: the key exists and names no worker
     request_begin(scratch->conn, "GETRANGE");
     request_text(scratch->conn, scratch->keys->locks[0].key); // a key with a text
     request_int(scratch->conn, 0, 0);
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
-    conn_reply_free(reply);
+    outcome_t outcome = request_ask(scratch->conn, NULL, scratch->error);
     return dry_run_optional(scratch, "reading a worker's name from its heartbeat", outcome) &&
            dry_run_required(scratch, "looking at a heartbeat", heartbeats_read(scratch->conn, &look, 1, scratch->error));
 }
@@ -254,11 +250,8 @@ static bool dry_run_release(scratch_t *scratch) {
 }
 
 static outcome_t dry_run_publish(scratch_t *scratch) {
-    redisReply *reply;
     request_begin(scratch->conn, "PUBLISH", scratch->keys->vacant, "");
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
-    conn_reply_free(reply);
-    return outcome;
+    return request_ask(scratch->conn, NULL, scratch->error);
 }
 
 // Tests wake-ups and the vacant channel on a pair of separate connections.

@@ -115,10 +115,8 @@ outcome_t scratch_lay_out(scratch_t *scratch) {
 }
 
 outcome_t scratch_write(scratch_t *scratch, const char *command, const char *key, const char *one, const char *two, bool *full) {
-    redisReply *reply;
     request_begin(scratch->conn, command, key, one, two);
-    outcome_t outcome = request_ask(scratch->conn, &reply, scratch->error);
-    conn_reply_free(reply);
+    outcome_t outcome = request_ask(scratch->conn, NULL, scratch->error);
     *full = scratch_out_of_memory(scratch->error);
     return *full ? OUTCOME_OK : outcome;
 }

@@ -9,34 +9,14 @@
 
 static const char WAIT_S[] = "0.01";
 
-// Keeps the worst error of several replies and the name of its key.
-static void backup_read_number(conn_t *conn, const char *key, int64_t *out, redis_error_t *worst) {
-    redisReply *reply;
-    redis_error_t error;
-    if (worst->outcome == OUTCOME_DISCONNECTED) return;
-    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
-        if (out && reply->type == REDIS_REPLY_INTEGER) *out = reply->integer;
-        freeReplyObject(reply);
-    } else if (error.outcome > worst->outcome) {
-        redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
-    }
-}
-
-static void backup_read_sentinel(conn_t *conn, const char *key, backup_look_t *out, redis_error_t *worst) {
-    redisReply *reply;
-    redis_error_t error;
-    if (conn_read(conn, 0, &reply, &error) != OUTCOME_OK) {
-        redis_error_set(worst, error.outcome, "%s: %s", key, error.text);
-        return;
-    }
-    // Malformed fields count as absent, as in push_sentinel.lua.
+// Malformed fields count as absent, as in push_sentinel.lua.
+static void backup_read_sentinel(const redisReply *reply, backup_look_t *out) {
     const char *random = reply_text(reply_at(reply, 0));
     const char *n = reply_text(reply_at(reply, 1));
     if (strspn(random, "0123456789abcdefABCDEF") == sizeof out->random - 1 &&
         reply_len(reply_at(reply, 0)) == sizeof out->random - 1)
         memcpy(out->random, random, sizeof out->random);
     if (*n && strspn(n, "0123456789") == reply_len(reply_at(reply, 1))) out->n = strtoll(n, NULL, 10);
-    freeReplyObject(reply);
 }
 
 void backup_look_append(const call_t *call, const rotation_ops_t *rotation, const backup_look_t *known, bool arm) {
@@ -55,35 +35,26 @@ void backup_look_append(const call_t *call, const rotation_ops_t *rotation, cons
     request_end(conn);
 }
 
-static void backup_read_time(conn_t *conn, int64_t *now, redis_error_t *worst) {
-    redisReply *reply;
-    redis_error_t error;
-    if (worst->outcome == OUTCOME_DISCONNECTED) return;
-    if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) {
-        *now = reply_time_ms(reply);
-        freeReplyObject(reply);
-    } else if (error.outcome > worst->outcome) {
-        *worst = error;
-    }
-}
-
 outcome_t backup_look_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_look_t *out) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;
     redis_error_t *error = call->error;
-    *out = (backup_look_t){.config = at->config, .rotation = rotation};
+    *out = (backup_look_t){.config = at->config, .rotation = rotation, .armed = arm};
     *error = (redis_error_t){0};
-    backup_read_sentinel(conn, at->sentinel, out, error);
-    backup_read_number(conn, at->stamps, &out->stamps, error);
-    backup_read_time(conn, &out->now, error);
-    if (arm) backup_read_number(conn, "CLIENT CACHING", NULL, error);
-    backup_read_number(conn, at->config->backup, &out->entries, error);
-    if (arm && rotation->reports) backup_read_number(conn, "CLIENT CACHING", NULL, error);
-    if (rotation->reports) backup_read_number(conn, at->config->errors, &out->reports, error);
-    int64_t at_head = -1;
-    backup_read_number(conn, at->config->backup, &at_head, error);
-    out->sentinel_alone = at_head == 0 && out->entries == 1;
-    out->armed = arm;
+    redisReply *sentinel = conn_read_next(conn, at->sentinel, error);
+    backup_read_sentinel(sentinel, out);
+    freeReplyObject(sentinel);
+    out->stamps = conn_read_int(conn, at->stamps, error);
+    redisReply *time = conn_read_next(conn, NULL, error);
+    out->now = reply_time_ms(time);
+    freeReplyObject(time);
+    if (arm) freeReplyObject(conn_read_next(conn, "CLIENT CACHING", error));
+    out->entries = conn_read_int(conn, at->config->backup, error);
+    if (arm && rotation->reports) freeReplyObject(conn_read_next(conn, "CLIENT CACHING", error));
+    if (rotation->reports) out->reports = conn_read_int(conn, at->config->errors, error);
+    redisReply *rank = conn_read_next(conn, at->config->backup, error);
+    out->sentinel_alone = rank && rank->type == REDIS_REPLY_INTEGER && rank->integer == 0 && out->entries == 1;
+    freeReplyObject(rank);
     return error->outcome;
 }
 
@@ -149,23 +120,19 @@ void backup_rotate_append(const call_t *call, size_t count, bool wait) {
 
 outcome_t backup_rotate_read(const call_t *call, backup_look_t *look, size_t count, backup_page_t *page) {
     redis_error_t *error = call->error;
-    redis_error_t worst = {0};
-    for (size_t i = 0; i < count; i++) {
-        redisReply *reply;
-        if (conn_read(call->conn, 0, &reply, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
-        if (error->outcome != OUTCOME_OK) {
-            if (error->outcome > worst.outcome) worst = *error;
-        } else if (reply->type == REDIS_REPLY_STRING) {
+    *error = (redis_error_t){0};
+    for (size_t i = 0; i < count && error->outcome != OUTCOME_DISCONNECTED; i++) {
+        redisReply *reply = conn_read_next(call->conn, NULL, error);
+        if (reply && reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
             backup_add_entry(page, look, reply);
             if (!backup_holds_last(look, page)) freeReplyObject(page->replies[--page->reply_count]);
-        } else {
+        } else if (reply) {
             page->ended = true;
             freeReplyObject(reply);
         }
     }
-    *error = worst;
-    return worst.outcome;
+    return error->outcome;
 }
 
 void backup_range_append(const call_t *call, size_t skip, size_t count) {
@@ -214,10 +181,8 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bo
 }
 
 outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel) {
-    redisReply *reply;
     request_begin(call->conn, "LREM", call_queue(call)->config->backup);
     request_int(call->conn, 1); // it has just been rotated to the head
     request_bytes(call->conn, sentinel.data, sentinel.len);
-    if (request_ask(call->conn, &reply, call->error) == OUTCOME_OK) freeReplyObject(reply);
-    return call->error->outcome;
+    return request_ask(call->conn, NULL, call->error);
 }

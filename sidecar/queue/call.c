@@ -23,9 +23,10 @@ outcome_t script_refusal(const redisReply *reply, redis_error_t *error) {
 }
 
 outcome_t call_ask(const call_t *call, redisReply **reply) {
-    if (request_ask(call->conn, reply, call->error) != OUTCOME_OK) return call->error->outcome;
-    if (script_refusal(*reply, call->error) == OUTCOME_OK) return OUTCOME_OK;
-    freeReplyObject(*reply);
-    *reply = NULL;
+    redisReply *got;
+    if (request_ask(call->conn, &got, call->error) == OUTCOME_OK) script_refusal(got, call->error);
+    bool wanted = reply && call->error->outcome == OUTCOME_OK;
+    if (reply) *reply = wanted ? got : NULL;
+    if (!wanted) conn_reply_free(got);
     return call->error->outcome;
 }

@@ -22,8 +22,8 @@ const char *call_group(const call_t *call); // name of the lock, and owner of th
 // Begins a request for a fenced script: KEYS[1] is the lock. The caller adds the other keys, and then call->token as ARGV[1].
 void call_script(const call_t *call, const script_t *script, int keys);
 
-// Ends the request and waits for its reply. On OUTCOME_OK *reply is owned. The replies {'fenced'} and {'type', key, found} of a
-// script become OUTCOME_FENCED and OUTCOME_REFUSED.
+// Ends the request and waits for its reply. `reply` may be NULL. On OUTCOME_OK *reply is owned. The replies {'fenced'} and
+// {'type', key, found} of a script become OUTCOME_FENCED and OUTCOME_REFUSED.
 outcome_t call_ask(const call_t *call, struct redisReply **reply);
 
 // Sets *error from a reply {'fenced'} or {'type', key, found}. Any other reply leaves *error unchanged.

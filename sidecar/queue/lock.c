@@ -86,10 +86,9 @@ outcome_t lock_renew(const lock_call_t *call) {
 }
 
 outcome_t lock_release(const lock_call_t *call) {
-    int64_t unused = 0;
     const lock_keys_t *lock = lock_begin(call, &script_release, 1);
     request_text(call->conn, call->token, call->keys->vacant, lock->name);
-    return lock_ask_number(call, &unused);
+    return request_ask(call->conn, NULL, call->error);
 }
 
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed) {
@@ -119,13 +118,9 @@ outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *
 }
 
 outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t *error) {
-    redisReply *reply;
     if (conn_open(subscriber, error) != OUTCOME_OK) return error->outcome;
     request_begin(subscriber, "SUBSCRIBE", keys->vacant);
-    if (request_ask(subscriber, &reply, error) == OUTCOME_OK)
-        freeReplyObject(reply);
-    else
-        conn_close(subscriber);
+    if (request_ask(subscriber, NULL, error) != OUTCOME_OK) conn_close(subscriber);
     return error->outcome;
 }
 

@@ -8,9 +8,7 @@
 #include "redis/tracking.h"
 
 void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_request_t *asks, size_t count, bool arm) {
-    if (arm) {
-        request_caching(conn);
-    }
+    if (arm) request_caching(conn);
     request_script(conn, &script_next_due, (int)count);
     for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[asks[i].queue].config->delayed);
     for (size_t i = 0; i < count; i++) request_int(conn, asks[i].skip);
@@ -33,14 +31,9 @@ static void next_due_read_one(const redisReply *reply, next_due_t *head) {
 outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *heads, int64_t *now_us, redis_error_t *error) {
     redisReply *reply;
     redis_error_t caching = {0};
-    if (armed) {
-        if (conn_read(conn, 0, &reply, &caching) == OUTCOME_DISCONNECTED) {
-            *error = caching;
-            return OUTCOME_DISCONNECTED;
-        }
-        conn_reply_free(reply);
-    }
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    if (armed) freeReplyObject(conn_read_next(conn, NULL, &caching));
+    *error = caching;
+    if (caching.outcome == OUTCOME_DISCONNECTED || conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_us = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) next_due_read_one(reply_at(reply, i + 1), &heads[i]);
     freeReplyObject(reply);

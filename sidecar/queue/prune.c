@@ -24,7 +24,6 @@ static size_t prune_append_unwanted(conn_t *conn, const redisReply *pairs, prune
 
 outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *cursor, prune_keep_fn *keep, void *self) {
     redisReply *scanned;
-    redisReply *reply;
     char from[24];
     snprintf(from, sizeof from, "%llu", (unsigned long long)*cursor);
     request_begin(call->conn, "HSCAN", hash, from, "COUNT");
@@ -35,7 +34,7 @@ outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *
     request_text(call->conn, hash, call->token, "value");
     size_t unwanted = prune_append_unwanted(call->conn, reply_at(scanned, 1), keep, self);
     // The request has no entry, so do not end it: an unended request is not sent.
-    if (unwanted && call_ask(call, &reply) == OUTCOME_OK) freeReplyObject(reply);
+    if (unwanted) call_ask(call, NULL);
     freeReplyObject(scanned);
     return call->error->outcome;
 }

@@ -22,19 +22,6 @@ static void quarantine_append_arming(conn_t *conn, const queue_keys_t *queue) {
     request_append(conn, "EXISTS", queue->quarantine);
 }
 
-// *armed is true if both replies are good. Returns only OUTCOME_OK or OUTCOME_DISCONNECTED.
-static outcome_t quarantine_read_arming(conn_t *conn, bool *armed, redis_error_t *error) {
-    *armed = true;
-    for (int i = 0; i < 2; i++) {
-        redisReply *reply;
-        outcome_t outcome = conn_read(conn, 0, &reply, error);
-        if (outcome == OUTCOME_DISCONNECTED) return outcome;
-        if (outcome != OUTCOME_OK) *armed = false;
-        conn_reply_free(reply);
-    }
-    return OUTCOME_OK;
-}
-
 static void quarantine_read_job(const redisReply *const *parts, quarantined_t *out) {
     *out = (quarantined_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
                            .since = reply_number(parts[1]),
@@ -67,8 +54,9 @@ outcome_t quarantine_read(const call_t *call, const char *events, size_t skip, b
     *call->error = (redis_error_t){0};
     if (arm) quarantine_append_arming(call->conn, call_queue(call));
     quarantine_append_read(call->conn, call_queue(call), events, skip);
-    if (arm && quarantine_read_arming(call->conn, &page->armed, call->error) != OUTCOME_OK) return call->error->outcome;
-    *call->error = (redis_error_t){0};
+    for (int i = 0; arm && i < 2; i++) freeReplyObject(conn_read_next(call->conn, NULL, call->error));
+    if (call->error->outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+    page->armed = arm && call->error->outcome == OUTCOME_OK;
     return quarantine_read_page(call, page);
 }
 

@@ -71,34 +71,19 @@ static void stamps_unpack_page(const redisReply *reply, const backup_page_t *pag
 }
 
 outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now) {
-    conn_t *conn = call->conn;
-    redis_error_t *error = call->error;
-    redisReply *reply;
-    redisReply *time;
-    *error = (redis_error_t){0};
+    *call->error = (redis_error_t){0};
     if (page->jobs == 0) return OUTCOME_OK;
-    redis_error_t first;
-    if (conn_read(conn, 0, &reply, &first) == OUTCOME_DISCONNECTED || conn_read(conn, 0, &time, error) == OUTCOME_DISCONNECTED) {
-        if (first.outcome == OUTCOME_OK) freeReplyObject(reply);
-        if (first.outcome == OUTCOME_DISCONNECTED) *error = first;
-        return error->outcome;
-    }
-    if (error->outcome == OUTCOME_OK) {
-        *now = reply_time_ms(time);
-        freeReplyObject(time);
-    }
-    if (first.outcome == OUTCOME_OK) {
-        if (error->outcome == OUTCOME_OK) stamps_unpack_page(reply, page, stamps, raws);
-        freeReplyObject(reply);
-    } else {
-        *error = first;
-    }
-    return error->outcome;
+    redisReply *reply = conn_read_next(call->conn, NULL, call->error);
+    redisReply *time = conn_read_next(call->conn, NULL, call->error);
+    if (time) *now = reply_time_ms(time);
+    if (reply && time) stamps_unpack_page(reply, page, stamps, raws);
+    freeReplyObject(reply);
+    freeReplyObject(time);
+    return call->error->outcome;
 }
 
 outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_t count) {
     conn_t *conn = call->conn;
-    redisReply *reply;
     call_script(call, &script_stamp, 3);
     request_text(conn, call_queue(call)->stamps, call_queue(call)->meta, call->token);
     for (size_t i = 0; i < count; i++) {
@@ -106,8 +91,7 @@ outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_
         request_bytes(conn, changes[i].old.bytes, changes[i].old.len);
         request_bytes(conn, changes[i].new.bytes, changes[i].new.len);
     }
-    if (call_ask(call, &reply) == OUTCOME_OK) freeReplyObject(reply);
-    return call->error->outcome;
+    return call_ask(call, NULL);
 }
 
 typedef struct stamps_filter {

@@ -11,13 +11,11 @@ static outcome_t tracking_subscribe_first(conn_t *subscriber, int64_t *id, redis
     *id = reply_int(reply);
     freeReplyObject(reply);
     request_begin(subscriber, "SUBSCRIBE", INVALIDATE_CHANNEL);
-    if (request_ask(subscriber, &reply, error) == OUTCOME_OK) freeReplyObject(reply);
-    return error->outcome;
+    return request_ask(subscriber, NULL, error);
 }
 
 outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error) {
     int64_t id = 0;
-    redisReply *reply;
     conn_close(subscriber);
     if (conn_open(data, error) != OUTCOME_OK || conn_open(subscriber, error) != OUTCOME_OK) return error->outcome;
     if (tracking_subscribe_first(subscriber, &id, error) != OUTCOME_OK) {
@@ -27,10 +25,7 @@ outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error)
     request_begin(data, "CLIENT", "TRACKING", "ON", "REDIRECT");
     request_int(data, id);
     request_text(data, "OPTIN", "NOLOOP");
-    if (request_ask(data, &reply, error) == OUTCOME_OK) {
-        freeReplyObject(reply);
-        return OUTCOME_OK;
-    }
+    if (request_ask(data, NULL, error) == OUTCOME_OK) return OUTCOME_OK;
     conn_close(subscriber);
     // The subscriber's connection is gone. The next call opens another. (redis src/networking.c, clientCommand)
     if (error->outcome == OUTCOME_REFUSED && strstr(error->text, "redirect to does not exist")) error->outcome = OUTCOME_RETRY;
