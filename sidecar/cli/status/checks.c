@@ -1,12 +1,16 @@
 #include "cli/status/checks.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text/units.h"
 #include "queue/lock.h"
 
 enum {
+    FULL = 1,                // variant of a row; the other one is nearly full
+    CLOCK_OFFSET_MS = 60000, // between Redis and this machine
+    MEMORY_PERCENT = 95,     // of maxmemory
     LATE_TTLS = 3,           // a due job may wait for so many TTLs, in which a takeover ends
     LATE_MIN_MS = 5000,      // and for so long
     UNCOPIED_MS = 60000,     // a record may wait so long for a log
@@ -16,212 +20,191 @@ enum {
 };
 static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000;
 
-// ---- Facts about one lock or queue.
-
-static const snapshot_lock_t *checks_lock_of(const status_t *s, size_t queue) {
-    return &s->snapshot.locks[s->keys->queues[queue].lock];
-}
-
-static const queue_policy_t *checks_policy_of(const status_t *s, size_t queue) { return &s->keys->queues[queue].config->policy; }
-
-static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
-
 const char *status_leader(const snapshot_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
-const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue) {
-    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
-    for (size_t i = 0; i < snapshot->copy_count; i++)
-        if (strcmp(snapshot->copies[i].instance, s->log.instance) == 0) return &snapshot->copies[i];
-    return NULL;
+// ---- The server.
+
+static int64_t check_memory(const check_subject_t *x, buffer_t *what) {
+    const int64_t used = x->s->snapshot.memory_used, most = x->s->snapshot.memory_most;
+    if (most <= 0 || (double)used * 100 < (double)most * MEMORY_PERCENT || (used >= most) != (x->row->variant == FULL)) return 0;
+    buffer_printf(what, "Redis uses %s of its maxmemory, %s", size_text(used).text, size_text(most).text);
+    return 1;
 }
 
-bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy) {
-    return stream_id_compare(copy->position, queue->stream.last) >= 0;
+static int64_t check_clocks(const check_subject_t *x, buffer_t *what) {
+    int64_t apart = llabs(x->s->wall_ms - x->s->snapshot.now_ms);
+    if (apart <= CLOCK_OFFSET_MS || x->s->snapshot.now_ms <= 0) return 0; // 0: Redis does not tell its time
+    buffer_printf(what, "the clocks of Redis and of this machine are %s apart", duration_text(apart).text);
+    return apart;
 }
 
-// The name of the other group that owns the queue; NULL = it is ours, or nobody's.
-static const char *checks_other_owner(const status_t *s, size_t queue) {
-    const char *owner = s->snapshot.queues[queue].owner, *ours = s->keys->locks[s->keys->queues[queue].lock].name;
-    return *owner && strcmp(owner, ours) != 0 ? owner : NULL;
-}
-
-static bool checks_in_preflight(const status_t *s, size_t queue) {
-    for (size_t i = 0; i < s->preflight_count; i++)
-        if (s->preflight[i].queue == queue && s->preflight[i].kind != PREFLIGHT_FACT && s->preflight[i].kind != PREFLIGHT_WARNING)
-            return true;
-    return false;
-}
-
-// 0 = no due job is late, or another takes care of it.
-static int64_t checks_late_ms(const status_t *s, size_t queue) {
-    int64_t late = sizes_overdue_ms(&s->sizes[queue]), allowed = LATE_TTLS * s->config->lock.ttl_ms;
-    if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
-    bool ours = checks_policy_of(s, queue)->roles & ROLE_DISPATCHER;
-    return ours && late > allowed && checks_is_led(checks_lock_of(s, queue)) && s->snapshot.queues[queue].served ? late : 0;
-}
-
-static bool checks_ready_is_full(const status_t *s, size_t queue) {
-    int64_t limit = checks_policy_of(s, queue)->ready_limit;
-    return limit > 0 && s->sizes[queue].ready >= limit;
-}
-
-static bool checks_stream_is_full(const sizes_t *sizes, int64_t max_bytes) {
-    if (sizes->record_bytes < 0 || sizes->records <= 0) return false;
-    double held = (double)sizes->record_bytes;
-    return held + held / (double)sizes->records > (double)max_bytes; // the next record is like the others
+// Results without a queue come first.
+static int64_t check_preflight(const check_subject_t *x, buffer_t *what) {
+    if (x->preflight->kind != (preflight_level_t)x->row->variant) return 0;
+    buffer_str(what, x->preflight->text);
+    return x->queue == CHECK_NO_QUEUE ? 2 : 1;
 }
 
 // ---- Checks of a lock.
 
-static int64_t check_no_leader(const status_t *s, size_t lock, buffer_t *what) {
-    const snapshot_lock_t *snapshot = &s->snapshot.locks[lock];
-    if (*snapshot->holder || *snapshot->error) return 0;
-    buffer_printf(what, "no instance leads: the lock %s is free", s->keys->locks[lock].key);
+static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
+
+static int64_t check_no_leader(const check_subject_t *x, buffer_t *what) {
+    if (*x->lock->holder || *x->lock->error) return 0;
+    buffer_printf(what, "no instance leads: the lock %s is free", x->lock_keys->key);
     return 1;
 }
 
-static int64_t check_lock_foreign(const status_t *s, size_t lock, buffer_t *what) {
-    const snapshot_lock_t *snapshot = &s->snapshot.locks[lock];
-    if (!*snapshot->holder || checks_is_led(snapshot)) return 0;
-    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", s->keys->locks[lock].key, snapshot->holder);
+static int64_t check_lock_foreign(const check_subject_t *x, buffer_t *what) {
+    if (!*x->lock->holder || checks_is_led(x->lock)) return 0;
+    buffer_printf(what, "the lock %s holds \"%s\", which no sidecar wrote", x->lock_keys->key, x->lock->holder);
     return 1;
 }
 
-static int64_t check_clock_step(const status_t *s, size_t lock, buffer_t *what) {
-    const snapshot_lock_t *snapshot = &s->snapshot.locks[lock];
-    int64_t ttl_ms = token_ttl_ms(snapshot->holder), left_ms = snapshot->pttl_ms == -1 ? INT64_MAX : snapshot->pttl_ms;
-    if (!checks_is_led(snapshot) || left_ms <= ttl_ms) return 0;
+static int64_t check_clock_step(const check_subject_t *x, buffer_t *what) {
+    int64_t ttl_ms = token_ttl_ms(x->lock->holder), left_ms = x->lock->pttl_ms == -1 ? INT64_MAX : x->lock->pttl_ms;
+    if (!checks_is_led(x->lock) || left_ms <= ttl_ms) return 0;
     if (left_ms == INT64_MAX)
-        buffer_printf(what, "the lock never expires, but its holder gave it %s", duration_text(ttl_ms).text);
+        buffer_str(what, "the lock never expires");
     else
-        buffer_printf(what, "the lock expires in %s, but its holder gave it %s", duration_text(left_ms).text,
-                      duration_text(ttl_ms).text);
+        buffer_printf(what, "the lock expires in %s", duration_text(left_ms).text);
+    buffer_printf(what, ", but its holder gave it %s", duration_text(ttl_ms).text);
     return left_ms;
 }
 
-static int64_t check_lock_fault(const status_t *s, size_t lock, buffer_t *what) {
-    buffer_str(what, s->snapshot.locks[lock].error);
+static int64_t check_lock_fault(const check_subject_t *x, buffer_t *what) {
+    buffer_str(what, x->lock->error);
     return what->len > 0;
 }
 
 // ---- Checks of a queue.
 
-static int64_t check_other_group(const status_t *s, size_t queue, buffer_t *what) {
-    const char *owner = checks_other_owner(s, queue);
+// The name of the other group that owns the queue; NULL = it is ours, or nobody's.
+static const char *checks_other_owner(const check_subject_t *x) {
+    const char *owner = x->stream->owner;
+    return *owner && strcmp(owner, x->lock_keys->name) != 0 ? owner : NULL;
+}
+
+static int64_t check_other_group(const check_subject_t *x, buffer_t *what) {
+    const char *owner = checks_other_owner(x);
     if (!owner) return 0;
-    buffer_printf(what, "group \"%s\" owns this queue, but this config has it in group \"%s\"", owner,
-                  s->keys->locks[s->keys->queues[queue].lock].name);
+    buffer_printf(what, "group \"%s\" owns this queue, but this config has it in group \"%s\"", owner, x->lock_keys->name);
     return 1;
 }
 
-static int64_t check_unserved(const status_t *s, size_t queue, buffer_t *what) {
-    const snapshot_lock_t *lock = checks_lock_of(s, queue);
-    if (checks_other_owner(s, queue) || !checks_is_led(lock) || s->snapshot.queues[queue].served || *lock->error) return 0;
-    buffer_printf(what, "%s does not serve this queue", status_leader(lock));
+static int64_t check_unserved(const check_subject_t *x, buffer_t *what) {
+    if (checks_other_owner(x) || !checks_is_led(x->lock) || x->stream->served || *x->lock->error) return 0;
+    buffer_printf(what, "%s does not serve this queue", status_leader(x->lock));
     return 1;
 }
 
 // A fault that the preflight has named is not repeated.
-static int64_t check_key_fault(const status_t *s, size_t queue, buffer_t *what) {
-    const char *text = s->snapshot.queues[queue].error;
-    if (checks_in_preflight(s, queue)) return 0;
-    buffer_str(what, *text ? text : s->sizes[queue].error);
+static int64_t check_key_fault(const check_subject_t *x, buffer_t *what) {
+    for (size_t i = 0; i < x->s->preflight_count; i++)
+        if (x->s->preflight[i].queue == x->queue && x->s->preflight[i].kind > PREFLIGHT_WARNING) return 0;
+    buffer_str(what, *x->stream->error ? x->stream->error : x->sizes->error);
     return what->len > 0;
 }
 
-static int64_t check_overdue(const status_t *s, size_t queue, buffer_t *what) {
-    int64_t late = checks_late_ms(s, queue);
-    if (late == 0 || checks_ready_is_full(s, queue)) return 0;
+// 0 = no due job is late, or another takes care of it.
+static int64_t checks_late_ms(const check_subject_t *x) {
+    int64_t late = sizes_overdue_ms(x->sizes), allowed = LATE_TTLS * x->s->config->lock.ttl_ms;
+    if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
+    bool ours = x->policy->roles & ROLE_DISPATCHER;
+    return ours && late > allowed && checks_is_led(x->lock) && x->stream->served ? late : 0;
+}
+
+static bool checks_ready_is_full(const check_subject_t *x) {
+    return x->policy->ready_limit > 0 && x->sizes->ready >= x->policy->ready_limit;
+}
+
+static int64_t check_overdue(const check_subject_t *x, buffer_t *what) {
+    int64_t late = checks_late_ms(x);
+    if (late == 0 || checks_ready_is_full(x)) return 0;
     buffer_printf(what, "due jobs do not reach ready although %s leads: the oldest is %s late; %s in delayed",
-                  status_leader(checks_lock_of(s, queue)), duration_text(late).text, count_text(s->sizes[queue].delayed).text);
+                  status_leader(x->lock), duration_text(late).text, count_text(x->sizes->delayed).text);
     return late;
 }
 
-static int64_t check_ready_limit(const status_t *s, size_t queue, buffer_t *what) {
-    int64_t late = checks_late_ms(s, queue);
-    if (late == 0 || !checks_ready_is_full(s, queue)) return 0;
+static int64_t check_ready_limit(const check_subject_t *x, buffer_t *what) {
+    int64_t late = checks_late_ms(x);
+    if (late == 0 || !checks_ready_is_full(x)) return 0;
     buffer_printf(what, "due jobs wait because ready holds %s and ready_limit is %s: the oldest is %s late",
-                  count_text(s->sizes[queue].ready).text, count_text(checks_policy_of(s, queue)->ready_limit).text,
-                  duration_text(late).text);
+                  count_text(x->sizes->ready).text, count_text(x->policy->ready_limit).text, duration_text(late).text);
     return late;
 }
 
-static int64_t check_too_old(const status_t *s, size_t queue, buffer_t *what) {
-    const queue_policy_t *policy = checks_policy_of(s, queue);
-    const sizes_t *sizes = &s->sizes[queue];
-    if (!(policy->roles & ROLE_MONITOR) || policy->alive_timeout_ms == 0 || sizes->oldest_in_progress_ms < 0) return 0;
-    int64_t age = sizes->now_ms - sizes->oldest_in_progress_ms;
-    if (!checks_is_led(checks_lock_of(s, queue)) || age <= policy->alive_timeout_ms + SCAN_MARGIN_MS) return 0;
+static int64_t check_too_old(const check_subject_t *x, buffer_t *what) {
+    int64_t allowed = x->policy->alive_timeout_ms, age = x->sizes->now_ms - x->sizes->oldest_in_progress_ms;
+    if (!(x->policy->roles & ROLE_MONITOR) || allowed == 0 || x->sizes->oldest_in_progress_ms < 0) return 0;
+    if (!checks_is_led(x->lock) || age <= allowed + SCAN_MARGIN_MS) return 0;
     buffer_printf(what, "a job has been in progress for %s, but alive_timeout is %s", duration_text(age).text,
-                  duration_text(policy->alive_timeout_ms).text);
+                  duration_text(allowed).text);
     return age;
 }
 
-static int64_t checks_describe_stream(const status_t *s, size_t queue, const char *state, buffer_t *what) {
-    const sizes_t *sizes = &s->sizes[queue];
-    buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)", state,
-                  count_text(sizes->records).text, size_text(sizes->record_bytes).text,
-                  size_text(s->config->stream.max_bytes).text);
-    return sizes->record_bytes;
+static int64_t check_stream(const check_subject_t *x, buffer_t *what) {
+    const int64_t records = x->sizes->records, held = x->sizes->record_bytes, limit = x->s->config->stream.max_bytes;
+    if (records <= 0 || held < 0) return 0;
+    bool full = (double)held + (double)held / (double)records > (double)limit; // the next record is like the others
+    bool nearly_full = !full && (double)held * 100 >= (double)limit * NEARLY_FULL_PERCENT;
+    if (x->row->variant == FULL ? !full : !nearly_full) return 0;
+    buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)",
+                  full ? "full, so no job can end" : "nearly full", count_text(records).text, size_text(held).text,
+                  size_text(limit).text);
+    return held;
 }
 
-static int64_t check_stream_full(const status_t *s, size_t queue, buffer_t *what) {
-    if (!checks_stream_is_full(&s->sizes[queue], s->config->stream.max_bytes)) return 0;
-    return checks_describe_stream(s, queue, "full, so no job can end", what);
-}
-
-static int64_t check_stream_fills(const status_t *s, size_t queue, buffer_t *what) {
-    const sizes_t *sizes = &s->sizes[queue];
-    double limit = (double)s->config->stream.max_bytes * NEARLY_FULL_PERCENT / 100;
-    if (checks_stream_is_full(sizes, s->config->stream.max_bytes) || sizes->records <= 0) return 0;
-    return (double)sizes->record_bytes < limit ? 0 : checks_describe_stream(s, queue, "nearly full", what);
-}
-
-static int64_t check_uncopied(const status_t *s, size_t queue, buffer_t *what) {
-    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
+static int64_t check_uncopied(const check_subject_t *x, buffer_t *what) {
+    const int64_t now_ms = x->s->snapshot.now_ms, age = x->stream->uncopied_ms ? now_ms - x->stream->uncopied_ms : 0;
     size_t active = 0;
-    int64_t age = snapshot->uncopied_ms ? s->snapshot.now_ms - snapshot->uncopied_ms : 0;
     if (age <= UNCOPIED_MS) return 0;
-    for (size_t i = 0; i < snapshot->copy_count; i++)
-        active += s->snapshot.now_ms - snapshot->copies[i].heard_ms <= STREAM_HEARD_MS;
+    for (size_t i = 0; i < x->stream->copy_count; i++) active += now_ms - x->stream->copies[i].heard_ms <= STREAM_HEARD_MS;
     buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s active",
-                  duration_text(age).text, s->config->stream.min_copies, active, active == 1 ? "log is" : "logs are");
+                  duration_text(age).text, x->s->config->stream.min_copies, active, active == 1 ? "log is" : "logs are");
     return age;
 }
 
 // Logs that lack a record after a minute although their instance was active lately: instances report once an hour.
-static int64_t check_behind(const status_t *s, size_t queue, buffer_t *what) {
-    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
-    int64_t behind = 0, newest = s->snapshot.now_ms - stream_id_ms(snapshot->stream.last);
-    if (snapshot->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
-    for (size_t i = 0; i < snapshot->copy_count; i++)
-        behind += s->snapshot.now_ms - snapshot->copies[i].heard_ms <= HEARD_RECENTLY_MS &&
-                  !status_is_complete(snapshot, &snapshot->copies[i]);
-    if (behind)
-        buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, snapshot->copy_count,
-                      behind == 1 ? "lacks" : "lack", duration_text(newest).text);
+static int64_t check_behind(const check_subject_t *x, buffer_t *what) {
+    const int64_t now_ms = x->s->snapshot.now_ms, newest = now_ms - stream_id_ms(x->stream->stream.last);
+    int64_t behind = 0;
+    if (x->stream->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
+    for (size_t i = 0; i < x->stream->copy_count; i++)
+        behind +=
+            now_ms - x->stream->copies[i].heard_ms <= HEARD_RECENTLY_MS && !status_is_complete(x->stream, &x->stream->copies[i]);
+    buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, x->stream->copy_count,
+                  behind == 1 ? "lacks" : "lack", duration_text(newest).text);
     return behind;
 }
 
 // An emptyDir ends with its pod. Redis forgets such a log after a week; meanwhile it does not count.
-static int64_t check_silent_log(const status_t *s, size_t queue, buffer_t *what) {
-    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
+static int64_t check_silent_log(const check_subject_t *x, buffer_t *what) {
     int64_t silent = 0, longest = 0;
-    for (size_t i = 0; i < snapshot->copy_count; i++) {
-        int64_t since = s->snapshot.now_ms - snapshot->copies[i].heard_ms;
-        if (since <= STREAM_HEARD_MS) continue;
-        silent++;
+    for (size_t i = 0; i < x->stream->copy_count; i++) {
+        int64_t since = x->s->snapshot.now_ms - x->stream->copies[i].heard_ms;
+        silent += since > STREAM_HEARD_MS;
         if (since > longest) longest = since;
     }
-    if (silent)
-        buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, snapshot->copy_count,
-                      silent == 1 ? "has" : "have", duration_text(longest).text);
+    buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, x->stream->copy_count,
+                  silent == 1 ? "has" : "have", duration_text(longest).text);
     return silent;
 }
 
-static int64_t checks_count_failures(const status_recent_t *recent, buffer_t *what) {
+// Nobody delays a job for ten years: its score has another unit.
+static int64_t check_score_unit(const check_subject_t *x, buffer_t *what) {
+    int64_t ahead = x->sizes->next_due_ms - x->sizes->now_ms;
+    bool has_unit = config_queue_knows(x->keys->config, "score_unit");
+    if (!has_unit || x->sizes->next_due_ms == INT64_MAX || ahead <= TEN_YEARS_MS) return 0;
+    buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(x->sizes->delayed).text,
+                  duration_text(ahead).text);
+    return ahead;
+}
+
+static int64_t check_failures(const check_subject_t *x, buffer_t *what) {
+    const status_recent_t *recent = x->recent;
     const char *between = ": ";
-    if (recent->failed <= 0) return 0;
+    if (recent->failed <= 0 || (x->s->source == STATUS_FROM_STREAM) != (x->row->variant == STATUS_FROM_STREAM)) return 0;
     buffer_printf(what, "%s%s final %s in the last hour", recent->partial ? "at least " : "", count_text(recent->failed).text,
                   recent->failed == 1 ? "failure" : "failures");
     for (size_t i = 0; i < STATUS_REASONS; i++) {
@@ -232,105 +215,167 @@ static int64_t checks_count_failures(const status_recent_t *recent, buffer_t *wh
     return recent->failed;
 }
 
-static int64_t check_failures_logged(const status_t *s, size_t queue, buffer_t *what) {
-    return s->source == STATUS_FROM_STREAM ? 0 : checks_count_failures(&s->recent[queue], what);
+// ---- This machine.
+
+static int64_t check_connection(const check_subject_t *x, buffer_t *what) {
+    if (x->s->reached) return 0;
+    buffer_printf(what, "Redis at %s: %s", x->s->target, x->s->error.text);
+    return 1;
 }
 
-static int64_t check_failures_streamed(const status_t *s, size_t queue, buffer_t *what) {
-    return s->source == STATUS_FROM_STREAM ? checks_count_failures(&s->recent[queue], what) : 0;
+static int64_t check_instance(const check_subject_t *x, buffer_t *what) {
+    buffer_printf(what, "%s %s", x->row->words, x->s->local.why);
+    return x->s->local.state == (local_state_t)x->row->variant;
 }
 
-// Nobody delays a job for ten years: its score has another unit.
-static int64_t check_score_unit(const status_t *s, size_t queue, buffer_t *what) {
-    const sizes_t *sizes = &s->sizes[queue];
-    int64_t ahead = sizes->next_due_ms - sizes->now_ms;
-    bool has_unit = config_queue_knows(s->keys->queues[queue].config, "score_unit");
-    if (!has_unit || sizes->next_due_ms == INT64_MAX || ahead <= TEN_YEARS_MS) return 0;
-    buffer_printf(what, "the first of %s delayed jobs falls due in %s", count_text(sizes->delayed).text,
-                  duration_text(ahead).text);
-    return ahead;
+// Whether the row is that of a check: the one with its name, else the one without a name.
+static bool checks_is_row_of(const status_check_t *row, const char *name) {
+    for (size_t i = 0; i < status_check_count; i++)
+        if (status_checks[i].scope == CHECK_LOCAL && status_checks[i].words && strcmp(status_checks[i].words, name) == 0)
+            return row == &status_checks[i];
+    return !row->words;
 }
 
+static int64_t check_local(const check_subject_t *x, buffer_t *what) {
+    const status_log_t *log = &x->s->log;
+    const char *name = x->local->name;
+    if (!*x->local->why || !checks_is_row_of(x->row, name)) return 0;
+    if (strcmp(name, "config") == 0)
+        buffer_printf(what, "the instance here refuses the newest config: %s", x->local->why);
+    else
+        buffer_printf(what, "the instance here is not ready (%s): %s", name, x->local->why);
+    if (strcmp(name, "audit") == 0 && !log->readable && *log->why) buffer_printf(what, ". Here it is: %s", log->why);
+    return 1;
+}
+
+static int64_t check_log_unreadable(const check_subject_t *x, buffer_t *what) {
+    const status_log_t *log = &x->s->log;
+    buffer_printf(what, "the audit log here cannot be read: %s", log->why);
+    return !log->readable && !log->absent && *log->why;
+}
+
+static int64_t check_gaps(const check_subject_t *x, buffer_t *what) {
+    const status_log_t *log = &x->s->log;
+    if (!log->readable || log->open_gaps <= 0) return 0;
+    buffer_printf(what, "the audit log here has %s %s: it was lost, or Redis trimmed records before it had them",
+                  count_text(log->open_gaps).text, log->open_gaps == 1 ? "gap" : "gaps");
+    return log->open_gaps;
+}
+
+#define MEMORY_WHY  "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that."
+#define MEMORY_NEXT "Raise maxmemory, or find out what fills it: redis-cli --bigkeys"
+#define UNTIL_THEN  "; until then it is also in: queue-sidecar check -c {config} --redis"
+#define ITS_LOG     "Repair the named key, right or setting; its log has more"
+
+// Of one severity, in the order in which to act.
 const status_check_t status_checks[] = {
-    {{STATUS_FAULT, "no_leader", "Due jobs wait in delayed, and jobs of dead workers stay in progress. Nothing is lost.",
-      "Start an instance: queue-sidecar run -c {config}. If one runs, its log says why it does not lead; so does queue-sidecar "
-      "check -c {config} --redis"},
-     true,
-     check_no_leader},
-    {{STATUS_FAULT, "lock_foreign", "No instance can lead while this key exists.",
-      "Find out who writes it, then: redis-cli DEL {lock}"},
-     true,
-     check_lock_foreign},
-    {{STATUS_WARNING, "clock_step",
-      "Somebody changed the key, or the clock of Redis's host was set back. If this leader dies, a standby takes over only after "
-      "it has seen this twice, one TTL apart.",
-      "Do nothing while {leader} lives: a standby removes the lock by itself. Check the clock of Redis's host (NTP)"},
-     true,
-     check_clock_step},
-    {{STATUS_FAULT, "lock_fault", "No instance leads, or the leader is unknown.",
-      "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
-     true,
-     check_lock_fault},
-    {{STATUS_FAULT, "other_group", "Only the leader of that group serves it, with the settings of that group.",
-      "Take the queue out of one of the two configs. When that group has no leader any more, this one takes the queue over "
-      "within a TTL"},
-     false,
-     check_other_group},
-    {{STATUS_FAULT, "unserved", "The leader runs with another config, so no instance promotes or watches the jobs of this queue.",
-      "Give all instances of the group the same queues (a rollout may still be under way), or give these another `group`. If "
-      "the leader refuses the queue, its log names it"},
-     false,
-     check_unserved},
-    {{STATUS_FAULT, "key_fault", "The sidecar cannot use this queue, or part of it.",
-      "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis names each"},
-     false,
-     check_key_fault},
-    {{STATUS_FAULT, "overdue", "Delayed jobs run late, and nothing else moves them.",
-      "Search the log of {leader} for this queue: a refused key, an entry larger than max_payload at the head of {delayed}, or a "
-      "Redis that is full or slow"},
-     false,
-     check_overdue},
-    {{STATUS_WARNING, "ready_limit", "Workers take fewer jobs than fall due.",
-      "Start more workers, find out why they are slow, or raise `ready_limit`"},
-     false,
-     check_ready_limit},
-    {{STATUS_FAULT, "stream_full", "Jobs that should end stay in progress; retries go on without a record.",
-      "Where AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Otherwise make an instance copy the stream (its "
-      "log says why it does not; `audit.path` must be writable), or lower stream.min_copies to the number of instances"},
-     false,
-     check_stream_full},
-    {{STATUS_WARNING, "stream_fills", "When it is full, no job can end.",
-      "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
-     false,
-     check_stream_fills},
-    {{STATUS_WARNING, "uncopied", "Redis keeps these records until enough audit logs have them.",
-      "Search the logs of the instances for `audit log`. If there are fewer instances than stream.min_copies, lower that"},
-     false,
-     check_uncopied},
-    {{STATUS_WARNING, "too_old", "Its heartbeat keeps it (alive_kills is off), or no scan has come round.",
-      "If its worker hangs, end the worker, or set `alive_kills`. Otherwise search the log of {leader} for this queue"},
-     false,
-     check_too_old},
-    {{STATUS_WARNING, "score_unit", "Its score probably has another unit than `score_unit`, so these jobs never run.",
-      "Look at a score: redis-cli ZRANGE {delayed} 0 0 WITHSCORES. Set `score_unit` to what producers write, and restart"},
-     false,
-     check_score_unit},
-    {{STATUS_NOTE, "failures", "These jobs do not run again by themselves.",
-      "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
-     false,
-     check_failures_logged},
-    {{STATUS_NOTE, "failures", "These jobs do not run again by themselves.",
-      "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h. From Redis: "
-      "redis-cli XREVRANGE {failures} + - COUNT 10"},
-     false,
-     check_failures_streamed},
-    {{STATUS_NOTE, "behind", "Their instances have ended, or cannot write.",
-      "If their pods are gone, do nothing. Otherwise search the log of each instance for `audit log`"},
-     false,
-     check_behind},
-    {{STATUS_NOTE, "silent_log", "A log that has been silent for a day no longer counts as a copy.",
-      "If their pods are gone, do nothing: Redis forgets them after 7 days"},
-     false,
-     check_silent_log},
+    {CHECK_SERVER, STATUS_FAULT, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT, .variant = FULL},
+    {CHECK_SERVER, STATUS_WARNING, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT},
+    {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise is weakened.",
+     .next = "Repair the named key, right or setting" UNTIL_THEN, .variant = PREFLIGHT_WARNING},
+    {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
+     "Work that needs this key stops for this queue; all other work goes on.",
+     .next = "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader tries again "
+             "every 5 s, without a restart" UNTIL_THEN,
+     .variant = PREFLIGHT_QUEUE_REFUSED},
+    {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
+     "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",
+     .next = "Repair the named key, right or setting: rename or delete a key of the wrong type, grant a missing right" UNTIL_THEN,
+     .variant = PREFLIGHT_REFUSED},
+    {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight, "This queue is not served; the others are.",
+     .next = "Repair the named key, right or setting. The leader checks again every 5 s, without a restart" UNTIL_THEN,
+     .variant = PREFLIGHT_QUEUE_DISABLED},
+    {CHECK_LOCK, STATUS_FAULT, "no_leader", check_no_leader,
+     "Due jobs wait in delayed, and jobs of dead workers stay in progress. Nothing is lost.",
+     .next = "Start an instance: queue-sidecar run -c {config}. If one runs, its log says why it does not lead; so does "
+             "queue-sidecar check -c {config} --redis"},
+    {CHECK_LOCK, STATUS_FAULT, "lock_foreign", check_lock_foreign, "No instance can lead while this key exists.",
+     .next = "Find out who writes it, then: redis-cli DEL {lock}"},
+    {CHECK_LOCK, STATUS_WARNING, "clock_step", check_clock_step,
+     "Somebody changed the key, or the clock of Redis's host was set back. If this leader dies, a standby takes over only after "
+     "it has seen this twice, one TTL apart.",
+     .next = "Do nothing while {leader} lives: a standby removes the lock by itself. Check the clock of Redis's host (NTP)"},
+    {CHECK_LOCK, STATUS_FAULT, "lock_fault", check_lock_fault, "No instance leads, or the leader is unknown.",
+     .next = "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
+    {CHECK_QUEUE, STATUS_FAULT, "other_group", check_other_group,
+     "Only the leader of that group serves it, with the settings of that group.",
+     .next = "Take the queue out of one of the two configs. When that group has no leader any more, this one takes the queue "
+             "over within a TTL"},
+    {CHECK_QUEUE, STATUS_FAULT, "unserved", check_unserved,
+     "The leader runs with another config, so no instance promotes or watches the jobs of this queue.",
+     .next = "Give all instances of the group the same queues (a rollout may still be under way), or give these another `group`. "
+             "If the leader refuses the queue, its log names it"},
+    {CHECK_QUEUE, STATUS_FAULT, "key_fault", check_key_fault, "The sidecar cannot use this queue, or part of it.",
+     .next = "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis names each"},
+    {CHECK_QUEUE, STATUS_FAULT, "overdue", check_overdue, "Delayed jobs run late, and nothing else moves them.",
+     .next = "Search the log of {leader} for this queue: a refused key, an entry larger than max_payload at the head of "
+             "{delayed}, or a Redis that is full or slow"},
+    {CHECK_QUEUE, STATUS_WARNING, "ready_limit", check_ready_limit, "Workers take fewer jobs than fall due.",
+     .next = "Start more workers, find out why they are slow, or raise `ready_limit`"},
+    {CHECK_QUEUE, STATUS_FAULT, "stream_full", check_stream,
+     "Jobs that should end stay in progress; retries go on without a record.",
+     .next =
+         "Where AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Otherwise make an instance copy the stream "
+         "(its log says why it does not; `audit.path` must be writable), or lower stream.min_copies to the number of instances",
+     .variant = FULL},
+    {CHECK_QUEUE, STATUS_WARNING, "stream_fills", check_stream, "When it is full, no job can end.",
+     .next = "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
+    {CHECK_QUEUE, STATUS_WARNING, "uncopied", check_uncopied, "Redis keeps these records until enough audit logs have them.",
+     .next = "Search the logs of the instances for `audit log`. If there are fewer instances than stream.min_copies, lower that"},
+    {CHECK_QUEUE, STATUS_WARNING, "too_old", check_too_old,
+     "Its heartbeat keeps it (alive_kills is off), or no scan has come round.",
+     .next = "If its worker hangs, end the worker, or set `alive_kills`. Otherwise search the log of {leader} for this queue"},
+    {CHECK_QUEUE, STATUS_WARNING, "score_unit", check_score_unit,
+     "Its score probably has another unit than `score_unit`, so these jobs never run.",
+     .next = "Look at a score: redis-cli ZRANGE {delayed} 0 0 WITHSCORES. Set `score_unit` to what producers write, and restart"},
+    {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",
+     .next = "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
+    {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",
+     .next = "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h. From "
+             "Redis: redis-cli XREVRANGE {failures} + - COUNT 10",
+     .variant = STATUS_FROM_STREAM},
+    {CHECK_QUEUE, STATUS_NOTE, "behind", check_behind, "Their instances have ended, or cannot write.",
+     .next = "If their pods are gone, do nothing. Otherwise search the log of each instance for `audit log`"},
+    {CHECK_QUEUE, STATUS_NOTE, "silent_log", check_silent_log, "A log that has been silent for a day no longer counts as a copy.",
+     .next = "If their pods are gone, do nothing: Redis forgets them after 7 days"},
+    {CHECK_SERVER, STATUS_NOTE, "clocks", check_clocks,
+     "Jobs fall due by Redis's clock; a producer or a log with the other clock seems early or late.",
+     .next = "Set the wrong clock (NTP)"},
+    {CHECK_HERE, STATUS_FAULT, "redis_unreachable", check_connection,
+     "The state of the queues is unknown. An instance that has lost Redis can do nothing either.",
+     .next = "See that Redis runs, and that the section `redis` of the config has the right address, user and password"},
+    {CHECK_HERE, STATUS_WARNING, "mute", check_instance,
+     "It is stopped, hangs, or gets no processor time; or another program has that port.",
+     .next =
+         "Look at the process (state T is stopped: kill -CONT). If it lasts, restart it; if it led, another instance takes over",
+     .variant = LOCAL_UNRESPONSIVE, .words = "the instance here does not answer on http.port:"},
+    {CHECK_HERE, STATUS_WARNING, "another", check_instance,
+     "The state of our own instance is unknown, and probes of that port ask the other one.",
+     .next = "Give each program of a machine a port of its own; if the group was changed, restart the instance",
+     .variant = LOCAL_UNRELATED, .words = "on http.port"},
+    {CHECK_HERE, STATUS_NOTE, "no_answer", check_instance, "The state of an instance on this machine is unknown.",
+     .next = "If none runs here, do nothing. Otherwise look at its log", .variant = LOCAL_SILENT,
+     .words = "no instance answers here on http.port:"},
+    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "This role works again only after its tick returns.",
+     .next = "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance",
+     .words = "roles"},
+    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "It can neither lead nor stand by.", .next = ITS_LOG},
+    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local,
+     "Redis refuses some work on these queues; the instance leads or stands by all the same.",
+     .next = "Mend the findings about these queues above, or those of: queue-sidecar check --redis", .words = "queues"},
+    {CHECK_LOCAL, STATUS_WARNING, "not_ready", check_local, "Jobs come late by up to that time.",
+     .next = "Grant the rights under \"Least privilege\" in docs/acl.md", .words = "wakeups"},
+    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "Its audit log lacks the newest records; they wait in Redis.",
+     .next = ITS_LOG, .words = "audit"},
+    {CHECK_LOCAL, STATUS_FAULT, "config_refused", check_local, "It continues with its previous config.",
+     .next = "Mend the file; queue-sidecar check names each fault. The instance reads it again by itself, or at SIGHUP",
+     .words = "config"},
+    {CHECK_HERE, STATUS_NOTE, "log_unreadable", check_log_unreadable,
+     "Failures are counted from the failure streams, and `audit` commands do not work here.",
+     .next = "Run this as the user of the sidecar; if you are that user, mend what it names"},
+    {CHECK_HERE, STATUS_NOTE, "gaps", check_gaps,
+     "Final failures of that time may be missing here; other instances may have them.",
+     .next = "List the gaps: queue-sidecar audit list --kind gap. Fill them from the log of another instance: queue-sidecar "
+             "audit import FILE"},
 };
 const size_t status_check_count = sizeof status_checks / sizeof *status_checks;

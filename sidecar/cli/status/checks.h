@@ -1,36 +1,59 @@
-// Checks of a queue or a lock. They are pure.
+// The findings that `status` can make, each with its check. They are pure.
 #pragma once
 
 #include "cli/status/status.h"
 
-// The fixed part of a finding. In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for
-// those of the worst match.
-typedef struct status_meaning {
+#define CHECK_NO_QUEUE SIZE_MAX
+
+// What the subjects of a check are.
+typedef enum check_scope {
+    CHECK_HERE,  // this machine
+    CHECK_LOCAL, // each check of the instance here, if it answered
+    // The others only if Redis was reached.
+    CHECK_SERVER,
+    CHECK_PREFLIGHT, // each result
+    CHECK_LOCK,
+    CHECK_QUEUE,
+} check_scope_t;
+
+typedef struct status_check status_check_t;
+
+// One subject, borrowed. NULL: the scope has no such thing.
+typedef struct check_subject {
+    const status_t *s;
+    const status_check_t *row;
+    size_t queue; // index, or CHECK_NO_QUEUE
+    const queue_keys_t *keys;
+    const queue_policy_t *policy;
+    const snapshot_queue_t *stream;
+    const sizes_t *sizes;
+    const status_recent_t *recent;
+    const lock_keys_t *lock_keys; // of the queue, too
+    const snapshot_lock_t *lock;
+    const status_preflight_t *preflight;
+    const local_check_t *local;
+} check_subject_t;
+
+// Returns how bad the trouble is, and describes it in *what. 0 = nothing is wrong.
+typedef int64_t check_fn(const check_subject_t *subject, buffer_t *what);
+
+struct status_check {
+    check_scope_t scope;
     status_severity_t severity;
     const char *code;
+    check_fn *find;
+    // In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for those of the worst match.
     const char *why, *next;
-} status_meaning_t;
-
-// Returns how bad the trouble of the queue (or lock) with this index is, and describes it in *what. 0 = nothing is wrong.
-typedef int64_t status_check_fn(const status_t *s, size_t index, buffer_t *what);
-
-typedef struct status_check {
-    status_meaning_t meaning;
-    bool of_lock; // the index is that of a lock
-    status_check_fn *find;
-} status_check_t;
+    int variant; // of the troubles that `find` tells apart
+    // CHECK_LOCAL: the name of the check; NULL = of every check that no other row names. CHECK_HERE: the words before the reason.
+    const char *words;
+};
 
 extern const status_check_t status_checks[];
 extern const size_t status_check_count;
 
 // The name of the lock's holder, for a sentence.
 const char *status_leader(const snapshot_lock_t *lock);
-
-// The position of the audit log here in a queue's stream; NULL = it has acknowledged nothing.
-const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
-
-// Whether an audit log has the whole stream.
-bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
 
 // Appends a word of a command line, in quotes where a shell needs them.
 void shell_word(buffer_t *out, const char *text);

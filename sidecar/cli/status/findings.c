@@ -2,24 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/units.h"
 #include "cli/status/checks.h"
 
-enum {
-    CLOCK_OFFSET_MS = 60000, // between Redis and this machine
-    MEMORY_PERCENT = 95,     // of maxmemory
-    SEPARATE_MAX = 3,        // queues with the same trouble that get a finding each; more of them share one
-};
+enum { SEPARATE_MAX = 3 }; // queues with the same trouble that get a finding each; more of them share one
 
-typedef struct diagnosis {
-    const status_t *s;
-    const bool *wanted; // by queue; NULL = all
-    status_findings_t *out;
-} diagnosis_t;
-
-// One queue or lock with some trouble.
+// A subject with some trouble.
 typedef struct match {
-    size_t index;
+    check_subject_t subject;
+    size_t index;   // of the subject
     int64_t weight; // the heaviest comes first
     char *what;     // owned
 } match_t;
@@ -34,263 +24,117 @@ void shell_word(buffer_t *out, const char *text) {
     if (quoted) buffer_str(out, "'");
 }
 
-// Adds the value of a {place} in a text about this queue and lock.
-static void findings_fill(const status_t *s, const char *place, size_t queue, size_t lock, buffer_t *out) {
-    if (strncmp(place, "{config}", 8) == 0) shell_word(out, s->config->path);
-    if (strncmp(place, "{queue}", 7) == 0) shell_word(out, s->keys->queues[queue].config->name);
-    if (strncmp(place, "{failures}", 10) == 0) shell_word(out, s->keys->queues[queue].failures);
-    if (strncmp(place, "{delayed}", 9) == 0) shell_word(out, s->keys->queues[queue].config->delayed);
-    if (strncmp(place, "{lock}", 6) == 0) shell_word(out, s->keys->locks[lock].key);
-    if (strncmp(place, "{leader}", 8) == 0) buffer_str(out, status_leader(&s->snapshot.locks[lock]));
+// Adds the value of a {place} in a text about this subject.
+static void findings_fill(const check_subject_t *x, const char *place, buffer_t *out) {
+    if (strncmp(place, "{config}", 8) == 0) shell_word(out, x->s->config->path);
+    if (strncmp(place, "{queue}", 7) == 0) shell_word(out, x->keys->config->name);
+    if (strncmp(place, "{failures}", 10) == 0) shell_word(out, x->keys->failures);
+    if (strncmp(place, "{delayed}", 9) == 0) shell_word(out, x->keys->config->delayed);
+    if (strncmp(place, "{lock}", 6) == 0) shell_word(out, x->lock_keys->key);
+    if (strncmp(place, "{leader}", 8) == 0) buffer_str(out, status_leader(x->lock));
 }
 
 // Owned.
-static char *findings_filled(const status_t *s, const char *text, size_t queue, size_t lock) {
+static char *findings_filled(const check_subject_t *x, const char *text) {
     buffer_t out = {0};
     const char *open;
     for (; (open = strchr(text, '{')); text = strchr(open, '}') + 1) {
         buffer_add(&out, text, (size_t)(open - text));
-        findings_fill(s, open, queue, lock, &out);
+        findings_fill(x, open, &out);
     }
     buffer_str(&out, text);
     return out.data;
 }
 
-// Adds a finding about a queue, a lock, or neither. Takes `what`.
-static status_finding_t *findings_add(const diagnosis_t *d, const status_meaning_t *meaning, char *what, size_t queue,
-                                      size_t lock) {
-    status_findings_t *out = d->out;
+// One finding about all of these matches, with the words of the first.
+static void findings_add(status_findings_t *out, const match_t *matches, size_t count) {
+    const check_subject_t *first = &matches->subject;
     out->items = mem_grown(out->items, out->count, sizeof *out->items);
-    out->faults += meaning->severity == STATUS_FAULT;
-    out->warnings += meaning->severity == STATUS_WARNING;
-    out->notes += meaning->severity == STATUS_NOTE;
     status_finding_t *finding = &out->items[out->count++];
-    *finding = (status_finding_t){.severity = meaning->severity,
-                                  .code = meaning->code,
-                                  .what = what,
-                                  .why = findings_filled(d->s, meaning->why, queue, lock),
-                                  .next = findings_filled(d->s, meaning->next, queue, lock)};
-    return finding;
-}
-
-// Adds a finding about no queue and no lock. Takes `what`.
-static void findings_say(const diagnosis_t *d, status_severity_t severity, const char *code, char *what, const char *why,
-                         const char *next) {
-    findings_add(d, &(status_meaning_t){severity, code, why, next}, what, 0, 0);
+    *finding = (status_finding_t){.severity = first->row->severity,
+                                  .code = first->row->code,
+                                  .queues = mem_array(count, sizeof *finding->queues),
+                                  .what = mem_str(matches->what),
+                                  .why = findings_filled(first, first->row->why),
+                                  .next = findings_filled(first, first->row->next)};
+    out->of[finding->severity]++;
+    for (size_t i = 0; first->queue != CHECK_NO_QUEUE && i < count; i++)
+        if (i == 0 || matches[i].subject.queue != matches[i - 1].subject.queue)
+            finding->queues[finding->queue_count++] = matches[i].subject.queue;
 }
 
 static int findings_by_weight(const void *a, const void *b) {
     const match_t *one = a, *other = b;
     if (one->weight != other->weight) return one->weight < other->weight ? 1 : -1;
-    return one->index == other->index ? 0 : one->index < other->index ? -1 : 1;
+    if (one->subject.queue != other->subject.queue) return one->subject.queue < other->subject.queue ? -1 : 1;
+    return one->index < other->index ? -1 : 1;
 }
 
-// One finding about all of these queues, with the words of the first.
-static void findings_add_queues(const diagnosis_t *d, const status_meaning_t *meaning, const match_t *matches, size_t count) {
-    const size_t first = matches->index;
-    status_finding_t *finding = findings_add(d, meaning, mem_str(matches->what), first, d->s->keys->queues[first].lock);
-    finding->queues = mem_array(count, sizeof *finding->queues);
-    for (size_t i = 0; i < count; i++)
-        if (i == 0 || matches[i].index != matches[i - 1].index) finding->queues[finding->queue_count++] = matches[i].index;
+// ---- Subjects.
+
+static size_t findings_count_subjects(const status_t *s, check_scope_t scope) {
+    if (scope >= CHECK_SERVER && !s->reached) return 0;
+    switch (scope) {
+    case CHECK_LOCAL: return s->local.count;
+    case CHECK_PREFLIGHT: return s->preflight_count;
+    case CHECK_LOCK: return s->keys->lock_count;
+    case CHECK_QUEUE: return s->keys->queue_count;
+    default: return 1;
+    }
 }
 
-// A finding for each match, or one for all where there are many queues. Takes the `what` of each.
-static void findings_add_matches(const diagnosis_t *d, const status_meaning_t *meaning, match_t *matches, size_t count,
-                                 bool of_queues) {
-    size_t queues = 0;
-    qsort(matches, count, sizeof *matches, findings_by_weight);
-    for (size_t i = 0; i < count; i++) queues += i == 0 || matches[i].index != matches[i - 1].index;
-    if (of_queues && queues > SEPARATE_MAX)
-        findings_add_queues(d, meaning, matches, count);
-    else
-        for (size_t i = 0; i < count; i++)
-            if (of_queues)
-                findings_add_queues(d, meaning, &matches[i], 1);
-            else
-                findings_add(d, meaning, mem_str(matches[i].what), 0, matches[i].index);
-    for (size_t i = 0; i < count; i++) free(matches[i].what);
+static check_subject_t findings_subject(const status_t *s, const status_check_t *row, size_t index) {
+    check_subject_t x = {.s = s, .row = row, .queue = CHECK_NO_QUEUE};
+    size_t lock = index;
+    if (row->scope == CHECK_LOCAL) x.local = &s->local.checks[index];
+    if (row->scope == CHECK_PREFLIGHT) x.preflight = &s->preflight[index];
+    if (row->scope == CHECK_PREFLIGHT) x.queue = x.preflight->queue;
+    if (row->scope == CHECK_QUEUE || (row->scope == CHECK_LOCK && s->config->lock.scope == LOCK_SCOPE_QUEUE)) x.queue = index;
+    if (x.queue != CHECK_NO_QUEUE) {
+        x.keys = &s->keys->queues[x.queue];
+        x.policy = &x.keys->config->policy;
+        x.stream = &s->snapshot.queues[x.queue];
+        x.sizes = &s->sizes[x.queue];
+        x.recent = &s->recent[x.queue];
+        lock = x.keys->lock;
+    }
+    if (row->scope == CHECK_LOCK || row->scope == CHECK_QUEUE) {
+        x.lock_keys = &s->keys->locks[lock];
+        x.lock = &s->snapshot.locks[lock];
+    }
+    return x;
 }
 
-// ---- Queues and locks.
-
-static void findings_of_check(const diagnosis_t *d, const status_check_t *check) {
-    const keyspace_t *keys = d->s->keys;
-    bool of_queues = !check->of_lock || d->s->config->lock.scope == LOCK_SCOPE_QUEUE; // a lock then has the index of its queue
-    size_t all = check->of_lock ? keys->lock_count : keys->queue_count, count = 0;
+// A finding for each match, or one for all where there are many queues.
+static void findings_of_row(const status_t *s, const status_check_t *row, const bool *wanted, status_findings_t *out) {
+    size_t all = findings_count_subjects(s, row->scope), count = 0, queues = 0;
     match_t *matches = mem_array(all + 1, sizeof *matches);
     for (size_t i = 0; i < all; i++) {
         buffer_t what = {0};
-        if (of_queues && d->wanted && !d->wanted[i]) continue;
-        int64_t weight = check->find(d->s, i, &what);
-        if (weight) matches[count++] = (match_t){i, weight, mem_str(buffer_text(&what))};
+        match_t *match = &matches[count];
+        *match = (match_t){.subject = findings_subject(s, row, i), .index = i};
+        if (wanted && match->subject.queue != CHECK_NO_QUEUE && !wanted[match->subject.queue]) continue;
+        match->weight = row->find(&match->subject, &what);
+        if (match->weight) matches[count++].what = mem_str(buffer_text(&what));
         buffer_free(&what);
     }
-    findings_add_matches(d, &check->meaning, matches, count, of_queues);
-    free(matches);
-}
-
-#define UNTIL_THEN "; until then it is also in: queue-sidecar check -c {config} --redis"
-
-static const status_meaning_t findings_preflight[] = {
-    [PREFLIGHT_WARNING] = {STATUS_WARNING, "preflight", "A promise is weakened.",
-                           "Repair the named key, right or setting" UNTIL_THEN},
-    [PREFLIGHT_QUEUE_REFUSED] =
-        {STATUS_FAULT, "preflight", "Work that needs this key stops for this queue; all other work goes on.",
-         "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader "
-         "tries again every 5 s, without a restart" UNTIL_THEN},
-    [PREFLIGHT_REFUSED] =
-        {STATUS_FAULT, "preflight",
-         "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",
-         "Repair the named key, right or setting: rename or delete a key of the wrong type, grant a missing right" UNTIL_THEN},
-    [PREFLIGHT_QUEUE_DISABLED] =
-        {STATUS_FAULT, "preflight", "This queue is not served; the others are.",
-         "Repair the named key, right or setting. The leader checks again every 5 s, without a restart" UNTIL_THEN},
-};
-
-static void findings_of_preflight(const diagnosis_t *d, preflight_level_t kind) {
-    size_t count = 0;
-    match_t *matches = mem_array(d->s->preflight_count + 1, sizeof *matches);
-    for (size_t i = 0; i < d->s->preflight_count; i++) {
-        const status_preflight_t *result = &d->s->preflight[i];
-        if (result->kind != kind) continue;
-        if (result->queue >= d->s->keys->queue_count)
-            findings_add(d, &findings_preflight[kind], mem_str(result->text), 0, 0);
-        else if (!d->wanted || d->wanted[result->queue])
-            matches[count++] = (match_t){.index = result->queue, .what = mem_str(result->text)};
+    qsort(matches, count, sizeof *matches, findings_by_weight);
+    for (size_t i = 0; i < count; i++)
+        queues +=
+            matches[i].subject.queue != CHECK_NO_QUEUE && (i == 0 || matches[i].subject.queue != matches[i - 1].subject.queue);
+    for (size_t i = 0, taken; i < count; i += taken) {
+        taken = matches[i].subject.queue != CHECK_NO_QUEUE && queues > SEPARATE_MAX ? count - i : 1;
+        findings_add(out, &matches[i], taken);
     }
-    findings_add_matches(d, &findings_preflight[kind], matches, count, true);
+    for (size_t i = 0; i < count; i++) free(matches[i].what);
     free(matches);
-}
-
-// ---- The server, the clocks, and this machine.
-
-static void findings_of_memory(const diagnosis_t *d) {
-    const snapshot_t *snapshot = &d->s->snapshot;
-    if (snapshot->memory_most <= 0 || (double)snapshot->memory_used * 100 < (double)snapshot->memory_most * MEMORY_PERCENT)
-        return;
-    findings_say(d, snapshot->memory_used >= snapshot->memory_most ? STATUS_FAULT : STATUS_WARNING, "redis_full",
-                 mem_printf("Redis uses %s of its maxmemory, %s", size_text(snapshot->memory_used).text,
-                            size_text(snapshot->memory_most).text),
-                 "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that.",
-                 "Raise maxmemory, or find out what fills it: redis-cli --bigkeys");
-}
-
-static void findings_of_clocks(const diagnosis_t *d) {
-    int64_t apart = llabs(d->s->wall_ms - d->s->snapshot.now_ms);
-    if (apart <= CLOCK_OFFSET_MS || d->s->snapshot.now_ms <= 0) return; // 0: Redis does not tell its time
-    findings_say(d, STATUS_NOTE, "clocks",
-                 mem_printf("the clocks of Redis and of this machine are %s apart", duration_text(apart).text),
-                 "Jobs fall due by Redis's clock; a producer or a log with the other clock seems early or late.",
-                 "Set the wrong clock (NTP)");
-}
-
-static void findings_of_connection(const diagnosis_t *d) {
-    findings_say(d, STATUS_FAULT, "redis_unreachable", mem_printf("Redis at %s: %s", d->s->target, d->s->error.text),
-                 "The state of the queues is unknown. An instance that has lost Redis can do nothing either.",
-                 "See that Redis runs, and that the section `redis` of the config has the right address, user and password");
-}
-
-// A failed check of /readyz.
-static void findings_of_local_check(const diagnosis_t *d, const local_check_t *check) {
-    static const struct {
-        const char *name;
-        status_meaning_t meaning;
-    } known[] = {
-        {"roles",
-         {STATUS_FAULT, "not_ready", "This role works again only after its tick returns.",
-          "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance"}},
-        {"queues",
-         {STATUS_FAULT, "not_ready", "Redis refuses some work on these queues; the instance leads or stands by all the same.",
-          "Mend the findings about these queues above, or those of: queue-sidecar check --redis"}},
-        {"wakeups",
-         {STATUS_WARNING, "not_ready", "Jobs come late by up to that time.",
-          "Grant the rights under \"Least privilege\" in docs/acl.md"}},
-        {"audit",
-         {STATUS_FAULT, "not_ready", "Its audit log lacks the newest records; they wait in Redis.",
-          "Repair the named key, right or setting; its log has more"}},
-        {"",
-         {STATUS_FAULT, "not_ready", "It can neither lead nor stand by.",
-          "Repair the named key, right or setting; its log has more"}},
-    };
-    const status_log_t *log = &d->s->log;
-    bool known_here = strcmp(check->name, "audit") == 0 && !log->readable && *log->why;
-    size_t i = 0;
-    while (*known[i].name && strcmp(check->name, known[i].name) != 0) i++;
-    findings_add(d, &known[i].meaning,
-                 mem_printf("the instance here is not ready (%s): %s%s%s", check->name, check->why,
-                            known_here ? ". Here it is: " : "", known_here ? log->why : ""),
-                 0, 0);
-}
-
-static void findings_of_local_instance(const diagnosis_t *d) {
-    const local_instance_t *here = &d->s->local;
-    if (!here->asked) return;
-    if (here->unresponsive)
-        findings_say(d, STATUS_WARNING, "mute", mem_printf("the instance here does not answer on http.port: %s", here->why),
-                     "It is stopped, hangs, or gets no processor time; or another program has that port.",
-                     "Look at the process (state T is stopped: kill -CONT). If it lasts, restart it; if it led, another instance "
-                     "takes over");
-    else if (here->unrelated)
-        findings_say(d, STATUS_WARNING, "another", mem_printf("on http.port %s", here->why),
-                     "The state of our own instance is unknown, and probes of that port ask the other one.",
-                     "Give each program of a machine a port of its own; if the group was changed, restart the instance");
-    else if (!here->answered)
-        findings_say(d, STATUS_NOTE, "no_answer", mem_printf("no instance answers here on http.port: %s", here->why),
-                     "The state of an instance on this machine is unknown.",
-                     "If none runs here, do nothing. Otherwise look at its log");
-    for (size_t i = 0; here->answered && i < here->count; i++) {
-        const local_check_t *check = &here->checks[i];
-        if (!check->ok && strcmp(check->name, "config") == 0)
-            findings_say(
-                d, STATUS_FAULT, "config_refused", mem_printf("the instance here refuses the newest config: %s", check->why),
-                "It continues with its previous config.",
-                "Mend the file; queue-sidecar check names each fault. The instance reads it again by itself, or at SIGHUP");
-        else if (!check->ok)
-            findings_of_local_check(d, check);
-    }
-}
-
-static void findings_of_log(const diagnosis_t *d) {
-    const status_log_t *log = &d->s->log;
-    if (!log->readable && !log->absent && *log->why)
-        findings_say(d, STATUS_NOTE, "log_unreadable", mem_printf("the audit log here cannot be read: %s", log->why),
-                     "Failures are counted from the failure streams, and `audit` commands do not work here.",
-                     "Run this as the user of the sidecar; if you are that user, mend what it names");
-    if (!log->readable || log->open_gaps <= 0) return;
-    findings_say(d, STATUS_NOTE, "gaps",
-                 mem_printf("the audit log here has %s %s: it was lost, or Redis trimmed records before it had them",
-                            count_text(log->open_gaps).text, log->open_gaps == 1 ? "gap" : "gaps"),
-                 "Final failures of that time may be missing here; other instances may have them.",
-                 "List the gaps: queue-sidecar audit list --kind gap. Fill them from the log of another instance: queue-sidecar "
-                 "audit import FILE");
-}
-
-// Not by qsort, which is not stable: within a severity the checks come in the order in which to act.
-static void findings_sort(status_findings_t *findings) {
-    status_finding_t *sorted = mem_array(findings->count + 1, sizeof *sorted);
-    size_t count = 0;
-    for (int severity = STATUS_FAULT; severity >= STATUS_NOTE; severity--)
-        for (size_t i = 0; i < findings->count; i++)
-            if ((int)findings->items[i].severity == severity) sorted[count++] = findings->items[i];
-    free(findings->items);
-    findings->items = sorted;
 }
 
 status_findings_t status_diagnose(const status_t *status, const bool *wanted) {
     status_findings_t out = {0};
-    const diagnosis_t d = {.s = status, .wanted = wanted, .out = &out};
-    if (status->reached) {
-        findings_of_memory(&d);
-        for (preflight_level_t kind = PREFLIGHT_WARNING; kind <= PREFLIGHT_QUEUE_DISABLED; kind++)
-            findings_of_preflight(&d, kind);
-        for (size_t i = 0; i < status_check_count; i++) findings_of_check(&d, &status_checks[i]);
-        findings_of_clocks(&d);
-    } else {
-        findings_of_connection(&d);
-    }
-    findings_of_local_instance(&d);
-    findings_of_log(&d);
-    findings_sort(&out);
+    for (int severity = STATUS_FAULT; severity >= STATUS_NOTE; severity--)
+        for (size_t i = 0; i < status_check_count; i++)
+            if ((int)status_checks[i].severity == severity) findings_of_row(status, &status_checks[i], wanted, &out);
     return out;
 }
 
@@ -308,5 +152,5 @@ void status_findings_free(status_findings_t *findings) {
 
 int status_exit(const status_t *status, const status_findings_t *findings) {
     if (!status->reached) return status->error.outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
-    return findings->faults + findings->warnings ? CLI_FAILED : CLI_OK;
+    return findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] ? CLI_FAILED : CLI_OK;
 }

@@ -9,23 +9,18 @@ enum { TIMEOUT_S = 5 };
 
 // Returns an exit code: `no_answer` if the sidecar does not answer.
 static int healthcheck_ask(const config_t *config, bool ready, int no_answer) {
-    const char *why;
+    local_instance_t here;
     buffer_t body = {0};
-    if (config->http.port == 0) {
-        fputs("queue-sidecar healthcheck: http.port is 0, so the sidecar does not serve its health: set a port\n", stderr);
-        return no_answer;
-    }
-    buffer_t other = {0};
-    int code = local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &body, &why);
-    bool unrelated = code >= 0 && ready && local_instance_is_unrelated(config, (slice_t){buffer_text(&body), body.len}, &other);
+    local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &here, &body);
     fputs(buffer_text(&body), stdout);
-    if (code < 0 || unrelated)
-        fprintf(stderr, "queue-sidecar healthcheck: %s port %lld: %s\n", config->http.listen, (long long)config->http.port,
-                unrelated ? buffer_text(&other) : why);
     buffer_free(&body);
-    buffer_free(&other);
-    if (code < 0) return no_answer;
-    return code == 200 && !unrelated ? CLI_OK : CLI_FAILED;
+    if (here.state == LOCAL_NOT_ASKED)
+        fputs("queue-sidecar healthcheck: http.port is 0, so the sidecar does not serve its health: set a port\n", stderr);
+    else if (here.state != LOCAL_ANSWERED)
+        fprintf(stderr, "queue-sidecar healthcheck: %s port %lld: %s\n", config->http.listen, (long long)config->http.port,
+                here.why);
+    if (here.state == LOCAL_ANSWERED && here.well) return CLI_OK;
+    return here.state == LOCAL_ANSWERED || here.state == LOCAL_UNRELATED ? CLI_FAILED : no_answer;
 }
 
 typedef struct healthcheck_options {

@@ -171,19 +171,19 @@ static void status_json_log(const status_t *s, buffer_t *out) {
 
 static void status_json_instance(const local_instance_t *here, buffer_t *out) {
     status_json_key(out, "instance_here");
-    if (!here->asked) {
+    if (here->state == LOCAL_NOT_ASKED) {
         buffer_str(out, "null");
         return;
     }
     buffer_str(out, "{");
-    status_json_bool(out, "answered", here->answered);
+    status_json_bool(out, "answered", here->state == LOCAL_ANSWERED);
     status_json_text(out, "error", here->why);
-    status_json_bool(out, "ready", here->ready);
+    status_json_bool(out, "ready", here->state == LOCAL_ANSWERED && here->well);
     status_json_open(out, "checks", "[");
     for (size_t i = 0; i < here->count; i++) {
         status_json_open(out, NULL, "{");
         status_json_text(out, "check", here->checks[i].name);
-        status_json_bool(out, "ok", here->checks[i].ok);
+        status_json_bool(out, "ok", !*here->checks[i].why);
         status_json_text(out, "why", here->checks[i].why);
         status_json_text(out, "state", here->checks[i].state);
         buffer_str(out, "}");
@@ -213,7 +213,7 @@ void status_json(const status_t *status, const status_findings_t *findings, cons
     buffer_str(out, "{");
     status_json_time(out, "at", status->reached && status->snapshot.now_ms > 0 ? status->snapshot.now_ms : status->wall_ms);
     status_json_text(out, "group", status->config->group);
-    status_json_bool(out, "well", status->reached && findings->faults + findings->warnings == 0);
+    status_json_bool(out, "well", status->reached && findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] == 0);
     status_json_redis(status, out);
     status_json_locks(status, out);
     status_json_open(out, "queues", "[");

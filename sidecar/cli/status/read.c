@@ -7,7 +7,7 @@
 
 #include "audit/query/query.h"
 #include "base/clock.h"
-#include "cli/status/checks.h"
+#include "cli/status/status.h"
 #include "cli/time_text.h"
 
 enum {
@@ -94,6 +94,17 @@ static void status_forget_recent(status_t *status) {
     status->source = STATUS_FROM_NOTHING;
     for (size_t i = 0; i < status->keys->queue_count; i++)
         status->recent[i] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
+}
+
+const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue) {
+    const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
+    for (size_t i = 0; i < snapshot->copy_count; i++)
+        if (strcmp(snapshot->copies[i].instance, s->log.instance) == 0) return &snapshot->copies[i];
+    return NULL;
+}
+
+bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy) {
+    return stream_id_compare(copy->position, queue->stream.last) >= 0;
 }
 
 // After a full disk, or when its instance is gone, the log lacks recent records, which the streams have.

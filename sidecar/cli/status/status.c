@@ -115,12 +115,13 @@ static int status_print_refused(const char *path) {
     buffer_t out = {0};
     config_t *config = config_load_refused(path);
     if (config) local_instance_read(config, &here);
-    if (here.answered)
+    if (here.state == LOCAL_ANSWERED)
         buffer_str(&out,
                    "The config is refused, so Redis was not asked. The instance here continues with its previous config:\n");
     for (size_t i = 0; i < here.count; i++) {
         const local_check_t *check = &here.checks[i];
-        buffer_printf(&out, "%-8s %s%s%s\n", check->name, check->ok ? "ok" : check->why, *check->state ? ", " : "", check->state);
+        buffer_printf(&out, "%-8s %s%s%s\n", check->name, *check->why ? check->why : "ok", *check->state ? ", " : "",
+                      check->state);
     }
     buffer_t plain = {0};
     terminal_escape(&plain, (slice_t){buffer_text(&out), out.len}, true);

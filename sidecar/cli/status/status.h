@@ -59,7 +59,7 @@ typedef struct status {
     local_instance_t local;
 } status_t;
 
-typedef enum status_severity { STATUS_NOTE, STATUS_WARNING, STATUS_FAULT } status_severity_t;
+typedef enum status_severity { STATUS_NOTE, STATUS_WARNING, STATUS_FAULT, STATUS_SEVERITIES } status_severity_t;
 
 typedef struct status_finding {
     status_severity_t severity;
@@ -72,7 +72,7 @@ typedef struct status_finding {
 typedef struct status_findings {
     status_finding_t *items; // owned; faults first
     size_t count;
-    size_t faults, warnings, notes;
+    size_t of[STATUS_SEVERITIES];
 } status_findings_t;
 
 // Pure. wanted[i]: the user asks about queue i; NULL = about all.
@@ -87,6 +87,11 @@ status_reader_t *status_reader_new(const config_t *config, const atomic_bool *st
 void status_reader_free(status_reader_t *reader);                                    // takes
 const status_t *status_read(status_reader_t *reader);                                // borrowed until the next call
 
+// The position of the audit log here in a queue's stream; NULL = it has acknowledged nothing.
+const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
+// Whether an audit log has the whole stream.
+bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
+
 // Counts final failures and retries of the last hour in the failure streams, up to a bound.
 void status_read_streams(conn_t *conn, status_t *status);
 // The same in an audit log.
@@ -96,13 +101,11 @@ void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t
 // How to print it.
 typedef struct status_view {
     const bool *wanted; // as for status_diagnose
-    size_t width;       // columns; 0 = any
+    size_t width;       // columns
     size_t rows;        // lines at most; 0 = any
     bool colour;
     bool utc;
 } status_view_t;
-// The part above the queues.
-void status_head(const status_t *status, const status_view_t *view, buffer_t *out);
 void status_text(const status_t *status, const status_findings_t *findings, const status_view_t *view, buffer_t *out);
 // One object on one line.
 void status_json(const status_t *status, const status_findings_t *findings, const bool *wanted, buffer_t *out);

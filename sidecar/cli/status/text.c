@@ -1,4 +1,4 @@
-// status for people: a row for each queue, and the findings.
+// status for people: a head, a row for each queue, and the findings.
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,16 +6,194 @@
 #include <string.h>
 
 #include "base/text/units.h"
-#include "cli/status/lines.h"
+#include "cli/status/status.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "cli/time_text.h"
+#include "cli/wrap.h"
+#include "queue/lock.h"
 
 enum {
+    INDENT = 9, // columns of a label
+    LEADERS_MAX = 3,
+    STANDBYS_MAX = 4,
+    TERM_DIGITS = 8,
     NAME_MAX_COLUMNS = 40,
     RETRIED_MIN_WIDTH = 88, // columns of a terminal that has room for RETRIED
     RECORDS_MIN_WIDTH = 100,
     ROWS_MIN = 3,
 };
+
+// ---- Lines in the width that there is.
+
+// Adds sentences, made safe for a terminal and wrapped; the first word comes to stand where it is, the other lines at `indent`.
+static void text_wrap(buffer_t *out, const char *text, size_t indent, const status_view_t *view) {
+    buffer_t safe = {0};
+    // A long word stays whole, so that people can copy it. A screen has no room for it.
+    const wrap_t wrap = {.width = view->width, .indent = indent, .column = indent, .hard = view->rows > 0};
+    terminal_escape(&safe, slice_text(text), false);
+    wrap_add(out, buffer_text(&safe), safe.len, &wrap);
+    buffer_free(&safe);
+}
+
+// Adds a label and behind it a text, wrapped.
+static void text_labelled(buffer_t *out, const char *label, const char *text, const status_view_t *view) {
+    buffer_printf(out, "%-*s", INDENT, label);
+    text_wrap(out, text, INDENT, view);
+}
+
+// How much of a line fits before the sign that it goes on. Whole words: half a number is another number.
+static size_t text_fitting(slice_t line, size_t width) {
+    size_t fits = terminal_fit(line, width - 1), at = fits;
+    while (at > 0 && line.data[at] != ' ' && line.data[at - 1] != ' ') at--;
+    return at > 0 ? at : fits;
+}
+
+// Adds lines that are not sentences, cut where they are too wide.
+static void text_clip(buffer_t *out, const char *text, size_t width) {
+    for (size_t len; *text; text += len + (text[len] == '\n')) {
+        len = strcspn(text, "\n");
+        slice_t line = {text, len};
+        bool whole = terminal_width(line) <= width;
+        buffer_add(out, text, whole ? len : text_fitting(line, width));
+        buffer_str(out, whole ? "\n" : "\u2026\n");
+    }
+}
+
+static size_t text_count_lines(const buffer_t *text) {
+    size_t lines = 0;
+    for (const char *at = buffer_text(text); (at = strchr(at, '\n')); at++) lines++;
+    return lines;
+}
+
+// Keeps at most `max` lines; the last one then says how many are missing.
+static void text_cut(buffer_t *out, size_t max, size_t width) {
+    size_t lines = text_count_lines(out);
+    if (lines <= max) return;
+    char *at = out->data,
+         *more = mem_printf("... %zu lines more: enlarge the window, use --queue NAME, or omit --watch", lines - max + 1);
+    for (size_t i = 0; i + 1 < max; i++) at = strchr(at, '\n') + 1;
+    out->len = (size_t)(at - out->data);
+    *at = '\0';
+    text_clip(out, more, width);
+    free(more);
+}
+
+// ---- The head: address, time, leader and standbys.
+
+static void text_leader(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *line) {
+    if (!*lock->holder) {
+        buffer_str(line, "nobody");
+        return;
+    }
+    if (token_ttl_ms(lock->holder) == 0) {
+        buffer_str(line, "nobody: no sidecar wrote the value of the lock");
+        return;
+    }
+    buffer_str(line, *lock->leader ? lock->leader : "an instance of unknown name");
+    if (lock->since_ms) buffer_printf(line, ", for %s", duration_text(now_ms - lock->since_ms).text);
+    buffer_printf(line, ", term %.*s", TERM_DIGITS, lock->holder);
+    if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", duration_text(lock->pttl_ms).text);
+}
+
+// How often each name was counted, in the order of their first times.
+typedef struct text_names {
+    struct text_name {
+        const char *name; // borrowed
+        int64_t times;
+    } * all; // owned
+    size_t count;
+} text_names_t;
+
+static void text_count_name(text_names_t *names, const char *name) {
+    size_t at = 0;
+    while (at < names->count && strcmp(names->all[at].name, name) != 0) at++;
+    if (at == names->count) {
+        names->all = mem_grown(names->all, names->count++, sizeof *names->all);
+        names->all[at].name = name;
+    }
+    names->all[at].times++;
+}
+
+static int text_by_times(const void *a, const void *b) {
+    const struct text_name *one = a, *other = b;
+    if (one->times != other->times) return one->times < other->times ? 1 : -1;
+    return strcmp(one->name, other->name);
+}
+
+// With a lock for each queue: how many are held, and the instances that hold most of them.
+static void text_leaders(const snapshot_t *snapshot, buffer_t *line) {
+    text_names_t leaders = {0};
+    int64_t held = 0;
+    for (size_t i = 0; i < snapshot->lock_count; i++) {
+        const snapshot_lock_t *lock = &snapshot->locks[i];
+        if (token_ttl_ms(lock->holder) == 0) continue;
+        text_count_name(&leaders, *lock->leader ? lock->leader : "unknown");
+        held++;
+    }
+    if (leaders.count) qsort(leaders.all, leaders.count, sizeof *leaders.all, text_by_times);
+    buffer_printf(line, "%s of %s locks are held", count_text(held).text, count_text((int64_t)snapshot->lock_count).text);
+    for (size_t i = 0; i < leaders.count && i < LEADERS_MAX; i++)
+        buffer_printf(line, "%s %s %s", i ? "," : ":", leaders.all[i].name, count_text(leaders.all[i].times).text);
+    if (leaders.count > LEADERS_MAX) buffer_printf(line, " and %zu more instances", leaders.count - LEADERS_MAX);
+    free(leaders.all);
+}
+
+// Each instance once, even if it stands by for several locks.
+static void text_standbys(const snapshot_t *snapshot, buffer_t *line) {
+    text_names_t standbys = {0};
+    for (size_t i = 0; i < snapshot->lock_count; i++)
+        for (size_t n = 0; n < snapshot->locks[i].standby_count; n++)
+            if (snapshot->locks[i].standbys[n].lives) text_count_name(&standbys, snapshot->locks[i].standbys[n].instance);
+    for (size_t i = 0; i < standbys.count && i < STANDBYS_MAX; i++)
+        buffer_printf(line, "%s%s", i ? ", " : "", standbys.all[i].name);
+    if (standbys.count > STANDBYS_MAX) buffer_printf(line, " and %zu more", standbys.count - STANDBYS_MAX);
+    if (standbys.count == 0) buffer_str(line, "none");
+    free(standbys.all);
+}
+
+// The audit log here, and whether it has all records of the streams.
+static void text_log(const status_t *s, buffer_t *line) {
+    size_t lacks = 0;
+    buffer_str(line, s->config->audit.path);
+    for (size_t i = 0; s->reached && i < s->snapshot.queue_count; i++) {
+        const snapshot_copy_t *copy = status_own_copy(s, i);
+        lacks += copy && !status_is_complete(&s->snapshot.queues[i], copy);
+    }
+    if (!s->log.readable)
+        buffer_str(line, s->log.absent ? " is not here" : " cannot be read here");
+    else if (lacks)
+        buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");
+}
+
+static void text_head(const status_t *s, const status_view_t *view, buffer_t *out) {
+    char time[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
+    buffer_t line = {0};
+    int64_t now_ms = s->reached ? s->snapshot.now_ms : s->wall_ms;
+    time_format(now_ms, view->utc, time);
+    time_zone_name(now_ms, view->utc, zone);
+    buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target, time, zone);
+    text_labelled(out, "group", buffer_text(&line), view);
+    if (s->reached) {
+        buffer_clear(&line);
+        if (s->config->lock.scope == LOCK_SCOPE_QUEUE)
+            text_leaders(&s->snapshot, &line);
+        else
+            text_leader(&s->snapshot.locks[0], now_ms, &line);
+        text_labelled(out, "leader", buffer_text(&line), view);
+        buffer_clear(&line);
+        text_standbys(&s->snapshot, &line);
+        text_labelled(out, "standby", buffer_text(&line), view);
+    }
+    buffer_clear(&line);
+    text_log(s, &line);
+    text_labelled(out, "log", buffer_text(&line), view);
+    for (size_t i = 0; i < s->local.count; i++) {
+        const local_check_t *check = &s->local.checks[i];
+        if (*check->state && strcmp(check->name, "config") == 0) text_labelled(out, "config", check->state, view);
+    }
+    buffer_free(&line);
+}
 
 // ---- Queues.
 
@@ -70,7 +248,7 @@ static const struct {
                     {"IN PROGRESS", 0}, {"OLDEST", 0},   {"RETRIED", RETRIED_MIN_WIDTH},
                     {"FAILED", 0},      {"AUDIT", 0},    {"RECORDS", RECORDS_MIN_WIDTH}};
 
-static bool text_has_room(const status_view_t *view, size_t min_width) { return view->width == 0 || view->width >= min_width; }
+static bool text_has_room(const status_view_t *view, size_t min_width) { return view->width >= min_width; }
 
 static void text_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
     const sizes_t *sizes = &s->sizes[queue];
@@ -125,28 +303,26 @@ static void text_queues(const status_t *s, const status_findings_t *findings, co
     table_end(table);
     if (shown < count) fprintf(file, "... and %zu queues more: use --queue NAME, or omit --watch\n", count - shown);
     fclose(file);
-    lines_clip(out, text, view->width);
+    text_clip(out, text, view->width);
     free(text);
     free(rows);
 }
 
 // ---- Findings.
 
-static void text_severity_count(size_t count, const char *what, const char **between, buffer_t *out) {
-    if (count == 0) return;
-    buffer_printf(out, "%s%zu %s%s", *between, count, what, count == 1 ? "" : "s");
-    *between = ", ";
-}
-
 static void text_summary(const status_findings_t *findings, bool whole, buffer_t *out) {
+    static const char *const names[] = {"note", "warning", "fault"};
     const char *between = "";
-    if (findings->faults + findings->warnings == 0) {
+    if (findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] == 0) {
         buffer_str(out, whole ? "all is well" : "nothing is wrong with these queues");
         between = "; ";
     }
-    text_severity_count(findings->faults, "fault", &between, out);
-    text_severity_count(findings->warnings, "warning", &between, out);
-    text_severity_count(findings->notes, "note", &between, out);
+    for (int severity = STATUS_FAULT; severity >= STATUS_NOTE; severity--) {
+        size_t count = findings->of[severity];
+        if (count == 0) continue;
+        buffer_printf(out, "%s%zu %s%s", between, count, names[severity], count == 1 ? "" : "s");
+        between = ", ";
+    }
     buffer_str(out, "\n");
 }
 
@@ -173,11 +349,11 @@ static void text_finding(const status_t *s, const status_finding_t *finding, con
     text_queue_names(s, finding, &line);
     buffer_str(&line, finding->what);
     buffer_printf(out, "%s%s%s%*s", view->colour ? colours[finding->severity] : "", label, view->colour ? "\x1b[0m" : "",
-                  (int)(LINES_INDENT - strlen(label)), "");
-    lines_wrap(out, buffer_text(&line), LINES_INDENT, view);
-    lines_labelled(out, "", finding->why, view);
-    buffer_printf(out, "%*s-> ", LINES_INDENT, "");
-    lines_wrap(out, finding->next, LINES_INDENT + strlen("-> "), view);
+                  (int)(INDENT - strlen(label)), "");
+    text_wrap(out, buffer_text(&line), INDENT, view);
+    text_labelled(out, "", finding->why, view);
+    buffer_printf(out, "%*s-> ", INDENT, "");
+    text_wrap(out, finding->next, INDENT + strlen("-> "), view);
     buffer_free(&line);
 }
 
@@ -187,7 +363,7 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
         char *line =
             mem_printf("%s the last hour, %s",
                        text_has_room(view, RETRIED_MIN_WIDTH) ? "RETRIED and FAILED count" : "FAILED counts", sources[s->source]);
-        lines_wrap(out, line, 0, view);
+        text_wrap(out, line, 0, view);
         buffer_str(out, "\n");
         free(line);
     }
@@ -201,14 +377,14 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
 void status_text(const status_t *status, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
     buffer_t below = {0};
     text_findings(status, findings, view, &below);
-    status_head(status, view, out);
+    text_head(status, view, out);
     buffer_str(out, "\n");
     if (status->reached) {
-        size_t used = lines_count(out) + 1 + lines_count(&below), max_rows = SIZE_MAX; // with the line of titles
+        size_t used = text_count_lines(out) + 1 + text_count_lines(&below), max_rows = SIZE_MAX; // with the line of titles
         if (view->rows) max_rows = view->rows > used + ROWS_MIN ? view->rows - used : ROWS_MIN;
         text_queues(status, findings, view, max_rows, out);
     }
     buffer_add(out, buffer_text(&below), below.len);
     buffer_free(&below);
-    if (view->rows) lines_cut(out, view->rows, view->width);
+    if (view->rows) text_cut(out, view->rows, view->width);
 }

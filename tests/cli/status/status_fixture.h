@@ -35,7 +35,7 @@ static inline world_t well(const char *settings) {
                      .recent = mem_array(count, sizeof(status_recent_t)),
                      .source = STATUS_FROM_LOG,
                      .log = {.readable = true},
-                     .local = {.asked = true, .answered = true, .ready = true}};
+                     .local = {.state = LOCAL_ANSWERED, .well = true}};
     for (size_t i = 0; i < w.keys->lock_count; i++)
         w.s.snapshot.locks[i] = (snapshot_lock_t){.holder = TOKEN, .pttl_ms = 4000, .leader = "pod-1/1", .since_ms = NOW - HOUR};
     for (size_t i = 0; i < count; i++) {

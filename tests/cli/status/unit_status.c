@@ -97,7 +97,7 @@ static void cannot_lead(world_t *w) { look(w, PREFLIGHT_REFUSED, SIZE_MAX); }
 static void weakened(world_t *w) { look(w, PREFLIGHT_WARNING, SIZE_MAX); }
 static void fact(world_t *w) { look(w, PREFLIGHT_FACT, SIZE_MAX); }
 static void told_twice(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0), bad_key(w), bad_count(w); }
-static void nobody_here(world_t *w) { w->s.local.answered = false; }
+static void nobody_here(world_t *w) { w->s.local.state = LOCAL_SILENT; }
 static void not_asked(world_t *w) { w->s.local = (local_instance_t){0}; }
 static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
 static void tracking_refused(world_t *w) { check(w, "wakeups", "Redis refuses client tracking"); }
@@ -106,9 +106,9 @@ static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
 static void streamed(world_t *w) { failed(w), w->s.source = STATUS_FROM_STREAM; }
 static void bad_type(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0); }
-static void unresponsive(world_t *w) { w->s.local = (local_instance_t){.asked = true, .unresponsive = true}; }
+static void unresponsive(world_t *w) { w->s.local = (local_instance_t){.state = LOCAL_UNRESPONSIVE}; }
 static void unrelated(world_t *w) {
-    w->s.local = (local_instance_t){.asked = true, .unrelated = true, .why = "a sidecar of group \"x\" answers there"};
+    w->s.local = (local_instance_t){.state = LOCAL_UNRELATED, .why = "a sidecar of group \"x\" answers there"};
 }
 static void locked_log(world_t *w) { w->s.log = (status_log_t){.why = "permission denied"}; }
 static void absent_log(world_t *w) { w->s.log = (status_log_t){.why = "there is none", .absent = true}; }
@@ -285,7 +285,7 @@ Test(unit_status, faults_come_first_and_findings_are_counted) {
     static const char *const order[] = {"stream_full", "clock_step", "failures", "clocks", "gaps"};
     cr_assert_eq(found.count, 5);
     for (size_t i = 0; i < 5; i++) cr_assert_str_eq(found.items[i].code, order[i]);
-    cr_assert(found.faults == 1 && found.warnings == 1 && found.notes == 3);
+    cr_assert(found.of[STATUS_FAULT] == 1 && found.of[STATUS_WARNING] == 1 && found.of[STATUS_NOTE] == 3);
     status_findings_free(&found);
     end(&w);
 }
