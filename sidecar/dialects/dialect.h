@@ -45,14 +45,15 @@ typedef struct promote_reply {
 typedef struct promote_ops {
     // Appends one fenced request that moves at most ask->batch due jobs.
     void (*append)(const call_t *call, const promote_request_t *ask);
-    // Reads the reply. Scripts that reply as promote.lua does use promote_read_reply.
-    outcome_t (*read)(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
     // Returns the due time of a job with this score, in us since 1970 by Redis's clock, rounded up. INT64_MAX = never.
     int64_t (*due_us)(const queue_config_t *queue, double score);
     int64_t most; // upper limit of a batch, beside dispatcher.batch
 } promote_ops_t;
 
+// Every promote script replies as promote.lua does.
 outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
+// promote_ops.due_us for scores in the queue's score_unit.
+int64_t promote_due_us(const queue_config_t *queue, double score);
 
 // ---- Scans. A scan reads each job in progress. The stamp of the job gives a verdict. settle.lua settles the job.
 

@@ -251,7 +251,7 @@ static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *reque
     size_t queue = request->queues[0].queue;
     schedule_t *schedule = &d->schedules[queue];
     promote_reply_t reply;
-    outcome_t outcome = schedule->ops->promote->read(d->session.data, &reply, error);
+    outcome_t outcome = promote_read_reply(d->session.data, &reply, error);
     mono_t now = mono_now();
     switch (outcome) {
     case OUTCOME_OK:

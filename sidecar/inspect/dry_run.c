@@ -81,7 +81,7 @@ static bool dry_run_promote(scratch_t *scratch, int64_t max_payload) {
     if (!dry_run_script(scratch, &script_promote, outcome)) return false;
     const call_t call = scratch_call(scratch);
     ops->promote->append(&call, &(promote_request_t){.batch = 2, .first = 2});
-    return dry_run_script(scratch, &script_promote, ops->promote->read(scratch->conn, &promoted, scratch->error));
+    return dry_run_script(scratch, &script_promote, promote_read_reply(scratch->conn, &promoted, scratch->error));
 }
 
 static bool dry_run_queue(scratch_t *scratch) {

@@ -1,5 +1,5 @@
 /* Counters and the histogram of lateness. */
-#include "dialects/list/config.h"
+#include "dialects/registry.h"
 #include "model/metrics.h"
 
 #include <criterion/criterion.h>
@@ -76,9 +76,9 @@ static config_t *config_of(queue_config_t *queues, size_t count) {
 
 Test(unit_metrics, queue_keeps_its_row_and_numbers) {
     metrics_t *metrics = metrics_new(2);
-    queue_config_t queues[] = {{.name = (char[]){"a"}, .dialect = &list_settings},
-                               {.name = (char[]){"b"}, .dialect = &list_settings},
-                               {.name = (char[]){"c"}, .dialect = &list_settings}};
+    queue_config_t queues[] = {{.name = (char[]){"a"}, .dialect = dialect_list.settings},
+                               {.name = (char[]){"b"}, .dialect = dialect_list.settings},
+                               {.name = (char[]){"c"}, .dialect = dialect_list.settings}};
     metrics_serve(metrics, config_of(queues, 2));
     metrics_queue_t *a = metrics_queue(metrics, "a");
     metrics_queue_t *b = metrics_queue(metrics, "b");
@@ -99,7 +99,7 @@ Test(unit_metrics, queue_keeps_its_row_and_numbers) {
 /* A queue that a reload is about to bring has its place already. */
 Test(unit_metrics, settings_are_reported_once_in_effect) {
     metrics_t *metrics = metrics_new(1);
-    queue_config_t queues[] = {{.name = "a", .dialect = &list_settings, .policy.retry_times = 3}};
+    queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings, .policy.retry_times = 3}};
     metrics_serve(metrics, config_of(queues, 1));
     metrics_queue_t *queue = metrics_queue(metrics, "a");
     cr_assert_eq(metric_get(&queue->set_retries), 3);
@@ -157,7 +157,7 @@ Test(unit_metrics, ends_and_stalls_are_counted_by_label_and_in_total) {
 /* What is refused is tried again every 5 s: one that is over is told no longer. */
 Test(unit_metrics, queue_counts_as_refused_while_its_requests_are) {
     metrics_t *metrics = metrics_new(4);
-    queue_config_t queues[] = {{.name = "a", .dialect = &list_settings}, {.name = "b", .dialect = &list_settings}};
+    queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings}, {.name = "b", .dialect = dialect_list.settings}};
     char *first;
     metrics_serve(metrics, config_of(queues, 2));
     cr_assert(metrics_refusing(metrics, at_s(0), &first) == 0 && !first);

@@ -1,7 +1,7 @@
 /* One queue with its clock, looks and scans, for the tests of the scan. */
 #pragma once
 
-#include "dialects/list/config.h"
+#include "dialects/registry.h"
 #include "monitor/scan.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ static inline mono_t now(void) { return (mono_t){(1000000 + now_ms) * NS_PER_MS}
 static inline int64_t next_ms(void) { return mono_diff(scan_next(&scan), now()) / NS_PER_MS; }
 
 static inline void begin(void) {
-    config = (queue_config_t){.name = "email", .dialect = &list_settings};
+    config = (queue_config_t){.name = "email", .dialect = dialect_list.settings};
     config.policy.protected_timeout_ms = 10000;
     config.policy.created_path = empty;
     config.policy.retry_window_ms = 60000;

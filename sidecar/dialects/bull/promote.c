@@ -40,5 +40,4 @@ static int64_t bull_due_us(const queue_config_t *queue, double score) {
     return (int64_t)ms * 1000;
 }
 
-const promote_ops_t bull_promote = {
-    .append = bull_promote_append, .read = promote_read_reply, .due_us = bull_due_us, .most = PROMOTE_MAX};
+const promote_ops_t bull_promote = {.append = bull_promote_append, .due_us = bull_due_us, .most = PROMOTE_MAX};

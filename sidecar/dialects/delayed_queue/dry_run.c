@@ -83,7 +83,7 @@ static bool dry_run_promote(delayed_scratch_t *scratch) {
     if (!laid) return false;
     const call_t call = {run->conn, &scratch->keys, 0, run->token, run->error};
     delayed_promote.append(&call, &(promote_request_t){.batch = SCRATCH_BATCH, .first = SCRATCH_BATCH});
-    return run->passed(run, &script_delayed_promote, delayed_promote.read(run->conn, &reply, run->error)) &&
+    return run->passed(run, &script_delayed_promote, promote_read_reply(run->conn, &reply, run->error)) &&
            scratch_write(scratch, "ZADD", scratch->queue.quarantine, "1", "scratch") &&
            scratch_write(scratch, "LPUSH", scratch->list, "scratch", "scratch");
 }

@@ -1,8 +1,6 @@
 // The promotion sends each due event and schedules the next attempt of the event. A requeue schedules an event again.
 #include "dialects/delayed_queue/delayed_queue.h"
 
-#include <math.h>
-
 #include "dialects/delayed_queue/scripts.h"
 #include "dialects/requeue.h"
 #include "queue/record.h"
@@ -25,16 +23,7 @@ static void delayed_promote_append(const call_t *call, const promote_request_t *
     request_end(conn);
 }
 
-static int64_t delayed_due_us(const queue_config_t *queue, double score) {
-    (void)queue;
-    double us = ceil(score * 1e3);
-    if (us >= 9e18) return INT64_MAX;
-    if (us <= -9e18) return INT64_MIN;
-    return (int64_t)us;
-}
-
-const promote_ops_t delayed_promote = {
-    .append = delayed_promote_append, .read = promote_read_reply, .due_us = delayed_due_us, .most = BATCH_MOST};
+const promote_ops_t delayed_promote = {.append = delayed_promote_append, .due_us = promote_due_us, .most = BATCH_MOST};
 
 // ---- An operator requeues an event. The attempts of the event begin again.
 

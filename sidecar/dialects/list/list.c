@@ -1,10 +1,9 @@
 // A plain queue of one zset and lists. A delayed entry is the job itself. The score is the due time.
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "config/dialect.h"
 #include "dialects/dialect.h"
-#include "dialects/list/config.h"
 #include "queue/scripts.h"
 
 #define SENTINEL_PREFIX "sidecar-sentinel:"
@@ -23,19 +22,7 @@ static void list_promote_append(const call_t *call, const promote_request_t *ask
     request_end(conn);
 }
 
-static int64_t list_due_us(const queue_config_t *queue, double score) {
-    double us = ceil(score * (queue->policy.score_unit == SCORE_S ? 1e6 : 1e3));
-    if (us >= 9e18) return INT64_MAX;
-    if (us <= -9e18) return INT64_MIN;
-    return (int64_t)us;
-}
-
-static const promote_ops_t list_promote = {
-    .append = list_promote_append,
-    .read = promote_read_reply,
-    .due_us = list_due_us,
-    .most = BATCH_MOST,
-};
+static const promote_ops_t list_promote = {.append = list_promote_append, .due_us = promote_due_us, .most = BATCH_MOST};
 
 enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
 
@@ -87,6 +74,21 @@ static void list_sizes(const queue_keys_t *at, size_fn *add, void *self) {
         add(self, SIZE_DELAYED, at->config->delayed, NULL);
     if (policy->roles & ROLE_MONITOR) add(self, SIZE_BACKUP, at->config->backup, NULL);
 }
+
+// This dialect honours every setting that queues have in common.
+static void list_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
+    const queue_policy_t *policy = &queue->policy;
+    redis_keys_add_option(out, "ready", queue->ready, "list", KEY_WRITES);
+    if ((policy->roles & ROLE_DISPATCHER) || policy->retry_backoff != BACKOFF_NONE)
+        redis_keys_add_option(out, "delayed", queue->delayed, "zset", KEY_WRITES);
+    if (!(policy->roles & ROLE_MONITOR)) return;
+    redis_keys_add_option(out, "backup", queue->backup, "list", KEY_WRITES);
+    redis_keys_add_option(out, "errors", queue->errors, "hash", KEY_WRITES);
+    redis_keys_add_option(out, "dlq", queue->dlq, "list", KEY_WRITES);
+}
+
+static const config_dialect_t list_settings = {
+    .name = "list", .delays = true, .heartbeat_of_job = true, .redis_keys = list_redis_keys};
 
 const dialect_ops_t dialect_list = {
     .settings = &list_settings,
