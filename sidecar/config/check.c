@@ -1,9 +1,7 @@
-#include <inttypes.h>
 #include <string.h>
 
+#include "base/text/units.h"
 #include "config/load.h"
-#include "config/number.h"
-#include "config/value.h"
 
 static void check_names(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
@@ -30,11 +28,6 @@ static int64_t check_longest_backoff(const queue_policy_t *policy) {
     return delay + (int64_t)((double)delay * policy->retry_jitter);
 }
 
-static void check_add_duration(const char *before, int64_t ms, buffer_t *out) {
-    buffer_str(out, before);
-    config_number_write(KEY_DURATION, ms, out);
-}
-
 static void check_window(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const queue_policy_t *policy = &queue->policy;
@@ -43,28 +36,20 @@ static void check_window(load_t *load, size_t i) {
     if (!(policy->roles & ROLE_MONITOR) || policy->retry_window_ms > least) return;
     const location_t *location = config_load_location(load, i, "retry_window");
     if (location == &load->queues[i].self) location = config_load_location(load, i, "protected_timeout");
-    buffer_t text = {0};
-    check_add_duration("`retry_window` is ", policy->retry_window_ms, &text);
-    check_add_duration(", but must be more than 2 x (`protected_timeout` ", policy->protected_timeout_ms, &text);
-    check_add_duration(" + longest backoff ", backoff, &text);
-    check_add_duration(") = ", least, &text);
     diagnostic_add(load->errors, location->file, location->line,
-                   "queue `%s`: %s, or retries would be forgotten before they are counted", queue->name, buffer_text(&text));
-    buffer_free(&text);
+                   "queue `%s`: `retry_window` is %s, but must be more than 2 x (`protected_timeout` %s + longest backoff %s) = "
+                   "%s, or retries would be forgotten before they are counted",
+                   queue->name, duration_exact(policy->retry_window_ms).text, duration_exact(policy->protected_timeout_ms).text,
+                   duration_exact(backoff).text, duration_exact(least).text);
 }
 
 static void check_order(load_t *load, size_t i, const char *longer, int64_t longer_ms, const char *shorter, int64_t shorter_ms) {
     if (longer_ms >= shorter_ms) return;
     const location_t *location = config_load_location(load, i, longer);
     if (location == &load->queues[i].self) location = config_load_location(load, i, shorter);
-    buffer_t text = {0};
-    buffer_printf(&text, "`%s` is ", longer);
-    config_number_write(KEY_DURATION, longer_ms, &text);
-    buffer_printf(&text, ", but must not be less than `%s`, ", shorter);
-    config_number_write(KEY_DURATION, shorter_ms, &text);
-    diagnostic_add(load->errors, location->file, location->line, "queue `%s`: %s", load->config->queues[i].name,
-                   buffer_text(&text));
-    buffer_free(&text);
+    diagnostic_add(load->errors, location->file, location->line, "queue `%s`: `%s` is %s, but must not be less than `%s`, %s",
+                   load->config->queues[i].name, longer, duration_exact(longer_ms).text, shorter,
+                   duration_exact(shorter_ms).text);
 }
 
 static void check_policy(load_t *load, size_t i) {

@@ -86,11 +86,10 @@ void delay_steps_write(const delay_steps_t *list, buffer_t *out) {
         const delay_step_t *step = &list->items[i];
         buffer_str(out, i ? ", \"" : "\"");
         if (step->below == INT64_MAX)
-            buffer_str(out, "*: ");
+            buffer_str(out, "*");
         else
-            buffer_printf(out, "%lld: ", (long long)step->below);
-        duration_write(out, step->delay_ms);
-        buffer_str(out, "\"");
+            buffer_printf(out, "%lld", (long long)step->below);
+        buffer_printf(out, ": %s\"", duration_exact(step->delay_ms).text);
     }
     buffer_str(out, "]");
 }

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,23 +24,13 @@ bool config_number_wraps(const char *text, int64_t value) {
 }
 
 bool config_number_of(key_type_t type, const char *text, int64_t *value) {
-    if (type == KEY_DURATION) return duration_parse(text, value);
+    if (type == KEY_DURATION || type == KEY_STEPS) return duration_parse(text, value);
     if (type == KEY_SIZE) return size_parse(text, value);
     return config_number_parse(text, value);
 }
 
 bool config_number_in_bounds(const config_key_t *key, int64_t value) {
-    key_type_t type = key->type == KEY_STEPS                               ? KEY_DURATION
-                      : key->type == KEY_DURATION || key->type == KEY_SIZE ? key->type
-                                                                           : KEY_INT;
     int64_t low = 0, high = 0;
-    return config_number_of(type, key->low, &low) && config_number_of(type, key->high, &high) && value >= low && value <= high;
-}
-
-void config_number_write(key_type_t type, int64_t value, buffer_t *out) {
-    switch (type) {
-    case KEY_DURATION: duration_write(out, value); break;
-    case KEY_SIZE: size_write(out, value); break;
-    default: buffer_printf(out, "%" PRId64, value);
-    }
+    return config_number_of(key->type, key->low, &low) && config_number_of(key->type, key->high, &high) && value >= low &&
+           value <= high;
 }

@@ -166,13 +166,3 @@ size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]) {
     }
     return count;
 }
-
-const char *config_key_type_name(key_type_t type) {
-    static const char *const names[] = {
-        [KEY_INT] = "integer",   [KEY_DURATION] = "duration", [KEY_SIZE] = "size",       [KEY_REAL] = "number",
-        [KEY_BOOL] = "boolean",  [KEY_ENUM] = "word",         [KEY_ROLES] = "roles",     [KEY_TEXT] = "text",
-        [KEY_NAME] = "name",     [KEY_REDIS] = "key",         [KEY_PATTERN] = "pattern", [KEY_POINTER] = "pointer",
-        [KEY_STRINGS] = "texts", [KEY_STEPS] = "delays",      [KEY_DIALECT] = "word",
-    };
-    return names[type];
-}

@@ -14,14 +14,14 @@ typedef enum key_type {
     KEY_BOOL,     // bool
     KEY_ENUM,     // int: place in `words`
     KEY_ROLES,    // unsigned: ROLE_* bits
+    KEY_DIALECT,  // const config_dialect_t *, set by queues.c; its words are the dialects that the program has
     KEY_TEXT,     // char *, owned; the rest too, each with a rule of its own
     KEY_NAME,     // no spaces or control characters, not our prefix
     KEY_REDIS,    // name of a Redis key, not our prefix
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
     KEY_POINTER,  // JSON pointer, or ""
     KEY_STRINGS,  // strings_t, each item 1 to CONFIG_STRING_MOST bytes; bounds are of their number
-    KEY_STEPS,    // delay_steps_t, as "10: 10s" or "*: 1440s" for the rest; bounds are of the delays
-    KEY_DIALECT   // const config_dialect_t *, set by queues.c; its words are the dialects that the program has
+    KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for the rest; bounds are of the delays
 } key_type_t;
 
 #define CONFIG_DIALECT_PREFIX "<dialect>" // the default that each dialect has its own of
@@ -80,6 +80,3 @@ size_t config_key_row(const config_key_t *key);
 
 // Names of the groups at the top of a file ("redis", "lock", ...), without `defaults` and `queues`. Returns how many.
 size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]);
-
-// The name of a type in the key list.
-const char *config_key_type_name(key_type_t type);

@@ -1,11 +1,13 @@
 #include "config/value.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/units.h"
 #include "config/dialect.h"
 #include "config/file/quote.h"
 #include "config/lists.h"
@@ -27,25 +29,58 @@ typedef union value {
     const config_dialect_t *dialect;
 } value_t;
 
-static size_t value_size(key_type_t type) {
-    static const size_t sizes[] = {
-        [KEY_INT] = sizeof(int64_t),       [KEY_DURATION] = sizeof(int64_t),    [KEY_SIZE] = sizeof(int64_t),
-        [KEY_REAL] = sizeof(double),       [KEY_BOOL] = sizeof(bool),           [KEY_ENUM] = sizeof(int),
-        [KEY_ROLES] = sizeof(unsigned),    [KEY_TEXT] = sizeof(char *),         [KEY_NAME] = sizeof(char *),
-        [KEY_REDIS] = sizeof(char *),      [KEY_PATTERN] = sizeof(char *),      [KEY_POINTER] = sizeof(char *),
-        [KEY_STRINGS] = sizeof(strings_t), [KEY_STEPS] = sizeof(delay_steps_t), [KEY_DIALECT] = sizeof(config_dialect_t *),
-    };
-    return sizes[type];
+enum {
+    ANY_TEXT = 1 << NODE_TEXT,
+    ANY_NUMBER = 1 << NODE_INT | 1 << NODE_REAL,
+    ANY_LIST = 1 << NODE_ARRAY | 1 << NODE_LIST,
+};
+
+_Static_assert(CONFIG_STRING_MOST == 256 && CONFIG_STEPS_MAX == 16, "the descriptions name them");
+
+static const struct value_type {
+    const char *name; // in the key list
+    size_t size;
+    int kinds;            // of nodes that may hold such a value, a bit for each
+    const char *describe; // what is allowed, with the bounds of the key; NULL = its words
+} types[] = {
+    [KEY_INT] = {"integer", sizeof(int64_t), 1 << NODE_INT, "an integer from %s to %s"},
+    [KEY_DURATION] = {"duration", sizeof(int64_t), ANY_TEXT, "a duration from \"%s\" to \"%s\""},
+    [KEY_SIZE] = {"size", sizeof(int64_t), 1 << NODE_INT | ANY_TEXT, "a size from \"%s\" to \"%s\""},
+    [KEY_REAL] = {"number", sizeof(double), ANY_NUMBER, "a number from %s to %s"},
+    [KEY_BOOL] = {"boolean", sizeof(bool), 1 << NODE_BOOL, "true or false"},
+    [KEY_ENUM] = {"word", sizeof(int), ANY_TEXT, NULL},
+    [KEY_ROLES] = {"roles", sizeof(unsigned), ANY_LIST, "[\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]"},
+    [KEY_DIALECT] = {"word", sizeof(config_dialect_t *), ANY_TEXT, NULL},
+    [KEY_TEXT] = {"text", sizeof(char *), ANY_TEXT, "text of %s to %s bytes without control characters"},
+    [KEY_NAME] = {"name", sizeof(char *), ANY_TEXT,
+                  "%s to %s bytes without spaces and control characters, and not begin with \"" CONFIG_OWN_PREFIX "\""},
+    [KEY_REDIS] = {"key", sizeof(char *), ANY_TEXT,
+                   "the name of a Redis key, %s to %s bytes, and not begin with \"" CONFIG_OWN_PREFIX "\""},
+    [KEY_PATTERN] = {"pattern", sizeof(char *), ANY_TEXT,
+                     "\"off\", or the name of a Redis key with one * for the job id, such as \"*_alive\""},
+    [KEY_POINTER] = {"pointer", sizeof(char *), ANY_TEXT, "\"\" or a JSON pointer, such as \"/meta/id\""},
+    [KEY_STRINGS] = {"texts", sizeof(strings_t), ANY_LIST, "a list of %s to %s texts, each of 1 to 256 bytes"},
+    [KEY_STEPS] = {"delays", sizeof(delay_steps_t), ANY_LIST,
+                   "a list of at most 16 steps, such as [\"10: 10s\", \"*: 1m\"], ascending, each delay from %s to %s and the "
+                   "last for *"},
+};
+
+const char *config_key_type_name(key_type_t type) { return types[type].name; }
+
+void config_value_describe(const config_key_t *key, buffer_t *out) {
+    const char *describe = types[key->type].describe;
+    if (describe) buffer_printf(out, describe, key->low, key->high);
+    for (size_t i = 0; !describe && key->words[i]; i++)
+        buffer_printf(out, "%s\"%s\"", i ? ", " : key->words[1] ? "one of " : "", key->words[i]);
+    if (key->zero) buffer_printf(out, isdigit((unsigned char)*key->zero) ? ", or %s" : ", or \"%s\"", key->zero);
 }
 
 static void *value_field(const config_key_t *key, void *base) { return (char *)base + key->at; }
 
 static void value_get(const config_key_t *key, const void *base, value_t *out) {
     memset(out, 0, sizeof *out);
-    memcpy(out, (const char *)base + key->at, value_size(key->type));
+    memcpy(out, (const char *)base + key->at, types[key->type].size);
 }
-
-static bool value_is_text(key_type_t type) { return type >= KEY_TEXT && type <= KEY_POINTER; }
 
 static int value_word(const char *const *words, const char *text) {
     for (int i = 0; words && words[i]; i++)
@@ -124,21 +159,8 @@ static bool value_takes_text(const config_key_t *key, const char *text) {
     }
 }
 
-static bool value_kind_fits(key_type_t type, node_kind_t kind) {
-    switch (type) {
-    case KEY_INT: return kind == NODE_INT;
-    case KEY_SIZE: return kind == NODE_INT || kind == NODE_TEXT;
-    case KEY_REAL: return kind == NODE_INT || kind == NODE_REAL;
-    case KEY_BOOL: return kind == NODE_BOOL;
-    case KEY_ROLES:
-    case KEY_STRINGS:
-    case KEY_STEPS: return kind == NODE_ARRAY || kind == NODE_LIST;
-    default: return kind == NODE_TEXT;
-    }
-}
-
 static bool value_parse(const config_key_t *key, const node_t *node, value_t *out) {
-    if (node->kind != NODE_ANY && !value_kind_fits(key->type, node->kind)) return false;
+    if (node->kind != NODE_ANY && !(types[key->type].kinds & 1 << node->kind)) return false;
     switch (key->type) {
     case KEY_INT:
     case KEY_DURATION:
@@ -159,7 +181,7 @@ static bool value_parse(const config_key_t *key, const node_t *node, value_t *ou
 static void value_free(const config_key_t *key, value_t *value) {
     if (key->type == KEY_STRINGS) strings_free(&value->strings);
     if (key->type == KEY_STEPS) free(value->steps.items);
-    if (!value_is_text(key->type) || !value->text) return;
+    if (key->type < KEY_TEXT || key->type > KEY_POINTER || !value->text) return;
     if (key->secret) explicit_bzero(value->text, strlen(value->text));
     free(value->text);
 }
@@ -168,13 +190,12 @@ void config_value_free(const config_key_t *key, void *base) {
     value_t value;
     value_get(key, base, &value);
     value_free(key, &value);
-    if (value_is_text(key->type) || key->type == KEY_STRINGS || key->type == KEY_STEPS)
-        memset(value_field(key, base), 0, value_size(key->type));
+    if (key->type >= KEY_TEXT) memset(value_field(key, base), 0, types[key->type].size);
 }
 
 static void value_set(const config_key_t *key, const value_t *value, void *base) {
     config_value_free(key, base);
-    memcpy(value_field(key, base), value, value_size(key->type));
+    memcpy(value_field(key, base), value, types[key->type].size);
 }
 
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why) {
@@ -201,20 +222,17 @@ bool config_value_set_text(const config_key_t *key, const char *text, void *base
 void config_value_copy(const config_key_t *key, void *to, const void *from) {
     value_t value;
     value_get(key, from, &value);
-    if (value_is_text(key->type)) value.text = mem_str(value.text);
+    if (key->type >= KEY_TEXT) value.text = mem_str(value.text);
     value_set(key, &value, to);
 }
 
 static void value_write_number(const config_key_t *key, int64_t value, buffer_t *out) {
-    bool word = key->zero && value == 0 && !isdigit((unsigned char)*key->zero);
-    const char *quote = word || key->type == KEY_DURATION || (key->type == KEY_SIZE && value != 0) ? "\"" : "";
-    buffer_str(out, quote);
-    if (word)
-        buffer_str(out, key->zero);
-    else
-        config_number_write(key->type, value, out);
-    buffer_str(out, quote);
-    if (key->type == KEY_INT && (value > INT32_MAX || value < INT32_MIN)) buffer_str(out, "L");
+    units_text_t text = key->type == KEY_SIZE ? size_exact(value) : duration_exact(value);
+    if (key->type == KEY_INT) snprintf(text.text, sizeof text.text, "%" PRId64, value);
+    if (key->zero && value == 0) snprintf(text.text, sizeof text.text, "%s", key->zero);
+    bool plain = text.text[strspn(text.text, "-0123456789")] == '\0';
+    buffer_printf(out, plain ? "%s" : "\"%s\"", text.text);
+    if (plain && (value > INT32_MAX || value < INT32_MIN)) buffer_str(out, "L");
 }
 
 // The shortest text that reads back as the same number; libconfig wants a point or an exponent in it.

@@ -29,3 +29,5 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
 void config_value_explain(const config_key_t *key, const node_t *node, buffer_t *why);
 // Adds what is allowed: "an integer from 1 to 65535".
 void config_value_describe(const config_key_t *key, buffer_t *out);
+// The name of a type in the key list.
+const char *config_key_type_name(key_type_t type);

@@ -80,13 +80,8 @@ Test(unit_units, writes_the_largest_unit_that_divides) {
                 {172800000, "2d", "168750KiB"},
                 {INT64_C(5) << 40, "5497558138880ms", "5TiB"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        buffer_t duration = {0}, size = {0};
-        duration_write(&duration, rows[i].number);
-        size_write(&size, rows[i].number);
-        cr_expect_str_eq(buffer_text(&duration), rows[i].duration);
-        cr_expect_str_eq(buffer_text(&size), rows[i].size);
-        buffer_free(&duration);
-        buffer_free(&size);
+        cr_expect_str_eq(duration_exact(rows[i].number).text, rows[i].duration);
+        cr_expect_str_eq(size_exact(rows[i].number).text, rows[i].size);
     }
 }
 

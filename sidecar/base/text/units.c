@@ -37,17 +37,19 @@ bool size_parse(const char *text, int64_t *bytes) {
     return units_parse(text, none, bytes) || units_parse(text, SIZES, bytes);
 }
 
-static void units_write(buffer_t *out, const unit_t *unit, int64_t value) {
+static units_text_t units_exact(const unit_t *unit, int64_t value) {
+    units_text_t out;
     while (unit->factor > 1 && value % unit->factor != 0) unit++;
-    buffer_printf(out, "%" PRId64 "%s", value / unit->factor, value ? unit->name : "");
+    snprintf(out.text, sizeof out.text, "%" PRId64 "%s", value / unit->factor, value ? unit->name : "");
+    return out;
 }
 
-void duration_write(buffer_t *out, int64_t ms) {
+units_text_t duration_exact(int64_t ms) {
     bool one_day = ms == DURATIONS[0].factor; // 24h reads better than 1d
-    units_write(out, DURATIONS + one_day, ms);
+    return units_exact(DURATIONS + one_day, ms);
 }
 
-void size_write(buffer_t *out, int64_t bytes) { units_write(out, SIZES, bytes); }
+units_text_t size_exact(int64_t bytes) { return units_exact(SIZES, bytes); }
 
 units_text_t duration_text(int64_t ms) {
     static const struct {

@@ -4,20 +4,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
-
 // "250ms", "30s", "3m", "24h", "30d". False: no number with such a unit, or it does not fit.
 bool duration_parse(const char *text, int64_t *ms);
 // "512", "64KiB", "16MiB".
 bool size_parse(const char *text, int64_t *bytes);
 
-// Appends the number in the largest unit that divides it: 180000 -> 3m, 4096 -> 4KiB. 0 has no unit.
-void duration_write(buffer_t *out, int64_t ms);
-void size_write(buffer_t *out, int64_t bytes);
-
 typedef struct units_text {
     char text[32];
 } units_text_t;
+
+// In the largest unit that divides the number: 180000 -> 3m, 4096 -> 4KiB. 0 has no unit.
+units_text_t duration_exact(int64_t ms);
+units_text_t size_exact(int64_t bytes);
 
 units_text_t duration_text(int64_t ms);  // "0.3 s", "12 s", "5 min", "7 h", "3 d"
 units_text_t size_text(int64_t bytes);   // "812 bytes", "3.1 MiB"
