@@ -38,7 +38,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics) {
     ok = role_init(&roles[MONITOR], "monitor", monitor_tick, monitor_finish, NULL) && ok;
     ok = role_init(&roles[AUDITOR], "auditor", auditor_tick, auditor_finish, NULL) && ok;
     set->keys = keyspace_new(config);
-    set->leases = leases_new(set->keys->lock_count);
+    set->leases = leases_new(set->keys->lock_count, set->keys->queue_count);
     for (size_t i = 0; i < set->keys->lock_count; i++) {
         const lock_keys_t *lock = &set->keys->locks[i];
         leases_set_queues(set->leases, i, (lease_queues_t){lock->name, lock->first_queue, lock->queue_count});

@@ -28,8 +28,8 @@ typedef struct lease_queues {
     size_t queue_count;
 } lease_queues_t;
 
-leases_t *leases_new(size_t lock_count); // owned
-void leases_free(leases_t *leases);      // takes; NULL is fine
+leases_t *leases_new(size_t lock_count, size_t queue_count); // owned
+void leases_free(leases_t *leases);                          // takes; NULL is fine
 
 // Registers a wake-up (base/wakeup.h): on change when a term begins, ends or resumes after it had expired; on suspicion for the
 // leader. Call before threads start.
@@ -51,7 +51,7 @@ bool lease_get(leases_t *leases, size_t lock, lease_t *lease);
 
 // Disables a queue although its lock is held: its keys have wrong types, or Redis refuses its commands. Wakes the listeners.
 void lease_disable_queue(leases_t *leases, size_t queue, bool disabled);
-bool lease_queue_disabled(leases_t *leases, size_t queue);
+bool lease_queue_disabled(const leases_t *leases, size_t queue);
 
 // A script of this term was fenced: the leader should look at once. lease_take_suspicion clears the note.
 void lease_suspect(leases_t *leases, size_t lock, uint64_t term);

@@ -20,7 +20,7 @@ static bool raised(int fd) {
 static mono_t in_ms(int64_t ms) { return mono_add(mono_now(), ms * NS_PER_MS); }
 
 Test(unit_lease, term_begins_and_ends) {
-    leases_t *leases = leases_new(2);
+    leases_t *leases = leases_new(2, 2);
     lease_t lease;
     cr_assert_not(lease_get(leases, 0, &lease));
     lease_begin(leases, 1, "token", in_ms(60000));
@@ -38,7 +38,7 @@ Test(unit_lease, term_begins_and_ends) {
 }
 
 Test(unit_lease, lease_ends_at_its_deadline) {
-    leases_t *leases = leases_new(1);
+    leases_t *leases = leases_new(1, 1);
     lease_t lease;
     lease_begin(leases, 0, "token", in_ms(10000));
     fixture_step_boottime(9000);
@@ -55,7 +55,7 @@ Test(unit_lease, lease_ends_at_its_deadline) {
 }
 
 Test(unit_lease, begin_and_end_wake_the_roles) {
-    leases_t *leases = leases_new(1);
+    leases_t *leases = leases_new(1, 1);
     int one = wakeup_new(), two = wakeup_new(), leader = wakeup_new();
     leases_wake_on_change(leases, one);
     leases_wake_on_change(leases, two);
@@ -76,7 +76,7 @@ Test(unit_lease, begin_and_end_wake_the_roles) {
 
 /* A role that looked meanwhile has gone to sleep until the lease wakes it, and no other term will begin. */
 Test(unit_lease, late_renewal_wakes_the_roles) {
-    leases_t *leases = leases_new(1);
+    leases_t *leases = leases_new(1, 1);
     lease_t lease;
     int role = wakeup_new();
     leases_wake_on_change(leases, role);
@@ -94,7 +94,7 @@ Test(unit_lease, late_renewal_wakes_the_roles) {
 }
 
 Test(unit_lease, suspicion_concerns_one_term_only) {
-    leases_t *leases = leases_new(2);
+    leases_t *leases = leases_new(2, 2);
     lease_begin(leases, 0, "a", in_ms(10000));
     cr_assert_not(lease_take_suspicion(leases, 0));
     lease_suspect(leases, 0, 1);
@@ -110,7 +110,7 @@ Test(unit_lease, suspicion_concerns_one_term_only) {
 }
 
 Test(unit_lease, long_token_is_cut) {
-    leases_t *leases = leases_new(1);
+    leases_t *leases = leases_new(1, 1);
     lease_t lease;
     char token[200];
     memset(token, 'x', sizeof token);
@@ -132,7 +132,7 @@ static void *write_terms(void *arg) {
 }
 
 Test(unit_lease, readers_see_whole_tokens) {
-    leases_t *leases = leases_new(1);
+    leases_t *leases = leases_new(1, 1);
     pthread_t writer;
     cr_assert_eq(pthread_create(&writer, NULL, write_terms, leases), 0);
     lease_t lease = {0};
@@ -148,10 +148,10 @@ Test(unit_lease, readers_see_whole_tokens) {
 }
 
 Test(unit_lease, disabled_queue_wakes_the_roles) {
-    leases_t *leases = leases_new(1);
+    leases_t *leases = leases_new(1, 10);
     int fd = wakeup_new();
     leases_wake_on_change(leases, fd);
-    cr_assert_not(lease_queue_disabled(leases, 0) || lease_queue_disabled(leases, 5000));
+    cr_assert_not(lease_queue_disabled(leases, 0) || lease_queue_disabled(leases, 9));
     lease_disable_queue(leases, 3, false);
     cr_assert_not(raised(fd), "nothing has changed");
     lease_disable_queue(leases, 3, true);

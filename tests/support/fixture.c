@@ -210,7 +210,7 @@ void driver_settle(driver_t *driver, redis_t *r) {
 void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
     *instance = (instance_t){.keys = keys};
     driver_open(&instance->driver);
-    instance->leases = leases_new(keys->lock_count);
+    instance->leases = leases_new(keys->lock_count, keys->queue_count);
     for (size_t i = 0; i < keys->lock_count; i++)
         leases_set_queues(instance->leases, i,
                           (lease_queues_t){keys->locks[i].name, keys->locks[i].first_queue, keys->locks[i].queue_count});
