@@ -1,42 +1,40 @@
 #include "monitor/duplicates.h"
 
-enum { SUSPECTS_MAX = 100000 };
+enum { SUSPECTS_MAX = 200000 }; // of this scan and of the one before
+
+// The value of a suspect is how often this scan has met it since the scan began.
+enum {
+    NEW = -1,            // the filter found it in this scan, so this scan has not counted all of them
+    CONFIRMED = 1 << 30, // added to the number: the last complete scan met it more than once
+};
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
     keyfilter_begin(&duplicates->seen[0], entries);
-    keymap_free(&duplicates->next_suspects); // counts of a scan that was broken off
-    for (size_t i = 0; i < duplicates->suspects.room; i++) duplicates->suspects.slots[i].value = 0;
+    for (size_t i = 0; i < duplicates->suspects.room; i++) { // counts of a scan that was broken off
+        int64_t *value = &duplicates->suspects.slots[i].value;
+        *value = *value == NEW ? 0 : *value & CONFIRMED;
+    }
 }
 
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest) {
     int64_t *suspect = keymap_find(&duplicates->suspects, digest->bytes);
     bool seen = keyfilter_add(&duplicates->seen[0], digest->bytes);
-    if (suspect)
-        ++*suspect;
-    else if (seen && duplicates->next_suspects.count < SUSPECTS_MAX)
-        keymap_put(&duplicates->next_suspects, digest->bytes);
-    return keymap_find(&duplicates->confirmed, digest->bytes) || (suspect && *suspect > 1);
-}
-
-static bool duplicates_confirm(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
-    if (*met > 1) keymap_put(self, key);
+    if (suspect && *suspect != NEW) return ++*suspect > 1;
+    if (!suspect && seen && duplicates->suspects.count < SUSPECTS_MAX) *keymap_put(&duplicates->suspects, digest->bytes) = NEW;
     return false;
 }
 
-static bool duplicates_suspect_again(void *self, const uint8_t key[KEY_BYTES], int64_t *met) {
-    keymap_put(self, key);
-    (void)met;
-    return true;
+// Confirmed duplicates stay suspects; the next scan counts the new suspects.
+static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
+    (void)self;
+    (void)key;
+    bool is_new = *value == NEW, confirmed = !is_new && (*value & ~CONFIRMED) > 1;
+    *value = confirmed ? CONFIRMED : 0;
+    return is_new || confirmed;
 }
 
-// Confirmed duplicates stay suspects; new suspects of the filter join them.
 void duplicates_end(duplicates_t *duplicates) {
-    keymap_free(&duplicates->confirmed);
-    keymap_filter(&duplicates->suspects, duplicates_confirm, &duplicates->confirmed);
-    keymap_free(&duplicates->suspects);
-    duplicates->suspects = duplicates->next_suspects;
-    duplicates->next_suspects = (keymap_t){0};
-    keymap_filter(&duplicates->confirmed, duplicates_suspect_again, &duplicates->suspects);
+    keymap_filter(&duplicates->suspects, duplicates_keep, NULL);
     keyfilter_t older = duplicates->seen[1];
     duplicates->seen[1] = duplicates->seen[0];
     duplicates->seen[0] = older; // the next scan uses the same memory
@@ -53,6 +51,4 @@ bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KE
 void duplicates_free(duplicates_t *duplicates) {
     for (int i = 0; i < 2; i++) keyfilter_free(&duplicates->seen[i]);
     keymap_free(&duplicates->suspects);
-    keymap_free(&duplicates->next_suspects);
-    keymap_free(&duplicates->confirmed);
 }

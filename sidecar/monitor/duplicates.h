@@ -9,8 +9,6 @@
 typedef struct duplicates {
     keyfilter_t seen[2]; // filters of this scan and of the last complete scan
     keymap_t suspects;   // digests that may occur more than once -> number of times in this scan
-    keymap_t next_suspects;
-    keymap_t confirmed; // digests that occurred more than once in the last complete scan
 } duplicates_t;
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries);

@@ -16,14 +16,7 @@ void report_table_begin(report_table_t *table) {
 static worker_report_t *report_table_new(report_table_t *table, const digest_t *digest) {
     table->full = table->count >= REPORTS_MAX;
     if (table->full) return NULL;
-    if (!table->list || table->count == table->room) {
-        size_t room = table->room * 2 + 16;
-        worker_report_t *grown = mem_array(room, sizeof *grown);
-        if (table->list) memcpy(grown, table->list, table->count * sizeof *grown);
-        free(table->list);
-        table->list = grown;
-        table->room = room;
-    }
+    table->list = mem_grown(table->list, table->count, sizeof *table->list);
     worker_report_t *report = &table->list[table->count++];
     *report = (worker_report_t){.digest = *digest};
     *keymap_put(&table->index, digest->bytes) = (int64_t)table->count;
@@ -91,13 +84,8 @@ void report_table_remove(report_table_t *table, const worker_report_t *report) {
     table->list[report - table->list].removed = true;
 }
 
-void report_table_clear(report_table_t *table) {
-    table->count = 0;
-    keymap_free(&table->index);
-}
-
 void report_table_free(report_table_t *table) {
-    report_table_clear(table);
+    keymap_free(&table->index);
     free(table->list);
     *table = (report_table_t){0};
 }

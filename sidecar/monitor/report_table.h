@@ -21,7 +21,7 @@ typedef struct worker_report {
 typedef struct report_table {
     keymap_t index;        // digest of the job -> position in list + 1
     worker_report_t *list; // owned
-    size_t count, room;
+    size_t count;
     bool full;
 } report_table_t;
 
@@ -39,5 +39,4 @@ bool report_table_has_orphans(const report_table_t *table);
 const worker_report_t *report_table_find_orphan(const report_table_t *table, const digest_t *digest); // NULL = no orphan report
 void report_table_remove(report_table_t *table, const worker_report_t *report);
 
-void report_table_clear(report_table_t *table);
-void report_table_free(report_table_t *table);
+void report_table_free(report_table_t *table); // leaves it empty, ready for use

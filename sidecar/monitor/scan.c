@@ -33,7 +33,7 @@ void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metr
 static void scan_forget_jobs(scan_t *scan) {
     duplicates_free(&scan->duplicates);
     workers_free(&scan->workers);
-    report_table_clear(&scan->reports);
+    report_table_free(&scan->reports);
 }
 
 static void scan_forget_refusals(scan_t *scan) {
@@ -45,7 +45,6 @@ static void scan_forget_refusals(scan_t *scan) {
 void scan_free(scan_t *scan) {
     scan_forget_jobs(scan);
     scan_forget_refusals(scan);
-    report_table_free(&scan->reports);
     condition_free(&scan->refusals.condition);
     *scan = (scan_t){0};
 }

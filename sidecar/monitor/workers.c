@@ -1,22 +1,16 @@
 #include "monitor/workers.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/utf8.h"
 
-_Static_assert(sizeof(char *) <= sizeof(int64_t), "a map of numbers holds pointers");
-
-static char *workers_text(int64_t value) {
+// The map holds numbers.
+union worker_name {
+    int64_t number;
     char *text;
-    memcpy(&text, &value, sizeof text);
-    return text;
-}
+};
 
-static void workers_put_text(int64_t *value, char *text) {
-    *value = 0;
-    memcpy(value, &text, sizeof text);
-}
+static char *workers_text(int64_t value) { return (union worker_name){.number = value}.text; }
 
 void workers_note(workers_t *workers, const digest_t *job, slice_t name) {
     if (name.len == 0) return;
@@ -25,7 +19,7 @@ void workers_note(workers_t *workers, const digest_t *job, slice_t name) {
     utf8_escape(&text, name.data, name.len, "");
     int64_t *at = keymap_put(&workers->names, job->bytes);
     free(workers_text(*at));
-    workers_put_text(at, text.data);
+    *at = (union worker_name){.text = text.data}.number;
 }
 
 const char *workers_name(const workers_t *workers, const digest_t *job) {
