@@ -1,11 +1,11 @@
 #include "dispatcher/dispatcher.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/buffer.h"
+#include "base/digest.h"
+#include "base/keyset.h"
 #include "base/log.h"
 #include "dispatcher/schedule.h"
 #include "redis/window.h"
@@ -46,8 +46,7 @@ struct dispatcher {
     session_t session;
     leadership_t leadership;
     schedule_t *schedules;
-    schedule_t **by_key; // sorted by delayed key
-    size_t by_key_count;
+    keymap_t by_key;  // digest of a delayed key -> its queue + 1
     mono_t safety_at; // when the next safety poll is due
     dispatcher_turn_t turn;
     window_t window;
@@ -60,26 +59,49 @@ static bool dispatcher_promotes(const queue_config_t *queue) {
     return (queue->policy.roles & ROLE_DISPATCHER) && dialect_ops(queue->dialect)->promote;
 }
 
-static int dispatcher_compare_keys(const void *a, const void *b) {
-    return strcmp((*(schedule_t *const *)a)->config->delayed, (*(schedule_t *const *)b)->config->delayed);
+static void dispatcher_reset(void *self) {
+    dispatcher_t *d = self;
+    d->window = (window_t){0};
+    d->safety_at = mono_add(mono_now(), d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
+    for (size_t i = 0; i < d->keys->queue_count; i++) schedule_reset(&d->schedules[i]);
 }
+
+static void dispatcher_on_change(void *self, const char *key, size_t len) {
+    dispatcher_t *d = self;
+    if (!key) {
+        for (size_t i = 0; i < d->keys->queue_count; i++) schedule_flushed(&d->schedules[i]);
+        leadership_suspect(&d->leadership); // FLUSHALL removed the lock too
+        return;
+    }
+    digest_t digest = digest_of(key, len);
+    const int64_t *found = keymap_find(&d->by_key, digest.bytes);
+    if (!found) return;
+    schedule_t *schedule = &d->schedules[*found - 1];
+    metric_add(&schedule->metrics->wakeups, 1);
+    schedule_changed(schedule);
+}
+
+static const session_ops_t SESSION = {.role = ROLE,
+                                      .data_name = "queue-sidecar-dispatcher",
+                                      .subscriber_name = "queue-sidecar-wakeups",
+                                      .reset = dispatcher_reset,
+                                      .on_change = dispatcher_on_change};
 
 dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
     *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop};
-    session_init(&d->session, ROLE, (const char *const[]){"queue-sidecar-dispatcher", "queue-sidecar-wakeups"},
-                 &keys->config->redis, metrics, stop);
+    session_init(&d->session, &SESSION, d, &keys->config->redis, metrics, stop);
     d->schedules = mem_array(keys->queue_count, sizeof *d->schedules);
-    d->by_key = mem_array(keys->queue_count, sizeof(schedule_t *));
     leadership_init(&d->leadership, ROLE, leases);
     d->requests = mem_array(WINDOW_SIZE, sizeof *d->requests);
     d->heads = mem_array(HEADS_MAX, sizeof *d->heads);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         schedule_init(&d->schedules[i], queue, metrics_queue(metrics, queue->name), keys->config->dispatcher.batch);
-        if (dispatcher_promotes(queue)) d->by_key[d->by_key_count++] = &d->schedules[i];
+        if (!dispatcher_promotes(queue)) continue;
+        digest_t digest = digest_of(queue->delayed, strlen(queue->delayed));
+        *keymap_put(&d->by_key, digest.bytes) = (int64_t)i + 1;
     }
-    qsort(d->by_key, d->by_key_count, sizeof(schedule_t *), dispatcher_compare_keys);
     return d;
 }
 
@@ -88,21 +110,11 @@ void dispatcher_free(dispatcher_t *d) {
     session_free(&d->session);
     for (size_t i = 0; i < d->keys->queue_count; i++) schedule_free(&d->schedules[i]);
     free(d->schedules);
-    free(d->by_key);
+    keymap_free(&d->by_key);
     leadership_free(&d->leadership);
     free(d->requests);
     free(d->heads);
     free(d);
-}
-
-static void dispatcher_reset(dispatcher_t *d) {
-    d->window = (window_t){0};
-    for (size_t i = 0; i < d->keys->queue_count; i++) schedule_reset(&d->schedules[i]);
-}
-
-static void dispatcher_back_off(dispatcher_t *d, const redis_error_t *error) {
-    session_back_off(&d->session, error);
-    if (!conn_is_open(d->session.data)) dispatcher_reset(d);
 }
 
 static void dispatcher_on_term(void *self, size_t queue) {
@@ -113,32 +125,6 @@ static void dispatcher_on_term(void *self, size_t queue) {
 
 static bool dispatcher_may_serve(dispatcher_t *d, size_t queue, lease_t *lease) {
     return dispatcher_promotes(d->schedules[queue].config) && leadership_may_serve(&d->leadership, queue, lease);
-}
-
-static bool dispatcher_connect(dispatcher_t *d, mono_t now) {
-    bool fresh;
-    bool open = session_open(&d->session, now, &fresh);
-    if (fresh) dispatcher_reset(d);
-    if (open && fresh) d->safety_at = mono_add(now, d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
-    return open;
-}
-
-static int dispatcher_compare_key(const void *key, const void *schedule) {
-    return strcmp(key, (*(schedule_t *const *)schedule)->config->delayed);
-}
-
-static void dispatcher_on_change(void *self, const char *key, size_t len) {
-    dispatcher_t *d = self;
-    if (!key) {
-        for (size_t i = 0; i < d->by_key_count; i++) schedule_flushed(d->by_key[i]);
-        leadership_suspect(&d->leadership); // FLUSHALL removed the lock too
-        return;
-    }
-    if (strlen(key) != len) return; // configured keys hold no NUL
-    schedule_t **found = bsearch(key, d->by_key, d->by_key_count, sizeof *d->by_key, dispatcher_compare_key);
-    if (!found) return;
-    metric_add(&(*found)->metrics->wakeups, 1);
-    schedule_changed(*found);
 }
 
 static request_t *dispatcher_new_request(dispatcher_t *d, request_kind_t kind) {
@@ -255,7 +241,7 @@ static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *reque
     mono_t now = mono_now();
     switch (outcome) {
     case OUTCOME_OK:
-        session_reset_backoff(&d->session); // only a write proves that Redis works
+        backoff_reset(&d->session.backoff); // only a write proves that Redis works
         if (reply.large > 0) *bytes = reply.bytes;
         schedule_read_promote(schedule, &reply, &request->promote, now);
         break;
@@ -314,7 +300,7 @@ static outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     for (size_t i = 0; request->kind == REQUEST_READ && i < request->count; i++)
         d->schedules[request->queues[i].queue].in_flight--;
     // Invalidations that Redis sent before this reply have arrived: read them, or the safety poll would count them as missed.
-    if (request->kind == REQUEST_SAFETY) (void)session_read_messages(&d->session, dispatcher_on_change, d);
+    if (request->kind == REQUEST_SAFETY) (void)session_read_messages(&d->session);
     bool unarmed = head_error.outcome == OUTCOME_REFUSED && request->armed && now_us > 0;
     if (unarmed && d->session.tracking) session_disable_tracking(&d->session, &head_error, mono_now());
     if (unarmed) head_error = (redis_error_t){0}; // the heads are valid
@@ -327,7 +313,7 @@ static void dispatcher_read_all(dispatcher_t *d) {
     redis_error_t error = {0};
     while (window_in_flight(&d->window) > 0 && dispatcher_read_reply(d, &error) != OUTCOME_DISCONNECTED) {
     }
-    if (error.outcome == OUTCOME_DISCONNECTED) dispatcher_back_off(d, &error);
+    if (error.outcome == OUTCOME_DISCONNECTED) session_back_off(&d->session, &error);
 }
 
 static bool dispatcher_send_reads(dispatcher_t *d, size_t *safety_from, mono_t now) {
@@ -368,15 +354,15 @@ static void dispatcher_work(dispatcher_t *d) {
     }
     while (!atomic_load(d->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         redis_error_t error;
-        if (!session_read_messages(&d->session, dispatcher_on_change, d)) break;
+        if (!session_read_messages(&d->session)) break;
         if (!dispatcher_fill_window(d, &safety_from, &error)) {
-            dispatcher_back_off(d, &error);
+            session_back_off(&d->session, &error);
             return;
         }
         if (window_in_flight(&d->window) == 0) return;
         if (dispatcher_read_reply(d, &error) == OUTCOME_OK) continue;
         if (error.outcome == OUTCOME_RETRY) dispatcher_read_all(d);
-        dispatcher_back_off(d, &error);
+        session_back_off(&d->session, &error);
         return;
     }
     dispatcher_read_all(d);
@@ -392,22 +378,12 @@ static mono_t dispatcher_next_time(dispatcher_t *d) {
     return next;
 }
 
-static bool dispatcher_check_alive(dispatcher_t *d) {
-    if (window_in_flight(&d->window) > 0 || session_check_alive(&d->session)) return true;
-    dispatcher_reset(d);
-    return false;
-}
-
 void dispatcher_tick(void *self, role_wait_t *wait) {
     dispatcher_t *d = self;
-    if (d->by_key_count == 0 || !leadership_refresh(&d->leadership, dispatcher_on_term, d)) {
-        if (conn_is_open(d->session.data)) {
-            session_close(&d->session);
-            dispatcher_reset(d);
-        }
+    if (d->by_key.count == 0 || !leadership_refresh(&d->leadership, dispatcher_on_term, d)) {
+        session_close(&d->session);
         return; // sleep until a lease begins
     }
-    mono_t now = mono_now();
-    if (mono_reached(d->session.retry_at, now) && dispatcher_connect(d, now) && dispatcher_check_alive(d)) dispatcher_work(d);
+    if (session_ready(&d->session)) dispatcher_work(d);
     session_wait(&d->session, dispatcher_next_time(d), wait);
 }

@@ -11,13 +11,6 @@
 
 typedef struct monitor monitor_t; // as in monitor.h
 
-// A key whose change concerns one queue.
-typedef struct monitor_key {
-    const char *key;
-    size_t queue;
-    bool errors;
-} monitor_key_t;
-
 // Pages belong to one queue, so a turn lasts until its pages are judged.
 typedef struct monitor_turn {
     size_t queue;
@@ -30,26 +23,21 @@ struct monitor {
     const atomic_bool *stop;
     session_t session;
     leadership_t leadership;
-    scan_t *scans;               // one element for each queue
-    bool scans_any;              // some queue is scanned
-    monitor_key_t *tracked_keys; // sorted
-    size_t tracked_count;
+    scan_t *scans;    // one element for each queue
+    bool scans_any;   // some queue is scanned
+    keymap_t by_key;  // digest of a backup list -> 2 * queue + 1, of an errors hash -> 2 * queue + 2
     size_t cursor;    // the queue whose turn is next
     mono_t safety_at; // the next safety poll
     apply_buffers_t *buffers;
-    tasks_t *tasks;
+    tasks_t tasks;
     pages_t *pages; // pages of turn.queue
     monitor_turn_t turn;
 };
 
 const dialect_ops_t *monitor_ops(const keyspace_t *keys, size_t queue);
-bool monitor_may_serve(void *monitor, size_t queue, lease_t *lease); // task_may_serve_fn
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);
 
-// Drops the cached state of one queue, or of all queues, because it may be out of date.
-void monitor_reset(void *monitor, size_t queue);
-void monitor_reset_all(monitor_t *m);
 void monitor_back_off(monitor_t *m, const redis_error_t *error);
 
 // Acts on the outcome of a request for one queue. `term` is the term of the request's token; 0 = the request had no token.
@@ -60,7 +48,7 @@ bool monitor_read_replies(monitor_t *m);
 
 // Reads the state of every queue whose scan is due, in one request, and begins those scans. False: the connection is unusable
 // for now.
-bool monitor_begin_scans(monitor_t *m, mono_t now);
+bool monitor_begin_scans(monitor_t *m);
 // Chooses the queue of the next step: m->turn. False: no scan is in progress.
 bool monitor_next_turn(monitor_t *m);
 bool monitor_step_scan(monitor_t *m); // false: the connection is unusable for now

@@ -75,9 +75,14 @@ void scan_safety(scan_t *scan, mono_t now) {
     if (scan->timer.idle) scan->timer.next = mono_min(scan->timer.next, now);
 }
 
+void scan_log_refusal(condition_t *refused, const char *queue, const char *reason) {
+    condition_change_t change = condition_update_reason(refused, reason);
+    if (change == CONDITION_BEGAN) log_error(ROLE, queue, "redis refuses the monitor", F_STR("reason", reason));
+    if (change == CONDITION_ENDED) log_info(ROLE, queue, "redis accepts the monitor's requests again");
+}
+
 void scan_refused(scan_t *scan, const char *reason, mono_t now) {
-    if (condition_update_reason(&scan->refusals.condition, reason) == CONDITION_BEGAN)
-        log_error(ROLE, scan->config->name, "redis refuses the monitor", F_STR("reason", reason));
+    scan_log_refusal(&scan->refusals.condition, scan->config->name, reason);
     metrics_refused(scan->metrics, mono_now());
     scan->phase = SCAN_WAIT;
     scan->timer.changed = true;
@@ -91,8 +96,8 @@ void scan_note_refusal(scan_t *scan, const char *reason) {
 void scan_apply_refusals(scan_t *scan, mono_t now) {
     if (scan->refusals.first)
         scan_refused(scan, scan->refusals.first, now);
-    else if (condition_update_reason(&scan->refusals.condition, NULL) == CONDITION_ENDED)
-        log_info(ROLE, scan->config->name, "redis accepts the monitor's requests again");
+    else
+        scan_log_refusal(&scan->refusals.condition, scan->config->name, NULL);
     scan_forget_refusals(scan);
 }
 

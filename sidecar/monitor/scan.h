@@ -97,6 +97,8 @@ void scan_changed(scan_t *scan, bool report, mono_t now);
 // The safety poll: makes a scan of an idle queue due.
 void scan_safety(scan_t *scan, mono_t now);
 
+// Logs a new reason, or with NULL that the refusal has ended.
+void scan_log_refusal(condition_t *refused, const char *queue, const char *reason);
 // Handles a refusal that concerns the whole queue. Breaks the scan off, reports a new reason and sends no request for
 // SCAN_REFUSED_MS.
 void scan_refused(scan_t *scan, const char *reason, mono_t now);

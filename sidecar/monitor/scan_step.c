@@ -7,7 +7,8 @@ enum {
     TURN_PAGES = 4, // pages of one queue while other queues wait for their turn
 };
 
-static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX], mono_t now) {
+static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX]) {
+    mono_t now = mono_now();
     size_t count = 0;
     lease_t lease;
     for (size_t n = 0; n < m->keys->queue_count && count < LOOKS_MAX; n++) {
@@ -18,12 +19,12 @@ static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX], mono_
     return count;
 }
 
-bool monitor_begin_scans(monitor_t *m, mono_t now) {
+bool monitor_begin_scans(monitor_t *m) {
     size_t queues[LOOKS_MAX];
     backup_look_t looks[LOOKS_MAX];
     redis_error_t errors[LOOKS_MAX];
     call_t calls[LOOKS_MAX];
-    size_t count = monitor_looks_wanted(m, queues, now);
+    size_t count = monitor_looks_wanted(m, queues);
     bool arm = m->session.tracking;
     if (count && !monitor_read_replies(m)) return false;
     for (size_t i = 0; i < count; i++) {

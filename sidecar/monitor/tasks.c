@@ -4,105 +4,64 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/condition.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "monitor/scan.h"
 
-static const char ROLE[] = "monitor";
-
-struct task {
-    const side_task_ops_t *ops;
-    void *state; // owned
-    size_t queue;
-    metrics_queue_t *metrics;
-    int64_t poll_ms;
-    mono_t next;          // when the next step is due
-    mono_t blocked_until; // no step before this: Redis refused one
-    bool changed;         // a key may have changed since the last step
-    bool begun;           // the task has made a step in this term
-    condition_t refused;
-};
-
-// A key or a channel that wakes a task.
-typedef struct task_name {
-    const char *name; // borrowed from the state
-    size_t task;
-} task_name_t;
-
-struct tasks {
-    const keyspace_t *keys;
-    task_t *all;
-    size_t count;
-    size_t cursor; // index of the task whose turn is next
-    task_name_t *watched_keys;
-    size_t watched_count;
-    task_name_t *subscribed;
-    const char **channels; // the names in `subscribed`
-    size_t subscribed_count;
-};
-
-tasks_t *tasks_new(const keyspace_t *keys) {
-    tasks_t *w = mem_alloc(sizeof *w);
-    w->keys = keys;
-    w->all = mem_array(keys->queue_count, sizeof *w->all);
-    w->watched_keys = mem_array(keys->queue_count, SIDE_TASK_KEYS_MAX * sizeof *w->watched_keys);
-    w->subscribed = mem_array(keys->queue_count, SIDE_TASK_CHANNELS_MAX * sizeof *w->subscribed);
-    w->channels = mem_array(keys->queue_count, SIDE_TASK_CHANNELS_MAX * sizeof *w->channels);
-    return w;
-}
-
-void tasks_free(tasks_t *w) {
-    if (!w) return;
-    for (size_t i = 0; i < w->count; i++) {
-        w->all[i].ops->close(w->all[i].state);
-        condition_free(&w->all[i].refused);
+// Returns the position of the first entry with this name, or the place for it.
+static size_t task_names_find(const task_names_t *names, const char *name) {
+    size_t low = 0;
+    for (size_t high = names->count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(names->names[middle], name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    free(w->all);
-    free(w->watched_keys);
-    free(w->subscribed);
-    free(w->channels);
-    free(w);
+    return low;
 }
 
-static int tasks_compare_names(const void *a, const void *b) {
-    return strcmp(((const task_name_t *)a)->name, ((const task_name_t *)b)->name);
+static void task_names_add(task_names_t *names, const char *name, size_t queue) {
+    size_t at = task_names_find(names, name), behind = names->count - at;
+    names->names = mem_grown(names->names, names->count, sizeof *names->names);
+    names->queues = mem_grown(names->queues, names->count, sizeof *names->queues);
+    memmove(&names->names[at + 1], &names->names[at], behind * sizeof *names->names);
+    memmove(&names->queues[at + 1], &names->queues[at], behind * sizeof *names->queues);
+    names->names[at] = name;
+    names->queues[at] = queue;
+    names->count++;
 }
 
-void tasks_add(tasks_t *w, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
+static bool task_names_has(const task_names_t *names, size_t at, const char *name) {
+    return at < names->count && strcmp(names->names[at], name) == 0;
+}
+
+void tasks_init(tasks_t *tasks, const keyspace_t *keys) {
+    *tasks = (tasks_t){.keys = keys, .of_queue = mem_array(keys->queue_count, sizeof *tasks->of_queue)};
+}
+
+void tasks_free(tasks_t *tasks) {
+    for (size_t i = 0; i < tasks->keys->queue_count; i++) {
+        task_t *task = &tasks->of_queue[i];
+        if (task->ops) task->ops->close(task->state);
+        condition_free(&task->refused);
+    }
+    free(tasks->of_queue);
+    free(tasks->watched_keys.names);
+    free(tasks->watched_keys.queues);
+    free(tasks->channels.names);
+    free(tasks->channels.queues);
+}
+
+void tasks_add(tasks_t *tasks, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
     const char *names[SIDE_TASK_KEYS_MAX > SIDE_TASK_CHANNELS_MAX ? SIDE_TASK_KEYS_MAX : SIDE_TASK_CHANNELS_MAX];
-    task_t *task = &w->all[w->count];
-    *task = (task_t){.ops = ops, .queue = queue, .metrics = metrics, .poll_ms = poll_ms, .changed = true};
-    task->state = ops->open(&w->keys->queues[queue]);
-    size_t keys = ops->watched_keys ? ops->watched_keys(task->state, names) : 0;
-    for (size_t i = 0; i < keys; i++) w->watched_keys[w->watched_count++] = (task_name_t){names[i], w->count};
-    size_t channels = ops->channels ? ops->channels(task->state, names) : 0;
-    for (size_t i = 0; i < channels; i++) w->subscribed[w->subscribed_count++] = (task_name_t){names[i], w->count};
-    w->count++;
-    qsort(w->watched_keys, w->watched_count, sizeof *w->watched_keys, tasks_compare_names);
-    qsort(w->subscribed, w->subscribed_count, sizeof *w->subscribed, tasks_compare_names);
-    for (size_t i = 0; i < w->subscribed_count; i++) w->channels[i] = w->subscribed[i].name;
-}
-
-size_t tasks_count(const tasks_t *w) { return w->count; }
-
-const char *const *tasks_channels(const tasks_t *w, size_t *count) {
-    *count = w->subscribed_count;
-    return w->channels;
-}
-
-static void task_reset(task_t *task) {
-    task->ops->forget(task->state);
-    task->next = task->blocked_until = (mono_t){0};
-    task->changed = true;
-}
-
-void tasks_reset(tasks_t *w, size_t queue) {
-    for (size_t i = 0; i < w->count; i++)
-        if (w->all[i].queue == queue) task_reset(&w->all[i]);
-}
-
-void tasks_reset_all(tasks_t *w) {
-    for (size_t i = 0; i < w->count; i++) task_reset(&w->all[i]);
+    void *state = ops->open(&tasks->keys->queues[queue]);
+    tasks->of_queue[queue] = (task_t){.ops = ops, .state = state, .metrics = metrics, .poll_ms = poll_ms, .changed = true};
+    size_t keys = ops->watched_keys ? ops->watched_keys(state, names) : 0;
+    for (size_t i = 0; i < keys; i++) task_names_add(&tasks->watched_keys, names[i], queue);
+    size_t channels = ops->channels ? ops->channels(state, names) : 0;
+    for (size_t i = 0; i < channels; i++) task_names_add(&tasks->channels, names[i], queue);
+    tasks->count++;
 }
 
 static void task_wake(task_t *task) {
@@ -110,109 +69,96 @@ static void task_wake(task_t *task) {
     task->next = (mono_t){0};
 }
 
-// Finds the first entry with this name. Tasks may share a key.
-static const task_name_t *tasks_find(const task_name_t *all, size_t count, const char *name) {
-    size_t low = 0;
-    for (size_t high = count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(all[middle].name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return all + low;
+void tasks_reset(tasks_t *tasks, size_t queue) {
+    task_t *task = &tasks->of_queue[queue];
+    if (task->ops) task->ops->forget(task->state);
+    task_wake(task);
+    task->blocked_until = (mono_t){0};
 }
 
-void tasks_changed(tasks_t *w, const char *key, size_t len) {
-    for (size_t i = 0; !key && i < w->count; i++) task_wake(&w->all[i]);
+void tasks_changed(tasks_t *tasks, const char *key, size_t len) {
+    for (size_t i = 0; !key && i < tasks->keys->queue_count; i++) task_wake(&tasks->of_queue[i]);
     if (!key || strlen(key) != len) return;
-    const task_name_t *end = w->watched_keys + w->watched_count;
-    for (const task_name_t *at = tasks_find(w->watched_keys, w->watched_count, key); at < end && strcmp(at->name, key) == 0; at++)
-        task_wake(&w->all[at->task]);
+    const task_names_t *names = &tasks->watched_keys;
+    for (size_t at = task_names_find(names, key); task_names_has(names, at, key); at++)
+        task_wake(&tasks->of_queue[names->queues[at]]);
 }
 
-void tasks_on_message(tasks_t *w, const char *channel, slice_t message) {
-    const task_name_t *end = w->subscribed + w->subscribed_count;
-    for (const task_name_t *at = tasks_find(w->subscribed, w->subscribed_count, channel);
-         at < end && strcmp(at->name, channel) == 0; at++) {
-        task_t *task = &w->all[at->task];
+void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message) {
+    const task_names_t *names = &tasks->channels;
+    for (size_t at = task_names_find(names, channel); task_names_has(names, at, channel); at++) {
+        task_t *task = &tasks->of_queue[names->queues[at]];
         if (task->ops->on_message) task->ops->on_message(task->state, channel, message);
         task->next = (mono_t){0};
     }
 }
 
-static mono_t task_due(const task_t *task) { return mono_max(task->next, task->blocked_until); }
+static mono_t task_due(const task_t *task) { return task->ops ? mono_max(task->next, task->blocked_until) : mono_never(); }
 
-task_t *tasks_turn(tasks_t *w, task_may_serve_fn *served, void *self, mono_t now, lease_t *lease) {
-    for (size_t n = 0; n < w->count; n++) {
-        task_t *task = &w->all[(w->cursor + n) % w->count];
-        if (!mono_reached(task_due(task), now) || !served(self, task->queue, lease)) continue;
-        w->cursor = (w->cursor + n + 1) % w->count;
-        return task;
+bool tasks_turn(tasks_t *tasks, task_may_serve_fn *may_serve, void *self, size_t *queue, lease_t *lease) {
+    mono_t now = mono_now();
+    for (size_t n = 0; tasks->count && n < tasks->keys->queue_count; n++) {
+        *queue = (tasks->cursor + n) % tasks->keys->queue_count;
+        if (!mono_reached(task_due(&tasks->of_queue[*queue]), now) || !may_serve(self, *queue, lease)) continue;
+        tasks->cursor = *queue + 1;
+        return true;
     }
-    return NULL;
+    return false;
 }
 
-size_t task_queue(const task_t *task) { return task->queue; }
-
-mono_t tasks_next(const tasks_t *w, task_may_serve_fn *served, void *self) {
+mono_t tasks_next(const tasks_t *tasks, task_may_serve_fn *may_serve, void *self) {
     mono_t next = mono_never();
     lease_t lease;
-    for (size_t i = 0; i < w->count; i++)
-        if (served(self, w->all[i].queue, &lease)) next = mono_min(next, task_due(&w->all[i]));
+    for (size_t i = 0; tasks->count && i < tasks->keys->queue_count; i++)
+        if (tasks->of_queue[i].ops && may_serve(self, i, &lease)) next = mono_min(next, task_due(&tasks->of_queue[i]));
     return next;
 }
 
-static side_task_call_t task_call(const tasks_t *w, const task_t *task, const task_context_t *with) {
-    return (side_task_call_t){.conn = with->conn,
-                              .keys = w->keys,
-                              .queue = task->queue,
-                              .token = with->token,
-                              .arm = with->arm,
+static side_task_call_t task_call(const task_t *task, const call_t *call, bool arm) {
+    return (side_task_call_t){.conn = call->conn,
+                              .keys = call->keys,
+                              .queue = call->queue,
+                              .token = call->token,
+                              .arm = arm,
                               .changed = task->changed,
                               .metrics = task->metrics,
                               .now = mono_now(),
                               .next = mono_never()};
 }
 
-static outcome_t task_refused(const tasks_t *w, task_t *task, redis_error_t *error) {
+static outcome_t task_refused(task_t *task, const call_t *call) {
+    scan_log_refusal(&task->refused, call_queue(call)->config->name, call->error->text);
     metrics_refused(task->metrics, mono_now());
     task->changed = true;
     task->blocked_until = mono_add(mono_now(), TASK_REFUSED_MS * NS_PER_MS);
-    if (condition_update_reason(&task->refused, error->text) == CONDITION_BEGAN)
-        log_error(ROLE, w->keys->queues[task->queue].config->name, "redis refuses the monitor", F_STR("reason", error->text));
-    *error = (redis_error_t){0};
+    *call->error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
-outcome_t task_step(tasks_t *w, task_t *task, const task_context_t *with, redis_error_t *error) {
-    side_task_call_t call = task_call(w, task, with);
-    *error = (redis_error_t){0};
+outcome_t tasks_step(tasks_t *tasks, const call_t *call, bool arm) {
+    task_t *task = &tasks->of_queue[call->queue];
+    side_task_call_t of_task = task_call(task, call, arm);
+    *call->error = (redis_error_t){0};
     task->changed = false;
     task->begun = true;
     failpoint("watch_before");
-    outcome_t outcome = task->ops->step(task->state, &call, error);
+    outcome_t outcome = task->ops->step(task->state, &of_task, call->error);
     failpoint("watch_answered");
-    if (outcome == OUTCOME_REFUSED) return task_refused(w, task, error);
+    if (outcome == OUTCOME_REFUSED) return task_refused(task, call);
     if (outcome != OUTCOME_OK) return outcome;
-    task->next = call.next;
-    if (!with->arm) task->next = mono_min(task->next, mono_add(call.now, task->poll_ms * NS_PER_MS));
-    if (condition_update_reason(&task->refused, NULL) == CONDITION_ENDED)
-        log_info(ROLE, w->keys->queues[task->queue].config->name, "redis accepts the monitor's requests again");
+    task->next = of_task.next;
+    if (!arm) task->next = mono_min(task->next, mono_add(of_task.now, task->poll_ms * NS_PER_MS));
+    scan_log_refusal(&task->refused, call_queue(call)->config->name, NULL);
     return OUTCOME_OK;
 }
 
-outcome_t task_leave(tasks_t *w, task_t *task, const task_context_t *with, redis_error_t *error) {
-    side_task_call_t call = task_call(w, task, with);
-    *error = (redis_error_t){0};
-    outcome_t outcome = task->ops->leave(task->state, &call, error);
+outcome_t tasks_leave(tasks_t *tasks, const call_t *call) {
+    task_t *task = &tasks->of_queue[call->queue];
+    side_task_call_t of_task = task_call(task, call, false);
+    *call->error = (redis_error_t){0};
+    if (!task->begun || !task->ops->leave) return OUTCOME_OK;
+    outcome_t outcome = task->ops->leave(task->state, &of_task, call->error);
     // Another leader holds the lock: this instance holds no key that it could release.
     if (outcome == OUTCOME_FENCED) return OUTCOME_OK;
-    return outcome == OUTCOME_REFUSED ? task_refused(w, task, error) : outcome;
-}
-
-task_t *tasks_leaving(tasks_t *w, const task_t *last) {
-    for (size_t i = last ? (size_t)(last - w->all) + 1 : 0; i < w->count; i++)
-        if (w->all[i].begun && w->all[i].ops->leave) return &w->all[i];
-    return NULL;
+    return outcome == OUTCOME_REFUSED ? task_refused(task, call) : outcome;
 }

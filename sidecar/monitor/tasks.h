@@ -1,28 +1,50 @@
 // Side tasks of dialects (side_task_ops_t): when each task makes its next step, and how the task goes on after each outcome. The
-// monitor provides connection and lease.
+// monitor provides connection and lease. A queue has one task at most.
 #pragma once
 
+#include "base/condition.h"
 #include "dialects/dialect.h"
 #include "role/lease.h"
 
 enum { TASK_REFUSED_MS = 5000 };
 
-typedef struct tasks tasks_t;
+typedef struct task {
+    const side_task_ops_t *ops; // NULL: the queue has no task
+    void *state;                // owned
+    metrics_queue_t *metrics;
+    int64_t poll_ms;
+    mono_t next;          // when the next step is due
+    mono_t blocked_until; // no step before this: Redis refused one
+    bool changed;         // a key may have changed since the last step
+    bool begun;           // the task has made a step in this term
+    condition_t refused;
+} task_t;
 
-// `keys` is borrowed. Returns owned, and empty.
-tasks_t *tasks_new(const keyspace_t *keys);
-void tasks_free(tasks_t *tasks); // takes; NULL is fine
+// Keys or channels that wake a task, sorted by name. Tasks may share a key.
+typedef struct task_names {
+    const char **names; // owned; the names are borrowed from the states
+    size_t *queues;     // owned
+    size_t count;
+} task_names_t;
 
-// Adds a task for a queue. Call it before the first turn. Borrows the metrics. Without tracking the task makes a step every
+typedef struct tasks {
+    const keyspace_t *keys; // borrowed
+    task_t *of_queue;       // one element for each queue; owned
+    size_t count;           // queues with a task
+    size_t cursor;          // the queue whose turn is next
+    task_names_t watched_keys;
+    task_names_t channels;
+} tasks_t;
+
+void tasks_init(tasks_t *tasks, const keyspace_t *keys);
+void tasks_free(tasks_t *tasks);
+
+// Adds the task of a queue. Call it before the first turn. Borrows the metrics. Without tracking the task makes a step every
 // `poll_ms`.
 void tasks_add(tasks_t *tasks, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms);
-size_t tasks_count(const tasks_t *tasks);
-// Channels to subscribe to; borrowed until the next tasks_add.
-const char *const *tasks_channels(const tasks_t *tasks, size_t *count);
 
-// Drops cached state after a new term of this queue, or after a new connection for all queues.
+// Drops cached state after a new term or a new connection.
 void tasks_reset(tasks_t *tasks, size_t queue);
-void tasks_reset_all(tasks_t *tasks);
 
 // A key has changed; NULL: any key may have.
 void tasks_changed(tasks_t *tasks, const char *key, size_t len);
@@ -31,24 +53,15 @@ void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message);
 // Whether a queue may be served now; copies its lease.
 typedef bool task_may_serve_fn(void *self, size_t queue, lease_t *lease);
 
-// Returns the task whose turn it is. NULL: no task needs a step now.
-typedef struct task task_t;
-task_t *tasks_turn(tasks_t *tasks, task_may_serve_fn *served, void *self, mono_t now, lease_t *lease);
-size_t task_queue(const task_t *task);
+// Chooses the queue whose task makes the next step. False: no task needs a step now.
+bool tasks_turn(tasks_t *tasks, task_may_serve_fn *may_serve, void *self, size_t *queue, lease_t *lease);
 // Returns when the next step is due, among the tasks that may be served.
-mono_t tasks_next(const tasks_t *tasks, task_may_serve_fn *served, void *self);
+mono_t tasks_next(const tasks_t *tasks, task_may_serve_fn *may_serve, void *self);
 
-// Every argument is borrowed. `arm`: tracking works.
-typedef struct watch_with {
-    conn_t *conn;
-    const char *token;
-    bool arm;
-} task_context_t;
+// Makes one step of the task of call->queue. `arm`: tracking works. A refusal is reported once and pauses the task for
+// TASK_REFUSED_MS. The function then returns OUTCOME_OK.
+outcome_t tasks_step(tasks_t *tasks, const call_t *call, bool arm);
 
-// Makes one step. A refusal is reported once and pauses the task for TASK_REFUSED_MS. The function then returns OUTCOME_OK.
-outcome_t task_step(tasks_t *tasks, task_t *task, const task_context_t *with, redis_error_t *error);
-
-// Lets the task release its keys in Redis, because the role ends and still holds the lock. Outcomes are those of a step.
-outcome_t task_leave(tasks_t *tasks, task_t *task, const task_context_t *with, redis_error_t *error);
-// Returns the next task after `last` that holds keys in Redis. `last` = NULL: the first such task.
-task_t *tasks_leaving(tasks_t *tasks, const task_t *last);
+// Lets the task of call->queue release its keys in Redis, because the role ends and still holds the lock. Outcomes are those of
+// a step.
+outcome_t tasks_leave(tasks_t *tasks, const call_t *call);

@@ -6,11 +6,11 @@ enum {
     NO_WAKE_RETRY_S = 60,
 };
 
-void session_init(session_t *session, const char *role, const char *const names[2], const redis_config_t *redis,
-                  metrics_t *metrics, const atomic_bool *stop) {
-    *session = (session_t){.role = role, .metrics = metrics, .backoff = BACKOFF_REDIS};
-    session->data = conn_new(redis, names[0], stop);
-    session->subscriber = conn_new(redis, names[1], stop);
+void session_init(session_t *session, const session_ops_t *ops, void *self, const redis_config_t *redis, metrics_t *metrics,
+                  const atomic_bool *stop) {
+    *session = (session_t){.ops = ops, .self = self, .metrics = metrics, .backoff = BACKOFF_REDIS};
+    session->data = conn_new(redis, ops->data_name, stop);
+    session->subscriber = conn_new(redis, ops->subscriber_name, stop);
 }
 
 static void session_set_tracking_refused(session_t *session, bool tracking_refused) {
@@ -29,42 +29,38 @@ void session_close(session_t *session) {
     conn_close(session->subscriber);
     session->tracking = false;
     session_set_tracking_refused(session, false);
+    session->ops->reset(session->self);
 }
 
 void session_back_off(session_t *session, const redis_error_t *error) {
     session->retry_at = backoff_failed(&session->backoff, mono_now());
-    log_warn(session->role, NULL, error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis",
+    log_warn(session->ops->role, NULL, error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis",
              F_STR("reason", error->text));
     if (error->outcome != OUTCOME_DISCONNECTED) return;
     session_close(session);
     metric_add(&session->metrics->reconnects, 1);
 }
 
-void session_reset_backoff(session_t *session) { backoff_reset(&session->backoff); }
-
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now) {
-    log_error(session->role, NULL, "redis refuses client tracking; polling instead", F_STR("reason", error->text));
+    log_error(session->ops->role, NULL, "redis refuses client tracking; polling instead", F_STR("reason", error->text));
     session->tracking = false;
     session_set_tracking_refused(session, true);
     conn_close(session->subscriber);
     session->tracking_retry_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
 }
 
-void session_subscribe(session_t *session, const char *const *channels, size_t count, tracking_message_fn *on_message,
-                       void *self) {
+void session_subscribe(session_t *session, const char *const *channels, size_t count) {
     session->channels = channels;
     session->channel_count = count;
-    session->on_message = on_message;
-    session->on_message_self = self;
 }
 
 // A refused channel must not end client tracking. session_read_messages notices a connection that dies here.
 static void session_subscribe_channels(session_t *session) {
     for (size_t i = 0; i < session->channel_count && conn_is_open(session->subscriber); i++) {
         redis_error_t error;
-        if (tracking_subscribe(session->subscriber, session->channels[i], session->on_message, session->on_message_self,
-                               &error) == OUTCOME_REFUSED)
-            log_error(session->role, NULL, "cannot subscribe; events on this channel are missed",
+        if (tracking_subscribe(session->subscriber, session->channels[i], session->ops->on_message, session->self, &error) ==
+            OUTCOME_REFUSED)
+            log_error(session->ops->role, NULL, "cannot subscribe; events on this channel are missed",
                       F_STR("channel", session->channels[i]), F_STR("reason", error.text));
     }
 }
@@ -84,32 +80,37 @@ static void session_start_tracking(session_t *session, mono_t now) {
     }
 }
 
-bool session_open(session_t *session, mono_t now, bool *fresh) {
+static bool session_open(session_t *session, mono_t now) {
     redis_error_t error;
-    *fresh = !conn_is_open(session->data);
+    bool fresh = !conn_is_open(session->data);
     if (conn_open(session->data, &error) != OUTCOME_OK) {
         session_back_off(session, &error);
         return false;
     }
-    if (*fresh) session->tracking_retry_at = now;
-    bool wanted = *fresh || !session->tracking || !conn_is_open(session->subscriber);
+    if (fresh) session->tracking_retry_at = now;
+    bool wanted = fresh || !session->tracking || !conn_is_open(session->subscriber);
     if (wanted && mono_reached(session->tracking_retry_at, now)) {
-        *fresh = true;
+        fresh = true;
         session->tracking = false;
         session_start_tracking(session, now);
     }
+    if (fresh) session->ops->reset(session->self); // anything may have changed meanwhile
     return conn_is_open(session->data);
 }
 
-bool session_check_alive(session_t *session) {
+// While no reply is awaited, the connection becomes readable only when the server has closed it.
+static bool session_check_alive(session_t *session) {
     struct redisReply *reply = NULL;
     redis_error_t error;
-    if (conn_try_read(session->data, &reply, &error) == OUTCOME_OK) {
-        conn_reply_free(reply);
-        return true;
-    }
-    session_back_off(session, &error);
-    return false;
+    outcome_t outcome = conn_try_read(session->data, &reply, &error);
+    conn_reply_free(reply);
+    if (outcome != OUTCOME_OK) session_back_off(session, &error);
+    return outcome == OUTCOME_OK;
+}
+
+bool session_ready(session_t *session) {
+    mono_t now = mono_now();
+    return mono_reached(session->retry_at, now) && session_open(session, now) && session_check_alive(session);
 }
 
 void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {
@@ -121,12 +122,13 @@ void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {
     if (session->tracking) role_wait_fd(wait, conn_fd(session->subscriber));
 }
 
-bool session_read_messages(session_t *session, tracking_change_fn *changed, void *self) {
+bool session_read_messages(session_t *session) {
     redis_error_t error;
     if (!session->tracking) return true;
-    if (tracking_read(session->subscriber, changed, self, session->on_message, session->on_message_self, &error) == OUTCOME_OK)
+    if (tracking_read(session->subscriber, session->ops->on_change, session->self, session->ops->on_message, session->self,
+                      &error) == OUTCOME_OK)
         return true;
-    log_warn(session->role, NULL, "lost the tracking connection", F_STR("reason", error.text));
+    log_warn(session->ops->role, NULL, "lost the tracking connection", F_STR("reason", error.text));
     conn_close(session->subscriber);
     session->tracking = false;
     mono_t now = mono_now();

@@ -13,8 +13,18 @@
 #include "redis/tracking.h"
 #include "role/role.h"
 
+typedef struct session_ops {
+    const char *role;      // the role in log lines
+    const char *data_name; // client names of both connections in CLIENT LIST
+    const char *subscriber_name;
+    void (*reset)(void *self);       // the connection or tracking ended or is new: anything may have changed
+    tracking_change_fn *on_change;   // a watched key has changed
+    tracking_message_fn *on_message; // a message on a channel of session_subscribe; may be NULL
+} session_ops_t;
+
 typedef struct session {
-    const char *role; // static; the role in log lines
+    const session_ops_t *ops; // static
+    void *self;               // first argument of the operations; borrowed
     metrics_t *metrics;
     conn_t *data;
     conn_t *subscriber;       // receives invalidations and messages
@@ -26,38 +36,28 @@ typedef struct session {
     backoff_t backoff;
     const char *const *channels; // further channels to subscribe to; borrowed
     size_t channel_count;
-    tracking_message_fn *on_message;
-    void *on_message_self; // its first argument; borrowed
 } session_t;
 
-// Borrows everything and opens nothing. `names` are the client names of both connections in CLIENT LIST; static. End with
-// session_free.
-void session_init(session_t *session, const char *role, const char *const names[2], const redis_config_t *redis,
-                  metrics_t *metrics, const atomic_bool *stop);
+// Borrows everything and opens nothing. End with session_free.
+void session_init(session_t *session, const session_ops_t *ops, void *self, const redis_config_t *redis, metrics_t *metrics,
+                  const atomic_bool *stop);
 void session_free(session_t *session);
 // Subscribes to more channels on each new subscriber connection. A refused channel is logged once for each connection. Borrows
-// everything; call it before the first session_open.
-void session_subscribe(session_t *session, const char *const *channels, size_t count, tracking_message_fn *on_message,
-                       void *self);
+// everything; call it before the first session_ready.
+void session_subscribe(session_t *session, const char *const *channels, size_t count);
 void session_close(session_t *session);
 
-// Opens closed connections. *fresh: a connection or tracking is new, so anything may have changed meanwhile. False: not now, see
-// retry_at.
-bool session_open(session_t *session, mono_t now, bool *fresh);
+// Opens closed connections, and notices that the server has closed one. Call it while no reply is awaited. False: send no
+// request before retry_at.
+bool session_ready(session_t *session);
 
 // Backs off after a request that failed with RETRY or DISCONNECTED; closes both connections after DISCONNECTED.
 void session_back_off(session_t *session, const redis_error_t *error);
-// Call after a successful write: the next trouble starts with the shortest back-off.
-void session_reset_backoff(session_t *session);
-
-// Call while no reply is awaited: false when the server has closed the connection; the session then backs off.
-bool session_check_alive(session_t *session);
 
 // Ends a tick: waits until `next` or for a message; while the session backs off, until retry_at alone.
 void session_wait(const session_t *session, mono_t next, role_wait_t *wait);
 
-// Reads the messages that have arrived and calls `changed` for each invalidated key. False: the subscriber connection was lost;
-// session_open replaces it.
-bool session_read_messages(session_t *session, tracking_change_fn *changed, void *self);
+// Reads the messages that have arrived. False: the subscriber connection was lost; session_ready replaces it.
+bool session_read_messages(session_t *session);
 // The server refuses client tracking: polls alone find changes until tracking is tried again.
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now);

@@ -4,14 +4,17 @@
 
 #include <criterion/criterion.h>
 
+static void reset(void *self) { (void)self; }
+
+static const session_ops_t OPS = {.role = "dispatcher", .data_name = "data", .subscriber_name = "ear", .reset = reset};
+
 Test(unit_session, refused_tracking_is_counted_once_per_role) {
-    static const char *const names[] = {"data", "ear"};
     config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
     metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
     redis_error_t error;
     session_t link;
-    session_init(&link, "dispatcher", names, &config->redis, metrics, &stop);
+    session_init(&link, &OPS, NULL, &config->redis, metrics, &stop);
     redis_error_set(&error, OUTCOME_REFUSED, "NOPERM");
     for (int i = 0; i < 2; i++) session_disable_tracking(&link, &error, mono_now());
     cr_assert_eq(metric_get(&metrics->tracking_refused), 1);
