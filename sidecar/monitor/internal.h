@@ -35,10 +35,13 @@ struct monitor {
 };
 
 const dialect_ops_t *monitor_ops(const keyspace_t *keys, size_t queue);
+bool monitor_may_serve(void *monitor, size_t queue, lease_t *lease); // task_may_serve_fn
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);
 
-void monitor_back_off(monitor_t *m, const redis_error_t *error);
+// Drops the cached state of one queue, or of all queues, because it may be out of date.
+void monitor_reset_queue(void *monitor, size_t queue);
+void monitor_reset(void *monitor);
 
 // Acts on the outcome of a request for one queue. `term` is the term of the request's token; 0 = the request had no token.
 // False: the connection is unusable for now.

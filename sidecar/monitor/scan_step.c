@@ -1,11 +1,125 @@
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "monitor/internal.h"
-#include "monitor/reports.h"
 
 enum {
     LOOKS_MAX = 64, // queues in one request
     TURN_PAGES = 4, // pages of one queue while other queues wait for their turn
 };
+
+static const char ROLE[] = "monitor";
+
+const dialect_ops_t *monitor_ops(const keyspace_t *keys, size_t queue) {
+    return dialect_ops(keys->queues[queue].config->dialect);
+}
+
+static void monitor_drop_pages(monitor_t *m, size_t queue) {
+    if (m->turn.queue == queue) pages_drop(m->pages, m->session.data);
+}
+
+void monitor_reset_queue(void *self, size_t queue) {
+    monitor_t *m = self;
+    scan_reset(&m->scans[queue]);
+    tasks_reset(&m->tasks, queue);
+    monitor_drop_pages(m, queue);
+    pages_forget(m->pages, queue);
+}
+
+void monitor_reset(void *self) {
+    monitor_t *m = self;
+    for (size_t i = 0; i < m->keys->queue_count; i++) monitor_reset_queue(m, i);
+}
+
+static void monitor_back_off(monitor_t *m, const redis_error_t *error) {
+    session_back_off(&m->session, error);
+    monitor_reset(m); // a new scan begins at the current place of the list
+}
+
+bool monitor_may_serve(void *self, size_t queue, lease_t *lease) {
+    monitor_t *m = self;
+    return (m->scans[queue].config->policy.roles & ROLE_MONITOR) && leadership_may_serve(&m->leadership, queue, lease);
+}
+
+bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease) {
+    return monitor_ops(m->keys, queue)->pass && monitor_may_serve(m, queue, lease);
+}
+
+call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error) {
+    return (call_t){m->session.data, m->keys, queue, token, error};
+}
+
+bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term) {
+    switch (call->error->outcome) {
+    case OUTCOME_OK: return true;
+    case OUTCOME_REFUSED:
+        scan_refused(&m->scans[call->queue], call->error->text, mono_now());
+        monitor_drop_pages(m, call->queue);
+        return true;
+    case OUTCOME_FENCED:
+        leadership_fence(&m->leadership, call->queue, term);
+        monitor_reset_queue(m, call->queue);
+        return true;
+    case OUTCOME_RETRY:
+    case OUTCOME_DISCONNECTED: break;
+    }
+    monitor_back_off(m, call->error);
+    return false;
+}
+
+bool monitor_read_replies(monitor_t *m) {
+    redis_error_t error;
+    const call_t call = monitor_call(m, m->turn.queue, NULL, &error);
+    return pages_read_all(m->pages, &call, &m->scans[m->turn.queue]) == OUTCOME_OK || monitor_handle_outcome(m, &call, 0);
+}
+
+// Redis reads as many reports as the walk requests, even if they are large.
+static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) ? 1 : 0; }
+
+// Fills the scan's report table, up to its limit.
+static outcome_t reports_read(const call_t *call, scan_t *scan) {
+    reports_walk_t walk = {.count = reports_count(scan), .ended = scan->look.reports == 0};
+    *call->error = (redis_error_t){0};
+    while (!walk.ended && !scan->reports.full)
+        if (reports_scan(call, &walk, report_table_add, &scan->reports) != OUTCOME_OK) return call->error->outcome;
+    report_table_keep_listed(&scan->reports);
+    return OUTCOME_OK;
+}
+
+typedef struct orphans {
+    const call_t *call;
+    scan_t *scan;
+    redis_error_t error; // error of a removal
+} orphans_t;
+
+// The table knows digests only, because jobs may be large. The walk brings the bytes.
+static void reports_remove_orphan(void *self, const report_ref_t *report) {
+    orphans_t *orphans = self;
+    scan_t *scan = orphans->scan;
+    call_t call = *orphans->call;
+    bool removed;
+    digest_t digest = digest_of(report->job.data, report->job.len);
+    const worker_report_t *orphan = report_table_find_orphan(&scan->reports, &digest);
+    if (!orphan || orphans->error.outcome != OUTCOME_OK) return;
+    call.error = &orphans->error;
+    failpoint("report_before");
+    if (report_remove(&call, report->job, orphan->sha1, &removed) != OUTCOME_OK) return;
+    failpoint("report_answered");
+    report_table_remove(&scan->reports, orphan);
+    if (!removed) return;
+    scan_changed(scan, true, mono_now()); // the monitor's own write has cleared the tracking of the errors hash
+    log_warn(ROLE, scan->config->name, "removed a report whose job is not in progress");
+    metric_add(&scan->metrics->stray_reports, 1);
+}
+
+// Removes orphan reports; fenced. After an error the next scan tries again.
+static outcome_t reports_remove_orphans(const call_t *call, scan_t *scan) {
+    orphans_t orphans = {.call = call, .scan = scan};
+    reports_walk_t walk = {.count = reports_count(scan)};
+    *call->error = (redis_error_t){0};
+    while (!walk.ended && call->error->outcome == OUTCOME_OK && report_table_has_orphans(&scan->reports))
+        if (reports_scan(call, &walk, reports_remove_orphan, &orphans) == OUTCOME_OK) *call->error = orphans.error;
+    return call->error->outcome;
+}
 
 static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX]) {
     mono_t now = mono_now();
