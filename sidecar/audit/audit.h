@@ -50,15 +50,15 @@ bool audit_has_no_auto_vacuum(const audit_t *audit); // an older version made th
 
 // The lost log that was at this path before. Every opening reports the loss until audit_clear_loss.
 typedef struct audit_loss {
-    const char *instance;     // name of the lost log; its acknowledgements must be revoked
-    const char *reason;       // AUDIT_DAMAGED, AUDIT_MISSING or AUDIT_REPLACED
-    const char *set_aside_as; // file name in the same directory; "" = the log was not set aside
+    char instance[40];      // name of the lost log; its acknowledgements must be revoked
+    char reason[40];        // AUDIT_DAMAGED, AUDIT_MISSING or AUDIT_REPLACED
+    char set_aside_as[320]; // file name in the same directory; "" = the log was not set aside
 } audit_loss_t;
 #define AUDIT_DAMAGED  "log_damaged"
 #define AUDIT_MISSING  "log_missing"
 #define AUDIT_REPLACED "log_replaced"                 // by another log, or by a copy of one
 const audit_loss_t *audit_loss(const audit_t *audit); // NULL = no log was lost
-bool audit_clear_loss(audit_t *audit, buffer_t *why);
+bool audit_clear_loss(audit_t *audit, buffer_t *why); // the log at the path belongs there, and nothing is lost
 
 // A random name, made together with the file. The auditor acknowledges under this name.
 const char *audit_instance(const audit_t *audit);

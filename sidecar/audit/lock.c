@@ -73,13 +73,14 @@ static void lock_read(audit_lock_t *lock, char holder[BLOCK_SIZE]) {
     char *rest = text;
     ssize_t got = pread(lock->fd, text, BLOCK_SIZE, 0);
     text[got > 0 ? got : 0] = '\0';
-    *holder = *lock->instance = *lock->reason = *lock->set_aside_as = '\0';
+    *holder = '\0';
+    lock->loss = (audit_loss_t){0};
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
         int at = 0;
         if (strncmp(line, "held by ", 8) == 0) snprintf(holder, BLOCK_SIZE, "%s", line + 8);
-        if (sscanf(line, "instance %39[0-9a-f]", lock->instance) == 1) continue;
-        if (sscanf(line, "lost %39[a-z_] %n", lock->reason, &at) == 1 && at > 0)
-            snprintf(lock->set_aside_as, sizeof lock->set_aside_as, "%s", line + at);
+        if (sscanf(line, "instance %39[0-9a-f]", lock->loss.instance) == 1) continue;
+        if (sscanf(line, "lost %39[a-z_] %n", lock->loss.reason, &at) == 1 && at > 0)
+            snprintf(lock->loss.set_aside_as, sizeof lock->loss.set_aside_as, "%s", line + at);
     }
 }
 
@@ -89,31 +90,25 @@ bool audit_lock_write(audit_lock_t *lock, buffer_t *why) {
     gethostname(host, sizeof host - 1);
     memset(block, '\n', sizeof block);
     int used = snprintf(block, sizeof block, "held by pid %ld on %s\n", (long)getpid(), host);
-    if (*lock->instance) used += snprintf(block + used, sizeof block - (size_t)used, "instance %s\n", lock->instance);
-    if (*lock->reason)
-        used += snprintf(block + used, sizeof block - (size_t)used, "lost %s %s\n", lock->reason, lock->set_aside_as);
+    if (*lock->loss.instance) used += snprintf(block + used, sizeof block - (size_t)used, "instance %s\n", lock->loss.instance);
+    if (*lock->loss.reason)
+        used += snprintf(block + used, sizeof block - (size_t)used, "lost %s %s\n", lock->loss.reason, lock->loss.set_aside_as);
     if (used < BLOCK_SIZE) block[used] = '\n'; // over the NUL of snprintf
     if (pwrite(lock->fd, block, sizeof block, 0) == BLOCK_SIZE && fsync(lock->fd) == 0) return true;
     return lock_fail(lock, "write its lock file", why);
 }
 
-// Somebody removed the lock file, perhaps together with the log. Keep the facts about that log that this process has.
-static void lock_restore(audit_lock_t *lock, const audit_lock_t *before) {
-    memcpy(lock->instance, before->instance, sizeof lock->instance);
-    memcpy(lock->reason, before->reason, sizeof lock->reason);
-    memcpy(lock->set_aside_as, before->set_aside_as, sizeof lock->set_aside_as);
-}
-
 bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
     char holder[BLOCK_SIZE];
     if (lock->held && lock_file_is_current(lock)) return true;
-    const audit_lock_t before = *lock;
+    const audit_loss_t before = lock->loss;
     if (!lock_open_file(lock, why)) return false;
     bool taken = lock_range(lock, BYTE_HOLDER, F_WRLCK);
     int error = errno;
     lock_read(lock, holder);
-    if (taken && !*lock->instance) lock_restore(lock, &before);
     if (taken) {
+        // Without a name, somebody has removed the lock file, perhaps together with the log. Keep what this process knows of it.
+        if (!*lock->loss.instance) lock->loss = before;
         lock->held = audit_lock_write(lock, why);
     } else if (error == EAGAIN || error == EACCES) {
         audit_refuse(lock->log, why, "is written by another sidecar (%s): give each an audit.path of its own, or end one of them",

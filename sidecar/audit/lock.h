@@ -9,16 +9,12 @@
 
 #include "audit/audit.h"
 
-enum { LOCK_NAME_SIZE = 40, LOCK_FILE_SIZE = 320 };
-
 struct audit_lock {
-    char *log;                         // path of the log, owned
-    char *path;                        // of the lock file, owned
-    int fd;                            // -1 = closed
-    bool held;                         // this process holds the first byte
-    char instance[LOCK_NAME_SIZE];     // name of the log that belongs here; "" = no log was made yet
-    char reason[LOCK_NAME_SIZE];       // why that log is lost; "" = it is not lost
-    char set_aside_as[LOCK_FILE_SIZE]; // name of the file that the log was moved to; "" = the log was not moved
+    char *log;         // path of the log, owned
+    char *path;        // of the lock file, owned
+    int fd;            // -1 = closed
+    bool held;         // this process holds the first byte
+    audit_loss_t loss; // of the log that belongs here; instance "" = no log was made yet; reason "" = it is not lost
 };
 
 // Holds the log for writing until the lock is freed. True at once if this process already holds it. False with *why, which names
@@ -34,5 +30,5 @@ void audit_lock_admit_writers(audit_lock_t *lock);
 enum { LOCK_HOLDER_SIZE = 513 };
 bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]);
 
-// Writes instance, reason and set_aside_as to disk. Only for the holder.
+// Writes `loss` to disk. Only for the holder.
 bool audit_lock_write(audit_lock_t *lock, buffer_t *why);

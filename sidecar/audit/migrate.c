@@ -7,9 +7,9 @@
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
     int64_t application = 0, version = 0, objects = 0;
     int newest = migrations[migration_count - 1].schema;
-    if (!audit_query_number(audit, "PRAGMA application_id", &application, why) ||
-        !audit_query_number(audit, "PRAGMA user_version", &version, why) ||
-        !audit_query_number(audit, "SELECT count(*) FROM sqlite_schema", &objects, why))
+    if (!audit_read_number(audit, "PRAGMA application_id", &application, why) ||
+        !audit_read_number(audit, "PRAGMA user_version", &version, why) ||
+        !audit_read_number(audit, "SELECT count(*) FROM sqlite_schema", &objects, why))
         return false;
     *schema = (int)version;
     if (application == 0 && version == 0 && objects == 0) return true;

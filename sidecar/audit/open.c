@@ -85,7 +85,7 @@ static bool open_check_pages(audit_t *audit, const audit_open_options_t *options
 static void open_enable_auto_vacuum(audit_t *audit, bool rewrite) {
     int64_t mode = 0;
     buffer_t why = {0};
-    if (audit_query_number(audit, "PRAGMA auto_vacuum", &mode, &why) && mode == 0) {
+    if (audit_read_number(audit, "PRAGMA auto_vacuum", &mode, &why) && mode == 0) {
         failpoint("audit_convert_before");
         audit->retention.no_auto_vacuum =
             !rewrite || !audit_exec(audit, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM", "rewrite it", &why);
@@ -96,7 +96,7 @@ static void open_enable_auto_vacuum(audit_t *audit, bool rewrite) {
 
 static bool open_read_facts(audit_t *audit, buffer_t *why) {
     audit->retention.dropped = INT64_MIN;
-    if (!audit_query_number(audit, "PRAGMA page_size", &audit->retention.page_bytes, why)) return false;
+    if (!audit_read_number(audit, "PRAGMA page_size", &audit->retention.page_bytes, why)) return false;
     return !audit->exclusive || audit_read_fact(audit, "dropped", INT64_MIN, &audit->retention.dropped, why);
 }
 
@@ -120,10 +120,8 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
 }
 
 static void close_database(audit_t *audit) {
-    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
-        sqlite3_finalize(audit->statements[i]);
-        audit->statements[i] = NULL;
-    }
+    for (; audit->statement_count; audit->statement_count--)
+        sqlite3_finalize(audit->statements[audit->statement_count - 1].prepared);
     // A checkpoint would change a damaged log, or write the pages of one log into another.
     if (audit->damaged || audit->file.overwritten) sqlite3_db_config(audit->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_close(audit->db);
@@ -132,14 +130,14 @@ static void close_database(audit_t *audit) {
 
 // Only a log of the sidecar may be moved: a file that begins as such a log does, or a log that was here before.
 static bool open_must_set_aside(audit_t *audit) {
-    return audit->exclusive && audit->damaged && (audit->is_ours || *audit->lock->instance);
+    return audit->exclusive && audit->damaged && (audit->is_ours || *audit->lock->loss.instance);
 }
 
 static bool open_prepare(audit_t *audit, const audit_open_options_t *options, buffer_t *why) {
     audit_lock_t *lock = audit->lock;
     if (!audit->exclusive) {
         if (!audit_lock_acquire_shared(lock, why)) return false;
-        return !*lock->instance || access(audit->path, F_OK) == 0 ||
+        return !*lock->loss.instance || access(audit->path, F_OK) == 0 ||
                audit_refuse(audit->path, why, "is gone: let its sidecar make a new one first");
     }
     if (!audit_lock_acquire(lock, why)) return false;
@@ -176,8 +174,7 @@ static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
                             "the newest rows are in %s-wal, which cannot be read in a directory that is not writable: copy "
                             "both files to one that is, and read them there",
                             audit->path);
-    sqlite3_close(audit->db);
-    audit->db = NULL;
+    close_database(audit);
     char *uri = audit_immutable_uri(audit->path);
     bool done =
         audit_open_database(audit, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, why) && audit_check_schema(audit, schema, why);
@@ -257,6 +254,7 @@ void audit_close(audit_t *audit) {
     audit_lock_free(audit->owned_lock);
     free(audit->path);
     free(audit->instance);
+    free(audit->statements);
     free(audit->file.former_instance);
     buffer_free(&audit->scratch);
     free(audit);

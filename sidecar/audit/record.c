@@ -15,106 +15,72 @@ static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
 #undef X
         ")";
 
-// Each half of the query reads the first entries of an index, in the order of the index.
-static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
-                                 " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
-                                 " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
-static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHERE kind = 'failed' ORDER BY at DESC LIMIT 1), 0),"
-                                 " coalesce((SELECT at FROM events WHERE kind <> 'failed' ORDER BY at DESC LIMIT 1), 0))";
-static const char set_dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
-                                      " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
-
 // An older copy that overwrites the open file has fewer commits: see replaced.c.
 static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
                                   " value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)";
 
-static const char *const sql_of[STATEMENT_COUNT] = {
-    [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
-    [STATEMENT_COMMIT] = "COMMIT",
-    [STATEMENT_COUNT_COMMIT] = commits_sql,
-    [STATEMENT_EXISTS] = "SELECT 1 FROM events WHERE ref = ? AND event = ?",
-    [STATEMENT_INSERT] = insert_sql,
-    [STATEMENT_SET_POSITION] =
-        "INSERT INTO positions VALUES (?, ?) ON CONFLICT (queue) DO UPDATE SET position = excluded.position",
-    [STATEMENT_POSITION] = "SELECT position FROM positions WHERE queue = ?",
-    [STATEMENT_ADD_ROWS] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'",
-    [STATEMENT_ROWS] = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'rows'",
-    [STATEMENT_PAGES] = "PRAGMA page_count",
-    [STATEMENT_FREE_PAGES] = "PRAGMA freelist_count",
-    [STATEMENT_OLDEST] = oldest_sql,
-    [STATEMENT_FIRST_ARRIVED] = "SELECT at, seq FROM events ORDER BY seq LIMIT ?1",
-    [STATEMENT_NEWEST] = newest_sql,
-    [STATEMENT_REMOVE] = "DELETE FROM events WHERE seq = ?",
-    [STATEMENT_SET_DROPPED] = set_dropped_sql,
-    [STATEMENT_VACUUM] = "PRAGMA incremental_vacuum",
-};
-
-sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t *why) {
-    sqlite3_stmt **at = &audit->statements[which];
-    if (!*at && sqlite3_prepare_v3(audit->db, sql_of[which], -1, SQLITE_PREPARE_PERSISTENT, at, NULL) != SQLITE_OK)
+sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why) {
+    for (size_t i = 0; i < audit->statement_count; i++)
+        if (audit->statements[i].sql == sql) return audit->statements[i].prepared;
+    sqlite3_stmt *of = NULL;
+    if (sqlite3_prepare_v3(audit->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &of, NULL) != SQLITE_OK) {
         audit_fail(audit, "prepare a statement", why);
-    return *at;
+        return NULL;
+    }
+    audit->statements = mem_grown(audit->statements, audit->statement_count, sizeof *audit->statements);
+    audit->statements[audit->statement_count++] = (statement_t){sql, of};
+    return of;
 }
 
-static bool record_run(audit_t *audit, sqlite3_stmt *of, const char *doing, buffer_t *why) {
-    int code = sqlite3_step(of);
-    if (code != SQLITE_DONE) audit_fail(audit, doing, why); // read the error before the reset, because the reset may change it
+bool audit_finish(audit_t *audit, sqlite3_stmt *of, int code, const char *doing, buffer_t *why) {
+    bool done = code == SQLITE_DONE || code == SQLITE_ROW;
+    if (!done) audit_fail(audit, doing, why); // read the error before the reset, because the reset may change it
     sqlite3_reset(of);
     sqlite3_clear_bindings(of); // the bound texts are borrowed
-    return code == SQLITE_DONE;
+    return done;
 }
 
-bool audit_run(audit_t *audit, audit_statement_t which, int64_t number, const char *doing, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, which, why);
+bool audit_run(audit_t *audit, const char *sql, int64_t number, const char *doing, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, sql, why);
     if (!of) return false;
     if (sqlite3_bind_parameter_count(of)) sqlite3_bind_int64(of, 1, number);
-    return record_run(audit, of, doing, why);
+    return audit_finish(audit, of, sqlite3_step(of), doing, why);
 }
 
-bool audit_read_number(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, which, why);
+static bool record_read_number(audit_t *audit, sqlite3_stmt *of, int64_t *out, buffer_t *why) {
+    int code = sqlite3_step(of);
+    if (code == SQLITE_ROW) *out = sqlite3_column_int64(of, 0);
+    return audit_finish(audit, of, code == SQLITE_DONE ? SQLITE_ERROR : code, "read from it", why);
+}
+
+bool audit_read_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, sql, why);
+    return of && record_read_number(audit, of, out, why);
+}
+
+bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_t *out, buffer_t *why) {
+    static const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = ?), ?)";
+    sqlite3_stmt *of = audit_statement(audit, sql, why);
     if (!of) return false;
-    bool done = sqlite3_step(of) == SQLITE_ROW || audit_fail(audit, "measure it", why);
-    if (done) *out = sqlite3_column_int64(of, 0);
-    sqlite3_reset(of);
-    return done;
+    sqlite3_bind_text(of, 1, name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(of, 2, otherwise);
+    return record_read_number(audit, of, out, why);
 }
 
 bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {
     return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
 }
 
-bool audit_query_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
-    bool done = sqlite3_prepare_v2(audit->db, sql, -1, &of, NULL) == SQLITE_OK && sqlite3_step(of) == SQLITE_ROW;
-    if (done)
-        *out = sqlite3_column_int64(of, 0);
-    else
-        audit_fail(audit, "read from it", why);
-    sqlite3_finalize(of);
-    return done;
-}
-
-bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_t *out, buffer_t *why) {
-    char *sql = sqlite3_mprintf("SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = %Q), %lld)", name,
-                                (long long)otherwise);
-    bool done = sql && audit_query_number(audit, sql, out, why);
-    sqlite3_free(sql);
-    return done;
-}
-
 bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSITION_SIZE], buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_POSITION, why);
+    sqlite3_stmt *of = audit_statement(audit, "SELECT position FROM positions WHERE queue = ?", why);
     if (!of) return false;
     sqlite3_bind_text(of, 1, queue, -1, SQLITE_STATIC);
     int code = sqlite3_step(of);
-    bool done = code == SQLITE_ROW || code == SQLITE_DONE || audit_fail(audit, "read a position", why);
     snprintf(position, AUDIT_POSITION_SIZE, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(of, 0) : "0-0");
-    sqlite3_reset(of);
-    return done;
+    return audit_finish(audit, of, code, "read a position", why);
 }
 
-bool audit_begin(audit_t *audit, buffer_t *why) { return audit_run(audit, STATEMENT_BEGIN, 0, "begin to write", why); }
+bool audit_begin(audit_t *audit, buffer_t *why) { return audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why); }
 
 // Eight bytes at once, all of them ASCII and none of them NUL: the usual case.
 static bool record_is_ascii_word(const char *at) {
@@ -166,7 +132,7 @@ static void record_bind_event(audit_t *audit, sqlite3_stmt *of, const event_t *e
 
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
     char ref[EVENT_REF_SIZE];
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_EXISTS, why);
+    sqlite3_stmt *of = audit_statement(audit, "SELECT 1 FROM events WHERE ref = ? AND event = ?", why);
     *exists = false;
     if (!of) return false;
     if (!event_ref(id, ref)) return true;
@@ -174,9 +140,7 @@ bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
     sqlite3_bind_text64(of, 2, id.data, id.len, SQLITE_STATIC, SQLITE_UTF8);
     int code = sqlite3_step(of);
     *exists = code == SQLITE_ROW;
-    bool done = *exists || code == SQLITE_DONE || audit_fail(audit, "look for an event", why);
-    sqlite3_reset(of);
-    return done;
+    return audit_finish(audit, of, code, "look for an event", why);
 }
 
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
@@ -187,30 +151,32 @@ bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *w
         return audit_refuse(audit->path, why, "cannot keep an event without an id, or outside of a transaction");
     if (!audit_has_event(audit, event->event, &exists, why)) return false;
     if (exists) return true;
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_INSERT, why);
+    sqlite3_stmt *of = audit_statement(audit, insert_sql, why);
     if (!of) return false;
     if (!event_ref(event->answers, answers)) *answers = '\0';
     sqlite3_bind_text(of, 1, ref, -1, SQLITE_STATIC);
     sqlite3_bind_text(of, 2, answers, -1, SQLITE_STATIC);
     record_bind_event(audit, of, event);
-    bool done = record_run(audit, of, "write an event", why);
+    bool done = audit_finish(audit, of, sqlite3_step(of), "write an event", why);
     if (done) audit->added++;
     if (added) *added = done;
     return done;
 }
 
 bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_SET_POSITION, why);
+    static const char sql[] =
+        "INSERT INTO positions VALUES (?, ?) ON CONFLICT (queue) DO UPDATE SET position = excluded.position";
+    sqlite3_stmt *of = audit_statement(audit, sql, why);
     if (!of) return false;
     sqlite3_bind_text(of, 1, queue, -1, SQLITE_STATIC);
     sqlite3_bind_text(of, 2, position, -1, SQLITE_STATIC);
-    return record_run(audit, of, "write a position", why);
+    return audit_finish(audit, of, sqlite3_step(of), "write a position", why);
 }
 
 bool audit_commit(audit_t *audit, buffer_t *why) {
-    if (audit->added && !audit_run(audit, STATEMENT_ADD_ROWS, audit->added, "count rows", why)) return false;
-    if (!audit_run(audit, STATEMENT_COUNT_COMMIT, 0, "count the commit", why)) return false;
-    if (!audit_run(audit, STATEMENT_COMMIT, 0, "commit", why)) return false;
+    static const char rows_sql[] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'";
+    if (audit->added && !audit_run(audit, rows_sql, audit->added, "count rows", why)) return false;
+    if (!audit_run(audit, commits_sql, 0, "count the commit", why) || !audit_run(audit, "COMMIT", 0, "commit", why)) return false;
     audit->added = 0;
     return true;
 }

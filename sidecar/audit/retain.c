@@ -13,6 +13,16 @@ enum {
     VACUUM_MIN_PAGES = 256 // or this number
 };
 
+// Each half of the query reads the first entries of an index, in the order of the index.
+static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
+                                 " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
+                                 " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
+static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHERE kind = 'failed' ORDER BY at DESC LIMIT 1), 0),"
+                                 " coalesce((SELECT at FROM events WHERE kind <> 'failed' ORDER BY at DESC LIMIT 1), 0))";
+static const char rows_sql[] = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'rows'";
+static const char set_dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
+                                      " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
+
 typedef struct old_row {
     int64_t at;
     int64_t seq;
@@ -24,26 +34,20 @@ typedef struct pages {
 
 static bool retain_count_pages(audit_t *audit, pages_t *out, buffer_t *why) {
     out->size = audit->retention.page_bytes;
-    return audit_read_number(audit, STATEMENT_PAGES, &out->all, why) &&
-           audit_read_number(audit, STATEMENT_FREE_PAGES, &out->free, why);
+    return audit_read_number(audit, "PRAGMA page_count", &out->all, why) &&
+           audit_read_number(audit, "PRAGMA freelist_count", &out->free, why);
 }
 
-// Reads up to `most` of the rows that are removed first, by STATEMENT_OLDEST or STATEMENT_FIRST_ARRIVED. -1 with *why if they
-// cannot be read.
-static int retain_read_oldest(audit_t *audit, audit_statement_t which, old_row_t rows[CHUNK_ROWS], int most, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, which, why);
+// Reads up to `most` of the rows that are removed first, in the order of the query `sql`. -1 with *why if they cannot be read.
+static int retain_read_oldest(audit_t *audit, const char *sql, old_row_t rows[CHUNK_ROWS], int most, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, sql, why);
     int count = 0;
     int code;
     if (!of) return -1;
     sqlite3_bind_int(of, 1, most);
     while ((code = sqlite3_step(of)) == SQLITE_ROW && count < most)
         rows[count++] = (old_row_t){.at = sqlite3_column_int64(of, 0), .seq = sqlite3_column_int64(of, 1)};
-    if (code != SQLITE_DONE && code != SQLITE_ROW) {
-        audit_fail(audit, "look for old rows", why);
-        count = -1;
-    }
-    sqlite3_reset(of);
-    return count;
+    return audit_finish(audit, of, code, "look for old rows", why) ? count : -1;
 }
 
 static int64_t retain_wal_bytes(const audit_t *audit) {
@@ -60,9 +64,9 @@ static int64_t retain_counted_wal(const audit_t *audit, int64_t wal) {
 bool audit_measure(audit_t *audit, audit_usage_t *out, buffer_t *why) {
     pages_t pages;
     old_row_t rows[CHUNK_ROWS];
-    if (!audit_read_number(audit, STATEMENT_ROWS, &out->rows, why) || !retain_count_pages(audit, &pages, why)) return false;
+    if (!audit_read_number(audit, rows_sql, &out->rows, why) || !retain_count_pages(audit, &pages, why)) return false;
     int64_t wal = retain_wal_bytes(audit);
-    int found = retain_read_oldest(audit, STATEMENT_OLDEST, rows, 1, why);
+    int found = retain_read_oldest(audit, oldest_sql, rows, 1, why);
     if (found < 0) return false;
     out->bytes = pages.all * pages.size + wal;
     out->used_bytes = (pages.all - pages.free) * pages.size + retain_counted_wal(audit, wal);
@@ -81,9 +85,9 @@ int64_t audit_pinned_wal_bytes(audit_t *audit) {
 
 typedef struct retain_step {
     const audit_limits_t *limits;
-    audit_statement_t order; // order in which rows are removed
-    int64_t too_old;         // limit of `at`: rows below it are removed; INT64_MIN = no row
-    int64_t rows;            // number of rows in the log now
+    const char *order; // the query that finds the rows to remove
+    int64_t too_old;   // limit of `at`: rows below it are removed; INT64_MIN = no row
+    int64_t rows;      // number of rows in the log now
     int64_t counted_wal;
     int64_t removed; // rows removed
     int64_t last;    // the highest `at` of the removed rows
@@ -115,7 +119,7 @@ static bool retain_remove_chunk(audit_t *audit, retain_step_t *step, bool *more,
         if (!retain_too_large(audit, step, more, why)) return false;
         *more = *more || rows[i].at < step->too_old;
         if (!*more) return true;
-        if (!audit_run(audit, STATEMENT_REMOVE, rows[i].seq, "remove an old row", why)) return false;
+        if (!audit_run(audit, "DELETE FROM events WHERE seq = ?", rows[i].seq, "remove an old row", why)) return false;
         audit->added--;
         step->rows--;
         step->removed++;
@@ -130,20 +134,18 @@ static bool retain_remove(audit_t *audit, retain_step_t *step, bool *more, buffe
     do {
         if (!retain_remove_chunk(audit, step, more, why)) return false;
     } while (*more && !mono_reached(step->until, mono_now()));
-    return step->removed == 0 || audit_run(audit, STATEMENT_SET_DROPPED, step->last, "note what was removed", why);
+    return step->removed == 0 || audit_run(audit, set_dropped_sql, step->last, "note what was removed", why);
 }
 
 // Moves pages from the end of the file into free pages, until the time is over or no page is left to move.
 static bool retain_vacuum(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, STATEMENT_VACUUM, why);
+    sqlite3_stmt *of = audit_statement(audit, "PRAGMA incremental_vacuum", why);
     int code = SQLITE_ROW;
     failpoint("audit_vacuum_before");
     if (!of) return false;
     while (code == SQLITE_ROW && !mono_reached(step->until, mono_now())) code = sqlite3_step(of); // one page each
-    bool done = code == SQLITE_ROW || code == SQLITE_DONE || audit_fail(audit, "shrink it", why);
-    sqlite3_reset(of);
     *more = code == SQLITE_ROW;
-    return done;
+    return audit_finish(audit, of, code, "shrink it", why);
 }
 
 static bool retain_wants_vacuum(audit_t *audit, const audit_limits_t *limits, bool *wants, buffer_t *why) {
@@ -184,8 +186,8 @@ static bool retain_return_pages(audit_t *audit, retain_step_t *step, audit_retai
 static bool retain_choose_order(audit_t *audit, retain_step_t *step, buffer_t *why) {
     int64_t newest = 0;
     if (step->limits->latest_ms == 0) return true;
-    if (!audit_read_number(audit, STATEMENT_NEWEST, &newest, why)) return false;
-    if (newest > step->limits->latest_ms) step->order = STATEMENT_FIRST_ARRIVED;
+    if (!audit_read_number(audit, newest_sql, &newest, why)) return false;
+    if (newest > step->limits->latest_ms) step->order = "SELECT at, seq FROM events ORDER BY seq LIMIT ?1";
     return true;
 }
 
@@ -195,7 +197,7 @@ bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, 
     *out = (audit_retain_result_t){0};
     if (!audit_measure(audit, &usage, why)) return false;
     retain_step_t step = {.limits = limits,
-                          .order = STATEMENT_OLDEST,
+                          .order = oldest_sql,
                           .too_old = limits->retain_ms > 0 && now_ms > limits->retain_ms ? now_ms - limits->retain_ms : INT64_MIN,
                           .rows = usage.rows,
                           .counted_wal = retain_counted_wal(audit, retain_wal_bytes(audit)),

@@ -78,15 +78,15 @@ bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why) {
     char *to = NULL;
     bool database = set_aside_exists(lock->log, "");
     if (!audit_lock_exclude_writers(lock, why)) return false;
-    if (!database && *lock->set_aside_as) { // continues a move after a crash
+    if (!database && *lock->loss.set_aside_as) { // continues a move after a crash
         char *dir = audit_directory(lock->log);
-        to = mem_printf("%s/%s", dir, lock->set_aside_as);
+        to = mem_printf("%s/%s", dir, lock->loss.set_aside_as);
         free(dir);
     } else {
         to = set_aside_free_name(lock->log);
     }
-    if (!*lock->reason || database) snprintf(lock->reason, sizeof lock->reason, "%s", reason);
-    snprintf(lock->set_aside_as, sizeof lock->set_aside_as, "%s", strrchr(to, '/') ? strrchr(to, '/') + 1 : to);
+    if (!*lock->loss.reason || database) snprintf(lock->loss.reason, sizeof lock->loss.reason, "%s", reason);
+    snprintf(lock->loss.set_aside_as, sizeof lock->loss.set_aside_as, "%s", strrchr(to, '/') ? strrchr(to, '/') + 1 : to);
     bool done = audit_lock_write(lock, why) && set_aside_move_all(lock->log, to, why);
     audit_lock_admit_writers(lock);
     free(to);

@@ -9,28 +9,6 @@
 
 enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
 
-typedef enum audit_statement {
-    STATEMENT_BEGIN,
-    STATEMENT_COMMIT,
-    STATEMENT_COUNT_COMMIT,
-    STATEMENT_EXISTS,
-    STATEMENT_INSERT,
-    STATEMENT_SET_POSITION,
-    STATEMENT_POSITION,
-    STATEMENT_ADD_ROWS,
-    STATEMENT_ROWS,
-    STATEMENT_PAGES,
-    STATEMENT_FREE_PAGES,
-    STATEMENT_OLDEST,
-    STATEMENT_FIRST_ARRIVED,
-    STATEMENT_NEWEST,
-    STATEMENT_REMOVE,
-    STATEMENT_SET_DROPPED,
-    STATEMENT_VACUUM,
-    STATEMENT_RANGE // of query.c
-} audit_statement_t;
-enum { STATEMENT_COUNT = STATEMENT_RANGE + 1 };
-
 // The last known state of the file. replaced.c compares it to detect that the file was overwritten.
 typedef struct audit_file {
     bool overwritten;
@@ -50,20 +28,25 @@ typedef struct audit_retention {
     bool no_auto_vacuum; // the file cannot shrink
 } audit_retention_t;
 
+typedef struct statement {
+    const char *sql; // a literal
+    sqlite3_stmt *prepared;
+} statement_t;
+
 struct audit {
     sqlite3 *db;
-    char *path;                                // owned
-    char *instance;                            // owned
-    sqlite3_stmt *statements[STATEMENT_COUNT]; // prepared at first use, owned
-    buffer_t scratch;                          // for texts on their way into a row
-    bool exclusive;                            // opened by the auditor, which holds the lock
-    bool is_ours;                              // the file begins as a log of the sidecar does
-    bool damaged;                              // SQLite has found the file damaged
-    bool has_functions;                        // SQL functions of queries are registered
-    int64_t added;                             // rows of this transaction, less those removed
-    audit_lock_t *lock;                        // borrowed; NULL when opened for reading
-    audit_lock_t *owned_lock;                  // the lock, if this opening owns it; otherwise NULL
-    audit_loss_t loss;                         // borrowed from the lock; instance NULL = none
+    char *path;              // owned
+    char *instance;          // owned
+    statement_t *statements; // see audit_statement; owned
+    size_t statement_count;
+    buffer_t scratch;         // for texts on their way into a row
+    bool exclusive;           // opened by the auditor, which holds the lock
+    bool is_ours;             // the file begins as a log of the sidecar does
+    bool damaged;             // SQLite has found the file damaged
+    bool has_functions;       // SQL functions of queries are registered
+    int64_t added;            // rows of this transaction, less those removed
+    audit_lock_t *lock;       // borrowed; NULL when opened for reading
+    audit_lock_t *owned_lock; // the lock, if this opening owns it; otherwise NULL
     audit_file_t file;
     audit_retention_t retention;
 };
@@ -73,17 +56,19 @@ bool audit_open_database(audit_t *audit, const char *name, int flags, buffer_t *
 // Reads every page. False: the file is damaged (audit->damaged) or unreadable for now.
 bool audit_check_pages(audit_t *audit, buffer_t *why);
 
-// Returns the prepared statement, borrowed. NULL with *why if SQLite cannot prepare it.
-sqlite3_stmt *audit_statement(audit_t *audit, audit_statement_t which, buffer_t *why);
-// Runs a statement that returns no row; binds `number` where it has a parameter.
-bool audit_run(audit_t *audit, audit_statement_t which, int64_t number, const char *doing, buffer_t *why);
+// The statement of `sql`, a literal; borrowed. It is prepared once and stays until the log is closed. NULL with *why if SQLite
+// cannot prepare it.
+sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why);
+// Ends a use of such a statement. `code` is the result of its last step. False with *why if that step failed.
+bool audit_finish(audit_t *audit, sqlite3_stmt *of, int code, const char *doing, buffer_t *why);
+// Runs a statement; binds `number` where it has a parameter.
+bool audit_run(audit_t *audit, const char *sql, int64_t number, const char *doing, buffer_t *why);
 // The first column of the one row of a statement.
-bool audit_read_number(audit_t *audit, audit_statement_t which, int64_t *out, buffer_t *why);
-// Runs a statement that is used once.
-bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why);
-bool audit_query_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why);
+bool audit_read_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why);
 // Reads a number from the table facts. Returns `otherwise` if the table has no such name.
 bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_t *out, buffer_t *why);
+// Runs statements that are used once.
+bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why);
 
 // Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);

@@ -57,7 +57,7 @@ Test(unit_audit, a_log_keeps_its_instance_name) {
     cr_assert_str_eq(mode, "wal");
     int64_t synchronous = 0;
     buffer_t why = {0};
-    cr_assert(audit_query_number(audit, "PRAGMA synchronous", &synchronous, &why));
+    cr_assert(audit_read_number(audit, "PRAGMA synchronous", &synchronous, &why));
     cr_assert_eq(synchronous, 2, "FULL");
     struct stat at;
     cr_assert_eq(stat(path, &at), 0);

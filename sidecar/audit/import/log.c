@@ -116,7 +116,7 @@ static bool log_has_events(audit_t *peer, buffer_t *why) {
     int64_t tables = 0;
     const char sql[] =
         "SELECT count(*) FROM sqlite_schema WHERE name = 'events' AND type = 'table' AND sql LIKE 'CREATE TABLE %'";
-    if (!audit_query_number(peer, sql, &tables, why)) return false;
+    if (!audit_read_number(peer, sql, &tables, why)) return false;
     return tables == 1 || audit_refuse(peer->path, why, "has no table of events");
 }
 

@@ -60,26 +60,25 @@ static bool query_each_row(audit_t *audit, sqlite3_stmt *of, audit_row_fn *take,
 }
 
 bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
-    const char order[] =
+    static const char order[] =
         " ORDER BY at DESC, queue DESC, reason DESC LIMIT :limit"; // in the order of the index: nothing is sorted
-    return statement_prepare_filtered(audit, SELECT_ROWS, filter, order, &of, why) && query_each_row(audit, of, take, self, why);
+    sqlite3_stmt *of = statement_prepare_filtered(audit, SELECT_ROWS, filter, order, why);
+    return of && query_each_row(audit, of, take, self, why);
 }
 
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
     // '{' comes right after 'z': all digits of a ref are below it.
-    const char sql[] = SELECT_ROWS " WHERE ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
-    if (!statement_prepare(audit, sql, &of, why)) return false;
+    static const char sql[] = SELECT_ROWS " WHERE ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
+    sqlite3_stmt *of = statement_prepare(audit, sql, why);
+    if (!of) return false;
     statement_bind_text(of, ":prefix", slice_text(prefix));
     statement_bind_number(of, ":limit", limit);
     return query_each_row(audit, of, take, self, why);
 }
 
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
-    const char sql[] = SELECT_ROWS " WHERE job = :job AND queue = :queue ORDER BY at, seq";
-    if (!statement_prepare(audit, sql, &of, why)) return false;
+    sqlite3_stmt *of = statement_prepare(audit, SELECT_ROWS " WHERE job = :job AND queue = :queue ORDER BY at, seq", why);
+    if (!of) return false;
     statement_bind_text(of, ":job", job);
     statement_bind_text(of, ":queue", queue);
     return query_each_row(audit, of, take, self, why);
@@ -87,19 +86,18 @@ bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *tak
 
 bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn *take, void *self, buffer_t *why) {
     buffer_t sql = {0};
-    sqlite3_stmt *of = NULL;
     buffer_str(&sql, SELECT_ROWS " WHERE seq IN (");
     for (size_t i = 0; i < count; i++) buffer_printf(&sql, "%s%" PRId64, i ? "," : "", seqs[i]);
     buffer_str(&sql, ") ORDER BY seq");
-    bool done = statement_prepare(audit, buffer_text(&sql), &of, why);
+    sqlite3_stmt *of = statement_prepare(audit, buffer_text(&sql), why);
     buffer_free(&sql);
-    return done && query_each_row(audit, of, take, self, why);
+    return of && query_each_row(audit, of, take, self, why);
 }
 
 bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
-    const char sql[] = "SELECT (SELECT min(seq) FROM events WHERE seq > :after), (SELECT max(seq) FROM events)";
-    if (!statement_prepare(audit, sql, &of, why)) return false;
+    static const char sql[] = "SELECT (SELECT min(seq) FROM events WHERE seq > :after), (SELECT max(seq) FROM events)";
+    sqlite3_stmt *of = statement_prepare(audit, sql, why);
+    if (!of) return false;
     statement_bind_number(of, ":after", after);
     int code = sqlite3_step(of);
     bool some = code == SQLITE_ROW && sqlite3_column_type(of, 0) != SQLITE_NULL;
@@ -109,21 +107,12 @@ bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, 
 }
 
 // Prepared once: an import reads a damaged log row by row.
-static sqlite3_stmt *query_range_statement(audit_t *audit, buffer_t *why) {
-    sqlite3_stmt **at = &audit->statements[STATEMENT_RANGE];
-    if (!*at) statement_prepare(audit, SELECT_ROWS " WHERE seq BETWEEN :first AND :last ORDER BY seq", at, why);
-    return *at;
-}
-
 bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = query_range_statement(audit, why);
+    sqlite3_stmt *of = audit_statement(audit, SELECT_ROWS " WHERE seq BETWEEN :first AND :last ORDER BY seq", why);
     if (!of) return false;
     statement_bind_number(of, ":first", first);
     statement_bind_number(of, ":last", last);
-    int code = query_take_rows(of, take, self);
-    bool done = code == SQLITE_DONE || code == SQLITE_ROW || audit_fail(audit, "read from it", why);
-    sqlite3_reset(of);
-    return done;
+    return audit_finish(audit, of, query_take_rows(of, take, self), "read from it", why);
 }
 
 typedef struct query_page {
@@ -144,12 +133,12 @@ static bool query_take_of_page(void *self, const audit_row_t *row) {
 static bool query_read_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, query_page_t *page, bool *more,
                             buffer_t *why) {
     static const char rest[] = " AND seq BETWEEN :first AND :last ORDER BY seq";
-    sqlite3_stmt *of = NULL;
     int64_t first, last;
     if (!audit_bounds(audit, *after, &first, &last, why)) return false;
     if (last <= *after) return true;
     int64_t to = (uint64_t)last - (uint64_t)first < PAGE_ROWS ? last : first + PAGE_ROWS - 1;
-    if (!statement_prepare_filtered(audit, SELECT_ROWS, filter, rest, &of, why)) return false;
+    sqlite3_stmt *of = statement_prepare_filtered(audit, SELECT_ROWS, filter, rest, why);
+    if (!of) return false;
     statement_bind_number(of, ":first", first);
     statement_bind_number(of, ":last", to);
     if (!query_each_row(audit, of, query_take_of_page, page, why)) return false;
@@ -171,8 +160,8 @@ bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, au
 
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why) {
     static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM events) FROM (SELECT seq FROM events";
-    sqlite3_stmt *of = NULL;
-    if (!statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", &of, why)) return false;
+    sqlite3_stmt *of = statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", why);
+    if (!of) return false;
     statement_bind_number(of, ":count", count);
     int code = sqlite3_step(of);
     *after = sqlite3_column_int64(of, sqlite3_column_type(of, 0) == SQLITE_NULL); // no match: the position is behind all events
@@ -180,13 +169,13 @@ bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count
 }
 
 bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
     // Steps from queue to queue by the index, instead of reading every failure.
     const char sql[] =
         "WITH RECURSIVE names(name) AS (SELECT min(queue) FROM events WHERE kind = 'failed' UNION ALL "
         "SELECT (SELECT min(queue) FROM events WHERE kind = 'failed' AND queue > name) FROM names WHERE name IS NOT NULL)"
         " SELECT name FROM names WHERE name IS NOT NULL";
-    if (!statement_prepare(audit, sql, &of, why)) return false;
+    sqlite3_stmt *of = statement_prepare(audit, sql, why);
+    if (!of) return false;
     int code;
     while ((code = sqlite3_step(of)) == SQLITE_ROW)
         if (!take(self, (const char *)sqlite3_column_text(of, 0))) break;

@@ -9,8 +9,8 @@ static const char recent_sql[] = "SELECT queue, kind, reason, count(*) FROM even
                                  "AND at >= :since GROUP BY queue, kind, reason";
 
 bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
-    if (!statement_prepare(audit, recent_sql, &of, why)) return false;
+    sqlite3_stmt *of = statement_prepare(audit, recent_sql, why);
+    if (!of) return false;
     statement_bind_number(of, ":since", since_ms);
     int code = sqlite3_step(of);
     for (; code == SQLITE_ROW; code = sqlite3_step(of))
@@ -26,7 +26,7 @@ bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *has, buffer
 }
 
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
-    return audit_query_number(
+    return audit_read_number(
         audit,
         "SELECT count(*) FROM events AS gap WHERE kind <> 'failed' AND kind = 'gap' AND NOT EXISTS "
         "(SELECT 1 FROM events AS filled WHERE filled.answers = gap.event AND filled.answers <> '' AND filled.kind = 'filled')",

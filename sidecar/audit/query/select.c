@@ -29,10 +29,10 @@ static bool select_page(audit_t *audit, const audit_filter_t *filter, select_pos
     const char *rest = position->queue ? " AND at >= :at AND (at, queue, reason, seq) > (:at, :after_queue, :after_reason, :seq)"
                                          " ORDER BY at, queue, reason, seq LIMIT :limit"
                                        : " ORDER BY at, queue, reason, seq LIMIT :limit";
-    sqlite3_stmt *of = NULL;
     int code;
     *taken = 0;
-    if (!statement_prepare_filtered(audit, select, filter, rest, &of, why)) return false;
+    sqlite3_stmt *of = statement_prepare_filtered(audit, select, filter, rest, why);
+    if (!of) return false;
     statement_bind_number(of, ":at", position->at);
     statement_bind_number(of, ":seq", position->seq);
     if (position->queue) {

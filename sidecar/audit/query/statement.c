@@ -13,12 +13,14 @@ static void statement_sql_has(sqlite3_context *context, int count, sqlite3_value
     sqlite3_result_int(context, found);
 }
 
-bool statement_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buffer_t *why) {
+sqlite3_stmt *statement_prepare(audit_t *audit, const char *sql, buffer_t *why) {
+    sqlite3_stmt *of = NULL;
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
     if (!audit->has_functions)
         audit->has_functions =
             sqlite3_create_function_v2(audit->db, "has", 4, flags, NULL, statement_sql_has, NULL, NULL, NULL) == SQLITE_OK;
-    return sqlite3_prepare_v2(audit->db, sql, -1, out, NULL) == SQLITE_OK || audit_fail(audit, "query it", why);
+    if (sqlite3_prepare_v2(audit->db, sql, -1, &of, NULL) != SQLITE_OK) audit_fail(audit, "query it", why);
+    return of;
 }
 
 // Adds only the conditions that the filter has, so that the planner sees the right index.
@@ -31,26 +33,24 @@ static void statement_where(buffer_t *sql, const audit_filter_t *filter) {
     if (filter->grep) buffer_str(sql, " AND has(:grep, payload, error, job)");
 }
 
-static slice_t statement_optional_text(const char *text) { return text ? slice_text(text) : (slice_t){0}; }
-
-bool statement_prepare_filtered(audit_t *audit, const char *select, const audit_filter_t *filter, const char *rest,
-                                sqlite3_stmt **out, buffer_t *why) {
+sqlite3_stmt *statement_prepare_filtered(audit_t *audit, const char *select, const audit_filter_t *filter, const char *rest,
+                                         buffer_t *why) {
     buffer_t sql = {0};
     buffer_str(&sql, select);
     statement_where(&sql, filter);
     buffer_str(&sql, rest);
-    bool done = statement_prepare(audit, buffer_text(&sql), out, why);
+    sqlite3_stmt *of = statement_prepare(audit, buffer_text(&sql), why);
     buffer_free(&sql);
-    if (!done) return false;
-    statement_bind_text(*out, ":kind", statement_optional_text(filter->kind));
-    statement_bind_text(*out, ":queue", statement_optional_text(filter->queue));
-    statement_bind_text(*out, ":reason", statement_optional_text(filter->reason));
-    statement_bind_number(*out, ":since", filter->since_ms);
-    statement_bind_number(*out, ":until", filter->until_ms);
-    statement_bind_number(*out, ":limit", filter->limit > 0 ? filter->limit : -1);
+    if (!of) return NULL;
+    if (filter->kind) statement_bind_text(of, ":kind", slice_text(filter->kind));
+    if (filter->queue) statement_bind_text(of, ":queue", slice_text(filter->queue));
+    if (filter->reason) statement_bind_text(of, ":reason", slice_text(filter->reason));
+    statement_bind_number(of, ":since", filter->since_ms);
+    statement_bind_number(of, ":until", filter->until_ms);
+    statement_bind_number(of, ":limit", filter->limit > 0 ? filter->limit : -1);
     if (filter->grep)
-        sqlite3_bind_blob64(*out, sqlite3_bind_parameter_index(*out, ":grep"), filter->grep, strlen(filter->grep), SQLITE_STATIC);
-    return true;
+        sqlite3_bind_blob64(of, sqlite3_bind_parameter_index(of, ":grep"), filter->grep, strlen(filter->grep), SQLITE_STATIC);
+    return of;
 }
 
 // If two statements take turns, the connection keeps the error of the last call. That call may have been a successful one of the
@@ -69,8 +69,7 @@ bool statement_finish(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why)
 }
 
 void statement_bind_text(sqlite3_stmt *of, const char *name, slice_t text) {
-    int at = sqlite3_bind_parameter_index(of, name);
-    if (at && text.data) sqlite3_bind_text64(of, at, text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
+    sqlite3_bind_text64(of, sqlite3_bind_parameter_index(of, name), text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
 void statement_bind_number(sqlite3_stmt *of, const char *name, int64_t number) {

@@ -4,12 +4,12 @@
 #include "audit/query/filter.h"
 #include "audit/store.h"
 
-// Prepares a statement. False with *why. *out is owned: free it with statement_finish.
-bool statement_prepare(audit_t *audit, const char *sql, sqlite3_stmt **out, buffer_t *why);
+// Prepares a statement that is used once; owned: free it with statement_finish. NULL with *why if SQLite cannot prepare it.
+sqlite3_stmt *statement_prepare(audit_t *audit, const char *sql, buffer_t *why);
 // Prepares `select`, WHERE with the conditions of the filter, and `rest`, where ":limit" is the filter's. Borrows the filter's
 // texts until the statement is finished.
-bool statement_prepare_filtered(audit_t *audit, const char *select, const audit_filter_t *filter, const char *rest,
-                                sqlite3_stmt **out, buffer_t *why);
+sqlite3_stmt *statement_prepare_filtered(audit_t *audit, const char *select, const audit_filter_t *filter, const char *rest,
+                                         buffer_t *why);
 // Frees the statement. `code` is the result of its last step. False with *why if that step failed.
 bool statement_finish(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why);
 

@@ -114,11 +114,12 @@ static bool stats_count_failure(stats_t *stats, int64_t at, slice_t queue, slice
 
 bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *take, void *self, buffer_t *why) {
     stats_t stats = {.take = take, .self = self, .left = filter->limit > 0 ? filter->limit : INT64_MAX};
-    sqlite3_stmt *of = NULL;
-    if (!statement_prepare_filtered(audit, "SELECT at, queue, reason FROM events", filter, " ORDER BY at DESC", &of, why))
-        return false;
+    sqlite3_stmt *of =
+        statement_prepare_filtered(audit, "SELECT at, queue, reason FROM events", filter, " ORDER BY at DESC", why);
+    if (!of) return false;
     int code = sqlite3_step(of); // from here on both statements read the same state of the log
-    bool done = statement_prepare_filtered(audit, select_answered, filter, group_answered, &stats.answered, why);
+    stats.answered = statement_prepare_filtered(audit, select_answered, filter, group_answered, why);
+    bool done = stats.answered != NULL;
     if (done) stats.code = sqlite3_step(stats.answered);
     bool wanted = done;
     for (; wanted && code == SQLITE_ROW; code = sqlite3_step(of)) {
