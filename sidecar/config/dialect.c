@@ -18,14 +18,14 @@ static const config_refusal_t *dialect_find_refusal(const config_dialect_t *dial
     return NULL;
 }
 
-static bool dialect_has_own_key(const config_dialect_t *dialect, const char *name) {
+static const config_key_t *dialect_find_own_key(const config_dialect_t *dialect, const char *name) {
     for (size_t i = 0; i < dialect->key_count; i++)
-        if (strcmp(dialect->keys[i].name, name) == 0) return true;
-    return false;
+        if (strcmp(dialect->keys[i].name, name) == 0) return &dialect->keys[i];
+    return NULL;
 }
 
 bool config_key_of_dialect(const config_key_t *key, const config_dialect_t *dialect) {
-    if (key->own) return dialect_has_own_key(dialect, key->name);
+    if (key->own) return dialect_find_own_key(dialect, key->name) != NULL;
     if (!config_key_in_queue(key)) return true;
     if (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0) return dialect->prefix != NULL;
     return !dialect_find_refusal(dialect, key->name);
@@ -37,24 +37,12 @@ bool config_dialect_takes(const config_key_t *key, const config_dialect_t *diale
     return refusal && refusal->takes_default && node->kind == NODE_TEXT && strcmp(node->text, key->fallback) == 0;
 }
 
-// "a, b and c": the dialects that know the key.
-static void dialect_add_homes(const config_key_t *key, config_dialects_fn *dialects, buffer_t *out) {
-    const config_dialect_t *dialect;
-    size_t left = 0;
-    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) left += config_key_of_dialect(key, dialect);
-    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) {
-        if (!config_key_of_dialect(key, dialect)) continue;
-        left--;
-        buffer_printf(out, "%s%s", dialect->name, left > 1 ? ", " : left ? " and " : "");
-    }
-}
-
 void config_dialect_refuse(const config_key_t *key, const config_dialect_t *dialect, config_dialects_fn *dialects,
                            buffer_t *out) {
     const config_refusal_t *refusal = dialect_find_refusal(dialect, key->name);
     if (!refusal) {
         buffer_str(out, "is for ");
-        dialect_add_homes(key, dialects, out);
+        config_key_dialects(key, dialects, ", ", " and ", out);
         buffer_str(out, ": remove it, or set `dialect`");
     } else if (refusal->takes_default) {
         buffer_printf(out, "must be \"%s\" in dialect %s: %s", key->fallback, dialect->name, refusal->instead);
@@ -85,9 +73,7 @@ const void *config_queue_values(const config_key_t *key, const queue_config_t *q
 const config_key_t *config_queue_key_find(const config_dialect_t *dialect, const char *name) {
     const config_key_t *key = config_key_find("queue-only", name);
     if (!key) key = config_key_find("queue", name);
-    for (size_t i = 0; !key && i < dialect->key_count; i++)
-        if (strcmp(dialect->keys[i].name, name) == 0) key = &dialect->keys[i];
-    return key;
+    return key ? key : dialect_find_own_key(dialect, name);
 }
 
 bool config_queue_knows(const queue_config_t *queue, const char *name) {
@@ -122,14 +108,15 @@ size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *
     return count;
 }
 
-void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out) {
-    bool all = true;
-    const char *before = "";
+void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, const char *last,
+                         buffer_t *out) {
+    size_t all = 0, left = 0;
     const config_dialect_t *dialect;
-    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) all &= config_key_of_dialect(key, dialect);
-    for (size_t i = 0; !all && (dialect = dialects(i)) != NULL; i++) {
+    for (; (dialect = dialects(all)) != NULL; all++) left += config_key_of_dialect(key, dialect);
+    if (left == all) return;
+    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) {
         if (!config_key_of_dialect(key, dialect)) continue;
-        buffer_printf(out, "%s%s", before, dialect->name);
-        before = between;
+        left--;
+        buffer_printf(out, "%s%s", dialect->name, left > 1 ? between : left ? last : "");
     }
 }

@@ -82,5 +82,6 @@ size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *
 // The row of the key `dialect` as an enum of these dialects, of which the first is the default; another row as it is.
 typedef const char *config_words_t[CONFIG_DIALECTS_MAX + 1];
 config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words);
-// Adds the names of the dialects that know the key; nothing where all do.
-void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, buffer_t *out);
+// Adds the names of the dialects that know the key; nothing where all do. `last` is between the last two.
+void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, const char *last,
+                         buffer_t *out);

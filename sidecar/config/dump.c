@@ -152,7 +152,7 @@ typedef struct key_rows {
 static void dump_list_key(void *self, const config_key_t *key) {
     const key_rows_t *rows = self;
     buffer_t allowed = {0}, dialects = {0};
-    config_key_dialects(key, rows->dialects, ",", &dialects);
+    config_key_dialects(key, rows->dialects, ",", ",", &dialects);
     config_value_describe(key, &allowed);
     buffer_printf(rows->out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_type_name(key->type),
                   key->fallback ? key->fallback : "", buffer_text(&allowed), key->reloadable ? "reloadable" : "restart",

@@ -1,6 +1,7 @@
 // Settings of dialect delayed_queue, and the key names that DelayedEventService makes of them.
 #include "dialects/delayed_queue/delayed_queue.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,30 +46,14 @@ static const char *delayed_simple_name(const char *class) {
     return dollar + 1 + strspn(dollar + 1, "0123456789");
 }
 
-static bool delayed_is_ascii(const char *text) {
-    for (; *text; text++) {
-        if ((unsigned char)*text >= 0x80) return false;
-    }
-    return true;
-}
+#define ASCII_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$."
 
 // Accepts letters and digits of any language, _, $ and dots between names. Refuses bytes that JSON escapes, and #, which ends the
 // class in a member.
 static bool delayed_is_class_name(const char *text) {
     if (!*text || *text == '.' || text[strlen(text) - 1] == '.' || strstr(text, "..")) return false;
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$.";
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x80 && !strchr(letters, *text)) return false;
-    }
-    return true;
-}
-
-static char *delayed_lower_case(const char *text) {
-    char *lower = mem_str(text);
-    for (char *at = lower; *at; at++) {
-        if (*at >= 'A' && *at <= 'Z') *at = (char)(*at - 'A' + 'a');
-    }
-    return lower;
+    while (*text && (strchr(ASCII_LETTERS, *text) || (unsigned char)*text >= 0x80)) text++;
+    return !*text;
 }
 
 static void delayed_add_type(derive_t *derive, const char *class, const char *list) {
@@ -88,26 +73,23 @@ static void delayed_add_type(derive_t *derive, const char *class, const char *li
 static void delayed_take_type(derive_t *derive, const char *given) {
     size_t len = strcspn(given, "=");
     char *class = mem_printf("%.*s", (int)len, given);
-    const char *name = delayed_simple_name(class);
+    char *list = mem_str(given[len] ? given + len + 1 : delayed_simple_name(class));
     char *shown = derive_quote(given);
     if (!delayed_is_class_name(class)) {
         derive_error(derive, "types", "`types` has %s, which is not the name of a Java class, or CLASS=LIST", shown);
-    } else if (given[len]) {
-        if (given[len + 1])
-            delayed_add_type(derive, class, given + len + 1);
-        else
-            derive_error(derive, "types", "`types` has %s without a list after the =", shown);
-    } else if (!*name || !delayed_is_ascii(name)) {
+    } else if (given[len] && !*list) {
+        derive_error(derive, "types", "`types` has %s without a list after the =", shown);
+    } else if (!given[len] && (!*list || list[strspn(list, ASCII_LETTERS)])) {
         // String.toLowerCase follows the locale of the JVM.
         derive_error(derive, "types",
                      "`types` has %s, whose list cannot be told from its name: write \"%s=LIST\", without the prefix", shown,
                      given);
     } else {
-        char *list = delayed_lower_case(name);
+        for (char *at = list; !given[len] && *at; at++) *at = (char)tolower((unsigned char)*at);
         delayed_add_type(derive, class, list);
-        free(list);
     }
     free(shown);
+    free(list);
     free(class);
 }
 

@@ -32,60 +32,46 @@ static char *kmqueue_trim(const char *text, size_t len) {
     return mem_printf("%.*s", (int)len, text);
 }
 
-// One name, split as KMQueueManager.init does (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97). Java trims the name, splits
-// the name at colons and drops empty parts at the end. If there are exactly two parts, the second part is the mode.
-typedef struct kmqueue_name {
-    char *digested; // part for KMQUtils.genBackUpQueueName, which does not trim again
-    char *key;
-    char *mode; // "" = none
-} kmqueue_name_t;
-
-static kmqueue_name_t kmqueue_read_name(const char *given) {
+// Adds the queue of one name, and its part for KMQUtils.genBackUpQueueName. Returns whether the queue is new and safe. The name
+// is split as KMQueueManager.init does (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97): Java trims the name, splits the
+// name at colons and drops empty parts at the end. If there are exactly two parts, the second part is the mode.
+static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *digested) {
+    kmqueue_config_t *own = kmqueue_config(derive_queue(derive));
     char *whole = kmqueue_trim(given, strlen(given));
     size_t len = strlen(whole);
     while (len && whole[len - 1] == ':') len--;
     whole[len] = '\0';
     size_t first = strcspn(whole, ":");
-    const char *rest = whole[first] ? whole + first + 1 : "";
-    kmqueue_name_t name = {.digested = mem_printf("%.*s", (int)first, whole),
-                           .key = kmqueue_trim(whole, first),
-                           .mode = strchr(rest, ':') ? mem_str("") : kmqueue_trim(rest, strlen(rest))};
-    free(whole);
-    return name;
-}
-
-// Adds the queue of this name. Returns whether it is new and safe.
-static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *digested) {
-    kmqueue_config_t *own = kmqueue_config(derive_queue(derive));
-    kmqueue_name_t name = kmqueue_read_name(given);
-    char *shown = derive_quote(given);
-    bool safe = false;
-    buffer_str(digested, name.digested);
-    if (!*name.key) {
+    const char *second = strchr(whole + first, ':') == strrchr(whole, ':') && first < len ? whole + first + 1 : "";
+    char *key = kmqueue_trim(whole, first), *mode = kmqueue_trim(second, strlen(second)), *shown = derive_quote(given);
+    bool safe = strcmp(mode, "safe") == 0;
+    bool added = false;
+    buffer_add(digested, whole, first);
+    if (!*key) {
         derive_error(derive, "queues",
                      "`queues` has %s, which names no queue: KMQueueManager refuses it, \"The current queue name is empty!\"",
                      shown);
-    } else if (*name.mode && strcmp(name.mode, "default") != 0 && strcmp(name.mode, "safe") != 0) {
+    } else if (*mode && strcmp(mode, "default") != 0 && !safe) {
         derive_error(
             derive, "queues",
             "`queues` has %s, but KMQueue knows only the modes default and safe: KMQueueManager refuses it, \"The current "
             "queue mode is invalid\"",
             shown);
-    } else if (strings_has(&own->lists, name.key)) {
+    } else if (strings_has(&own->lists, key)) {
         derive_warning(derive, "queues",
                        "`queues` has %s, whose queue stands before it: KMQueueManager keeps the first, and so is it here", shown);
     } else {
-        char *unique = mem_printf("%s_unique", name.key);
-        strings_add(&own->lists, name.key);
+        char *unique = mem_printf("%s_unique", key);
+        strings_add(&own->lists, key);
         strings_add(&own->unique_sets, unique);
-        safe = strcmp(name.mode, "safe") == 0;
+        added = true;
         free(unique);
     }
     free(shown);
-    free(name.digested);
-    free(name.key);
-    free(name.mode);
-    return safe;
+    free(whole);
+    free(key);
+    free(mode);
+    return added && safe;
 }
 
 static void kmqueue_derive(derive_t *derive) {
