@@ -1,11 +1,11 @@
 #include "cli/time_text.h"
 
-#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { MS = 1000, MINUTE = 60, HOUR = 3600, DAY = 86400 };
+enum { MS = 1000 };
 
 int64_t time_now_ms(void) {
     struct timespec now;
@@ -13,104 +13,70 @@ int64_t time_now_ms(void) {
     return (int64_t)now.tv_sec * MS + now.tv_nsec / 1000000;
 }
 
-static int64_t time_unit_seconds(char letter) {
-    switch (letter) {
-    case 's': return 1;
-    case 'm': return MINUTE;
-    case 'h': return HOUR;
-    case 'd': return DAY;
-    case 'w': return 7 * DAY;
-    default: return 0;
-    }
-}
-
 static bool time_parse_ago(const char *text, int64_t now_ms, int64_t *out) {
-    int64_t count = 0;
+    static const char letters[] = "smhdw";
+    static const int64_t seconds[] = {1, 60, 3600, 86400, 7 * 86400};
     size_t digits = strspn(text, "0123456789");
-    int64_t unit = time_unit_seconds(text[digits]);
-    if (digits == 0 || digits > 9 || unit == 0 || text[digits + 1]) return false;
-    for (size_t i = 0; i < digits; i++) count = count * 10 + (text[i] - '0');
-    *out = now_ms - count * unit * MS;
-    if (*out < 1) *out = 1; // 0 means that no time was given
+    const char *letter = digits > 0 && digits < 10 && text[digits] ? strchr(letters, text[digits]) : NULL;
+    if (!letter || text[digits + 1]) return false;
+    *out = now_ms - atoll(text) * seconds[letter - letters] * MS;
     return true;
 }
 
-// Reads so many digits and moves behind them.
-static bool time_parse_digits(const char **at, int digits, int min, int max, int *out) {
-    *out = 0;
-    for (int i = 0; i < digits; i++, (*at)++) {
-        if (!isdigit((unsigned char)**at)) return false;
-        *out = *out * 10 + (**at - '0');
-    }
-    return *out >= min && *out <= max;
+// Reads what strftime would write with this format, and returns the end of it. NULL: the text does not begin so, or there is no
+// such time, like 30 February.
+static const char *time_read(const char *text, const char *format, struct tm *tm) {
+    char written[TIME_TEXT_SIZE];
+    const char *end = strptime(text, format, tm);
+    struct tm same = *tm;
+    timegm(&same); // 30 February becomes 2 March
+    size_t len = strftime(written, sizeof written, format, &same);
+    return end && (size_t)(end - text) == len && memcmp(text, written, len) == 0 ? end : NULL;
 }
 
-static bool time_skip_any(const char **at, const char *any) {
-    if (!**at || !strchr(any, **at)) return false;
-    (*at)++;
-    return true;
-}
-
-static bool time_parse_date(const char **at, struct tm *tm) {
-    bool good = time_parse_digits(at, 4, 1970, 9999, &tm->tm_year) && time_skip_any(at, "-") &&
-                time_parse_digits(at, 2, 1, 12, &tm->tm_mon) && time_skip_any(at, "-") &&
-                time_parse_digits(at, 2, 1, 31, &tm->tm_mday);
-    tm->tm_year -= 1900;
-    tm->tm_mon -= 1;
-    return good;
-}
-
-// The seconds may be missing.
-static bool time_parse_clock(const char **at, struct tm *tm) {
-    return time_parse_digits(at, 2, 0, 23, &tm->tm_hour) && time_skip_any(at, ":") &&
-           time_parse_digits(at, 2, 0, 59, &tm->tm_min) &&
-           (!time_skip_any(at, ":") || time_parse_digits(at, 2, 0, 59, &tm->tm_sec));
+// Like time_read, with the first format that fits.
+static const char *time_read_either(const char *text, const char *format, const char *other, struct tm *tm) {
+    const char *end = time_read(text, format, tm);
+    return end ? end : time_read(text, other, tm);
 }
 
 // Z, +hh:mm, -hh:mm, or nothing: then *has_zone is false.
-static bool time_parse_zone(const char **at, bool *has_zone, int64_t *offset) {
-    int hours, minutes;
-    *has_zone = **at != '\0';
-    if (!*has_zone || time_skip_any(at, "Zz")) return true;
-    int64_t sign = **at == '-' ? -1 : 1;
-    if (!time_skip_any(at, "+-") || !time_parse_digits(at, 2, 0, 14, &hours)) return false;
-    time_skip_any(at, ":");
-    if (!time_parse_digits(at, 2, 0, 59, &minutes)) return false;
-    *offset = sign * (hours * HOUR + minutes * MINUTE);
-    return true;
-}
-
-// False for 30 February and the like.
-static bool time_join(struct tm *tm, bool utc, int64_t *ms) {
-    int day = tm->tm_mday;
-    *ms = (int64_t)(utc ? timegm(tm) : mktime(tm)) * MS;
-    return tm->tm_mday == day;
+static bool time_parse_zone(const char *text, bool *has_zone, int64_t *offset_s) {
+    struct tm zone = {.tm_mday = 1};
+    *has_zone = *text != '\0';
+    if (!*has_zone || strcasecmp(text, "Z") == 0) return true;
+    if (*text != '+' && *text != '-') return false;
+    const char *end = time_read_either(text + 1, "%H:%M", "%H%M", &zone);
+    *offset_s = (*text == '-' ? -60 : 60) * (zone.tm_hour * 60 + zone.tm_min);
+    return end && !*end && zone.tm_hour <= 14;
 }
 
 bool time_parse(const char *text, bool utc, int64_t now_ms, int64_t *out) {
-    struct tm tm = {.tm_isdst = -1};
-    const char *at = text;
+    struct tm tm = {.tm_mday = 1};
     bool has_zone = false;
-    int64_t offset = 0;
-    if (time_parse_ago(text, now_ms, out)) return true;
-    if (!time_parse_date(&at, &tm)) return false;
-    if (time_skip_any(&at, "Tt ") && (!time_parse_clock(&at, &tm) || !time_parse_zone(&at, &has_zone, &offset))) return false;
-    if (*at || !time_join(&tm, utc || has_zone, out)) return false;
-    *out -= offset * MS;
+    int64_t offset_s = 0;
+    if (!time_parse_ago(text, now_ms, out)) {
+        const char *at = time_read(text, "%Y-%m-%d", &tm);
+        if (!at || tm.tm_year < 70) return false;
+        if (*at) at = strchr("Tt ", *at) ? time_read_either(at + 1, "%H:%M:%S", "%H:%M", &tm) : NULL;
+        if (!at || !time_parse_zone(at, &has_zone, &offset_s)) return false;
+        tm.tm_isdst = -1;
+        *out = ((int64_t)(utc || has_zone ? timegm(&tm) : mktime(&tm)) - offset_s) * MS;
+    }
     if (*out < 1) *out = 1; // 0 means that no time was given
     return true;
 }
 
 bool time_parse_rfc3339(const char *text, int64_t *ms) {
-    struct tm tm = {0};
-    int fraction = 0;
-    const char *at = text;
-    if (!time_parse_date(&at, &tm) || !time_skip_any(&at, "T") || !time_parse_clock(&at, &tm)) return false;
-    if (at - text != (ptrdiff_t)strlen("2026-11-21T02:14:07")) return false;
-    if (time_skip_any(&at, ".") && !time_parse_digits(&at, 3, 0, 999, &fraction)) return false;
-    if (!time_skip_any(&at, "Z") || *at || !time_join(&tm, true, ms)) return false;
-    *ms += fraction;
-    return true;
+    struct tm tm = {.tm_mday = 1};
+    const char *at = time_read(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (!at || tm.tm_year < 70) return false;
+    *ms = (int64_t)timegm(&tm) * MS;
+    if (*at == '.' && strspn(at + 1, "0123456789") == 3) {
+        *ms += atoi(at + 1);
+        at += strlen(".123");
+    }
+    return strcmp(at, "Z") == 0;
 }
 
 static struct tm time_split(int64_t ms, bool utc) {
