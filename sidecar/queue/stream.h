@@ -33,7 +33,7 @@ void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t 
 typedef void stream_entry_fn(void *self, size_t queue, const char *id, const event_t *event, size_t bytes);
 
 // Reads the reply, if it has arrived (*arrived), and calls `entry` for each entry, by queue in the order of their ids. Does not
-// wait.
+// wait, unless `arrived` is NULL.
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error);
 

@@ -1,5 +1,4 @@
 // Counts the last hour: in an audit log, or in the failure streams.
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,15 +49,15 @@ bool status_read_log(audit_t *audit, status_t *status, buffer_t *why) {
 typedef struct reading {
     status_t *status;
     stream_id_t *positions; // owned; "" = this queue is done
-    int64_t *got;           // owned; entries of this round
-    size_t bytes;           // of this round
+    size_t entries, bytes;  // of this round
 } reading_t;
 
 static void recent_take_entry(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
     reading_t *reading = self;
-    reading->got[queue]++;
+    bool last = stream_id_compare(id, reading->status->snapshot.queues[queue].stream.last) >= 0;
+    snprintf(reading->positions[queue], STREAM_ID_SIZE, "%s", last ? "" : id);
+    reading->entries++;
     reading->bytes += bytes;
-    strncpy(reading->positions[queue], id, STREAM_ID_SIZE - 1);
     status_count(&reading->status->recent[queue], event->kind, event->reason, 1);
 }
 
@@ -68,52 +67,33 @@ static bool recent_is_unfinished(const reading_t *reading) {
     return false;
 }
 
-static bool recent_read_round(conn_t *conn, reading_t *reading, int64_t limit) {
-    redis_error_t error;
-    bool arrived = false;
-    const keyspace_t *keys = reading->status->keys;
-    mono_t end = mono_add(mono_now(), keys->config->redis.timeout_ms * NS_PER_MS);
-    memset(reading->got, 0, keys->queue_count * sizeof *reading->got);
-    reading->bytes = 0;
-    stream_read_append(conn, keys, (const stream_id_t *)reading->positions, limit, 0);
-    if (conn_flush(conn, &error) != OUTCOME_OK) return false;
-    while (!arrived && !mono_reached(end, mono_now())) {
-        struct pollfd ready = {.fd = conn_fd(conn), .events = POLLIN};
-        poll(&ready, 1, 100);
-        if (stream_read_take(conn, keys, recent_take_entry, reading, &arrived, &error) != OUTCOME_OK) return false;
-    }
-    for (size_t i = 0; arrived && i < keys->queue_count; i++)
-        if (reading->got[i] < limit) *reading->positions[i] = '\0';
-    return arrived;
-}
-
 static void recent_begin_queue(reading_t *reading, size_t queue) {
     const snapshot_queue_t *snapshot = &reading->status->snapshot.queues[queue];
     int64_t since = reading->status->snapshot.now_ms - STATUS_RECENT_MS;
+    if (*snapshot->error) return;
     reading->status->recent[queue] = (status_recent_t){0};
-    if (*snapshot->error)
-        reading->status->recent[queue] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
-    else if (snapshot->stream.length > 0 && stream_id_ms(snapshot->stream.last) >= since)
+    if (snapshot->stream.length > 0 && stream_id_ms(snapshot->stream.last) >= since)
         snprintf(reading->positions[queue], STREAM_ID_SIZE, "%lld-0", (long long)(since > 0 ? since - 1 : 0));
 }
 
 void status_read_streams(conn_t *conn, status_t *status) {
-    size_t count = status->keys->queue_count, all = 0;
+    const keyspace_t *keys = status->keys;
+    size_t all = 0;
     int64_t limit = FIRST_ENTRIES;
     mono_t end = mono_add(mono_now(), MAX_MS * NS_PER_MS);
-    reading_t reading = {
-        .status = status, .positions = mem_array(count, sizeof *reading.positions), .got = mem_array(count, sizeof *reading.got)};
-    for (size_t i = 0; i < count; i++) recent_begin_queue(&reading, i);
-    bool ok = true;
-    while (recent_is_unfinished(&reading) && all < MAX_BYTES && ok && !mono_reached(end, mono_now())) {
-        ok = recent_read_round(conn, &reading, limit);
+    reading_t reading = {.status = status, .positions = mem_array(keys->queue_count, sizeof *reading.positions)};
+    for (size_t i = 0; i < keys->queue_count; i++) recent_begin_queue(&reading, i);
+    while (recent_is_unfinished(&reading) && all < MAX_BYTES && !mono_reached(end, mono_now())) {
+        redis_error_t error;
+        reading.entries = reading.bytes = 0;
+        stream_read_append(conn, keys, (const stream_id_t *)reading.positions, limit, 0);
+        if (stream_read_take(conn, keys, recent_take_entry, &reading, NULL, &error) != OUTCOME_OK) break;
+        if (reading.entries == 0) memset(reading.positions, 0, keys->queue_count * sizeof *reading.positions); // last one deleted
         all += reading.bytes;
         if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }
-    for (size_t i = 0; i < count; i++) // after a trim within the hour some records are unknown
+    for (size_t i = 0; i < keys->queue_count; i++) // after a trim within the hour some records are unknown
         status->recent[i].partial = *reading.positions[i] || stream_id_ms(status->snapshot.queues[i].stream.trimmed) >=
                                                                  status->snapshot.now_ms - STATUS_RECENT_MS;
-    if (!ok) conn_close(conn); // or a late reply would answer the next request
     free(reading.positions);
-    free(reading.got);
 }

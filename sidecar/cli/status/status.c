@@ -1,16 +1,18 @@
 // queue-sidecar status: the leader, the state of each queue, and findings.
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/text/suggest.h"
+#include "base/clock.h"
 #include "base/text/units.h"
 #include "cli/status/status.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 
-enum { INTERVAL_MS = 2000, INTERVAL_MIN_MS = 200, INTERVAL_MAX_MS = 3600000, WIDTH = 100 };
+enum { INTERVAL_MS = 2000, INTERVAL_MIN_MS = 200, INTERVAL_MAX_MS = 3600000, SLICE_MS = 100, WIDTH = 100 };
 
 typedef struct status_options {
     const char *config, *output;
@@ -66,9 +68,8 @@ static bool status_find_queues(const status_options_t *options, const config_t *
             (*wanted)[i] = true;
             continue;
         }
-        const char *nearest = suggest_nearest(options->queues.all[q], names, config->queue_count);
         fprintf(stderr, "queue-sidecar status: no queue `%s` in %s", options->queues.all[q], config->path);
-        if (nearest) fprintf(stderr, ": did you mean `%s`?", nearest);
+        args_suggest(options->queues.all[q], names, config->queue_count, "");
         fputs("\n", stderr);
         good = false;
     }
@@ -76,11 +77,24 @@ static bool status_find_queues(const status_options_t *options, const config_t *
     return good;
 }
 
-static void status_draw(void *self, size_t width, size_t rows, bool colour, buffer_t *out) {
-    status_run_t *run = self;
+// ---- Drawing.
+
+// A terminal that can draw in place.
+static bool status_is_terminal(void) {
+    const char *kind = getenv("TERM");
+    return isatty(STDOUT_FILENO) && kind && *kind && strcmp(kind, "dumb") != 0;
+}
+
+// Appends one frame, of `columns` and at most `rows` lines; 0 = any.
+static void status_draw(status_run_t *run, size_t columns, size_t rows, buffer_t *out) {
+    const char *no_colour = getenv("NO_COLOR"); // see no-color.org
     const status_t *status = status_read(run->reader);
     status_findings_t findings = status_diagnose(status, run->wanted);
-    const status_view_t view = {.wanted = run->wanted, .width = width, .rows = rows, .colour = colour, .utc = run->utc};
+    const status_view_t view = {.wanted = run->wanted,
+                                .width = columns ? columns : WIDTH,
+                                .rows = rows,
+                                .colour = status_is_terminal() && !(no_colour && *no_colour),
+                                .utc = run->utc};
     run->exit = status_exit(status, &findings);
     if (run->json)
         status_json(status, &findings, run->wanted, out);
@@ -89,25 +103,118 @@ static void status_draw(void *self, size_t width, size_t rows, bool colour, buff
     status_findings_free(&findings);
 }
 
-// A terminal that can draw in place.
-static bool status_is_terminal(void) {
-    const char *kind = getenv("TERM");
-    return isatty(STDOUT_FILENO) && kind && *kind && strcmp(kind, "dumb") != 0;
-}
-
-// See no-color.org.
-static bool status_wants_colour(void) {
-    const char *no = getenv("NO_COLOR");
-    return status_is_terminal() && !(no && *no);
-}
-
 static void status_print_once(status_run_t *run) {
     buffer_t out = {0};
-    size_t room = terminal_columns(stdout);
-    status_draw(run, room ? room : WIDTH, 0, status_wants_colour(), &out);
+    status_draw(run, terminal_columns(stdout), 0, &out);
     fwrite(out.data, 1, out.len, stdout);
     buffer_free(&out);
 }
+
+// ---- Watching.
+
+// The alternate screen without a cursor: leaving it restores the old screen (xterm, ctlseqs: DECSET 1049, DECTCEM).
+static const char ENTER[] = "\x1b[?1049h\x1b[?25l", LEAVE[] = "\x1b[?25h\x1b[?1049l";
+
+static atomic_bool interrupted; // also ends a wait for Redis
+static atomic_bool resized, suspended;
+
+static void watch_on_signal(int number) {
+    if (number == SIGWINCH)
+        atomic_store(&resized, true);
+    else if (number == SIGTSTP)
+        atomic_store(&suspended, true);
+    else
+        atomic_store(&interrupted, true);
+}
+
+static void watch_handle(int number, void (*handler)(int)) {
+    const struct sigaction action = {.sa_handler = handler}; // interrupts a wait
+    sigaction(number, &action, NULL);
+}
+
+static void watch_print(const char *text) {
+    fputs(text, stdout);
+    fflush(stdout);
+}
+
+// Ctrl-Z returns the screen to the shell, and fg takes it again.
+static void watch_suspend(void) {
+    watch_print(LEAVE);
+    watch_handle(SIGTSTP, SIG_DFL);
+    raise(SIGTSTP);
+    watch_handle(SIGTSTP, watch_on_signal);
+    watch_print(ENTER);
+    atomic_store(&suspended, false);
+}
+
+// Clears the rest of each line instead of the screen, which would flicker.
+static void watch_show(const buffer_t *frame) {
+    buffer_t out = {0};
+    buffer_str(&out, "\x1b[H");
+    for (const char *at = buffer_text(frame); *at;) {
+        size_t len = strcspn(at, "\n");
+        buffer_add(&out, at, len);
+        buffer_str(&out, "\x1b[K");
+        at += len;
+        if (*at && at[1]) buffer_str(&out, "\r\n"); // on the last line of the screen it would scroll
+        if (*at) at++;
+    }
+    buffer_str(&out, "\x1b[J");
+    fwrite(out.data, 1, out.len, stdout);
+    fflush(stdout);
+    buffer_free(&out);
+}
+
+// False: end, because of a signal or because nobody reads the output any more.
+static bool watch_wait(mono_t next, bool in_place) {
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    while (!atomic_load(&interrupted) && !ferror(stdout)) {
+        if (atomic_load(&suspended)) {
+            watch_suspend();
+            return true;
+        }
+        if (in_place && atomic_exchange(&resized, false)) return true;
+        int64_t left_ms = mono_diff(next, mono_now()) / NS_PER_MS;
+        if (left_ms <= 0) return true;
+        poll(&out, 1, left_ms < SLICE_MS ? (int)left_ms : SLICE_MS);
+        if (out.revents & (POLLERR | POLLHUP | POLLNVAL)) return false;
+    }
+    return false;
+}
+
+static void watch_handle_signals(bool in_place) {
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) watch_handle(ends[i], watch_on_signal);
+    if (!in_place) return;
+    watch_handle(SIGWINCH, watch_on_signal);
+    watch_handle(SIGTSTP, watch_on_signal);
+    watch_handle(SIGPIPE, SIG_IGN); // or the terminal would keep the alternate screen
+}
+
+// Draws again and again until a signal comes: on a terminal in place, elsewhere block after block.
+static void status_watch(status_run_t *run, int64_t interval_ms) {
+    const bool in_place = !run->json && status_is_terminal();
+    buffer_t frame = {0};
+    watch_handle_signals(in_place);
+    if (in_place) watch_print(ENTER);
+    for (bool go_on = true; go_on;) {
+        mono_t next = mono_add(mono_now(), interval_ms * NS_PER_MS);
+        struct winsize size = {.ws_col = 0};
+        if (in_place) ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+        buffer_clear(&frame);
+        status_draw(run, size.ws_col, size.ws_row, &frame);
+        if (atomic_load(&interrupted)) break; // the last reading may be incomplete
+        if (in_place)
+            watch_show(&frame);
+        else
+            watch_print(buffer_text(&frame));
+        go_on = watch_wait(next, in_place);
+    }
+    if (in_place) watch_print(LEAVE);
+    buffer_free(&frame);
+}
+
+// ---- The command.
 
 // With a refused config Redis and the queues are unknown. The instance here may run with its previous config, so show its checks.
 static int status_print_refused(const char *path) {
@@ -133,7 +240,6 @@ static int status_print_refused(const char *path) {
 }
 
 static int status_command(int argc, char **argv) {
-    static atomic_bool stop; // ends a wait for Redis when a watch is interrupted
     status_options_t options = {.interval = {.max = 1}};
     status_run_t run = {0};
     int64_t interval_ms;
@@ -146,14 +252,12 @@ static int status_command(int argc, char **argv) {
     if (!status_find_queues(&options, config, &run.wanted)) {
         code = CLI_USAGE;
     } else {
-        run.reader = status_reader_new(config, &stop);
-        if (options.watch) {
-            code = status_watch(&(status_watch_t){interval_ms, !run.json && status_is_terminal(), status_wants_colour()}, &stop,
-                                status_draw, &run);
-        } else {
+        run.reader = status_reader_new(config, &interrupted);
+        if (options.watch)
+            status_watch(&run, interval_ms);
+        else
             status_print_once(&run);
-            code = run.exit;
-        }
+        code = options.watch ? CLI_OK : run.exit;
         status_reader_free(run.reader);
     }
     free(run.wanted);

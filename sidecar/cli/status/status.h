@@ -109,13 +109,3 @@ typedef struct status_view {
 void status_text(const status_t *status, const status_findings_t *findings, const status_view_t *view, buffer_t *out);
 // One object on one line.
 void status_json(const status_t *status, const status_findings_t *findings, const bool *wanted, buffer_t *out);
-
-// Draws again and again until a signal comes, which sets *stop. `draw` appends one frame of `width` columns and at most `rows`
-// lines (0 = any). Returns an exit code.
-typedef struct status_watch {
-    int64_t interval_ms;
-    bool in_place; // standard output is a terminal that can; otherwise frame follows frame
-    bool colour;
-} status_watch_t;
-typedef void status_draw_fn(void *self, size_t width, size_t rows, bool colour, buffer_t *out);
-int status_watch(const status_watch_t *watch, atomic_bool *stop, status_draw_fn *draw, void *self);
