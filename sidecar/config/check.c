@@ -7,13 +7,12 @@ static void check_names(load_t *load, size_t i) {
     const queue_config_t *queue = &load->config->queues[i];
     const location_t *location = config_load_location(load, i, "name");
     if (strcmp(queue->name, load->config->group) == 0)
-        diagnostic_add(load->errors, location->file, location->line,
+        diagnostic_add(load->errors, location,
                        "queue `%s` has the name of its group: rename one of them, or their Redis keys are the same", queue->name);
     for (size_t j = 0; j < i; j++) {
         const queue_config_t *other = &load->config->queues[j];
         if (other->name && !load->queues[j].duplicate && strcmp(queue->name, other->name) == 0) {
-            diagnostic_add(load->errors, location->file, location->line, "duplicate queue `%s`: the first one is on line %d",
-                           queue->name, other->line);
+            diagnostic_add(load->errors, location, "duplicate queue `%s`: the first one is on line %d", queue->name, other->line);
             load->queues[i].duplicate = true;
             return;
         }
@@ -36,7 +35,7 @@ static void check_window(load_t *load, size_t i) {
     if (!(policy->roles & ROLE_MONITOR) || policy->retry_window_ms > least) return;
     const location_t *location = config_load_location(load, i, "retry_window");
     if (location == &load->queues[i].self) location = config_load_location(load, i, "protected_timeout");
-    diagnostic_add(load->errors, location->file, location->line,
+    diagnostic_add(load->errors, location,
                    "queue `%s`: `retry_window` is %s, but must be more than 2 x (`protected_timeout` %s + longest backoff %s) = "
                    "%s, or retries would be forgotten before they are counted",
                    queue->name, duration_exact(policy->retry_window_ms).text, duration_exact(policy->protected_timeout_ms).text,
@@ -47,7 +46,7 @@ static void check_order(load_t *load, size_t i, const char *longer, int64_t long
     if (longer_ms >= shorter_ms) return;
     const location_t *location = config_load_location(load, i, longer);
     if (location == &load->queues[i].self) location = config_load_location(load, i, shorter);
-    diagnostic_add(load->errors, location->file, location->line, "queue `%s`: `%s` is %s, but must not be less than `%s`, %s",
+    diagnostic_add(load->errors, location, "queue `%s`: `%s` is %s, but must not be less than `%s`, %s",
                    load->config->queues[i].name, longer, duration_exact(longer_ms).text, shorter,
                    duration_exact(shorter_ms).text);
 }
@@ -62,7 +61,7 @@ static void check_policy(load_t *load, size_t i) {
         check_order(load, i, "retry_delay_max", policy->retry_delay_max_ms, "retry_delay", policy->retry_delay_ms);
     if (policy->retry_backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
         const location_t *location = config_load_location(load, i, "roles");
-        diagnostic_add(load->warnings, location->file, location->line,
+        diagnostic_add(load->warnings, location,
                        "queue `%s`: retries wait in `%s`, but this queue lacks the role dispatcher: add it, or let another "
                        "sidecar promote them",
                        queue->name, queue->delayed);
@@ -73,11 +72,9 @@ static void check_secrets(load_t *load) {
     const redis_config_t *redis = &load->config->redis;
     const location_t *password = &load->keys[config_key_row(config_key_find("redis", "password"))];
     if (!*redis->password) return;
-    if (password->origin == ORIGIN_FILE)
-        diagnostic_add(load->warnings, password->file, password->line, "`redis`: inline secret: use password_file");
+    if (password->origin == ORIGIN_FILE) diagnostic_add(load->warnings, password, "`redis`: inline secret: use password_file");
     if (*redis->password_file)
-        diagnostic_add(load->warnings, password->file, password->line,
-                       "`redis`: password is ignored, as password_file is set: remove one of them");
+        diagnostic_add(load->warnings, password, "`redis`: password is ignored, as password_file is set: remove one of them");
 }
 
 void config_load_check(load_t *load) {

@@ -92,7 +92,7 @@ typedef struct redis_key {
 
 typedef struct redis_keys {
     redis_key_t *items; // owned, with their names; patterns come last
-    size_t count, room;
+    size_t count;
 } redis_keys_t;
 
 typedef struct redis_config {

@@ -89,12 +89,11 @@ static void conflict_report(load_t *load, const clash_t *clash) {
     const char *a = load->config->queues[left->queue].name, *b = load->config->queues[right->queue].name;
     const location_t *location = config_load_location(load, right->queue, right->key->option);
     if (left->queue == right->queue)
-        diagnostic_add(load->errors, location->file, location->line, "queue `%s`: its %s and its %s are the same key `%s`", a,
-                       left->key->role, right->key->role, left->key->name);
+        diagnostic_add(load->errors, location, "queue `%s`: its %s and its %s are the same key `%s`", a, left->key->role,
+                       right->key->role, left->key->name);
     else
-        diagnostic_add(load->errors, location->file, location->line,
-                       "queues `%s` and `%s` share the key `%s`: it is %s of `%s` and %s of `%s`", a, b, left->key->name,
-                       left->key->role, a, right->key->role, b);
+        diagnostic_add(load->errors, location, "queues `%s` and `%s` share the key `%s`: it is %s of `%s` and %s of `%s`", a, b,
+                       left->key->name, left->key->role, a, right->key->role, b);
 }
 
 // Two queues with reserved prefixes.
@@ -106,11 +105,11 @@ static void conflicts_report_same_prefix(load_t *load, const keys_in_use_t *fiel
     int base = (int)strlen(others->name) - 1;
     if (strcmp(mine->name, others->name) == 0) {
         if (other < one)
-            diagnostic_add(load->errors, location->file, location->line,
-                           "queues `%s` and `%s` have the same keys, which begin with `%.*s`", by, of, base, others->name);
+            diagnostic_add(load->errors, location, "queues `%s` and `%s` have the same keys, which begin with `%.*s`", by, of,
+                           base, others->name);
     } else if (strncmp(others->name, mine->name, strlen(mine->name) - 1) == 0) {
         diagnostic_add(
-            load->errors, location->file, location->line,
+            load->errors, location,
             "queue `%s`: its keys begin with `%.*s`, and so do those of jobs of queue `%s`, whose ids may hold a colon: "
             "use another `prefix` for one of them",
             by, base, others->name, of);
@@ -125,7 +124,7 @@ static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *fie
         const redis_key_t *key = &field->of[other].items[k];
         if (key->pattern || strncmp(key->name, mine->name, len) != 0) continue;
         const location_t *location = config_load_location(load, later, later == other ? key->option : mine->option);
-        diagnostic_add(load->errors, location->file, location->line,
+        diagnostic_add(load->errors, location,
                        "queue `%s`: its key `%s` begins with `%.*s`, which is reserved for jobs of queue `%s`: choose another",
                        load->config->queues[other].name, key->name, (int)len, mine->name, load->config->queues[one].name);
         break;

@@ -45,7 +45,7 @@ static void derive_report(const derive_t *derive, diagnostics_t *to, const char 
     buffer_t text = {0};
     const location_t *location = config_load_location(derive->load, derive->index, key);
     buffer_vprintf(&text, format, args);
-    diagnostic_add(to, location->file, location->line, "%s%s", derive->prefix, buffer_text(&text));
+    diagnostic_add(to, location, "%s%s", derive->prefix, buffer_text(&text));
     buffer_free(&text);
 }
 

@@ -8,6 +8,7 @@
 #include "config/value.h"
 
 static const char env_prefix[] = "QUEUE_SIDECAR_";
+static const location_t environment = {.origin = ORIGIN_ENVIRONMENT};
 
 static char *env_variable(const config_key_t *key) {
     char *name = mem_printf("%s%s%s%s", env_prefix, key->section, *key->section ? "_" : "", key->name);
@@ -28,12 +29,12 @@ static bool env_is_service_link(const char *value) {
 static void env_take(load_t *load, const config_key_t *key, const char *variable, const char *value) {
     buffer_t why = {0};
     if (env_is_service_link(value) && !config_value_set_text(key, value, load->config, &why)) {
-        diagnostic_add(load->warnings, NULL, 0,
+        diagnostic_add(load->warnings, &environment,
                        "%s is ignored, as it is the address of a Kubernetes service: set enableServiceLinks: false", variable);
     } else if (config_value_set_text(key, value, load->config, &why)) {
-        load->keys[config_key_row(key)] = (location_t){NULL, 0, ORIGIN_ENVIRONMENT};
+        load->keys[config_key_row(key)] = environment;
     } else {
-        diagnostic_add(load->errors, NULL, 0, "%s %s", variable, buffer_text(&why));
+        diagnostic_add(load->errors, &environment, "%s %s", variable, buffer_text(&why));
     }
     buffer_free(&why);
 }
@@ -52,9 +53,9 @@ static void env_warn_unknown(load_t *load, const char *entry, const char *const 
     for (size_t i = 0; i < count; i++) tails[i] = variables[i] + sizeof env_prefix - 1;
     const char *nearest = suggest_nearest(name + sizeof env_prefix - 1, tails, count);
     if (!known && nearest)
-        diagnostic_add(load->warnings, NULL, 0, "unknown variable %s: did you mean %s%s?", name, env_prefix, nearest);
+        diagnostic_add(load->warnings, &environment, "unknown variable %s: did you mean %s%s?", name, env_prefix, nearest);
     else if (!known)
-        diagnostic_add(load->warnings, NULL, 0, "unknown variable %s", name);
+        diagnostic_add(load->warnings, &environment, "unknown variable %s", name);
     free(name);
 }
 

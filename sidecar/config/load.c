@@ -23,9 +23,9 @@ void config_load_defaults(load_t *load) {
 static void load_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix) {
     buffer_t why = {0};
     size_t row = config_key_row(key);
-    load->keys[row] = (location_t){node->file, node->line, ORIGIN_FILE};
+    load->keys[row] = node->location;
     if (!config_value_set(key, node, load_base(load, key), &why)) {
-        diagnostic_add(load->errors, node->file, node->line, "`%s%s` %s", prefix, key->name, buffer_text(&why));
+        diagnostic_add(load->errors, &node->location, "`%s%s` %s", prefix, key->name, buffer_text(&why));
         if (config_key_in_policy(key)) load->defaults_have_errors = true;
     }
     buffer_free(&why);
@@ -33,7 +33,7 @@ static void load_key(load_t *load, const config_key_t *key, const node_t *node, 
 
 static void load_section(load_t *load, const node_t *group, const char *section) {
     if (group->kind != NODE_GROUP) {
-        diagnostic_add(load->errors, group->file, group->line, "`%s` must be a group: %s = { ... };", group->name, group->name);
+        diagnostic_add(load->errors, &group->location, "`%s` must be a group: %s = { ... };", group->name, group->name);
         return;
     }
     char *prefix = mem_printf("%s.", group->name);

@@ -6,13 +6,6 @@
 #include "config/file/source.h"
 #include "config/table.h"
 
-// The place in the file where a value is set, for messages. The file is borrowed from the source tree.
-typedef struct location {
-    const char *file;
-    int line; // 0 = not in a file
-    origin_t origin;
-} location_t;
-
 typedef struct queue_location {
     location_t self; // where the queue's group begins
     location_t keys[CONFIG_KEYS_MAX];

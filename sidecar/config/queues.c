@@ -75,7 +75,7 @@ typedef struct queue_read {
 } queue_read_t;
 
 static void queue_refuse(const queue_read_t *read, const node_t *node, const buffer_t *why) {
-    diagnostic_add(read->load->errors, node->file, node->line, "%s`%s` %s", read->prefix, node->name, buffer_text(why));
+    diagnostic_add(read->load->errors, &node->location, "%s`%s` %s", read->prefix, node->name, buffer_text(why));
     read->location->has_errors = true;
 }
 
@@ -98,7 +98,7 @@ static void queue_take_key(const queue_read_t *read, const config_key_t *key, co
     queue_config_t *queue = read->queue;
     buffer_t why = {0};
     bool good = false;
-    read->location->keys[config_queue_row(queue->dialect, key)] = (location_t){node->file, node->line, ORIGIN_FILE};
+    read->location->keys[config_queue_row(queue->dialect, key)] = node->location;
     if (key->type == KEY_DIALECT)
         good = queue_read_dialect(read->load, node, &why) != NULL;
     else if (read->known && !config_dialect_takes(key, queue->dialect, node))
@@ -132,15 +132,15 @@ static void queue_take(load_t *load, const node_t *node, size_t place) {
     const config_dialect_t *dialect = queue_read_dialect(load, config_source_child(node, "dialect"), &why);
     queue->dialect = dialect ? dialect : load->dialects(0);
     queue->own = queue->dialect->own_size ? mem_alloc(queue->dialect->own_size) : NULL;
-    *location = (queue_location_t){.self = {node->file, node->line, ORIGIN_FILE}, .has_errors = load->defaults_have_errors};
-    queue->line = node->line;
+    *location = (queue_location_t){.self = node->location, .has_errors = load->defaults_have_errors};
+    queue->line = node->location.line;
     queue_read_t read = {.load = load, .prefix = prefix, .queue = queue, .location = location, .known = dialect != NULL};
     queue_set_defaults(load, queue, location);
     for (size_t i = 0; i < node->count; i++) queue_take_node(&read, &node->children[i]);
     if (queue->name)
         queue_derive_names(queue, location);
     else if (!config_source_child(node, "name"))
-        diagnostic_add(load->errors, node->file, node->line, "%s`name` is missing", prefix);
+        diagnostic_add(load->errors, &node->location, "%s`name` is missing", prefix);
     if (dialect) config_load_dialect(load, load->config->queue_count, prefix);
     load->config->queue_count++;
     buffer_free(&why);
@@ -149,19 +149,16 @@ static void queue_take(load_t *load, const node_t *node, size_t place) {
 
 void config_load_queues(load_t *load, const node_t *root) {
     const node_t *list = config_source_child(root, "queues");
-    const char *file = list ? list->file : load->config->path;
+    const location_t file = {.file = load->config->path}, *location = list ? &list->location : &file;
     if (list && list->kind != NODE_LIST) {
-        diagnostic_add(load->errors, file, list->line, "`queues` must be a list of groups: queues = ( { name = \"email\"; } );");
+        diagnostic_add(load->errors, location, "`queues` must be a list of groups: queues = ( { name = \"email\"; } );");
         return;
     }
-    if (!list || list->count == 0) {
-        diagnostic_add(load->errors, file, list ? list->line : 0,
-                       "there are no queues: name at least one, queues = ( { name = \"email\"; } );");
-        return;
-    }
-    size_t count = list->count;
+    size_t count = list ? list->count : 0;
+    if (count == 0)
+        diagnostic_add(load->errors, location, "there are no queues: name at least one, queues = ( { name = \"email\"; } );");
     if (count > CONFIG_QUEUES_MAX) {
-        diagnostic_add(load->errors, file, list->children[CONFIG_QUEUES_MAX].line,
+        diagnostic_add(load->errors, &list->children[CONFIG_QUEUES_MAX].location,
                        "there are %zu queues, but at most %d may be in one config", count, CONFIG_QUEUES_MAX);
         count = CONFIG_QUEUES_MAX;
     }
@@ -172,6 +169,6 @@ void config_load_queues(load_t *load, const node_t *root) {
         if (node->kind == NODE_GROUP)
             queue_take(load, node, i + 1);
         else
-            diagnostic_add(load->errors, node->file, node->line, "queue %zu must be a group: { name = \"email\"; }", i + 1);
+            diagnostic_add(load->errors, &node->location, "queue %zu must be a group: { name = \"email\"; }", i + 1);
     }
 }

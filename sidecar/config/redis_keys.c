@@ -9,13 +9,7 @@ void redis_keys_add(redis_keys_t *keys, const redis_key_t *key) {
     // Only one role may have a key several times; the check of conflicts must see all others.
     for (size_t i = 0; i < keys->count; i++)
         if (strcmp(keys->items[i].role, key->role) == 0 && strcmp(keys->items[i].name, key->name) == 0) return;
-    if (keys->count == keys->room) {
-        keys->room = keys->room ? 2 * keys->room : 16;
-        redis_key_t *items = mem_array(keys->room, sizeof *items);
-        if (keys->count) memcpy(items, keys->items, keys->count * sizeof *items);
-        free(keys->items);
-        keys->items = items;
-    }
+    keys->items = mem_grown(keys->items, keys->count, sizeof *keys->items);
     keys->items[keys->count] = *key;
     keys->items[keys->count++].name = mem_str(key->name);
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "config/config.h"
+#include "config/file/diagnostic.h"
 
 typedef enum key_type {
     KEY_INT,      // int64_t
@@ -59,9 +60,6 @@ enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_SECTIONS_MAX = 16,
 // Without those of one dialect alone.
 extern const config_key_t config_keys[];
 extern const size_t config_key_count;
-
-// The origin of a value; ORIGIN_DEFAULTS is the group `defaults`.
-typedef enum origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_DEFAULTS } origin_t;
 
 // By row of config_keys: of all keys outside queues (those of "queue" are the group `defaults`); and by config_queue_row of each
 // queue.

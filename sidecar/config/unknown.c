@@ -85,6 +85,6 @@ void config_load_unknown(load_t *load, const node_t *node, const char *section, 
         buffer_str(&text, "; known keys:");
         for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
     }
-    diagnostic_add(load->errors, node->file, node->line, "%s", buffer_text(&text));
+    diagnostic_add(load->errors, &node->location, "%s", buffer_text(&text));
     buffer_free(&text);
 }

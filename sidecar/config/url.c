@@ -80,7 +80,7 @@ static bool url_parse(url_t *url, const char *text) {
 }
 
 static void url_diagnose(load_t *load, const location_t *location, const char *shown, const char *text) {
-    diagnostic_add(load->errors, location->file, location->line, "%s %s", shown, text);
+    diagnostic_add(load->errors, location, "%s %s", shown, text);
 }
 
 // A part from the same origin contradicts the url; username and password only if the url has them too.
@@ -91,7 +91,7 @@ static void url_check_conflicts(load_t *load, const location_t *location, const 
         bool credential = i == PART_USERNAME || i == PART_PASSWORD;
         if (part->origin != location->origin || (credential && !url->parts[i])) continue;
         char *name = config_load_shown(key, part->origin);
-        diagnostic_add(load->errors, part->file, part->line, "%s and %s are both set: remove one of them", name, shown);
+        diagnostic_add(load->errors, part, "%s and %s are both set: remove one of them", name, shown);
         free(name);
     }
 }
@@ -105,7 +105,7 @@ static void url_set_parts(load_t *load, const location_t *location, const url_t 
         if (credential && !text) continue;
         buffer_t why = {0};
         if (!config_value_set_text(key, text ? text : key->fallback, load->config, &why))
-            diagnostic_add(load->errors, location->file, location->line, "%s: its %s %s", shown, key->name, buffer_text(&why));
+            diagnostic_add(load->errors, location, "%s: its %s %s", shown, key->name, buffer_text(&why));
         buffer_free(&why);
         if (text)
             *part = *location;

@@ -3,19 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-void diagnostic_add(diagnostics_t *list, const char *file, int line, const char *format, ...) {
+void diagnostic_add(diagnostics_t *list, const location_t *location, const char *format, ...) {
     buffer_t text = {0};
     va_list args;
     va_start(args, format);
     buffer_vprintf(&text, format, args);
     va_end(args);
     list->items = mem_grown(list->items, list->count, sizeof *list->items);
-    diagnostic_t *diagnostic = &list->items[list->count++];
-    diagnostic->file = mem_str(file);
-    diagnostic->line = line;
-    diagnostic->ordinal = list->count;
-    diagnostic->text = mem_str(buffer_text(&text));
-    buffer_free(&text);
+    list->items[list->count] =
+        (diagnostic_t){.file = mem_str(location->file), .line = location->line, .ordinal = list->count, .text = text.data};
+    list->count++;
 }
 
 static int diagnostic_file_rank(const diagnostic_t *diagnostic, const char *main_file) {

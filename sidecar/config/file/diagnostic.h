@@ -6,6 +6,20 @@
 
 #include "base/buffer.h"
 
+typedef enum origin {
+    ORIGIN_DEFAULT,
+    ORIGIN_FILE,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_DEFAULTS
+} origin_t; // the last: the group `defaults`
+
+// Where a value is set.
+typedef struct location {
+    const char *file; // NULL = in no file
+    int line;         // 0 = the file as a whole
+    origin_t origin;
+} location_t;
+
 typedef struct diagnostic {
     char *file;     // owned; NULL = an environment variable is to blame
     int line;       // 0 = the file as a whole
@@ -19,9 +33,9 @@ typedef struct diagnostics {
     size_t count;
 } diagnostics_t;
 
-// Copies file (NULL is fine) and the text.
-void diagnostic_add(diagnostics_t *list, const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+// Copies the location and the text.
+void diagnostic_add(diagnostics_t *list, const location_t *location, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 // Appends one line "FILE:LINE: text" per diagnostic, sorted, and frees the list.
 void diagnostics_write(diagnostics_t *list, buffer_t *out);

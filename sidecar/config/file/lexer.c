@@ -13,14 +13,7 @@ typedef struct cursor {
 
 static void lexer_add(cursor_t *cursor, token_kind_t kind, const char *end, int line) {
     lexer_t *lexer = cursor->lexer;
-    if (lexer->count == lexer->cap) {
-        size_t cap = lexer->cap ? 2 * lexer->cap : 256;
-        token_t *tokens = mem_array(cap, sizeof *tokens);
-        if (lexer->count) memcpy(tokens, lexer->tokens, lexer->count * sizeof *tokens);
-        free(lexer->tokens);
-        lexer->tokens = tokens;
-        lexer->cap = cap;
-    }
+    lexer->tokens = mem_grown(lexer->tokens, lexer->count, sizeof *lexer->tokens);
     lexer->tokens[lexer->count++] = (token_t){kind, line, cursor->at, (size_t)(end - cursor->at)};
     cursor->at = end;
 }
@@ -198,9 +191,8 @@ int lexer_stray_string_line(const lexer_t *lexer) {
 }
 
 int lexer_open_string_line(const lexer_t *lexer) {
-    for (size_t i = 0; i < lexer->count; i++) {
+    for (size_t i = 0; lexer->open_string && i < lexer->count; i++)
         if (token_spans_lines(&lexer->tokens[i])) return lexer->tokens[i].line;
-    }
     return lexer->open_string;
 }
 

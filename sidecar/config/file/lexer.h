@@ -19,7 +19,6 @@ typedef struct token {
 typedef struct lexer {
     token_t *tokens;
     size_t count;
-    size_t cap;
     size_t next;      // where lexer_number goes on
     int open_string;  // line where an unclosed string begins; 0 = none
     int open_comment; // the same for a comment
@@ -34,8 +33,8 @@ void lexer_free(lexer_t *lexer);
 // the file are found one by one, even if several share a name or a line.
 const token_t *lexer_number(lexer_t *lexer, const char *name);
 
-// Returns the line where the closing quote is most likely missing, if open_string is set: the first string that spans lines, as
-// it ends where the next one should begin.
+// Returns the line where a closing quote is most likely missing; 0 = all strings are closed. It is that of the first string that
+// spans lines, as it ends where the next one should begin.
 int lexer_open_string_line(const lexer_t *lexer);
 
 // Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 reports that syntax error too, but leaks

@@ -42,18 +42,19 @@ static int source_read_file(const char *path, buffer_t *out) {
 static void source_explain_unreadable(source_t *source, int error) {
     diagnostics_t *errors = source->errors;
     const char *path = source->path;
+    const location_t file = {.file = path};
     const char *text = strerror(error);
     if (error == ENOENT || error == ENOTDIR)
-        diagnostic_add(errors, path, 0, "%s: name the config with -c FILE or QUEUE_SIDECAR_CONFIG", text);
+        diagnostic_add(errors, &file, "%s: name the config with -c FILE or QUEUE_SIDECAR_CONFIG", text);
     else if (error == EISDIR)
-        diagnostic_add(errors, path, 0, "%s: name the file in it, such as %s%squeue-sidecar.cfg", text, path,
+        diagnostic_add(errors, &file, "%s: name the file in it, such as %s%squeue-sidecar.cfg", text, path,
                        *path && path[strlen(path) - 1] == '/' ? "" : "/");
     else if (error == EACCES)
-        diagnostic_add(errors, path, 0, "%s: let user %lu read the file", text, (unsigned long)geteuid());
+        diagnostic_add(errors, &file, "%s: let user %lu read the file", text, (unsigned long)geteuid());
     else if (error == EFBIG)
-        diagnostic_add(errors, path, 0, "%s: a config may have at most 4 MiB", text);
+        diagnostic_add(errors, &file, "%s: a config may have at most 4 MiB", text);
     else
-        diagnostic_add(errors, path, 0, "%s: cannot read the config", text);
+        diagnostic_add(errors, &file, "%s: cannot read the config", text);
 }
 
 // libconfig names the main file NULL, and an included one as it was written (1.5) or with its directory (1.7).
@@ -82,44 +83,35 @@ static lexer_t *source_lexer(source_t *source, const char *path) {
     return &file->lexer;
 }
 
-static char *source_literal(source_t *source, const node_t *node) {
-    if (!node->name) return NULL;
-    const token_t *token = lexer_number(source_lexer(source, node->file), node->name);
-    return token ? mem_printf("%.*s", (int)token->len, token->at) : NULL;
+// The literal that stands in the file; of an element of a list, and where the file has changed, what libconfig has read.
+static char *source_number(source_t *source, const config_setting_t *setting, const node_t *node) {
+    const token_t *token = node->name ? lexer_number(source_lexer(source, node->location.file), node->name) : NULL;
+    if (token) return mem_printf("%.*s", (int)token->len, token->at);
+    if (node->kind == NODE_REAL) return mem_printf("%.17g", config_setting_get_float(setting));
+    bool large = config_setting_type(setting) == CONFIG_TYPE_INT64;
+    return mem_printf("%lld%s", config_setting_get_int64(setting), large ? "L" : "");
 }
 
 static void source_take_scalar(source_t *source, const config_setting_t *setting, node_t *node) {
-    switch (config_setting_type(setting)) {
-    case CONFIG_TYPE_INT:
-        node->kind = NODE_INT;
-        node->text = source_literal(source, node);
-        if (!node->text) node->text = mem_printf("%d", config_setting_get_int(setting));
-        break;
-    case CONFIG_TYPE_INT64:
-        node->kind = NODE_INT;
-        node->text = source_literal(source, node);
-        if (!node->text) node->text = mem_printf("%lldL", config_setting_get_int64(setting));
-        break;
-    case CONFIG_TYPE_FLOAT:
-        node->kind = NODE_REAL;
-        node->text = source_literal(source, node);
-        if (!node->text) node->text = mem_printf("%.17g", config_setting_get_float(setting));
-        break;
-    case CONFIG_TYPE_BOOL:
+    int type = config_setting_type(setting);
+    if (type == CONFIG_TYPE_BOOL) {
         node->kind = NODE_BOOL;
         node->text = mem_str(config_setting_get_bool(setting) ? "true" : "false");
-        break;
-    default:
+    } else if (type == CONFIG_TYPE_STRING) {
         node->kind = NODE_TEXT;
         const char *text = config_setting_get_string(setting);
         node->text = mem_str(text ? text : "");
+    } else {
+        node->kind = type == CONFIG_TYPE_FLOAT ? NODE_REAL : NODE_INT;
+        node->text = source_number(source, setting, node);
     }
 }
 
 static void source_take(source_t *source, const config_setting_t *setting, node_t *node) {
     node->name = mem_str(config_setting_name(setting));
-    node->file = source_shown_path(source, config_setting_source_file(setting));
-    node->line = (int)config_setting_source_line(setting);
+    node->location = (location_t){.file = source_shown_path(source, config_setting_source_file(setting)),
+                                  .line = (int)config_setting_source_line(setting),
+                                  .origin = ORIGIN_FILE};
     if (!config_setting_is_aggregate(setting)) {
         source_take_scalar(source, setting, node);
         return;
@@ -149,16 +141,9 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
         buffer_str(&hint, text);
         lexer_hint(lexer, line, &hint);
     }
-    diagnostic_add(source->errors, file, line, "%s", buffer_text(&hint));
+    diagnostic_add(source->errors, &(location_t){.file = file, .line = line}, "%s", buffer_text(&hint));
     buffer_free(&hint);
     free(file);
-}
-
-static void source_explain_stray_string(source_t *source, const lexer_t *lexer, int line) {
-    buffer_t hint = {0};
-    lexer_hint(lexer, line, &hint);
-    diagnostic_add(source->errors, source->path, line, "syntax error%s", buffer_text(&hint));
-    buffer_free(&hint);
 }
 
 // Reports what libconfig would ignore, or explain less well.
@@ -166,21 +151,24 @@ static bool source_check_text(source_t *source) {
     const text_file_t *main_file = &source->files[0];
     const lexer_t *lexer = &main_file->lexer;
     const char *nul = memchr(buffer_text(&main_file->text), '\0', main_file->text.len);
-    int line;
-    if (nul)
-        diagnostic_add(source->errors, source->path, 0, "byte %zu is NUL: the config must be a text file",
-                       (size_t)(nul - main_file->text.data) + 1);
-    else if (lexer->open_comment)
-        diagnostic_add(source->errors, source->path, lexer->open_comment, "unclosed comment: add */");
-    else if (lexer->open_string)
-        diagnostic_add(source->errors, source->path, lexer_open_string_line(lexer), "unclosed string: add the closing quote");
-    else if (lexer->nul_escape)
-        diagnostic_add(source->errors, source->path, lexer->nul_escape, "a text cannot hold \\x00");
-    else if ((line = lexer_stray_string_line(lexer)) > 0)
-        source_explain_stray_string(source, lexer, line);
-    else
-        return false;
-    return true;
+    location_t location = {.file = source->path};
+    buffer_t text = {0};
+    if (nul) {
+        buffer_printf(&text, "byte %zu is NUL: the config must be a text file", (size_t)(nul - main_file->text.data) + 1);
+    } else if ((location.line = lexer->open_comment) > 0) {
+        buffer_str(&text, "unclosed comment: add */");
+    } else if ((location.line = lexer_open_string_line(lexer)) > 0) {
+        buffer_str(&text, "unclosed string: add the closing quote");
+    } else if ((location.line = lexer->nul_escape) > 0) {
+        buffer_str(&text, "a text cannot hold \\x00");
+    } else if ((location.line = lexer_stray_string_line(lexer)) > 0) {
+        buffer_str(&text, "syntax error");
+        lexer_hint(lexer, location.line, &text);
+    }
+    bool bad = text.len > 0;
+    if (bad) diagnostic_add(source->errors, &location, "%s", buffer_text(&text));
+    buffer_free(&text);
+    return bad;
 }
 
 static node_t *source_parse(source_t *source) {
@@ -231,7 +219,7 @@ static void source_clear(node_t *node) {
     free(node->children);
     free(node->name);
     free(node->text);
-    free(node->file);
+    free((void *)node->location.file);
 }
 
 void config_source_free(node_t *root) {

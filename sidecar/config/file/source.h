@@ -21,8 +21,7 @@ typedef struct node {
     node_kind_t kind;
     char *name;            // NULL in a list or an array, and at the root
     char *text;            // scalars: the value; an integer as the literal that stands in the file
-    char *file;            // as messages name it
-    int line;              // where the name (in a list: the value) stands
+    location_t location;   // of the name (in a list: of the value); the file is owned
     struct node *children; // groups, lists and arrays
     size_t count;
 } node_t;
