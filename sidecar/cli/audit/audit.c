@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text/suggest.h"
+#include "cli/terminal.h"
 #include "cli/time_text.h"
 
 enum { MAX_WORDS = 32 };
@@ -15,46 +17,103 @@ enum { MAX_WORDS = 32 };
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
 
-// False after a message. `known`: the words that are allowed, separated by spaces.
-static bool audit_check_word(const audit_args_t *args, const char *what, const char *word, const char *known) {
+bool audit_has_word(const char *list, const char *word) {
+    size_t len = strlen(word);
+    for (const char *at = list; len && (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]) && !memchr(word, ' ', len)) return true;
+    return false;
+}
+
+int audit_print_error(buffer_t *why) {
+    buffer_t escaped = {0};
+    terminal_escape(&escaped, (slice_t){buffer_text(why), why->len}, true); // it may quote a foreign file
+    fflush(stdout);
+    fprintf(stderr, "queue-sidecar: %s\n", buffer_text(&escaped));
+    buffer_free(&escaped);
+    buffer_free(why);
+    return CLI_FAILED;
+}
+
+int audit_usage_error(const audit_args_t *args, const char *format, ...) {
+    const char *space = args->command ? " " : "", *command = args->command ? args->command : "";
+    va_list values;
+    fprintf(stderr, "queue-sidecar audit%s%s: ", space, command);
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
+    fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
+    return CLI_USAGE;
+}
+
+typedef struct known_queues {
+    char *all[MAX_WORDS];
+    size_t count;
+    bool known;
+    const char *wanted;
+} known_queues_t;
+
+static bool no_match_add_queue(void *self, const char *name) {
+    known_queues_t *queues = self;
+    if (strcmp(name, queues->wanted) == 0) queues->known = true;
+    if (queues->count < MAX_WORDS) queues->all[queues->count++] = mem_str(name);
+    return true;
+}
+
+void audit_print_no_match(audit_t *audit, const audit_filter_t *filter) {
+    known_queues_t queues = {.wanted = filter->queue};
+    buffer_t why = {0}, escaped = {0};
+    const char *kind = filter->all_kinds ? "" : filter->kind ? filter->kind : "failed", *nearest = NULL;
+    if (strcmp(kind, "failed") != 0) {
+        fprintf(stderr, "queue-sidecar: no events%s%s match\n", *kind ? " of kind " : "", kind);
+        return;
+    }
+    if (filter->queue && audit_queues(audit, no_match_add_queue, &queues, &why) && !queues.known)
+        nearest = suggest_nearest(filter->queue, (const char *const *)queues.all, queues.count);
+    fprintf(stderr, "queue-sidecar: no final failures match");
+    if (filter->queue && !queues.known) fprintf(stderr, ": the log has none of queue `%s`", filter->queue);
+    if (nearest) terminal_escape(&escaped, slice_text(nearest), false);
+    if (nearest) fprintf(stderr, ", did you mean `%s`?", buffer_text(&escaped));
+    fputs("\n", stderr);
+    for (size_t i = 0; i < queues.count; i++) free(queues.all[i]);
+    buffer_free(&escaped);
+    buffer_free(&why);
+}
+
+// `known`: the words that are allowed, separated by spaces.
+static int audit_check_word(const audit_args_t *args, const char *what, const char *word, const char *known) {
     const char *words[MAX_WORDS];
     size_t count = 0;
-    if (!word || audit_has_word(known, word)) return true;
+    if (!word || audit_has_word(known, word)) return CLI_OK;
     char *copy = mem_str(known);
     for (char *rest = copy, *each; count < MAX_WORDS && (each = strsep(&rest, " "));) words[count++] = each;
     const char *nearest = suggest_nearest(word, words, count);
     audit_usage_error(args, "%s `%s`%s%s%s\nIt is one of: %s.", what, word, nearest ? ": did you mean `" : "",
                       nearest ? nearest : "", nearest ? "`?" : "", known);
     free(copy);
-    return false;
+    return CLI_USAGE;
 }
 
-static bool audit_parse_time(const audit_args_t *args, const char *word, int64_t *out) {
-    if (!word || time_parse(word, args->utc, time_now_ms(), out)) return true;
-    audit_usage_error(args, "not a time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z): `%s`", word);
-    return false;
+static int audit_parse_time(const audit_args_t *args, const char *word, int64_t *out) {
+    if (!word || time_parse(word, args->utc, time_now_ms(), out)) return CLI_OK;
+    return audit_usage_error(args, "not a time (like 2h, 2026-11-21, 2026-11-21T02:00 or 2026-11-21T02:00:00Z): `%s`", word);
 }
 
-static bool audit_parse_limit(audit_args_t *args, const char *word) {
+static int audit_parse_limit(audit_args_t *args, const char *word) {
     char *end;
-    if (!word) return true;
+    if (!word) return CLI_OK;
     errno = 0;
     args->has_limit = true;
     args->filter.limit = strtoll(word, &end, 10);
-    if (*word >= '0' && *word <= '9' && !*end && !errno && args->filter.limit < INT64_MAX) return true;
-    audit_usage_error(args, "not a number of rows (0 = all): `%s`", word);
-    return false;
+    if (*word >= '0' && *word <= '9' && !*end && !errno && args->filter.limit < INT64_MAX) return CLI_OK;
+    return audit_usage_error(args, "not a number of rows (0 = all): `%s`", word);
 }
 
-static bool audit_parse_format(audit_args_t *args, const audit_command_t *command, const char *word) {
-    const char *known = "";
+static int audit_parse_format(audit_args_t *args, const audit_command_t *command, const char *word) {
     args->format = command->default_format;
-    for (size_t i = 0; i < command->about.option_count; i++)
-        if (command->about.options[i].letter == 'o') known = command->about.options[i].values;
-    if (!audit_check_word(args, "unknown format", word, known)) return false;
-    for (size_t i = 0; word && i < COUNT(formats); i++)
+    if (!word) return CLI_OK;
+    for (size_t i = 0; i < COUNT(formats); i++)
         if (strcmp(word, formats[i]) == 0) args->format = (audit_format_t)i;
-    return true;
+    return audit_check_word(args, "unknown format", word, args_find_option(&command->about, "-o")->values);
 }
 
 static int audit_check_args(audit_args_t *args, const audit_command_t *command) {
@@ -62,34 +121,31 @@ static int audit_check_args(audit_args_t *args, const audit_command_t *command) 
     args->has_filter = filter->queue || filter->reason || filter->grep || args->text.since || args->text.until;
     if (args->text.config && args->text.db && !command->needs_config)
         return audit_usage_error(args, "-c and --db exclude each other: specify one of them");
-    if (!audit_parse_format(args, command, args->text.format) ||
-        !audit_check_word(args, "unknown kind of events", filter->kind, AUDIT_KINDS) ||
-        !audit_check_word(args, "unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS) ||
-        !audit_parse_time(args, args->text.since, &filter->since_ms) ||
-        !audit_parse_time(args, args->text.until, &filter->until_ms) || !audit_parse_limit(args, args->text.limit))
+    if (audit_parse_format(args, command, args->text.format) ||
+        audit_check_word(args, "unknown kind of events", filter->kind, AUDIT_KINDS) ||
+        audit_check_word(args, "unknown reason", filter->reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS) ||
+        audit_parse_time(args, args->text.since, &filter->since_ms) ||
+        audit_parse_time(args, args->text.until, &filter->until_ms) || audit_parse_limit(args, args->text.limit))
         return CLI_USAGE;
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
         return audit_usage_error(args, "--since must be before --until");
     if (filter->grep && !*filter->grep) return audit_usage_error(args, "--grep needs a text");
-    bool enough = args->operands.count >= command->min_operands;
+    bool enough = !command->missing_operand || args->operands.count;
     return enough ? CLI_OK : audit_usage_error(args, "%s", command->missing_operand);
 }
 
 static int audit_run_command(audit_args_t *args, const audit_command_t *command) {
     buffer_t why = {0};
     config_t *config = NULL;
-    int status = CLI_FAILED;
+    int status;
     if (!args->text.db || command->needs_config) {
         config = cli_load_config(cli_config_path(args->text.config));
         if (!config) return CLI_BAD_CONFIG;
     }
     args->config = config;
     args->path = args->text.db ? args->text.db : config->audit.path;
-    if (command->opens_log) args->audit = audit_open(args->path, AUDIT_READ, &why);
-    if (!command->opens_log || args->audit)
-        status = command->run(args);
-    else
-        audit_print_error(&why);
+    if (!command->opens_log_itself) args->audit = audit_open(args->path, AUDIT_READ, &why);
+    status = args->audit || command->opens_log_itself ? command->run(args) : audit_print_error(&why);
     audit_close(args->audit);
     config_free(config);
     return status;
@@ -110,10 +166,7 @@ static int audit_main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     if (argc < 2 || argv[1][0] == '-') return audit_usage_error(&args, "specify a subcommand: " SUBCOMMANDS);
     const cli_command_t *found = args_find_command(subcommands, argv[1]);
-    if (!found) {
-        audit_check_word(&args, "unknown subcommand", argv[1], SUBCOMMANDS);
-        return CLI_USAGE;
-    }
+    if (!found) return audit_check_word(&args, "unknown subcommand", argv[1], SUBCOMMANDS);
     const audit_command_t *command = (const audit_command_t *)found;
     char name[32]; // for messages
     snprintf(name, sizeof name, "audit %s", command->about.name);

@@ -10,7 +10,7 @@
 typedef enum audit_format { FORMAT_TABLE, FORMAT_JSON_ARRAY, FORMAT_JSON_LINES, FORMAT_CSV } audit_format_t;
 
 typedef struct audit_args {
-    audit_t *audit;         // open for reading if the command has opens_log; borrowed
+    audit_t *audit;         // open for reading; NULL if the command opens_log_itself; borrowed
     const char *path;       // of the log; borrowed
     const config_t *config; // NULL where --db names the log and the command needs no config; borrowed
     const char *command;    // its name, for messages; borrowed
@@ -34,10 +34,10 @@ typedef struct audit_args {
 typedef struct audit_command {
     cli_command_t about; // first. Its `run` is not used; its options are stored in an audit_args_t
     audit_format_t default_format;
-    bool opens_log;    // for reading; otherwise `run` opens args->path
-    bool needs_config; // even where --db names the log
-    size_t min_operands, max_operands;
-    const char *missing_operand;    // the message about too few
+    bool opens_log_itself; // args->path
+    bool needs_config;     // even where --db names the log
+    size_t max_operands;
+    const char *missing_operand;    // the message about none; NULL = the command needs none
     int (*run)(audit_args_t *args); // prints to standard output, returns an exit code
 } audit_command_t;
 
@@ -102,16 +102,13 @@ extern const audit_command_t audit_backup_command;
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// The event that a person names by the first characters of its ref, or by its whole id, in any case of letters.
-typedef struct audit_ref_match {
-    bool is_ref; // the word can be one
-    int count;   // of events that it names
-    int64_t seq; // of one of them
+typedef struct audit_found {
+    int64_t seq;
     int64_t at;
-} audit_ref_match_t;
-// Unless it names one event, prints on stderr what is wrong, and which events begin like that. False with *why: the log cannot be
-// read.
-bool audit_ref_find(audit_t *audit, const char *word, bool utc, audit_ref_match_t *match, buffer_t *why);
+} audit_found_t;
+// Finds the event that a person names by the first characters of its ref, or by its whole id, in any case of letters. Unless
+// there is one such event, prints on stderr what is wrong, and which events begin like that; returns the exit code.
+int audit_find_event(const audit_args_t *args, const char *word, audit_found_t *found);
 
 // Whether the word is in a list of words separated by spaces.
 bool audit_has_word(const char *list, const char *word);

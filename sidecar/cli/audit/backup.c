@@ -60,8 +60,6 @@ const audit_command_t audit_backup_command = {
                   "--db, and import reads it as FILE. Make a backup before an upgrade: an older version cannot open a log that "
                   "a newer one has migrated.",
               .exits = AUDIT_EXITS},
-    .opens_log = true,
-    .min_operands = 1,
     .max_operands = 1,
     .missing_operand = "specify the FILE to write",
     .run = backup_run,

@@ -124,7 +124,6 @@ const audit_command_t audit_export_command = {
              "file without it was cut short.",
          .exits = AUDIT_EXITS},
     .default_format = FORMAT_JSON_LINES,
-    .opens_log = true,
     .max_operands = 1,
     .run = export_run,
 };

@@ -72,6 +72,5 @@ const audit_command_t audit_list_command = {
               CLI_OPTIONS(options),
               .text = AUDIT_TEXT_DATA,
               .exits = AUDIT_EXITS},
-    .opens_log = true,
     .run = list_run,
 };

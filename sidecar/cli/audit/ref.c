@@ -5,15 +5,16 @@
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
 
-enum { MAX_CANDIDATES = 20 };
+enum { MAX_MATCHES = 20 };
 
 #define REF_SYNTAX "a ref has up to 12 of a-z and 2-7, as `audit list` shows it; an event id has 64 hex digits"
 
 typedef struct ref_search {
     char prefix[EVENT_REF_SIZE];
     char event[EVENT_ID_SIZE]; // "" = only the prefix is known
-    audit_ref_match_t *match;
-    event_output_t *table; // of candidates; NULL = just count them
+    int count;                 // of matches
+    audit_found_t *found;      // one of them
+    event_output_t table;      // of the matches; its `table` is NULL where they are only counted
 } ref_search_t;
 
 static bool ref_parse(ref_search_t *search, const char *word) {
@@ -26,20 +27,16 @@ static bool ref_parse(ref_search_t *search, const char *word) {
     return strspn(search->prefix, "abcdefghijklmnopqrstuvwxyz234567") == len;
 }
 
-static bool ref_add_candidate(void *self, const audit_row_t *row) {
+static bool ref_add_match(void *self, const audit_row_t *row) {
     ref_search_t *search = self;
     if (*search->event && !slice_is(row->event.event, search->event)) return true;
-    if (search->table) {
-        event_output_add(search->table, row);
-        return true;
-    }
-    search->match->count++;
-    search->match->seq = row->seq;
-    search->match->at = row->event.at;
+    search->count++;
+    *search->found = (audit_found_t){.seq = row->seq, .at = row->event.at};
+    if (search->table.table) event_output_add(&search->table, row);
     return true;
 }
 
-static bool ref_print_candidates(audit_t *audit, ref_search_t *search, bool utc, buffer_t *why) {
+static bool ref_print_matches(const audit_args_t *args, ref_search_t *search, buffer_t *why) {
     static const event_column_t columns[] = {
         {.cell = CELL_REF, .title = "REF"},
         {.cell = CELL_TIME, .title = "AT"},
@@ -48,25 +45,25 @@ static bool ref_print_candidates(audit_t *audit, ref_search_t *search, bool utc,
         {.cell = CELL_REASON, .title = "REASON"},
         {.cell = CELL_JOB, .title = "JOB", .wide = {.min = 8, .max = 36}},
     };
-    event_output_t table = {.utc = utc};
-    search->table = &table;
-    event_output_begin(&table, columns, COUNT(columns), 0, stderr);
-    bool done = audit_find_ref(audit, search->prefix, MAX_CANDIDATES, ref_add_candidate, search, why);
-    event_output_end(&table);
-    search->table = NULL;
-    return done;
+    event_output_begin(&search->table, columns, COUNT(columns), 0, stderr);
+    bool read = audit_find_ref(args->audit, search->prefix, MAX_MATCHES, ref_add_match, search, why);
+    event_output_end(&search->table);
+    return read;
 }
 
-bool audit_ref_find(audit_t *audit, const char *word, bool utc, audit_ref_match_t *match, buffer_t *why) {
-    ref_search_t search = {.match = match};
-    *match = (audit_ref_match_t){.is_ref = ref_parse(&search, word)};
-    if (!match->is_ref) {
+int audit_find_event(const audit_args_t *args, const char *word, audit_found_t *found) {
+    ref_search_t search = {.found = found, .table = {.utc = args->utc}};
+    buffer_t why = {0};
+    if (!ref_parse(&search, word)) {
         fprintf(stderr, "queue-sidecar audit: `%s` is not a ref: " REF_SYNTAX "\n", word);
-        return true;
+        return CLI_USAGE;
     }
-    if (!audit_find_ref(audit, search.prefix, MAX_CANDIDATES, ref_add_candidate, &search, why)) return false;
-    if (match->count == 0) fprintf(stderr, "queue-sidecar: no event has the ref `%s`; retention may have removed it\n", word);
-    if (match->count <= 1) return true;
+    if (!audit_find_ref(args->audit, search.prefix, MAX_MATCHES, ref_add_match, &search, &why)) return audit_print_error(&why);
+    if (search.count == 1) return CLI_OK;
+    if (search.count == 0) {
+        fprintf(stderr, "queue-sidecar: no event has the ref `%s`; retention may have removed it\n", word);
+        return CLI_FAILED;
+    }
     fprintf(stderr, "queue-sidecar: several refs begin with `%s`: type more of it\n", word);
-    return ref_print_candidates(audit, &search, utc, why);
+    return ref_print_matches(args, &search, &why) ? CLI_FAILED : audit_print_error(&why);
 }

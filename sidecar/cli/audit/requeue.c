@@ -26,37 +26,37 @@ static int requeue_check_selection(const audit_args_t *args) {
 }
 
 // In `list` --reason is a filter; here it is the operator's reason.
-static int requeue_parse_note(requeue_options_t *options) {
-    const audit_args_t *args = options->args;
+static int requeue_parse_note(requeue_t *requeue) {
+    const audit_args_t *args = requeue->args;
     const char *reason = args->requeue.reason, *because = args->requeue.because;
     if (reason && because) return audit_usage_error(args, "--reason and --because are the same: specify one of them");
     if (reason && audit_has_word(AUDIT_FAILURE_REASONS, reason))
         return audit_usage_error(args,
                                  "--reason %s is ambiguous: use --failed-by %s to filter, or --because %s for your own reason",
                                  reason, reason, reason);
-    options->note = because ? because : reason ? reason : "";
-    return strlen(options->note) <= MAX_NOTE ? CLI_OK : audit_usage_error(args, "--because takes at most 1024 bytes");
+    requeue->note = because ? because : reason ? reason : "";
+    return strlen(requeue->note) <= MAX_NOTE ? CLI_OK : audit_usage_error(args, "--because takes at most 1024 bytes");
 }
 
 // "50/s", "300/m", "50".
-static int requeue_parse_rate(requeue_options_t *options) {
-    const char *word = options->args->requeue.rate;
+static int requeue_parse_rate(requeue_t *requeue) {
+    const char *word = requeue->args->requeue.rate;
     char *end;
     if (!word) return CLI_OK;
     long long number = strtoll(word, &end, 10);
     bool minute = strcmp(end, "/m") == 0;
     bool good = *word >= '0' && *word <= '9' && number > 0 && number <= MAX_RATE && (minute || !*end || strcmp(end, "/s") == 0);
-    if (!good) return audit_usage_error(options->args, "--rate takes a number from 1 to 1000000 with /s or /m, like 50/s");
-    options->per_minute = minute ? number : 60 * number;
+    if (!good) return audit_usage_error(requeue->args, "--rate takes a number from 1 to 1000000 with /s or /m, like 50/s");
+    requeue->per_minute = minute ? number : 60 * number;
     return CLI_OK;
 }
 
-static int requeue_check_operator(const requeue_options_t *options) {
-    size_t len = strlen(options->by);
+static int requeue_check_operator(const requeue_t *requeue) {
+    size_t len = strlen(requeue->by);
     bool good = len > 0 && len <= REQUEUE_BY_MOST;
-    for (const char *at = options->by; *at; at++)
+    for (const char *at = requeue->by; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f) good = false;
-    return good ? CLI_OK : audit_usage_error(options->args, "--by takes 1 to 128 bytes without control characters");
+    return good ? CLI_OK : audit_usage_error(requeue->args, "--by takes 1 to 128 bytes without control characters");
 }
 
 // --by, else the user behind sudo or the user, at this host. Owned.
@@ -70,32 +70,33 @@ static char *requeue_operator(const char *by) {
     return mem_printf("%.60s@%.60s", name, host);
 }
 
-static int requeue_parse_target(requeue_options_t *options) {
-    const char *to = options->args->requeue.to;
-    const config_t *config = options->keys->config;
+static int requeue_parse_target(requeue_t *requeue) {
+    const char *to = requeue->args->requeue.to;
+    const config_t *config = requeue->keys->config;
     const char *names[MAX_SUGGESTIONS];
     size_t count = 0;
-    options->to = -1;
+    requeue->to = -1;
     if (!to) return CLI_OK;
     for (size_t i = 0; i < config->queue_count; i++) {
-        if (strcmp(config->queues[i].name, to) == 0) options->to = (int64_t)i;
+        if (strcmp(config->queues[i].name, to) == 0) requeue->to = (int64_t)i;
         if (count < MAX_SUGGESTIONS) names[count++] = config->queues[i].name;
     }
-    if (options->to >= 0) return CLI_OK;
+    if (requeue->to >= 0) return CLI_OK;
     const char *nearest = suggest_nearest(to, names, count);
-    return audit_usage_error(options->args, "--to %s: the config has no such queue%s%s%s", to, nearest ? ": did you mean `" : "",
+    return audit_usage_error(requeue->args, "--to %s: the config has no such queue%s%s%s", to, nearest ? ": did you mean `" : "",
                              nearest ? nearest : "", nearest ? "`?" : "");
 }
 
 // CLI_OK: go on.
-static int requeue_confirm(const requeue_options_t *options, const requeue_plan_t *plan) {
-    const audit_args_t *args = options->args;
+static int requeue_confirm(const requeue_t *requeue) {
+    const requeue_plan_t *plan = &requeue->plan;
+    const audit_args_t *args = requeue->args;
     buffer_t jobs = {0};
     char line[16] = "";
     if (!args->requeue.where || args->requeue.yes || args->requeue.dry_run || plan->count == 0) return CLI_OK;
     plan_format(plan, &jobs);
     bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-    fprintf(stderr, "queue-sidecar: about to %s %s", options->discard ? "discard" : "put back", buffer_text(&jobs));
+    fprintf(stderr, "queue-sidecar: about to %s %s", requeue->discard ? "discard" : "put back", buffer_text(&jobs));
     bool one = plan->answered == 1;
     if (plan->answered)
         fprintf(stderr, " (%s %s answered before, and %s skipped)", number_text(plan->answered).text, one ? "was" : "were",
@@ -109,32 +110,27 @@ static int requeue_confirm(const requeue_options_t *options, const requeue_plan_
     return yes ? CLI_OK : CLI_FAILED;
 }
 
-static int requeue_plan_and_run(const requeue_options_t *options) {
-    const audit_args_t *args = options->args;
-    requeue_plan_t plan = {0};
+static int requeue_plan_and_run(requeue_t *requeue) {
+    const audit_args_t *args = requeue->args;
+    requeue_plan_t *plan = &requeue->plan;
     buffer_t why = {0};
-    bool planned = args->requeue.where ? plan_matches(options, &plan, &why) : plan_refs(options, &plan, &why);
-    int status = planned ? requeue_confirm(options, &plan) : audit_print_error(&why);
-    if (planned && args->requeue.where && plan.count == 0 && plan.answered == 0) audit_print_no_match(args->audit, &args->filter);
-    if (status == CLI_OK) status = requeue_run(options, &plan);
-    if (status == CLI_OK && plan.bad_refs) status = CLI_FAILED;
-    plan_free(&plan);
-    return status;
+    if (!plan_begin(requeue, &why)) return audit_print_error(&why);
+    int status = requeue_confirm(requeue);
+    if (args->requeue.where && plan->count == 0 && plan->answered == 0) audit_print_no_match(args->audit, &args->filter);
+    if (status == CLI_OK) status = requeue_run(requeue);
+    return status == CLI_OK && plan->bad_refs ? CLI_FAILED : status;
 }
 
 static int requeue_main(const audit_args_t *args, bool discard) {
-    char *by = requeue_operator(args->requeue.by);
-    keyspace_t *keys = keyspace_new(args->config);
-    requeue_options_t options = {.args = args, .keys = keys, .discard = discard, .by = by};
+    requeue_t requeue = {.args = args, .keys = keyspace_new(args->config), .discard = discard};
     signal(SIGPIPE, SIG_IGN); // Redis is at the other end of a socket
-    int status = requeue_check_selection(args);
-    if (status == CLI_OK) status = requeue_parse_note(&options);
-    if (status == CLI_OK) status = requeue_parse_rate(&options);
-    if (status == CLI_OK) status = requeue_parse_target(&options);
-    if (status == CLI_OK) status = requeue_check_operator(&options);
-    if (status == CLI_OK) status = requeue_plan_and_run(&options);
-    keyspace_free(keys);
-    free(by);
+    requeue.by = requeue_operator(args->requeue.by);
+    bool wrong = requeue_check_selection(args) || requeue_parse_note(&requeue) || requeue_parse_rate(&requeue) ||
+                 requeue_parse_target(&requeue) || requeue_check_operator(&requeue);
+    int status = wrong ? CLI_USAGE : requeue_plan_and_run(&requeue);
+    plan_end(&requeue.plan);
+    keyspace_free(requeue.keys);
+    free(requeue.by);
     return status;
 }
 
@@ -191,7 +187,6 @@ const audit_command_t audit_requeue_command = {
               .text = "A job goes behind the jobs that wait now, as a new one does, with all its retries and a whole alive "
                       "timeout. It is added even if the queue already holds the same bytes.\n\n" REQUEUE_TEXT_ONCE,
               .exits = REQUEUE_EXITS},
-    .opens_log = true,
     .needs_config = true,
     .max_operands = SIZE_MAX,
     .run = requeue_command,
@@ -208,7 +203,6 @@ const audit_command_t audit_discard_command = {
               CLI_OPTIONS(discard_option_rows),
               .text = "Nothing is removed from the log.\n\n" REQUEUE_TEXT_ONCE,
               .exits = REQUEUE_EXITS},
-    .opens_log = true,
     .needs_config = true,
     .max_operands = SIZE_MAX,
     .run = discard_command,

@@ -6,17 +6,6 @@
 #include "dialects/requeue.h"
 #include "queue/keys.h"
 
-// All borrowed.
-typedef struct requeue_options {
-    const audit_args_t *args;
-    const keyspace_t *keys;
-    bool discard;
-    const char *by;     // the operator
-    const char *note;   // the reason given; "" = none
-    int64_t to;         // index of the queue that takes all jobs; -1 = each its own
-    int64_t per_minute; // jobs; 0 = no limit
-} requeue_options_t;
-
 // X(name, what programs call it, whether the command then fails, what people read)
 #define RESULT_LIST(X)                                                                                                           \
     X(DONE, "done", false, "")                                                                                                   \
@@ -64,18 +53,10 @@ typedef struct requeue_plan {
     size_t queue_count;
     int64_t answered; // failures that match and were answered before
     int64_t newest;   // the latest `at`
-    int bad_refs;     // words that name no event, or several
+    bool bad_refs;    // words that name no event, or several
 } requeue_plan_t;
 
-// Both change nothing. False with *why: the log cannot be read.
-bool plan_refs(const requeue_options_t *options, requeue_plan_t *plan, buffer_t *why);
-bool plan_matches(const requeue_options_t *options, requeue_plan_t *plan, buffer_t *why);
-void plan_free(requeue_plan_t *plan);
-// Appends "1,234 jobs: email 1,200, video 34".
-void plan_format(const requeue_plan_t *plan, buffer_t *out);
-
 typedef struct requeue_report {
-    const requeue_options_t *options;
     int64_t of[RESULT_COUNT];
     int64_t tried; // the sum
     int64_t total; // planned
@@ -85,13 +66,31 @@ typedef struct requeue_report {
     int64_t problem_count;
 } requeue_report_t;
 
+typedef struct requeue {
+    const audit_args_t *args; // borrowed
+    keyspace_t *keys;         // owned
+    bool discard;
+    char *by;           // the operator; owned
+    const char *note;   // the reason given; "" = none; borrowed
+    int64_t to;         // index of the queue that takes all jobs; -1 = each its own
+    int64_t per_minute; // jobs; 0 = no limit
+    requeue_plan_t plan;
+    requeue_report_t report;
+} requeue_t;
+
+// Changes nothing. False with *why: the log cannot be read.
+bool plan_begin(requeue_t *requeue, buffer_t *why);
+void plan_end(requeue_plan_t *plan);
+// Appends "1,234 jobs: email 1,200, video 34".
+void plan_format(const requeue_plan_t *plan, buffer_t *out);
+
 // Failures that were answered before count as tried.
-void report_begin(requeue_report_t *report, const requeue_options_t *options, const requeue_plan_t *plan);
-// `detail` may be NULL.
-void report_add(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail);
+void report_begin(requeue_t *requeue);
+// `detail` may be "".
+void report_add(requeue_t *requeue, const requeue_target_t *target, requeue_result_t result, const char *detail);
 void report_progress(requeue_report_t *report);
 // Prints the summary. `stopped` says why not all failures were tried; NULL = they were. Returns the exit code for the results.
-int report_end(requeue_report_t *report, const char *stopped);
+int report_end(requeue_t *requeue, const char *stopped);
 
 // Carries the plan out, or only checks it in a dry run. Returns an exit code.
-int requeue_run(const requeue_options_t *options, const requeue_plan_t *plan);
+int requeue_run(requeue_t *requeue);

@@ -20,31 +20,18 @@ static plan_queue_t *plan_find_queue(requeue_plan_t *plan, slice_t name) {
     return queue;
 }
 
-typedef struct plan_matcher {
-    const audit_args_t *args;
-    requeue_plan_t *plan;
-} plan_matcher_t;
-
 static bool plan_add_match(void *self, const audit_match_t *match) {
-    const plan_matcher_t *matcher = self;
-    requeue_plan_t *plan = matcher->plan;
-    int64_t limit = matcher->args->filter.limit;
+    requeue_t *requeue = self;
+    requeue_plan_t *plan = &requeue->plan;
+    int64_t limit = requeue->args->filter.limit;
     if (limit && (int64_t)plan->count == limit) return false;
-    if (slice_is(match->state, "failed") || matcher->args->requeue.again) {
+    if (slice_is(match->state, "failed") || requeue->args->requeue.again) {
         plan_find_queue(plan, match->queue)->open++;
         plan_add(plan, match->seq, match->at);
     } else {
         plan->answered++;
     }
     return true;
-}
-
-// Failures that were answered before must not use up the limit, or a second run would do nothing.
-bool plan_matches(const requeue_options_t *options, requeue_plan_t *plan, buffer_t *why) {
-    plan_matcher_t matcher = {options->args, plan};
-    audit_filter_t filter = options->args->filter;
-    filter.limit = 0;
-    return audit_select(options->args->audit, &filter, plan_add_match, &matcher, why);
 }
 
 static int plan_compare_seqs(const void *a, const void *b) {
@@ -61,21 +48,28 @@ static void plan_remove_duplicates(requeue_plan_t *plan) {
     plan->count = kept;
 }
 
-bool plan_refs(const requeue_options_t *options, requeue_plan_t *plan, buffer_t *why) {
-    const audit_args_t *args = options->args;
-    for (size_t i = 0; i < args->operands.count; i++) {
-        audit_ref_match_t match;
-        if (!audit_ref_find(args->audit, args->operands.all[i], args->utc, &match, why)) return false;
-        if (match.count == 1)
-            plan_add(plan, match.seq, match.at);
+static void plan_refs(requeue_t *requeue) {
+    const cli_operands_t *words = &requeue->args->operands;
+    for (size_t i = 0; i < words->count; i++) {
+        audit_found_t found;
+        if (audit_find_event(requeue->args, words->all[i], &found) == CLI_OK)
+            plan_add(&requeue->plan, found.seq, found.at);
         else
-            plan->bad_refs++;
+            requeue->plan.bad_refs = true;
     }
-    plan_remove_duplicates(plan);
+    plan_remove_duplicates(&requeue->plan);
+}
+
+// Failures that were answered before must not use up the limit, or a second run would do nothing.
+bool plan_begin(requeue_t *requeue, buffer_t *why) {
+    audit_filter_t filter = requeue->args->filter;
+    filter.limit = 0;
+    if (requeue->args->requeue.where) return audit_select(requeue->args->audit, &filter, plan_add_match, requeue, why);
+    plan_refs(requeue);
     return true;
 }
 
-void plan_free(requeue_plan_t *plan) {
+void plan_end(requeue_plan_t *plan) {
     for (size_t i = 0; i < plan->queue_count; i++) free(plan->queues[i].name);
     free(plan->queues);
     free(plan->seqs);

@@ -17,22 +17,20 @@ static const struct {
 #undef X
 };
 
-void report_begin(requeue_report_t *report, const requeue_options_t *options, const requeue_plan_t *plan) {
-    const audit_args_t *args = options->args;
-    *report = (requeue_report_t){.options = options,
-                                 .of = {[RESULT_ANSWERED] = plan->answered},
-                                 .tried = plan->answered,
-                                 .total = (int64_t)plan->count + plan->answered,
-                                 .began = mono_now(),
-                                 .progress = progress_begin(options->discard ? "discarding" : "requeueing")};
-    report->progress.start = plan->answered;
-    if (!args->requeue.where || args->requeue.dry_run) report->progress.enabled = false;
+void report_begin(requeue_t *requeue) {
+    requeue_report_t *report = &requeue->report;
+    report->of[RESULT_ANSWERED] = report->tried = requeue->plan.answered;
+    report->total = (int64_t)requeue->plan.count + requeue->plan.answered;
+    report->began = mono_now();
+    report->progress = progress_begin(requeue->discard ? "discarding" : "requeueing");
+    report->progress.start = report->tried;
+    if (!requeue->args->requeue.where || requeue->args->requeue.dry_run) report->progress.enabled = false;
 }
 
-static const char *report_verb(const requeue_report_t *report) { return report->options->discard ? "discarded" : "put back"; }
+static const char *report_verb(const requeue_t *requeue) { return requeue->discard ? "discarded" : "put back"; }
 
-static const char *report_queue_name(const requeue_report_t *report, const requeue_target_t *target) {
-    return report->options->keys->queues[target->to].config->name;
+static const char *report_queue_name(const requeue_t *requeue, const requeue_target_t *target) {
+    return requeue->keys->queues[target->to].config->name;
 }
 
 static void report_add_json_text(buffer_t *out, const char *name, const char *text) {
@@ -40,9 +38,9 @@ static void report_add_json_text(buffer_t *out, const char *name, const char *te
     json_write_string(out, slice_text(text));
 }
 
-static void report_add_json(buffer_t *out, const requeue_report_t *report, const requeue_target_t *target,
-                            requeue_result_t result, const char *detail) {
-    bool discard = report->options->discard;
+static void report_add_json(buffer_t *out, const requeue_t *requeue, const requeue_target_t *target, requeue_result_t result,
+                            const char *detail) {
+    bool discard = requeue->discard;
     buffer_str(out, "{");
     report_add_json_text(out, "ref", target->ref);
     report_add_json_text(out, "event", target->event);
@@ -50,17 +48,17 @@ static void report_add_json(buffer_t *out, const requeue_report_t *report, const
     report_add_json_text(out, "job_id", target->job);
     report_add_json_text(out, "action", discard ? "discard" : "requeue");
     report_add_json_text(out, "result", results[result].word);
-    if (!discard && result <= RESULT_WOULD) report_add_json_text(out, "to", report_queue_name(report, target));
-    report_add_json_text(out, "detail", detail ? detail : results[result].text);
+    if (!discard && result <= RESULT_WOULD) report_add_json_text(out, "to", report_queue_name(requeue, target));
+    report_add_json_text(out, "detail", *detail ? detail : results[result].text);
     buffer_str(out, "}");
 }
 
 static void report_add_escaped(buffer_t *out, const char *text) { terminal_escape(out, slice_text(text), false); }
 
-static void report_print_success(const requeue_report_t *report, const requeue_target_t *target, requeue_result_t result) {
+static void report_print_success(const requeue_t *requeue, const requeue_target_t *target, requeue_result_t result) {
     buffer_t line = {0};
-    buffer_printf(&line, "%s  %s%s", target->ref, result == RESULT_WOULD ? "would be " : "", report_verb(report));
-    if (!report->options->discard) buffer_printf(&line, " into %s", report_queue_name(report, target));
+    buffer_printf(&line, "%s  %s%s", target->ref, result == RESULT_WOULD ? "would be " : "", report_verb(requeue));
+    if (!requeue->discard) buffer_printf(&line, " into %s", report_queue_name(requeue, target));
     buffer_str(&line, ": ");
     report_add_escaped(&line, target->job);
     puts(buffer_text(&line));
@@ -71,21 +69,21 @@ static void report_print_problem(const requeue_target_t *target, requeue_result_
     buffer_t line = {0};
     buffer_printf(&line, "queue-sidecar: %s (", target->ref);
     report_add_escaped(&line, target->queue);
-    buffer_printf(&line, ") %s%s", results[result].text, detail ? ": " : "");
-    report_add_escaped(&line, detail ? detail : "");
+    buffer_printf(&line, ") %s%s", results[result].text, *detail ? ": " : "");
+    report_add_escaped(&line, detail);
     fflush(stdout);
     fprintf(stderr, "%s\n", buffer_text(&line));
     buffer_free(&line);
 }
 
 // A bulk run prints only problems, and of each kind only the first ones.
-static void report_print(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
-    bool bulk = report->options->args->requeue.where;
-    int64_t printed = report->of[result];
+static void report_print(requeue_t *requeue, const requeue_target_t *target, requeue_result_t result, const char *detail) {
+    bool bulk = requeue->args->requeue.where;
+    int64_t printed = requeue->report.of[result];
     if (bulk && (result == RESULT_DONE || printed > MAX_PRINTED_EACH)) return;
-    progress_end(&report->progress);
+    progress_end(&requeue->report.progress);
     if (result <= RESULT_WOULD) {
-        report_print_success(report, target, result);
+        report_print_success(requeue, target, result);
         return;
     }
     report_print_problem(target, result, detail);
@@ -93,13 +91,14 @@ static void report_print(requeue_report_t *report, const requeue_target_t *targe
         fputs("queue-sidecar: more like this are only counted; -o jsonl names each\n", stderr);
 }
 
-void report_add(requeue_report_t *report, const requeue_target_t *target, requeue_result_t result, const char *detail) {
+void report_add(requeue_t *requeue, const requeue_target_t *target, requeue_result_t result, const char *detail) {
     buffer_t line = {0};
+    requeue_report_t *report = &requeue->report;
     report->of[result]++;
     report->tried++;
-    switch (report->options->args->format) {
+    switch (requeue->args->format) {
     case FORMAT_JSON_LINES:
-        report_add_json(&line, report, target, result, detail);
+        report_add_json(&line, requeue, target, result, detail);
         buffer_str(&line, "\n");
         fwrite(line.data, 1, line.len, stdout);
         buffer_free(&line);
@@ -107,20 +106,20 @@ void report_add(requeue_report_t *report, const requeue_target_t *target, requeu
     case FORMAT_JSON_ARRAY:
         if (result <= RESULT_WOULD || report->problem_count >= MAX_JSON_PROBLEMS) break;
         buffer_str(&report->problems, report->problem_count++ ? ",\n  " : "\n  ");
-        report_add_json(&report->problems, report, target, result, detail);
+        report_add_json(&report->problems, requeue, target, result, detail);
         break;
-    default: report_print(report, target, result, detail); break;
+    default: report_print(requeue, target, result, detail); break;
     }
     report_progress(report);
 }
 
 void report_progress(requeue_report_t *report) { progress_show(&report->progress, report->tried, report->total); }
 
-static void report_print_json(const requeue_report_t *report, const char *stopped) {
+static void report_print_json(const requeue_t *requeue, const char *stopped) {
+    const requeue_report_t *report = &requeue->report;
     buffer_t out = {0};
-    buffer_printf(&out, "{\"action\":\"%s\",\"dry_run\":%s,\"planned\":%" PRId64,
-                  report->options->discard ? "discard" : "requeue", report->options->args->requeue.dry_run ? "true" : "false",
-                  report->total);
+    buffer_printf(&out, "{\"action\":\"%s\",\"dry_run\":%s,\"planned\":%" PRId64, requeue->discard ? "discard" : "requeue",
+                  requeue->args->requeue.dry_run ? "true" : "false", report->total);
     for (int i = 0; i < RESULT_COUNT; i++) buffer_printf(&out, ",\"%s\":%" PRId64, results[i].word, report->of[i]);
     buffer_printf(&out, ",\"left\":%" PRId64 ",\"stopped\":", report->total - report->tried);
     if (stopped)
@@ -132,40 +131,42 @@ static void report_print_json(const requeue_report_t *report, const char *stoppe
     buffer_free(&out);
 }
 
-static void report_print_counts(const requeue_report_t *report) {
-    bool dry_run = report->options->args->requeue.dry_run;
+static void report_print_counts(const requeue_t *requeue) {
+    const requeue_report_t *report = &requeue->report;
+    bool dry_run = requeue->args->requeue.dry_run;
     double seconds = (double)mono_diff(mono_now(), report->began) / (double)NS_PER_S;
     if (dry_run)
-        printf("%s would be %s\n", number_text(report->of[RESULT_WOULD]).text, report_verb(report));
+        printf("%s would be %s\n", number_text(report->of[RESULT_WOULD]).text, report_verb(requeue));
     else
-        printf("%s %s in %.1f s\n", number_text(report->of[RESULT_DONE]).text, report_verb(report), seconds);
+        printf("%s %s in %.1f s\n", number_text(report->of[RESULT_DONE]).text, report_verb(requeue), seconds);
     for (int i = RESULT_WOULD + 1; i < RESULT_COUNT; i++)
         if (report->of[i])
             printf("besides, %s: %s%s\n", number_text(report->of[i]).text, results[i].text,
                    i == RESULT_ANSWERED ? " (--again repeats it)" : "");
 }
 
-static void report_print_stopped(const requeue_report_t *report, const char *stopped) {
+static void report_print_stopped(const requeue_t *requeue, const char *stopped) {
     fflush(stdout);
-    if (report->options->args->format != FORMAT_TABLE)
+    if (requeue->args->format != FORMAT_TABLE)
         fprintf(stderr, "queue-sidecar: stopped: %s\n", stopped);
     else
-        fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n", number_text(report->total - report->tried).text,
-                stopped,
-                report->options->args->requeue.again
+        fprintf(stderr, "queue-sidecar: stopped, with %s left: %s. %s\n",
+                number_text(requeue->report.total - requeue->report.tried).text, stopped,
+                requeue->args->requeue.again
                     ? "The same command would repeat the jobs that are done, because of --again: see them with `audit list`"
                     : "Run the same command again: jobs that are done are skipped");
 }
 
-int report_end(requeue_report_t *report, const char *stopped) {
-    const audit_args_t *args = report->options->args;
+int report_end(requeue_t *requeue, const char *stopped) {
+    requeue_report_t *report = &requeue->report;
+    const audit_args_t *args = requeue->args;
     int status = CLI_OK;
     progress_end(&report->progress);
     for (int i = 0; i < RESULT_COUNT; i++)
         if (report->of[i] && results[i].fails) status = CLI_FAILED;
-    if (args->format == FORMAT_JSON_ARRAY) report_print_json(report, stopped);
-    if (args->format == FORMAT_TABLE && (args->requeue.where || report->total > 1)) report_print_counts(report);
-    if (stopped) report_print_stopped(report, stopped);
+    if (args->format == FORMAT_JSON_ARRAY) report_print_json(requeue, stopped);
+    if (args->format == FORMAT_TABLE && (args->requeue.where || report->total > 1)) report_print_counts(requeue);
+    if (stopped) report_print_stopped(requeue, stopped);
     fflush(stdout);
     buffer_free(&report->problems);
     return status;

@@ -19,17 +19,14 @@ enum {
 };
 
 typedef struct run {
-    const requeue_options_t *options;
-    requeue_report_t report;
-    conn_t *conn;   // NULL in a dry run
-    int64_t newest; // plan->newest
-    struct {        // a ring
-        requeue_target_t targets[MAX_IN_FLIGHT];
-        size_t first, count, bytes;
-    } in_flight;
-    char **refused_queues;  // by home queue: Redis's error for all its failures; NULL = none; owned
-    char **unusable_queues; // by target queue: why it takes no job; NULL = it does; owned
-    int64_t now_ms;         // by Redis's clock, at `began`; 0 in a dry run
+    requeue_t *requeue;
+    conn_t *conn;                            // NULL in a dry run
+    requeue_target_t targets[MAX_IN_FLIGHT]; // a ring: of the requests without a reply
+    size_t sent, answered, bytes;            // of these requests
+    size_t found;                            // rows of the chunk
+    char **refused_queues;                   // by home queue: Redis's error for all its failures; NULL = none; owned
+    char **unusable_queues;                  // by target queue: why it takes no job; NULL = it does; owned
+    int64_t now_ms;                          // by Redis's clock, at `began`; 0 in a dry run
     mono_t began;
     mono_t due;            // when the next request may be sent
     buffer_t pushed_bytes; // what is pushed instead of a row's payload
@@ -38,6 +35,14 @@ typedef struct run {
     sigset_t signals;
     int signal; // that stopped the run; 0 = none
 } run_t;
+
+// A row of the log on its way to Redis.
+typedef struct run_job {
+    const audit_row_t *row;
+    digest_t digest; // of its payload
+    requeue_target_t target;
+    requeue_push_t push;
+} run_job_t;
 
 // Signals wait until the replies of a chunk are read.
 static void run_block_signals(run_t *run) {
@@ -58,14 +63,14 @@ static bool run_is_interrupted(run_t *run, int64_t wait_ns) {
     return true;
 }
 
-static int64_t run_interval_ns(const run_t *run) { return 60 * NS_PER_S / run->options->per_minute; }
+static int64_t run_interval_ns(const run_t *run) { return 60 * NS_PER_S / run->requeue->per_minute; }
 
 // Waits until one request or more may be sent, and returns how many; 0 = interrupted. With a rate each has a time of its own.
 static size_t run_wait_for_turn(run_t *run) {
-    if (!run->options->per_minute || run->options->args->requeue.dry_run) return run_is_interrupted(run, 0) ? 0 : CHUNK;
+    if (!run->requeue->per_minute || run->requeue->args->requeue.dry_run) return run_is_interrupted(run, 0) ? 0 : CHUNK;
     int64_t late;
     while ((late = mono_diff(mono_now(), run->due)) < 0) {
-        report_progress(&run->report);
+        report_progress(&run->requeue->report);
         if (run_is_interrupted(run, late < -SIGNAL_CHECK_MS * NS_PER_MS ? SIGNAL_CHECK_MS * NS_PER_MS : -late)) return 0;
     }
     if (run_is_interrupted(run, 0)) return 0;
@@ -80,7 +85,7 @@ static size_t run_wait_for_turn(run_t *run) {
 // "requeued 2026-11-21 12:00:03 UTC by alice@host: note"
 static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by, slice_t note) {
     char time[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
-    bool utc = run->options->args->utc;
+    bool utc = run->requeue->args->utc;
     time_format(at, utc, time);
     time_zone_name(at, utc, zone);
     buffer_clear(&run->detail);
@@ -88,164 +93,142 @@ static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by,
                   note.len ? ": " : "", (int)note.len, note.data);
 }
 
-// The reason goes into run->detail.
-static requeue_result_t run_result(run_t *run, requeue_result_t result, const char *detail) {
-    buffer_clear(&run->detail);
-    buffer_str(&run->detail, detail);
-    return result;
-}
-
-static void run_report(run_t *run, const requeue_target_t *target, requeue_result_t result) {
-    report_add(&run->report, target, result, run->detail.len ? buffer_text(&run->detail) : NULL);
-}
-
 // The home queue holds the marker and the record. A failure whose queue is no longer in the config has the first queue as its
 // home, wherever the job goes: two markers in two places would not know of each other. In Redis Cluster the marker must be in the
 // slot of the queue that takes the job.
-static requeue_result_t run_find_queues(const run_t *run, const audit_row_t *row, requeue_target_t *target) {
-    const keyspace_t *keys = run->options->keys;
-    int64_t to = run->options->to;
+static requeue_result_t run_find_queues(const run_t *run, const event_t *event, requeue_target_t *target) {
+    const keyspace_t *keys = run->requeue->keys;
+    int64_t to = run->requeue->to;
     size_t home = 0;
-    while (home < keys->queue_count && !slice_is(row->event.queue, keys->queues[home].config->name)) home++;
+    while (home < keys->queue_count && !slice_is(event->queue, keys->queues[home].config->name)) home++;
     bool known = home < keys->queue_count;
-    if (!known && to < 0 && !run->options->discard) return RESULT_NO_QUEUE;
+    if (!known && to < 0 && !run->requeue->discard) return RESULT_NO_QUEUE;
     if (!known) home = to >= 0 && keys->config->lock.scope == LOCK_SCOPE_QUEUE ? (size_t)to : 0;
     target->home = home;
     target->to = to < 0 ? home : (size_t)to;
-    if (run->options->discard) return RESULT_WOULD;
+    if (run->requeue->discard) return RESULT_WOULD;
     const char *dialect = config_dialect_word(keys->queues[target->to].config->dialect);
-    return slice_is(row->event.dialect, dialect) ? RESULT_WOULD : RESULT_OTHER_DIALECT;
+    return slice_is(event->dialect, dialect) ? RESULT_WOULD : RESULT_OTHER_DIALECT;
 }
 
 // A job may have no bytes, if its record says so.
-static bool run_has_payload(const event_t *event) {
+static requeue_result_t run_check_payload(const event_t *event, const digest_t *digest) {
     int64_t len = (int64_t)event->payload.len;
-    return len == event->size ? len > 0 || event->sha256.len > 0 : event->size == 0;
-}
-
-static requeue_result_t run_prepare(run_t *run, const audit_row_t *row, const digest_t *digest, const requeue_target_t *target,
-                                    requeue_push_t *push) {
     char sha256[DIGEST_HEX_SIZE];
-    int64_t now_ms = run->now_ms + mono_diff(mono_now(), run->began) / NS_PER_MS;
-    if (!run_has_payload(&row->event)) return RESULT_NO_PAYLOAD;
+    bool is_whole = len == event->size ? len > 0 || event->sha256.len > 0 : event->size == 0;
     digest_hex(digest, sha256);
-    if (row->event.sha256.len && !slice_is(row->event.sha256, sha256)) return RESULT_DAMAGED;
-    const char *refused = run->refused_queues[target->home], *unusable = run->unusable_queues[target->to];
-    if (refused || unusable) return run_result(run, RESULT_REFUSED, refused ? refused : unusable);
-    buffer_clear(&run->pushed_bytes);
-    bool fits = requeue_prepare(run->options->keys, target->to, &row->event, now_ms, push, &run->pushed_bytes, &run->detail);
-    return fits ? RESULT_WOULD : RESULT_UNFIT;
+    if (!is_whole) return RESULT_NO_PAYLOAD;
+    return event->sha256.len == 0 || slice_is(event->sha256, sha256) ? RESULT_WOULD : RESULT_DAMAGED;
 }
 
-static requeue_result_t run_classify(run_t *run, const audit_row_t *row, const digest_t *digest, requeue_target_t *target,
-                                     requeue_push_t *push) {
+// Sets run->detail.
+static requeue_result_t run_classify(run_t *run, run_job_t *job) {
+    const requeue_t *requeue = run->requeue;
+    const audit_row_t *row = job->row;
+    int64_t now_ms = run->now_ms + mono_diff(mono_now(), run->began) / NS_PER_MS;
     buffer_clear(&run->detail);
+    buffer_clear(&run->pushed_bytes);
     if (!slice_is(row->event.kind, "failed")) return RESULT_NO_FAILURE;
-    if (!slice_is(row->state, "failed") && !run->options->args->requeue.again) {
+    if (!slice_is(row->state, "failed") && !requeue->args->requeue.again) {
         run_format_answer(run, row->state, row->answered_at, row->answered_by, row->answer_reason);
         return RESULT_ANSWERED;
     }
-    requeue_result_t result = run_find_queues(run, row, target);
+    requeue_result_t result = run_find_queues(run, &row->event, &job->target);
+    if (result == RESULT_WOULD && !requeue->discard) result = run_check_payload(&row->event, &job->digest);
     if (result != RESULT_WOULD) return result;
-    if (!run->options->discard) return run_prepare(run, row, digest, target, push);
-    const char *refused = run->refused_queues[target->home];
-    return refused ? run_result(run, RESULT_REFUSED, refused) : RESULT_WOULD;
+    const char *refused = run->refused_queues[job->target.home], *unusable = run->unusable_queues[job->target.to];
+    buffer_str(&run->detail, refused ? refused : unusable ? unusable : "");
+    if (refused || unusable) return RESULT_REFUSED;
+    bool fits = requeue->discard ||
+                requeue_prepare(requeue->keys, job->target.to, &row->event, now_ms, &job->push, &run->pushed_bytes, &run->detail);
+    return fits ? RESULT_WOULD : RESULT_UNFIT;
 }
 
-static void run_send(run_t *run, const audit_row_t *row, const digest_t *digest, const requeue_target_t *target,
-                     const requeue_push_t *push) {
-    const requeue_options_t *options = run->options;
+static void run_send(run_t *run, const run_job_t *job) {
+    const requeue_t *requeue = run->requeue;
+    const requeue_target_t *target = &job->target;
+    const event_t *failure = &job->row->event;
     char id[EVENT_ID_SIZE];
     uint64_t nth;
-    const char *to = target->to != target->home || options->to >= 0 ? options->keys->queues[target->to].config->name : "";
-    char *note = *to ? mem_printf("to %s%s%s", to, *options->note ? ": " : "", options->note) : mem_str(options->note);
-    event_t record = {.kind = slice_text(options->discard ? "discarded" : "requeued"),
-                      .dialect = row->event.dialect,
-                      .queue = row->event.queue,
-                      .job = row->event.job,
-                      .type = row->event.type,
-                      .worker = slice_text(options->by),
+    const char *to = target->to != target->home || requeue->to >= 0 ? requeue->keys->queues[target->to].config->name : "";
+    char *note = *to ? mem_printf("to %s%s%s", to, *requeue->note ? ": " : "", requeue->note) : mem_str(requeue->note);
+    event_t record = {.kind = slice_text(requeue->discard ? "discarded" : "requeued"),
+                      .dialect = failure->dialect,
+                      .queue = failure->queue,
+                      .job = failure->job,
+                      .type = failure->type,
+                      .worker = slice_text(requeue->by),
                       .reason = slice_text(note),
-                      .sha256 = row->event.sha256,
-                      .answers = row->event.event,
-                      .size = row->event.size};
+                      .sha256 = failure->sha256,
+                      .answers = failure->event,
+                      .size = failure->size};
     random_bytes(&nth, sizeof nth); // two answers to one failure are two events
     event_id(&record, 0, (int64_t)(nth >> 1), id);
     record.event = slice_text(id);
-    requeue_append(run->conn, options->keys,
+    requeue_append(run->conn, requeue->keys,
                    &(requeue_request_t){.queue = target->home,
                                         .to = target->to,
-                                        .discards = options->discard,
-                                        .again = options->args->requeue.again,
-                                        .job = row->event.payload,
-                                        .where = push,
-                                        .digest = digest,
-                                        .by = options->by,
+                                        .discards = requeue->discard,
+                                        .again = requeue->args->requeue.again,
+                                        .job = failure->payload,
+                                        .where = &job->push,
+                                        .digest = &job->digest,
+                                        .by = requeue->by,
                                         .record = &record});
-    run->in_flight.targets[(run->in_flight.first + run->in_flight.count++) % MAX_IN_FLIGHT] = *target;
-    run->in_flight.bytes += row->event.payload.len + run->pushed_bytes.len;
+    run->targets[run->sent++ % MAX_IN_FLIGHT] = *target;
+    run->bytes += failure->payload.len + run->pushed_bytes.len;
     free(note);
 }
 
-// All further requests for this queue would be refused too.
-static requeue_result_t run_refuse(run_t *run, const requeue_target_t *target, const char *why) {
-    if (!run->refused_queues[target->home]) run->refused_queues[target->home] = mem_str(why);
-    return run_result(run, RESULT_REFUSED, why);
-}
-
-static requeue_result_t run_reply_result(run_t *run, const requeue_target_t *target, const requeue_reply_t *reply) {
-    switch (reply->kind) {
-    case REQUEUE_DONE: return run_result(run, RESULT_DONE, "");
-    case REQUEUE_UNRECORDED: return run_result(run, RESULT_UNRECORDED, reply->why);
-    case REQUEUE_WAITING: return run_result(run, RESULT_WAITING, reply->why);
-    case REQUEUE_FAILED: return run_refuse(run, target, reply->why);
-    case REQUEUE_KNOWN: run_format_answer(run, slice_text(reply->state), reply->at_ms, slice_text(reply->by), slice_text(""));
-    }
-    return RESULT_ANSWERED;
-}
-
 static void run_read_reply(run_t *run) {
-    const requeue_target_t *target = &run->in_flight.targets[run->in_flight.first];
+    static const requeue_result_t results[] = {[REQUEUE_DONE] = RESULT_DONE,
+                                               [REQUEUE_UNRECORDED] = RESULT_UNRECORDED,
+                                               [REQUEUE_KNOWN] = RESULT_ANSWERED,
+                                               [REQUEUE_WAITING] = RESULT_WAITING,
+                                               [REQUEUE_FAILED] = RESULT_REFUSED};
+    const requeue_target_t *target = &run->targets[run->answered++ % MAX_IN_FLIGHT];
     requeue_reply_t reply;
     redis_error_t error;
     outcome_t outcome = requeue_read(run->conn, &reply, &error);
-    run->in_flight.first = (run->in_flight.first + 1) % MAX_IN_FLIGHT;
-    run->in_flight.count--;
-    if (outcome == OUTCOME_RETRY) { // left for a later run
-        if (run->stop.outcome == OUTCOME_OK) run->stop = error;
-        return;
-    }
-    if (outcome == OUTCOME_DISCONNECTED && run->stop.outcome != OUTCOME_DISCONNECTED) run->stop = error;
-    run_report(run, target,
-               outcome == OUTCOME_DISCONNECTED ? run_result(run, RESULT_UNKNOWN, "")
-               : outcome == OUTCOME_REFUSED    ? run_refuse(run, target, error.text)
-                                               : run_reply_result(run, target, &reply));
+    bool lost = outcome == OUTCOME_DISCONNECTED, later = outcome == OUTCOME_RETRY;
+    if ((lost && run->stop.outcome != OUTCOME_DISCONNECTED) || (later && run->stop.outcome == OUTCOME_OK)) run->stop = error;
+    if (later) return; // a later run does it
+    requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
+    const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
+    char **refused = &run->refused_queues[target->home]; // would refuse all further requests too
+    if (result == RESULT_REFUSED && !*refused) *refused = mem_str(why);
+    buffer_clear(&run->detail);
+    if (result == RESULT_ANSWERED)
+        run_format_answer(run, slice_text(reply.state), reply.at_ms, slice_text(reply.by), slice_text(""));
+    else if (result != RESULT_DONE && result != RESULT_UNKNOWN)
+        buffer_str(&run->detail, why);
+    report_add(run->requeue, target, result, buffer_text(&run->detail));
 }
 
 // Reads replies until at most `keep` are awaited.
 static void run_read_replies(run_t *run, size_t keep) {
-    while (run->in_flight.count > keep) run_read_reply(run);
-    if (!run->in_flight.count) run->in_flight.bytes = 0;
+    while (run->sent - run->answered > keep) run_read_reply(run);
+    if (run->sent == run->answered) run->bytes = 0;
 }
 
 #define RUN_COPY(to, text) snprintf((to), sizeof(to), "%.*s", (int)(text).len, (text).data)
 
 static bool run_add_row(void *self, const audit_row_t *row) {
     run_t *run = self;
-    requeue_target_t target = {0};
-    requeue_push_t push = {0};
-    if (row->event.at > run->newest) return true; // retention removed the chosen row, and a later event got its seq
-    digest_t digest = digest_of(row->event.payload.data, row->event.payload.len);
-    RUN_COPY(target.ref, row->ref);
-    RUN_COPY(target.event, row->event.event);
-    RUN_COPY(target.queue, row->event.queue);
-    RUN_COPY(target.job, row->event.job);
-    requeue_result_t result = run_classify(run, row, &digest, &target, &push);
-    if (result != RESULT_WOULD || run->options->args->requeue.dry_run) {
-        run_report(run, &target, result);
+    const event_t *event = &row->event;
+    run_job_t job = {.row = row, .digest = digest_of(event->payload.data, event->payload.len)};
+    if (event->at > run->requeue->plan.newest) return true; // retention removed the chosen row, and a later event got its seq
+    run->found++;
+    RUN_COPY(job.target.ref, row->ref);
+    RUN_COPY(job.target.event, event->event);
+    RUN_COPY(job.target.queue, event->queue);
+    RUN_COPY(job.target.job, event->job);
+    requeue_result_t result = run_classify(run, &job);
+    if (result != RESULT_WOULD || run->requeue->args->requeue.dry_run) {
+        report_add(run->requeue, &job.target, result, buffer_text(&run->detail));
     } else {
-        run_send(run, row, &digest, &target, &push);
-        if (run->in_flight.bytes > MAX_IN_FLIGHT_BYTES) run_read_replies(run, 0);
+        run_send(run, &job);
+        if (run->bytes > MAX_IN_FLIGHT_BYTES) run_read_replies(run, 0);
     }
     return run->stop.outcome == OUTCOME_OK;
 }
@@ -253,24 +236,24 @@ static bool run_add_row(void *self, const audit_row_t *row) {
 // The replies to the chunk before are read while this one is under way.
 static bool run_chunk(run_t *run, const int64_t *seqs, size_t count, buffer_t *why) {
     redis_error_t error;
-    int64_t before = run->report.tried + (int64_t)run->in_flight.count;
-    if (!audit_rows(run->options->args->audit, seqs, count, run_add_row, run, why)) return false;
-    int64_t found = run->report.tried + (int64_t)run->in_flight.count - before;
-    for (; run->stop.outcome == OUTCOME_OK && found < (int64_t)count; found++) // retention removed the others
-        report_add(&run->report, &(requeue_target_t){.ref = "-"}, RESULT_GONE, NULL);
-    if (run->in_flight.count && conn_flush(run->conn, &error) != OUTCOME_OK) run->stop = error;
-    run_read_replies(run, run->options->per_minute || run->stop.outcome != OUTCOME_OK ? 0 : CHUNK);
+    run->found = 0;
+    if (!audit_rows(run->requeue->args->audit, seqs, count, run_add_row, run, why)) return false;
+    for (; run->stop.outcome == OUTCOME_OK && run->found < count; run->found++) // retention removed the others
+        report_add(run->requeue, &(requeue_target_t){.ref = "-"}, RESULT_GONE, "");
+    if (run->sent > run->answered && conn_flush(run->conn, &error) != OUTCOME_OK) run->stop = error;
+    run_read_replies(run, run->requeue->per_minute || run->stop.outcome != OUTCOME_OK ? 0 : CHUNK);
     return true;
 }
 
-static bool run_plan(run_t *run, const requeue_plan_t *plan, buffer_t *why) {
+static bool run_plan(run_t *run, buffer_t *why) {
+    const requeue_plan_t *plan = &run->requeue->plan;
     run->due = mono_now();
     for (size_t next = 0; next < plan->count && run->stop.outcome == OUTCOME_OK;) {
         size_t count = run_wait_for_turn(run);
         if (!count) break;
         if (count > plan->count - next) count = plan->count - next;
         if (!run_chunk(run, plan->seqs + next, count, why)) return false;
-        if (run->options->per_minute) run->due = mono_add(run->due, (int64_t)count * run_interval_ns(run));
+        if (run->requeue->per_minute) run->due = mono_add(run->due, (int64_t)count * run_interval_ns(run));
         next += count;
     }
     return true;
@@ -293,10 +276,10 @@ static int run_exit_code(const run_t *run, int status) {
 
 // Reads Redis's clock, and finds queues whose keys do not fit their dialect.
 static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
-    const keyspace_t *keys = run->options->keys;
+    const keyspace_t *keys = run->requeue->keys;
     if (requeue_now(run->conn, &run->now_ms, error) != OUTCOME_OK) return error->outcome;
     run->began = mono_now();
-    for (size_t i = 0; i < keys->queue_count && !run->options->discard; i++) {
+    for (size_t i = 0; i < keys->queue_count && !run->requeue->discard; i++) {
         const dialect_ops_t *ops = dialect_ops(keys->queues[i].config->dialect);
         buffer_t refusal = {0};
         const call_t call = {.conn = run->conn, .keys = keys, .queue = i, .error = error};
@@ -309,38 +292,39 @@ static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-// False after a message; *status is the exit code.
-static bool run_connect(run_t *run, const requeue_plan_t *plan, int *status) {
+// CLI_OK, or an exit code after a message.
+static int run_connect(run_t *run) {
     redis_error_t error;
-    if (run->options->args->requeue.dry_run || plan->count == 0) return true;
-    run->conn = conn_new(&run->options->keys->config->redis, "queue-sidecar-requeue", NULL);
+    if (run->requeue->args->requeue.dry_run || run->requeue->plan.count == 0) return CLI_OK;
+    run->conn = conn_new(&run->requeue->keys->config->redis, "queue-sidecar-requeue", NULL);
     outcome_t outcome = conn_open(run->conn, &error);
     if (outcome == OUTCOME_OK) outcome = run_check_queues(run, &error);
-    if (outcome == OUTCOME_OK) return true;
+    if (outcome == OUTCOME_OK) return CLI_OK;
     fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(run->conn), error.text);
-    *status = outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
-    return false;
+    return outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
 }
 
-int requeue_run(const requeue_options_t *options, const requeue_plan_t *plan) {
-    run_t *run = mem_alloc(sizeof *run);
+static int run_and_report(run_t *run) {
     buffer_t why = {0};
-    int status = CLI_OK;
-    run->options = options;
-    run->newest = plan->newest;
-    run->refused_queues = mem_array(options->keys->queue_count, sizeof *run->refused_queues);
-    run->unusable_queues = mem_array(options->keys->queue_count, sizeof *run->unusable_queues);
+    report_begin(run->requeue);
+    bool read = run_plan(run, &why);
+    run_read_replies(run, 0);
+    char *stopped = read ? run_format_stop(run) : mem_str("the audit log cannot be read");
+    int status = run_exit_code(run, report_end(run->requeue, stopped));
+    free(stopped);
+    return read ? status : audit_print_error(&why);
+}
+
+int requeue_run(requeue_t *requeue) {
+    run_t *run = mem_alloc(sizeof *run);
+    size_t queues = requeue->keys->queue_count;
+    run->requeue = requeue;
+    run->refused_queues = mem_array(queues, sizeof *run->refused_queues);
+    run->unusable_queues = mem_array(queues, sizeof *run->unusable_queues);
     run_block_signals(run);
-    if (run_connect(run, plan, &status)) {
-        report_begin(&run->report, options, plan);
-        bool read = run_plan(run, plan, &why);
-        if (run->conn) run_read_replies(run, 0);
-        char *stopped = read ? run_format_stop(run) : mem_str("the audit log cannot be read");
-        status = run_exit_code(run, report_end(&run->report, stopped));
-        if (!read) status = audit_print_error(&why);
-        free(stopped);
-    }
-    for (size_t i = 0; i < options->keys->queue_count; i++) {
+    int status = run_connect(run);
+    if (status == CLI_OK) status = run_and_report(run);
+    for (size_t i = 0; i < queues; i++) {
         free(run->refused_queues[i]);
         free(run->unusable_queues[i]);
     }

@@ -18,10 +18,10 @@ enum { TERMINAL_TEXT = 64 * 1024, TERMINAL_BINARY = 12 * BASE64_LINE_BYTES };
 typedef struct show {
     const audit_args_t *args;
     bool found;
-    bool done; // all of it was printed
-    buffer_t why;
+    buffer_t why;           // what cannot be read
+    event_output_t history; // of its job, for a table
     buffer_t json;
-    int rows; // of its history in `json`
+    int rows; // of the history in `json`
 } show_t;
 
 static void show_print_label(const char *name) { printf("%-*s", LABEL_WIDTH, name); }
@@ -31,7 +31,7 @@ static void show_print_text(const char *name, slice_t text) {
     if (text.len == 0) return;
     terminal_escape(&plain, text, false);
     show_print_label(name);
-    printf("%s\n", buffer_text(&plain));
+    puts(buffer_text(&plain));
     buffer_free(&plain);
 }
 
@@ -96,31 +96,30 @@ static const event_column_t columns[] = {
     {.cell = CELL_ERROR, .title = "ERROR", .wide = {.min = 10, .max = 160}, .narrow = {.min = 10, .max = 160}},
 };
 
-static bool show_add_history_row(void *self, const audit_row_t *row) {
-    event_output_add(self, row);
+static bool show_add_history(void *self, const audit_row_t *row) {
+    show_t *show = self;
+    if (show->args->format == FORMAT_TABLE) {
+        event_output_add(&show->history, row);
+    } else {
+        if (show->rows++) buffer_str(&show->json, ",");
+        event_write_json(&show->json, row);
+    }
     return true;
 }
 
-static bool show_print_history(show_t *show, const audit_row_t *row) {
-    event_output_t table = {.utc = show->args->utc, .narrow = terminal_is_narrow(stdout), .marked = row->event.event};
-    puts("");
-    event_output_begin(&table, columns, COUNT(columns), 0, stdout);
-    bool done = audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history_row, &table, &show->why);
-    event_output_end(&table);
-    return done;
+static void show_read_history(show_t *show, const audit_row_t *row) {
+    audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history, show, &show->why);
 }
 
-static bool show_print_table(show_t *show, const audit_row_t *row) {
+static void show_print_table(show_t *show, const audit_row_t *row) {
     const event_t *event = &row->event;
     bool failed = slice_is(event->kind, "failed"), utc = show->args->utc;
     show_print_text("ref", row->ref);
     if (!failed) show_print_text("kind", event->kind);
     show_print_text("state", row->state);
-    if (row->answered_at) {
-        show_print_time("since", row->answered_at, utc);
-        show_print_text("by", row->answered_by);
-        show_print_text("because", row->answer_reason);
-    }
+    show_print_time("since", row->answered_at, utc);
+    show_print_text("by", row->answered_by);
+    show_print_text("because", row->answer_reason);
     show_print_text("queue", event->queue);
     show_print_text("dialect", event->dialect);
     show_print_text("job", event->job);
@@ -138,57 +137,51 @@ static bool show_print_table(show_t *show, const audit_row_t *row) {
     show_print_text("sha256", event->sha256);
     show_print_bytes("error", event->error, row->error_is_text);
     show_print_payload(row);
-    return show_print_history(show, row);
-}
-
-static bool show_add_history_json(void *self, const audit_row_t *row) {
-    show_t *show = self;
-    if (show->rows++) buffer_str(&show->json, ",");
-    event_write_json(&show->json, row);
-    return true;
+    puts("");
+    show->history = (event_output_t){.utc = utc, .narrow = terminal_is_narrow(stdout), .marked = event->event};
+    event_output_begin(&show->history, columns, COUNT(columns), 0, stdout);
+    show_read_history(show, row);
+    event_output_end(&show->history);
 }
 
 // One object, with the history inside.
-static bool show_print_json(show_t *show, const audit_row_t *row) {
+static void show_print_json(show_t *show, const audit_row_t *row) {
     buffer_t *out = &show->json;
     event_write_json(out, row);
     out->len--; // the closing brace
     buffer_str(out, ",\"history\":[");
-    bool done = audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history_json, show, &show->why);
+    show_read_history(show, row);
     buffer_str(out, "]}\n");
     fwrite(out->data, 1, out->len, stdout);
     buffer_free(out);
-    return done;
 }
 
-static bool show_print_csv(const audit_row_t *row) {
+static void show_print_csv(const audit_row_t *row) {
     event_output_t output = {.format = FORMAT_CSV};
     event_output_begin(&output, NULL, 0, 0, NULL);
     event_output_add(&output, row);
     event_output_end(&output);
-    return true;
 }
 
 static bool show_print_row(void *self, const audit_row_t *row) {
     show_t *show = self;
     show->found = true;
     switch (show->args->format) {
-    case FORMAT_TABLE: show->done = show_print_table(show, row); break;
-    case FORMAT_CSV: show->done = show_print_csv(row); break;
-    default: show->done = show_print_json(show, row);
+    case FORMAT_TABLE: show_print_table(show, row); break;
+    case FORMAT_CSV: show_print_csv(row); break;
+    default: show_print_json(show, row);
     }
     return false;
 }
 
 static int show_run(audit_args_t *args) {
     show_t show = {.args = args};
-    audit_ref_match_t match;
-    buffer_t why = {0};
-    if (!audit_ref_find(args->audit, args->operands.all[0], args->utc, &match, &why)) return audit_print_error(&why);
-    if (match.count != 1) return match.is_ref ? CLI_FAILED : CLI_USAGE;
-    if (!audit_rows(args->audit, &match.seq, 1, show_print_row, &show, &why)) return audit_print_error(&why);
-    if (!show.found) return CLI_FAILED; // retention has just removed it
-    return show.done ? CLI_OK : audit_print_error(&show.why);
+    audit_found_t found;
+    int status = audit_find_event(args, args->operands.all[0], &found);
+    if (status != CLI_OK) return status;
+    if (!audit_rows(args->audit, &found.seq, 1, show_print_row, &show, &show.why) || show.why.len)
+        return audit_print_error(&show.why);
+    return show.found ? CLI_OK : CLI_FAILED; // retention has just removed it
 }
 
 static const cli_option_t options[] = {
@@ -207,8 +200,6 @@ const audit_command_t audit_show_command = {
               CLI_OPTIONS(options),
               .text = "On a terminal a large payload is cut short; -o json and a pipe get all of it.\n\n" AUDIT_TEXT_DATA,
               .exits = "0 ok\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n"},
-    .opens_log = true,
-    .min_operands = 1,
     .max_operands = 1,
     .missing_operand = "specify the REF of an event",
     .run = show_run,

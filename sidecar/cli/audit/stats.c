@@ -217,6 +217,5 @@ const audit_command_t audit_stats_command = {
               CLI_OPTIONS(options),
               .text = AUDIT_TEXT_DATA,
               .exits = AUDIT_EXITS},
-    .opens_log = true,
     .run = stats_run,
 };

@@ -242,5 +242,6 @@ const audit_command_t audit_tail_command = {
               "Events come in the order in which they reached this log. When the file is replaced, tail follows the new "
               "one and prints nothing twice.",
               .exits = AUDIT_EXITS},
+    .opens_log_itself = true,
     .run = tail_run,
 };
