@@ -21,7 +21,7 @@ outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error) {
     redisReply *reply;
     request_begin(conn, "TIME");
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    *now_ms = reply_number(reply_at(reply, 0)) * 1000 + reply_number(reply_at(reply, 1)) / 1000;
+    *now_ms = reply_time_ms(reply);
     freeReplyObject(reply);
     return OUTCOME_OK;
 }

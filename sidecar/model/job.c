@@ -17,22 +17,10 @@ static const char NO_POINTER[] = "none";
 
 _Static_assert(JOB_ID_MOST >= DIGEST_HEX_SIZE - 1, "a digest fits where an id stands");
 
-// Copies a string or a number of 1 to `most` bytes without a NUL.
 static void job_take_text(const json_pick_t *pick, size_t most, char *text) {
     const json_value_t *value = &pick->value;
-    if (pick->found != JSON_FOUND || (value->type != JSON_STRING && value->type != JSON_NUMBER)) return;
-    buffer_t decoded = {0};
-    slice_t found = value->raw;
-    bool good = true;
-    if (value->type == JSON_STRING && found.len > 0 && memchr(found.data, '\\', found.len)) {
-        good = json_decode(value->raw, &decoded);
-        found = (slice_t){decoded.data, decoded.len};
-    }
-    if (good && found.len > 0 && found.len <= most && !memchr(found.data, '\0', found.len)) {
-        memcpy(text, found.data, found.len);
-        text[found.len] = '\0';
-    }
-    buffer_free(&decoded);
+    if (pick->found == JSON_FOUND && (value->type == JSON_STRING || value->type == JSON_NUMBER))
+        json_copy_text(value->raw, text, most);
 }
 
 // Returns the time in ms, rounded; 0 = it is no number, or no date since 1973.

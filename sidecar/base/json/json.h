@@ -17,6 +17,7 @@ enum {
     JSON_MOST_PICKS = 16,
     JSON_MOST_BYTES = 64 * 1024, // of a text that json_find looks at
     JSON_MOST_TOKENS = 4096,     // keys and values in such a text
+    JSON_ESCAPED_BYTE = 6,       // bytes of \u00XX
 };
 
 typedef enum json_type { JSON_STRING, JSON_NUMBER, JSON_BOOL, JSON_NULL, JSON_OBJECT, JSON_ARRAY } json_type_t;
@@ -48,6 +49,9 @@ json_found_t json_find(slice_t text, const char *pointer, json_value_t *out);
 
 // Appends a JSON_STRING decoded, as UTF-8; it may hold NUL bytes. False: it holds a lone surrogate, and nothing was appended.
 bool json_decode(slice_t raw, buffer_t *out);
+// Copies a JSON_STRING, decoded, or a JSON_NUMBER to `out`, which has room for `most` bytes and a NUL. False, and nothing is
+// copied: it is empty or longer, holds a NUL or cannot be decoded.
+bool json_copy_text(slice_t raw, char *out, size_t most);
 // Reads a JSON_NUMBER (check the type: a string may hold digits too). False: it has a fraction or an exponent, or does not fit.
 bool json_integer(slice_t raw, int64_t *out);
 

@@ -70,3 +70,12 @@ bool json_integer(slice_t raw, int64_t *out) {
     bool zero_leads = raw.len > first + 1 && raw.data[first] == '0';
     return !zero_leads && slice_integer(raw, out);
 }
+
+bool json_copy_text(slice_t raw, char *out, size_t most) {
+    buffer_t decoded = {0};
+    bool good = raw.len <= JSON_ESCAPED_BYTE * most && json_decode(raw, &decoded) && decoded.len > 0 && decoded.len <= most &&
+                !memchr(decoded.data, '\0', decoded.len);
+    if (good) memcpy(out, decoded.data, decoded.len + 1);
+    buffer_free(&decoded);
+    return good;
+}

@@ -5,6 +5,7 @@
 // pushes the task to the list that the task names. A task that names a list outside the configuration is pushed nowhere.
 #include "dialects/kmqueue/kmqueue.h"
 #include "base/buffer.h"
+#include "base/json/json.h"
 #include "dialects/kmqueue/task.h"
 
 // Ignore dates outside these bounds, as job_read does: they would end a task at once, or never.
@@ -31,12 +32,12 @@ static void kmqueue_sentinel(const backup_look_t *look, char random[SENTINEL_RAN
 static void kmqueue_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) {
     kmqueue_task_t task;
     *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .told_retries = -1};
-    if (!kmqueue_task_read(bytes, &task) || !kmqueue_text_copy(task.id, out->id, JOB_ID_MOST)) {
+    if (!kmqueue_task_read(bytes, &task) || !json_copy_text(task.id, out->id, JOB_ID_MOST)) {
         digest_hex(&out->digest, out->id);
         out->trouble = JOB_UNREADABLE;
         return;
     }
-    if (!kmqueue_text_copy(task.type, out->type, JOB_TYPE_MOST)) out->type[0] = '\0';
+    if (!json_copy_text(task.type, out->type, JOB_TYPE_MOST)) out->type[0] = '\0';
     if (task.gen >= CREATED_LEAST_MS && task.gen <= CREATED_MOST_MS) out->created_ms = task.gen;
     if (task.exc > 0) out->executed_ms = task.exc;
     out->told_retries = task.retry;
@@ -51,7 +52,7 @@ static void kmqueue_settle(const queue_keys_t *keys, const entry_t *entry, const
     out->forget = true; // the next execution has another excTimestamp, and so other bytes
     if (job->trouble != JOB_FINE || !kmqueue_task_read(entry->bytes, &task)) return;
     if (retry) {
-        kmqueue_task_retry(&task, entry->bytes, again);
+        kmqueue_task_rewrite(&task, entry->bytes, task.retry + 1, "retry", task.gen, again); // as BackupQueueMonitor does
         out->again = (slice_t){again->data, again->len};
     } else if (task.unique) {
         out->mark = own->unique_sets.items[job->target];
@@ -64,7 +65,7 @@ static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *
     kmqueue_task_t task;
     size_t list;
     char id[JOB_ID_MOST + 1];
-    if (!kmqueue_task_read(row->payload, &task) || !kmqueue_text_copy(task.id, id, JOB_ID_MOST)) {
+    if (!kmqueue_task_read(row->payload, &task) || !json_copy_text(task.id, id, JOB_ID_MOST)) {
         buffer_str(why, "its payload is not a task of KMQueue");
         return false;
     }
@@ -72,7 +73,7 @@ static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *
         buffer_printf(why, "its list `%.*s` is not among `queues`", (int)task.queue.len, task.queue.data);
         return false;
     }
-    kmqueue_task_requeue(&task, row->payload, now_ms, bytes);
+    kmqueue_task_rewrite(&task, row->payload, 0, "normal", now_ms, bytes);
     size_t len = bytes->len;
     buffer_str(bytes, id);
     out->ready = kmqueue_config(queue)->lists.items[list];

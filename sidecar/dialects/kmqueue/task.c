@@ -9,7 +9,6 @@
 enum {
     RETRY_MOST = INT32_MAX, // an int in Java
     MARKER_MOST = 512, // bytes of a marker without the name of its list: fastjson's marker has 192; an id of KMQueue's own has 36
-    ESCAPED_BYTE = 6,  // \u00XX
 };
 
 enum { QUEUE, ID, TYPE, UNIQUE, STATE, GEN, EXC, RETRY, FIELDS };
@@ -52,52 +51,24 @@ bool kmqueue_task_read(slice_t bytes, kmqueue_task_t *out) {
            task_read_number(&fields[RETRY], &out->retry) && out->retry >= 0 && out->retry <= RETRY_MOST;
 }
 
-static bool text_is_plain(slice_t text) { return text.len == 0 || !memchr(text.data, '\\', text.len); }
-
 bool kmqueue_text_is(slice_t text, slice_t wanted) {
-    if (text_is_plain(text)) return slice_equal(text, wanted);
-    if (text.len > ESCAPED_BYTE * wanted.len) return false;
+    if (text.len == 0 || !memchr(text.data, '\\', text.len)) return slice_equal(text, wanted);
+    if (text.len > JSON_ESCAPED_BYTE * wanted.len) return false;
     buffer_t decoded = {0};
     bool same = json_decode(text, &decoded) && slice_equal((slice_t){decoded.data, decoded.len}, wanted);
     buffer_free(&decoded);
     return same;
 }
 
-bool kmqueue_text_copy(slice_t text, char *out, size_t most) {
-    buffer_t decoded = {0};
-    slice_t found = text;
-    bool good = text.len <= ESCAPED_BYTE * most;
-    if (good && !text_is_plain(text)) {
-        good = json_decode(text, &decoded);
-        found = (slice_t){decoded.data, decoded.len};
-    }
-    good = good && found.len > 0 && found.len <= most && !memchr(found.data, '\0', found.len);
-    if (good) {
-        memcpy(out, found.data, found.len);
-        out[found.len] = '\0';
-    }
-    buffer_free(&decoded);
-    return good;
-}
-
-static void task_splice(slice_t bytes, json_cut_t *cuts, size_t count, buffer_t *out) {
-    // Values of one object neither overlap nor touch, so this is never refused.
-    if (!json_splice(bytes, cuts, count, out)) buffer_add(out, bytes.data, bytes.len);
-}
-
-void kmqueue_task_retry(const kmqueue_task_t *task, slice_t bytes, buffer_t *out) {
-    char retry[24];
-    snprintf(retry, sizeof retry, "%lld", (long long)task->retry + 1);
-    json_cut_t cuts[] = {{task->retry_text, slice_text(retry)}, {task->state, slice_text("retry")}};
-    task_splice(bytes, cuts, 2, out);
-}
-
-void kmqueue_task_requeue(const kmqueue_task_t *task, slice_t bytes, int64_t now_ms, buffer_t *out) {
-    char now[24];
-    snprintf(now, sizeof now, "%lld", (long long)now_ms);
+void kmqueue_task_rewrite(const kmqueue_task_t *task, slice_t bytes, int64_t retry, const char *state, int64_t gen,
+                          buffer_t *out) {
+    char retries[24], date[24];
+    snprintf(retries, sizeof retries, "%lld", (long long)retry);
+    snprintf(date, sizeof date, "%lld", (long long)gen);
     json_cut_t cuts[] = {
-        {task->retry_text, slice_text("0")}, {task->state, slice_text("normal")}, {task->gen_text, slice_text(now)}};
-    task_splice(bytes, cuts, 3, out);
+        {task->retry_text, slice_text(retries)}, {task->state, slice_text(state)}, {task->gen_text, slice_text(date)}};
+    // Values of one object neither overlap nor touch, so this is never refused.
+    if (!json_splice(bytes, cuts, gen == task->gen ? 2 : 3, out)) buffer_add(out, bytes.data, bytes.len);
 }
 
 static bool task_text_is(const json_pick_t *pick, slice_t wanted) {
@@ -107,7 +78,7 @@ static bool task_text_is(const json_pick_t *pick, slice_t wanted) {
 bool kmqueue_is_marker(slice_t entry, const char *backup) {
     static const char type[] = "\"marker\"";
     slice_t name = slice_text(backup);
-    if (entry.len < sizeof type || entry.len > MARKER_MOST + ESCAPED_BYTE * name.len) return false;
+    if (entry.len < sizeof type || entry.len > MARKER_MOST + JSON_ESCAPED_BYTE * name.len) return false;
     if (!memmem(entry.data, entry.len, type, sizeof type - 1)) return false;
     json_pick_t fields[] = {
         {.pointer = "/queue"}, {.pointer = "/type"}, {.pointer = "/data"}, {.pointer = "/taskStatus/excTimestamp"}};

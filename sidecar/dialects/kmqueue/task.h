@@ -26,14 +26,11 @@ bool kmqueue_task_read(slice_t bytes, kmqueue_task_t *out);
 
 // Whether a raw text, decoded, equals `wanted`.
 bool kmqueue_text_is(slice_t text, slice_t wanted);
-// Decodes a raw text to `out`, which has room for `most` bytes and a NUL. False: empty, longer, not UTF-8, or with a NUL inside.
-bool kmqueue_text_copy(slice_t text, char *out, size_t most);
 
-// The task with retry + 1 and state "retry", as BackupQueueMonitor pushes it. All other bytes stay.
-void kmqueue_task_retry(const kmqueue_task_t *task, slice_t bytes, buffer_t *out);
-// The task with a new creation date, for a requeue. The date must be new: a worker drops a task that is older than its alive
-// timeout (RedisTaskQueue.java, popTask).
-void kmqueue_task_requeue(const kmqueue_task_t *task, slice_t bytes, int64_t now_ms, buffer_t *out);
+// Appends the task with other retries, another state and another creation date. All other bytes stay. A requeue needs a new date:
+// a worker drops a task that is older than its alive timeout (RedisTaskQueue.java, popTask).
+void kmqueue_task_rewrite(const kmqueue_task_t *task, slice_t bytes, int64_t retry, const char *state, int64_t gen,
+                          buffer_t *out);
 
 // Whether an entry of the backup list is its marker: queue is the list itself, type is "marker", it was never executed, and it
 // has no data. KMQueue accepts either of the first two (BackupQueueMonitor.java, monitor), so one crafted task could hide all

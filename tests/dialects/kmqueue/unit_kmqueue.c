@@ -89,7 +89,7 @@ Test(unit_kmqueue, a_retry_equals_that_of_the_real_monitor) {
             kmqueue_task_t task;
             buffer_clear(&again);
             cr_assert(kmqueue_task_read(bytes_of(&v.bytes), &task));
-            kmqueue_task_retry(&task, bytes_of(&v.bytes), &again);
+            kmqueue_task_rewrite(&task, bytes_of(&v.bytes), task.retry + 1, "retry", task.gen, &again);
         } else if (slice_is(v.key, "retried")) {
             cr_expect(slice_equal(bytes_of(&again), bytes_of(&v.bytes)), "%.*s: %s", (int)v.what.len, v.what.data, again.data);
             compared++;
@@ -110,7 +110,7 @@ Test(unit_kmqueue, a_requeue_begins_anew) {
     kmqueue_task_t task;
     buffer_t anew = {0};
     cr_assert(kmqueue_task_read(slice_text(before), &task));
-    kmqueue_task_requeue(&task, slice_text(before), 1800000000123, &anew);
+    kmqueue_task_rewrite(&task, slice_text(before), 0, "normal", 1800000000123, &anew);
     cr_expect_str_eq(buffer_text(&anew), after);
     buffer_free(&anew);
 }
@@ -204,7 +204,7 @@ Test(unit_kmqueue, read_bounds) {
     buffer_str(&text, "\",\"id\":\"i\",\"queue\":\"q\"," GOOD ",\"unique\":false}");
     kmqueue_task_t task;
     cr_assert(kmqueue_task_read(bytes_of(&text), &task));
-    kmqueue_task_retry(&task, bytes_of(&text), &again);
+    kmqueue_task_rewrite(&task, bytes_of(&text), task.retry + 1, "retry", task.gen, &again);
     cr_expect_eq(again.len, text.len - 1, "\"normal\" has become \"retry\"");
     cr_assert(kmqueue_task_read(bytes_of(&again), &task));
     cr_expect_eq(task.retry, 4);
@@ -231,7 +231,7 @@ static const struct {
 Test(unit_kmqueue, texts) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char copy[9] = "";
-        bool good = kmqueue_text_copy(slice_text(texts[i].text), copy, 8);
+        bool good = json_copy_text(slice_text(texts[i].text), copy, 8);
         cr_expect_eq(good, texts[i].copy != NULL, "%s", texts[i].text);
         if (texts[i].copy) cr_expect_str_eq(copy, texts[i].copy);
         if (texts[i].copy) cr_expect(kmqueue_text_is(slice_text(texts[i].text), slice_text(texts[i].copy)), "%s", texts[i].text);
