@@ -33,7 +33,7 @@ LIBS_ALL = $(PKG_LIBS) -lm
 
 SRC := $(sort $(shell find sidecar -name '*.c'))
 LUA := $(sort $(shell find sidecar -name "*.lua" ! -path "*/prologue/*"))
-PROLOGUE := $(wildcard sidecar/queue/lua/prologue/*.lua)
+PROLOGUE := $(shell find sidecar -path "*/prologue/*.lua")
 SQL := $(sort $(wildcard sql/[0-9][0-9][0-9]_*.sql))
 OBJ := $(SRC:%.c=$(B)/%.o)
 GEN_OBJ := $(B)/gen/scripts.o $(B)/gen/sql.o $(B)/gen/texts.o

@@ -90,6 +90,15 @@ static uint64_t log_hash(const char *const *texts, size_t count) {
     return hash;
 }
 
+static void log_add_text(buffer_t *line, slice_t text, int json) {
+    bool quotes = json || text.len == 0;
+    for (size_t i = 0; i < text.len && !quotes; i++) quotes = strchr(" \t\"=", text.data[i]) != NULL;
+    if (quotes)
+        json_write_string(line, text);
+    else
+        utf8_escape(line, text.data, text.len, "\\");
+}
+
 static void log_add_value(buffer_t *line, const log_field_t *field, int json) {
     if (field->type == LOG_FIELD_INT) {
         buffer_printf(line, "%lld", (long long)field->num);
@@ -98,10 +107,9 @@ static void log_add_value(buffer_t *line, const log_field_t *field, int json) {
             buffer_printf(line, "%.15g", field->real);
         else
             json_write_string(line, slice_text(isnan(field->real) ? "nan" : field->real > 0 ? "inf" : "-inf"));
-    } else if (json || strpbrk(field->str, " \t\"=") || !*field->str) {
-        json_write_string(line, slice_text(field->str));
     } else {
-        utf8_escape(line, field->str, strlen(field->str), "\\");
+        log_add_text(line, field->type == LOG_FIELD_STR ? slice_text(field->str) : (slice_t){field->str, (size_t)field->num},
+                     json);
     }
 }
 

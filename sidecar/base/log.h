@@ -17,15 +17,16 @@ typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level_t;
 // A field of a line. A string is borrowed; a NULL one is left out. Broken UTF-8 and control bytes are escaped.
 typedef struct log_field {
     const char *key; // NULL ends the list
-    enum { LOG_FIELD_STR, LOG_FIELD_INT, LOG_FIELD_NUM } type;
+    enum { LOG_FIELD_STR, LOG_FIELD_SLICE, LOG_FIELD_INT, LOG_FIELD_NUM } type;
     const char *str;
     int64_t num;
     double real;
 } log_field_t;
 
-#define F_STR(k, v) ((log_field_t){.key = (k), .type = LOG_FIELD_STR, .str = (v)})
-#define F_INT(k, v) ((log_field_t){.key = (k), .type = LOG_FIELD_INT, .num = (int64_t)(v)})
-#define F_NUM(k, v) ((log_field_t){.key = (k), .type = LOG_FIELD_NUM, .real = (v)})
+#define F_STR(k, v)   ((log_field_t){.key = (k), .type = LOG_FIELD_STR, .str = (v)})
+#define F_SLICE(k, v) ((log_field_t){.key = (k), .type = LOG_FIELD_SLICE, .str = (v).data, .num = (int64_t)(v).len})
+#define F_INT(k, v)   ((log_field_t){.key = (k), .type = LOG_FIELD_INT, .num = (int64_t)(v)})
+#define F_NUM(k, v)   ((log_field_t){.key = (k), .type = LOG_FIELD_NUM, .real = (v)})
 
 // json: JSON objects, otherwise text. Call once, before any other thread runs.
 void log_setup(log_level_t level, int json);

@@ -33,3 +33,6 @@ static inline bool slice_integer(slice_t text, int64_t *number) {
     *number = value;
     return true;
 }
+
+// The first `most` bytes, or all.
+static inline slice_t slice_cut(slice_t slice, size_t most) { return (slice_t){slice.data, slice.len < most ? slice.len : most}; }

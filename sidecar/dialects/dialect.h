@@ -91,10 +91,7 @@ typedef struct pass_ops {
 enum { SIDE_TASK_STEP_MS = 5, SIDE_TASK_KEYS_MAX = 4, SIDE_TASK_CHANNELS_MAX = 2 };
 
 typedef struct side_task_call {
-    conn_t *conn; // no reply is outstanding, before and after a step
-    const keyspace_t *keys;
-    size_t queue;
-    const char *token;
+    call_t redis; // no reply is outstanding, before and after a step
     bool arm;     // tracking works: CLIENT CACHING YES and a read of a watched key ask for one invalidation message
     bool changed; // a watched key may have changed since the last step
     metrics_queue_t *metrics;
@@ -102,11 +99,6 @@ typedef struct side_task_call {
     mono_t now;  // when the step began
     mono_t next; // out: when the next step is wanted; mono_never(), the initial value, = only after a change
 } side_task_call_t;
-
-// The context for the functions of queue/.
-static inline call_t side_task_call(const side_task_call_t *call, redis_error_t *error) {
-    return (call_t){call->conn, call->keys, call->queue, call->token, error};
-}
 
 typedef struct side_task_ops {
     void *(*open)(const queue_keys_t *keys); // the state of one queue, owned by the monitor
@@ -120,9 +112,9 @@ typedef struct side_task_ops {
     void (*on_message)(void *state, const char *channel, slice_t message);
     // One bounded step: a few requests that take Redis at most SIDE_TASK_STEP_MS. Reads every reply, unless the connection is
     // lost. OUTCOME_REFUSED pauses the task of this queue alone.
-    outcome_t (*step)(void *state, side_task_call_t *call, redis_error_t *error);
+    outcome_t (*step)(void *state, side_task_call_t *call);
     // The role ends and still holds the lock. The monitor calls this only after a step. NULL: nothing to do.
-    outcome_t (*leave)(void *state, side_task_call_t *call, redis_error_t *error);
+    outcome_t (*leave)(void *state, side_task_call_t *call);
 } side_task_ops_t;
 
 // ---- Requeue: an operator puts a failed job of the audit log back (dialects/requeue.h).

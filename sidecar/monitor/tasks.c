@@ -115,15 +115,8 @@ mono_t tasks_next(const tasks_t *tasks, task_may_serve_fn *may_serve, void *self
 }
 
 static side_task_call_t task_call(const task_t *task, const call_t *call, bool arm) {
-    return (side_task_call_t){.conn = call->conn,
-                              .keys = call->keys,
-                              .queue = call->queue,
-                              .token = call->token,
-                              .arm = arm,
-                              .changed = task->changed,
-                              .metrics = task->metrics,
-                              .now = mono_now(),
-                              .next = mono_never()};
+    return (side_task_call_t){
+        .redis = *call, .arm = arm, .changed = task->changed, .metrics = task->metrics, .now = mono_now(), .next = mono_never()};
 }
 
 static outcome_t task_refused(task_t *task, const call_t *call) {
@@ -142,7 +135,7 @@ outcome_t tasks_step(tasks_t *tasks, const call_t *call, bool arm) {
     task->changed = false;
     task->begun = true;
     failpoint("watch_before");
-    outcome_t outcome = task->ops->step(task->state, &of_task, call->error);
+    outcome_t outcome = task->ops->step(task->state, &of_task);
     failpoint("watch_answered");
     if (outcome == OUTCOME_REFUSED) return task_refused(task, call);
     if (outcome != OUTCOME_OK) return outcome;
@@ -157,7 +150,7 @@ outcome_t tasks_leave(tasks_t *tasks, const call_t *call) {
     side_task_call_t of_task = task_call(task, call, false);
     *call->error = (redis_error_t){0};
     if (!task->begun || !task->ops->leave) return OUTCOME_OK;
-    outcome_t outcome = task->ops->leave(task->state, &of_task, call->error);
+    outcome_t outcome = task->ops->leave(task->state, &of_task);
     // Another leader holds the lock: this instance holds no key that it could release.
     if (outcome == OUTCOME_FENCED) return OUTCOME_OK;
     return outcome == OUTCOME_REFUSED ? task_refused(task, call) : outcome;

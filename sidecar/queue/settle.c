@@ -90,6 +90,14 @@ outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error) {
     return error->outcome;
 }
 
+bool settle_read_next(const call_t *call, settled_t *out) {
+    redis_error_t error;
+    if (call->error->outcome == OUTCOME_DISCONNECTED) return false;
+    if (settle_read(call->conn, out, &error) == OUTCOME_OK) return true;
+    if (error.outcome > call->error->outcome) *call->error = error;
+    return false;
+}
+
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self) {
     redisReply *reply;
     char from[24];

@@ -134,7 +134,8 @@ def uses(path, lines):
     code = []
     for line in lines:
         for name in re.findall(r"\w+", line[9:]) if line.startswith("-- Uses ") else ():
-            part = PROLOGUE / f"{name}.lua"
+            own = path.parent / f"prologue/{name}.lua"
+            part = own if own.exists() else PROLOGUE / f"{name}.lua"
             if not part.exists():
                 offence(path, 1, f"there is no {part}")
                 continue
@@ -160,7 +161,7 @@ def check_callers(headers):
     for path in sorted(TOP.rglob("*.c")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
-            match = re.search(r"(?:request_script|call_script|lock_begin)\(\w+(?:->\w+)*, &script_(\w+), (.*)\);", line)
+            match = re.search(r"(?:request_script|call_script|lock_begin)\(&?\w+(?:\.\w+)*(?:->\w+)*, &script_(\w+), (.*)\);", line)
             if not match or match[1] not in headers:
                 continue
             header = headers[match[1]]

@@ -69,52 +69,52 @@ static void play_heard(void *state, const char *channel, slice_t message) {
 }
 
 /* Reads its keys, armed. */
-static outcome_t look(const fake_task_t *play, side_task_call_t *call, redis_error_t *error) {
+static outcome_t look(const fake_task_t *play, side_task_call_t *call) {
     const char *const wanted[] = {keys[index_of(play)], "shared:board"};
     redisReply *reply;
     for (size_t i = 0; i < 2; i++) {
         if (call->arm) {
-            request_begin(call->conn, "CLIENT");
-            request_text(call->conn, "CACHING");
-            request_text(call->conn, "YES");
-            if (request_ask(call->conn, &reply, error) != OUTCOME_OK) return error->outcome;
+            request_begin(call->redis.conn, "CLIENT");
+            request_text(call->redis.conn, "CACHING");
+            request_text(call->redis.conn, "YES");
+            if (request_ask(call->redis.conn, &reply, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
             conn_reply_free(reply);
         }
-        request_begin(call->conn, "EXISTS");
-        request_text(call->conn, wanted[i]);
-        if (request_ask(call->conn, &reply, error) != OUTCOME_OK) return error->outcome;
+        request_begin(call->redis.conn, "EXISTS");
+        request_text(call->redis.conn, wanted[i]);
+        if (request_ask(call->redis.conn, &reply, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
         conn_reply_free(reply);
     }
     return OUTCOME_OK;
 }
 
-static outcome_t play_step(void *state, side_task_call_t *call, redis_error_t *error) {
+static outcome_t play_step(void *state, side_task_call_t *call) {
     fake_task_t *play = state;
-    cr_assert_str_not_empty(call->token);
+    cr_assert_str_not_empty(call->redis.token);
     cr_assert_eq(call->next.ns, mono_never().ns);
     play->early |= !call->changed && !mono_reached(play->wanted, call->now);
     play->steps++;
     play->changed = call->changed;
     play->was_armed = call->arm;
     play->at = call->now;
-    if (play->outcome != OUTCOME_OK) return redis_error_set(error, play->outcome, "the play wants it");
-    if (play->fences) return redis_error_set(error, OUTCOME_FENCED, "the play wants it");
-    if (play->asks && look(play, call, error) != OUTCOME_OK) return error->outcome;
+    if (play->outcome != OUTCOME_OK) return redis_error_set(call->redis.error, play->outcome, "the play wants it");
+    if (play->fences) return redis_error_set(call->redis.error, OUTCOME_FENCED, "the play wants it");
+    if (play->asks && look(play, call) != OUTCOME_OK) return call->redis.error->outcome;
     if (play->after_ms >= 0) call->next = mono_add(call->now, play->after_ms * NS_PER_MS);
     play->wanted = call->next;
     return OUTCOME_OK;
 }
 
-static outcome_t play_leave(void *state, side_task_call_t *call, redis_error_t *error) {
+static outcome_t play_leave(void *state, side_task_call_t *call) {
     fake_task_t *play = state;
     redisReply *reply;
     play->leaves++;
-    request_begin(call->conn, "GET");
-    request_text(call->conn, call->keys->locks[0].key);
-    if (request_ask(call->conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    cr_assert_str_eq(reply->str, call->token, "it leaves when the lock is gone already");
+    request_begin(call->redis.conn, "GET");
+    request_text(call->redis.conn, call->redis.keys->locks[0].key);
+    if (request_ask(call->redis.conn, &reply, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
+    cr_assert_str_eq(reply->str, call->redis.token, "it leaves when the lock is gone already");
     conn_reply_free(reply);
-    return play->outcome == OUTCOME_OK ? OUTCOME_OK : redis_error_set(error, play->outcome, "the play wants it");
+    return play->outcome == OUTCOME_OK ? OUTCOME_OK : redis_error_set(call->redis.error, play->outcome, "the play wants it");
 }
 
 static const side_task_ops_t PLAY = {.open = play_open,

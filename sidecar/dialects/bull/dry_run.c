@@ -33,7 +33,7 @@ static const struct {
 static void dry_run_append(conn_t *conn, const queue_keys_t *at, const char *command, const char *word, const char *one,
                            const char *two) {
     request_begin(conn, command);
-    bull_key(conn, at, word);
+    bull_keys(conn, at, word);
     if (one) request_text(conn, one);
     if (two) request_text(conn, two);
     request_end(conn);
@@ -55,10 +55,12 @@ enum { OWN = sizeof own_words / sizeof *own_words };
 
 static void dry_run_append_own(const bull_scratch_t *s, const char *command, const char *word, const char *one, const char *two) {
     request_begin(s->run->conn, command);
-    bull_own_key(s->run->conn, &s->at, word);
+    char *key = mem_printf("sidecar:%s:%s", s->config.name, word);
+    request_text(s->run->conn, key);
     if (one) request_text(s->run->conn, one);
     if (two) request_text(s->run->conn, two);
     request_end(s->run->conn);
+    free(key);
 }
 
 static outcome_t dry_run_lay_out(const bull_scratch_t *s) {
@@ -101,9 +103,7 @@ static bool dry_run_promote(const bull_scratch_t *s) {
 }
 
 static side_task_call_t dry_run_call(const bull_scratch_t *s, metrics_queue_t *metrics) {
-    return (side_task_call_t){.conn = s->run->conn,
-                              .keys = &s->keys,
-                              .token = s->run->token,
+    return (side_task_call_t){.redis = {s->run->conn, &s->keys, 0, s->run->token, s->run->error},
                               .metrics = metrics,
                               .dry = true,
                               .now = mono_now(),
@@ -113,32 +113,32 @@ static side_task_call_t dry_run_call(const bull_scratch_t *s, metrics_queue_t *m
 // Marks, then checks: with an interval of 0 every job has stalled.
 static bool dry_run_check(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
-    bull_stalled_t *stalled = bull_stalled_open(&s->at);
+    void *stalled = bull_stalled_task.open(&s->at);
     const script_t *script = &script_bull_mark;
     bool ok = true;
     for (int step = 0; step < 2 && ok; step++) {
         side_task_call_t call = dry_run_call(s, &metrics);
-        ok = s->run->passed(s->run, script, bull_stalled_step(stalled, &call, s->run->error));
+        ok = s->run->passed(s->run, script, bull_stalled_task.step(stalled, &call));
         script = &script_bull_settle;
     }
-    bull_stalled_close(stalled);
+    bull_stalled_task.close(stalled);
     return ok;
 }
 
 // Adopts the queue, then finds a later failure.
 static bool dry_run_failed(const bull_scratch_t *s) {
     metrics_queue_t metrics = {0};
-    bull_failed_t *failed = bull_failed_open(&s->at);
+    void *failed = bull_failed_task.open(&s->at);
     side_task_call_t call = dry_run_call(s, &metrics);
-    bool ok = s->run->passed(s->run, &script_bull_failed, bull_failed_step(failed, &call, true, s->run->error));
+    bool ok = s->run->passed(s->run, &script_bull_failed, bull_failed_task.step(failed, &call));
     if (ok) {
         dry_run_append(s->run->conn, &s->at, "ZADD", "failed", "+inf", "two");
         ok = dry_run_read(s->run, 1) == OUTCOME_OK;
     }
-    bull_failed_forget(failed);
+    bull_failed_task.forget(failed);
     call = dry_run_call(s, &metrics);
-    ok = ok && s->run->passed(s->run, &script_bull_record, bull_failed_step(failed, &call, true, s->run->error));
-    bull_failed_close(failed);
+    ok = ok && s->run->passed(s->run, &script_bull_record, bull_failed_task.step(failed, &call));
+    bull_failed_task.close(failed);
     return ok;
 }
 
@@ -154,7 +154,7 @@ static bool dry_run_requeue(const bull_scratch_t *s) {
         job.fields[BULL_NAME] = slice_text("scratch");
         bull_payload(&job, &payload);
         const requeue_push_t where = {.job = {payload.data, payload.len}};
-        bull_requeue_append(s->run->conn, &s->keys,
+        bull_requeue.append(s->run->conn, &s->keys,
                             &(requeue_request_t){.again = true, .by = "preflight", .record = &record, .where = &where}, &where);
         ok = s->run->passed(s->run, &script_bull_requeue, requeue_read(s->run->conn, &reply, s->run->error));
         buffer_free(&payload);
@@ -168,6 +168,7 @@ bool bull_dry_run(const dry_run_t *run) {
     settings.base = mem_printf("%sbull", run->prefix);
     settings.stalled_interval_ms = 0;
     settings.max_stalled = 1;
+    settings.record_failed = true;
     s.config.own = &settings;
     s.config.delayed = mem_printf("%s:delayed", settings.base);
     s.config.ready = mem_printf("%s:wait", settings.base);

@@ -5,7 +5,7 @@
 // worker may be behind. A zset of the sidecar holds the recorded failures. The channel `failed` names each job too. Its messages
 // lead to failures of clocks that are further behind. They also lead to jobs that Bull removed at once (removeOnFail). Such a
 // job is recorded with the error of its message alone.
-#include "dialects/bull/internal.h"
+#include "dialects/bull/failed_channel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,11 @@
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "dialects/bull/failed_channel.h"
-#include "dialects/bull/failed_record.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
 #include "queue/record.h"
+#include "queue/settle.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"
 
@@ -38,11 +38,11 @@ enum {
 
 static const char ROLE[] = "monitor";
 
-struct bull_failed {
+typedef struct failed {
     const queue_keys_t *at;
-    char *failed; // key, and channel
-    char *prefix; // of the keys of jobs
-    bool seen_known;
+    bool records;         // record_failed
+    char *key;            // key of the zset, and channel
+    bool seen_known;      // the mark of this term is read, or deleted
     bool reading;         // a read of several pages is in progress
     bool full_range;      // the read in progress covers the whole overlap
     bool changed;         // something changed since the read in progress began
@@ -58,38 +58,45 @@ struct bull_failed {
     char from[NUMBER_SIZE];
     int64_t skip;
     bull_messages_t messages;
-    failed_record_t record; // the latest
-};
+    bull_record_t record; // of one failure
+} failed_t;
 
-void bull_failed_forget(bull_failed_t *s) {
+static void failed_forget(void *state) {
+    failed_t *s = state;
     bull_messages_clear(&s->messages);
     s->seen_known = s->reading = s->full = false;
     s->changed = s->full_range_due = true;
     s->full_range_at = s->pause_until = (mono_t){0};
 }
 
-bull_failed_t *bull_failed_open(const queue_keys_t *at) {
-    bull_failed_t *s = mem_alloc(sizeof *s);
+static void *failed_open(const queue_keys_t *at) {
+    failed_t *s = mem_alloc(sizeof *s);
     s->at = at;
-    s->failed = mem_printf("%s:failed", bull_config(at->config)->base);
-    s->record = (failed_record_t){.at = at, .failed = s->failed};
-    s->prefix = mem_printf("%s:", bull_config(at->config)->base);
+    s->records = bull_config(at->config)->record_failed;
+    s->key = mem_printf("%s:failed", bull_config(at->config)->base);
     bull_messages_init(&s->messages);
-    bull_failed_forget(s);
+    failed_forget(s);
     return s;
 }
 
-void bull_failed_close(bull_failed_t *s) {
-    bull_failed_forget(s);
-    bull_record_free(&s->record.event);
-    free(s->failed);
-    free(s->prefix);
+static void failed_close(void *state) {
+    failed_t *s = state;
+    bull_messages_clear(&s->messages);
+    bull_record_free(&s->record);
+    free(s->key);
     free(s);
 }
 
-const char *bull_failed_key(const bull_failed_t *s) { return s->failed; }
+// The channel has the name of the key.
+static size_t failed_names(const void *state, const char **out) {
+    const failed_t *s = state;
+    out[0] = s->key;
+    return s->records ? 1 : 0;
+}
 
-void bull_failed_on_message(bull_failed_t *s, slice_t message) {
+static void failed_on_message(void *state, const char *channel, slice_t message) {
+    failed_t *s = state;
+    (void)channel;
     if (bull_messages_add(&s->messages, message)) return;
     log_warn(ROLE, s->at->config->name,
              "too many messages on Bull's channel failed; failures of jobs that Bull removed at once are not recorded");
@@ -97,62 +104,29 @@ void bull_failed_on_message(bull_failed_t *s, slice_t message) {
 
 // ---- Where reads begin.
 
-static outcome_t failed_wrong_type(redis_error_t *error, const redisReply *reply) {
-    return redis_error_set(error, OUTCOME_REFUSED, "its key `%s` holds a %s", reply_text(reply_at(reply, 1)),
-                           reply_text(reply_at(reply, 2)));
-}
-
-// Requests the mark where a read begins. `mark`: everything before it is read; "" = keep the mark; "off" = delete the mark,
-// because failures are no longer recorded.
-static outcome_t failed_ask_mark(const queue_keys_t *at, const side_task_call_t *call, const char *mark, redisReply **reply,
-                                 redis_error_t *error) {
-    char *failed = mem_printf("%s:failed", bull_config(at->config)->base);
-    request_script(call->conn, &script_bull_seen, 3);
-    request_text(call->conn, call->keys->locks[at->lock].key, failed, at->recorded, call->token);
+// Asks for the mark where a read begins. `mark`: everything before it is read; "" = keep the mark; "off" = delete the mark:
+// failures from now on count as recorded, but failures while no instance leads do not.
+static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char *mark) {
+    const call_t *call = &step->redis;
+    redisReply *reply;
+    call_script(call, &script_bull_seen, 3);
+    request_text(call->conn, s->key, s->at->recorded, call->token);
     request_int(call->conn, OVERLAP_MS, KNOWN_MOST);
     request_text(call->conn, mark);
-    free(failed);
-    return request_ask(call->conn, reply, error);
-}
-
-static void failed_take_refusal(const redisReply *reply, redis_error_t *error) {
-    if (reply_is(reply_at(reply, 0), "type"))
-        failed_wrong_type(error, reply);
-    else if (script_refusal(reply, error) == OUTCOME_OK)
-        redis_error_set(error, OUTCOME_REFUSED, "bull_seen: unexpected reply");
-}
-
-// With `seen`, also stores the mark `seen`: everything before `seen` is read.
-static outcome_t failed_ask_seen(bull_failed_t *s, side_task_call_t *call, int64_t seen, redis_error_t *error) {
-    redisReply *reply;
-    char mark[NUMBER_SIZE] = "";
-    if (seen) snprintf(mark, sizeof mark, "%lld", (long long)seen);
-    if (!call->dry) failpoint("bull_seen_before");
-    if (failed_ask_mark(s->at, call, mark, &reply, error) != OUTCOME_OK) return error->outcome;
-    if (!call->dry) failpoint("bull_seen_answered");
-    if (reply_is(reply_at(reply, 0), "seen")) {
-        int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
-        // A mark in the future comes from a clock that was ahead.
-        s->seen = at > now + OVERLAP_MS ? now : at;
-        if (!s->seen_known) s->near = s->seen;
-        s->seen_known = true;
-    } else {
-        failed_take_refusal(reply, error);
-    }
+    if (!step->dry) failpoint("bull_seen_before");
+    if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
+    if (!step->dry) failpoint("bull_seen_answered");
+    int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
+    // A mark in the future comes from a clock that was ahead.
+    s->seen = at > now + OVERLAP_MS ? now : at;
+    if (!s->seen_known) s->near = s->seen;
+    s->seen_known = true;
     freeReplyObject(reply);
-    return error->outcome;
-}
-
-outcome_t bull_failed_pause(const queue_keys_t *at, side_task_call_t *call, redis_error_t *error) {
-    redisReply *reply;
-    if (failed_ask_mark(at, call, "off", &reply, error) != OUTCOME_OK) return error->outcome;
-    if (!reply_is(reply_at(reply, 0), "off")) failed_take_refusal(reply, error);
-    freeReplyObject(reply);
-    return error->outcome;
+    return OUTCOME_OK;
 }
 
 // False: no read is due now.
-static bool failed_begin_read(bull_failed_t *s, mono_t now) {
+static bool failed_begin_read(failed_t *s, mono_t now) {
     bool full_range = s->full_range_due && mono_reached(s->full_range_at, now);
     if (!mono_reached(s->pause_until, now) || (!full_range && !s->changed)) return false;
     snprintf(s->from, sizeof s->from, "%lld", (long long)(full_range ? s->seen - OVERLAP_MS : s->near - NEAR_MS));
@@ -166,30 +140,26 @@ static bool failed_begin_read(bull_failed_t *s, mono_t now) {
 
 // ---- Pages.
 
-static void failed_append_page(const bull_failed_t *s, const side_task_call_t *call, const bull_message_t *first, size_t ids) {
-    conn_t *conn = call->conn;
+// Without `ids`: the next page of `failed`; else the jobs of so many messages from `first` on.
+static void failed_append_page(const failed_t *s, conn_t *conn, const bull_message_t *first, size_t ids) {
     request_script(conn, &script_bull_failed, 2);
-    request_text(conn, s->failed, s->at->recorded, s->prefix, ids ? "" : s->from);
+    request_text(conn, s->key, s->at->recorded);
+    bull_keys(conn, s->at, "");
+    request_text(conn, ids ? "" : s->from);
     request_int(conn, s->skip, PAGE, PAGE_JOBS, PAGE_BYTES, s->at->config->policy.max_payload, BULL_FIELDS);
     for (size_t i = 0; i < BULL_FIELDS; i++) request_text(conn, bull_field_names[i]);
     for (; ids; ids--, first = first->next) request_bytes(conn, first->id.data, first->id.len);
     request_end(conn);
 }
 
-enum { ENTRIES_FROM = 4, ENTRY_WIDTH = 3 + BULL_FIELDS };
+enum { JOB_HEAD = 3 }; // id, score, state
 
-static bool failed_entry_at(const redisReply *page, size_t index, failed_entry_t *out) {
-    size_t at = ENTRIES_FROM + index * ENTRY_WIDTH;
-    if (!page || page->type != REDIS_REPLY_ARRAY || at + ENTRY_WIDTH > page->elements) return false;
-    out->job.id = reply_slice(page->element[at]);
-    out->score = page->element[at + 1];
-    out->state = page->element[at + 2];
-    for (size_t i = 0; i < BULL_FIELDS; i++) out->job.fields[i] = reply_slice(page->element[at + 3 + i]);
-    return true;
+static slice_t failed_score(const redisReply *page, size_t index) {
+    return reply_slice(page->element[BULL_PAGE_HEAD + index * (JOB_HEAD + BULL_FIELDS) + 1]);
 }
 
 // A record that was sent, in the order of the requests.
-typedef struct sent {
+typedef struct failed_sent {
     slice_t id;
     const char *reason;
     const bull_message_t *message; // the message that led to the record; NULL = the failure was found in `failed`
@@ -197,57 +167,68 @@ typedef struct sent {
     bool gone;                     // the job has left `failed` since; its message is handled again
 } failed_sent_t;
 
-static outcome_t failed_read_record(bull_failed_t *s, side_task_call_t *call, failed_sent_t *sent, redis_error_t *error) {
-    redisReply *reply;
-    if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-    const redisReply *word = reply_at(reply, 0);
-    if (reply_is(word, "settled")) {
-        failpoint("bull_record_answered");
-        metric_add(&call->metrics->failed_recorded, 1);
-        metrics_end(call->metrics, sent->reason, 1);
-        if (sent->kept) bull_messages_expect(&s->messages, sent->id, call->now);
-        if (!call->dry) failed_record_log(&s->record, sent->id, sent->reason);
-    } else if (reply_is(word, "full")) {
-        metric_add(&call->metrics->ends_held, 1);
-        s->full = true;
-    } else if (reply_is(word, "type")) {
-        failed_wrong_type(error, reply);
-    } else if (reply_is(word, "gone")) {
-        sent->gone = true;
-    } else if (script_refusal(reply, error) == OUTCOME_OK && !reply_is(word, "changed")) {
-        redis_error_set(error, OUTCOME_REFUSED, "bull_record: unexpected reply");
+// Sends the record of a failure. `score`: in `failed`; empty = Bull has removed the job, so `now` is the time of the failure.
+static failed_sent_t failed_send_record(failed_t *s, const side_task_call_t *step, const bull_job_t *job, slice_t score,
+                                        int64_t now) {
+    const call_t *call = &step->redis;
+    slice_t said = job->fields[BULL_FAILED_REASON];
+    bool stalled = slice_is(said, BULL_STALLED_REASON) || slice_is(said, BULL_STALLED_MESSAGE);
+    const char *reason = stalled ? "retries_exhausted" : "worker_failed";
+    event_t *event = &s->record.event;
+    bull_record_make(&s->record, s->at->config, job, reason, call->token, score.len ? strtod(score.data, NULL) : (double)now);
+    if (bull_large_bytes(job) && !step->dry)
+        log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
+                 F_INT("bytes", event->size), F_INT("max_payload", s->at->config->policy.max_payload));
+    call_script(call, &script_bull_record, 5);
+    request_text(call->conn, s->key, s->at->recorded, s->at->failures, s->at->meta, call->token);
+    request_bytes(call->conn, job->id.data, job->id.len);
+    request_bytes(call->conn, score.data, score.len);
+    request_int(call->conn, call->keys->config->stream.max_bytes);
+    record_append(call->conn, event);
+    if (event->error.len) {
+        request_text(call->conn, "error");
+        request_bytes(call->conn, event->error.data, event->error.len);
     }
-    freeReplyObject(reply);
-    return error->outcome;
+    request_end(call->conn);
+    buffer_shrink(&s->record.payload);
+    return (failed_sent_t){.id = job->id, .reason = reason, .kept = score.len > 0};
 }
 
-static outcome_t failed_read_records(bull_failed_t *s, side_task_call_t *call, failed_sent_t *sent, size_t count,
-                                     redis_error_t *error) {
-    redis_error_t worst = {0};
+static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent_t *sent, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        if (failed_read_record(s, call, &sent[i], error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
-        if (error->outcome > worst.outcome) worst = *error;
+        settled_t settled;
+        if (!settle_read_next(&call->redis, &settled)) continue;
+        if (settled == SETTLED) {
+            failpoint("bull_record_answered");
+            metric_add(&call->metrics->failed_recorded, 1);
+            metrics_end(call->metrics, sent[i].reason, 1);
+            if (sent[i].kept) bull_messages_expect(&s->messages, sent[i].id, call->now);
+            if (!call->dry)
+                log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", sent[i].reason),
+                         F_SLICE("job", slice_cut(sent[i].id, JOB_ID_MOST)));
+        } else if (settled == SETTLED_FULL) {
+            metric_add(&call->metrics->ends_held, 1);
+            s->full = true;
+        }
+        sent[i].gone = settled == SETTLED_GONE;
     }
-    *error = worst;
-    return error->outcome;
 }
 
-static outcome_t failed_record_page(bull_failed_t *s, side_task_call_t *call, const redisReply *page, redis_error_t *error) {
+static outcome_t failed_record_page(failed_t *s, side_task_call_t *call, const redisReply *page) {
     failed_sent_t sent[PAGE_JOBS];
     size_t count = 0;
-    failed_entry_t entry;
-    for (; count < PAGE_JOBS && failed_entry_at(page, count, &entry); count++) {
-        failed_record_send_entry(&s->record, call, &entry);
-        sent[count] = (failed_sent_t){.id = entry.job.id, .reason = s->record.reason, .kept = true};
-    }
+    for (bull_job_t job; count < PAGE_JOBS && bull_job_at(page, count, JOB_HEAD, &job); count++)
+        sent[count] = failed_send_record(s, call, &job, failed_score(page, count), 0);
     if (count) failpoint("bull_record_before");
-    if (failed_read_records(s, call, sent, count, error) != OUTCOME_OK || s->full) return error->outcome;
+    failed_read_records(s, call, sent, count);
+    if (call->redis.error->outcome != OUTCOME_OK || s->full) return call->redis.error->outcome;
     for (size_t i = 0; i < count; i++)
         if (!sent[i].gone && bull_messages_drop(&s->messages, sent[i].id)) bull_messages_take_expected(&s->messages, sent[i].id);
     return OUTCOME_OK;
 }
 
-static outcome_t failed_end_read(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
+static outcome_t failed_end_read(failed_t *s, side_task_call_t *call) {
+    char mark[NUMBER_SIZE];
     mono_t now = mono_now();
     int64_t rest = mono_diff(now, s->read_began) * PAUSE_FACTOR;
     s->pause_until = mono_add(now, rest < PAUSE_MAX_MS * NS_PER_MS ? rest : PAUSE_MAX_MS * NS_PER_MS);
@@ -256,11 +237,12 @@ static outcome_t failed_end_read(bull_failed_t *s, side_task_call_t *call, redis
     s->near = s->began;
     if (!s->full_range) return OUTCOME_OK;
     s->full_range_at = mono_add(now, FULL_RANGE_S * NS_PER_S);
-    return failed_ask_seen(s, call, s->began, error);
+    snprintf(mark, sizeof mark, "%lld", (long long)s->began);
+    return failed_ask_mark(s, call, mark);
 }
 
 // Continues after the page, or ends the read. Counts entries of the last score, so that none of equal score is skipped.
-static outcome_t failed_next_page(bull_failed_t *s, side_task_call_t *call, const redisReply *page, redis_error_t *error) {
+static outcome_t failed_next_page(failed_t *s, side_task_call_t *call, const redisReply *page) {
     int64_t looked = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
     const char *score = reply_text(reply_at(page, 2));
     if (looked > 0) {
@@ -268,40 +250,32 @@ static outcome_t failed_next_page(bull_failed_t *s, side_task_call_t *call, cons
         s->skip = goes_on ? s->skip + looked : same;
         snprintf(s->from, sizeof s->from, "%s", score);
     }
-    bool more = looked == PAGE || page->elements > ENTRIES_FROM;
-    return more ? OUTCOME_OK : failed_end_read(s, call, error);
-}
-
-static outcome_t failed_read_page(const side_task_call_t *call, redisReply **page, redis_error_t *error) {
-    if (conn_read(call->conn, 0, page, error) != OUTCOME_OK) return error->outcome;
-    if ((*page)->type == REDIS_REPLY_ARRAY && (*page)->elements >= ENTRIES_FROM) return OUTCOME_OK;
-    freeReplyObject(*page);
-    return redis_error_set(error, OUTCOME_REFUSED, "bull_failed: unexpected reply");
+    bool more = looked == PAGE || page->elements > BULL_PAGE_HEAD;
+    return more ? OUTCOME_OK : failed_end_read(s, call);
 }
 
 // Reads one page. The first page arms tracking, so a change during the read triggers another one.
-static outcome_t failed_step_read(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
+static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
     redisReply *page;
-    redis_error_t caching = {0};
+    conn_t *conn = call->redis.conn;
+    redis_error_t *error = call->redis.error;
     bool arms = call->arm && !s->began;
-    if (arms) {
-        request_caching(call->conn);
-    }
-    failed_append_page(s, call, NULL, 0);
+    if (arms) request_caching(conn);
+    failed_append_page(s, conn, NULL, 0);
     // The monitor reports refused tracking; then its safety poll triggers the reads.
-    if (arms && conn_read(call->conn, 0, &page, &caching) == OUTCOME_OK) freeReplyObject(page);
-    if (caching.outcome == OUTCOME_DISCONNECTED) *error = caching;
-    if (caching.outcome == OUTCOME_DISCONNECTED || failed_read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
+    if (arms) conn_reply_free(conn_read_next(conn, NULL, error));
+    if (error->outcome == OUTCOME_DISCONNECTED || conn_read(conn, 0, &page, error) != OUTCOME_OK) return error->outcome;
     if (!s->began) s->began = reply_number(reply_at(page, 0));
     s->reading = true;
-    failed_record_page(s, call, page, error);
-    if (error->outcome == OUTCOME_OK && !s->full) failed_next_page(s, call, page, error);
+    if (failed_record_page(s, call, page) == OUTCOME_OK && !s->full) failed_next_page(s, call, page);
     freeReplyObject(page);
     return error->outcome;
 }
 
+// ---- Messages.
+
 // Drops the handled messages. Keeps the message of a job that left `failed` meanwhile, to handle it again.
-static void failed_drop_message(bull_failed_t *s, const failed_sent_t *sent, size_t count, int64_t looked) {
+static void failed_drop_messages(failed_t *s, const failed_sent_t *sent, size_t count, int64_t looked) {
     for (; looked > 0 && s->messages.first; looked--) {
         const failed_sent_t *of = NULL;
         for (size_t i = 0; i < count && !of; i++)
@@ -316,62 +290,73 @@ static void failed_drop_message(bull_failed_t *s, const failed_sent_t *sent, siz
 }
 
 // Whether the failure of this message is recorded already. Recorded failures match messages in order.
-static bool failed_is_expected(const bull_failed_t *s, const bull_message_t *message, mono_t now) {
+static bool failed_is_expected(const failed_t *s, const bull_message_t *message, mono_t now) {
     size_t before = 0;
     for (const bull_message_t *at = s->messages.first; at != message; at = at->next) before += slice_equal(at->id, message->id);
     return bull_messages_expected(&s->messages, message->id, now) > before;
 }
 
 // Reads the jobs that messages name. The reply has the jobs in the same order.
-static outcome_t failed_step_messages(bull_failed_t *s, side_task_call_t *call, redis_error_t *error) {
+static void failed_step_messages(failed_t *s, side_task_call_t *call) {
     redisReply *page;
     failed_sent_t sent[MESSAGE_PAGE];
+    bull_job_t job;
     size_t asked = s->messages.count < MESSAGE_PAGE ? s->messages.count : MESSAGE_PAGE, count = 0;
     const bull_message_t *message = s->messages.first;
-    failed_entry_t entry;
-    failed_append_page(s, call, s->messages.first, asked);
-    if (failed_read_page(call, &page, error) != OUTCOME_OK) return error->outcome;
-    for (size_t i = 0; message && i < MESSAGE_PAGE && failed_entry_at(page, i, &entry); i++, message = message->next) {
-        while (message->next && !slice_equal(entry.job.id, message->id)) message = message->next;
-        bool kept = reply_len(entry.score) > 0;
-        // A job with a hash that is not in `failed` was retried meanwhile.
-        if (!kept && (!reply_is(entry.state, "none") || failed_is_expected(s, message, call->now))) continue;
-        if (kept)
-            failed_record_send_entry(&s->record, call, &entry);
-        else
-            failed_record_send_message(&s->record, call, message, reply_number(reply_at(page, 0)));
-        sent[count++] = (failed_sent_t){.id = entry.job.id, .reason = s->record.reason, .message = message, .kept = kept};
+    failed_append_page(s, call->redis.conn, message, asked);
+    if (conn_read(call->redis.conn, 0, &page, call->redis.error) != OUTCOME_OK) return;
+    for (size_t i = 0; message && i < MESSAGE_PAGE && bull_job_at(page, i, JOB_HEAD, &job); i++, message = message->next) {
+        slice_t score = failed_score(page, i);
+        while (message->next && !slice_equal(job.id, message->id)) message = message->next;
+        if (!score.len) {
+            // A job with a hash that is not in `failed` was retried meanwhile.
+            if (strcmp(job.state, "none") != 0 || failed_is_expected(s, message, call->now)) continue;
+            job.fields[BULL_FAILED_REASON] = message->error;
+        }
+        sent[count] = failed_send_record(s, call, &job, score, reply_number(reply_at(page, 0)));
+        sent[count++].message = message;
     }
-    int64_t looked = reply_int(reply_at(page, 1));
-    if (failed_read_records(s, call, sent, count, error) == OUTCOME_OK && !s->full) failed_drop_message(s, sent, count, looked);
+    failed_read_records(s, call, sent, count);
+    if (call->redis.error->outcome == OUTCOME_OK && !s->full) failed_drop_messages(s, sent, count, reply_int(reply_at(page, 1)));
     freeReplyObject(page);
-    return error->outcome;
 }
 
-outcome_t bull_failed_step(bull_failed_t *s, side_task_call_t *call, bool changed, redis_error_t *error) {
-    *error = (redis_error_t){0};
-    if (changed || !call->arm) s->changed = s->full_range_due = true; // without tracking every step assumes a change
+// ---- The step.
+
+static mono_t failed_next(const failed_t *s, mono_t now) {
+    if (!s->full && (s->reading || (s->messages.first && (s->messages_turn || !s->changed)))) return now;
+    if (s->full || s->changed) return s->pause_until;
+    return mono_max(s->full_range_due ? s->full_range_at : mono_never(), s->pause_until);
+}
+
+static outcome_t failed_step(void *state, side_task_call_t *call) {
+    failed_t *s = state;
+    if (!s->seen_known && failed_ask_mark(s, call, s->records ? "" : "off") != OUTCOME_OK) return call->redis.error->outcome;
+    if (!s->records) return OUTCOME_OK;
+    if (call->changed || !call->arm) s->changed = s->full_range_due = true; // without tracking every step assumes a change
     if (s->full && !mono_reached(s->pause_until, call->now)) {
-        call->next = mono_min(call->next, s->pause_until);
+        call->next = s->pause_until;
         return OUTCOME_OK;
     }
     s->full = false;
-    if (!s->seen_known) failed_ask_seen(s, call, 0, error);
-    if (error->outcome != OUTCOME_OK) return error->outcome;
     if (s->reading || !s->messages.first || (s->changed && !s->messages_turn)) {
-        if (s->reading || failed_begin_read(s, call->now)) failed_step_read(s, call, error);
+        if (s->reading || failed_begin_read(s, call->now)) failed_step_read(s, call);
     } else {
-        failed_step_messages(s, call, error);
+        failed_step_messages(s, call);
     }
     if (s->full) {
         s->pause_until = mono_add(call->now, FULL_WAIT_MS * NS_PER_MS);
         log_error(ROLE, s->at->config->name, "the failure stream is full; no failure is recorded until it shrinks",
-                  F_INT("max_bytes", call->keys->config->stream.max_bytes));
+                  F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     }
-    mono_t next = s->full_range_due ? s->full_range_at : mono_never();
-    if (s->full || s->changed) next = mono_min(next, s->pause_until);
-    next = mono_max(next, s->pause_until);
-    if (!s->full && (s->reading || (s->messages.first && (s->messages_turn || !s->changed)))) next = call->now;
-    call->next = mono_min(call->next, next);
-    return error->outcome;
+    call->next = failed_next(s, call->now);
+    return call->redis.error->outcome;
 }
+
+const side_task_ops_t bull_failed_task = {.open = failed_open,
+                                          .close = failed_close,
+                                          .forget = failed_forget,
+                                          .watched_keys = failed_names,
+                                          .channels = failed_names,
+                                          .on_message = failed_on_message,
+                                          .step = failed_step};

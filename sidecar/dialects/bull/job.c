@@ -8,6 +8,8 @@
 #include "base/json/write.h"
 #include "base/text/base64.h"
 #include "base/utf8.h"
+#include "dialects/bull/config.h"
+#include "redis/reply.h"
 
 enum { ERROR_MOST = 64 * 1024, NAME_SIZE = 24 };
 
@@ -37,6 +39,19 @@ static const payload_member_t members[BULL_FIELDS] = {
 static const payload_member_t id_member = {"/id", "/id64", BULL_TEXT};
 
 static const payload_member_t *payload_member(size_t index) { return index == ID ? &id_member : &members[index]; }
+
+void bull_job_key(conn_t *conn, const queue_keys_t *at, slice_t id, const char *suffix) {
+    buffer_t key = {0};
+    buffer_printf(&key, "%s:", bull_config(at->config)->base);
+    buffer_add(&key, id.data, id.len);
+    buffer_str(&key, suffix);
+    request_bytes(conn, key.data, key.len);
+    buffer_free(&key);
+}
+
+void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count) {
+    for (size_t i = 0; i < count; i++) bull_job_key(conn, at, slice_text(words[i]), "");
+}
 
 int64_t bull_number(const bull_job_t *job, bull_field_t field) {
     int64_t number;
@@ -81,54 +96,43 @@ void bull_payload(const bull_job_t *job, buffer_t *out) {
     buffer_str(out, "}");
 }
 
-// The place of a value of the payload: an offset into the text, or into the room of decoded values. An offset stays valid when
-// the room moves.
-typedef struct payload_span {
-    bool decoded;
-    size_t at, len;
-} payload_span_t;
-
-static bool payload_decode64(slice_t raw, buffer_t *room, payload_span_t *out) {
-    *out = (payload_span_t){true, room->len, raw.len};
-    buffer_add(room, raw.data, raw.len);
-    if (raw.len && !base64_decode(room->data + out->at, &out->len)) return false;
-    room->len = out->at + out->len;
-    return true;
-}
-
-static bool payload_find_member(slice_t payload, const payload_member_t *member, const json_pick_t *plain,
-                                const json_pick_t *coded, buffer_t *room, payload_span_t *out) {
-    const json_value_t *value = &plain->value;
-    if (coded->found == JSON_FOUND)
-        return plain->found != JSON_FOUND && coded->value.type == JSON_STRING && payload_decode64(coded->value.raw, room, out);
-    if (plain->found != JSON_FOUND) return true;
-    if (member->holds == BULL_JSON) {
-        size_t quote = value->type == JSON_STRING; // value->raw has no quotes
-        *out = (payload_span_t){false, (size_t)(value->raw.data - payload.data) - quote, value->raw.len + 2 * quote};
+static bool payload_read_member(const payload_member_t *member, const json_pick_t *plain, const json_pick_t *coded,
+                                buffer_t *room, slice_t *out) {
+    slice_t raw = plain->value.raw;
+    size_t from = room->len, quote = plain->value.type == JSON_STRING; // raw has no quotes
+    if (coded->found == JSON_FOUND) {
+        if (plain->found == JSON_FOUND || coded->value.type != JSON_STRING) return false;
+        buffer_add(room, coded->value.raw.data, coded->value.raw.len);
+        size_t len = coded->value.raw.len;
+        if (len && !base64_decode(room->data + from, &len)) return false;
+        room->len = from + len;
+    } else if (plain->found != JSON_FOUND) {
         return true;
+    } else if (member->holds == BULL_JSON) {
+        *out = (slice_t){raw.data - quote, raw.len + 2 * quote};
+        return true;
+    } else if (!quote || !json_decode(raw, room)) {
+        return false;
     }
-    *out = (payload_span_t){.decoded = true, .at = room->len};
-    if (value->type != JSON_STRING || !json_decode(value->raw, room)) return false;
-    out->len = room->len - out->at;
+    *out = (slice_t){room->data + from, room->len - from};
     return true;
 }
 
 bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room) {
     json_pick_t plain[MEMBERS], coded[MEMBERS];
-    payload_span_t spans[MEMBERS] = {{0}};
     *out = (bull_job_t){0};
-    buffer_clear(room);
     for (size_t i = 0; i < MEMBERS; i++) {
         plain[i] = (json_pick_t){.pointer = payload_member(i)->plain};
         coded[i] = (json_pick_t){.pointer = payload_member(i)->coded};
     }
     if (!json_pick(payload, plain, MEMBERS) || !json_pick(payload, coded, MEMBERS)) return false;
+    // Decoded values are no longer than the payload. Make room for all of them first, because the job borrows from it.
+    buffer_clear(room);
+    buffer_add(room, payload.data, payload.len);
+    buffer_clear(room);
     for (size_t i = 0; i < MEMBERS; i++)
-        if (!payload_find_member(payload, payload_member(i), &plain[i], &coded[i], room, &spans[i])) return false;
-    for (size_t i = 0; i < MEMBERS; i++) {
-        slice_t *to = i == ID ? &out->id : &out->fields[i];
-        if (spans[i].len) *to = (slice_t){(spans[i].decoded ? room->data : payload.data) + spans[i].at, spans[i].len};
-    }
+        if (!payload_read_member(payload_member(i), &plain[i], &coded[i], room, i == ID ? &out->id : &out->fields[i]))
+            return false;
     return out->id.len && out->fields[BULL_NAME].len;
 }
 
@@ -158,20 +162,28 @@ static slice_t stack_last(slice_t array) {
     return (slice_t){0};
 }
 
-static void error_add(buffer_t *out, slice_t text, size_t from) {
-    size_t room = ERROR_MOST - (out->len - from);
-    buffer_add(out, text.data, text.len < room ? text.len : room);
+bool bull_job_at(const redisReply *page, size_t index, size_t head, bull_job_t *out) {
+    size_t at = BULL_PAGE_HEAD + index * (head + BULL_FIELDS);
+    if (page->type != REDIS_REPLY_ARRAY || at + head + BULL_FIELDS > page->elements) return false;
+    out->id = reply_slice(page->element[at]);
+    out->state = reply_text(page->element[at + head - 1]);
+    for (size_t i = 0; i < BULL_FIELDS; i++) out->fields[i] = reply_slice(page->element[at + head + i]);
+    return true;
+}
+
+int64_t bull_large_bytes(const bull_job_t *job) {
+    return strncmp(job->state, "large ", 6) == 0 ? strtoll(job->state + 6, NULL, 10) : 0;
 }
 
 void bull_error(const bull_job_t *job, buffer_t *out) {
-    size_t from = out->len;
+    slice_t reason = slice_cut(job->fields[BULL_FAILED_REASON], ERROR_MOST);
     buffer_t stack = {0};
-    error_add(out, job->fields[BULL_FAILED_REASON], from);
+    buffer_add(out, reason.data, reason.len);
     // A stall leaves no stack. The last stack belongs to an earlier failure.
-    bool stalled = slice_is(job->fields[BULL_FAILED_REASON], BULL_STALLED_REASON);
-    if (!stalled && json_decode(stack_last(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
-        error_add(out, slice_text("\n"), from);
-        error_add(out, (slice_t){stack.data, stack.len}, from);
+    bool stalled = slice_is(reason, BULL_STALLED_REASON);
+    if (!stalled && out->len < ERROR_MOST && json_decode(stack_last(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
+        buffer_str(out, "\n");
+        buffer_add(out, stack.data, slice_cut((slice_t){stack.data, stack.len}, ERROR_MOST - out->len).len);
     }
     buffer_free(&stack);
 }
@@ -181,10 +193,8 @@ static int64_t record_life(double finished_ms) {
     return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
 }
 
-static slice_t record_cut(slice_t text, size_t most) { return (slice_t){text.data, text.len < most ? text.len : most}; }
-
 void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
-                      const char *term, double finished_ms, bool kept, int64_t size) {
+                      const char *term, double finished_ms) {
     buffer_clear(&record->payload);
     buffer_clear(&record->error);
     bull_error(job, &record->error);
@@ -192,17 +202,17 @@ void bull_record_make(bull_record_t *record, const queue_config_t *queue, const 
         .kind = slice_text("failed"),
         .dialect = slice_text("bull"),
         .queue = slice_text(queue->name),
-        .job = record_cut(job->id, JOB_ID_MOST),
-        .type = record_cut(job->fields[BULL_NAME], JOB_TYPE_MOST),
+        .job = slice_cut(job->id, JOB_ID_MOST),
+        .type = slice_cut(job->fields[BULL_NAME], JOB_TYPE_MOST),
         .reason = slice_text(reason),
         .error = {record->error.data, record->error.len},
         .term = slice_text(term),
         .attempts = bull_number(job, BULL_ATTEMPTS_MADE) + bull_number(job, BULL_STALLED_COUNTER),
         .created = bull_number(job, BULL_TIMESTAMP),
         .started = bull_number(job, BULL_PROCESSED_ON),
-        .size = size,
+        .size = bull_large_bytes(job),
     };
-    if (kept) {
+    if (*job->state == '\0') {
         bull_payload(job, &record->payload);
         digest_t digest = digest_of(record->payload.data, record->payload.len);
         digest_hex(&digest, record->sha256);

@@ -228,7 +228,7 @@ static void item_make_event(quarantine_item_t *item) {
     event->kind = slice_text("failed");
     event->dialect = slice_text("delayed_queue");
     event->queue = slice_text(item->quarantine->keys->config->name);
-    event->term = slice_text(item->call->token);
+    event->term = slice_text(item->call->redis.token);
     event->sha256 = slice_text(item->sha256);
     event->size = (int64_t)job->envelope.len;
     event->payload = job->envelope;
@@ -238,12 +238,11 @@ static void item_make_event(quarantine_item_t *item) {
 }
 
 static void item_append_settle(quarantine_item_t *item) {
-    const call_t call = side_task_call(item->call, NULL);
     item->ask.job = item->job;
     item->ask.events = delayed_config(item->quarantine->keys->config)->events;
     if (item->ask.verdict == QUARANTINE_END) item_make_event(item);
     item->ask.event = &item->event;
-    quarantine_settle_append(&call, &item->ask);
+    quarantine_settle_append(&item->call->redis, &item->ask);
 }
 
 static void quarantine_note_ended(quarantine_item_t *item) {
@@ -275,7 +274,7 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
     quarantine->full = true;
     if (!news) return;
     log_error(ROLE, quarantine->keys->config->name, "the failure stream is full; no job is ended until it shrinks",
-              F_INT("max_bytes", call->keys->config->stream.max_bytes));
+              F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
 }
 
 // Reads every reply; returns the first error.
@@ -293,12 +292,12 @@ static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call
         any |= !items[i].left;
     }
     if (any) failpoint("aside_before");
-    if (any && conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
+    if (any && conn_flush(call->redis.conn, error) != OUTCOME_OK) return error->outcome;
     if (any) failpoint("aside_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
         if (items[i].left || first.outcome == OUTCOME_DISCONNECTED) continue;
-        settle_read(call->conn, &settled, error);
+        settle_read(call->redis.conn, &settled, error);
         failpoint("aside_answered");
         if (error->outcome == OUTCOME_OK)
             quarantine_note_settled(&items[i], settled, call);
@@ -318,16 +317,15 @@ static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_cal
     return quarantine->again;
 }
 
-static outcome_t quarantine_step(void *state, side_task_call_t *call, redis_error_t *error) {
+static outcome_t quarantine_step(void *state, side_task_call_t *call) {
     quarantine_t *quarantine = state;
     quarantine_page_t page;
     if (mono_reached(quarantine->again, call->now) || (call->changed && quarantine->skip < SHORT))
         quarantine_begin_round(quarantine, call->now);
     if (call->changed) quarantine->behind = quarantine->skip > 0;
     // Arm at each read, because the sidecar's own writes clear tracking. The last read of a round comes after the last write.
-    const call_t request = side_task_call(call, error);
     outcome_t outcome =
-        quarantine_read(&request, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);
+        quarantine_read(&call->redis, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);
     if (outcome != OUTCOME_OK) return outcome;
     quarantine->armed = page.armed;
     call->next = call->now;
@@ -335,7 +333,7 @@ static outcome_t quarantine_step(void *state, side_task_call_t *call, redis_erro
         call->next = quarantine_end_round(quarantine, call);
     } else {
         quarantine_item_t *items = mem_array(page.count, sizeof *items);
-        outcome = quarantine_settle_page(quarantine, call, &page, items, error);
+        outcome = quarantine_settle_page(quarantine, call, &page, items, call->redis.error);
         for (size_t i = 0; i < page.count; i++) buffer_free(&items[i].next);
         free(items);
     }

@@ -126,10 +126,11 @@ static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *ca
     return ids > unique_ids->reported && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;
 }
 
-static outcome_t unique_ids_step(void *self, side_task_call_t *call, redis_error_t *error) {
+static outcome_t unique_ids_step(void *self, side_task_call_t *call) {
+    redis_error_t *error = call->redis.error;
     unique_ids_t *unique_ids = self;
     int64_t wait_ms = LOOK_EVERY_MS;
-    bool idle = unique_ids_find_idle(call->conn, unique_ids, error);
+    bool idle = unique_ids_find_idle(call->redis.conn, unique_ids, error);
     if (error->outcome == OUTCOME_OK && idle) wait_ms = unique_ids_compare(unique_ids, call);
     unique_ids->idle = idle;
     call->next = mono_add(call->now, wait_ms * NS_PER_MS);

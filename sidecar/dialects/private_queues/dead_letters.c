@@ -61,15 +61,15 @@ static size_t dead_letters_watched_keys(const void *self, const char **out) {
 
 static void dead_letters_append_arm(side_task_call_t *call, const char *dlq) {
     if (!call->arm) return;
-    request_caching(call->conn);
-    request_append(call->conn, "LLEN", dlq);
+    request_caching(call->redis.conn);
+    request_append(call->redis.conn, "LLEN", dlq);
 }
 
 static outcome_t dead_letters_read_arm(const side_task_call_t *call, redis_error_t *error) {
     redis_error_t worst = {0};
     for (int i = 0; call->arm && i < 2; i++) {
         redisReply *reply;
-        if (conn_read(call->conn, 0, &reply, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (conn_read(call->redis.conn, 0, &reply, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         if (error->outcome > worst.outcome) worst = *error;
         if (error->outcome == OUTCOME_OK) freeReplyObject(reply);
     }
@@ -78,16 +78,16 @@ static outcome_t dead_letters_read_arm(const side_task_call_t *call, redis_error
 }
 
 static void dead_letters_append_page(const dead_letters_t *dead_letters, const side_task_call_t *call) {
-    const queue_keys_t *at = &call->keys->queues[call->queue];
-    request_script(call->conn, &script_dead_letters, 3);
-    request_text(call->conn, call->keys->locks[at->lock].key, at->config->dlq, at->recorded, call->token);
-    request_int(call->conn, dead_letters->skip, PAGE, at->config->policy.max_payload, PAGE_BYTES, RENEW_MS);
-    request_text(call->conn, dead_letters->full_scan ? FORGET_MS : "");
-    request_end(call->conn);
+    const queue_keys_t *at = call_queue(&call->redis);
+    request_script(call->redis.conn, &script_dead_letters, 3);
+    request_text(call->redis.conn, call_lock(&call->redis), at->config->dlq, at->recorded, call->redis.token);
+    request_int(call->redis.conn, dead_letters->skip, PAGE, at->config->policy.max_payload, PAGE_BYTES, RENEW_MS);
+    request_text(call->redis.conn, dead_letters->full_scan ? FORGET_MS : "");
+    request_end(call->redis.conn);
 }
 
 static void dead_letters_append_record(const side_task_call_t *call, const dead_letter_t *letter, int64_t now_ms) {
-    const queue_keys_t *at = &call->keys->queues[call->queue];
+    const queue_keys_t *at = call_queue(&call->redis);
     char sha256[DIGEST_HEX_SIZE];
     char id[EVENT_ID_SIZE];
     job_t job;
@@ -99,19 +99,20 @@ static void dead_letters_append_record(const side_task_call_t *call, const dead_
                      .job = slice_text(job.id),
                      .type = slice_text(job.type),
                      .reason = slice_text("dead_letter"),
-                     .term = slice_text(call->token),
+                     .term = slice_text(call->redis.token),
                      .sha256 = slice_text(sha256),
                      .payload = letter->bytes,
                      .created = job.created_ms,
                      .size = letter->size};
     event_id(&event, now_ms * 1000, 0, id); // the life of the job is unknown; the mark prevents a second record
     event.event = slice_text(id);
-    request_script(call->conn, &script_record_once, 4);
-    request_text(call->conn, call->keys->locks[at->lock].key, at->recorded, at->failures, at->meta, call->token, letter->mark);
+    request_script(call->redis.conn, &script_record_once, 4);
+    request_text(call->redis.conn, call_lock(&call->redis), at->recorded, at->failures, at->meta, call->redis.token,
+                 letter->mark);
     // Keep the other half of the stream for records of ended jobs.
-    request_int(call->conn, call->keys->config->stream.max_bytes / 2);
-    record_append(call->conn, &event);
-    request_end(call->conn);
+    request_int(call->redis.conn, call->redis.keys->config->stream.max_bytes / 2);
+    record_append(call->redis.conn, &event);
+    request_end(call->redis.conn);
 }
 
 static outcome_t dead_letters_record(side_task_call_t *call, const dead_letter_t *found, size_t count, int64_t now_ms, bool *full,
@@ -120,18 +121,18 @@ static outcome_t dead_letters_record(side_task_call_t *call, const dead_letter_t
     int64_t recorded = 0;
     for (size_t i = 0; i < count; i++) dead_letters_append_record(call, &found[i], now_ms);
     failpoint("letters_before");
-    if (conn_flush(call->conn, error) != OUTCOME_OK) return error->outcome;
+    if (conn_flush(call->redis.conn, error) != OUTCOME_OK) return error->outcome;
     failpoint("letters_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
-        if (settle_read(call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
+        if (settle_read(call->redis.conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
         failpoint("letters_answered");
         if (error->outcome > worst.outcome) worst = *error;
         if (error->outcome != OUTCOME_OK) continue;
         if (settled == SETTLED) recorded++;
         if (settled == SETTLED_FULL) *full = true;
     }
-    const char *queue = call->keys->queues[call->queue].config->name;
+    const char *queue = call_queue(&call->redis)->config->name;
     if (recorded) {
         log_warn(ROLE, queue, "recorded dead letters of workers", F_INT("jobs", recorded));
         metric_add(&call->metrics->failed_recorded, recorded);
@@ -139,13 +140,13 @@ static outcome_t dead_letters_record(side_task_call_t *call, const dead_letter_t
     }
     if (*full)
         log_error(ROLE, queue, "the failure stream is half full; no dead letter is recorded until it shrinks",
-                  F_INT("max_bytes", call->keys->config->stream.max_bytes));
+                  F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     *error = worst;
     return worst.outcome;
 }
 
 static void dead_letters_log_large(const side_task_call_t *call, const dead_letter_t *letter) {
-    const queue_config_t *queue = call->keys->queues[call->queue].config;
+    const queue_config_t *queue = call_queue(&call->redis)->config;
     metric_add(&call->metrics->large, 1);
     log_warn(ROLE, queue->name, "did not record a dead letter that is larger than max_payload", F_STR("list", queue->dlq),
              F_INT("bytes", letter->size), F_STR("sha1", letter->mark), F_INT("max_payload", queue->policy.max_payload));
@@ -154,7 +155,7 @@ static void dead_letters_log_large(const side_task_call_t *call, const dead_lett
 // Entries without a record. Large ones are logged once a scan.
 static size_t dead_letters_find_unrecorded(const dead_letters_t *dead_letters, const side_task_call_t *call,
                                            const redisReply *reply, dead_letter_t found[PAGE]) {
-    int64_t most = call->keys->queues[call->queue].config->policy.max_payload;
+    int64_t most = call_queue(&call->redis)->config->policy.max_payload;
     size_t count = 0;
     for (size_t i = 4; i + 2 < reply->elements && count < PAGE; i += 3) {
         dead_letter_t letter = {reply_slice(reply->element[i]), reply_int(reply->element[i + 1]),
@@ -196,8 +197,8 @@ static outcome_t dead_letters_read_page(dead_letters_t *dead_letters, side_task_
     bool full = false;
     if (reply_is(reply_at(reply, 0), "type"))
         return redis_error_set(error, OUTCOME_REFUSED, "%s holds a %s",
-                               reply_is(reply_at(reply, 1), "dlq") ? call->keys->queues[call->queue].config->dlq
-                                                                   : call->keys->queues[call->queue].recorded,
+                               reply_is(reply_at(reply, 1), "dlq") ? call_queue(&call->redis)->config->dlq
+                                                                   : call_queue(&call->redis)->recorded,
                                reply_text(reply_at(reply, 2)));
     if (script_refusal(reply, error) != OUTCOME_OK) return error->outcome;
     if (!reply_is(reply_at(reply, 0), "letters"))
@@ -212,7 +213,8 @@ static outcome_t dead_letters_read_page(dead_letters_t *dead_letters, side_task_
     return OUTCOME_OK;
 }
 
-static outcome_t dead_letters_step(void *self, side_task_call_t *call, redis_error_t *error) {
+static outcome_t dead_letters_step(void *self, side_task_call_t *call) {
+    redis_error_t *error = call->redis.error;
     dead_letters_t *dead_letters = self;
     redisReply *reply;
     redis_error_t of_arm = {0};
@@ -228,7 +230,7 @@ static outcome_t dead_letters_step(void *self, side_task_call_t *call, redis_err
         *error = of_arm;
         return OUTCOME_DISCONNECTED;
     }
-    if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    if (conn_read(call->redis.conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     dead_letters_read_page(dead_letters, call, reply, error);
     freeReplyObject(reply);
     if (error->outcome == OUTCOME_OK) *error = of_arm;

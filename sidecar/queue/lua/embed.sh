@@ -1,6 +1,6 @@
 #!/bin/sh
-# embed.sh --join FILE prints a script as Redis gets it: behind its header come the parts of prologue/ that its header names in a
-# line `-- Uses`.
+# embed.sh --join FILE prints a script as Redis gets it: behind its header come the parts that its header names in a line `-- Uses`,
+# of the prologue/ beside the script or of the one here.
 # embed.sh DIR FILE...: writes DIR/scripts.c, which defines a script_t (redis/script.h) for every a/lua/NAME.lua, and DIR/a/scripts.h,
 # which declares those of folder a. Headers are written only where they change, so that nothing else is compiled again.
 set -eu
@@ -9,7 +9,10 @@ prologue=$(dirname "$0")/prologue
 join() {
     header=$(awk 'NR > 1 && !/^--/ { exit } { lines = NR } END { print lines }' "$1")
     head -n "$header" "$1"
-    for part in $(sed -n 's/^-- Uses *//p' "$1" | tr -d ,); do sed '/^--/d' "$prologue/$part.lua"; done
+    for part in $(sed -n 's/^-- Uses *//p' "$1" | tr -d ,); do
+        own=$(dirname "$1")/prologue/$part.lua
+        if [ -e "$own" ]; then sed '/^--/d' "$own"; else sed '/^--/d' "$prologue/$part.lua"; fi
+    done
     tail -n +"$((header + 1))" "$1"
 }
 

@@ -12,6 +12,8 @@
 
 #define BULL      "bull:video:"
 #define BULL_LOCK "sidecar:app:lock"
+/* Behind the type of a key that only BullMQ has. */
+#define OF_BULLMQ ": the queue belongs to BullMQ, and dialect bull serves Bull 4"
 
 enum { BULL_ARGS = 48 };
 

@@ -12,7 +12,7 @@
 typedef struct {
     fixture_t f;
     metrics_t *metrics;
-    bull_failed_t *reader;
+    void *reader;
     const char *token;
 } setup_t;
 
@@ -22,7 +22,7 @@ static setup_t setup_start_as(const char *more, bool proxy) {
     setup_t setup = {.f = fixture_start(&(fixture_options_t){.config = config, .proxy = proxy}), .token = "T"};
     free(config);
     setup.metrics = metrics_new(1);
-    setup.reader = bull_failed_open(&setup.f.keys->queues[0]);
+    setup.reader = bull_failed_task.open(&setup.f.keys->queues[0]);
     redis_ok(setup.f.r, "SET " BULL_LOCK " T");
     return setup;
 }
@@ -32,20 +32,19 @@ static setup_t setup_start_with(const char *more) { return setup_start_as(more, 
 static setup_t setup_start(void) { return setup_start_with(""); }
 
 static void setup_stop(setup_t *setup) {
-    bull_failed_close(setup->reader);
+    bull_failed_task.close(setup->reader);
     metrics_free(setup->metrics);
     fixture_stop(&setup->f);
 }
 
 static outcome_t step(setup_t *setup, bool changed, mono_t *next) {
-    side_task_call_t call = {.conn = setup->f.conn,
-                             .keys = setup->f.keys,
-                             .token = setup->token,
+    side_task_call_t call = {.redis = fixture_call(&setup->f, setup->token),
                              .arm = true,
+                             .changed = changed,
                              .metrics = &setup->metrics->queues[0],
                              .now = mono_now(),
                              .next = mono_never()};
-    outcome_t outcome = bull_failed_step(setup->reader, &call, changed, &setup->f.error);
+    outcome_t outcome = bull_failed_task.step(setup->reader, &call);
     *next = call.next;
     return outcome;
 }
@@ -69,7 +68,7 @@ static outcome_t look(setup_t *setup) { return look_after(setup, true); }
 static void work(setup_t *setup) { cr_assert_eq(look(setup), OUTCOME_OK, "%s", setup->f.error.text); }
 
 /* As another leader, or this one on a new connection: it knows nothing but what stands in Redis. */
-static void begin_anew(setup_t *setup) { bull_failed_forget(setup->reader); }
+static void begin_anew(setup_t *setup) { bull_failed_task.forget(setup->reader); }
 
 /* A worker whose clock differs by `ahead_ms` lets a job fail now. */
 static void fail(setup_t *setup, const char *id, long long ahead_ms) {
@@ -80,7 +79,7 @@ static void fail(setup_t *setup, const char *id, long long ahead_ms) {
 
 static void hear(setup_t *setup, const char *id, const char *error) {
     char *message = mem_printf("{\"jobId\":\"%s\",\"val\":\"%s\"}", id, error);
-    bull_failed_on_message(setup->reader, slice_text(message));
+    bull_failed_task.on_message(setup->reader, NULL, slice_text(message));
     free(message);
 }
 
@@ -209,7 +208,7 @@ Test(redis_bull_reader, a_job_removed_at_once_is_recorded_from_its_message) {
     work(&setup);
     hear(&setup, "7", "no such \\\"image\\\"");
     hear(&setup, "8", BULL_STALLED_MESSAGE);
-    bull_failed_on_message(setup.reader, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
+    bull_failed_task.on_message(setup.reader, NULL, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
     work(&setup);
     work(&setup);
     expect_jobs(&setup, "7 8");
@@ -225,7 +224,7 @@ Test(redis_bull_reader, a_job_removed_at_once_is_recorded_from_its_message) {
 /* What fails while nobody leads is recorded later; what fails while that is not wanted is not. */
 Test(redis_bull_reader, failures_while_it_is_off_are_not_recorded_later) {
     setup_t setup = setup_start();
-    const side_task_ops_t *ops = dialect_bull.side_task;
+    const side_task_ops_t *ops = &bull_failed_task;
     work(&setup);
     fail(&setup, "1", 0);
     work(&setup);
@@ -236,13 +235,9 @@ Test(redis_bull_reader, failures_while_it_is_off_are_not_recorded_later) {
     bull_config(&setup.f.config->queues[0])->record_failed = false;
     void *off = ops->open(&setup.f.keys->queues[0]);
     for (int i = 0; i < 2; i++) { /* once a term is enough */
-        side_task_call_t call = {.conn = setup.f.conn,
-                                 .keys = setup.f.keys,
-                                 .token = "T",
-                                 .metrics = &setup.metrics->queues[0],
-                                 .now = mono_now(),
-                                 .next = mono_never()};
-        cr_assert_eq(ops->step(off, &call, &setup.f.error), OUTCOME_OK, "%s", setup.f.error.text);
+        side_task_call_t call = {
+            .redis = fixture_call(&setup.f, "T"), .metrics = &setup.metrics->queues[0], .now = mono_now(), .next = mono_never()};
+        cr_assert_eq(ops->step(off, &call), OUTCOME_OK, "%s", setup.f.error.text);
     }
     fail(&setup, "3", 0);
     fail(&setup, "4", -30000); /* by a clock that is behind */

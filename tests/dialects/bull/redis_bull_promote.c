@@ -279,7 +279,9 @@ Test(redis_bull_promote, a_queue_of_bullmq_is_left_alone) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         due(f.r, "1", "0");
         fixture_make_key(f.r, keys[i].key, keys[i].type);
-        bull_expect(promote_in_vain(f.r, ASK), "type", keys[i].key, keys[i].type);
+        char *found = mem_printf("%s" OF_BULLMQ, keys[i].type);
+        bull_expect(promote_in_vain(f.r, ASK), "type", keys[i].key, found);
+        free(found);
         redis_ok(f.r, "DEL %s", keys[i].key);
         due(f.r, strrchr(keys[i].key, ':') + 1, "0");
         cr_assert_eq(promoted(f.r, ASK), 2);

@@ -484,7 +484,9 @@ Test(redis_bull_settle, a_mark_is_fenced_and_looks_first) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
             lay_out(f.r);
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            bull_expect(mark_with(f.r, "T", "60000", "90000", true), "type", keys[k].what, fixture_types[t]);
+            char *found = mem_printf("%s%s", fixture_types[t], keys[k].what == keys[k].key ? OF_BULLMQ : "");
+            bull_expect(mark_with(f.r, "T", "60000", "90000", true), "type", keys[k].what, found);
+            free(found);
         }
     fixture_stop(&f);
 }

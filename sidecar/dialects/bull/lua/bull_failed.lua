@@ -13,8 +13,8 @@
 -- ARGV[8]  fields    number of field names that follow
 -- ARGV[9+] field names, then ids
 -- Reply    {now in ms, entries looked at, score of the last one, how many of them have that score, and for each failure without a
---          record: id; score, '' if it is not in failed; '', 'none' (no hash), 'large N' (bytes) or '!' and an error; its fields, ''
---          for a missing one}
+--          record: id; score, '' if it is not in failed; its state and its fields as prologue/jobs.lua has them}
+-- Uses     jobs
 -- Safe     reads only; one bad hash does not affect others.
 local time = redis.call('TIME')
 local fields, most = {}, tonumber(ARGV[7])
@@ -31,45 +31,16 @@ end
 local reply = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000)), 0, '', 0}
 local found, size = 0, 0
 
--- Bytes of all values, and whether one is large; nil and an error if the key is not a hash.
-local function bytes_of(key)
-    local sum, large = 0, false
-    for _, field in ipairs(fields) do
-        local length = redis.pcall('HSTRLEN', key, field)
-        if type(length) == 'table' then return nil, length.err end
-        sum, large = sum + length, large or length > 4096
-    end
-    return sum, large
-end
-
-local function tell(id, score)
-    local key = ARGV[1] .. id
-    local bytes, detail = bytes_of(key)
-    local job, state = {}, ''
-    if not bytes then
-        state = '!' .. detail
-    elseif bytes > most then
-        state = string.format('large %.0f', bytes)
-        for i, field in ipairs(fields) do job[i] = redis.call('HSTRLEN', key, field) <= 4096 and redis.call('HGET', key, field) end
-    elseif bytes == 0 then
-        state = 'none'
-    else
-        job = redis.call('HMGET', key, unpack(fields))
-    end
-    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, score, state
-    for i = 1, #fields do
-        size = size + #(job[i] or '')
-        reply[#reply + 1] = job[i] or ''
-    end
-    found = found + 1
-end
-
 for i = 1, #asked, 2 do
     if found >= tonumber(ARGV[5]) or size >= tonumber(ARGV[6]) then break end
     local id, score = asked[i], asked[i + 1]
     reply[2] = reply[2] + 1
     reply[4] = score == reply[3] and reply[4] + 1 or 1
     reply[3] = score
-    if score == '' or not redis.call('ZSCORE', KEYS[2], id .. ':' .. score) then tell(id, score) end
+    if score == '' or not redis.call('ZSCORE', KEYS[2], id .. ':' .. score) then
+        reply[#reply + 1], reply[#reply + 2] = id, score
+        size = size + add_job(reply, ARGV[1] .. id, fields, most, false)
+        found = found + 1
+    end
 end
 return reply

@@ -12,16 +12,14 @@
 -- ARGV[3]  hold      least ms that stalled-check lives; '' = we stop, and it ends when the next check would be due
 -- Reply    {'marked', now in ms, active jobs} a new interval begins, {'held', now in ms, when jobs were marked}, {'left'}, {'fenced'},
 --          {'type', key, found}
+-- Uses     types, bullmq
 -- Safe     fenced; marks the jobs that are active in this step. If stalled-check had expired, workers may have changed the set: it is
 --          made anew, so no job counts as stalled before a whole interval has passed. stalled-check outlives the interval, so workers
 --          that take over do not check earlier either. If SADD is refused after DEL, the check is an interval late and no job is lost.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local wanted = {{'stalled', 'set'}, {'active', 'list'}, {'stalled-check', 'string'}, {'meta', 'hash'}}
-for i = 6, #KEYS do wanted[i - 1] = {KEYS[i], 'hash'} end
-for i, want in ipairs(wanted) do
-    local found = redis.call('TYPE', KEYS[i + 1]).ok
-    if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
-end
+local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'stalled-check', KEYS[4], 'string'}, {'meta', KEYS[5], 'hash'}}
+local refusal = wrong_type(wanted) or bullmq({unpack(KEYS, 6)})
+if refusal then return refusal end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local interval = tonumber(ARGV[2])

@@ -15,8 +15,9 @@
 -- ARGV[8]  payload   bytes of a job; of a larger one only small fields are returned
 -- ARGV[9+] names of fields
 -- Reply    {'stalled', now in ms, stalled jobs in this part, cursor of the next part (0 = this is the last), and for each returned job:
---          id; '', 'none' (no job), 'large N' (bytes) or the type of its key; its fields, '' for a missing one}
+--          id; its state and its fields as prologue/jobs.lua has them}
 --          {'early', now in ms} the marks are younger, or not ours
+-- Uses     jobs
 -- Safe     reads only; a key that is not a hash does not affect other jobs. bull_settle checks again before it acts, also whether the
 --          job is still active.
 local time = redis.call('TIME')
@@ -30,29 +31,15 @@ for i = 9, #ARGV do fields[i - 8] = ARGV[i] end
 
 local part = redis.call('SSCAN', KEYS[1], ARGV[3], 'COUNT', ARGV[4])
 local reply, told, size = {'stalled', string.format('%.0f', now), 0, part[1]}, 0, 0
-local function tell(id, key)
-    local bytes, job, state = 0, {}, redis.call('TYPE', key).ok
-    for i = 1, state == 'hash' and #fields or 0 do bytes = bytes + redis.call('HSTRLEN', key, fields[i]) end
-    if state == 'hash' then state = redis.call('HEXISTS', key, 'name') == 1 and '' or 'none' end
-    if bytes > tonumber(ARGV[8]) and state == '' then
-        state = string.format('large %.0f', bytes)
-        for i, field in ipairs(fields) do job[i] = redis.call('HSTRLEN', key, field) <= 4096 and redis.call('HGET', key, field) end
-    elseif state == '' then
-        job = redis.call('HMGET', key, unpack(fields))
-    end
-    reply[#reply + 1], reply[#reply + 2] = id, state
-    for i = 1, #fields do
-        size = size + #(job[i] or '')
-        reply[#reply + 1] = job[i] or ''
-    end
-    told = told + 1
-end
-
 for _, id in ipairs(part[2]) do
     local key = ARGV[1] .. id
     if redis.call('EXISTS', key .. ':lock') == 0 then
         reply[3] = reply[3] + 1
-        if reply[3] > tonumber(ARGV[5]) and told < tonumber(ARGV[6]) and size < tonumber(ARGV[7]) then tell(id, key) end
+        if reply[3] > tonumber(ARGV[5]) and told < tonumber(ARGV[6]) and size < tonumber(ARGV[7]) then
+            reply[#reply + 1] = id
+            size = size + add_job(reply, key, fields, tonumber(ARGV[8]), true)
+            told = told + 1
+        end
     end
 end
 return reply

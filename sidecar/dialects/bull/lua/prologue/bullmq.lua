@@ -1,0 +1,9 @@
+-- bullmq: the reply to give when one of these keys shows that the queue belongs to BullMQ. A hash is a job of Bull with that id.
+local function bullmq(keys)
+    for _, key in ipairs(keys) do
+        local found = redis.call('TYPE', key).ok
+        if found ~= 'none' and found ~= 'hash' then
+            return {'type', key, found .. ': the queue belongs to BullMQ, and dialect bull serves Bull 4'}
+        end
+    end
+end
