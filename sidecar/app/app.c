@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "app/config_watch.h"
-#include "app/log_setup.h"
 #include "app/reload.h"
 #include "app/role_set.h"
 #include "app/sd_notify.h"
@@ -68,12 +67,31 @@ static void app_watch_roles(app_t *app) {
     health_watch_roles(app->health, roles, ROLE_SET_ROLES + 1);
 }
 
+// The peak memory of an instance, measured with many of the largest jobs failing at once: the monitor holds one, for a moment
+// twice, the auditor another, and the kernel buffers more.
+enum { MEMORY_BASE = 24 << 20, MEMORY_OF_JOB = 5, SMALLEST_PAYLOAD = 1 << 10 };
+
+void app_log_memory(const config_t *config, int64_t limit) {
+    int64_t largest = 0;
+    for (size_t i = 0; i < config->queue_count; i++)
+        if (config->queues[i].policy.max_payload > largest) largest = config->queues[i].policy.max_payload;
+    int64_t needed = MEMORY_BASE + MEMORY_OF_JOB * largest;
+    if (needed <= limit) return;
+    int64_t fits = (limit - MEMORY_BASE) / MEMORY_OF_JOB;
+    if (fits >= SMALLEST_PAYLOAD)
+        log_warn("main", NULL, "memory limit too small for max_payload; raise the limit or lower max_payload",
+                 F_INT("limit", limit), F_INT("needed", needed), F_INT("max_payload", largest), F_INT("fits", fits));
+    else
+        log_warn("main", NULL, "memory limit too small for max_payload; raise the limit", F_INT("limit", limit),
+                 F_INT("needed", needed), F_INT("max_payload", largest));
+}
+
 // The configuration is now in effect.
 static void app_take_effect(app_t *app, const config_t *config) {
     metrics_serve(app->metrics, config);
     metric_set(&app->metrics->config_loaded_ms, wall_ms());
     health_set_in_effect(app->health, app->reload.changes);
-    log_set_level(app_log_level(config));
+    log_set_level(config->log.level);
     app_log_memory(config, cgroup_memory_limit(""));
 }
 
@@ -83,20 +101,20 @@ static void app_schedule_poll(app_t *app) {
 }
 
 static void app_notify_ready(app_t *app) {
-    sd_notify_ready(&app->notify, role_set_config(app->roles)->queue_count, app->reload.refused);
+    sd_notify_ready(&app->notify, role_set_config(app->roles)->queue_count, app->reload.refused.holds);
 }
 
 static void app_read_config(app_t *app) {
-    bool reload_asked = app->reload_asked, was_refused = app->reload.refused;
+    bool reload_asked = app->reload_asked, was_refused = app->reload.refused.holds;
     if (reload_asked) sd_notify_reloading(&app->notify);
     const config_t *current = role_set_config(app->roles);
     config_t *config = reload_read(&app->reload, current, app->reload_asked, app->metrics);
     if (config && role_set_auditor_is_behind(app->roles)) reload_warn_uncopied_records(current, config);
     app->reload_wanted = app->reload_asked = false;
-    health_set_refused(app->health, app->reload.refused);
+    health_set_refused(app->health, app->reload.refused.reason);
     app_schedule_poll(app);
     if (config && !reload_asked) sd_notify_reloading(&app->notify);
-    if (!config && (reload_asked || was_refused != (app->reload.refused != NULL))) app_notify_ready(app);
+    if (!config && (reload_asked || was_refused != (app->reload.refused.holds))) app_notify_ready(app);
     if (!config) return;
     app->next_roles = role_set_new(config, app->metrics);
     if (!app->next_roles) {

@@ -8,3 +8,7 @@
 // Reloads the file on SIGHUP, on a ConfigMap swap and every reload.poll; a good file takes effect without losing a lock. SIGUSR1
 // logs the counters.
 int app_run(config_t *config);
+
+// Warns when the cgroup's `limit` (bytes) is too small for the largest job that the configuration allows: the kernel would kill
+// the process again for the same job.
+void app_log_memory(const config_t *config, int64_t limit);

@@ -3,40 +3,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/log_setup.h"
 #include "base/log.h"
 #include "dialects/registry.h"
 
-static void reload_clear(char **text) {
-    free(*text);
-    *text = NULL;
+void reload_end(reload_t *reload) {
+    condition_free(&reload->refused);
+    free(reload->changes);
 }
 
-void reload_end(reload_t *reload) {
-    reload_clear(&reload->refused);
-    reload_clear(&reload->changes);
+void reload_log_warnings(buffer_t *warnings) {
+    char *rest = warnings->data;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        if (*line) log_warn("main", NULL, "configuration", F_STR("reason", line));
 }
 
 // Each line of `why` is one error. Repeats are logged only when somebody asked.
 static void reload_refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t *metrics) {
+    bool began = condition_update_reason(&reload->refused, buffer_text(why)) == CONDITION_BEGAN;
     metric_set(&metrics->config_bad, 1);
-    bool known = reload->refused && strcmp(reload->refused, buffer_text(why)) == 0;
-    if (!known) {
-        free(reload->refused);
-        reload->refused = mem_printf("%s", buffer_text(why));
-        metric_add(&metrics->reload_faults, 1);
-    }
-    if (known && !asked) return;
+    if (began) metric_add(&metrics->reload_faults, 1);
+    if (!began && !asked) return;
     char *rest = why->data;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
         if (*line) log_error("main", NULL, "new configuration refused; keeping the old one", F_STR("reason", line));
 }
 
-static void reload_refuse_frozen(reload_t *reload, const buffer_t *frozen, bool asked, metrics_t *metrics) {
-    buffer_t why = {0};
-    buffer_printf(&why, "cannot change while the sidecar runs: %s; put them back, or restart it", buffer_text(frozen));
-    reload_refuse(reload, &why, asked, metrics);
-    buffer_free(&why);
+static void reload_accept(reload_t *reload, const config_t *fresh, const buffer_t *changes, bool asked, metrics_t *metrics) {
+    bool was_refused = condition_update_reason(&reload->refused, NULL) == CONDITION_ENDED;
+    metric_set(&metrics->config_bad, 0);
+    if (changes->len) {
+        free(reload->changes);
+        reload->changes = mem_str(buffer_text(changes));
+        log_info("main", NULL, "new configuration", F_STR("config", fresh->path), F_STR("changes", reload->changes));
+    } else if (asked || was_refused) {
+        log_info("main", NULL, "configuration unchanged", F_STR("config", fresh->path));
+    }
 }
 
 static bool reload_has_queue(const config_t *config, const char *name) {
@@ -62,25 +63,16 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     buffer_t changes = {0};
     config_t *fresh = config_load(current->path, dialect_settings, &messages);
     if (fresh) config_changes(current, fresh, &frozen, &changes);
-    bool taken = fresh && !frozen.len && changes.len;
-    if (!fresh) {
-        reload_refuse(reload, &messages, asked, metrics);
-    } else if (frozen.len) {
-        reload_refuse_frozen(reload, &frozen, asked, metrics);
-    } else {
-        bool was_bad = reload->refused;
-        reload_clear(&reload->refused);
-        metric_set(&metrics->config_bad, 0);
-        if (taken) {
-            reload_clear(&reload->changes);
-            reload->changes = mem_str(buffer_text(&changes));
-        }
-        if (taken)
-            log_info("main", NULL, "new configuration", F_STR("config", current->path), F_STR("changes", buffer_text(&changes)));
-        else if (asked || was_bad)
-            log_info("main", NULL, "configuration unchanged", F_STR("config", current->path));
-        if (taken || asked) app_log_warnings(&messages);
+    if (frozen.len) {
+        buffer_clear(&messages);
+        buffer_printf(&messages, "cannot change while the sidecar runs: %s; put them back, or restart it", buffer_text(&frozen));
     }
+    bool good = fresh && !frozen.len, taken = good && changes.len;
+    if (good)
+        reload_accept(reload, fresh, &changes, asked, metrics);
+    else
+        reload_refuse(reload, &messages, asked, metrics);
+    if (taken || (good && asked)) reload_log_warnings(&messages);
     buffer_free(&messages);
     buffer_free(&frozen);
     buffer_free(&changes);

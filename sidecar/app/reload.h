@@ -3,12 +3,13 @@
 
 #include <stdbool.h>
 
+#include "base/condition.h"
 #include "config/config.h"
 #include "model/metrics.h"
 
 typedef struct reload {
-    char *refused; // why the file was refused last time; NULL = it was good. Owned
-    char *changes; // what the last accepted file changed; NULL = none was accepted. Owned
+    condition_t refused; // the file was refused last time
+    char *changes;       // what the last accepted file changed; NULL = none was accepted. Owned
 } reload_t;
 
 void reload_end(reload_t *reload);
@@ -19,3 +20,5 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
 
 // Warns of each queue that `fresh` no longer has, for when the audit log is behind: nobody copies the records of such a queue.
 void reload_warn_uncopied_records(const config_t *current, const config_t *fresh);
+
+void reload_log_warnings(buffer_t *warnings); // of config_load, one a line; cuts the text up

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "app/log_setup.h"
+#include "app/reload.h"
 #include "base/log.h"
 #include "cli/args.h"
 #include "cli/load_config.h"
@@ -33,10 +33,10 @@ static int run_command(int argc, char **argv) {
         buffer_free(&messages);
         return CLI_BAD_CONFIG;
     }
-    log_setup(app_log_level(config), run_logs_json(config));
+    log_setup(config->log.level, run_logs_json(config));
     log_info("main", NULL, "queue-sidecar starts", F_STR("version", QS_VERSION), F_STR("config", config->path),
              F_STR("group", config->group), F_INT("queues", config->queue_count), F_INT("pid", getpid()));
-    app_log_warnings(&messages);
+    reload_log_warnings(&messages);
     buffer_free(&messages);
     return app_run(config);
 }

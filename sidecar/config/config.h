@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/log.h"
 
 // How a family of workers lays out its queues; see config/dialect.h.
 typedef struct config_dialect config_dialect_t;
@@ -18,7 +19,6 @@ typedef const config_dialect_t *config_dialects_fn(size_t index);
 typedef enum score_unit { SCORE_MS, SCORE_S } score_unit_t;
 typedef enum lock_scope { LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
 typedef enum retry_backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL } retry_backoff_t;
-typedef enum log_level_name { LEVEL_ERROR, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG } log_level_name_t;
 typedef enum log_format_name { FORMAT_AUTO, FORMAT_JSON, FORMAT_TEXT } log_format_name_t;
 
 enum { ROLE_DISPATCHER = 1u << 0, ROLE_MONITOR = 1u << 1 };
@@ -141,7 +141,7 @@ typedef struct config {
         char *token_file;
     } http;
     struct {
-        log_level_name_t level;
+        log_level_t level;
         log_format_name_t format;
     } log;
     struct {

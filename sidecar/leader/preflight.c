@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/condition.h"
 #include "base/log.h"
 #include "inspect/preflight.h"
 
@@ -14,21 +15,22 @@ enum {
 
 static const char ROLE[] = "leader";
 
-// The faults of one queue; each owned; NULL = none.
-typedef struct reasons {
-    char *disabled; // why it is disabled
-    char *keys;     // what is wrong with its keys
-} reasons_t;
+// The faults of one queue. The check under way appends to the texts.
+typedef struct queue_faults {
+    condition_t disabled;
+    condition_t wrong_keys;
+    buffer_t disabled_found;
+    buffer_t wrong_keys_found;
+} queue_faults_t;
 
 struct preflight_results {
     const keyspace_t *keys;
     leases_t *leases;
     metrics_t *metrics;
     metrics_queue_t **rows; // of each queue; owned
-    reasons_t *known;       // of each queue
-    reasons_t *found;       // the same, of the check under way
+    queue_faults_t *faults; // of each queue; owned
     int64_t general;        // faults of the last whole check that concern no single queue; with one nobody may lead
-    int64_t general_found;  // the same, in the look under way
+    int64_t general_found;  // the same, in the check under way
     mono_t recheck_at;      // when the next recheck may run
     mono_t check_at;        // when the next whole check may run
 };
@@ -38,27 +40,28 @@ preflight_results_t *preflight_results_new(const keyspace_t *keys, leases_t *lea
     preflight_results_t *results = mem_alloc(sizeof *results);
     *results = (preflight_results_t){.keys = keys, .leases = leases, .metrics = metrics};
     results->rows = mem_array(count, sizeof *results->rows);
-    results->known = mem_array(count, sizeof *results->known);
-    results->found = mem_array(count, sizeof *results->found);
+    results->faults = mem_array(count, sizeof *results->faults);
     for (size_t i = 0; i < count; i++) results->rows[i] = metrics_queue(metrics, keys->queues[i].config->name);
     return results;
 }
 
-static void preflight_forget(const preflight_results_t *results, reasons_t *reasons) {
+static void preflight_begin(preflight_results_t *results) {
+    results->recheck_at = mono_add(mono_now(), RECHECK_S * NS_PER_S);
     for (size_t i = 0; i < results->keys->queue_count; i++) {
-        free(reasons[i].disabled);
-        free(reasons[i].keys);
-        reasons[i] = (reasons_t){0};
+        buffer_free(&results->faults[i].disabled_found);
+        buffer_free(&results->faults[i].wrong_keys_found);
     }
 }
 
 void preflight_results_free(preflight_results_t *results) {
     if (!results) return;
-    preflight_forget(results, results->known);
-    preflight_forget(results, results->found);
+    preflight_begin(results);
+    for (size_t i = 0; i < results->keys->queue_count; i++) {
+        condition_free(&results->faults[i].disabled);
+        condition_free(&results->faults[i].wrong_keys);
+    }
     free(results->rows);
-    free(results->known);
-    free(results->found);
+    free(results->faults);
     free(results);
 }
 
@@ -70,10 +73,9 @@ static void preflight_note_queue(const preflight_results_t *results, preflight_l
                                  const char *text) {
     for (size_t i = 0; i < results->keys->queue_count; i++) {
         if (strcmp(preflight_queue_name(results, i), queue) != 0) continue;
-        char **at = finding == PREFLIGHT_QUEUE_DISABLED ? &results->found[i].disabled : &results->found[i].keys;
-        char *before = *at;
-        *at = before ? mem_printf("%s; %s", before, text) : mem_str(text);
-        free(before);
+        queue_faults_t *faults = &results->faults[i];
+        buffer_t *found = finding == PREFLIGHT_QUEUE_DISABLED ? &faults->disabled_found : &faults->wrong_keys_found;
+        buffer_printf(found, "%s%s", found->len ? "; " : "", text);
     }
 }
 
@@ -98,43 +100,34 @@ static void preflight_note_queues_only(void *self, preflight_level_t finding, co
         preflight_note_queue(self, finding, queue, text);
 }
 
-static bool preflight_differs(const char *a, const char *b) { return a && (!b || strcmp(a, b) != 0); }
-
-// Logs each reason once, until it changes.
-static void preflight_log_changes(const char *queue, const reasons_t *known, const reasons_t *found) {
-    if (preflight_differs(found->disabled, known->disabled))
-        log_error(ROLE, queue, "preflight: queue disabled", F_STR("reason", found->disabled));
-    if (known->disabled && !found->disabled) log_info(ROLE, queue, "queue enabled again");
-    if (preflight_differs(found->keys, known->keys))
-        log_error(ROLE, queue, "preflight: queue has wrong keys", F_STR("reason", found->keys));
-    if (known->keys && !found->keys) log_info(ROLE, queue, "queue keys are right again");
-}
-
-// Replaces the known reasons with the found ones, logs changes and enables or disables queues.
+// Takes over the faults that were found, logs changes and enables or disables queues.
 static void preflight_adopt(preflight_results_t *results) {
-    reasons_t *known = results->known;
-    results->known = results->found;
-    results->found = known;
     for (size_t i = 0; i < results->keys->queue_count; i++) {
-        preflight_log_changes(preflight_queue_name(results, i), &known[i], &results->known[i]);
-        lease_disable_queue(results->leases, i, results->known[i].disabled != NULL);
+        queue_faults_t *faults = &results->faults[i];
+        const char *queue = preflight_queue_name(results, i);
+        condition_change_t disabled = condition_update_reason(&faults->disabled, faults->disabled_found.data);
+        condition_change_t keys = condition_update_reason(&faults->wrong_keys, faults->wrong_keys_found.data);
+        if (disabled == CONDITION_BEGAN)
+            log_error(ROLE, queue, "preflight: queue disabled", F_STR("reason", faults->disabled.reason));
+        if (disabled == CONDITION_ENDED) log_info(ROLE, queue, "queue enabled again");
+        if (keys == CONDITION_BEGAN)
+            log_error(ROLE, queue, "preflight: queue has wrong keys", F_STR("reason", faults->wrong_keys.reason));
+        if (keys == CONDITION_ENDED) log_info(ROLE, queue, "queue keys are right again");
+        lease_disable_queue(results->leases, i, faults->disabled.holds);
     }
-    preflight_forget(results, known);
 }
 
 static void preflight_publish(const preflight_results_t *results) {
     int64_t count = results->general;
     for (size_t i = 0; i < results->keys->queue_count; i++)
-        count += (results->known[i].disabled != NULL) + (results->known[i].keys != NULL);
+        count += results->faults[i].disabled.holds + results->faults[i].wrong_keys.holds;
     metric_set(&results->metrics->preflight_faults, count);
 }
 
 outcome_t preflight_results_check(preflight_results_t *results, conn_t *conn, redis_error_t *error) {
-    mono_t now = mono_now();
-    preflight_forget(results, results->found);
+    preflight_begin(results);
     results->general_found = 0;
-    results->recheck_at = mono_add(now, RECHECK_S * NS_PER_S);
-    results->check_at = mono_add(now, CHECK_S * NS_PER_S);
+    results->check_at = mono_add(mono_now(), CHECK_S * NS_PER_S);
     outcome_t outcome = preflight(conn, results->keys, preflight_note, results, error);
     if (outcome == OUTCOME_OK) {
         results->general = results->general_found;
@@ -151,12 +144,12 @@ bool preflight_results_check_due(const preflight_results_t *results, mono_t now)
 }
 
 static bool preflight_suspects(const preflight_results_t *results, size_t queue, mono_t now) {
-    return results->known[queue].keys || metrics_is_refused(results->rows[queue], now);
+    return results->faults[queue].wrong_keys.holds || metrics_is_refused(results->rows[queue], now);
 }
 
 mono_t preflight_results_recheck_at(const preflight_results_t *results, mono_t now) {
     for (size_t i = 0; i < results->keys->queue_count; i++)
-        if (results->known[i].disabled || preflight_suspects(results, i, now)) return results->recheck_at;
+        if (results->faults[i].disabled.holds || preflight_suspects(results, i, now)) return results->recheck_at;
     return mono_never();
 }
 
@@ -165,11 +158,10 @@ outcome_t preflight_results_recheck(preflight_results_t *results, conn_t *conn, 
     size_t count = results->keys->queue_count;
     bool *disabled = mem_array(count, sizeof *disabled), *suspected = mem_array(count, sizeof *suspected);
     for (size_t i = 0; i < count; i++) {
-        disabled[i] = results->known[i].disabled != NULL;
+        disabled[i] = results->faults[i].disabled.holds;
         suspected[i] = preflight_suspects(results, i, now);
     }
-    preflight_forget(results, results->found);
-    results->recheck_at = mono_add(now, RECHECK_S * NS_PER_S);
+    preflight_begin(results);
     outcome_t outcome = preflight_again(conn, results->keys, suspected, disabled, preflight_note_queues_only, results, error);
     if (outcome == OUTCOME_OK) preflight_adopt(results);
     preflight_publish(results);

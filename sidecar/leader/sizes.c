@@ -1,9 +1,9 @@
 #include "leader/sizes.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buffer.h"
+#include "base/condition.h"
 #include "base/log.h"
 #include "inspect/sizes.h"
 
@@ -19,13 +19,17 @@ enum {
 
 static const char ROLE[] = "leader";
 
+typedef struct counted_queue {
+    metrics_queue_t *metrics;
+    bool counted_elsewhere; // another group measures it
+    condition_t error;
+} counted_queue_t;
+
 struct queue_sizes {
     const keyspace_t *keys;
     leases_t *leases;
     metrics_t *metrics;
-    metrics_queue_t **rows;  // of each queue; owned
-    bool *counted_elsewhere; // of each queue: another group measures it; owned
-    char **logged;           // of each queue: the error logged last; NULL = none. Owned
+    counted_queue_t *queues; // owned
     size_t from;             // first queue of the next step
     size_t step;             // how many queues the next step takes
     mono_t at;               // when the next step is due
@@ -35,34 +39,26 @@ struct queue_sizes {
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
     queue_sizes_t *c = mem_alloc(sizeof *c);
     *c = (queue_sizes_t){.keys = keys, .leases = leases, .metrics = metrics, .step = STEP_FIRST};
-    c->rows = mem_array(keys->queue_count, sizeof *c->rows);
-    c->counted_elsewhere = mem_array(keys->queue_count, sizeof *c->counted_elsewhere);
-    c->logged = mem_array(keys->queue_count, sizeof *c->logged);
-    for (size_t i = 0; i < keys->queue_count; i++) c->rows[i] = metrics_queue(metrics, keys->queues[i].config->name);
+    c->queues = mem_array(keys->queue_count, sizeof *c->queues);
+    for (size_t i = 0; i < keys->queue_count; i++) c->queues[i].metrics = metrics_queue(metrics, keys->queues[i].config->name);
     return c;
 }
 
 void queue_sizes_free(queue_sizes_t *c) {
     if (!c) return;
-    for (size_t i = 0; i < c->keys->queue_count; i++) free(c->logged[i]);
-    free(c->logged);
-    free(c->counted_elsewhere);
-    free(c->rows);
+    for (size_t i = 0; i < c->keys->queue_count; i++) condition_free(&c->queues[i].error);
+    free(c->queues);
     free(c);
 }
 
-void queue_sizes_forget(queue_sizes_t *c, size_t first, size_t count) {
-    for (size_t i = first; i < first + count; i++) queue_sizes_cede(c, i, false);
-}
-
 void queue_sizes_cede(queue_sizes_t *c, size_t queue, bool counted_elsewhere) {
-    c->counted_elsewhere[queue] = counted_elsewhere;
-    metric_set(&c->rows[queue]->counted_ns, 0);
+    c->queues[queue].counted_elsewhere = counted_elsewhere;
+    metric_set(&c->queues[queue].metrics->counted_ns, 0);
 }
 
 static bool queue_sizes_leads(const queue_sizes_t *c, size_t queue) {
     lease_t lease;
-    return !c->counted_elsewhere[queue] && lease_get(c->leases, c->keys->queues[queue].lock, &lease);
+    return !c->queues[queue].counted_elsewhere && lease_get(c->leases, c->keys->queues[queue].lock, &lease);
 }
 
 static bool queue_sizes_leads_any(const queue_sizes_t *c) {
@@ -78,15 +74,10 @@ mono_t queue_sizes_next(const queue_sizes_t *c) {
 
 static void queue_sizes_log_error(queue_sizes_t *c, size_t queue, const char *error) {
     const char *name = c->keys->queues[queue].config->name;
-    char **logged = &c->logged[queue];
-    if (*error) metric_add(&c->rows[queue]->faults, 1);
-    if (strcmp(*logged ? *logged : "", error) == 0) return;
-    if (*error)
-        log_warn(ROLE, name, "cannot read some queue sizes", F_STR("reason", error));
-    else
-        log_info(ROLE, name, "reading all queue sizes again");
-    free(*logged);
-    *logged = *error ? mem_str(error) : NULL;
+    if (*error) metric_add(&c->queues[queue].metrics->faults, 1);
+    condition_change_t change = condition_update_reason(&c->queues[queue].error, error);
+    if (change == CONDITION_BEGAN) log_warn(ROLE, name, "cannot read some queue sizes", F_STR("reason", error));
+    if (change == CONDITION_ENDED) log_info(ROLE, name, "reading all queue sizes again");
 }
 
 // ms by Redis's clock; INT64_MAX = nothing is due.
@@ -104,7 +95,7 @@ static int64_t sizes_running_since(const sizes_t *sizes, int64_t in_progress, co
 }
 
 static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const sizes_t *sizes, mono_t now) {
-    metrics_queue_t *row = c->rows[queue];
+    metrics_queue_t *row = c->queues[queue].metrics;
     int64_t in_progress = sizes->in_progress;
     int64_t most = c->keys->config->stream.max_bytes;
     // Only scans count the workers' private lists.

@@ -20,8 +20,6 @@ mono_t queue_sizes_next(const queue_sizes_t *sizes);
 // logged once until it changes.
 outcome_t queue_sizes_step(queue_sizes_t *sizes, conn_t *conn, redis_error_t *error);
 
-// Stops reporting these queues: this instance no longer leads them.
-void queue_sizes_forget(queue_sizes_t *sizes, size_t first, size_t count);
-
-// The leader of the owning group measures this queue until this group takes it over.
+// Stops reporting this queue: this instance does not lead it any more. `ceded`: the leader of the owning group measures it
+// until this group takes it over.
 void queue_sizes_cede(queue_sizes_t *sizes, size_t queue, bool ceded);

@@ -55,7 +55,7 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_eq(config->audit.retain_bytes, 1 << 30);
     cr_expect_str_eq(config->http.listen, "127.0.0.1");
     cr_expect_eq(config->http.port, 8642);
-    cr_expect_eq(config->log.level, LEVEL_INFO);
+    cr_expect_eq(config->log.level, LOG_INFO);
     cr_expect_eq(config->log.format, FORMAT_AUTO);
     cr_assert_eq(config->queue_count, 1);
     const queue_config_t *queue = &config->queues[0];
