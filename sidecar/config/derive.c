@@ -7,16 +7,6 @@
 #include "config/load.h"
 #include "config/value.h"
 
-struct derive {
-    load_t *load;
-    size_t index;
-    queue_config_t *queue;
-    queue_location_t *location;
-    const char *prefix; // of messages
-};
-
-queue_config_t *derive_queue(derive_t *derive) { return derive->queue; }
-const config_t *derive_config(const derive_t *derive) { return derive->load->config; }
 bool derive_has_failed(const derive_t *derive) { return derive->location->has_errors; }
 
 bool derive_is_given(const derive_t *derive, const char *key) {
@@ -38,30 +28,16 @@ char *derive_quote(const char *text) {
     return out.data;
 }
 
-static void derive_report(const derive_t *derive, diagnostics_t *to, const char *key, const char *format, va_list args)
-    __attribute__((format(printf, 4, 0)));
-
-static void derive_report(const derive_t *derive, diagnostics_t *to, const char *key, const char *format, va_list args) {
+void derive_report(const derive_t *derive, bool is_error, const char *key, const char *format, ...) {
     buffer_t text = {0};
-    const location_t *location = config_load_location(derive->load, derive->index, key);
+    va_list args;
+    va_start(args, format);
     buffer_vprintf(&text, format, args);
-    diagnostic_add(to, location, "%s%s", derive->prefix, buffer_text(&text));
+    va_end(args);
+    diagnostic_add(is_error ? derive->load->errors : derive->load->warnings,
+                   config_load_location(derive->load, derive->index, key), "%s%s", derive->prefix, buffer_text(&text));
     buffer_free(&text);
-}
-
-void derive_error(derive_t *derive, const char *key, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    derive_report(derive, derive->load->errors, key, format, args);
-    va_end(args);
-    derive->location->has_errors = true;
-}
-
-void derive_warning(derive_t *derive, const char *key, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    derive_report(derive, derive->load->warnings, key, format, args);
-    va_end(args);
+    if (is_error) derive->location->has_errors = true;
 }
 
 // Settings that the dialect does not know stay at their defaults, whatever `defaults` says for others.
@@ -118,8 +94,12 @@ static void derive_fill_texts(queue_config_t *queue) {
 }
 
 static derive_t derive_begin(load_t *load, size_t queue, const char *prefix) {
-    return (derive_t){
-        .load = load, .index = queue, .queue = &load->config->queues[queue], .location = &load->queues[queue], .prefix = prefix};
+    return (derive_t){.queue = &load->config->queues[queue],
+                      .config = load->config,
+                      .load = load,
+                      .index = queue,
+                      .location = &load->queues[queue],
+                      .prefix = prefix};
 }
 
 void config_load_dialect(load_t *load, size_t queue, const char *prefix) {

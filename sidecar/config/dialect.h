@@ -13,8 +13,16 @@ typedef struct config_refusal {
     bool takes_default; // the default may be written all the same
 } config_refusal_t;
 
-// A queue while its dialect derives what the file does not say. For the functions below.
-typedef struct derive derive_t;
+// A queue while its dialect derives what the file does not say.
+typedef struct derive {
+    queue_config_t *queue;
+    const config_t *config; // all but queues is there
+    // For the functions below.
+    struct load *load;
+    size_t index;
+    struct queue_location *location;
+    const char *prefix; // of messages
+} derive_t;
 
 struct config_dialect {
     const char *name; // the word in the file
@@ -41,15 +49,15 @@ struct config_dialect {
 
 // ---- For derive and compare.
 
-queue_config_t *derive_queue(derive_t *derive);
-const config_t *derive_config(const derive_t *derive);               // all but queues is there
 bool derive_is_given(const derive_t *derive, const char *key);       // in the queue itself
 bool derive_is_in_defaults(const derive_t *derive, const char *key); // in `defaults` of the file
 bool derive_has_failed(const derive_t *derive);                      // some error was reported
 void derive_text(char **field, char *owned);                         // takes `owned` in place of what the field holds
 // Reports at the line of the key, or of the queue where the key is not given. A message of derive begins with the queue.
-void derive_error(derive_t *derive, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void derive_warning(derive_t *derive, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void derive_report(const derive_t *derive, bool is_error, const char *key, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define derive_error(derive, key, ...)   derive_report(derive, true, key, __VA_ARGS__)
+#define derive_warning(derive, key, ...) derive_report(derive, false, key, __VA_ARGS__)
 char *derive_quote(const char *text); // as the file would have it, safe on a terminal; owned
 
 // ---- For redis_keys.

@@ -37,7 +37,7 @@ static const config_refusal_t bull_refusals[] = {
 };
 
 static void bull_derive(derive_t *derive) {
-    queue_config_t *queue = derive_queue(derive);
+    queue_config_t *queue = derive->queue;
     bull_config_t *own = bull_config(queue);
     if (!*queue->prefix) derive_error(derive, "prefix", "`prefix` is \"\", but Bull's has 1 to 256 bytes");
     derive_text(&own->base, mem_printf("%s:%s", queue->prefix, own->bull_queue));

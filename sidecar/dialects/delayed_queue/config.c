@@ -57,7 +57,7 @@ static bool delayed_is_class_name(const char *text) {
 }
 
 static void delayed_add_type(derive_t *derive, const char *class, const char *list) {
-    const queue_config_t *queue = derive_queue(derive);
+    const queue_config_t *queue = derive->queue;
     delayed_config_t *own = delayed_config(queue);
     char *key = mem_printf("%s%s", queue->prefix, list);
     if (strings_has(&own->classes, class))
@@ -94,7 +94,7 @@ static void delayed_take_type(derive_t *derive, const char *given) {
 }
 
 static void delayed_derive(derive_t *derive) {
-    queue_config_t *queue = derive_queue(derive);
+    queue_config_t *queue = derive->queue;
     delayed_config_t *own = delayed_config(queue);
     if (!derive_is_given(derive, "types"))
         derive_error(derive, "types",

@@ -36,7 +36,7 @@ static char *kmqueue_trim(const char *text, size_t len) {
 // is split as KMQueueManager.init does (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97): Java trims the name, splits the
 // name at colons and drops empty parts at the end. If there are exactly two parts, the second part is the mode.
 static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *digested) {
-    kmqueue_config_t *own = kmqueue_config(derive_queue(derive));
+    kmqueue_config_t *own = kmqueue_config(derive->queue);
     char *whole = kmqueue_trim(given, strlen(given));
     size_t len = strlen(whole);
     while (len && whole[len - 1] == ':') len--;
@@ -75,9 +75,9 @@ static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *dig
 }
 
 static void kmqueue_derive(derive_t *derive) {
-    queue_config_t *queue = derive_queue(derive);
+    queue_config_t *queue = derive->queue;
     const strings_t *given = &kmqueue_config(queue)->queues;
-    int64_t db = derive_config(derive)->redis.db;
+    int64_t db = derive->config->redis.db;
     buffer_t digested = {0};
     bool safe = false;
     if (!derive_is_given(derive, "queues"))

@@ -27,7 +27,7 @@ static const config_refusal_t private_refusals[] = {
 };
 
 static void private_derive(derive_t *derive) {
-    queue_config_t *queue = derive_queue(derive);
+    queue_config_t *queue = derive->queue;
     const private_config_t *own = private_config(queue);
     const char *star = strchr(own->private, '*');
     if (!derive_is_given(derive, "main"))
@@ -70,7 +70,7 @@ static bool patterns_overlap(const char *a, const char *b) {
 
 // Each queue would move the jobs of the other queue's workers to its own `main`. Two registries separate the lists.
 static void private_compare(derive_t *derive, const queue_config_t *earlier) {
-    const queue_config_t *queue = derive_queue(derive);
+    const queue_config_t *queue = derive->queue;
     const private_config_t *a = private_config(earlier), *b = private_config(queue);
     if ((*a->registry && *b->registry) || !patterns_overlap(a->private, b->private)) return;
     derive_error(
