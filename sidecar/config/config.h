@@ -171,7 +171,7 @@ void config_free(config_t *config);
 
 // Reads of a refused config what is readable, so that the CLI finds the instance that still runs with an earlier one: all but
 // queues, with the default where a value is wrong. Owned; NULL = the file cannot be read.
-config_t *config_load_refused(const char *path) __attribute__((warn_unused_result));
+config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __attribute__((warn_unused_result));
 
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
 // (default, file, environment, defaults).

@@ -11,13 +11,11 @@ static void *load_base(load_t *load, const config_key_t *key) {
 }
 
 void config_load_defaults(load_t *load) {
-    buffer_t why = {0};
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
-        if (config_key_in_queue(key) && !config_key_in_policy(key)) continue;
-        if (!config_value_set_text(key, key->fallback, load_base(load, key), &why)) abort(); // the table contradicts itself
+        if (config_key_in_policy(key) || !config_key_in_queue(key))
+            config_value_set_known(key, key->fallback, load_base(load, key));
     }
-    buffer_free(&why);
 }
 
 static void load_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix) {

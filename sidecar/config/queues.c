@@ -15,45 +15,37 @@ static bool queue_is_derived(const config_key_t *key) {
     return queue_is_named_after(key) || (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0);
 }
 
-// Returns "queue `email`: ", or the position of a queue without a good name.
-static char *queue_message_prefix(const node_t *node, size_t place) {
+// Returns "queue `email`: ", or the position of a queue without a good name. A bad name is reported where the key is taken.
+static char *queue_message_prefix(const node_t *node, size_t place, queue_config_t *queue) {
     const node_t *name = config_source_child(node, "name");
-    queue_config_t scratch = {0};
     buffer_t why = {0};
-    bool good = name && config_value_set(config_key_find("queue-only", "name"), name, &scratch, &why);
-    char *prefix = good ? mem_printf("queue `%s`: ", scratch.name) : mem_printf("queue %zu: ", place);
+    if (name) config_value_set(config_key_find("queue-only", "name"), name, queue, &why);
     buffer_free(&why);
-    free(scratch.name);
-    return prefix;
+    return queue->name ? mem_printf("queue `%s`: ", queue->name) : mem_printf("queue %zu: ", place);
 }
 
 static void queue_set_defaults(load_t *load, queue_config_t *queue, queue_location_t *location) {
-    buffer_t why = {0};
     const config_key_t *key;
     for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++) {
         if (config_key_in_policy(key)) {
             config_value_copy(key, &queue->policy, &load->config->defaults);
             location->keys[i].origin = load->keys[i].origin == ORIGIN_FILE ? ORIGIN_DEFAULTS : ORIGIN_DEFAULT;
         } else if (config_key_in_queue(key) && key->fallback && !queue_is_derived(key)) {
-            if (!config_value_set_text(key, key->fallback, config_queue_base(key, queue), &why))
-                abort(); // the table contradicts itself
+            config_value_set_known(key, key->fallback, config_queue_base(key, queue));
         }
     }
-    buffer_free(&why);
 }
 
 static void queue_derive_names(queue_config_t *queue, const queue_location_t *location) {
-    buffer_t why = {0};
     const config_key_t *key;
     for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++) {
         if (!config_key_in_queue(key) || !queue_is_derived(key) || location->keys[i].line) continue;
         if (!config_key_of_dialect(key, queue->dialect)) continue;
         char *text = queue_is_named_after(key) ? mem_printf("%s%s", queue->name, key->fallback + sizeof name_mark - 1)
                                                : mem_str(queue->dialect->prefix);
-        if (!config_value_set_text(key, text, config_queue_base(key, queue), &why)) abort(); // a good name makes a good key
+        config_value_set_known(key, text, config_queue_base(key, queue));
         free(text);
     }
-    buffer_free(&why);
 }
 
 // NULL: no dialect has that word.
@@ -126,7 +118,7 @@ static void queue_take_node(const queue_read_t *read, const node_t *node) {
 static void queue_take(load_t *load, const node_t *node, size_t place) {
     queue_config_t *queue = &load->config->queues[load->config->queue_count];
     queue_location_t *location = &load->queues[load->config->queue_count];
-    char *prefix = queue_message_prefix(node, place);
+    char *prefix = queue_message_prefix(node, place, queue);
     buffer_t why = {0}; // reported where the key is taken
     // Read the dialect first: it decides what the other keys mean.
     const config_dialect_t *dialect = queue_read_dialect(load, config_source_child(node, "dialect"), &why);

@@ -19,49 +19,47 @@ static struct config_origins *config_keep_origins(const load_t *load) {
     return origins;
 }
 
-static void config_fill(load_t *load, const node_t *root) {
-    config_load_file(load, root);
-    config_load_url(load, ORIGIN_FILE);
-    config_load_environment(load);
-    config_load_url(load, ORIGIN_ENVIRONMENT);
-    config_load_queues(load, root);
-    config_load_check(load);
+static load_t config_begin(const char *path, config_dialects_fn *dialects, diagnostics_t *errors, diagnostics_t *warnings) {
+    load_t load = {.config = mem_alloc(sizeof(config_t)), .dialects = dialects, .errors = errors, .warnings = warnings};
+    load.config->path = mem_str(path);
+    errors->main_file = warnings->main_file = path;
+    config_load_defaults(&load);
+    return load;
 }
 
 config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *messages) {
-    diagnostics_t errors = {.main_file = path}, warnings = {.main_file = path};
-    config_t *config = mem_alloc(sizeof *config);
-    config->path = mem_str(path);
-    load_t load = {.config = config, .dialects = dialects, .errors = &errors, .warnings = &warnings};
-    config_load_defaults(&load);
+    diagnostics_t errors = {0}, warnings = {0};
+    load_t load = config_begin(path, dialects, &errors, &warnings);
     node_t *root = config_source_read(path, &errors);
     if (root) {
-        config_fill(&load, root);
-        config->origins = config_keep_origins(&load);
+        config_load_file(&load, root);
+        config_load_url(&load, ORIGIN_FILE);
+        config_load_environment(&load);
+        config_load_url(&load, ORIGIN_ENVIRONMENT);
+        config_load_queues(&load, root);
+        config_load_check(&load);
+        load.config->origins = config_keep_origins(&load);
     }
     bool good = errors.count == 0;
     diagnostics_write(good ? &warnings : &errors, messages);
     diagnostics_free(&warnings);
     config_source_free(root);
     free(load.queues);
-    if (good) return config;
-    config_free(config);
+    if (good) return load.config;
+    config_free(load.config);
     return NULL;
 }
 
-config_t *config_load_refused(const char *path) {
+config_t *config_load_refused(const char *path, config_dialects_fn *dialects) {
     if (access(path, R_OK) != 0) return NULL;
-    diagnostics_t errors = {.main_file = path}; // config_load has reported them
-    config_t *config = mem_alloc(sizeof *config);
-    config->path = mem_str(path);
-    load_t load = {.config = config, .errors = &errors, .warnings = &errors};
-    config_load_defaults(&load);
+    diagnostics_t errors = {0}; // config_load has reported them
+    load_t load = config_begin(path, dialects, &errors, &errors);
     node_t *root = config_source_read(path, &errors);
     if (root) config_load_file(&load, root);
     config_load_environment(&load);
     diagnostics_free(&errors);
     config_source_free(root);
-    return config;
+    return load.config;
 }
 
 static void config_free_queue(queue_config_t *queue) {

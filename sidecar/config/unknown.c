@@ -6,85 +6,79 @@
 
 enum { NAMES_MAX = 3 * CONFIG_KEYS_MAX };
 
-static size_t unknown_add_names(const char *section, const char **names) {
-    size_t count = 0;
-    for (size_t i = 0; i < config_key_count; i++) {
-        if (strcmp(config_keys[i].section, section) == 0) names[count++] = config_keys[i].name;
-    }
-    return count;
-}
+typedef struct known_keys {
+    const char *names[NAMES_MAX];
+    size_t count;
+    const char *section; // whose names are added
+} known_keys_t;
 
-static size_t unknown_add_own_names(config_dialects_fn *dialects, const char **names, size_t room) {
-    size_t count = 0;
-    const config_dialect_t *dialect;
-    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
-        for (size_t k = 0; k < dialect->key_count && count < room; k++) names[count++] = dialect->keys[k].name;
-    return count;
-}
-
-// Removes keys that only other dialects have.
-static size_t unknown_keep_of_dialect(const char **names, size_t count, const config_dialect_t *dialect) {
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        const config_key_t *key = config_queue_key_find(dialect, names[i]);
-        if (key && config_key_of_dialect(key, dialect)) names[kept++] = names[i];
-    }
-    return kept;
+static void unknown_add_name(void *self, const config_key_t *key) {
+    known_keys_t *known = self;
+    if (strcmp(key->section, known->section) == 0) known->names[known->count++] = key->name;
 }
 
 // Collects the names that are valid in a section. A queue also takes the keys of `defaults`, and the top level the groups.
-static size_t unknown_names_in(config_dialects_fn *dialects, const char *section, const char *names[NAMES_MAX]) {
-    size_t count = unknown_add_names(section, names);
+static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, const char *section) {
+    *known = (known_keys_t){.section = section};
+    config_key_each(dialects, unknown_add_name, known);
     if (strcmp(section, "queue-only") == 0) {
-        count += unknown_add_own_names(dialects, names + count, CONFIG_KEYS_MAX);
-        count += unknown_add_names("queue", names + count);
+        known->section = "queue";
+        config_key_each(dialects, unknown_add_name, known);
     }
-    if (*section) return count;
-    count += config_key_sections(names + count);
-    names[count++] = "defaults";
-    names[count++] = "queues";
-    return count;
+    if (*section) return;
+    known->count += config_key_sections(known->names + known->count);
+    known->names[known->count++] = "defaults";
+    known->names[known->count++] = "queues";
 }
 
-// Appends where a key of that name belongs, if anywhere. For a key in a queue only queues and `defaults` are named: `timeout`
-// there does not mean redis.timeout.
-static bool unknown_add_home(config_dialects_fn *dialects, const char *name, const char *section, buffer_t *out) {
-    for (size_t i = 0; i < config_key_count; i++) {
-        const config_key_t *key = &config_keys[i];
-        if (strcmp(key->name, name) != 0 || (strcmp(section, "queue-only") == 0 && *key->section)) continue;
-        if (config_key_in_policy(key))
-            buffer_str(out, ": it belongs in `defaults` or in a queue");
-        else if (config_key_in_queue(key))
-            buffer_str(out, ": it belongs in a queue");
-        else if (*key->section)
-            buffer_printf(out, ": it belongs in `%s`", key->section);
-        else
-            buffer_str(out, ": it belongs at the top level");
-        return true;
-    }
+// Finds a key of that name elsewhere. For a key in a queue only the top level counts: `timeout` there does not mean
+// redis.timeout.
+static const config_key_t *unknown_find_elsewhere(config_dialects_fn *dialects, const char *name, const char *section) {
+    bool in_queue = strcmp(section, "queue-only") == 0;
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].name, name) == 0 && !(in_queue && *config_keys[i].section)) return &config_keys[i];
+    const config_key_t *key = NULL;
     const config_dialect_t *dialect;
-    for (size_t i = 0; (dialect = dialects(i)) != NULL; i++) {
-        if (!config_queue_key_find(dialect, name)) continue;
-        buffer_str(out, ": it belongs in a queue");
-        return true;
+    for (size_t i = 0; !key && (dialect = dialects(i)) != NULL; i++) key = config_queue_key_find(dialect, name);
+    return key;
+}
+
+static void unknown_add_home(const config_key_t *key, buffer_t *out) {
+    buffer_str(out, ": it belongs ");
+    if (config_key_in_policy(key))
+        buffer_str(out, "in `defaults` or in a queue");
+    else if (config_key_in_queue(key))
+        buffer_str(out, "in a queue");
+    else if (*key->section)
+        buffer_printf(out, "in `%s`", key->section);
+    else
+        buffer_str(out, "at the top level");
+}
+
+// Adds the known keys, without those that only other dialects have.
+static void unknown_add_known(const known_keys_t *known, const config_dialect_t *dialect, buffer_t *out) {
+    const char *between = "; known keys: ";
+    for (size_t i = 0; i < known->count; i++) {
+        const config_key_t *key = dialect ? config_queue_key_find(dialect, known->names[i]) : NULL;
+        if (dialect && !(key && config_key_of_dialect(key, dialect))) continue;
+        buffer_printf(out, "%s%s", between, known->names[i]);
+        between = ", ";
     }
-    return false;
 }
 
 void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
                          const config_dialect_t *dialect) {
-    const char *names[NAMES_MAX];
-    size_t count = unknown_names_in(load->dialects, section, names);
-    const char *nearest = suggest_nearest(node->name, names, count);
+    known_keys_t known;
+    unknown_collect(&known, load->dialects, section);
+    const char *nearest = suggest_nearest(node->name, known.names, known.count);
+    const config_key_t *elsewhere = unknown_find_elsewhere(load->dialects, node->name, section);
     buffer_t text = {0};
-    buffer_printf(&text, "%sunknown key `%s`", prefix, node->name);
-    if (nearest) {
+    if (nearest)
         buffer_printf(&text, ": did you mean `%s`?", nearest);
-    } else if (!unknown_add_home(load->dialects, node->name, section, &text)) {
-        if (dialect) count = unknown_keep_of_dialect(names, count, dialect);
-        buffer_str(&text, "; known keys:");
-        for (size_t i = 0; i < count; i++) buffer_printf(&text, "%s %s", i ? "," : "", names[i]);
-    }
-    diagnostic_add(load->errors, &node->location, "%s", buffer_text(&text));
+    else if (elsewhere)
+        unknown_add_home(elsewhere, &text);
+    else
+        unknown_add_known(&known, dialect, &text);
+    diagnostic_add(load->errors, &node->location, "%sunknown key `%s`%s", prefix, node->name, buffer_text(&text));
     buffer_free(&text);
 }

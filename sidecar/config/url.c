@@ -79,38 +79,23 @@ static bool url_parse(url_t *url, const char *text) {
     return strncmp(text, "redis://", 8) == 0 && url_parse_tcp(url, text + 8);
 }
 
-static void url_diagnose(load_t *load, const location_t *location, const char *shown, const char *text) {
-    diagnostic_add(load->errors, location, "%s %s", shown, text);
-}
-
 // A part from the same origin contradicts the url; username and password only if the url has them too.
-static void url_check_conflicts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
-    for (size_t i = 0; i < PARTS; i++) {
-        const config_key_t *key = config_key_find("redis", part_keys[i]);
-        const location_t *part = &load->keys[config_key_row(key)];
-        bool credential = i == PART_USERNAME || i == PART_PASSWORD;
-        if (part->origin != location->origin || (credential && !url->parts[i])) continue;
-        char *name = config_load_shown(key, part->origin);
-        diagnostic_add(load->errors, part, "%s and %s are both set: remove one of them", name, shown);
-        free(name);
-    }
-}
-
 static void url_set_parts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
     for (size_t i = 0; i < PARTS; i++) {
         const config_key_t *key = config_key_find("redis", part_keys[i]);
         location_t *part = &load->keys[config_key_row(key)];
-        bool credential = i == PART_USERNAME || i == PART_PASSWORD;
         const char *text = url->parts[i];
-        if (credential && !text) continue;
+        if (!text && (i == PART_USERNAME || i == PART_PASSWORD)) continue;
+        if (part->origin == location->origin) {
+            char *name = config_load_shown(key, part->origin);
+            diagnostic_add(load->errors, part, "%s and %s are both set: remove one of them", name, shown);
+            free(name);
+        }
         buffer_t why = {0};
         if (!config_value_set_text(key, text ? text : key->fallback, load->config, &why))
             diagnostic_add(load->errors, location, "%s: its %s %s", shown, key->name, buffer_text(&why));
         buffer_free(&why);
-        if (text)
-            *part = *location;
-        else
-            *part = (location_t){0};
+        *part = text ? *location : (location_t){0};
     }
 }
 
@@ -123,13 +108,13 @@ void config_load_url(load_t *load, origin_t origin) {
     url_t url = {0};
     bool good = url_parse(&url, *text);
     if (!good)
-        url_diagnose(load, location, shown,
-                     "must be redis://[user][:password]@host:port/db or unix:///path, with %XX for odd letters");
+        diagnostic_add(load->errors, location,
+                       "%s must be redis://[user][:password]@host:port/db or unix:///path, with %%XX for odd letters", shown);
     if (url.tls)
-        url_diagnose(load, location, shown,
-                     "asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it");
+        diagnostic_add(load->errors, location,
+                       "%s asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it",
+                       shown);
     if (good) {
-        url_check_conflicts(load, location, &url, shown);
         url_set_parts(load, location, &url, shown);
         load->config->redis.tls = url.tls;
     }

@@ -219,6 +219,11 @@ bool config_value_set_text(const config_key_t *key, const char *text, void *base
     return good;
 }
 
+void config_value_set_known(const config_key_t *key, const char *text, void *base) {
+    buffer_t why = {0};
+    if (!config_value_set_text(key, text, base, &why)) abort(); // the table contradicts itself
+}
+
 void config_value_copy(const config_key_t *key, void *to, const void *from) {
     value_t value;
     value_get(key, from, &value);

@@ -16,6 +16,9 @@ bool config_value_set(const config_key_t *key, const node_t *node, void *base, b
 // The same from plain text, as the environment and the defaults of the table have it.
 bool config_value_set_text(const config_key_t *key, const char *text, void *base, buffer_t *why);
 
+// The same from a text that is good: a default of the table, or a name made of good parts.
+void config_value_set_known(const config_key_t *key, const char *text, void *base);
+
 // Copies a field that is no list, and frees what the target held.
 void config_value_copy(const config_key_t *key, void *to, const void *from);
 

@@ -80,6 +80,15 @@ Test(unit_config_errors, explains_a_wrong_value) {
     config_case_expect_faults(value_faults, sizeof value_faults / sizeof *value_faults);
 }
 
+Test(unit_config_errors, reads_a_refused_config_with_an_unknown_key) {
+    static const char text[] = "group = \"g\"; frobnicate = 1; http = { port = 99; };";
+    config_case_write(config_case_path, text, sizeof text - 1);
+    config_t *config = config_load_refused(config_case_path, dialect_settings);
+    cr_assert_str_eq(config->group, "g");
+    cr_assert_eq(config->http.port, 99);
+    config_free(config);
+}
+
 Test(unit_config_errors, names_the_dialects) {
     config_case_expect_fault("queues = ( { name = \"q\"; dialect = \"lst\"; } );",
                              "F:1: queue `q`: `dialect` is \"lst\", but must be one of \"list\", \"kmqueue\", \"delayed_queue\", "

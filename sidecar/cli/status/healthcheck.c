@@ -4,6 +4,7 @@
 #include "cli/args.h"
 #include "cli/load_config.h"
 #include "cli/status/local_instance.h"
+#include "dialects/registry.h"
 
 enum { TIMEOUT_S = 5 };
 
@@ -36,7 +37,7 @@ static int healthcheck_run(int argc, char **argv) {
     config_t *config = cli_load_config(path);
     int no_answer = config ? CLI_FAILED : CLI_BAD_CONFIG;
     // A sidecar that keeps its previous config is well. If a probe killed it now, it could not start again.
-    if (!config) config = config_load_refused(path);
+    if (!config) config = config_load_refused(path, dialect_settings);
     if (!config) return CLI_BAD_CONFIG;
     status = healthcheck_ask(config, options.ready, no_answer);
     config_free(config);

@@ -11,6 +11,7 @@
 #include "base/text/units.h"
 #include "cli/status/status.h"
 #include "cli/terminal.h"
+#include "dialects/registry.h"
 
 enum { INTERVAL_MS = 2000, INTERVAL_MIN_MS = 200, INTERVAL_MAX_MS = 3600000, SLICE_MS = 100, WIDTH = 100 };
 
@@ -220,7 +221,7 @@ static void status_watch(status_run_t *run, int64_t interval_ms) {
 static int status_print_refused(const char *path) {
     local_instance_t here = {0};
     buffer_t out = {0};
-    config_t *config = config_load_refused(path);
+    config_t *config = config_load_refused(path, dialect_settings);
     if (config) local_instance_read(config, &here);
     if (here.state == LOCAL_ANSWERED)
         buffer_str(&out,
