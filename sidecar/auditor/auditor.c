@@ -46,14 +46,13 @@ void auditor_free(auditor_t *a) {
 
 // Opens the log if it is closed, and reads its positions. False: it cannot be opened now.
 static bool auditor_open_log(auditor_t *a) {
-    bool fresh, other;
-    if (!audit_writer_open(&a->writer, &fresh, &other)) return false;
-    if (!fresh) return true;
+    if (a->writer.audit) return true;
+    if (!audit_writer_open(&a->writer)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         char position[AUDIT_POSITION_SIZE];
         stream_cursor_t *cursor = &a->cursors[i];
         if (!audit_writer_position(&a->writer, auditor_queue_name(a, i), position)) return false;
-        bool ours = !other && stream_id_compare(position, cursor->logged_id) == 0;
+        bool ours = !a->writer.file.other && stream_id_compare(position, cursor->logged_id) == 0;
         if (!ours) stream_id_set(cursor->read_id, STREAM_ID_NONE);
         stream_id_set(cursor->logged_id, position);
     }
@@ -77,12 +76,10 @@ static bool auditor_work(auditor_t *a) {
 // Keeps the log within its limits. Returns when to do so again. A reply arrives in hundreds of parts. Each step is a commit that
 // delays the next part. So make one step for each transaction of new rows, unless a limit is far exceeded.
 static mono_t auditor_retain(auditor_t *a) {
-    bool more = false;
     bool receiving = a->read.in_flight && conn_received(a->redis.conn) > a->read.received_before;
     if (receiving && a->retained && !a->writer.retention.falling_behind) return a->writer.file.check_at;
     a->retained = true;
-    if (!atomic_load(a->stop) && audit_writer_retain(&a->writer, a->redis.now_ms ? auditor_redis_ms(a) : 0, &more) && more)
-        return mono_now();
+    if (!atomic_load(a->stop) && audit_writer_retain(&a->writer, a->redis.now_ms ? auditor_redis_ms(a) : 0)) return mono_now();
     return mono_min(a->writer.file.check_at, a->writer.retention.next_at);
 }
 

@@ -4,7 +4,6 @@
 
 #include <stdatomic.h>
 
-#include "auditor/requeue_markers.h"
 #include "auditor/writer.h"
 #include "model/metrics.h"
 #include "queue/stream.h"
@@ -29,6 +28,13 @@ typedef struct auditor_redis {
     int64_t now_ms;                    // Redis's clock; 0 = unknown
     mono_t now_at;                     // when now_ms was read
 } auditor_redis_t;
+
+// Progress of pruning: one queue after the other, some markers in each step.
+typedef struct requeue_markers {
+    size_t queue;
+    uint64_t cursor;
+    mono_t at; // when the next step is due
+} requeue_markers_t;
 
 typedef struct auditor_timers {
     mono_t reconcile_at;
@@ -96,6 +102,11 @@ bool auditor_reconcile(auditor_t *a, bool *found);
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions);
 // Reconciles, renews acknowledgements, prunes requeue markers and trims, if these are due. False: a request failed.
 bool auditor_run_timers(auditor_t *a);
+// Prunes some requeue markers of the queues that this instance leads, if it is due. A marker prevents a second requeue. Once a
+// marker is older than audit.retain, no log still holds the row of the failure, so the marker can go. `redis_ms` is Redis's time.
+// OUTCOME_REFUSED concerns one queue; that queue is skipped.
+outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const keyspace_t *keys, leases_t *leases,
+                               int64_t redis_ms, redis_error_t *error);
 mono_t auditor_next_timer(auditor_t *a);
 
 // Sends the next XREAD. Redis replies when an entry comes, or in time for the next timer. False: there is no stream to read, or

@@ -14,60 +14,50 @@ enum {
 
 static const char ROLE[] = "auditor";
 
-// Records of a stream that the log may lack: after the id `after`, up to `end`.
-typedef struct stream_gap {
+// Why the log may lack records of a stream.
+typedef struct gap_cause {
     const char *reason, *text;
-    const char *after, *end;
     int64_t life;        // separates the gaps of two logs
     const char *message; // message for a new gap; NULL = no message
-} stream_gap_t;
+} gap_cause_t;
 
-// The id of the row is made from its range. So the same gap stays one row, even if it is found again.
-static bool reconcile_insert_gap(auditor_t *a, size_t queue, const stream_gap_t *gap) {
+static const gap_cause_t GAP_TRIMMED = {
+    .reason = "trimmed",
+    .text =
+        "records after the first of these ids, up to the second, were trimmed from the failure stream before this log had them",
+    .message = "failure stream was trimmed before its records were copied"};
+
+static const gap_cause_t GAP_REMOVED = {
+    .reason = "removed_by_others",
+    .text =
+        "records after the first of these ids and before the second may be missing: the failure stream was trimmed or deleted "
+        "by others before this log had them",
+    .message = "failure stream was trimmed or deleted by others; records may be missing"};
+
+// Adds the gap after the id `after`, up to `end`. The id of the row is made from its range. So the same gap stays one row, even
+// if it is found again.
+static bool reconcile_insert_gap(auditor_t *a, size_t queue, const gap_cause_t *cause, const char *after, const char *end) {
     char id[EVENT_ID_SIZE];
-    char *range = mem_printf("%s..%s", gap->after, gap->end);
+    char *range = mem_printf("%s..%s", after, end);
     event_t event = {.kind = slice_text("gap"),
                      .dialect = slice_text(config_dialect_word(a->keys->queues[queue].config->dialect)),
                      .queue = slice_text(auditor_queue_name(a, queue)),
                      .job = slice_text(range),
-                     .reason = slice_text(gap->reason),
-                     .error = slice_text(gap->text),
+                     .reason = slice_text(cause->reason),
+                     .error = slice_text(cause->text),
                      .at = a->redis.now_ms};
     bool added = false;
-    event_id(&event, gap->life, 0, id);
+    event_id(&event, cause->life, 0, id);
     event.event = slice_text(id);
     bool done = audit_writer_insert(&a->writer, &event, &added);
     if (added) {
         metric_add(&a->metrics->gaps, 1);
         metric_add(&a->metrics->audit_rows, 1);
     }
-    if (added && gap->message)
-        log_warn(ROLE, auditor_queue_name(a, queue), gap->message, F_STR("after", gap->after), F_STR("end", gap->end));
+    if (added && cause->message)
+        log_warn(ROLE, auditor_queue_name(a, queue), cause->message, F_STR("after", after), F_STR("end", end));
     free(range);
     return done;
-}
-
-static bool reconcile_insert_trimmed(auditor_t *a, size_t queue, const char *last) {
-    return reconcile_insert_gap(a, queue,
-                                &(stream_gap_t){.reason = "trimmed",
-                                                .text =
-                                                    "records after the first of these ids, up to the second, were trimmed from "
-                                                    "the failure stream before this log had them",
-                                                .after = a->cursors[queue].logged_id,
-                                                .end = last,
-                                                .message = "failure stream was trimmed before its records were copied"});
-}
-
-// `next`: the first id after the gap.
-static bool reconcile_insert_removed(auditor_t *a, size_t queue, const char *next) {
-    return reconcile_insert_gap(
-        a, queue,
-        &(stream_gap_t){.reason = "removed_by_others",
-                        .text = "records after the first of these ids and before the second may be missing: the failure "
-                                "stream was trimmed or deleted by others before this log had them",
-                        .after = a->cursors[queue].logged_id,
-                        .end = next,
-                        .message = "failure stream was trimmed or deleted by others; records may be missing"});
 }
 
 // The last entry of the log is gone from the stream, and no trim of the sidecar removed it.
@@ -90,17 +80,13 @@ static bool reconcile_insert_loss(auditor_t *a, const audit_loss_t *loss) {
         mem_printf("this log replaced a lost one (%s%s%s): of earlier records it holds only those that the failure stream "
                    "still held. Other instances may have the rest: `audit import FILE`",
                    loss->reason, *loss->set_aside_as ? ", the old one is " : "", loss->set_aside_as);
+    const gap_cause_t lost = {.reason = loss->reason, .text = text, .life = reconcile_life(a->writer.instance)};
     bool done = audit_writer_begin(&a->writer);
     for (size_t i = 0; done && i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
         const char *last = a->states[i].trimmed;
         bool trimmed = stream_id_compare(last, cursor->logged_id) > 0 && stream_id_compare(last, a->states[i].last) <= 0;
-        const stream_gap_t gap = {.reason = loss->reason,
-                                  .text = text,
-                                  .after = STREAM_ID_NONE,
-                                  .end = trimmed ? last : cursor->logged_id,
-                                  .life = reconcile_life(a->writer.instance)};
-        done = reconcile_insert_gap(a, i, &gap) &&
+        done = reconcile_insert_gap(a, i, &lost, STREAM_ID_NONE, trimmed ? last : cursor->logged_id) &&
                (!trimmed || audit_writer_set_position(&a->writer, auditor_queue_name(a, i), last));
         if (done && trimmed) stream_id_set(cursor->logged_id, last);
     }
@@ -151,7 +137,7 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
     stream_id_set(cursor->read_id, STREAM_ID_NONE);
     snprintf(now, sizeof now, "%lld-0", (long long)a->redis.now_ms);
     if (!audit_writer_begin(&a->writer)) return false;
-    if (strcmp(last, STREAM_ID_NONE) == 0 && !reconcile_insert_removed(a, queue, now)) return false;
+    if (strcmp(last, STREAM_ID_NONE) == 0 && !reconcile_insert_gap(a, queue, &GAP_REMOVED, cursor->logged_id, now)) return false;
     return reconcile_set_position(a, queue, trimmed);
 }
 
@@ -163,10 +149,11 @@ static bool reconcile_stream(auditor_t *a, size_t queue) {
     const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
     if (stream_id_compare(state->last, cursor->logged_id) < 0) return reconcile_reset_stream(a, queue, trimmed);
     if (stream_id_compare(trimmed, cursor->logged_id) > 0)
-        return audit_writer_begin(&a->writer) && reconcile_insert_trimmed(a, queue, trimmed) &&
+        return audit_writer_begin(&a->writer) && reconcile_insert_gap(a, queue, &GAP_TRIMMED, cursor->logged_id, trimmed) &&
                reconcile_set_position(a, queue, trimmed);
     if (!reconcile_was_cut(cursor, state)) return true;
-    return audit_writer_begin(&a->writer) && reconcile_insert_removed(a, queue, state->first) && audit_writer_commit(&a->writer);
+    return audit_writer_begin(&a->writer) && reconcile_insert_gap(a, queue, &GAP_REMOVED, cursor->logged_id, state->first) &&
+           audit_writer_commit(&a->writer);
 }
 
 // *found: the stream has become unreadable.

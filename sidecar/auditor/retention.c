@@ -117,28 +117,26 @@ static int64_t retention_budget_us(const audit_writer_t *writer) {
     return took_us < STEP_MAX_US ? took_us : STEP_MAX_US;
 }
 
-bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more) {
+bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms) {
     log_retention_t *retention = &writer->retention;
-    buffer_t why = {0};
     audit_usage_t usage;
     audit_retain_result_t result;
     mono_t now = mono_now();
-    *more = false;
-    if (!writer->audit || writer->transaction.open || !mono_reached(retention->next_at, now)) return true;
-    if (!audit_measure(writer->audit, &usage, &why)) return audit_writer_fail(writer, &why);
+    if (!writer->audit || writer->transaction.open || !mono_reached(retention->next_at, now)) return false;
+    if (!audit_measure(writer->audit, &usage, &writer->why)) return audit_writer_fail(writer);
     retention->limits.latest_ms = now_ms > 0 ? now_ms + CLOCK_AHEAD_MS : 0;
     now_ms = retention_trusted_clock(writer, now_ms);
     retention_report(writer, &usage, now_ms);
     // Rows grow old one by one. One transaction a minute removes them.
     bool expire = mono_reached(retention->expire_at, now);
-    if (!audit_retain(writer->audit, &retention->limits, expire ? now_ms : 0, retention_budget_us(writer), &result, &why)) {
+    if (!audit_retain(writer->audit, &retention->limits, expire ? now_ms : 0, retention_budget_us(writer), &result,
+                      &writer->why)) {
         writer->transaction.open = true; // for the rollback
-        return audit_writer_fail(writer, &why);
+        return audit_writer_fail(writer);
     }
     retention_report_removed(writer, result.removed);
-    *more = result.more;
     if (result.more) return true;
     retention->next_at = mono_add(now, RETAIN_S * NS_PER_S);
     if (expire && now_ms > 0) retention->expire_at = retention->next_at;
-    return true;
+    return false;
 }

@@ -4,11 +4,14 @@
 #include "auditor/internal.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "dialects/requeue.h"
 
 enum {
     RENEW_ACKS_S = 3600,   // time between two acknowledgements of the same position
     TRIM_S = 60,           // time between two trims of a stream
     TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
+    MARKERS_S = 3600,      // time between two rounds of pruning requeue markers
+    MARKERS_STEP_MS = 1000 // time between two steps in one hash; a million markers take half an hour
 };
 
 static const char ROLE[] = "auditor";
@@ -73,6 +76,35 @@ static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
     if (done.wait_ms > TRIM_S * 1000) cursor->trim_at = mono_add(now, done.wait_ms * NS_PER_MS);
     if (done.wait_ms == 0) cursor->trim_at = done.removed ? now : mono_add(now, TRIM_UNCOPIED_S * NS_PER_S);
     return true;
+}
+
+// Finds the next queue that this instance leads. False: no queue is left in this round.
+static bool requeue_markers_find_queue(requeue_markers_t *markers, const keyspace_t *keys, leases_t *leases, lease_t *lease) {
+    for (; markers->queue < keys->queue_count; markers->queue++) {
+        if (lease_get(leases, keys->queues[markers->queue].lock, lease)) return true;
+        markers->cursor = 0;
+    }
+    return false;
+}
+
+outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const keyspace_t *keys, leases_t *leases,
+                               int64_t redis_ms, redis_error_t *error) {
+    lease_t lease;
+    mono_t now = mono_now();
+    *error = (redis_error_t){0};
+    if (!mono_reached(markers->at, now)) return OUTCOME_OK;
+    if (!requeue_markers_find_queue(markers, keys, leases, &lease)) {
+        *markers = (requeue_markers_t){.at = mono_add(now, MARKERS_S * NS_PER_S)};
+        return OUTCOME_OK;
+    }
+    const call_t call = {conn, keys, markers->queue, lease.token, error};
+    outcome_t outcome = requeue_prune(&call, redis_ms - keys->config->audit.retain_ms, &markers->cursor);
+    if (outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED) return outcome;
+    if (outcome == OUTCOME_FENCED) lease_suspect(leases, keys->queues[markers->queue].lock, lease.term);
+    if (outcome != OUTCOME_OK) markers->cursor = 0;
+    if (markers->cursor == 0) markers->queue++;
+    markers->at = markers->cursor ? mono_add(now, MARKERS_STEP_MS * NS_PER_MS) : now;
+    return outcome == OUTCOME_FENCED ? OUTCOME_OK : outcome;
 }
 
 static bool trim_requeue_markers(auditor_t *a) {

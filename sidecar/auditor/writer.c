@@ -57,14 +57,14 @@ static bool writer_is_new_failure(audit_writer_t *writer, const char *reason) {
     return new;
 }
 
-bool audit_writer_fail(audit_writer_t *writer, buffer_t *why) {
-    const char *reason = buffer_text(why);
+bool audit_writer_fail(audit_writer_t *writer) {
+    const char *reason = buffer_text(&writer->why);
     if (writer_is_new_failure(writer, reason) && !atomic_load(writer->stop))
         log_error(ROLE, NULL, "cannot write audit log; the auditor copies no record until it can", F_STR("path", writer->path),
                   F_STR("reason", reason));
     metric_set(&writer->metrics->audit_bad, 1);
     metrics_say(writer->metrics, WHY_AUDIT, reason);
-    buffer_free(why);
+    buffer_free(&writer->why);
     if (writer->audit && audit_is_damaged(writer->audit)) writer->file.damaged = true;
     audit_writer_close(writer);
     backoff_failed(&writer->backoff, mono_now());
@@ -84,12 +84,12 @@ static void writer_report_loss(audit_writer_t *writer) {
 }
 
 static bool writer_file_replaced(audit_writer_t *writer) {
-    buffer_t why = {0};
     if (audit_is_in_place(writer->audit)) return false;
     writer->file.checked = false; // this process has not yet checked the new file
     writer->file.overwritten = audit_is_overwritten(writer->audit);
-    buffer_printf(&why, "audit log %s: the file was removed, replaced, emptied or overwritten while it was open", writer->path);
-    audit_writer_fail(writer, &why);
+    buffer_printf(&writer->why, "audit log %s: the file was removed, replaced, emptied or overwritten while it was open",
+                  writer->path);
+    audit_writer_fail(writer);
     return true;
 }
 
@@ -112,7 +112,6 @@ static void writer_allow_check(const audit_writer_t *writer) {
 }
 
 static bool writer_open_log(audit_writer_t *writer) {
-    buffer_t why = {0};
     bool first = !writer->file.checked;
     if (first) writer_allow_check(writer);
     const audit_open_options_t options = {.check = first,
@@ -122,12 +121,12 @@ static bool writer_open_log(audit_writer_t *writer) {
                                           .max_bytes = writer->retention.limits.bytes,
                                           .stop = writer->stop,
                                           .busy_timeout_ms = BUSY_TIMEOUT_MS};
-    writer->audit = audit_open_locked(writer->lock, &options, &why);
-    if (!writer->audit) return audit_writer_fail(writer, &why);
-    buffer_free(&why); // for a damaged log that was set aside
+    writer->audit = audit_open_locked(writer->lock, &options, &writer->why);
+    if (!writer->audit) return audit_writer_fail(writer);
+    buffer_free(&writer->why); // for a damaged log that was set aside
     writer->file.checked = true;
     writer->file.damaged = writer->file.overwritten = false;
-    if (writer->failure.holds && !audit_checkpoint(writer->audit, &why)) return audit_writer_fail(writer, &why);
+    if (writer->failure.holds && !audit_checkpoint(writer->audit, &writer->why)) return audit_writer_fail(writer);
     if (writer_file_replaced(writer)) return false; // later checks compare the file with this first result
     if (first && audit_has_no_auto_vacuum(writer->audit))
         log_warn(ROLE, NULL,
@@ -138,9 +137,8 @@ static bool writer_open_log(audit_writer_t *writer) {
     return true;
 }
 
-bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other) {
+bool audit_writer_open(audit_writer_t *writer) {
     mono_t now = mono_now();
-    *fresh = *other = false;
     if (writer->audit) return true;
     if (!mono_reached(writer->backoff.retry_at, now)) return false;
     if (writer_file_changing(writer)) {
@@ -148,8 +146,7 @@ bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other) {
         return false;
     }
     if (!writer_open_log(writer)) return false;
-    *fresh = true;
-    *other = strcmp(writer->instance, audit_instance(writer->audit)) != 0;
+    writer->file.other = strcmp(writer->instance, audit_instance(writer->audit)) != 0;
     snprintf(writer->instance, sizeof writer->instance, "%s", audit_instance(writer->audit));
     writer->file.check_at = mono_add(mono_now(), CHECK_FILE_MS * NS_PER_MS);
     writer->retention.next_at = mono_now();
@@ -163,28 +160,24 @@ void audit_writer_check_file(audit_writer_t *writer) {
 }
 
 bool audit_writer_position(audit_writer_t *writer, const char *queue, char position[AUDIT_POSITION_SIZE]) {
-    buffer_t why = {0};
-    return audit_position(writer->audit, queue, position, &why) || audit_writer_fail(writer, &why);
+    return audit_position(writer->audit, queue, position, &writer->why) || audit_writer_fail(writer);
 }
 
 bool audit_writer_begin(audit_writer_t *writer) {
-    buffer_t why = {0};
     if (writer->transaction.open) return true;
     if (writer_file_replaced(writer)) return false;
-    if (!audit_begin(writer->audit, &why)) return audit_writer_fail(writer, &why);
+    if (!audit_begin(writer->audit, &writer->why)) return audit_writer_fail(writer);
     writer->transaction.open = true;
     writer->transaction.began_at = mono_now();
     return true;
 }
 
 bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *added) {
-    buffer_t why = {0};
-    return audit_insert(writer->audit, event, added, &why) || audit_writer_fail(writer, &why);
+    return audit_insert(writer->audit, event, added, &writer->why) || audit_writer_fail(writer);
 }
 
 bool audit_writer_set_position(audit_writer_t *writer, const char *queue, const char *position) {
-    buffer_t why = {0};
-    return audit_set_position(writer->audit, queue, position, &why) || audit_writer_fail(writer, &why);
+    return audit_set_position(writer->audit, queue, position, &writer->why) || audit_writer_fail(writer);
 }
 
 static void writer_recovered(audit_writer_t *writer) {
@@ -196,9 +189,8 @@ static void writer_recovered(audit_writer_t *writer) {
 }
 
 bool audit_writer_commit(audit_writer_t *writer) {
-    buffer_t why = {0};
     if (writer_file_replaced(writer)) return false;
-    if (!audit_commit(writer->audit, &why)) return audit_writer_fail(writer, &why);
+    if (!audit_commit(writer->audit, &writer->why)) return audit_writer_fail(writer);
     writer->transaction.open = false;
     if (writer_file_replaced(writer)) return false;
     writer_recovered(writer);
@@ -208,6 +200,5 @@ bool audit_writer_commit(audit_writer_t *writer) {
 }
 
 bool audit_writer_clear_loss(audit_writer_t *writer) {
-    buffer_t why = {0};
-    return audit_clear_loss(writer->audit, &why) || audit_writer_fail(writer, &why);
+    return audit_clear_loss(writer->audit, &writer->why) || audit_writer_fail(writer);
 }

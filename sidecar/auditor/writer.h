@@ -18,6 +18,7 @@ typedef struct log_file {
     bool checked;     // this process has read every page once
     bool damaged;     // set the log aside at the next opening
     bool overwritten; // set the files beside the log aside at the next opening
+    bool other;       // the last opening found another log than the one before
     mono_t check_at;  // when to check next that the file is in place
 } log_file_t;
 
@@ -48,6 +49,7 @@ typedef struct audit_writer {
     audit_lock_t *lock;      // owned
     audit_t *audit;          // owned; NULL = closed
     char instance[80];       // name of the last open log; "" = no log was open
+    buffer_t why;            // reason of the failure that audit_writer_fail reports
     condition_t failure;     // the log cannot be written
     backoff_t backoff;       // no attempt before its retry_at
     log_file_t file;
@@ -60,9 +62,8 @@ void audit_writer_init(audit_writer_t *writer, const char *path, const audit_lim
 void audit_writer_close(audit_writer_t *writer);  // keeps the lock
 void audit_writer_finish(audit_writer_t *writer); // closes the log for good; a second call is harmless
 
-// Opens the log if it is closed. *fresh: the log was closed. *other: the log is another one than the last. False: the log cannot
-// be opened before backoff.retry_at.
-bool audit_writer_open(audit_writer_t *writer, bool *fresh, bool *other);
+// Opens the log if it is closed. False: the log cannot be opened before backoff.retry_at.
+bool audit_writer_open(audit_writer_t *writer);
 
 // Checks once a second that the file is in place. Closes the log if the file is gone or changed.
 void audit_writer_check_file(audit_writer_t *writer);
@@ -76,13 +77,13 @@ bool audit_writer_commit(audit_writer_t *writer);
 bool audit_writer_clear_loss(audit_writer_t *writer);
 void audit_writer_rollback(audit_writer_t *writer); // does nothing outside of a transaction
 
-// Handles a failure of the log: closes it until the back-off ends. Takes the reason and logs it, unless it equals the last
-// reason. Always false.
-bool audit_writer_fail(audit_writer_t *writer, buffer_t *why);
+// Handles a failure of the log: closes it until the back-off ends. Logs writer->why, unless it equals the last reason. Always
+// false.
+bool audit_writer_fail(audit_writer_t *writer);
 
-// Keeps the log within its limits. Makes one step of a few ms if it is due. now_ms is Redis's time, 0 = unknown. *more: the next
+// Keeps the log within its limits. Makes one step of a few ms if it is due. now_ms is Redis's time, 0 = unknown. True: the next
 // step is due at once.
-bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms, bool *more);
+bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms);
 
 // Whether Redis's clock and the clock of this machine differ by at most a day and by at most half of audit.retain. While they
 // differ by more, no row expires.

@@ -1,6 +1,6 @@
 /* Only the leading auditor prunes requeue markers, and only those older than audit.retain. */
 #include "auditor/auditor.h"
-#include "auditor/requeue_markers.h"
+#include "auditor/internal.h"
 #include "fixture.h"
 #include "tempdir.h"
 

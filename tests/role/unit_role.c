@@ -24,8 +24,7 @@ typedef struct opener {
 
 static void open_tick(void *self, role_wait_t *wait) {
     opener_t *opener = self;
-    bool fresh, other;
-    cr_expect(audit_writer_open(&opener->writer, &fresh, &other));
+    cr_expect(audit_writer_open(&opener->writer));
     sem_post(&opener->opened);
     sem_wait(&opener->go_on);
     (void)wait;
@@ -39,12 +38,11 @@ Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     atomic_bool stop = false;
     opener_t opener = {0};
     audit_limits_t limits = {0};
-    bool fresh, other;
     role_t role;
     sem_init(&opener.opened, 0, 0);
     sem_init(&opener.go_on, 0, 0);
     audit_writer_init(&opener.writer, path, &limits, metrics, &stop);
-    cr_assert(audit_writer_open(&opener.writer, &fresh, &other), "outside of a role there is nothing to be told");
+    cr_assert(audit_writer_open(&opener.writer), "outside of a role there is nothing to be told");
     audit_writer_close(&opener.writer);
     cr_assert(truncate(path, (off_t)LOG_MIB * MIB) == 0); /* SQLite goes by what its head says */
     opener.writer.file.checked = false;
