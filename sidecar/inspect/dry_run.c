@@ -206,10 +206,10 @@ static void dry_run_ignore_report(void *self, const report_ref_t *report) {
     (void)report;
 }
 
-static bool dry_run_keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+static bool dry_run_keep_none(void *self, slice_t field, slice_t value) {
     (void)self;
     (void)field;
-    (void)stamp;
+    (void)value;
     return false;
 }
 

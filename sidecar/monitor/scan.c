@@ -255,12 +255,14 @@ bool scan_all_read(scan_t *scan) {
 // would end the job.
 static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
 
-bool scan_keeps_stamp(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
+bool scan_keeps_stamp(void *self, slice_t field, slice_t value) {
     scan_t *scan = self;
+    stamp_t stamp = stamp_unpack(value.data, value.len);
+    if (field.len != STAMP_FIELD_BYTES || !stamp.born_us) return false; // not a stamp of the sidecar
     const queue_policy_t *policy = &scan->config->policy;
-    if (stamp->seen) return scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, field);
-    bool requeued = stamp->requeued && !stamp->retries;
-    return scan->progress.now - stamp->retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry_window_ms);
+    if (stamp.seen) return scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, (const uint8_t *)field.data);
+    bool requeued = stamp.requeued && !stamp.retries;
+    return scan->progress.now - stamp.retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry_window_ms);
 }
 
 static void scan_note_metrics(const scan_t *scan, int64_t took_ns) {

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "queue/prune.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
@@ -94,21 +93,6 @@ outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_
     return call_ask(call, NULL);
 }
 
-typedef struct stamps_filter {
-    stamp_keep_fn *keep;
-    void *self;
-} stamps_filter_t;
-
-static bool stamps_keep(void *self, slice_t field, slice_t value) {
-    const stamps_filter_t *stamps_filter = self;
-    uint8_t bytes[STAMP_FIELD_BYTES];
-    stamp_t stamp = stamp_unpack(value.data, value.len);
-    if (field.len != sizeof bytes || !stamp.born_us) return false; // not a stamp of the sidecar
-    memcpy(bytes, field.data, sizeof bytes);
-    return stamps_filter->keep(stamps_filter->self, bytes, &stamp);
-}
-
-outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self) {
-    stamps_filter_t stamps_filter = {keep, self};
-    return prune_hash(call, call_queue(call)->stamps, PRUNE_COUNT, cursor, stamps_keep, &stamps_filter);
+outcome_t stamps_prune(const call_t *call, uint64_t *cursor, prune_keep_fn *keep, void *self) {
+    return prune_hash(call, call_queue(call)->stamps, PRUNE_COUNT, cursor, keep, self);
 }

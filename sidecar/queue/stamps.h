@@ -3,6 +3,7 @@
 
 #include "model/verdict.h"
 #include "queue/backup.h"
+#include "queue/prune.h"
 
 enum { STAMP_BYTES = 28, STAMP_FIELD_BYTES = 16 };
 
@@ -30,7 +31,5 @@ typedef struct stamp_change {
 
 outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_t count); // fenced
 
-// Reads all stamps, some in each call, and removes those for which `keep` returns false; fenced. *cursor is 0 at the beginning
-// and at the end.
-typedef bool stamp_keep_fn(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp);
-outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self);
+// Reads all stamps, some in each call, and removes those for which `keep` returns false; see prune_hash.
+outcome_t stamps_prune(const call_t *call, uint64_t *cursor, prune_keep_fn *keep, void *self);

@@ -112,93 +112,114 @@ static void stream_copy_id(stream_id_t id, const redisReply *reply) {
     snprintf(id, STREAM_ID_SIZE, "%s", reply_len(reply) ? reply_text(reply) : STREAM_ID_NONE);
 }
 
-static outcome_t stream_read_ends_chunk(conn_t *conn, const keyspace_t *keys, size_t first, size_t count, stream_ends_t *out,
-                                        int64_t *now_ms, redis_error_t *error) {
+static outcome_t stream_read_ends_chunk(const call_t *call, size_t first, size_t count, stream_ends_t *out, int64_t *now_ms) {
+    const queue_keys_t *queues = &call->keys->queues[first];
     redisReply *reply;
-    request_script(conn, &script_stream_ends, (int)(2 * count));
-    for (size_t i = first; i < first + count; i++) {
-        request_text(conn, keys->queues[i].failures, keys->queues[i].meta);
-    }
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
+    request_script(call->conn, &script_stream_ends, (int)(2 * count));
+    for (size_t i = 0; i < count; i++) request_text(call->conn, queues[i].failures, queues[i].meta);
+    if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     *now_ms = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) {
         stream_ends_t *look = &out[first + i];
         const char *length = reply_text(reply_at(reply, 5 * i + 1));
         *look = (stream_ends_t){.length = strtoll(length, NULL, 10)};
-        if (*length == '!')
-            snprintf(look->error, sizeof look->error, "\"%s\": %.100s", keys->queues[first + i].failures, length + 1);
+        if (*length == '!') snprintf(look->error, sizeof look->error, "\"%s\": %.100s", queues[i].failures, length + 1);
         stream_copy_id(look->first, reply_at(reply, 5 * i + 2));
         stream_copy_id(look->last, reply_at(reply, 5 * i + 3));
         stream_copy_id(look->trimmed, reply_at(reply, 5 * i + 4));
         look->bytes = reply_number(reply_at(reply, 5 * i + 5));
     }
     freeReplyObject(reply);
-    if (*now_ms <= 0) return redis_error_set(error, OUTCOME_REFUSED, "tails: unexpected reply");
+    if (*now_ms <= 0) return redis_error_set(call->error, OUTCOME_REFUSED, "tails: unexpected reply");
     return OUTCOME_OK;
 }
 
+// Keys in several Cluster slots refuse a whole request, and so does a missing right to one key. Then stream_read_ends and
+// stream_acknowledge ask for each of its queues alone.
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error) {
+    const call_t call = {conn, keys, 0, NULL, error};
+    size_t alone = 0; // queues below this index are asked for alone
     *now_ms = 0;
-    for (size_t first = 0; first < keys->queue_count; first += CHUNK) {
-        size_t count = keys->queue_count - first < CHUNK ? keys->queue_count - first : CHUNK;
-        outcome_t outcome = stream_read_ends_chunk(conn, keys, first, count, out, now_ms, error);
+    for (size_t first = 0, count; first < keys->queue_count; first += count) {
+        size_t most = first < alone ? 1 : CHUNK;
+        count = keys->queue_count - first < most ? keys->queue_count - first : most;
+        outcome_t outcome = stream_read_ends_chunk(&call, first, count, out, now_ms);
         if (outcome == OUTCOME_OK) continue;
         if (outcome != OUTCOME_REFUSED) return outcome;
-        // Keys in several Cluster slots refuse the whole request, and so does a missing right to one key. Then ask for each
-        // queue alone.
-        for (size_t i = first; i < first + count; i++) {
-            if (count > 1) outcome = stream_read_ends_chunk(conn, keys, i, 1, out, now_ms, error);
-            if (outcome == OUTCOME_OK) continue;
-            if (outcome != OUTCOME_REFUSED) return outcome;
-            out[i] = (stream_ends_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
-            snprintf(out[i].error, sizeof out[i].error, "%.150s", error->text);
+        if (count > 1) {
+            alone = first + count;
+            count = 0;
+            continue;
         }
+        out[first] = (stream_ends_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
+        snprintf(out[first].error, sizeof out[first].error, "%.150s", error->text);
     }
     *error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
-// Reads the `count` queues in `chosen`.
-static outcome_t stream_acknowledge_chunk(conn_t *conn, const keyspace_t *keys, const char *instance,
-                                          const stream_id_t *positions, const size_t *chosen, size_t count,
-                                          redis_error_t *error) {
+static outcome_t stream_acknowledge_chunk(const call_t *call, const char *instance, const stream_id_t *positions,
+                                          const size_t *chosen, size_t count) {
+    const queue_keys_t *queues = call->keys->queues;
     redisReply *reply;
-    request_script(conn, &script_acknowledge, (int)count);
-    for (size_t i = 0; i < count; i++) request_text(conn, keys->queues[chosen[i]].auditors);
-    request_text(conn, instance);
-    for (size_t i = 0; i < count; i++) request_text(conn, positions[chosen[i]]);
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
+    request_script(call->conn, &script_acknowledge, (int)count);
+    for (size_t i = 0; i < count; i++) request_text(call->conn, queues[chosen[i]].auditors);
+    request_text(call->conn, instance);
+    for (size_t i = 0; i < count; i++) request_text(call->conn, positions[chosen[i]]);
+    if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     for (size_t i = 0; i < count; i++) {
         const char *said = reply_text(reply_at(reply, i + 1));
         if (*said == '!')
-            redis_error_set(error, OUTCOME_REFUSED, "\"%.100s\": %.100s", keys->queues[chosen[i]].auditors, said + 1);
+            redis_error_set(call->error, OUTCOME_REFUSED, "\"%.100s\": %.100s", queues[chosen[i]].auditors, said + 1);
     }
     freeReplyObject(reply);
-    return error->outcome;
+    return call->error->outcome;
 }
 
 outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
                              redis_error_t *error) {
+    const call_t call = {conn, keys, 0, NULL, error};
     size_t chosen[CHUNK];
-    redis_error_t worst = {0};
-    for (size_t queue = 0; queue < keys->queue_count;) {
+    size_t alone = 0; // as in stream_read_ends
+    redis_error_t refusal = {0};
+    for (size_t first = 0, next; first < keys->queue_count; first = next) {
         size_t count = 0;
-        for (; queue < keys->queue_count && count < CHUNK; queue++)
-            if (*positions[queue]) chosen[count++] = queue;
+        for (next = first; next < keys->queue_count && count < (first < alone ? 1 : CHUNK); next++)
+            if (*positions[next]) chosen[count++] = next;
         if (count == 0) break;
-        outcome_t outcome = stream_acknowledge_chunk(conn, keys, instance, positions, chosen, count, error);
-        for (size_t i = 0; outcome == OUTCOME_REFUSED && count > 1 && i < count; i++) {
-            redis_error_t one;
-            outcome_t alone = stream_acknowledge_chunk(conn, keys, instance, positions, &chosen[i], 1, &one);
-            if (alone != OUTCOME_OK) *error = one;
-            if (alone == OUTCOME_DISCONNECTED || alone == OUTCOME_RETRY) return alone;
-            if (alone == OUTCOME_REFUSED) worst = one;
-        }
-        if (outcome == OUTCOME_REFUSED && count == 1) worst = *error;
+        outcome_t outcome = stream_acknowledge_chunk(&call, instance, positions, chosen, count);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
+        if (outcome == OUTCOME_REFUSED && count == 1) refusal = *error;
+        if (outcome == OUTCOME_OK || count == 1) continue;
+        alone = next;
+        next = first;
     }
-    *error = worst;
-    return worst.outcome;
+    *error = refusal;
+    return refusal.outcome;
+}
+
+outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *above,
+                             int64_t *removed, redis_error_t *error) {
+    *removed = 0;
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        bool more = true;
+        *error = (redis_error_t){0};
+        if (above) {
+            stream_id_t id;
+            request_append(conn, "HGET", keys->queues[i].auditors, instance);
+            redisReply *reply = conn_read_next(conn, NULL, error);
+            snprintf(id, sizeof id, "%.*s", (int)strcspn(reply_text(reply), " "), reply_text(reply));
+            more = reply && stream_id_compare(id, above[i]) > 0;
+            freeReplyObject(reply);
+        }
+        if (more) {
+            request_append(conn, "HDEL", keys->queues[i].auditors, instance);
+            *removed += conn_read_int(conn, NULL, error);
+        }
+        if (error->outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_RETRY) return error->outcome;
+    }
+    *error = (redis_error_t){0};
+    return OUTCOME_OK;
 }
 
 int64_t stream_room(const keyspace_t *keys) { return keys->config->stream.max_bytes / 2; }

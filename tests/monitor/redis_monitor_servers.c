@@ -87,8 +87,8 @@ static void one_rotation(fixture_t *f, size_t jobs) {
 
 static void note(void *self, const report_ref_t *report) { memcpy(self, report->sha1, SHA1_HEX_SIZE); }
 
-static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
-    (void)self, (void)field, (void)stamp;
+static bool keep_none(void *self, slice_t field, slice_t value) {
+    (void)self, (void)field, (void)value;
     return false;
 }
 

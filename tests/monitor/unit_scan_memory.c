@@ -146,13 +146,18 @@ Test(unit_scan_memory, the_report_table_is_bounded) {
 /* A stamp of that job would be kept. */
 static bool keeps(int number, stamp_t stamp) {
     digest_t digest = job(number);
-    return scan_keeps_stamp(&scan, digest.bytes, &stamp);
+    stamp.born_us = 1;
+    stamp_raw_t raw = stamp_pack(&stamp);
+    return scan_keeps_stamp(&scan, (slice_t){(const char *)digest.bytes, STAMP_FIELD_BYTES},
+                            (slice_t){(const char *)raw.bytes, raw.len});
 }
 
 Test(unit_scan_memory, a_stamp_is_kept_until_two_scans_miss_its_job) {
     stamp_t seen = {.born_us = 1, .seen = 1};
     cr_assert(look(2, 2, 0, false));
     cr_assert(keeps(1, seen), "nobody has seen a whole pass yet");
+    cr_assert_not(scan_keeps_stamp(&scan, slice_text("0123456789abcdef"), slice_text("junk")), "no stamp");
+    cr_assert_not(scan_keeps_stamp(&scan, slice_text("short"), slice_text("0123456789012345678901234567")), "no stamp's field");
     scan_end(&scan, now());
     PASS(1, 2);
     cr_assert(look(2, 2, 0, false));

@@ -243,9 +243,10 @@ Test(redis_script_prune, removes_only_unchanged_stamps) {
     fixture_stop(&f);
 }
 
-static bool keep_even(void *self, const uint8_t field[STAMP_FIELD_BYTES], const stamp_t *stamp) {
-    (void)self, (void)field;
-    return stamp->seen % 2 == 0;
+static bool keep_even(void *self, slice_t field, slice_t value) {
+    (void)self;
+    stamp_t stamp = stamp_unpack(value.data, value.len);
+    return field.len == STAMP_FIELD_BYTES && stamp.born_us && stamp.seen % 2 == 0;
 }
 
 Test(redis_script_prune, goes_through_every_stamp) {
