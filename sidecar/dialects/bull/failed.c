@@ -147,15 +147,9 @@ static void failed_append_page(const failed_t *s, conn_t *conn, const bull_messa
     bull_keys(conn, s->at, "");
     request_text(conn, ids ? "" : s->from);
     request_int(conn, s->skip, PAGE, PAGE_JOBS, PAGE_BYTES, s->at->config->policy.max_payload, BULL_FIELDS);
-    for (size_t i = 0; i < BULL_FIELDS; i++) request_text(conn, bull_field_names[i]);
+    request_text_list(conn, bull_field_names, BULL_FIELDS);
     for (; ids; ids--, first = first->next) request_bytes(conn, first->id.data, first->id.len);
     request_end(conn);
-}
-
-enum { JOB_HEAD = 3 }; // id, score, state
-
-static slice_t failed_score(const redisReply *page, size_t index) {
-    return reply_slice(page->element[BULL_PAGE_HEAD + index * (JOB_HEAD + BULL_FIELDS) + 1]);
 }
 
 // A record that was sent, in the order of the requests.
@@ -167,11 +161,10 @@ typedef struct failed_sent {
     bool gone;                     // the job has left `failed` since; its message is handled again
 } failed_sent_t;
 
-// Sends the record of a failure. `score`: in `failed`; empty = Bull has removed the job, so `now` is the time of the failure.
-static failed_sent_t failed_send_record(failed_t *s, const side_task_call_t *step, const bull_job_t *job, slice_t score,
-                                        int64_t now) {
+// Sends the record of a failure. A job without a score was removed by Bull; `now` is then the time of the failure.
+static failed_sent_t failed_send_record(failed_t *s, const side_task_call_t *step, const bull_job_t *job, int64_t now) {
     const call_t *call = &step->redis;
-    slice_t said = job->fields[BULL_FAILED_REASON];
+    slice_t score = job->score, said = job->fields[BULL_FAILED_REASON];
     bool stalled = slice_is(said, BULL_STALLED_REASON) || slice_is(said, BULL_STALLED_MESSAGE);
     const char *reason = stalled ? "retries_exhausted" : "worker_failed";
     event_t *event = &s->record.event;
@@ -217,8 +210,8 @@ static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent
 static outcome_t failed_record_page(failed_t *s, side_task_call_t *call, const redisReply *page) {
     failed_sent_t sent[PAGE_JOBS];
     size_t count = 0;
-    for (bull_job_t job; count < PAGE_JOBS && bull_job_at(page, count, JOB_HEAD, &job); count++)
-        sent[count] = failed_send_record(s, call, &job, failed_score(page, count), 0);
+    for (bull_job_t job; count < PAGE_JOBS && bull_job_at(page, count, BULL_SCORED, &job); count++)
+        sent[count] = failed_send_record(s, call, &job, 0);
     if (count) failpoint("bull_record_before");
     failed_read_records(s, call, sent, count);
     if (call->redis.error->outcome != OUTCOME_OK || s->full) return call->redis.error->outcome;
@@ -305,15 +298,14 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
     const bull_message_t *message = s->messages.first;
     failed_append_page(s, call->redis.conn, message, asked);
     if (conn_read(call->redis.conn, 0, &page, call->redis.error) != OUTCOME_OK) return;
-    for (size_t i = 0; message && i < MESSAGE_PAGE && bull_job_at(page, i, JOB_HEAD, &job); i++, message = message->next) {
-        slice_t score = failed_score(page, i);
+    for (size_t i = 0; message && i < MESSAGE_PAGE && bull_job_at(page, i, BULL_SCORED, &job); i++, message = message->next) {
         while (message->next && !slice_equal(job.id, message->id)) message = message->next;
-        if (!score.len) {
+        if (!job.score.len) {
             // A job with a hash that is not in `failed` was retried meanwhile.
             if (strcmp(job.state, "none") != 0 || failed_is_expected(s, message, call->now)) continue;
             job.fields[BULL_FAILED_REASON] = message->error;
         }
-        sent[count] = failed_send_record(s, call, &job, score, reply_number(reply_at(page, 0)));
+        sent[count] = failed_send_record(s, call, &job, reply_number(reply_at(page, 0)));
         sent[count++].message = message;
     }
     failed_read_records(s, call, sent, count);

@@ -40,17 +40,17 @@ static const payload_member_t id_member = {"/id", "/id64", BULL_TEXT};
 
 static const payload_member_t *payload_member(size_t index) { return index == ID ? &id_member : &members[index]; }
 
-void bull_job_key(conn_t *conn, const queue_keys_t *at, slice_t id, const char *suffix) {
+void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after) {
     buffer_t key = {0};
-    buffer_printf(&key, "%s:", bull_config(at->config)->base);
+    buffer_printf(&key, "%s:%s", bull_config(at->config)->base, before);
     buffer_add(&key, id.data, id.len);
-    buffer_str(&key, suffix);
+    buffer_str(&key, after);
     request_bytes(conn, key.data, key.len);
     buffer_free(&key);
 }
 
 void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count) {
-    for (size_t i = 0; i < count; i++) bull_job_key(conn, at, slice_text(words[i]), "");
+    for (size_t i = 0; i < count; i++) bull_job_key(conn, at, words[i], (slice_t){0}, "");
 }
 
 int64_t bull_number(const bull_job_t *job, bull_field_t field) {
@@ -166,9 +166,14 @@ bool bull_job_at(const redisReply *page, size_t index, size_t head, bull_job_t *
     size_t at = BULL_PAGE_HEAD + index * (head + BULL_FIELDS);
     if (page->type != REDIS_REPLY_ARRAY || at + head + BULL_FIELDS > page->elements) return false;
     out->id = reply_slice(page->element[at]);
+    out->score = head == BULL_SCORED ? reply_slice(page->element[at + 1]) : (slice_t){0};
     out->state = reply_text(page->element[at + head - 1]);
     for (size_t i = 0; i < BULL_FIELDS; i++) out->fields[i] = reply_slice(page->element[at + head + i]);
     return true;
+}
+
+int64_t bull_attempts(const bull_job_t *job) {
+    return bull_number(job, BULL_ATTEMPTS_MADE) + bull_number(job, BULL_STALLED_COUNTER);
 }
 
 int64_t bull_large_bytes(const bull_job_t *job) {
@@ -207,7 +212,7 @@ void bull_record_make(bull_record_t *record, const queue_config_t *queue, const 
         .reason = slice_text(reason),
         .error = {record->error.data, record->error.len},
         .term = slice_text(term),
-        .attempts = bull_number(job, BULL_ATTEMPTS_MADE) + bull_number(job, BULL_STALLED_COUNTER),
+        .attempts = bull_attempts(job),
         .created = bull_number(job, BULL_TIMESTAMP),
         .started = bull_number(job, BULL_PROCESSED_ON),
         .size = bull_large_bytes(job),

@@ -54,14 +54,15 @@ extern const char *const bull_field_names[BULL_FIELDS];
 
 typedef struct bull_job {
     slice_t id;
+    slice_t score;               // in `failed`; len 0 = it is not there, or not known
     const char *state;           // of its key: "" = a job, "large N" (bytes), "none" = no job, or the type of another key
     slice_t fields[BULL_FIELDS]; // len 0 = it lacks it
 } bull_job_t;
 
-// Keys in requests: `bull:video:WORD` for each word ("" = the prefix of all keys), and `bull:video:<id>SUFFIX`.
+// Keys in requests: `bull:video:WORD` for each word ("" = the prefix of all keys), and `bull:video:BEFORE<id>AFTER`.
 #define bull_keys(conn, at, ...) bull_key_list(conn, at, LIST_OF(const char *, __VA_ARGS__))
 void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count);
-void bull_job_key(conn_t *conn, const queue_keys_t *at, slice_t id, const char *suffix);
+void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after);
 
 // A field as a number; 0 if it is missing or not from 0 to 2^53.
 int64_t bull_number(const bull_job_t *job, bull_field_t field);
@@ -76,10 +77,12 @@ bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room);
 // Whether the worker takes the job next (opts.lifo).
 bool bull_is_lifo(const bull_job_t *job);
 
-// Reads job `index` of a page of bull_failed.lua or bull_stalled.lua: BULL_PAGE_HEAD elements, then for each job `head` elements
-// (its id comes first, its state last) and its fields. Borrows from the page. False: the page has fewer jobs.
-enum { BULL_PAGE_HEAD = 4 };
+// Reads job `index` of a page of bull_stalled.lua or bull_failed.lua: BULL_PAGE_HEAD elements, then for each job its id, its
+// score
+// (`head` is BULL_SCORED), its state and its fields. Borrows from the page. False: the page has fewer jobs.
+enum { BULL_PAGE_HEAD = 4, BULL_PLAIN = 2, BULL_SCORED = 3 };
 bool bull_job_at(const struct redisReply *page, size_t index, size_t head, bull_job_t *out);
+int64_t bull_attempts(const bull_job_t *job);    // executions: attempts plus stalls
 int64_t bull_large_bytes(const bull_job_t *job); // of a job in the state "large N"; otherwise 0
 
 // Appends to an empty buffer failedReason and, below it, the last stack trace; at most 64 KiB in all.
@@ -94,7 +97,7 @@ typedef struct bull_record {
     buffer_t error;
 } bull_record_t;
 
-// Makes the record of a final failure at `finished_ms`, by the clock that decided it. Executions are attempts plus stalls.
+// Makes the record of a final failure at `finished_ms`, by the clock that decided it.
 void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
                       const char *term, double finished_ms);
 void bull_record_free(bull_record_t *record);

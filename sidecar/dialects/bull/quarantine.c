@@ -66,7 +66,7 @@ static outcome_t quarantine_judge_page(const call_t *call, const quarantine_page
     redis_error_t worst = {0};
     for (size_t i = 0; i < page->count; i++) {
         request_begin(call->conn, "HMGET");
-        bull_job_key(call->conn, call_queue(call), page->jobs[i].member, "");
+        bull_job_key(call->conn, call_queue(call), "", page->jobs[i].member, "");
         request_text(call->conn, "name", "priority");
         request_end(call->conn);
     }

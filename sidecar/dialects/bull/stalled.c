@@ -22,7 +22,6 @@ enum {
     LOOK_BYTES = 1 << 20,  // no further job is read after this many bytes
     RENEW_LEAST_MS = 1000, // shortest time between two renewals of stalled-check; this key keeps workers from their own check
     RENEW_SHARE = 3,       // renewals in an interval
-    JOB_HEAD = 2,          // elements of a job in a reply, before its fields
 };
 
 static const char ROLE[] = "monitor";
@@ -32,10 +31,7 @@ typedef struct stalled_job {
     bull_job_t job;      // borrows from the reply
     const char *verdict; // the verdict that bull_settle.lua takes
     const char *reason;
-    char error[160];  // the error of an end
-    bool remove;      // removeOnFail
-    slice_t id;       // as in the record
-    int64_t attempts; // as in the record
+    char error[160]; // the error of an end
 } stalled_job_t;
 
 typedef struct stalled {
@@ -120,11 +116,11 @@ static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves)
 // ---- The verdict.
 
 // Whether Bull removes this job at once when it fails: removeOnFail is true or 0. Any other value removes older jobs, which the
-// next failure of a worker does.
+// next failure of a worker does. The record of a large job has no payload, so Bull keeps that job in `failed`.
 static bool job_removes_itself(const bull_job_t *job) {
     json_pick_t pick = {.pointer = "/removeOnFail"};
     int64_t count;
-    if (!json_pick(job->fields[BULL_OPTS], &pick, 1) || pick.found != JSON_FOUND) return false;
+    if (*job->state || !json_pick(job->fields[BULL_OPTS], &pick, 1) || pick.found != JSON_FOUND) return false;
     if (pick.value.type == JSON_BOOL) return slice_is(pick.value.raw, "true");
     return pick.value.type == JSON_NUMBER && json_integer(pick.value.raw, &count) && count == 0;
 }
@@ -133,14 +129,11 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
     const queue_config_t *queue = s->at->config;
     int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
     const char *state = c->job.state;
-    bool large = bull_large_bytes(&c->job) > 0; // the record has no payload, so keep the job in `failed`
-    bool is_job = *state == '\0' || large;
     bool none = strcmp(state, "none") == 0;
     c->verdict = "end";
     c->reason = "retries_exhausted";
-    c->remove = is_job && !large && job_removes_itself(&c->job);
     snprintf(c->error, sizeof c->error, "%s", BULL_STALLED_REASON);
-    if (!is_job) {
+    if (*state && !bull_large_bytes(&c->job)) {
         c->verdict = "broken";
         c->reason = none ? "unreadable" : "invalid_target";
         snprintf(c->error, sizeof c->error, "the key of this id holds %s%s", none ? "no job" : "a ", none ? "" : state);
@@ -156,7 +149,7 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
 static bool job_is_retry(const stalled_job_t *c) { return strcmp(c->verdict, "retry") == 0; }
 
 // Executions are Bull's attempts, earlier stalls, and this stall. The time of the check makes the ids of two stalls differ.
-static void job_make_record(stalled_t *s, stalled_job_t *c, const char *token, int64_t now) {
+static void job_make_record(stalled_t *s, const stalled_job_t *c, const char *token, int64_t now) {
     event_t *event = &s->record.event;
     bull_record_make(&s->record, s->at->config, &c->job, c->reason, token, (double)now);
     event->attempts += 1;
@@ -165,8 +158,6 @@ static void job_make_record(stalled_t *s, stalled_job_t *c, const char *token, i
         event->payload = (slice_t){0};
     }
     event_id(event, now * 1000, 0, s->record.id);
-    c->id = event->job;
-    c->attempts = event->attempts;
 }
 
 // ---- The settle.
@@ -182,48 +173,39 @@ static void job_append_message(conn_t *conn, const stalled_job_t *c) {
     buffer_free(&message);
 }
 
-static void job_append_debounce(const call_t *call, const stalled_job_t *c) {
-    slice_t deid = c->job.fields[BULL_DEID];
-    buffer_t word = {0};
-    if (deid.len == 0) {
-        request_text(call->conn, call_lock(call));
-        return;
-    }
-    buffer_str(&word, "de:");
-    buffer_add(&word, deid.data, deid.len);
-    bull_job_key(call->conn, call_queue(call), (slice_t){word.data, word.len}, "");
-    buffer_free(&word);
-}
-
 static void job_append_settle(const stalled_t *s, const call_t *call, const stalled_job_t *c) {
     const queue_keys_t *at = s->at;
-    slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
+    slice_t counter = c->job.fields[BULL_STALLED_COUNTER], debounce = c->job.fields[BULL_DEID];
     conn_t *conn = call->conn;
     call_script(call, &script_bull_settle, 14);
     bull_keys(conn, at, "stalled", "active", "wait", "paused", "meta-paused", "failed");
     request_text(conn, at->recorded, at->failures, at->meta);
-    bull_job_key(conn, at, c->job.id, "");
-    bull_job_key(conn, at, c->job.id, ":lock");
-    bull_job_key(conn, at, c->job.id, ":logs");
-    job_append_debounce(call, c);
+    bull_job_key(conn, at, "", c->job.id, "");
+    bull_job_key(conn, at, "", c->job.id, ":lock");
+    bull_job_key(conn, at, "", c->job.id, ":logs");
+    if (debounce.len)
+        bull_job_key(conn, at, "de:", debounce, "");
+    else
+        request_text(conn, call_lock(call));
     request_text(conn, call->token);
     request_bytes(conn, c->job.id.data, c->job.id.len);
     request_bytes(conn, counter.data, counter.len);
     request_text(conn, c->verdict, c->error);
     job_append_message(conn, c);
-    request_text(conn, c->remove ? "1" : "0");
+    request_text(conn, job_removes_itself(&c->job) ? "1" : "0");
     request_int(conn, call->keys->config->stream.max_bytes);
     record_append(conn, &s->record.event);
     request_end(conn);
 }
 
 static void job_log(const stalled_t *s, const stalled_job_t *c) {
+    slice_t id = slice_cut(c->job.id, JOB_ID_MOST);
     if (job_is_retry(c))
-        log_info(ROLE, s->at->config->name, "gave a job back", F_STR("reason", c->reason), F_SLICE("job", c->id),
+        log_info(ROLE, s->at->config->name, "gave a job back", F_STR("reason", c->reason), F_SLICE("job", id),
                  F_INT("retry", bull_number(&c->job, BULL_STALLED_COUNTER) + 1));
     else
-        log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", c->reason), F_SLICE("job", c->id),
-                 F_INT("attempts", c->attempts));
+        log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", c->reason), F_SLICE("job", id),
+                 F_INT("attempts", bull_attempts(&c->job) + 1));
 }
 
 static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const stalled_job_t *c, settled_t settled) {
@@ -251,45 +233,27 @@ static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const sta
     }
 }
 
-static void stalled_settle(stalled_t *s, side_task_call_t *call, const stalled_job_t *jobs, size_t count) {
-    failpoint("settle_before");
-    conn_flush(call->redis.conn, call->redis.error);
-    failpoint("settle_sent");
-    for (size_t i = 0; i < count; i++) {
-        settled_t settled;
-        if (!settle_read_next(&call->redis, &settled)) continue;
-        failpoint("settle_answered");
-        stalled_note_settled(s, call, &jobs[i], settled);
-    }
-}
-
 // ---- The check.
-
-static outcome_t stalled_ask(const stalled_t *s, const call_t *call, redisReply **reply) {
-    const queue_keys_t *at = s->at;
-    conn_t *conn = call->conn;
-    request_script(conn, &script_bull_stalled, 3);
-    bull_keys(conn, at, "stalled", "stalled-check");
-    request_text(conn, at->meta);
-    bull_keys(conn, at, "");
-    request_int(conn, bull_config(at->config)->stalled_interval_ms);
-    request_text(conn, s->cursor);
-    request_int(conn, MARKS, s->skip, JOBS, LOOK_BYTES, at->config->policy.max_payload);
-    for (size_t i = 0; i < BULL_FIELDS; i++) request_text(conn, bull_field_names[i]);
-    return call_ask(call, reply);
-}
 
 // Settles the jobs of a reply. Returns whether further stalled jobs may be left.
 static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redisReply *reply) {
     stalled_job_t jobs[JOBS];
     int64_t now = reply_number(reply_at(reply, 1)), before = s->skip;
     size_t count = 0;
-    for (; count < JOBS && bull_job_at(reply, count, JOB_HEAD, &jobs[count].job); count++) {
+    for (; count < JOBS && bull_job_at(reply, count, BULL_PLAIN, &jobs[count].job); count++) {
         job_judge(s, &jobs[count], now);
         job_make_record(s, &jobs[count], call->redis.token, now);
         job_append_settle(s, &call->redis, &jobs[count]);
     }
-    if (count) stalled_settle(s, call, jobs, count);
+    if (count) failpoint("settle_before");
+    conn_flush(call->redis.conn, call->redis.error);
+    if (count) failpoint("settle_sent");
+    for (size_t i = 0; i < count; i++) {
+        settled_t settled;
+        if (!settle_read_next(&call->redis, &settled)) continue;
+        failpoint("settle_answered");
+        stalled_note_settled(s, call, &jobs[i], settled);
+    }
     buffer_shrink(&s->record.payload);
     bool more = count > 0 && before + (int64_t)count < reply_int(reply_at(reply, 2));
     if (!more && call->redis.error->outcome == OUTCOME_OK) { // the next part
@@ -303,8 +267,18 @@ static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redi
 }
 
 static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {
+    const queue_keys_t *at = s->at;
+    conn_t *conn = call->redis.conn;
     redisReply *reply;
-    if (stalled_ask(s, &call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
+    request_script(conn, &script_bull_stalled, 3);
+    bull_keys(conn, at, "stalled", "stalled-check");
+    request_text(conn, at->meta);
+    bull_keys(conn, at, "");
+    request_int(conn, bull_config(at->config)->stalled_interval_ms);
+    request_text(conn, s->cursor);
+    request_int(conn, MARKS, s->skip, JOBS, LOOK_BYTES, at->config->policy.max_payload);
+    request_text_list(conn, bull_field_names, BULL_FIELDS);
+    if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
     bool more = reply_is(reply_at(reply, 0), "stalled") && stalled_settle_page(s, call, reply);
     if (call->redis.error->outcome == OUTCOME_OK) s->marked = more;
     freeReplyObject(reply);
