@@ -74,7 +74,6 @@ static void *failed_open(const queue_keys_t *at) {
     s->at = at;
     s->records = bull_config(at->config)->record_failed;
     s->key = mem_printf("%s:failed", bull_config(at->config)->base);
-    bull_messages_init(&s->messages);
     failed_forget(s);
     return s;
 }
@@ -140,15 +139,15 @@ static bool failed_begin_read(failed_t *s, mono_t now) {
 
 // ---- Pages.
 
-// Without `ids`: the next page of `failed`; else the jobs of so many messages from `first` on.
-static void failed_append_page(const failed_t *s, conn_t *conn, const bull_message_t *first, size_t ids) {
+// `messages` 0: the next page of `failed`; else the jobs of so many messages.
+static void failed_append_page(const failed_t *s, conn_t *conn, size_t messages) {
     request_script(conn, &script_bull_failed, 2);
     request_text(conn, s->key, s->at->recorded);
     bull_keys(conn, s->at, "");
-    request_text(conn, ids ? "" : s->from);
+    request_text(conn, messages ? "" : s->from);
     request_int(conn, s->skip, PAGE, PAGE_JOBS, PAGE_BYTES, s->at->config->policy.max_payload, BULL_FIELDS);
     request_text_list(conn, bull_field_names, BULL_FIELDS);
-    for (; ids; ids--, first = first->next) request_bytes(conn, first->id.data, first->id.len);
+    for (size_t i = 0; i < messages; i++) request_bytes(conn, s->messages.all[i]->id.data, s->messages.all[i]->id.len);
     request_end(conn);
 }
 
@@ -254,7 +253,7 @@ static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
     redis_error_t *error = call->redis.error;
     bool arms = call->arm && !s->began;
     if (arms) request_caching(conn);
-    failed_append_page(s, conn, NULL, 0);
+    failed_append_page(s, conn, 0);
     // The monitor reports refused tracking; then its safety poll triggers the reads.
     if (arms) conn_reply_free(conn_read_next(conn, NULL, error));
     if (error->outcome == OUTCOME_DISCONNECTED || conn_read(conn, 0, &page, error) != OUTCOME_OK) return error->outcome;
@@ -269,24 +268,24 @@ static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
 
 // Drops the handled messages. Keeps the message of a job that left `failed` meanwhile, to handle it again.
 static void failed_drop_messages(failed_t *s, const failed_sent_t *sent, size_t count, int64_t looked) {
-    for (; looked > 0 && s->messages.first; looked--) {
-        const failed_sent_t *of = NULL;
-        for (size_t i = 0; i < count && !of; i++)
-            if (sent[i].message == s->messages.first) of = &sent[i];
+    for (size_t i = 0; looked > 0 && s->messages.count; looked--) {
+        const bull_message_t *first = s->messages.all[0];
+        const failed_sent_t *of = i < count && sent[i].message == first ? &sent[i++] : NULL;
         if (of && of->gone) {
             bull_messages_rotate(&s->messages);
             continue;
         }
-        if (!of || of->kept) bull_messages_take_expected(&s->messages, s->messages.first->id);
+        if (!of || of->kept) bull_messages_take_expected(&s->messages, first->id);
         bull_messages_pop(&s->messages);
     }
 }
 
 // Whether the failure of this message is recorded already. Recorded failures match messages in order.
-static bool failed_is_expected(const failed_t *s, const bull_message_t *message, mono_t now) {
+static bool failed_is_expected(const failed_t *s, size_t index, mono_t now) {
+    slice_t id = s->messages.all[index]->id;
     size_t before = 0;
-    for (const bull_message_t *at = s->messages.first; at != message; at = at->next) before += slice_equal(at->id, message->id);
-    return bull_messages_expected(&s->messages, message->id, now) > before;
+    for (size_t i = 0; i < index; i++) before += slice_equal(s->messages.all[i]->id, id);
+    return bull_messages_expected(&s->messages, id, now) > before;
 }
 
 // Reads the jobs that messages name. The reply has the jobs in the same order.
@@ -294,19 +293,18 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
     redisReply *page;
     failed_sent_t sent[MESSAGE_PAGE];
     bull_job_t job;
-    size_t asked = s->messages.count < MESSAGE_PAGE ? s->messages.count : MESSAGE_PAGE, count = 0;
-    const bull_message_t *message = s->messages.first;
-    failed_append_page(s, call->redis.conn, message, asked);
+    size_t asked = s->messages.count < MESSAGE_PAGE ? s->messages.count : MESSAGE_PAGE, count = 0, at = 0;
+    failed_append_page(s, call->redis.conn, asked);
     if (conn_read(call->redis.conn, 0, &page, call->redis.error) != OUTCOME_OK) return;
-    for (size_t i = 0; message && i < MESSAGE_PAGE && bull_job_at(page, i, BULL_SCORED, &job); i++, message = message->next) {
-        while (message->next && !slice_equal(job.id, message->id)) message = message->next;
+    for (size_t i = 0; at < asked && bull_job_at(page, i, BULL_SCORED, &job); i++, at++) {
+        while (at + 1 < asked && !slice_equal(job.id, s->messages.all[at]->id)) at++;
         if (!job.score.len) {
             // A job with a hash that is not in `failed` was retried meanwhile.
-            if (strcmp(job.state, "none") != 0 || failed_is_expected(s, message, call->now)) continue;
-            job.fields[BULL_FAILED_REASON] = message->error;
+            if (strcmp(job.state, "none") != 0 || failed_is_expected(s, at, call->now)) continue;
+            job.fields[BULL_FAILED_REASON] = s->messages.all[at]->error;
         }
         sent[count] = failed_send_record(s, call, &job, reply_number(reply_at(page, 0)));
-        sent[count++].message = message;
+        sent[count++].message = s->messages.all[at];
     }
     failed_read_records(s, call, sent, count);
     if (call->redis.error->outcome == OUTCOME_OK && !s->full) failed_drop_messages(s, sent, count, reply_int(reply_at(page, 1)));
@@ -316,7 +314,7 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
 // ---- The step.
 
 static mono_t failed_next(const failed_t *s, mono_t now) {
-    if (!s->full && (s->reading || (s->messages.first && (s->messages_turn || !s->changed)))) return now;
+    if (!s->full && (s->reading || (s->messages.count && (s->messages_turn || !s->changed)))) return now;
     if (s->full || s->changed) return s->pause_until;
     return mono_max(s->full_range_due ? s->full_range_at : mono_never(), s->pause_until);
 }
@@ -331,7 +329,7 @@ static outcome_t failed_step(void *state, side_task_call_t *call) {
         return OUTCOME_OK;
     }
     s->full = false;
-    if (s->reading || !s->messages.first || (s->changed && !s->messages_turn)) {
+    if (s->reading || !s->messages.count || (s->changed && !s->messages_turn)) {
         if (s->reading || failed_begin_read(s, call->now)) failed_step_read(s, call);
     } else {
         failed_step_messages(s, call);

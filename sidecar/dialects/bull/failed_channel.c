@@ -6,47 +6,39 @@
 #include "base/json/json.h"
 
 enum {
-    MESSAGES_MAX = 4096,
     MESSAGE_BYTES_MAX = 4 << 20,
     EXPECTED_S = 60, // a later message is about another failure
 };
 
-void bull_messages_init(bull_messages_t *messages) { messages->last = &messages->first; }
-
-static void messages_remove(bull_messages_t *messages, bull_message_t **at) {
-    bull_message_t *message = *at;
-    *at = message->next;
-    if (!message->next) messages->last = at;
+static void messages_remove(bull_messages_t *messages, size_t index) {
+    bull_message_t *message = messages->all[index];
     messages->count--;
+    memmove(&messages->all[index], &messages->all[index + 1], (messages->count - index) * sizeof *messages->all);
     messages->bytes -= message->id.len + message->error.len;
     buffer_free(&message->bytes);
     free(message);
 }
 
 void bull_messages_pop(bull_messages_t *messages) {
-    if (messages->first) messages_remove(messages, &messages->first);
+    if (messages->count) messages_remove(messages, 0);
 }
 
 void bull_messages_rotate(bull_messages_t *messages) {
-    bull_message_t *message = messages->first;
-    if (!message || !message->next) return;
-    messages->first = message->next;
-    message->next = NULL;
-    *messages->last = message;
-    messages->last = &message->next;
+    bull_message_t *first = messages->all[0];
+    memmove(messages->all, &messages->all[1], (messages->count - 1) * sizeof *messages->all);
+    messages->all[messages->count - 1] = first;
 }
 
 bool bull_messages_drop(bull_messages_t *messages, slice_t id) {
-    for (bull_message_t **at = &messages->first; *at; at = &(*at)->next)
-        if (slice_equal((*at)->id, id)) {
-            messages_remove(messages, at);
-            return true;
-        }
-    return false;
+    size_t i = 0;
+    while (i < messages->count && !slice_equal(messages->all[i]->id, id)) i++;
+    if (i == messages->count) return false;
+    messages_remove(messages, i);
+    return true;
 }
 
 void bull_messages_clear(bull_messages_t *messages) {
-    while (messages->first) bull_messages_pop(messages);
+    while (messages->count) messages_remove(messages, messages->count - 1);
     memset(messages->expected, 0, sizeof messages->expected);
 }
 
@@ -62,7 +54,7 @@ bool bull_messages_add(bull_messages_t *messages, slice_t text) {
     size_t before = messages->count;
     if (!json_pick(text, picks, 3) || picks[0].found != JSON_FOUND) return true;
     if (picks[2].found == JSON_FOUND && slice_is(picks[2].value.raw, "queue-sidecar")) return true;
-    while (messages->count && (messages->count >= MESSAGES_MAX || messages->bytes + text.len > MESSAGE_BYTES_MAX))
+    while (messages->count && (messages->count >= BULL_MESSAGES_MAX || messages->bytes + text.len > MESSAGE_BYTES_MAX))
         bull_messages_pop(messages);
     bool room = messages->count == before;
     bull_message_t *message = mem_alloc(sizeof *message);
@@ -71,9 +63,7 @@ bool bull_messages_add(bull_messages_t *messages, slice_t text) {
     message_add_value(&message->bytes, &picks[1]);
     message->id = (slice_t){buffer_text(&message->bytes), id_len};
     message->error = (slice_t){buffer_text(&message->bytes) + id_len, message->bytes.len - id_len};
-    *messages->last = message;
-    messages->last = &message->next;
-    messages->count++;
+    messages->all[messages->count++] = message;
     messages->bytes += message->id.len + message->error.len;
     return room;
 }

@@ -12,17 +12,16 @@
 // A member of each message that the sidecar publishes. Bull ignores it. The sidecar skips its own messages by it.
 #define BULL_OUR_MESSAGE "\"by\":\"queue-sidecar\""
 
-enum { BULL_EXPECTED_MAX = 1024 };
+enum { BULL_MESSAGES_MAX = 4096, BULL_EXPECTED_MAX = 1024 };
 
 typedef struct bull_message {
     slice_t id;
     slice_t error;  // member `val`, decoded
     buffer_t bytes; // id and error borrow from it
-    struct bull_message *next;
 } bull_message_t;
 
 typedef struct bull_messages {
-    bull_message_t *first, **last; // owned, in the order of arrival
+    bull_message_t *all[BULL_MESSAGES_MAX]; // owned, in the order of arrival
     size_t count;
     size_t bytes; // of ids and errors
     struct {
@@ -32,13 +31,12 @@ typedef struct bull_messages {
     size_t expected_next;
 } bull_messages_t;
 
-void bull_messages_init(bull_messages_t *messages);  // of zeroed memory
 void bull_messages_clear(bull_messages_t *messages); // leaves it empty and usable
 
 // Adds a message, unless it is malformed or the sidecar's own. False: the oldest messages were dropped to make room.
 bool bull_messages_add(bull_messages_t *messages, slice_t text);
-void bull_messages_pop(bull_messages_t *messages);              // drops the first
-void bull_messages_rotate(bull_messages_t *messages);           // makes the first the last
+void bull_messages_pop(bull_messages_t *messages);              // drops the first; there may be none
+void bull_messages_rotate(bull_messages_t *messages);           // makes the first the last; there is one
 bool bull_messages_drop(bull_messages_t *messages, slice_t id); // drops the first message of this job; false: it has none
 
 // Remembers a failure that was recorded from `failed`. Its message may come after Bull removed the job, and would then look like

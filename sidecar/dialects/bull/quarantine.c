@@ -46,34 +46,26 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
     return 1;
 }
 
-// Reads what the key of an id holds. *reason: why the id ends; NULL = it is released, because it names a job now, or because
+// Reads what the keys of the ids hold. *reasons: why each id ends; NULL = it is released, because it names a job now, or because
 // another client has removed it.
-static outcome_t quarantine_judge(const call_t *call, const quarantined_t *id, const char **reason) {
-    redisReply *reply;
-    *reason = "unreadable";
-    if (conn_read(call->conn, 0, &reply, call->error) == OUTCOME_OK) {
-        if (reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1))) *reason = NULL;
-        freeReplyObject(reply);
-    } else if (call->error->outcome == OUTCOME_REFUSED && strncmp(call->error->text, "WRONGTYPE", 9) == 0) {
-        *reason = "invalid_target";
-        *call->error = (redis_error_t){0};
-    }
-    if (*id->score == '\0') *reason = NULL;
-    return call->error->outcome;
-}
-
-static outcome_t quarantine_judge_page(const call_t *call, const quarantine_page_t *page, const char **reasons) {
-    redis_error_t worst = {0};
+static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *page, const char **reasons) {
+    redis_error_t error = {0};
+    *call->error = (redis_error_t){0};
     for (size_t i = 0; i < page->count; i++) {
         request_begin(call->conn, "HMGET");
         bull_job_key(call->conn, call_queue(call), "", page->jobs[i].member, "");
         request_text(call->conn, "name", "priority");
         request_end(call->conn);
     }
-    for (size_t i = 0; i < page->count && worst.outcome != OUTCOME_DISCONNECTED; i++)
-        if (quarantine_judge(call, &page->jobs[i], &reasons[i]) > worst.outcome) worst = *call->error;
-    *call->error = worst;
-    return worst.outcome;
+    for (size_t i = 0; i < page->count && error.outcome != OUTCOME_DISCONNECTED; i++) {
+        redisReply *reply;
+        bool wrong_type = conn_read(call->conn, 0, &reply, &error) == OUTCOME_REFUSED && strncmp(error.text, "WRONGTYPE", 9) == 0;
+        bool names_job = reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1));
+        reasons[i] = names_job || *page->jobs[i].score == '\0' ? NULL : wrong_type ? "invalid_target" : "unreadable";
+        if (!wrong_type && error.outcome > call->error->outcome) *call->error = error;
+        conn_reply_free(reply);
+    }
+    return call->error->outcome;
 }
 
 static void quarantine_append_settle(quarantine_t *s, const call_t *call, const quarantine_page_t *page, size_t index,
@@ -106,7 +98,7 @@ static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, sli
 
 static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, const quarantine_page_t *page) {
     const char *reasons[QUARANTINE_PAGE_JOBS];
-    if (quarantine_judge_page(&call->redis, page, reasons) != OUTCOME_OK) return;
+    if (quarantine_judge(&call->redis, page, reasons) != OUTCOME_OK) return;
     for (size_t i = 0; i < page->count; i++) quarantine_append_settle(s, &call->redis, page, i, reasons[i]);
     failpoint("aside_before");
     conn_flush(call->redis.conn, call->redis.error);
