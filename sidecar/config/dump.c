@@ -154,7 +154,7 @@ static void dump_list_key(void *self, const config_key_t *key) {
     buffer_t allowed = {0}, dialects = {0};
     config_key_dialects(key, rows->dialects, ",", ",", &dialects);
     config_value_describe(key, &allowed);
-    buffer_printf(rows->out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_type_name(key->type),
+    buffer_printf(rows->out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key->section, key->name, config_key_types[key->type].name,
                   key->fallback ? key->fallback : "", buffer_text(&allowed), key->reloadable ? "reloadable" : "restart",
                   key->help, buffer_text(&dialects));
     buffer_free(&dialects);

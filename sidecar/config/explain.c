@@ -1,4 +1,5 @@
 // Explains which values a key takes, and what is wrong with one.
+#include <ctype.h>
 #include <string.h>
 
 #include "base/text/suggest.h"
@@ -54,6 +55,14 @@ static bool explain_only_wraps(const config_key_t *key, const node_t *node) {
     if (node->kind != NODE_INT || (key->type != KEY_INT && key->type != KEY_SIZE)) return false;
     return config_number_parse(node->text, &value) && config_number_wraps(node->text, value) &&
            config_number_in_bounds(key, value);
+}
+
+void config_value_describe(const config_key_t *key, buffer_t *out) {
+    const char *describe = config_key_types[key->type].describe;
+    if (describe) buffer_printf(out, describe, key->low, key->high);
+    for (size_t i = 0; !describe && key->words[i]; i++)
+        buffer_printf(out, "%s\"%s\"", i ? ", " : key->words[1] ? "one of " : "", key->words[i]);
+    if (key->zero) buffer_printf(out, isdigit((unsigned char)*key->zero) ? ", or %s" : ", or \"%s\"", key->zero);
 }
 
 void config_value_explain(const config_key_t *key, const node_t *node, buffer_t *why) {

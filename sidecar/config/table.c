@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "config/file/source.h"
+
 static const char *const scope_words[] = {"group", "queue", NULL};
 static const char *const backoff_words[] = {"none", "fixed", "exponential", NULL};
 static const char *const unit_words[] = {"ms", "s", NULL};
@@ -166,3 +168,34 @@ size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]) {
     }
     return count;
 }
+
+enum {
+    ANY_TEXT = 1 << NODE_TEXT,
+    ANY_NUMBER = 1 << NODE_INT | 1 << NODE_REAL,
+    ANY_LIST = 1 << NODE_ARRAY | 1 << NODE_LIST,
+};
+
+_Static_assert(CONFIG_STRING_MOST == 256 && CONFIG_STEPS_MAX == 16, "the descriptions name them");
+
+const config_key_type_t config_key_types[] = {
+    [KEY_INT] = {"integer", sizeof(int64_t), 1 << NODE_INT, "an integer from %s to %s"},
+    [KEY_DURATION] = {"duration", sizeof(int64_t), ANY_TEXT, "a duration from \"%s\" to \"%s\""},
+    [KEY_SIZE] = {"size", sizeof(int64_t), 1 << NODE_INT | ANY_TEXT, "a size from \"%s\" to \"%s\""},
+    [KEY_REAL] = {"number", sizeof(double), ANY_NUMBER, "a number from %s to %s"},
+    [KEY_BOOL] = {"boolean", sizeof(bool), 1 << NODE_BOOL, "true or false"},
+    [KEY_ENUM] = {"word", sizeof(int), ANY_TEXT, NULL},
+    [KEY_ROLES] = {"roles", sizeof(unsigned), ANY_LIST, "[\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]"},
+    [KEY_DIALECT] = {"word", sizeof(config_dialect_t *), ANY_TEXT, NULL},
+    [KEY_TEXT] = {"text", sizeof(char *), ANY_TEXT, "text of %s to %s bytes without control characters"},
+    [KEY_NAME] = {"name", sizeof(char *), ANY_TEXT,
+                  "%s to %s bytes without spaces and control characters, and not begin with \"" CONFIG_OWN_PREFIX "\""},
+    [KEY_REDIS] = {"key", sizeof(char *), ANY_TEXT,
+                   "the name of a Redis key, %s to %s bytes, and not begin with \"" CONFIG_OWN_PREFIX "\""},
+    [KEY_PATTERN] = {"pattern", sizeof(char *), ANY_TEXT,
+                     "\"off\", or the name of a Redis key with one * for the job id, such as \"*_alive\""},
+    [KEY_POINTER] = {"pointer", sizeof(char *), ANY_TEXT, "\"\" or a JSON pointer, such as \"/meta/id\""},
+    [KEY_STRINGS] = {"texts", sizeof(strings_t), ANY_LIST, "a list of %s to %s texts, each of 1 to 256 bytes"},
+    [KEY_STEPS] = {"delays", sizeof(delay_steps_t), ANY_LIST,
+                   "a list of at most 16 steps, such as [\"10: 10s\", \"*: 1m\"], ascending, each delay from %s to %s and the "
+                   "last for *"},
+};

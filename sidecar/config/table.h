@@ -25,6 +25,15 @@ typedef enum key_type {
     KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for the rest; bounds are of the delays
 } key_type_t;
 
+typedef struct config_key_type {
+    const char *name; // in the key list
+    size_t size;
+    int kinds;            // of nodes that may hold such a value, a bit for each
+    const char *describe; // what is allowed, with the bounds of the key; NULL = its words
+} config_key_type_t;
+
+extern const config_key_type_t config_key_types[]; // by key_type_t
+
 #define CONFIG_DIALECT_PREFIX "<dialect>" // the default that each dialect has its own of
 
 typedef struct config_key {
@@ -54,6 +63,7 @@ typedef struct config_key {
 #define DIALECT_KEY(name_, type_, fallback_, low_, high_, at_, reloadable_, help_)                                               \
     CONFIG_KEY("queue-only", name_, type_, fallback_, low_, high_, at_, reloadable_, help_, .own = true)
 
+#define CONFIG_OWN_PREFIX "sidecar:" // begins the keys of the sidecar itself
 enum { CONFIG_STRING_MOST = 256, CONFIG_STEPS_MAX = 16 };
 enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_SECTIONS_MAX = 16, CONFIG_DIALECTS_MAX = 16 };
 

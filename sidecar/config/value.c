@@ -29,57 +29,11 @@ typedef union value {
     const config_dialect_t *dialect;
 } value_t;
 
-enum {
-    ANY_TEXT = 1 << NODE_TEXT,
-    ANY_NUMBER = 1 << NODE_INT | 1 << NODE_REAL,
-    ANY_LIST = 1 << NODE_ARRAY | 1 << NODE_LIST,
-};
-
-_Static_assert(CONFIG_STRING_MOST == 256 && CONFIG_STEPS_MAX == 16, "the descriptions name them");
-
-static const struct value_type {
-    const char *name; // in the key list
-    size_t size;
-    int kinds;            // of nodes that may hold such a value, a bit for each
-    const char *describe; // what is allowed, with the bounds of the key; NULL = its words
-} types[] = {
-    [KEY_INT] = {"integer", sizeof(int64_t), 1 << NODE_INT, "an integer from %s to %s"},
-    [KEY_DURATION] = {"duration", sizeof(int64_t), ANY_TEXT, "a duration from \"%s\" to \"%s\""},
-    [KEY_SIZE] = {"size", sizeof(int64_t), 1 << NODE_INT | ANY_TEXT, "a size from \"%s\" to \"%s\""},
-    [KEY_REAL] = {"number", sizeof(double), ANY_NUMBER, "a number from %s to %s"},
-    [KEY_BOOL] = {"boolean", sizeof(bool), 1 << NODE_BOOL, "true or false"},
-    [KEY_ENUM] = {"word", sizeof(int), ANY_TEXT, NULL},
-    [KEY_ROLES] = {"roles", sizeof(unsigned), ANY_LIST, "[\"dispatcher\"], [\"monitor\"] or [\"dispatcher\", \"monitor\"]"},
-    [KEY_DIALECT] = {"word", sizeof(config_dialect_t *), ANY_TEXT, NULL},
-    [KEY_TEXT] = {"text", sizeof(char *), ANY_TEXT, "text of %s to %s bytes without control characters"},
-    [KEY_NAME] = {"name", sizeof(char *), ANY_TEXT,
-                  "%s to %s bytes without spaces and control characters, and not begin with \"" CONFIG_OWN_PREFIX "\""},
-    [KEY_REDIS] = {"key", sizeof(char *), ANY_TEXT,
-                   "the name of a Redis key, %s to %s bytes, and not begin with \"" CONFIG_OWN_PREFIX "\""},
-    [KEY_PATTERN] = {"pattern", sizeof(char *), ANY_TEXT,
-                     "\"off\", or the name of a Redis key with one * for the job id, such as \"*_alive\""},
-    [KEY_POINTER] = {"pointer", sizeof(char *), ANY_TEXT, "\"\" or a JSON pointer, such as \"/meta/id\""},
-    [KEY_STRINGS] = {"texts", sizeof(strings_t), ANY_LIST, "a list of %s to %s texts, each of 1 to 256 bytes"},
-    [KEY_STEPS] = {"delays", sizeof(delay_steps_t), ANY_LIST,
-                   "a list of at most 16 steps, such as [\"10: 10s\", \"*: 1m\"], ascending, each delay from %s to %s and the "
-                   "last for *"},
-};
-
-const char *config_key_type_name(key_type_t type) { return types[type].name; }
-
-void config_value_describe(const config_key_t *key, buffer_t *out) {
-    const char *describe = types[key->type].describe;
-    if (describe) buffer_printf(out, describe, key->low, key->high);
-    for (size_t i = 0; !describe && key->words[i]; i++)
-        buffer_printf(out, "%s\"%s\"", i ? ", " : key->words[1] ? "one of " : "", key->words[i]);
-    if (key->zero) buffer_printf(out, isdigit((unsigned char)*key->zero) ? ", or %s" : ", or \"%s\"", key->zero);
-}
-
 static void *value_field(const config_key_t *key, void *base) { return (char *)base + key->at; }
 
 static void value_get(const config_key_t *key, const void *base, value_t *out) {
     memset(out, 0, sizeof *out);
-    memcpy(out, (const char *)base + key->at, types[key->type].size);
+    memcpy(out, (const char *)base + key->at, config_key_types[key->type].size);
 }
 
 static int value_word(const char *const *words, const char *text) {
@@ -160,7 +114,7 @@ static bool value_takes_text(const config_key_t *key, const char *text) {
 }
 
 static bool value_parse(const config_key_t *key, const node_t *node, value_t *out) {
-    if (node->kind != NODE_ANY && !(types[key->type].kinds & 1 << node->kind)) return false;
+    if (node->kind != NODE_ANY && !(config_key_types[key->type].kinds & 1 << node->kind)) return false;
     switch (key->type) {
     case KEY_INT:
     case KEY_DURATION:
@@ -190,12 +144,12 @@ void config_value_free(const config_key_t *key, void *base) {
     value_t value;
     value_get(key, base, &value);
     value_free(key, &value);
-    if (key->type >= KEY_TEXT) memset(value_field(key, base), 0, types[key->type].size);
+    if (key->type >= KEY_TEXT) memset(value_field(key, base), 0, config_key_types[key->type].size);
 }
 
 static void value_set(const config_key_t *key, const value_t *value, void *base) {
     config_value_free(key, base);
-    memcpy(value_field(key, base), value, types[key->type].size);
+    memcpy(value_field(key, base), value, config_key_types[key->type].size);
 }
 
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why) {

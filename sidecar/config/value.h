@@ -7,8 +7,6 @@
 #include "config/file/source.h"
 #include "config/table.h"
 
-#define CONFIG_OWN_PREFIX "sidecar:" // begins the keys of the sidecar itself
-
 // Sets the field of key in base (a config_t, queue_policy_t or queue_config_t) from a node. When the node is no such value, adds
 // to why what it is and what is allowed ("is 0, but must be an integer from 1 to 65535"), changes nothing and returns false.
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why);
@@ -32,5 +30,3 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
 void config_value_explain(const config_key_t *key, const node_t *node, buffer_t *why);
 // Adds what is allowed: "an integer from 1 to 65535".
 void config_value_describe(const config_key_t *key, buffer_t *out);
-// The name of a type in the key list.
-const char *config_key_type_name(key_type_t type);
