@@ -369,10 +369,12 @@ static void dispatcher_work(dispatcher_t *d) {
 }
 
 static mono_t dispatcher_next_time(dispatcher_t *d) {
-    mono_t next = d->safety_at;
+    mono_t now = mono_now(), next = d->safety_at;
     for (size_t i = 0; i < d->keys->queue_count; i++) {
         lease_t lease;
-        mono_t of_schedule = schedule_next(&d->schedules[i]);
+        const schedule_t *schedule = &d->schedules[i];
+        mono_t of_schedule = schedule_next(schedule);
+        if (schedule->refused.holds && !mono_reached(schedule->blocked_until, now)) lease_note_refusal(d->leadership.leases, i);
         if (of_schedule.ns < next.ns && dispatcher_may_serve(d, i, &lease)) next = of_schedule;
     }
     return next;

@@ -108,7 +108,7 @@ static void leader_repeat_preflight(leader_t *leader) {
 // Recheck faulty queues now and then, so that a mended right or key needs no restart.
 static void leader_recheck_queues(leader_t *leader, mono_t now) {
     redis_error_t error;
-    if (!mono_reached(preflight_results_recheck_at(leader->preflight, now), now) || !mono_reached(leader->retry_at, now)) return;
+    if (!mono_reached(preflight_results_recheck_at(leader->preflight), now) || !mono_reached(leader->retry_at, now)) return;
     outcome_t outcome = leader_connect(leader, &error) ? preflight_results_recheck(leader->preflight, leader->conn, &error)
                                                        : OUTCOME_DISCONNECTED;
     if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, NULL, &error);
@@ -192,7 +192,7 @@ void leader_tick(void *self, role_wait_t *wait) {
     leader_recheck_queues(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now()) && queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK)
         leader_back_off(leader, NULL, &error);
-    wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight, mono_now()));
+    wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight));
     wait->until = mono_max(wait->until, leader->retry_at);
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->lock_count; i++) {

@@ -27,7 +27,6 @@ struct preflight_results {
     const keyspace_t *keys;
     leases_t *leases;
     metrics_t *metrics;
-    metrics_queue_t **rows; // of each queue; owned
     queue_faults_t *faults; // of each queue; owned
     int64_t general;        // faults of the last whole check that concern no single queue; with one nobody may lead
     int64_t general_found;  // the same, in the check under way
@@ -36,12 +35,9 @@ struct preflight_results {
 };
 
 preflight_results_t *preflight_results_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
-    size_t count = keys->queue_count;
     preflight_results_t *results = mem_alloc(sizeof *results);
     *results = (preflight_results_t){.keys = keys, .leases = leases, .metrics = metrics};
-    results->rows = mem_array(count, sizeof *results->rows);
-    results->faults = mem_array(count, sizeof *results->faults);
-    for (size_t i = 0; i < count; i++) results->rows[i] = metrics_queue(metrics, keys->queues[i].config->name);
+    results->faults = mem_array(keys->queue_count, sizeof *results->faults);
     return results;
 }
 
@@ -60,7 +56,6 @@ void preflight_results_free(preflight_results_t *results) {
         condition_free(&results->faults[i].disabled);
         condition_free(&results->faults[i].wrong_keys);
     }
-    free(results->rows);
     free(results->faults);
     free(results);
 }
@@ -143,23 +138,22 @@ bool preflight_results_check_due(const preflight_results_t *results, mono_t now)
     return results->general && mono_reached(results->check_at, now);
 }
 
-static bool preflight_suspects(const preflight_results_t *results, size_t queue, mono_t now) {
-    return results->faults[queue].wrong_keys.holds || metrics_is_refused(results->rows[queue], now);
+static bool preflight_suspects(const preflight_results_t *results, size_t queue) {
+    return results->faults[queue].wrong_keys.holds || lease_was_refused(results->leases, queue);
 }
 
-mono_t preflight_results_recheck_at(const preflight_results_t *results, mono_t now) {
+mono_t preflight_results_recheck_at(const preflight_results_t *results) {
     for (size_t i = 0; i < results->keys->queue_count; i++)
-        if (results->faults[i].disabled.holds || preflight_suspects(results, i, now)) return results->recheck_at;
+        if (results->faults[i].disabled.holds || preflight_suspects(results, i)) return results->recheck_at;
     return mono_never();
 }
 
 outcome_t preflight_results_recheck(preflight_results_t *results, conn_t *conn, redis_error_t *error) {
-    mono_t now = mono_now();
     size_t count = results->keys->queue_count;
     bool *disabled = mem_array(count, sizeof *disabled), *suspected = mem_array(count, sizeof *suspected);
     for (size_t i = 0; i < count; i++) {
         disabled[i] = results->faults[i].disabled.holds;
-        suspected[i] = preflight_suspects(results, i, now);
+        suspected[i] = preflight_suspects(results, i);
     }
     preflight_begin(results);
     outcome_t outcome = preflight_again(conn, results->keys, suspected, disabled, preflight_note_queues_only, results, error);

@@ -23,7 +23,6 @@ typedef struct candidate {
     bool known;                    // job has been read
     job_t job;
     char *heartbeat;   // owned; NULL = none
-    stamp_raw_t next;  // stamp that a retry leaves
     const char *ready; // ready list of the settle; borrowed from the config
     event_t event;
     char id[EVENT_ID_SIZE];
@@ -43,12 +42,11 @@ void apply_buffers_free(apply_buffers_t *buffers) {
     free(buffers);
 }
 
-static const queue_config_t *apply_config(const apply_t *apply) { return call_queue(apply->call)->config; }
-static const queue_policy_t *apply_policy(const apply_t *apply) { return &apply_config(apply)->policy; }
+static const queue_policy_t *apply_policy(const apply_t *apply) { return &apply->scan->config->policy; }
 
 static void apply_read_job(const apply_t *apply, const entry_t *entry, job_t *job, observation_t *observation) {
-    if (apply->ops->pass->read)
-        apply->ops->pass->read(apply_config(apply), entry->bytes, job);
+    if (apply->scan->ops->pass->read)
+        apply->scan->ops->pass->read(apply->scan->config, entry->bytes, job);
     else
         job_read(apply_policy(apply), entry->bytes, job);
     observation->created = job->created_ms;
@@ -80,9 +78,9 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
                                  .copies = scan_note_job(apply->scan, &entry->digest)};
     scan_note_since(apply->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
-    if (apply->ops->pass->of_worker) observation.silence_ms = apply->scan->interval_ms;
+    if (apply->scan->ops->pass->of_worker) observation.silence_ms = apply->scan->interval_ms;
     if (report) observation.report = report->ends ? REPORT_END : REPORT_RETRY;
-    bool tells = apply->ops->pass->tells;
+    bool tells = apply->scan->ops->pass->tells;
     bool absent = !entry->bytes.data;
     bool dated = policy->alive_timeout_ms && (tells || *policy->created_path); // the job's own date may end it
     bool known = dated && !absent;
@@ -123,7 +121,8 @@ static void apply_log_oversized(const apply_t *apply, const entry_t *entry) {
 // NULL: the job has none. Owned.
 static char *apply_heartbeat_key(const apply_t *apply, const candidate_t *candidate) {
     if (candidate->job.trouble == JOB_UNREADABLE) return NULL;
-    return job_heartbeat_key(apply_policy(apply), apply->ops->pass->of_worker ? candidate->entry->owner : candidate->job.id);
+    return job_heartbeat_key(apply_policy(apply),
+                             apply->scan->ops->pass->of_worker ? candidate->entry->owner : candidate->job.id);
 }
 
 // Reads the heartbeats that verdicts wait for, and judges again. A heartbeat that Redis refuses to read counts as present; *error
@@ -136,7 +135,7 @@ static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates,
         if (candidates[i].verdict.kind != VERDICT_LOOK) continue;
         apply_know_job(apply, &candidates[i]);
         looks[i].key = candidates[i].heartbeat = apply_heartbeat_key(apply, &candidates[i]);
-        looks[i].blank_is_dead = apply->ops->pass->blank_is_dead;
+        looks[i].blank_is_dead = apply->scan->ops->pass->blank_is_dead;
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
@@ -182,8 +181,8 @@ static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
     digest_hex(&candidate->entry->digest, candidate->sha256);
     candidate->event = (event_t){
         .kind = slice_text(ends ? "failed" : "retried"),
-        .dialect = slice_text(config_dialect_word(apply->ops->settings)),
-        .queue = slice_text(apply_config(apply)->name),
+        .dialect = slice_text(config_dialect_word(apply->scan->ops->settings)),
+        .queue = slice_text(apply->scan->config->name),
         .job = slice_text(candidate->job.id),
         .type = slice_text(candidate->job.type),
         .worker = slice_text(candidate->entry->owner ? candidate->entry->owner
@@ -206,14 +205,14 @@ static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
 static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
     const scan_t *scan = apply->scan;
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
-    const queue_config_t *config = apply_config(apply);
+    const queue_config_t *config = apply->scan->config;
     settle_where_t where = {.from = config->backup, .ready = config->ready, .delayed = config->delayed, .errors = config->errors};
     apply_know_job(apply, candidate);
     apply_make_event(apply, candidate);
     buffer_clear(&apply->buffers->again);
-    if (apply->ops->pass->settle)
-        apply->ops->pass->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, &where,
-                                 &apply->buffers->again);
+    if (apply->scan->ops->pass->settle)
+        apply->scan->ops->pass->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, &where,
+                                       &apply->buffers->again);
     if (scan_blocked(scan, retries, where.ready)) return false;
     candidate->ready = where.ready;
     settle_ask_t ask = {.job = candidate->entry->bytes,
@@ -223,7 +222,7 @@ static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
                         .from_tail = apply->standing,
                         .depth = SETTLE_DEPTH + (apply->standing ? (int64_t)scan->progress.read : 0),
                         .alone = !apply_policy(apply)->end_duplicates && candidate->job.trouble == JOB_FINE,
-                        .blank_is_dead = apply->ops->pass->blank_is_dead,
+                        .blank_is_dead = apply->scan->ops->pass->blank_is_dead,
                         .report = candidate->report ? candidate->report->sha1 : "",
                         .event = &candidate->event};
     if (candidate->verdict.needs_silence) ask.heartbeat = candidate->heartbeat;
@@ -323,7 +322,7 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
             worst = *error;
         }
         // In private lists the key may concern this job alone.
-        if (settled == SETTLED_TYPE && apply->ops->pass->rotation)
+        if (settled == SETTLED_TYPE && apply->scan->ops->pass->rotation)
             scan_block(apply->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }
     *error = worst;

@@ -1,7 +1,6 @@
 // Judges the jobs of one page and carries out the verdicts.
 #pragma once
 
-#include "dialects/dialect.h"
 #include "monitor/scan.h"
 #include "queue/call.h"
 
@@ -14,7 +13,6 @@ void apply_buffers_free(apply_buffers_t *buffers);
 typedef struct apply {
     const call_t *call;
     scan_t *scan;
-    const dialect_ops_t *ops; // lease of this queue's lock
     apply_buffers_t *buffers;
     bool standing; // read without rotation: the jobs are near the tail
 } apply_t;

@@ -34,7 +34,6 @@ struct monitor {
     monitor_turn_t turn;
 };
 
-const dialect_ops_t *monitor_ops(const keyspace_t *keys, size_t queue);
 bool monitor_may_serve(void *monitor, size_t queue, lease_t *lease); // task_may_serve_fn
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);

@@ -41,7 +41,7 @@ static void monitor_track(monitor_t *m, const char *key, size_t value) {
 
 static void monitor_add_queue(monitor_t *m, size_t queue) {
     const queue_config_t *config = m->keys->queues[queue].config;
-    const dialect_ops_t *ops = monitor_ops(m->keys, queue);
+    const dialect_ops_t *ops = m->scans[queue].ops;
     if (ops->side_task) monitor_add_task(m, queue, ops->side_task);
     if (!ops->pass) return;
     m->scans_any = true;
@@ -119,9 +119,11 @@ static void monitor_work(monitor_t *m) {
 }
 
 static mono_t monitor_next_time(monitor_t *m) {
-    mono_t next = mono_min(m->safety_at, tasks_next(&m->tasks, monitor_may_serve, m));
+    mono_t now = mono_now(), next = mono_min(m->safety_at, tasks_next(&m->tasks, monitor_may_serve, m));
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         lease_t lease;
+        mono_t blocked_until = mono_max(m->scans[i].timer.blocked_until, m->tasks.of_queue[i].blocked_until);
+        if (!mono_reached(blocked_until, now)) lease_note_refusal(m->leadership.leases, i);
         if (monitor_may_scan(m, i, &lease)) next = mono_min(next, scan_next(&m->scans[i]));
     }
     return next;

@@ -16,9 +16,8 @@ static const char ROLE[] = "monitor";
 typedef struct request {
     bool stamps;
     size_t entries; // 0 = the request asks for no entries
-    size_t queue;
-    size_t skip;   // entries read before this page, without rotation
-    bool standing; // without rotation
+    size_t skip;    // entries read before this page, without rotation
+    bool standing;  // without rotation
 } request_t;
 
 // Pages are numbered from 0 and take five steps. Each counter is the number of the next page to take that step; page n is at
@@ -116,7 +115,6 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
     while (!window_full(&pages->window)) {
         request_t request = {.stamps = pages->stamps_asked < pages->met,
                              .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
-                             .queue = call->queue,
                              .skip = scan->progress.read,
                              .standing = scan->progress.read_only};
         if (!request.stamps && !request.entries) break;
@@ -135,11 +133,11 @@ static bool pages_redis_full(const redis_error_t *error) {
 
 static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_look_t *look, const request_t *request,
                                     size_t held, backup_page_t *page) {
-    const pass_ops_t *ops = pages_ops(pages, request->queue);
+    const pass_ops_t *ops = pages_ops(pages, call->queue);
     backup_page_clear(page);
     page->others = held;
     if (!ops->rotation) {
-        ops->page_read(call, pages_state(pages, request->queue), request->skip, request->entries, page);
+        ops->page_read(call, pages_state(pages, call->queue), request->skip, request->entries, page);
         page->standing = true;
         return call->error->outcome;
     }
@@ -195,18 +193,17 @@ const stamped_page_t *pages_ready(const pages_t *pages) {
 
 void pages_done(pages_t *pages) { backup_page_clear(&pages_slot(pages, pages->done++)->page); }
 
-void pages_drop(pages_t *pages, conn_t *conn) {
+void pages_drop(pages_t *pages, const call_t *call) {
     backup_look_t nowhere = {0};
-    redis_error_t error = {0};
-    const call_t call = {.conn = conn, .keys = pages->keys, .error = &error};
-    while (pages_in_flight(pages) && error.outcome != OUTCOME_DISCONNECTED) {
+    *call->error = (redis_error_t){0};
+    while (pages_in_flight(pages) && call->error->outcome != OUTCOME_DISCONNECTED) {
         request_t request = pages->requests[window_pop(&pages->window)];
         if (request.stamps) {
             stamped_page_t *stamped = pages_slot(pages, pages->ready++);
-            stamps_read(&call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now);
+            stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now);
         }
-        if (request.entries && error.outcome != OUTCOME_DISCONNECTED)
-            pages_read_entries(pages, &call, &nowhere, &request, PAGES_BYTES, &pages_slot(pages, pages->met++)->page);
+        if (request.entries && call->error->outcome != OUTCOME_DISCONNECTED)
+            pages_read_entries(pages, call, &nowhere, &request, PAGES_BYTES, &pages_slot(pages, pages->met++)->page);
     }
     pages_clear(pages);
 }

@@ -37,5 +37,5 @@ outcome_t pages_read_all(pages_t *pages, const call_t *call, scan_t *scan);
 const stamped_page_t *pages_ready(const pages_t *pages); // the oldest page, if its stamps have come; NULL = not yet
 void pages_done(pages_t *pages);                         // removes the oldest page
 
-// Drops all pages. Reads the outstanding replies and discards them.
-void pages_drop(pages_t *pages, conn_t *conn);
+// Drops all pages. Reads the outstanding replies and discards them. The queue of the call is the one of the pages.
+void pages_drop(pages_t *pages, const call_t *call);

@@ -4,7 +4,6 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
-#include "dialects/dialect.h"
 
 enum {
     PAGE_FIRST = 8,
@@ -25,7 +24,7 @@ static int64_t scan_auto_interval_ms(const queue_config_t *config) {
 }
 
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
-    *scan = (scan_t){.config = config, .metrics = metrics, .interval_ms = scan_interval_ms};
+    *scan = (scan_t){.config = config, .ops = dialect_ops(config->dialect), .metrics = metrics, .interval_ms = scan_interval_ms};
     if (scan_interval_ms == 0) scan->interval_ms = scan_auto_interval_ms(config);
     scan_reset(scan);
 }
@@ -151,7 +150,7 @@ bool scan_begin(scan_t *scan, const backup_look_t *look, mono_t now) {
     scan->timer.changed = false;
     scan->progress = (scan_progress_t){
         .left = look->entries,
-        .read_only = !dialect_ops(scan->config->dialect)->pass->rotation,
+        .read_only = !scan->ops->pass->rotation,
         .ended = look->entries == 0 || empty, // only stamps are left
         .since = INT64_MAX,
         .next_verdict_at = INT64_MAX,
@@ -241,7 +240,7 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
 
 // Settle finds duplicates only in one short list. It does not find them in the lists of other workers.
 bool scan_may_end(const scan_t *scan) {
-    bool exact = dialect_ops(scan->config->dialect)->pass->rotation && scan->look.entries <= SCAN_EXACT_ENTRIES;
+    bool exact = scan->ops->pass->rotation && scan->look.entries <= SCAN_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;
 }
 

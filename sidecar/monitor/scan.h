@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/condition.h"
+#include "dialects/dialect.h"
 #include "model/metrics.h"
 #include "model/verdict.h"
 #include "monitor/duplicates.h"
@@ -73,6 +74,7 @@ typedef struct scan_refusals {
 
 typedef struct scan {
     const queue_config_t *config;
+    const dialect_ops_t *ops; // of the config's dialect
     metrics_queue_t *metrics;
     int64_t interval_ms;
     scan_phase_t phase;

@@ -9,19 +9,17 @@ enum {
 
 static const char ROLE[] = "monitor";
 
-const dialect_ops_t *monitor_ops(const keyspace_t *keys, size_t queue) {
-    return dialect_ops(keys->queues[queue].config->dialect);
-}
-
-static void monitor_drop_pages(monitor_t *m, size_t queue) {
-    if (m->turn.queue == queue) pages_drop(m->pages, m->session.data);
+static void monitor_drop_pages(monitor_t *m) {
+    redis_error_t error;
+    const call_t call = monitor_call(m, m->turn.queue, NULL, &error);
+    pages_drop(m->pages, &call);
 }
 
 void monitor_reset_queue(void *self, size_t queue) {
     monitor_t *m = self;
     scan_reset(&m->scans[queue]);
     tasks_reset(&m->tasks, queue);
-    monitor_drop_pages(m, queue);
+    if (m->turn.queue == queue) monitor_drop_pages(m);
     pages_forget(m->pages, queue);
 }
 
@@ -41,7 +39,7 @@ bool monitor_may_serve(void *self, size_t queue, lease_t *lease) {
 }
 
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease) {
-    return monitor_ops(m->keys, queue)->pass && monitor_may_serve(m, queue, lease);
+    return m->scans[queue].ops->pass && monitor_may_serve(m, queue, lease);
 }
 
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error) {
@@ -53,7 +51,7 @@ bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term) {
     case OUTCOME_OK: return true;
     case OUTCOME_REFUSED:
         scan_refused(&m->scans[call->queue], call->error->text, mono_now());
-        monitor_drop_pages(m, call->queue);
+        if (m->turn.queue == call->queue) monitor_drop_pages(m);
         return true;
     case OUTCOME_FENCED:
         leadership_fence(&m->leadership, call->queue, term);
@@ -198,11 +196,7 @@ static bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
 // Judges one page. Reads the replies in flight before it carries out a verdict.
 static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
-    apply_t apply = {.call = call,
-                     .scan = scan,
-                     .ops = monitor_ops(m->keys, call->queue),
-                     .buffers = m->buffers,
-                     .standing = stamped->page.standing};
+    apply_t apply = {.call = call, .scan = scan, .buffers = m->buffers, .standing = stamped->page.standing};
     scan->progress.now = stamped->now;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
@@ -284,7 +278,7 @@ bool monitor_next_turn(monitor_t *m) {
         if (m->scans[queue].phase == SCAN_WAIT || !scan_wants(&m->scans[queue], mono_now())) continue;
         if (!monitor_may_scan(m, queue, &lease)) continue;
         m->cursor = (queue + 1) % m->keys->queue_count;
-        pages_drop(m->pages, m->session.data);
+        monitor_drop_pages(m);
         *turn = (monitor_turn_t){.queue = queue, .lease = lease};
         return true;
     }

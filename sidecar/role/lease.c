@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/wakeup.h"
 
-enum { LISTENERS = 4 };
+enum { LISTENERS = 4, REFUSED_S = 15 };
 
 typedef struct lease_lock {
     lease_t lease;
@@ -18,6 +18,7 @@ typedef struct lease_lock {
 typedef struct lease_queue {
     size_t lock;
     atomic_bool disabled;
+    _Atomic int64_t refused_until_ns; // of mono_t
 } lease_queue_t;
 
 struct leases {
@@ -105,6 +106,14 @@ void lease_disable_queue(leases_t *leases, size_t queue, bool disabled) {
 }
 
 bool lease_queue_disabled(const leases_t *leases, size_t queue) { return atomic_load(&leases->queues[queue].disabled); }
+
+void lease_note_refusal(leases_t *leases, size_t queue) {
+    atomic_store(&leases->queues[queue].refused_until_ns, mono_add(mono_now(), REFUSED_S * NS_PER_S).ns);
+}
+
+bool lease_was_refused(const leases_t *leases, size_t queue) {
+    return !mono_reached((mono_t){atomic_load(&leases->queues[queue].refused_until_ns)}, mono_now());
+}
 
 void lease_suspect(leases_t *leases, size_t lock, uint64_t term) {
     pthread_mutex_lock(&leases->mutex);

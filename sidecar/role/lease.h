@@ -53,6 +53,10 @@ bool lease_get(leases_t *leases, size_t lock, lease_t *lease);
 void lease_disable_queue(leases_t *leases, size_t queue, bool disabled);
 bool lease_queue_disabled(const leases_t *leases, size_t queue);
 
+// Notes that Redis refused a request for this queue. The leader then rechecks the queue.
+void lease_note_refusal(leases_t *leases, size_t queue);
+bool lease_was_refused(const leases_t *leases, size_t queue); // within the last seconds
+
 // A script of this term was fenced: the leader should look at once. lease_take_suspicion clears the note.
 void lease_suspect(leases_t *leases, size_t lock, uint64_t term);
 bool lease_take_suspicion(leases_t *leases, size_t lock);

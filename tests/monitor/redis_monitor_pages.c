@@ -102,7 +102,8 @@ Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
                 cr_assert_eq(land(&d), OUTCOME_OK);
         }
         cr_assert_eq(ask(&d, true), OUTCOME_OK);
-        pages_drop(d.pages, d.f.conn);
+        const call_t call = fixture_call(&d.f, NULL);
+        pages_drop(d.pages, &call);
         cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages) && !pages_ready(d.pages));
         char *tail = redis_str(d.f.r, "LINDEX email:backup -1");
         scan_reset(&d.scan);
@@ -129,7 +130,7 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     const call_t call = fixture_call(&d.f, NULL);
     cr_assert_eq(pages_read_all(d.pages, &call, &d.scan), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(d.f.error.text, "WRONGTYPE"));
-    pages_drop(d.pages, d.f.conn);
+    pages_drop(d.pages, &call);
     redis_ok(d.f.r, "DEL sidecar:email:stamps");
     begin(&d);
     close_setup(&d);
