@@ -62,7 +62,7 @@ typedef struct audit_count {
     slice_t queue;
     slice_t reason;
     int64_t failures;
-    int64_t requeued, discarded; // of these failures
+    int64_t open, requeued, discarded; // of these failures
     int64_t first_ms, last_ms;
 } audit_count_t;
 typedef bool audit_count_fn(void *self, const audit_count_t *count);

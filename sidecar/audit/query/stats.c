@@ -75,6 +75,7 @@ static void stats_add_answers(stats_t *stats, audit_count_t *counts) {
             if (!slice_equal(counts[i].queue, queue) || !slice_equal(counts[i].reason, reason)) continue;
             counts[i].requeued = sqlite3_column_int64(stats->answered, 3);
             counts[i].discarded = sqlite3_column_int64(stats->answered, 4);
+            counts[i].open -= counts[i].requeued + counts[i].discarded;
         }
     }
 }
@@ -91,6 +92,7 @@ static bool stats_finish_hour(stats_t *stats) {
                                     .queue = slice_text(group->queue),
                                     .reason = slice_text(group->reason),
                                     .failures = group->failures,
+                                    .open = group->failures,
                                     .first_ms = group->first_ms,
                                     .last_ms = group->last_ms};
     }

@@ -1,16 +1,12 @@
 // Reads an exported event.
-#include <stdio.h>
-
 #include "base/json/json.h"
 #include "base/json/walk.h"
 #include "base/text/base64.h"
 #include "cli/audit/event_output.h"
 #include "cli/time_text.h"
 
-enum { MAX_DIGITS = 20 };
-
 typedef struct event_reader {
-    slice_t values[EVENT_FIELDS]; // in `text`
+    event_record_t record;
     bool given[EVENT_FIELDS];
     buffer_t *text; // of all values
     buffer_t *why;
@@ -21,11 +17,12 @@ static bool reader_fail(event_reader_t *reader, const char *name, const char *te
     return false;
 }
 
-// Appends a decoded string to the text. It never moves: event_read_json has reserved room for the whole line.
+// Appends a decoded string and a NUL byte to the text, which never moves: event_read_json has reserved room for the whole line.
 static bool reader_decode(event_reader_t *reader, slice_t raw, slice_t *out) {
     size_t from = reader->text->len;
     if (!json_decode(raw, reader->text)) return reader_fail(reader, "", "holds a lone surrogate, which has no UTF-8");
     *out = (slice_t){buffer_text(reader->text) + from, reader->text->len - from};
+    buffer_add(reader->text, "", 1);
     return true;
 }
 
@@ -42,13 +39,32 @@ static bool reader_take_key(event_reader_t *reader, slice_t raw, size_t *field) 
     return true;
 }
 
+static bool reader_set_field(event_reader_t *reader, const field_t *field, slice_t value) {
+    void *to = (char *)&reader->record + field->offset;
+    int64_t *number = to;
+    switch (field->kind) {
+    case FIELD_BYTES:
+    case FIELD_TEXT: *(slice_t *)to = value; return true;
+    case FIELD_ENCODING:
+        *(bool *)to = slice_is(value, "text");
+        return *(bool *)to || slice_is(value, "base64") || reader_fail(reader, field->name, "does not fit the bytes");
+    case FIELD_NUMBER:
+        return value.len == 0 || (slice_integer(value, number) && *number >= 0) ||
+               reader_fail(reader, field->name, "is not a number");
+    case FIELD_TIME:
+        return value.len == 0 || (strlen(value.data) == value.len && time_parse_rfc3339(value.data, number)) ||
+               reader_fail(reader, field->name, "is not a time");
+    }
+    return false;
+}
+
 // Null is an empty text.
 static bool reader_take_value(event_reader_t *reader, slice_t token, size_t field) {
-    slice_t ignored;
-    json_value_t value = json_token_value(token);
-    if (value.type == JSON_NULL) return true;
-    if (value.type == JSON_BOOL) return reader_fail(reader, "", "has a value that is neither text nor number");
-    return reader_decode(reader, value.raw, field < EVENT_FIELDS ? &reader->values[field] : &ignored);
+    json_value_t json = json_token_value(token);
+    slice_t value = {0};
+    if (json.type == JSON_BOOL) return reader_fail(reader, "", "has a value that is neither text nor number");
+    if (json.type != JSON_NULL && !reader_decode(reader, json.raw, &value)) return false;
+    return field == EVENT_FIELDS || reader_set_field(reader, &event_fields[field], value);
 }
 
 static bool reader_scan(event_reader_t *reader, slice_t line) {
@@ -72,60 +88,28 @@ static bool reader_scan(event_reader_t *reader, slice_t line) {
     }
 }
 
-static bool reader_parse_time(slice_t text, int64_t *out) {
-    char copy[TIME_TEXT_SIZE];
-    *out = 0;
-    if (text.len == 0) return true;
-    if (text.len >= sizeof copy || memchr(text.data, '\0', text.len)) return false;
-    snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
-    return time_parse_rfc3339(copy, out);
-}
-
-static bool reader_parse_number(slice_t text, int64_t *out) {
-    event_t number = {0};
-    if (text.len > MAX_DIGITS || (text.len && text.data[0] == '-')) return false;
-    if (text.len && !event_set(&number, slice_text("size"), text)) return false;
-    *out = number.size;
+// Decodes bytes in base64 in place. An encoding may come before its bytes.
+static bool reader_decode_bytes(event_reader_t *reader) {
+    for (size_t i = 1; i < EVENT_FIELDS; i++) {
+        const bool *is_text = (const bool *)((char *)&reader->record + event_fields[i].offset);
+        slice_t *bytes = (slice_t *)((char *)&reader->record + event_fields[i - 1].offset);
+        if (event_fields[i].kind != FIELD_ENCODING || *is_text || bytes->len == 0) continue;
+        char *text = reader->text->data + (bytes->data - reader->text->data);
+        if (!base64_decode(text, &bytes->len)) return reader_fail(reader, event_fields[i].name, "does not fit the bytes");
+    }
     return true;
 }
 
-// Bytes in base64 are decoded in place.
-static bool reader_decode_bytes(event_reader_t *reader, slice_t encoding, slice_t *bytes) {
-    if (slice_is(encoding, "text")) return true;
-    if (!slice_is(encoding, "base64")) return false;
-    return bytes->len == 0 || base64_decode(reader->text->data + (bytes->data - reader->text->data), &bytes->len);
-}
-
-static bool reader_set_field(event_reader_t *reader, size_t field, event_record_t *record) {
-    void *to = (char *)record + event_fields[field].offset;
-    slice_t value = reader->values[field];
-    const char *name = event_fields[field].name;
-    switch (event_fields[field].kind) {
-    case FIELD_BYTES:
-    case FIELD_TEXT: *(slice_t *)to = value; return true;
-    case FIELD_ENCODING:
-        to = (char *)record + event_fields[field - 1].offset;
-        return !reader->given[field] || reader_decode_bytes(reader, value, to) ||
-               reader_fail(reader, name, "does not fit the bytes");
-    case FIELD_NUMBER: return reader_parse_number(value, to) || reader_fail(reader, name, "is not a number");
-    case FIELD_TIME: return reader_parse_time(value, to) || reader_fail(reader, name, "is not a time");
-    }
-    return false;
-}
-
 bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why) {
-    event_reader_t reader = {.text = text, .why = why};
-    event_record_t record = {0};
+    event_reader_t reader = {.text = text, .why = why, .record.row = {.error_is_text = true, .payload_is_text = true}};
+    const audit_row_t *row = &reader.record.row;
     char ref[EVENT_REF_SIZE];
     buffer_clear(text);
-    buffer_add(text, line.data, line.len); // reserves room: decoded values are never longer than their line
+    buffer_add(text, line.data, line.len); // reserves room: no value with its NUL byte is longer than its member
     buffer_clear(text);
-    if (!reader_scan(&reader, line)) return false;
-    for (size_t i = 0; i < EVENT_FIELDS; i++)
-        if (!reader_set_field(&reader, i, &record)) return false;
-    *event = record.row.event;
+    if (!reader_scan(&reader, line) || !reader_decode_bytes(&reader)) return false;
+    *event = row->event;
     if (event->event.len == 0 && slice_is(event->kind, EXPORT_END_KIND)) return true;
     if (!event_ref(event->event, ref)) return reader_fail(&reader, "event", "is not 64 hex digits");
-    return record.row.ref.len == 0 || slice_is(record.row.ref, ref) ||
-           reader_fail(&reader, "ref", "is not the ref of this event");
+    return row->ref.len == 0 || slice_is(row->ref, ref) || reader_fail(&reader, "ref", "is not the ref of this event");
 }

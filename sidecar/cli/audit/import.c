@@ -160,20 +160,13 @@ static bool import_open(import_file_t *file, buffer_t *why) {
     return import_log(file->import, file->name, &listener, why);
 }
 
-static void import_add_count(buffer_t *text, int64_t count, const char *what, bool always) {
-    if (count || always) buffer_printf(text, "%s%s %s", text->len ? ", " : "", number_text(count).text, what);
-}
-
 static void import_print_counts(const char *name, const import_counts_t *counts) {
-    buffer_t text = {0};
-    import_add_count(&text, counts->added, "added", true);
-    import_add_count(&text, counts->known, "known", true);
-    import_add_count(&text, counts->refused, "skipped", true);
-    import_add_count(&text, counts->gaps_skipped,
-                     counts->gaps_skipped == 1 ? "gap of that log not needed here" : "gaps of that log not needed here", false);
-    import_add_count(&text, counts->gaps_filled, counts->gaps_filled == 1 ? "gap filled" : "gaps filled", false);
-    printf("%s: %s\n", name, buffer_text(&text));
-    buffer_free(&text);
+    int64_t skipped = counts->gaps_skipped, filled = counts->gaps_filled;
+    printf("%s: %s added, %s known, %s skipped", name, number_text(counts->added).text, number_text(counts->known).text,
+           number_text(counts->refused).text);
+    if (skipped) printf(", %s %s of that log not needed here", number_text(skipped).text, skipped == 1 ? "gap" : "gaps");
+    if (filled) printf(", %s %s filled", number_text(filled).text, filled == 1 ? "gap" : "gaps");
+    puts("");
 }
 
 // False: the end lines of the exports count more events than came.
@@ -201,10 +194,8 @@ static bool import_one(audit_t *audit, const char *log, const char *name) {
         fprintf(stderr, "queue-sidecar: %s: these are the first %d; others that were skipped are only counted\n", name,
                 MAX_NAMED);
     import_print_counts(name, counts);
-    bool good = done && counts->refused == 0;
     if (!done) audit_print_error(&why);
-    if (done && !import_check_complete(&file)) good = false;
-    buffer_free(&why);
+    bool good = done && import_check_complete(&file) && counts->refused == 0;
     import_free(file.import);
     return good;
 }

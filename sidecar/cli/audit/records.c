@@ -27,53 +27,46 @@ static void field_add_text(buffer_t *out, const field_t *field, const void *row)
     }
 }
 
-void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row) {
-    buffer_t text = {0};
-    for (size_t i = 0; i < count; i++) {
-        buffer_clear(&text);
-        field_add_text(&text, &fields[i], row);
-        buffer_printf(out, "%s\"%s\":", i ? "," : "{", fields[i].name);
-        if (fields[i].kind == FIELD_NUMBER)
-            buffer_str(out, buffer_text(&text));
-        else if (fields[i].kind == FIELD_TIME && text.len == 0)
-            buffer_str(out, "null");
-        else
-            json_write_string(out, (slice_t){buffer_text(&text), text.len});
-    }
-    buffer_str(out, "}");
-    buffer_free(&text);
-}
-
-static bool csv_needs_quotes(const char *text, size_t len) {
-    for (size_t i = 0; i < len; i++)
-        if (text[i] == '"' || text[i] == ',' || text[i] == '\r' || text[i] == '\n') return true;
-    return false;
-}
-
 // RFC 4180: a quote inside quotes is doubled.
-static void csv_write_field(buffer_t *out, const char *text, size_t len) {
-    bool quoted = csv_needs_quotes(text, len);
+static void csv_write_field(buffer_t *out, const buffer_t *text) {
+    bool quoted = false;
+    for (size_t i = 0; i < text->len; i++) quoted = quoted || memchr("\",\r\n", text->data[i], 4);
     if (quoted) buffer_str(out, "\"");
-    for (const char *quote; (quote = memchr(text, '"', len));) {
-        size_t head = (size_t)(quote - text) + 1;
-        buffer_add(out, text, head);
-        buffer_str(out, "\"");
-        text += head;
-        len -= head;
+    for (size_t i = 0; i < text->len; i++) {
+        if (text->data[i] == '"') buffer_str(out, "\"");
+        buffer_add(out, text->data + i, 1);
     }
-    buffer_add(out, text, len);
     if (quoted) buffer_str(out, "\"");
 }
 
-static void record_write_csv(buffer_t *out, const field_t *fields, size_t count, const void *row) {
+static void json_write_field(buffer_t *out, const field_t *field, const buffer_t *text) {
+    buffer_printf(out, "\"%s\":", field->name);
+    if (field->kind == FIELD_NUMBER)
+        buffer_str(out, buffer_text(text));
+    else if (field->kind == FIELD_TIME && text->len == 0)
+        buffer_str(out, "null");
+    else
+        json_write_string(out, (slice_t){buffer_text(text), text->len});
+}
+
+static void record_write(buffer_t *out, bool csv, const field_t *fields, size_t count, const void *row) {
     buffer_t text = {0};
     for (size_t i = 0; i < count; i++) {
         buffer_clear(&text);
         field_add_text(&text, &fields[i], row);
         if (i) buffer_str(out, ",");
-        csv_write_field(out, buffer_text(&text), text.len);
+        if (csv)
+            csv_write_field(out, &text);
+        else
+            json_write_field(out, &fields[i], &text);
     }
     buffer_free(&text);
+}
+
+void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row) {
+    buffer_str(out, "{");
+    record_write(out, false, fields, count, row);
+    buffer_str(out, "}");
 }
 
 void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count) {
@@ -87,11 +80,9 @@ void records_add(records_t *records, const void *row) {
     buffer_t *out = &records->text;
     bool array = records->format == FORMAT_JSON_ARRAY, csv = records->format == FORMAT_CSV;
     if (array) buffer_str(out, records->count ? ",\n " : "[\n ");
-    if (csv)
-        record_write_csv(out, records->fields, records->field_count, row);
-    else
-        record_write_json(out, records->fields, records->field_count, row);
-    buffer_str(out, array ? "" : csv ? "\r\n" : "\n");
+    buffer_str(out, csv ? "" : "{");
+    record_write(out, csv, records->fields, records->field_count, row);
+    buffer_str(out, csv ? "\r\n" : array ? "}" : "}\n");
     records->count++;
 }
 

@@ -11,103 +11,78 @@
 
 enum { TABLE_HOURS = 24, BAR_WIDTH = 40 };
 
-// Sums over hours, for the table.
-typedef struct group {
-    char *queue, *reason; // owned
-    audit_count_t sum;    // its slices are not used
-} stats_group_t;
-
-typedef struct hour {
-    int64_t ms, failures;
-} stats_hour_t;
-
 typedef struct stats {
     const audit_args_t *args;
-    stats_group_t *groups; // owned
-    stats_hour_t *hours;   // owned, newest first
+    audit_count_t *groups; // sums over hours, for a table; owned, with their texts
+    audit_count_t *hours;  // sums over groups, for a table, newest first; owned
     size_t group_count, hour_count, rows;
     records_t records; // of other formats than a table
 } stats_t;
 
-static stats_group_t *stats_group(stats_t *stats, const audit_count_t *count) {
-    for (size_t i = 0; i < stats->group_count; i++)
-        if (slice_is(count->queue, stats->groups[i].queue) && slice_is(count->reason, stats->groups[i].reason))
-            return &stats->groups[i];
-    stats->groups = mem_grown(stats->groups, stats->group_count, sizeof *stats->groups);
-    stats_group_t *group = &stats->groups[stats->group_count++];
-    *group = (stats_group_t){.queue = mem_printf("%.*s", (int)count->queue.len, count->queue.data),
-                             .reason = mem_printf("%.*s", (int)count->reason.len, count->reason.data),
-                             .sum = {.first_ms = INT64_MAX, .last_ms = INT64_MIN}};
-    return group;
-}
+static const field_t fields[] = {
+    FIELD("hour", TIME, audit_count_t, hour_ms),          FIELD("queue", TEXT, audit_count_t, queue),
+    FIELD("reason", TEXT, audit_count_t, reason),         FIELD("failures", NUMBER, audit_count_t, failures),
+    FIELD("open", NUMBER, audit_count_t, open),           FIELD("requeued", NUMBER, audit_count_t, requeued),
+    FIELD("discarded", NUMBER, audit_count_t, discarded), FIELD("first_at", TIME, audit_count_t, first_ms),
+    FIELD("last_at", TIME, audit_count_t, last_ms),
+};
 
 static void stats_add_count(audit_count_t *sum, const audit_count_t *count) {
     sum->failures += count->failures;
+    sum->open += count->open;
     sum->requeued += count->requeued;
     sum->discarded += count->discarded;
-    if (count->first_ms < sum->first_ms) sum->first_ms = count->first_ms;
+    if (!sum->first_ms || count->first_ms < sum->first_ms) sum->first_ms = count->first_ms;
     if (count->last_ms > sum->last_ms) sum->last_ms = count->last_ms;
 }
 
-static void stats_add(stats_t *stats, const audit_count_t *count) {
-    stats_add_count(&stats_group(stats, count)->sum, count);
-    if (stats->hour_count == 0 || stats->hours[stats->hour_count - 1].ms != count->hour_ms) {
-        stats->hours = mem_grown(stats->hours, stats->hour_count, sizeof *stats->hours);
-        stats->hours[stats->hour_count++] = (stats_hour_t){.ms = count->hour_ms};
+static void stats_add_to_group(stats_t *stats, const audit_count_t *count) {
+    size_t i = 0;
+    while (i < stats->group_count &&
+           !(slice_equal(count->queue, stats->groups[i].queue) && slice_equal(count->reason, stats->groups[i].reason)))
+        i++;
+    if (i == stats->group_count) {
+        stats->groups = mem_grown(stats->groups, stats->group_count++, sizeof *stats->groups);
+        stats->groups[i].queue = slice_text(mem_printf("%.*s", (int)count->queue.len, count->queue.data));
+        stats->groups[i].reason = slice_text(mem_printf("%.*s", (int)count->reason.len, count->reason.data));
     }
-    stats->hours[stats->hour_count - 1].failures += count->failures;
+    stats_add_count(&stats->groups[i], count);
 }
-
-// A row of the other formats.
-typedef struct stats_record {
-    audit_count_t count;
-    int64_t open;
-} stats_record_t;
-
-static const field_t fields[] = {
-    FIELD("hour", TIME, stats_record_t, count.hour_ms),
-    FIELD("queue", TEXT, stats_record_t, count.queue),
-    FIELD("reason", TEXT, stats_record_t, count.reason),
-    FIELD("failures", NUMBER, stats_record_t, count.failures),
-    FIELD("open", NUMBER, stats_record_t, open),
-    FIELD("requeued", NUMBER, stats_record_t, count.requeued),
-    FIELD("discarded", NUMBER, stats_record_t, count.discarded),
-    FIELD("first_at", TIME, stats_record_t, count.first_ms),
-    FIELD("last_at", TIME, stats_record_t, count.last_ms),
-};
-
-static int64_t stats_open(const audit_count_t *count) { return count->failures - count->requeued - count->discarded; }
 
 static bool stats_add_row(void *self, const audit_count_t *count) {
     stats_t *stats = self;
     stats->rows++;
-    if (stats->args->format == FORMAT_TABLE) {
-        stats_add(stats, count);
-        return true;
+    if (stats->args->format != FORMAT_TABLE) {
+        records_add(&stats->records, count);
+        return records_print(&stats->records);
     }
-    records_add(&stats->records, &(stats_record_t){.count = *count, .open = stats_open(count)});
-    return records_print(&stats->records);
+    stats_add_to_group(stats, count);
+    if (stats->hour_count == 0 || stats->hours[stats->hour_count - 1].hour_ms != count->hour_ms) {
+        stats->hours = mem_grown(stats->hours, stats->hour_count, sizeof *stats->hours);
+        stats->hours[stats->hour_count++].hour_ms = count->hour_ms;
+    }
+    stats_add_count(&stats->hours[stats->hour_count - 1], count);
+    return true;
 }
 
 static int stats_compare_groups(const void *a, const void *b) {
-    const stats_group_t *one = a, *other = b;
-    int order = strcmp(one->queue, other->queue);
+    const audit_count_t *one = a, *other = b;
+    int order = strcmp(one->queue.data, other->queue.data);
     if (order) return order;
-    return (one->sum.failures < other->sum.failures) - (one->sum.failures > other->sum.failures);
+    return (one->failures < other->failures) - (one->failures > other->failures);
 }
 
 static void stats_number_cell(table_t *table, int64_t number) { table_cell(table, slice_text(number_text(number).text)); }
 
 // A narrow table has no first time.
-static void stats_group_row(table_t *table, const char *queue, const char *reason, const audit_count_t *sum, bool utc,
-                            bool narrow) {
+static void stats_group_row(table_t *table, slice_t queue, const audit_count_t *sum, bool utc, bool narrow) {
     char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE];
     time_format(sum->first_ms, utc, first);
     time_format(sum->last_ms, utc, last);
-    table_cell(table, slice_text(queue));
-    table_cell(table, slice_text(reason));
+    table_cell(table, queue);
+    table_cell(table, sum->reason);
     stats_number_cell(table, sum->failures);
-    stats_number_cell(table, stats_open(sum));
+    stats_number_cell(table, sum->open);
     stats_number_cell(table, sum->requeued);
     stats_number_cell(table, sum->discarded);
     if (narrow) time_shorten(last);
@@ -130,16 +105,16 @@ static void stats_print_groups(stats_t *stats) {
         {.title = time},
         {.title = "LAST"},
     };
-    audit_count_t all = {.first_ms = INT64_MAX, .last_ms = INT64_MIN};
+    audit_count_t all = {0};
     table_t *table = table_begin(columns, COUNT(columns) - narrow, stdout);
     qsort(stats->groups, stats->group_count, sizeof *stats->groups, stats_compare_groups);
     for (size_t i = 0; i < stats->group_count; i++) {
-        const stats_group_t *group = &stats->groups[i];
-        bool same = i && strcmp(stats->groups[i - 1].queue, group->queue) == 0;
-        stats_group_row(table, same ? "" : group->queue, group->reason, &group->sum, utc, narrow);
-        stats_add_count(&all, &group->sum);
+        const audit_count_t *group = &stats->groups[i];
+        bool same = i && slice_equal(stats->groups[i - 1].queue, group->queue);
+        stats_group_row(table, same ? slice_text("") : group->queue, group, utc, narrow);
+        stats_add_count(&all, group);
     }
-    if (stats->group_count > 1) stats_group_row(table, "(all)", "", &all, utc, narrow);
+    if (stats->group_count > 1) stats_group_row(table, slice_text("(all)"), &all, utc, narrow);
     table_end(table);
 }
 
@@ -156,7 +131,7 @@ static void stats_print_hours(const stats_t *stats) {
     for (size_t i = 0; i < count; i++) {
         size_t len = (size_t)((stats->hours[i].failures * BAR_WIDTH + highest - 1) / highest);
         memset(bar, '#', len);
-        time_format(stats->hours[i].ms, stats->args->utc, time);
+        time_format(stats->hours[i].hour_ms, stats->args->utc, time);
         time[strlen("2026-11-21 02:00")] = '\0';
         table_cell(table, slice_text(time));
         stats_number_cell(table, stats->hours[i].failures);
@@ -177,8 +152,8 @@ static void stats_end(stats_t *stats) {
         stats_print_hours(stats);
     }
     for (size_t i = 0; i < stats->group_count; i++) {
-        free(stats->groups[i].queue);
-        free(stats->groups[i].reason);
+        free((char *)stats->groups[i].queue.data);
+        free((char *)stats->groups[i].reason.data);
     }
     free(stats->groups);
     free(stats->hours);

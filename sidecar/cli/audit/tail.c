@@ -1,6 +1,5 @@
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -17,9 +16,11 @@ enum { FIRST_ROWS = 10, POLL_MS = 200, PAGE_BYTES = 256 * 1024, MAX_PRINTED = 32
 // The events that were printed, as a new file may hold them again. Two generations take 3 MiB at most; older events are told by
 // their time.
 typedef struct tail_printed {
-    keymap_t recent, older;
-    int64_t recent_ms, older_ms; // the latest time in each
-    int64_t floor_ms;            // a new file has nothing new before it
+    struct tail_generation {
+        keymap_t keys;
+        int64_t last_ms; // the latest time of these events
+    } recent, older;
+    int64_t floor_ms; // a new file has nothing new before it
 } tail_printed_t;
 
 typedef struct tail {
@@ -36,43 +37,32 @@ typedef struct tail {
     tail_printed_t printed;
 } tail_t;
 
-static atomic_int interrupted; // the signal, or 0
+static volatile sig_atomic_t interrupted; // the signal, or 0
 
-static void tail_on_signal(int number) { atomic_store(&interrupted, number); }
+static void tail_on_signal(int number) { interrupted = number; }
 
-static void tail_key(slice_t id, uint8_t key[KEY_BYTES]) {
-    digest_t digest = digest_of(id.data, id.len);
-    memcpy(key, digest.bytes, KEY_BYTES);
+static bool tail_has_printed(const tail_printed_t *printed, int64_t at, const uint8_t key[KEY_BYTES]) {
+    return at < printed->floor_ms || keymap_find(&printed->recent.keys, key) || keymap_find(&printed->older.keys, key);
 }
 
-static bool tail_is_new(const tail_printed_t *printed, const event_t *event) {
-    uint8_t key[KEY_BYTES];
-    tail_key(event->event, key);
-    return event->at >= printed->floor_ms && !keymap_find(&printed->recent, key) && !keymap_find(&printed->older, key);
-}
-
-static void tail_remember(tail_printed_t *printed, const event_t *event) {
-    uint8_t key[KEY_BYTES];
-    if (printed->recent.count >= MAX_PRINTED) {
-        if (printed->older_ms > printed->floor_ms) printed->floor_ms = printed->older_ms;
-        keymap_free(&printed->older);
+static void tail_remember(tail_printed_t *printed, int64_t at, const uint8_t key[KEY_BYTES]) {
+    if (printed->recent.keys.count >= MAX_PRINTED) {
+        if (printed->older.last_ms > printed->floor_ms) printed->floor_ms = printed->older.last_ms;
+        keymap_free(&printed->older.keys);
         printed->older = printed->recent;
-        printed->older_ms = printed->recent_ms;
-        printed->recent = (keymap_t){0};
-        printed->recent_ms = 0;
+        printed->recent = (struct tail_generation){0};
     }
-    tail_key(event->event, key);
-    keymap_put(&printed->recent, key);
-    if (event->at > printed->recent_ms) printed->recent_ms = event->at;
+    keymap_put(&printed->recent.keys, key);
+    if (at > printed->recent.last_ms) printed->recent.last_ms = at;
 }
 
 static bool tail_add_row(void *self, const audit_row_t *row) {
     tail_t *tail = self;
-    const event_t *event = &row->event;
-    if (tail->check_printed && !tail_is_new(&tail->printed, event)) return true;
-    if (tail->printing_old && (tail->printed.floor_ms == 0 || event->at < tail->printed.floor_ms))
-        tail->printed.floor_ms = event->at;
-    tail_remember(&tail->printed, event);
+    int64_t at = row->event.at;
+    digest_t key = digest_of(row->event.event.data, row->event.event.len); // its first KEY_BYTES
+    if (tail->check_printed && tail_has_printed(&tail->printed, at, key.bytes)) return true;
+    if (tail->printing_old && (tail->printed.floor_ms == 0 || at < tail->printed.floor_ms)) tail->printed.floor_ms = at;
+    tail_remember(&tail->printed, at, key.bytes);
     if (tail->skip_rows > 0) {
         tail->skip_rows--;
         return true;
@@ -81,40 +71,26 @@ static bool tail_add_row(void *self, const audit_row_t *row) {
     return tail->output.records.text.len < PAGE_BYTES;
 }
 
-static void tail_flush(tail_t *tail) {
-    if (tail->output.table) table_flush(tail->output.table);
-    records_print(&tail->output.records);
-    fflush(stdout);
-}
-
 // False with *why: the log cannot be read.
 static bool tail_print_new(tail_t *tail, buffer_t *why) {
-    for (bool more = true; more && !atomic_load(&interrupted);) {
+    for (bool more = true; more && !interrupted;) {
         if (!audit_page(tail->audit, &tail->args->filter, &tail->after, tail_add_row, tail, &more, why)) return false;
-        tail_flush(tail);
+        if (tail->output.table) table_flush(tail->output.table);
+        records_print(&tail->output.records);
+        fflush(stdout);
     }
     tail->printing_old = false;
     return true;
 }
 
 static bool tail_open_log(tail_t *tail, buffer_t *why) {
-    struct stat before;
-    if (stat(tail->args->path, &before) != 0) memset(&before, 0, sizeof before);
     tail->audit = audit_open(tail->args->path, AUDIT_READ, why);
-    if (!tail->audit) return false;
-    tail->file = before;
-    return audit_commits(tail->audit, &tail->commits, why);
+    return tail->audit && audit_commits(tail->audit, &tail->commits, why);
 }
 
-static bool tail_is_replaced(const tail_t *tail) {
-    struct stat now;
-    return stat(tail->args->path, &now) == 0 && (now.st_dev != tail->file.st_dev || now.st_ino != tail->file.st_ino);
-}
-
-static void tail_restart(tail_t *tail) {
-    fputs("queue-sidecar: the audit log was replaced; following the new file\n", stderr);
-    tail->check_printed = true;
-    tail->after = INT64_MIN;
+static void tail_close_log(tail_t *tail) {
+    audit_close(tail->audit);
+    tail->audit = NULL;
 }
 
 // True: an older copy, of fewer commits, was written over the file. If only the last rows are gone, which retention may have
@@ -136,26 +112,29 @@ static void tail_print_error(tail_t *tail, buffer_t *why) {
     free(tail->last_error);
     tail->last_error = mem_str(buffer_text(why));
     buffer_free(why);
-    audit_close(tail->audit);
-    tail->audit = NULL;
+    tail_close_log(tail);
 }
 
+// Calls stat before it opens the log, so that the next poll finds a file that came between the two.
 static void tail_poll(tail_t *tail) {
     buffer_t why = {0};
-    if (tail->audit && tail_is_replaced(tail)) {
+    struct stat now = tail->file;
+    stat(tail->args->path, &now);
+    bool replaced = now.st_dev != tail->file.st_dev || now.st_ino != tail->file.st_ino;
+    if (tail->audit && replaced) {
         if (!tail_print_new(tail, &why)) buffer_clear(&why); // the last rows of the old file, if they can still be read
-        audit_close(tail->audit);
-        tail->audit = NULL;
+        tail_close_log(tail);
     }
-    if (!tail->audit) {
-        struct stat was = tail->file;
-        if (!tail_open_log(tail, &why)) {
-            tail_print_error(tail, &why);
-            return;
-        }
-        if (was.st_ino != tail->file.st_ino || was.st_dev != tail->file.st_dev) tail_restart(tail);
+    if (!tail->audit && !tail_open_log(tail, &why)) {
+        tail_print_error(tail, &why);
+        return;
     }
-    if (tail_went_back(tail)) tail_restart(tail);
+    tail->file = now;
+    if (replaced || tail_went_back(tail)) {
+        fputs("queue-sidecar: the audit log was replaced; following the new file\n", stderr);
+        tail->check_printed = true;
+        tail->after = INT64_MIN;
+    }
     if (!tail_print_new(tail, &why)) tail_print_error(tail, &why);
     buffer_free(&why);
 }
@@ -163,8 +142,8 @@ static void tail_poll(tail_t *tail) {
 // False: it was interrupted, or nobody reads any more.
 static bool tail_wait(void) {
     struct pollfd out = {.fd = STDOUT_FILENO};
-    if (!atomic_load(&interrupted)) poll(&out, 1, POLL_MS);
-    return !atomic_load(&interrupted) && !(out.revents & (POLLERR | POLLHUP | POLLNVAL));
+    if (!interrupted) poll(&out, 1, POLL_MS);
+    return !interrupted && !(out.revents & (POLLERR | POLLHUP | POLLNVAL));
 }
 
 static int tail_follow(tail_t *tail) {
@@ -173,6 +152,7 @@ static int tail_follow(tail_t *tail) {
     int64_t wanted = args->has_limit ? args->filter.limit : FIRST_ROWS;
     int64_t seen = wanted ? wanted : 1; // at least one row tells which rows are new
     tail->skip_rows = wanted ? 0 : 1;
+    stat(args->path, &tail->file);
     if (!tail_open_log(tail, &why) || !audit_find_last(tail->audit, &args->filter, seen, &tail->after, &why) ||
         !tail_print_new(tail, &why))
         return audit_print_error(&why);
@@ -210,13 +190,12 @@ static int tail_run(audit_args_t *args) {
     int status = tail_follow(&tail);
     event_output_end(&tail.output);
     audit_close(tail.audit);
-    keymap_free(&tail.printed.recent);
-    keymap_free(&tail.printed.older);
+    keymap_free(&tail.printed.recent.keys);
+    keymap_free(&tail.printed.older.keys);
     free(tail.last_error);
-    int number = atomic_load(&interrupted);
-    if (number) { // end by the signal, so that a shell ends its script too
-        signal(number, SIG_DFL);
-        raise(number);
+    if (interrupted) { // end by the signal, so that a shell ends its script too
+        signal(interrupted, SIG_DFL);
+        raise(interrupted);
     }
     return status;
 }
