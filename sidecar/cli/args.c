@@ -1,15 +1,28 @@
 #include "cli/args.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/text/suggest.h"
 
-enum { NAMES_MAX = 32, NAME_SIZE = 64 };
+enum { NAMES_MAX = 32 };
 
 void args_suggest(const char *word, const char *const *known, size_t count, const char *prefix) {
     const char *nearest = suggest_nearest(word, known, count);
     if (nearest) fprintf(stderr, ": did you mean `%s%s`?", prefix, nearest);
+}
+
+int args_refuse(const char *command, const char *what, const char *word, const char *const *known, size_t count) {
+    const char *space = *command ? " " : "";
+    bool option = *word == '-' && count > 0;
+    char *name = mem_printf("%.*s", (int)strcspn(word, option ? "=" : ""), word);
+    fprintf(stderr, "queue-sidecar%s%s: %s `%s`", space, command, what, name);
+    args_suggest(name + strspn(name, "-"), known, count, option ? "--" : "");
+    fprintf(stderr, "\nSee `queue-sidecar help%s%s`.\n", space, command);
+    free(name);
+    return CLI_USAGE;
 }
 
 const cli_command_t *args_find_command(const cli_command_t *const *commands, const char *name) {
@@ -22,34 +35,21 @@ const cli_command_t *args_need_command(const cli_command_t *const *commands, con
     const char *names[NAMES_MAX];
     size_t count = 0;
     const cli_command_t *command = args_find_command(commands, name);
-    if (command) return command;
-    for (; count < NAMES_MAX && commands[count]; count++) names[count] = commands[count]->name;
-    fprintf(stderr, "queue-sidecar: unknown command `%s`", name);
-    args_suggest(name, names, count, "");
-    fputs("\nSee `queue-sidecar help`.\n", stderr);
-    return NULL;
+    for (; !command && count < NAMES_MAX && commands[count]; count++) names[count] = commands[count]->name;
+    if (!command) args_refuse("", "unknown command", name, names, count);
+    return command;
 }
 
-int args_unknown_option(const char *command, const char *word, const cli_option_t *options, size_t count) {
-    const char *names[NAMES_MAX], *space = *command ? " " : "";
-    char name[NAME_SIZE];
-    int len = (int)strcspn(word, "=");
-    if (count > NAMES_MAX) count = NAMES_MAX;
-    for (size_t i = 0; i < count; i++) names[i] = options[i].name;
-    snprintf(name, sizeof name, "%.*s", len, word);
-    fprintf(stderr, "queue-sidecar%s%s: unknown option `%.*s`", space, command, len, word);
-    args_suggest(name + strspn(name, "-"), names, count, "--");
-    fprintf(stderr, "\nSee `queue-sidecar help%s%s`.\n", space, command);
-    return CLI_USAGE;
-}
-
-static int args_refuse(const char *command, const char *message, const char *word) {
-    fprintf(stderr, "queue-sidecar %s: %s `%s`\nSee `queue-sidecar help %s`.\n", command, message, word, command);
-    return CLI_USAGE;
+static int args_unknown_option(const char *name, const char *word, const cli_command_t *command) {
+    const char *names[NAMES_MAX];
+    size_t count = 0;
+    for (; count < NAMES_MAX && count < command->option_count; count++) names[count] = command->options[count].name;
+    return args_refuse(name, "unknown option", word, names, count);
 }
 
 const cli_option_t *args_find_option(const cli_command_t *command, const char *word) {
     size_t len = strcspn(word, "=");
+    if (word[0] != '-' || !word[1]) return NULL;
     for (size_t i = 0; i < command->option_count; i++) {
         const cli_option_t *option = &command->options[i];
         if (!option->name) continue;
@@ -101,19 +101,19 @@ int args_parse(int argc, char **argv, const cli_command_t *command, void *option
             continue;
         }
         if (options_ended || word[0] != '-' || !word[1]) {
-            if (!args_take_operand(command, options, argv, i)) return args_refuse(argv[0], "unexpected argument", word);
+            if (!args_take_operand(command, options, argv, i)) return args_refuse(argv[0], "unexpected argument", word, NULL, 0);
             continue;
         }
         const cli_option_t *option = args_find_option(command, word);
-        if (!option) return args_unknown_option(argv[0], word, command->options, command->option_count);
+        if (!option) return args_unknown_option(argv[0], word, command);
         const char *joined = args_joined_value(word);
         if (!option->argument) {
-            if (joined) return args_refuse(argv[0], "this option takes no value:", word);
+            if (joined) return args_refuse(argv[0], "this option takes no value:", word, NULL, 0);
             *(bool *)args_field(option, options) = true;
         } else {
-            if (!joined && i + 1 == argc) return args_refuse(argv[0], "missing value after", word);
+            if (!joined && i + 1 == argc) return args_refuse(argv[0], "missing value after", word, NULL, 0);
             if (!args_take_value(option, options, joined ? joined : argv[++i]))
-                return args_refuse(argv[0], "option repeated too often:", word);
+                return args_refuse(argv[0], "option repeated too often:", word, NULL, 0);
         }
     }
     return CLI_OK;

@@ -12,13 +12,14 @@ const cli_command_t *args_find_command(const cli_command_t *const *commands, con
 // The same, with a message on stderr that names the nearest command.
 const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *name);
 
-// Reports an unknown option with the nearest known one. `command` is "" for an option before any command. Returns CLI_USAGE.
-int args_unknown_option(const char *command, const char *word, const cli_option_t *options, size_t count);
+// Reports a usage error about a word, with the nearest known word (`count` 0 = none). `command` is "" before any command. Returns
+// CLI_USAGE.
+int args_refuse(const char *command, const char *what, const char *word, const char *const *known, size_t count);
 
 // Adds ": did you mean `<prefix>WORD`?" to the message on stderr, if one of the known words is near.
 void args_suggest(const char *word, const char *const *known, size_t count, const char *prefix);
 
-// The option that `word` begins with, "-c", "-cFILE", "--config" or "--config=FILE". NULL = none.
+// The option that `word` is or begins with: "-c", "-cFILE", "--config" or "--config=FILE". NULL = none.
 const cli_option_t *args_find_option(const cli_command_t *command, const char *word);
 
 // The value inside the same word as its option ("-cFILE", "--config=FILE"), or NULL.

@@ -55,12 +55,12 @@ static bool cli_asks_for_help(int argc, char **argv) {
 }
 
 static int cli_dispatch(int argc, char **argv) {
-    static const cli_option_t options[] = {{.letter = 'h', .name = "help"}, {.letter = 'V', .name = "version"}};
+    static const char *const options[] = {"help", "version"};
     if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     const char *word = argc > 1 ? argv[1] : "--help";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return cli_help(1, argv);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) return cli_version(1, argv);
-    if (word[0] == '-') return args_unknown_option("", word, options, sizeof options / sizeof *options);
+    if (word[0] == '-') return args_refuse("", "unknown option", word, options, 2);
     if (strcmp(word, "complete") == 0 && argc > 2 && strcmp(argv[2], "--") == 0)
         return complete_print(cli_commands, argc - 3, argv + 3);
     const cli_command_t *command = args_need_command(cli_commands, word);

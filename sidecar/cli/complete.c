@@ -119,22 +119,14 @@ static void complete_options(const complete_t *c, const cli_command_t *command) 
 // `first` is the first word behind the command.
 static void complete_argument(const complete_t *c, const cli_command_t *command, size_t first) {
     const cli_option_t *option = NULL, *operands = NULL;
-    const char *config = NULL, *typed = complete_typed(c);
-    for (size_t i = first; i < c->count; i++) {
-        const char *word = c->words[i];
-        option = word[0] == '-' && word[1] ? args_find_option(command, word) : NULL;
-        if (!option || !option->argument) continue;
-        const char *value = args_joined_value(word);
-        if (!value && i + 1 == c->count) {
-            complete_value(c, option, "", config);
-            return;
-        }
-        if (!value) value = c->words[++i];
-        if (strcmp(option->name, "config") == 0) config = value;
+    const char *config = NULL, *value = NULL, *typed = complete_typed(c);
+    for (size_t i = first; i <= c->count; i++) {
+        option = args_find_option(command, c->words[i]);
+        value = option && option->argument ? args_joined_value(c->words[i]) : NULL;
+        if (option && option->argument && !value && i < c->count) value = c->words[++i];
+        if (value && strcmp(option->name, "config") == 0) config = value;
     }
-    option = typed[0] == '-' && typed[1] ? args_find_option(command, typed) : NULL;
-    const char *value = option && option->argument ? args_joined_value(typed) : NULL;
-    if (value) {
+    if (value) { // it is, or ends, the typed word
         char *prefix = mem_printf("%.*s", (int)(value - typed), typed);
         complete_value(c, option, prefix, config);
         free(prefix);

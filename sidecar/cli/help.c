@@ -53,32 +53,32 @@ static void help_add_usage(const cli_command_t *command, size_t width, buffer_t 
     }
 }
 
-// The columns of the widest example that has a comment.
-static size_t help_widest_example(const char *examples) {
-    size_t widest = 0;
-    for (slice_t line; help_next_line(&examples, &line);) {
-        size_t typed = strcspn(line.data, "\t\n");
-        if (typed < line.len && typed > widest) widest = typed;
-    }
-    return widest;
+// Adds "  LABEL  text", with the text wrapped behind the widest label; a wider one keeps its text on its line.
+static void help_add_item(slice_t label, size_t widest, slice_t text, size_t width, buffer_t *out) {
+    const size_t indent = INDENT + widest + GAP, over = label.len > widest ? label.len - widest : 0;
+    const wrap_t wrap = {.width = width, .indent = indent, .column = indent + over};
+    buffer_printf(out, "  %-*.*s  ", (int)widest, (int)label.len, label.data);
+    wrap_add(out, text.data, text.len, &wrap);
 }
 
 static void help_add_examples(const cli_command_t *command, size_t width, buffer_t *out) {
-    if (!command->examples) return;
-    size_t widest = help_widest_example(command->examples), indent = INDENT + widest + GAP;
-    bool above = indent + COMMENT_MIN > width;
+    size_t widest = 0; // of those with a comment
     slice_t line;
+    if (!command->examples) return;
+    for (const char *rest = command->examples; help_next_line(&rest, &line);) {
+        size_t typed = strcspn(line.data, "\t\n");
+        if (typed < line.len && typed > widest) widest = typed;
+    }
+    bool above = INDENT + widest + GAP + COMMENT_MIN > width;
     buffer_str(out, "Examples:\n");
     for (const char *rest = command->examples; help_next_line(&rest, &line);) {
-        size_t typed = strcspn(line.data, "\t\n"), comment = typed < line.len ? line.len - typed - 1 : 0;
-        if (comment && above) buffer_printf(out, "  # %.*s\n", (int)comment, line.data + typed + 1);
-        if (comment && !above) {
-            const wrap_t wrap = {.width = width, .indent = indent, .column = indent};
-            buffer_printf(out, "  %-*.*s  ", (int)widest, (int)typed, line.data);
-            wrap_add(out, line.data + typed + 1, comment, &wrap);
-        } else {
-            buffer_printf(out, "  %.*s\n", (int)typed, line.data);
-        }
+        const slice_t typed = {line.data, strcspn(line.data, "\t\n")};
+        const slice_t comment = {typed.data + typed.len + 1, typed.len < line.len ? line.len - typed.len - 1 : 0};
+        if (comment.len && above) buffer_printf(out, "  # %.*s\n", (int)comment.len, comment.data);
+        if (comment.len && !above)
+            help_add_item(typed, widest, comment, width, out);
+        else
+            buffer_printf(out, "  %.*s\n", (int)typed.len, typed.data);
     }
     buffer_str(out, "\n");
 }
@@ -105,11 +105,7 @@ static void help_add_options(const cli_command_t *command, size_t width, buffer_
         if (option->heading) wrap_at(out, option->heading, 0, width);
         first = false;
         help_spell(option, &spelled);
-        buffer_printf(out, "  %-*s  ", (int)widest, buffer_text(&spelled));
-        const size_t indent = INDENT + widest + GAP;
-        const wrap_t wrap = {
-            .width = width, .indent = indent, .column = spelled.len > widest ? INDENT + spelled.len + GAP : indent};
-        wrap_add(out, option->help, strlen(option->help), &wrap);
+        help_add_item((slice_t){buffer_text(&spelled), spelled.len}, widest, slice_text(option->help), width, out);
     }
     buffer_free(&spelled);
 }
@@ -119,10 +115,8 @@ static void help_add_list(const cli_command_t *const *commands, size_t width, bu
     size_t widest = 0;
     for (const cli_command_t *const *at = commands; *at; at++)
         if (strlen((*at)->name) > widest) widest = strlen((*at)->name);
-    for (const cli_command_t *const *at = commands; *at; at++) {
-        buffer_printf(out, "  %-*s  ", (int)widest, (*at)->name);
-        wrap_at(out, (*at)->summary, INDENT + widest + GAP, width);
-    }
+    for (const cli_command_t *const *at = commands; *at; at++)
+        help_add_item(slice_text((*at)->name), widest, slice_text((*at)->summary), width, out);
 }
 
 // "0 good\n78 bad config\n" becomes "Exit codes: 0 good; 78 bad config."
@@ -154,44 +148,40 @@ void help_command(const cli_command_t *command, size_t width, buffer_t *out) {
 
 // ---- The tables for programs.
 
-static void help_add_row(buffer_t *out, const char *command, const char *kind, slice_t tag, slice_t text) {
-    buffer_printf(out, "%s\t%s\t%.*s\t%.*s\n", command, kind, (int)tag.len, tag.data, (int)text.len, text.data);
-}
-
 // Adds a row for each line of a text: the part before the separator, and the rest.
-static void help_add_lines(buffer_t *out, const char *command, const char *kind, const char *text, const char *separator) {
+static void help_add_rows(buffer_t *out, const char *command, const char *kind, const char *text, const char *separator) {
     for (slice_t line; help_next_line(&text, &line);) {
-        size_t tag = strcspn(line.data, separator);
+        size_t tag = *separator ? strcspn(line.data, separator) : 0;
         if (tag > line.len) tag = line.len;
-        size_t rest = tag < line.len ? tag + 1 : tag;
-        help_add_row(out, command, kind, (slice_t){line.data, tag}, (slice_t){line.data + rest, line.len - rest});
+        size_t rest = *separator && tag < line.len ? tag + 1 : tag;
+        buffer_printf(out, "%s\t%s\t%.*s\t%.*s\n", command, kind, (int)tag, line.data, (int)(line.len - rest), line.data + rest);
     }
 }
 
-static void help_add_rows(const cli_command_t *command, const char *name, buffer_t *out) {
+static void help_list_command(const cli_command_t *command, const char *name, buffer_t *out) {
     buffer_t spelled = {0};
-    help_add_row(out, name, "summary", slice_text(""), slice_text(command->summary));
-    help_add_lines(out, name, "example", command->examples, "\t");
-    help_add_lines(out, name, "usage", command->usage, "\n");
+    help_add_rows(out, name, "summary", command->summary, "");
+    help_add_rows(out, name, "example", command->examples, "\t");
+    help_add_rows(out, name, "usage", command->usage, "\n");
     for (size_t i = 0; i < command->option_count; i++) {
         const cli_option_t *option = &command->options[i];
-        if (option->heading) help_add_row(out, name, "heading", slice_text(""), slice_text(option->heading));
+        help_add_rows(out, name, "heading", option->heading, "");
         help_spell(option, &spelled);
-        if (option->help) help_add_row(out, name, "option", slice_text(buffer_text(&spelled)), slice_text(option->help));
+        if (option->help) buffer_printf(out, "%s\toption\t%s\t%s\n", name, buffer_text(&spelled), option->help);
     }
-    help_add_lines(out, name, "text", command->text, "\n");
-    help_add_lines(out, name, "exit", command->exits, " ");
+    help_add_rows(out, name, "text", command->text, "\n");
+    help_add_rows(out, name, "exit", command->exits, " ");
     buffer_free(&spelled);
 }
 
 // Command, kind of row, tag, text: all that the help of each command says, for the manual page.
 static void help_list_commands(const cli_command_t *const *commands, buffer_t *out) {
-    help_add_lines(out, "", "exit", help_exits, " ");
+    help_add_rows(out, "", "exit", help_exits, " ");
     for (; *commands; commands++) {
-        help_add_rows(*commands, (*commands)->name, out);
+        help_list_command(*commands, (*commands)->name, out);
         for (const cli_command_t *const *part = (*commands)->parts; part && *part; part++) {
             char *name = mem_printf("%s %s", (*commands)->name, (*part)->name);
-            help_add_rows(*part, name, out);
+            help_list_command(*part, name, out);
             free(name);
         }
     }
@@ -211,49 +201,41 @@ static void help_overview(const cli_command_t *const *commands, buffer_t *out) {
     buffer_str(out, "\nExplain a command with `queue-sidecar help COMMAND`.\n");
 }
 
-static int help_misuse(const char *word) {
-    fprintf(stderr, "queue-sidecar help: unexpected argument `%s`\nSee `queue-sidecar help help`.\n", word);
-    return CLI_USAGE;
-}
-
-static void help_page_keys(buffer_t *out) { config_list_keys(dialect_settings, out); }
-static void help_page_program(buffer_t *out) { buffer_str(out, text_man_program); }
-static void help_page_config(buffer_t *out) { buffer_str(out, text_man_config); }
-
-static const struct {
-    const char *word, *page; // page: "" = it has none
-    void (*print)(buffer_t *out);
-} help_topics[] = {{"keys", "", help_page_keys},
-                   {"metrics", "", http_metrics_list},
-                   {"man", "1", help_page_program},
-                   {"man", "5", help_page_config}};
-
 // False: there is no such topic.
-static bool help_topic(const char *word, const char *page, buffer_t *out) {
-    for (size_t i = 0; i < sizeof help_topics / sizeof *help_topics; i++) {
-        if (strcmp(help_topics[i].word, word) != 0 || strcmp(help_topics[i].page, page) != 0) continue;
-        help_topics[i].print(out);
-        return true;
-    }
-    return false;
+static bool help_topic(const cli_command_t *const *commands, const char *topic, buffer_t *out) {
+    if (strcmp(topic, "keys") == 0)
+        config_list_keys(dialect_settings, out);
+    else if (strcmp(topic, "metrics") == 0)
+        http_metrics_list(out);
+    else if (strcmp(topic, "commands") == 0)
+        help_list_commands(commands, out);
+    else if (strcmp(topic, "man 1") == 0)
+        buffer_str(out, text_man_program);
+    else if (strcmp(topic, "man 5") == 0)
+        buffer_str(out, text_man_config);
+    else
+        return false;
+    return true;
 }
 
 // Prints the help of COMMAND, COMMAND SUBCOMMAND, TOPIC or TOPIC PAGE.
 static int help_print(const cli_command_t *const *commands, int count, char **words, buffer_t *out) {
-    if (count == 1 && strcmp(words[0], "commands") == 0) {
-        help_list_commands(commands, out);
-        return CLI_OK;
-    }
-    if (count <= 2 && help_topic(words[0], count == 2 ? words[1] : "", out)) return CLI_OK;
+    char *topic = mem_printf("%s%s%s", words[0], count > 1 ? " " : "", count > 1 ? words[1] : "");
+    bool found = count <= 2 && help_topic(commands, topic, out);
+    free(topic);
+    if (found) return CLI_OK;
     if (count == 1 && strcmp(words[0], "man") == 0) {
         fputs("queue-sidecar help: missing page: `man 1` is of the program, `man 5` of the config\n", stderr);
         return CLI_USAGE;
     }
-    if (words[0][0] == '-') return help_misuse(words[0]);
-    if (count > 2) return help_misuse(words[2]);
-    const cli_command_t *command = args_need_command(commands, words[0]);
+    const char *excess = words[0][0] == '-' ? words[0] : count > 2 ? words[2] : NULL;
+    const cli_command_t *command = excess ? NULL : args_need_command(commands, words[0]);
+    if (command && count == 2) {
+        command = args_find_command(command->parts, words[1]);
+        if (!command) excess = words[1];
+    }
+    if (excess) args_refuse("help", "unexpected argument", excess, NULL, 0);
     if (!command) return CLI_USAGE;
-    if (count == 2 && !(command = args_find_command(command->parts, words[1]))) return help_misuse(words[1]);
     help_command(command, help_width(), out);
     return CLI_OK;
 }
