@@ -16,14 +16,11 @@
 
 enum { INDENT = 9 };
 
-typedef struct check_report {
-    int faults;
-} check_report_t;
-
+// self: the number of faults so far.
 static void check_print(void *self, preflight_level_t finding, const char *queue, const char *text) {
     static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
-    check_report_t *report = self;
-    if (finding != PREFLIGHT_FACT && finding != PREFLIGHT_WARNING) report->faults++;
+    int *faults = self;
+    if (finding != PREFLIGHT_FACT && finding != PREFLIGHT_WARNING) ++*faults;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
     size_t columns = terminal_columns(stdout);
     buffer_t out = {0};
@@ -33,43 +30,44 @@ static void check_print(void *self, preflight_level_t finding, const char *queue
     free(line);
 }
 
+// Takes `text`.
+static void check_print_own(int *faults, preflight_level_t finding, char *text) {
+    check_print(faults, finding, NULL, text);
+    free(text);
+}
+
 // Prints the leader of a lock, and which of our queues it does not serve.
-static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size_t index, check_report_t *report) {
+static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size_t index, int *faults) {
     const lock_keys_t *lock = &keys->locks[index];
     const snapshot_lock_t *view = &all->locks[index];
-    buffer_t text = {0}, unserved = {0};
-    preflight_level_t finding = PREFLIGHT_FACT;
+    buffer_t unserved = {0};
     if (*view->error) {
-        finding = PREFLIGHT_REFUSED;
-        buffer_printf(&text, "cannot read the leader of \"%s\": %s", lock->name, view->error);
+        check_print_own(faults, PREFLIGHT_REFUSED, mem_printf("cannot read the leader of \"%s\": %s", lock->name, view->error));
     } else if (!*view->holder) {
-        buffer_printf(&text, "\"%s\" has no leader now", lock->name);
+        check_print_own(faults, PREFLIGHT_FACT, mem_printf("\"%s\" has no leader now", lock->name));
     } else if (token_ttl_ms(view->holder) == 0) {
-        finding = PREFLIGHT_REFUSED;
-        buffer_printf(&text,
-                      "\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
-                      lock->name, lock->key, view->holder);
+        check_print_own(
+            faults, PREFLIGHT_REFUSED,
+            mem_printf("\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
+                       lock->name, lock->key, view->holder));
     } else {
-        buffer_printf(&text, "\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
-                      duration_text(view->pttl_ms).text);
+        check_print_own(faults, PREFLIGHT_FACT,
+                        mem_printf("\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
+                                   duration_text(view->pttl_ms).text));
         for (size_t i = lock->first_queue; i < lock->first_queue + lock->queue_count; i++)
             if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
     }
-    check_print(report, finding, NULL, buffer_text(&text));
-    if (unserved.len) {
-        buffer_clear(&text);
-        buffer_printf(&text, "the leader of \"%s\" does not serve: %s; give instances with other queues another group",
-                      lock->name, buffer_text(&unserved));
-        check_print(report, PREFLIGHT_REFUSED, NULL, buffer_text(&text));
-    }
+    if (unserved.len)
+        check_print_own(faults, PREFLIGHT_REFUSED,
+                        mem_printf("the leader of \"%s\" does not serve: %s; give instances with other queues another group",
+                                   lock->name, buffer_text(&unserved)));
     buffer_free(&unserved);
-    buffer_free(&text);
 }
 
-static outcome_t check_print_locks(conn_t *conn, const keyspace_t *keys, check_report_t *report, redis_error_t *error) {
+static outcome_t check_print_locks(conn_t *conn, const keyspace_t *keys, int *faults, redis_error_t *error) {
     snapshot_t view;
     outcome_t outcome = snapshot_read(conn, keys, &view, error);
-    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) check_print_lock(keys, &view, i, report);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) check_print_lock(keys, &view, i, faults);
     snapshot_free(&view);
     return outcome;
 }
@@ -83,15 +81,15 @@ static void check_print_path(void *self, audit_severity_t finding, const char *t
 static int check_redis(const config_t *config) {
     keyspace_t *keys = keyspace_new(config);
     conn_t *conn = conn_new(&config->redis, "queue-sidecar-check", NULL);
-    check_report_t report = {0};
+    int faults = 0;
     redis_error_t error;
-    audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &report);
+    audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
     outcome_t outcome = conn_open(conn, &error);
-    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, check_print, &report, &error);
-    if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &report, &error);
-    int code = report.faults ? CLI_FAILED : CLI_OK;
+    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, check_print, &faults, &error);
+    if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &faults, &error);
+    int code = faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {
-        if (!report.faults) check_print(&report, PREFLIGHT_FACT, NULL, "preflight passed");
+        if (!faults) check_print(&faults, PREFLIGHT_FACT, NULL, "preflight passed");
     } else {
         fflush(stdout);
         fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), error.text);

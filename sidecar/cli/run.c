@@ -13,15 +13,6 @@ typedef struct run_options {
     const char *config;
 } run_options_t;
 
-static bool run_logs_json(const config_t *config) {
-    switch (config->log.format) {
-    case FORMAT_JSON: return true;
-    case FORMAT_TEXT: return false;
-    case FORMAT_AUTO: break;
-    }
-    return !isatty(STDERR_FILENO);
-}
-
 static int run_command(int argc, char **argv) {
     run_options_t options = {0};
     buffer_t messages = {0};
@@ -33,7 +24,8 @@ static int run_command(int argc, char **argv) {
         buffer_free(&messages);
         return CLI_BAD_CONFIG;
     }
-    log_setup(config->log.level, run_logs_json(config));
+    bool json = config->log.format == FORMAT_JSON || (config->log.format == FORMAT_AUTO && !isatty(STDERR_FILENO));
+    log_setup(config->log.level, json);
     log_info("main", NULL, "queue-sidecar starts", F_STR("version", QS_VERSION), F_STR("config", config->path),
              F_STR("group", config->group), F_INT("queues", config->queue_count), F_INT("pid", getpid()));
     reload_log_warnings(&messages);
