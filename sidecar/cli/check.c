@@ -5,7 +5,6 @@
 
 #include "audit/path_check.h"
 #include "base/text/units.h"
-#include "cli/args.h"
 #include "cli/load_config.h"
 #include "cli/terminal.h"
 #include "cli/wrap.h"
@@ -100,30 +99,22 @@ static int check_redis(const config_t *config) {
     return code;
 }
 
-typedef struct check_options {
-    const char *config;
-    bool redis;
-} check_options_t;
-
-static int check_run(int argc, char **argv) {
-    check_options_t options = {0};
-    int status = args_parse(argc, argv, &cli_check_command, &options);
-    if (status != CLI_OK) return status;
-    config_t *config = cli_load_config(cli_config_path(options.config));
+static int check_run(const cli_args_t *args) {
+    config_t *config = cli_load_config(args->config);
     if (!config) return CLI_BAD_CONFIG;
     buffer_t dump = {0};
     config_dump(config, &dump);
     fwrite(dump.data, 1, dump.len, stdout);
     buffer_free(&dump);
-    if (options.redis) status = check_redis(config);
+    int status = args->redis ? check_redis(config) : CLI_OK;
     config_free(config);
     return status;
 }
 
 static const cli_option_t check_table[] = {
-    CLI_OPTION_CONFIG(check_options_t),
+    CLI_OPTION_CONFIG,
     {.name = "redis",
-     .at = offsetof(check_options_t, redis),
+     .at = offsetof(cli_args_t, redis),
      .help = "connect and run the preflight: version, settings, key types, rights, leader; check audit.path: rights, disk space, "
              "writer"},
 };

@@ -7,6 +7,7 @@
 #include "cli/args.h"
 #include "cli/complete.h"
 #include "cli/help.h"
+#include "cli/load_config.h"
 
 static const cli_command_t cli_version_command, cli_help_command;
 
@@ -16,10 +17,10 @@ const cli_command_t *const cli_commands[] = {
     &cli_version_command, &cli_help_command,        NULL,
 };
 
-static int cli_version(int argc, char **argv) {
-    int status = args_parse(argc, argv, &cli_version_command, NULL);
-    if (status == CLI_OK) printf("queue-sidecar %s\n", QS_VERSION);
-    return status;
+static int cli_version(const cli_args_t *args) {
+    (void)args;
+    printf("queue-sidecar %s\n", QS_VERSION);
+    return CLI_OK;
 }
 
 static const cli_command_t cli_version_command = {
@@ -45,7 +46,7 @@ static const cli_command_t cli_help_command = {
     .usage = "help [COMMAND [SUBCOMMAND]]\nhelp keys | metrics | commands | man 1 | man 5",
     .text = "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.",
     .exits = "0 ok\n2 no such command\n",
-    .run = cli_help,
+    .main = cli_help,
 };
 
 static bool cli_asks_for_help(int argc, char **argv) {
@@ -54,18 +55,26 @@ static bool cli_asks_for_help(int argc, char **argv) {
     return false;
 }
 
+static int cli_run(const cli_command_t *command, int argc, char **argv) {
+    cli_args_t args = {.operands.max = 1};
+    if (command->main) return command->main(argc, argv);
+    int status = args_parse(argc, argv, command, &args);
+    args.config = cli_config_path(args.config);
+    return status == CLI_OK ? command->run(&args) : status;
+}
+
 static int cli_dispatch(int argc, char **argv) {
     static const char *const options[] = {"help", "version"};
     if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     const char *word = argc > 1 ? argv[1] : "--help";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return cli_help(1, argv);
-    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) return cli_version(1, argv);
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) return cli_version(NULL);
     if (word[0] == '-') return args_refuse("", "unknown option", word, options, 2);
     if (strcmp(word, "complete") == 0 && argc > 2 && strcmp(argv[2], "--") == 0)
         return complete_print(cli_commands, argc - 3, argv + 3);
     const cli_command_t *command = args_need_command(cli_commands, word);
     if (!command) return CLI_USAGE;
-    if (!cli_asks_for_help(argc - 1, argv + 1)) return command->run(argc - 1, argv + 1);
+    if (!cli_asks_for_help(argc - 1, argv + 1)) return cli_run(command, argc - 1, argv + 1);
     return cli_help(argc > 2 && args_find_command(command->parts, argv[2]) ? 3 : 2, argv);
 }
 

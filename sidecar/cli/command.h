@@ -30,6 +30,15 @@ typedef struct cli_values {
     size_t count;
 } cli_values_t;
 
+// The options of the commands that have no struct of their own. A command has only those of its table.
+typedef struct cli_args {
+    const char *config; // path of the config: as given, or the default
+    const char *output;
+    bool redis, ready, watch, utc;
+    cli_operands_t operands; // at most one
+    cli_values_t queues;
+} cli_args_t;
+
 // One option. `at` is the offset, in the struct that args_parse fills, of a const char * (one value), a bool (no value), a
 // cli_values_t (`many`), or a cli_operands_t (no name).
 typedef struct cli_option {
@@ -53,7 +62,8 @@ typedef struct cli_command {
     size_t option_count;
     const char *text;                       // may be NULL
     const char *exits;                      // CODE MEANING, a line each
-    int (*run)(int argc, char **argv);      // argv[0] is the command's name; returns an exit code
+    int (*run)(const cli_args_t *args);     // returns an exit code
+    int (*main)(int argc, char **argv);     // instead of `run`, to read the arguments itself; argv[0] is the command's name
     const struct cli_command *const *parts; // its subcommands, ending with NULL; NULL = none. Subcommands need no `run`
 } cli_command_t;
 

@@ -182,23 +182,16 @@ int complete_print(const cli_command_t *const *commands, int count, char **words
 
 // ---- The command `completion`.
 
-typedef struct completion_options {
-    const char *config;
-    cli_operands_t operands;
-} completion_options_t;
-
-static int completion_run(int argc, char **argv) {
-    completion_options_t options = {.operands.max = 1};
-    int status = args_parse(argc, argv, &cli_completion_command, &options);
-    if (status != CLI_OK) return status;
-    const char *what = options.operands.count ? options.operands.all[0] : "";
+static int completion_run(const cli_args_t *args) {
+    const char *what = args->operands.count ? args->operands.all[0] : "";
+    int status = CLI_OK;
     if (strcmp(what, "bash") == 0) {
         fputs(text_complete_bash, stdout);
     } else if (strcmp(what, "zsh") == 0) {
         fputs(text_complete_zsh, stdout);
     } else if (strcmp(what, "queues") == 0) {
         char *nothing_typed[] = {(char[]){""}};
-        status = complete_queues(&(complete_t){.words = nothing_typed}, "", options.config);
+        status = complete_queues(&(complete_t){.words = nothing_typed}, "", args->config);
     } else {
         fprintf(stderr, "queue-sidecar completion: %s%s%s: use bash or zsh\nSee `queue-sidecar help completion`.\n",
                 *what ? "unknown shell `" : "missing shell", what, *what ? "`" : "");
@@ -209,10 +202,10 @@ static int completion_run(int argc, char **argv) {
 
 static const cli_option_t completion_table[] = {
     {.argument = "SHELL",
-     .at = offsetof(completion_options_t, operands),
+     .at = offsetof(cli_args_t, operands),
      .values = "bash zsh",
      .help = "bash or zsh; or queues: the names of the queues in the config, one a line, for scripts"},
-    CLI_OPTION_CONFIG(completion_options_t),
+    CLI_OPTION_CONFIG,
 };
 
 const cli_command_t cli_completion_command = {

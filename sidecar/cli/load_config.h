@@ -8,10 +8,10 @@
 
 #define CLI_DEFAULT_CONFIG QS_SYSCONFDIR "/queue-sidecar/queue-sidecar.cfg"
 
-// The option -c of most commands. `type`, the command's struct of options, has a const char *config.
-#define CLI_OPTION_CONFIG(type)                                                                                                  \
+// The option -c of most commands.
+#define CLI_OPTION_CONFIG                                                                                                        \
     {                                                                                                                            \
-        .letter = 'c', .name = "config", .argument = "FILE", .at = offsetof(type, config), .values = CLI_FILES,                  \
+        .letter = 'c', .name = "config", .argument = "FILE", .at = offsetof(cli_args_t, config), .values = CLI_FILES,            \
         .help = "the config; default: QUEUE_SIDECAR_CONFIG, else " CLI_DEFAULT_CONFIG                                            \
     }
 

@@ -5,20 +5,12 @@
 #include "app/app.h"
 #include "app/reload.h"
 #include "base/log.h"
-#include "cli/args.h"
 #include "cli/load_config.h"
 #include "config/config.h"
 
-typedef struct run_options {
-    const char *config;
-} run_options_t;
-
-static int run_command(int argc, char **argv) {
-    run_options_t options = {0};
+static int run_command(const cli_args_t *args) {
     buffer_t messages = {0};
-    int status = args_parse(argc, argv, &cli_run_command, &options);
-    if (status != CLI_OK) return status;
-    config_t *config = cli_read_config(cli_config_path(options.config), &messages);
+    config_t *config = cli_read_config(args->config, &messages);
     if (!config) {
         fputs(buffer_text(&messages), stderr);
         buffer_free(&messages);
@@ -33,7 +25,7 @@ static int run_command(int argc, char **argv) {
     return app_run(config);
 }
 
-static const cli_option_t run_table[] = {CLI_OPTION_CONFIG(run_options_t)};
+static const cli_option_t run_table[] = {CLI_OPTION_CONFIG};
 
 const cli_command_t cli_run_command = {
     .name = "run",

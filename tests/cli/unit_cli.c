@@ -102,18 +102,11 @@ Test(unit_cli, fails_when_standard_output_is_full) {
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "version", NULL}), CLI_FAILED);
 }
 
-typedef struct taken {
-    const char *config;
-    bool redis;
-    cli_values_t many;
-    cli_operands_t words;
-} taken_t;
-
 static const cli_option_t taken_options[] = {
-    CLI_OPTION_CONFIG(taken_t),
-    {.name = "redis", .at = offsetof(taken_t, redis)},
-    {.letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(taken_t, many), .many = true},
-    {.argument = "WORD", .at = offsetof(taken_t, words)},
+    CLI_OPTION_CONFIG,
+    {.name = "redis", .at = offsetof(cli_args_t, redis)},
+    {.letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(cli_args_t, queues), .many = true},
+    {.argument = "WORD", .at = offsetof(cli_args_t, operands)},
 };
 static const cli_command_t taken_command = {.name = "check", CLI_OPTIONS(taken_options)};
 
@@ -136,7 +129,7 @@ Test(unit_cli, reads_options_in_every_spelling) {
         {{"-c", "a", "-c", "b"}, "b", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        taken_t taken = {0};
+        cli_args_t taken = {0};
         char *argv[WORDS + 2] = {NULL};
         int argc = 0;
         argv[argc++] = mem_str("check");
@@ -153,30 +146,30 @@ Test(unit_cli, reads_options_in_every_spelling) {
 
 /* `--` ends options everywhere, and may be the value of one. */
 Test(unit_cli, words_behind_two_dashes_are_operands) {
-    taken_t taken = {.words.max = 4};
+    cli_args_t taken = {.operands.max = 4};
     char *argv[] = {"x", "-c", "--", "a", "--", "-c", "--redis", "--", NULL};
     cr_expect_eq(args_parse(8, argv, &taken_command, &taken), CLI_OK);
     cr_expect_str_eq(taken.config ? taken.config : "none", "--");
-    cr_expect(!taken.redis && taken.words.count == 4);
+    cr_expect(!taken.redis && taken.operands.count == 4);
     static const char *const expected[] = {"a", "-c", "--redis", "--"};
-    for (size_t i = 0; i < taken.words.count && i < 4; i++) cr_expect_str_eq(taken.words.all[i], expected[i]);
+    for (size_t i = 0; i < taken.operands.count && i < 4; i++) cr_expect_str_eq(taken.operands.all[i], expected[i]);
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "--", "version", "--", NULL}), CLI_OK);
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "help", "--", "run", NULL}), CLI_OK);
     char *audit[] = {"audit", "--", "backup", "--db", "x", "--", "-h", "--help", NULL};
-    expect_usage(cli_audit_command.run(8, audit),
+    expect_usage(cli_audit_command.main(8, audit),
                  "queue-sidecar audit backup: unexpected argument `--help`\nSee `queue-sidecar help audit backup`.\n");
 }
 
 Test(unit_cli, an_option_may_be_repeated) {
-    taken_t taken = {0};
+    cli_args_t taken = {0};
     char *argv[] = {"x", "-qa", "--queue", "b", "--queue=c", NULL};
     cr_expect_eq(args_parse(5, argv, &taken_command, &taken), CLI_OK);
-    cr_expect_eq(taken.many.count, 3);
+    cr_expect_eq(taken.queues.count, 3);
     static const char *const expected[] = {"a", "b", "c"};
-    for (size_t i = 0; i < 3; i++) cr_expect_str_eq(taken.many.all[i], expected[i]);
+    for (size_t i = 0; i < 3; i++) cr_expect_str_eq(taken.queues.all[i], expected[i]);
     char *more[CLI_VALUES_MAX + 2] = {"check"};
     for (size_t i = 1; i < CLI_VALUES_MAX + 2; i++) more[i] = "-qx";
-    taken.many.count = 0;
+    taken.queues.count = 0;
     expect_usage(args_parse(CLI_VALUES_MAX + 2, more, &taken_command, &taken),
                  "queue-sidecar check: option repeated too often: `-qx`\nSee `queue-sidecar help check`.\n");
 }

@@ -198,6 +198,6 @@ const cli_command_t cli_audit_command = {
     .text = "`queue-sidecar help audit SUBCOMMAND` explains one. Data goes to standard output, messages to standard error. "
             "sql/README.md has queries for the sqlite3 shell.",
     .exits = "0 ok, also when nothing matches\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n",
-    .run = audit_main,
+    .main = audit_main,
     .parts = subcommands,
 };

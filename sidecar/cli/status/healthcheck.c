@@ -1,7 +1,6 @@
 // queue-sidecar healthcheck: asks the sidecar on this machine whether it is well. For containers without curl.
 #include <stdio.h>
 
-#include "cli/args.h"
 #include "cli/load_config.h"
 #include "cli/status/local_instance.h"
 #include "dialects/registry.h"
@@ -24,30 +23,21 @@ static int healthcheck_ask(const config_t *config, bool ready, int no_answer) {
     return here.state == LOCAL_ANSWERED || here.state == LOCAL_UNRELATED ? CLI_FAILED : no_answer;
 }
 
-typedef struct healthcheck_options {
-    const char *config;
-    bool ready;
-} healthcheck_options_t;
-
-static int healthcheck_run(int argc, char **argv) {
-    healthcheck_options_t options = {0};
-    int status = args_parse(argc, argv, &cli_healthcheck_command, &options);
-    if (status != CLI_OK) return status;
-    const char *path = cli_config_path(options.config);
-    config_t *config = cli_load_config(path);
+static int healthcheck_run(const cli_args_t *args) {
+    config_t *config = cli_load_config(args->config);
     int no_answer = config ? CLI_FAILED : CLI_BAD_CONFIG;
     // A sidecar that keeps its previous config is well. If a probe killed it now, it could not start again.
-    if (!config) config = config_load_refused(path, dialect_settings);
+    if (!config) config = config_load_refused(args->config, dialect_settings);
     if (!config) return CLI_BAD_CONFIG;
-    status = healthcheck_ask(config, options.ready, no_answer);
+    int status = healthcheck_ask(config, args->ready, no_answer);
     config_free(config);
     return status;
 }
 
 static const cli_option_t healthcheck_table[] = {
-    CLI_OPTION_CONFIG(healthcheck_options_t),
+    CLI_OPTION_CONFIG,
     {.name = "ready",
-     .at = offsetof(healthcheck_options_t, ready),
+     .at = offsetof(cli_args_t, ready),
      .help = "ask whether it works (has Redis, and leads or stands by), not only whether it is alive"},
 };
 

@@ -15,13 +15,6 @@
 
 enum { INTERVAL_MS = 2000, INTERVAL_MIN_MS = 200, INTERVAL_MAX_MS = 3600000, SLICE_MS = 100, WIDTH = 100 };
 
-typedef struct status_options {
-    const char *config, *output;
-    bool watch, utc;
-    cli_operands_t interval;
-    cli_values_t queues;
-} status_options_t;
-
 typedef struct status_run {
     status_reader_t *reader;
     bool *wanted; // owned; NULL = all queues
@@ -30,8 +23,8 @@ typedef struct status_run {
 } status_run_t;
 
 // "2s", "500ms" or seconds.
-static bool status_parse_interval(const status_options_t *options, int64_t *ms) {
-    const char *text = options->interval.count ? options->interval.all[0] : NULL;
+static bool status_parse_interval(const cli_args_t *args, int64_t *ms) {
+    const char *text = args->operands.count ? args->operands.all[0] : NULL;
     char *end = NULL;
     *ms = INTERVAL_MS;
     if (!text) return true;
@@ -40,7 +33,7 @@ static bool status_parse_interval(const status_options_t *options, int64_t *ms) 
         *ms = (int64_t)(seconds * 1000);
     else if (!duration_parse(text, ms))
         *ms = 0;
-    if (!options->watch)
+    if (!args->watch)
         fprintf(stderr, "queue-sidecar status: unexpected argument `%s`: an interval needs --watch\n", text);
     else if (*ms < INTERVAL_MIN_MS || *ms > INTERVAL_MAX_MS)
         fprintf(stderr, "queue-sidecar status: invalid interval `%s`: use 200ms to 1h\n", text);
@@ -49,28 +42,28 @@ static bool status_parse_interval(const status_options_t *options, int64_t *ms) 
     return false;
 }
 
-static bool status_parse_output(const status_options_t *options, bool *json) {
-    *json = options->output && strcmp(options->output, "json") == 0;
-    if (!options->output || *json || strcmp(options->output, "table") == 0) return true;
-    fprintf(stderr, "queue-sidecar status: unknown output `%s`: use table or json\n", options->output);
+static bool status_parse_output(const cli_args_t *args, bool *json) {
+    *json = args->output && strcmp(args->output, "json") == 0;
+    if (!args->output || *json || strcmp(args->output, "table") == 0) return true;
+    fprintf(stderr, "queue-sidecar status: unknown output `%s`: use table or json\n", args->output);
     return false;
 }
 
 // *wanted is owned; NULL = no --queue. False: a queue is not in the config.
-static bool status_find_queues(const status_options_t *options, const config_t *config, bool **wanted) {
+static bool status_find_queues(const cli_args_t *args, const config_t *config, bool **wanted) {
     const char **names = mem_array(config->queue_count, sizeof *names);
     bool good = true;
     for (size_t i = 0; i < config->queue_count; i++) names[i] = config->queues[i].name;
-    *wanted = options->queues.count ? mem_array(config->queue_count, sizeof **wanted) : NULL;
-    for (size_t q = 0; q < options->queues.count; q++) {
+    *wanted = args->queues.count ? mem_array(config->queue_count, sizeof **wanted) : NULL;
+    for (size_t q = 0; q < args->queues.count; q++) {
         size_t i = 0;
-        while (i < config->queue_count && strcmp(names[i], options->queues.all[q]) != 0) i++;
+        while (i < config->queue_count && strcmp(names[i], args->queues.all[q]) != 0) i++;
         if (i < config->queue_count) {
             (*wanted)[i] = true;
             continue;
         }
-        fprintf(stderr, "queue-sidecar status: no queue `%s` in %s", options->queues.all[q], config->path);
-        args_suggest(options->queues.all[q], names, config->queue_count, "");
+        fprintf(stderr, "queue-sidecar status: no queue `%s` in %s", args->queues.all[q], config->path);
+        args_suggest(args->queues.all[q], names, config->queue_count, "");
         fputs("\n", stderr);
         good = false;
     }
@@ -240,25 +233,20 @@ static int status_print_refused(const char *path) {
     return CLI_BAD_CONFIG;
 }
 
-static int status_command(int argc, char **argv) {
-    status_options_t options = {.interval = {.max = 1}};
-    status_run_t run = {0};
+static int status_command(const cli_args_t *args) {
+    status_run_t run = {.utc = args->utc};
     int64_t interval_ms;
-    int code = args_parse(argc, argv, &cli_status_command, &options);
-    if (code != CLI_OK) return code;
-    if (!status_parse_interval(&options, &interval_ms) || !status_parse_output(&options, &run.json)) return CLI_USAGE;
-    config_t *config = cli_load_config(cli_config_path(options.config));
-    if (!config) return run.json ? CLI_BAD_CONFIG : status_print_refused(cli_config_path(options.config));
-    run.utc = options.utc;
-    if (!status_find_queues(&options, config, &run.wanted)) {
-        code = CLI_USAGE;
-    } else {
+    int code = CLI_USAGE;
+    if (!status_parse_interval(args, &interval_ms) || !status_parse_output(args, &run.json)) return CLI_USAGE;
+    config_t *config = cli_load_config(args->config);
+    if (!config) return run.json ? CLI_BAD_CONFIG : status_print_refused(args->config);
+    if (status_find_queues(args, config, &run.wanted)) {
         run.reader = status_reader_new(config, &interrupted);
-        if (options.watch)
+        if (args->watch)
             status_watch(&run, interval_ms);
         else
             status_print_once(&run);
-        code = options.watch ? CLI_OK : run.exit;
+        code = args->watch ? CLI_OK : run.exit;
         status_reader_free(run.reader);
     }
     free(run.wanted);
@@ -267,28 +255,28 @@ static int status_command(int argc, char **argv) {
 }
 
 static const cli_option_t status_table[] = {
-    CLI_OPTION_CONFIG(status_options_t),
+    CLI_OPTION_CONFIG,
     {.letter = 'w',
      .name = "watch",
-     .at = offsetof(status_options_t, watch),
+     .at = offsetof(cli_args_t, watch),
      .help = "repeat until interrupted; on a terminal redraw in place"},
     {.argument = "INTERVAL",
-     .at = offsetof(status_options_t, interval),
+     .at = offsetof(cli_args_t, operands),
      .help = "interval of --watch: 500ms, 2s, 1m, or a number of seconds; default 2s, from 200ms to 1h"},
     {.letter = 'o',
      .name = "output",
      .argument = "FORMAT",
-     .at = offsetof(status_options_t, output),
+     .at = offsetof(cli_args_t, output),
      .values = "table json",
      .help = "table (default), or json: one object on one line"},
     {.letter = 'q',
      .name = "queue",
      .argument = "NAME",
-     .at = offsetof(status_options_t, queues),
+     .at = offsetof(cli_args_t, queues),
      .values = CLI_QUEUES,
      .many = true,
      .help = "only this queue; may be repeated"},
-    {.name = "utc", .at = offsetof(status_options_t, utc), .help = "print times in UTC instead of local time"},
+    {.name = "utc", .at = offsetof(cli_args_t, utc), .help = "print times in UTC instead of local time"},
 };
 
 const cli_command_t cli_status_command = {
