@@ -24,13 +24,8 @@ typedef struct promote_request {
     int64_t first; // entries that the first read takes, by the size of the last entries
 } promote_request_t;
 
-typedef enum promoted {
-    PROMOTED_MOVED, // `moved` jobs, maybe 0
-    PROMOTED_FULL,  // ready is at ready_limit
-} promoted_t;
-
 typedef struct promote_reply {
-    promoted_t kind;
+    bool full; // ready is at ready_limit; nothing was moved
     int64_t moved;
     int64_t now_us;     // Redis's time in the script; 0 = the reply has none
     bool has_oldest;    // false: nothing was moved, or its score is not known

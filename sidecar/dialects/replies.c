@@ -8,7 +8,6 @@
 
 static void promote_read_moved(const redisReply *reply, promote_reply_t *out) {
     const char *oldest = reply_text(reply_at(reply, 3));
-    out->kind = PROMOTED_MOVED;
     out->moved = reply_int(reply_at(reply, 1));
     out->now_us = reply_number(reply_at(reply, 2));
     out->has_oldest = *oldest != '\0';
@@ -28,7 +27,7 @@ outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, redis_error_t *
     if (reply_is(kind, "moved")) {
         promote_read_moved(reply, out);
     } else if (reply_is(kind, "full")) {
-        out->kind = PROMOTED_FULL;
+        out->full = true;
         out->now_us = reply_number(reply_at(reply, 1));
     } else if (reply_is(kind, "owner")) {
         redis_error_set(error, OUTCOME_REFUSED, "group %s owns this queue", reply_text(reply_at(reply, 1)));

@@ -174,10 +174,10 @@ void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, c
     schedule->in_flight--;
     if (condition_update_reason(&schedule->refused, NULL) == CONDITION_ENDED)
         log_info(ROLE, schedule->config->name, "redis promotes again");
-    switch (reply->kind) {
-    case PROMOTED_MOVED: schedule_apply_moved(schedule, reply, ask, now); break;
-    case PROMOTED_FULL: schedule_apply_full(schedule, reply, now); break;
-    }
+    if (reply->full)
+        schedule_apply_full(schedule, reply, now);
+    else
+        schedule_apply_moved(schedule, reply, ask, now);
 }
 
 void schedule_fenced(schedule_t *schedule) {

@@ -43,7 +43,7 @@ static inline void see_head(schedule_t *schedule, double score) {
 static inline void see_none(schedule_t *schedule) { schedule_read_head(schedule, &(next_due_t){0}, NOW_US, NOW); }
 
 static inline promote_reply_t moved(int64_t jobs) {
-    return (promote_reply_t){.kind = PROMOTED_MOVED, .moved = jobs, .now_us = NOW_US, .bytes = jobs * 10};
+    return (promote_reply_t){.moved = jobs, .now_us = NOW_US, .bytes = jobs * 10};
 }
 
 /* Sends one promote and answers it. */

@@ -87,7 +87,7 @@ Test(unit_schedule, a_full_ready_list_is_tried_again_later) {
     setup_t setup = setup_open("ready_limit = 10;");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
-    promote_reply_t full = {.kind = PROMOTED_FULL, .now_us = NOW_US};
+    promote_reply_t full = {.full = true, .now_us = NOW_US};
     promote(schedule, full, NOW);
     see_head(schedule, 1);
     schedule_changed(schedule);
@@ -110,7 +110,7 @@ Test(unit_schedule, a_full_ready_list_is_tried_again_later) {
 Test(unit_schedule, waiting_for_room_does_not_count_as_lateness) {
     setup_t setup = setup_open("ready_limit = 10;");
     schedule_t *schedule = &setup.schedule;
-    promote_reply_t full = {.kind = PROMOTED_FULL, .now_us = NOW_US};
+    promote_reply_t full = {.full = true, .now_us = NOW_US};
     promote_reply_t late = moved(2);
     late.has_oldest = true;
     late.oldest = (double)(NOW_US / 1000) - 10000; /* due 10 s ago */

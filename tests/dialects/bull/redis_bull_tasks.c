@@ -417,7 +417,7 @@ Test(redis_bull_tasks, promotes_through_the_interface) {
     const call_t call = fixture_call(&s.f, "T");
     ops->append(&call, &(promote_request_t){.batch = 5000});
     cr_assert_eq(promote_read_reply(s.f.conn, &reply, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
-    cr_assert(reply.kind == PROMOTED_MOVED && reply.moved == 1 && reply.has_oldest);
+    cr_assert(!reply.full && reply.moved == 1 && reply.has_oldest);
     cr_assert_eq(ops->due_us(s.f.keys->queues[0].config, reply.oldest), due * 1000);
     redis_expect(s.f.r, "1", "RPOP " BULL "wait");
     const queue_config_t *queue = s.f.keys->queues[0].config;
