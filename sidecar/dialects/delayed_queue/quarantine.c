@@ -1,8 +1,10 @@
 // Handles events that delayed_promote.lua has quarantined: sends them, or ends them with a record.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/failpoint.h"
+#include "base/keyset.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "dialects/delayed_queue/delayed_queue.h"
@@ -15,7 +17,7 @@ enum {
     WAITS_MS = 10000, // read an event again after this while the event waits in its list after its last push
     CHANGED_MS = 100, // read an event again after this if the event changed meanwhile
     SHOWN_MOST = 256, // bytes of foreign text in a log line
-    LOGGED_MAX = 64,  // digests of logged events, so that each event is logged once
+    LOGGED_MAX = 64,  // events that are remembered, so that each event is logged once
     SHORT = 64,       // a change restarts a round that has left fewer members than this
 };
 
@@ -29,17 +31,15 @@ static const char ROLE[] = "monitor";
 // after a step of Redis's clock. So another round follows.
 typedef struct quarantine {
     const queue_keys_t *keys;
-    size_t skip;                 // members that this round has left
-    mono_t nearest;              // when the first of the left members is due again
-    mono_t began;                // when this round began
-    mono_t again;                // when the next round begins
-    bool behind;                 // there was a change since this round began
-    bool armed;                  // tracking will report the next change
-    bool full;                   // the failure stream was full in this round
-    bool full_logged;            // the full stream was logged in the last round
-    uint64_t logged[LOGGED_MAX]; // ring of digests of logged events
-    size_t logged_next;
-    bool *waits; // of each class: its list still holds an event after its last push; owned
+    size_t skip;      // members that this round has left
+    mono_t nearest;   // when the first of the left members is due again
+    mono_t began;     // when this round began
+    mono_t again;     // when the next round begins
+    bool behind;      // there was a change since this round began
+    bool full;        // the failure stream was full in this round
+    bool full_logged; // the full stream was logged in the last round
+    keymap_t logged;  // digests of logged events
+    bool *waits;      // of each class: its list still holds an event after its last push; owned
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *keys) {
@@ -52,6 +52,7 @@ static void *quarantine_open(const queue_keys_t *keys) {
 
 static void quarantine_close(void *state) {
     quarantine_t *quarantine = state;
+    keymap_free(&quarantine->logged);
     free(quarantine->waits);
     free(quarantine);
 }
@@ -61,7 +62,7 @@ static void quarantine_begin_round(quarantine_t *quarantine, mono_t now) {
     quarantine->skip = 0;
     quarantine->began = now;
     quarantine->nearest = quarantine->again = mono_never();
-    quarantine->armed = quarantine->full = quarantine->behind = false;
+    quarantine->full = quarantine->behind = false;
 }
 
 static void quarantine_forget(void *state) { quarantine_begin_round(state, mono_now()); }
@@ -73,22 +74,14 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
 
 // False: a recent line names the same event.
 static bool quarantine_is_news(quarantine_t *quarantine, slice_t what) {
-    uint64_t mark;
     digest_t digest = digest_of(what.data, what.len);
-    memcpy(&mark, digest.bytes, sizeof mark);
-    for (size_t i = 0; i < LOGGED_MAX; i++)
-        if (quarantine->logged[i] == mark) return false;
-    quarantine->logged[quarantine->logged_next] = mark;
-    quarantine->logged_next = (quarantine->logged_next + 1) % LOGGED_MAX;
-    return true;
+    if (quarantine->logged.count == LOGGED_MAX) keymap_free(&quarantine->logged);
+    return ++*keymap_put(&quarantine->logged, digest.bytes) == 1;
 }
 
 static int score_flags(const char *score) {
-    const char *point = strchr(score, '.');
-    if (!point) return 0;
-    if (strcmp(point, ".25") == 0) return FLAG_POSTPONED;
-    if (strcmp(point, ".5") == 0) return FLAG_LAST_ATTEMPT;
-    return strcmp(point, ".75") == 0 ? FLAG_POSTPONED | FLAG_LAST_ATTEMPT : 0;
+    double quarters = fmod(fabs(strtod(score, NULL)), 1) * 4;
+    return quarters == floor(quarters) ? (int)quarters : 0;
 }
 
 // One member of a page.
@@ -120,11 +113,6 @@ static void item_end(quarantine_item_t *item, const char *reason, int64_t attemp
     item->event.attempts = attempts;
 }
 
-// Foreign text for a log line, cut. Owned.
-static char *text_shown(slice_t text) {
-    return mem_printf("%.*s", (int)(text.len < SHOWN_MOST ? text.len : SHOWN_MOST), text.data ? text.data : "");
-}
-
 // The class is not configured. Wait for the protected timeout: all instances may get a new configuration meanwhile.
 static void item_judge_foreign(quarantine_item_t *item) {
     const queue_config_t *queue = item->quarantine->keys->config;
@@ -136,10 +124,9 @@ static void item_judge_foreign(quarantine_item_t *item) {
         return;
     }
     item_leave(item, left);
-    if (!quarantine_is_news(item->quarantine, item->name.class)) return;
-    char *class = text_shown(item->name.class);
-    log_warn(ROLE, queue->name, "class is not among `types`; its events end after protected_timeout", F_STR("class", class));
-    free(class);
+    if (quarantine_is_news(item->quarantine, item->name.class))
+        log_warn(ROLE, queue->name, "class is not among `types`; its events end after protected_timeout",
+                 F_SLICE("class", slice_cut(item->name.class, SHOWN_MOST)));
 }
 
 // The last push of the event was a whole delay ago. While the event still waits for a worker, the last attempt has not failed.
@@ -180,11 +167,10 @@ static void item_note_large(quarantine_item_t *item) {
     const queue_config_t *queue = item->quarantine->keys->config;
     item_leave(item, INT64_MAX);
     if (!quarantine_is_news(item->quarantine, item->job->member)) return;
-    char *member = text_shown(item->job->member);
     metric_add(&item->call->metrics->large, 1);
     log_warn(ROLE, queue->name, "left entries in delayed that are larger than max_payload", F_INT("entries", 1),
-             F_INT("bytes", item->job->too_large), F_STR("member", member), F_INT("max_payload", queue->policy.max_payload));
-    free(member);
+             F_INT("bytes", item->job->too_large), F_SLICE("member", slice_cut(item->job->member, SHOWN_MOST)),
+             F_INT("max_payload", queue->policy.max_payload));
 }
 
 // The default verdict is QUARANTINE_RELEASE.
@@ -243,15 +229,13 @@ static void item_append_settle(quarantine_item_t *item) {
     if (item->ask.verdict == QUARANTINE_END) item_make_event(item);
     item->ask.event = &item->event;
     quarantine_settle_append(&item->call->redis, &item->ask);
+    buffer_free(&item->next);
 }
 
-static void quarantine_note_ended(quarantine_item_t *item) {
-    char *job = text_shown(item->event.job), *reason = text_shown(item->event.reason);
-    metrics_end(item->call->metrics, reason, 1);
-    log_warn(ROLE, item->quarantine->keys->config->name, "a job has failed for good", F_STR("reason", reason), F_STR("job", job),
-             F_INT("attempts", item->event.attempts));
-    free(job);
-    free(reason);
+static void quarantine_note_ended(const quarantine_item_t *item) {
+    metrics_end(item->call->metrics, item->event.reason.data, 1);
+    log_warn(ROLE, item->quarantine->keys->config->name, "a job has failed for good", F_SLICE("reason", item->event.reason),
+             F_SLICE("job", slice_cut(item->event.job, SHOWN_MOST)), F_INT("attempts", item->event.attempts));
 }
 
 static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, side_task_call_t *call) {
@@ -267,51 +251,46 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
         quarantine->waits[item->class] = true;
         item_leave(item, WAITS_MS);
     }
-    if (settled != SETTLED_FULL) return;
-    metric_add(&call->metrics->ends_held, 1);
-    item_leave(item, FULL_MS);
-    bool news = !quarantine->full && !quarantine->full_logged;
-    quarantine->full = true;
-    if (!news) return;
-    log_error(ROLE, quarantine->keys->config->name, "the failure stream is full; no job is ended until it shrinks",
-              F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
+    if (settled == SETTLED_FULL) {
+        metric_add(&call->metrics->ends_held, 1);
+        item_leave(item, FULL_MS);
+        quarantine->full = true;
+    }
 }
 
-// Reads every reply; returns the first error.
-static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call_t *call, const quarantine_page_t *page,
-                                        quarantine_item_t *items, redis_error_t *error) {
-    redis_error_t first = {0};
-    bool any = false;
+static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call_t *call, const quarantine_page_t *page) {
+    quarantine_item_t items[QUARANTINE_PAGE_JOBS];
+    size_t asked = 0;
     for (size_t i = 0; i < page->count; i++) {
-        items[i] = (quarantine_item_t){.quarantine = quarantine, .call = call, .job = &page->jobs[i], .now = page->now};
-        item_judge(&items[i]);
-        if (items[i].left)
+        quarantine_item_t *item = &items[asked];
+        *item = (quarantine_item_t){.quarantine = quarantine, .call = call, .job = &page->jobs[i], .now = page->now};
+        item_judge(item);
+        if (item->left) {
             quarantine->skip++;
-        else
-            item_append_settle(&items[i]);
-        any |= !items[i].left;
+            continue;
+        }
+        item_append_settle(item);
+        asked++;
     }
-    if (any) failpoint("aside_before");
-    if (any && conn_flush(call->redis.conn, error) != OUTCOME_OK) return error->outcome;
-    if (any) failpoint("aside_sent");
-    for (size_t i = 0; i < page->count; i++) {
+    if (asked) failpoint("aside_before");
+    if (asked && conn_flush(call->redis.conn, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
+    if (asked) failpoint("aside_sent");
+    for (size_t i = 0; i < asked; i++) {
         settled_t settled;
-        if (items[i].left || first.outcome == OUTCOME_DISCONNECTED) continue;
-        settle_read(call->redis.conn, &settled, error);
+        bool good = settle_read_next(&call->redis, &settled);
         failpoint("aside_answered");
-        if (error->outcome == OUTCOME_OK)
-            quarantine_note_settled(&items[i], settled, call);
-        else if (first.outcome == OUTCOME_OK || error->outcome >= OUTCOME_FENCED)
-            first = *error;
+        if (good) quarantine_note_settled(&items[i], settled, call);
     }
-    *error = first;
-    return first.outcome;
+    return call->redis.error->outcome;
 }
 
-static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_call_t *call) {
+static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_call_t *call, bool armed) {
+    if (quarantine->full && !quarantine->full_logged)
+        log_error(ROLE, quarantine->keys->config->name, "the failure stream is full; no job is ended until it shrinks",
+                  F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     quarantine->full_logged = quarantine->full;
     quarantine->again = quarantine->nearest;
-    if (!quarantine->armed) quarantine->again = mono_min(quarantine->again, mono_add(call->now, DELAYED_LATER_MS * NS_PER_MS));
+    if (!armed) quarantine->again = mono_min(quarantine->again, mono_add(call->now, DELAYED_LATER_MS * NS_PER_MS));
     if (quarantine->behind)
         quarantine->again = mono_min(quarantine->again, mono_add(quarantine->began, DELAYED_LATER_MS * NS_PER_MS));
     return quarantine->again;
@@ -327,16 +306,8 @@ static outcome_t quarantine_step(void *state, side_task_call_t *call) {
     outcome_t outcome =
         quarantine_read(&call->redis, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);
     if (outcome != OUTCOME_OK) return outcome;
-    quarantine->armed = page.armed;
-    call->next = call->now;
-    if (page.count == 0) {
-        call->next = quarantine_end_round(quarantine, call);
-    } else {
-        quarantine_item_t *items = mem_array(page.count, sizeof *items);
-        outcome = quarantine_settle_page(quarantine, call, &page, items, call->redis.error);
-        for (size_t i = 0; i < page.count; i++) buffer_free(&items[i].next);
-        free(items);
-    }
+    call->next = page.count ? call->now : quarantine_end_round(quarantine, call, page.armed);
+    outcome = quarantine_settle_page(quarantine, call, &page);
     quarantine_page_free(&page);
     return outcome;
 }

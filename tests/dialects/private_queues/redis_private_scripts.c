@@ -113,7 +113,7 @@ Test(redis_private_scripts, letters_without_a_record) {
 Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
     static const struct {
         const char *what, *key, *right;
-    } keys[] = {{"dlq", "fights-dlq", "list"}, {"recorded", RECORDED, "zset"}};
+    } keys[] = {{"fights-dlq", "fights-dlq", "list"}, {RECORDED, RECORDED, "zset"}};
     fixture_t f = fixture_start(NULL);
     letters_t ask = LETTERS;
     ask.forget = "60000"; /* it would write, too */

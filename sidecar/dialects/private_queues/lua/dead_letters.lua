@@ -16,7 +16,7 @@
 -- Uses     types
 -- Safe     fenced; reads the list; only record_once adds marks.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'dlq', KEYS[2], 'list'}, {'recorded', KEYS[3], 'zset'}})
+local refusal = wrong_type({{KEYS[2], KEYS[2], 'list'}, {KEYS[3], KEYS[3], 'zset'}})
 if refusal then return refusal end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
