@@ -11,7 +11,7 @@
 #include "dialects/bull/config.h"
 #include "redis/reply.h"
 
-enum { ERROR_MOST = 64 * 1024, NAME_SIZE = 24 };
+enum { ERROR_MOST = 64 * 1024 };
 
 typedef enum bull_holds { BULL_TEXT, BULL_JSON } bull_holds_t;
 

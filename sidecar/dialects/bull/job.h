@@ -78,8 +78,7 @@ bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room);
 bool bull_is_lifo(const bull_job_t *job);
 
 // Reads job `index` of a page of bull_stalled.lua or bull_failed.lua: BULL_PAGE_HEAD elements, then for each job its id, its
-// score
-// (`head` is BULL_SCORED), its state and its fields. Borrows from the page. False: the page has fewer jobs.
+// score (`head` is BULL_SCORED), its state and its fields. Borrows from the page. False: the page has fewer jobs.
 enum { BULL_PAGE_HEAD = 4, BULL_PLAIN = 2, BULL_SCORED = 3 };
 bool bull_job_at(const struct redisReply *page, size_t index, size_t head, bull_job_t *out);
 int64_t bull_attempts(const bull_job_t *job);    // executions: attempts plus stalls

@@ -5,10 +5,9 @@
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
 -- Reply    {now in ms, for each queue: 1 noted, 0 a higher one stands there (the time is noted), or '!' and what the key holds}
--- Uses     ids
+-- Uses     ids, now
 -- Safe     by compare: a field of the caller's own, whose id only goes up.
-local time = redis.call('TIME')
-local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
+local now = now_ms()
 local reply = {now}
 for i, key in ipairs(KEYS) do
     local type = redis.call('TYPE', key).ok

@@ -11,13 +11,12 @@
 -- Reply    {now in ms, and for each: member, when, its score or '' when it is not in delayed, envelope, or 0 when there is none, or
 --          the size of one that is too large}
 --          {'type', key, found}
--- Uses     types
+-- Uses     types, now
 -- Safe     reads only.
 local events = KEYS[3] ~= KEYS[2]
 local refusal = wrong_type({{'aside', KEYS[1], 'zset'}, {'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], events and 'hash' or 'zset'}})
 if refusal then return refusal end
-local time = redis.call('TIME')
-local reply, size = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))}, 0
+local reply, size = {now_ms()}, 0
 local some = redis.call('ZRANGE', KEYS[1], ARGV[1], tonumber(ARGV[1]) + tonumber(ARGV[2]) - 1, 'WITHSCORES')
 for i = 1, #some, 2 do
     if size >= tonumber(ARGV[3]) then break end

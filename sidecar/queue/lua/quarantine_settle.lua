@@ -20,7 +20,7 @@
 -- ARGV[9]  most      bytes that the stream may hold
 -- ARGV[10+] names and values of the record; 'at' is added here
 -- Reply    {'settled', 1}, {'changed'} its score, its envelope or `job`, {'alive'} it waits, or its list is too long to tell, {'full'} the stream, {'fenced'}, {'type', key, found}
--- Uses     types, records
+-- Uses     types, records, now
 -- Safe     fenced; by compare of score and envelope; all preconditions before the first write; adds before it removes. A push is
 --          scheduled first: refused, it is tried again when it is due next. What removes comes last, so it is tried first, on a key of
 --          ours that never exists: a right that was taken away meanwhile must not leave the record of a job that is there still.
@@ -42,8 +42,7 @@ if verdict == 'end' and KEYS[5] ~= KEYS[3] then
     if redis.call('LLEN', KEYS[5]) > 2000 or redis.call('LPOS', KEYS[5], ARGV[6], 'RANK', -1) then return {'alive'} end
 end
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local now = tonumber(now_ms())
 if verdict == 'push' then
     redis.call('ZADD', KEYS[3], string.format('%.0f', now + tonumber(ARGV[7])) .. ARGV[8], member)
     redis.call('LPUSH', KEYS[5], ARGV[4])
@@ -51,8 +50,7 @@ if verdict == 'push' then
     redis.call('ZREM', KEYS[2], member)
     return {'settled', 1}
 end
-local record = {'at', string.format('%.0f', now)}
-for i = 10, #ARGV do record[#record + 1] = ARGV[i] end
+local record = {'at', string.format('%.0f', now), unpack(ARGV, 10)}
 local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 if bytes > tonumber(ARGV[9]) then return {'full'} end
 redis.call('ZREM', KEYS[8] .. ':none', '')

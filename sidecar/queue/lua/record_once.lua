@@ -10,17 +10,15 @@
 -- ARGV[3]  most      bytes that the stream may hold
 -- ARGV[4+] names and values of the record; 'at' is added here
 -- Reply    {'settled', 1}, {'changed'} it has its record, {'full'} the stream, {'fenced'}, {'type', key, found}
--- Uses     types, records
+-- Uses     types, records, now
 -- Safe     fenced; the mark is written in the step that writes the record, and before it: where one of the two is refused there is
 --          neither.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local refusal = wrong_type({{'recorded', KEYS[2], 'zset'}, {'failures', KEYS[3], 'stream'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 if redis.call('ZSCORE', KEYS[2], ARGV[2]) then return {'changed'} end
-local time = redis.call('TIME')
-local now = string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
-local record = {'at', now}
-for i = 4, #ARGV do record[#record + 1] = ARGV[i] end
+local now = now_ms()
+local record = {'at', now, unpack(ARGV, 4)}
 local bytes, length = stream_bytes(KEYS[3], KEYS[4], record)
 if bytes > tonumber(ARGV[3]) then return {'full'} end
 redis.call('ZADD', KEYS[2], now, ARGV[2])

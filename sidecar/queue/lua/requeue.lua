@@ -22,6 +22,7 @@
 -- Reply    {'done'}, {'unrecorded', why}     it is in the list, but the stream did not take the record
 --          {'known', mark}, {'failed', why}, {'waiting', ''} by its mark the job is there already  nothing was done
 --          {'type', key, found}
+-- Uses     requeues
 -- Safe     not fenced, by compare: the mark lets one caller through, whoever leads. Everything is looked at before the first write;
 --          the mark comes before the push, and goes again when the push is refused, so a job is never there twice and never without
 --          a mark. Its dead letter goes last, and by pcall: refused, it stays. Without allow-oom: a full Redis refuses all of it. A stamp begins the job's new life: see stamp.lua for its bytes.
@@ -50,20 +51,15 @@ local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now_ms = math.floor(now_us / 1000)
 local at = string.format('%.0f', now_ms)
-local function take_back(why)
-    local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
-    local kept = type(undone) == 'table' and undone.err
-    return {'failed', kept and why .. '; its mark could not be taken back (' .. kept .. '): use --again' or why}
-end
 
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. at .. ' ' .. ARGV[3])
 if requeues then
     local added = marked and redis.pcall('SADD', KEYS[7], ARGV[8])
-    if type(added) == 'table' then return take_back(added.err) end
+    if type(added) == 'table' then return take_back(mark, added.err) end
     local pushed = redis.pcall('LPUSH', KEYS[4], ARGV[5])
     if type(pushed) == 'table' then
         if added == 1 then redis.pcall('SREM', KEYS[7], ARGV[8]) end
-        return take_back(pushed.err)
+        return take_back(mark, pushed.err)
     end
     if stamps then
         local born = math.max(now_us, (tonumber(string.match(births[2] or '', '^%d+$')) or 0) + 1)
@@ -73,8 +69,5 @@ if requeues then
     if dead == 'list' then redis.pcall('LREM', KEYS[8], 1, ARGV[5]) end
     if letters and not redis.pcall('LPOS', KEYS[8], ARGV[5]) then redis.pcall('ZREM', KEYS[9], redis.sha1hex(ARGV[5])) end
 end
-local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(ARGV, 9))
-if type(recorded) == 'table' then return requeues and {'unrecorded', recorded.err} or take_back(recorded.err) end
-local bytes = tonumber(string.match(meta[1] or '', '^%d+$')) or 0
-redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #at + ARGV[7]))
-return {'done'}
+local reply = add_record(at, {unpack(ARGV, 9)}, ARGV[7])
+return not requeues and reply[1] == 'unrecorded' and take_back(mark, reply[2]) or reply

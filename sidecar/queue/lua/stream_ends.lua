@@ -4,9 +4,9 @@
 -- KEYS[1+] failures, meta   stream and hash of each queue, in turns
 -- Reply    {now in ms, for each queue: entries or '!' and the error, id of its oldest entry, last id it ever gave, highest id that
 --          trim has removed, bytes that are counted of its values}; where there is no such id it is 0-0
+-- Uses     now
 -- Safe     reads only; one key of the wrong type spoils no other.
-local time = redis.call('TIME')
-local reply = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))}
+local reply = {now_ms()}
 for i = 1, #KEYS, 2 do
     local type = redis.call('TYPE', KEYS[i]).ok
     local length, first, last = '0', '0-0', '0-0'

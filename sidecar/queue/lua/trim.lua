@@ -22,7 +22,7 @@
 --          {'type', key, found}        `failures`, `auditors` or `meta` holds something else
 -- Ages     After Redis's clock was ahead and set right, ids stay in the time to come, for as long as it was ahead. The age of such
 --          an entry counts from when a trim first sees it like that.
--- Uses     types, ids
+-- Uses     types, ids, now
 -- Safe     fenced; every precondition is looked at before the first write. `trimmed` and `bytes` are written before entries go, so
 --          that none goes without a trace; an XTRIM that removes nothing proves the right to it first.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
@@ -31,8 +31,7 @@ if refusal then return refusal end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local most, size, heard, forget = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local room = tonumber(ARGV[9])
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local now = tonumber(now_ms())
 
 local function above(a, b) -- {ms, seq} each
     local order = compare_digits(a[1], b[1])

@@ -14,9 +14,8 @@
 -- ARGV[9+] field names, then ids
 -- Reply    {now in ms, entries looked at, score of the last one, how many of them have that score, and for each failure without a
 --          record: id; score, '' if it is not in failed; its state and its fields as prologue/jobs.lua has them}
--- Uses     jobs
+-- Uses     jobs, now
 -- Safe     reads only; one bad hash does not affect others.
-local time = redis.call('TIME')
 local fields, most = {}, tonumber(ARGV[7])
 for i = 9, 8 + ARGV[8] do fields[#fields + 1] = ARGV[i] end
 local asked = {}
@@ -28,7 +27,7 @@ else
         asked[#asked + 1] = redis.call('ZSCORE', KEYS[1], ARGV[i]) or ''
     end
 end
-local reply = {string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000)), 0, '', 0}
+local reply = {now_ms(), 0, '', 0}
 local found, size = 0, 0
 
 for i = 1, #asked, 2 do

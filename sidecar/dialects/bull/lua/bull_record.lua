@@ -13,7 +13,7 @@
 -- ARGV[5+] names and values of the record; 'at' is added here
 -- Reply    {'settled', 1}, {'gone'} retried or removed since, {'changed'} recorded already, {'full'}, {'fenced'},
 --          {'type', key, found}
--- Uses     types, records
+-- Uses     types, records, now
 -- Safe     fenced; compares; writes mark and record in one step. A ZADD that changes nothing tests the right first, so that the mark
 --          cannot be refused after the record.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
@@ -25,10 +25,8 @@ if ARGV[3] ~= '' then
     if redis.call('ZSCORE', KEYS[2], ARGV[2]) ~= ARGV[3] then return {'gone'} end
     if redis.call('ZSCORE', KEYS[3], mark) then return {'changed'} end
 end
-local time = redis.call('TIME')
-local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
-local record = {'at', now}
-for i = 5, #ARGV do record[#record + 1] = ARGV[i] end
+local now = now_ms()
+local record = {'at', now, unpack(ARGV, 5)}
 local bytes, length = stream_bytes(KEYS[4], KEYS[5], record)
 if bytes > tonumber(ARGV[4]) then return {'full'} end
 redis.call('ZADD', KEYS[3], 'XX', '0', mark)

@@ -24,6 +24,7 @@
 -- ARGV[9]  fields    number of names and values that follow, for a hash that is gone
 -- ARGV[10+] these, then names and values of the record; 'at' is added here
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
+-- Uses     now, requeues
 -- Safe     as requeue: the mark lets one caller through, everything is checked before the first write, and writes are undone if the push
 --          is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.
 local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
@@ -49,37 +50,30 @@ if there and ARGV[5] ~= '' and (job[2] or '') ~= ARGV[5] then return {'waiting',
 if there and not failed then return {'waiting', 'it is no longer failed: it waits, runs, or has completed'} end
 if redis.call('LPOS', KEYS[10], id) or redis.call('ZSCORE', KEYS[11], id) then return {'waiting', 'it is active or delayed'} end
 if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the log does not have it'} end
-local time = redis.call('TIME')
-local at = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
+local at = now_ms()
 local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
 local given = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
 redis.call('ZREM', KEYS[1] .. ':none', '') -- tests the right before the job is in two places
 
 redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. at .. ' ' .. ARGV[2])
-local function take_back(why)
+local function undo(why)
     if holds == 'none' then redis.pcall('DEL', KEYS[4]) end
-    local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
-    local kept = type(undone) == 'table' and undone.err
-    return {'failed', kept and why .. '; its mark could not be taken back (' .. kept .. '): use --again' or why}
+    return take_back(mark, why)
 end
 if not there then
     local made = redis.pcall('HSET', KEYS[4], unpack(fields))
-    if type(made) == 'table' then return take_back(made.err) end
+    if type(made) == 'table' then return undo(made.err) end
     -- Bull numbers its jobs, and swallows a new one whose number has a hash. After FLUSHALL or obliterate() it begins at 1 again.
     local raised = #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > given and redis.pcall('SET', KEYS[12], id)
-    if raised and raised.err then return take_back(raised.err) end
+    if raised and raised.err then return undo(raised.err) end
 end
 local pushed
 if ARGV[6] == '1' then pushed = redis.pcall('RPUSH', target, id) else pushed = redis.pcall('LPUSH', target, id) end
-if type(pushed) == 'table' then return take_back(pushed.err) end
+if type(pushed) == 'table' then return undo(pushed.err) end
 local counter = there and job[3] or redis.call('HGET', KEYS[4], 'stalledCounter')
 if (tonumber(counter or '') or 0) > stalls then redis.pcall('HSET', KEYS[4], 'stalledCounter', '0') end
 redis.pcall('HSET', KEYS[4], 'retriedOn', at)
 redis.pcall('HDEL', KEYS[4], 'finishedOn', 'processedOn', 'failedReason')
 redis.pcall('ZREM', KEYS[6], id)
 redis.pcall('PUBLISH', KEYS[7] .. 'ing@sidecar', id)
-local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(record))
-if type(recorded) == 'table' then return {'unrecorded', recorded.err} end
-local bytes = tonumber(string.match(redis.call('HGET', KEYS[3], 'bytes') or '', '^%d+$')) or 0
-redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #at + ARGV[8]))
-return {'done'}
+return add_record(at, record, ARGV[8])

@@ -11,7 +11,7 @@
 -- ARGV[4]  seen      ms: moves `:seen` there and removes marks that are never read again; '' = only read `:seen`; 'off' = failures
 --                    from now on count as recorded
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
--- Uses     types
+-- Uses     types, now
 -- Safe     fenced; `:seen` moves forwards only, unless a wrong clock left it more than `overlap` in the future, where it would hide
 --          failures that happen while nobody leads. It is written last, so a first call that was refused half-way begins anew.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
@@ -21,8 +21,7 @@ if ARGV[4] == 'off' then
     redis.call('ZREM', KEYS[3], ':seen')
     return {'off'}
 end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local now = tonumber(now_ms())
 local function text(ms) return string.format('%.0f', ms) end
 local seen, overlap = tonumber(redis.call('ZSCORE', KEYS[3], ':seen') or ''), tonumber(ARGV[2])
 if not seen then

@@ -25,7 +25,7 @@
 -- ARGV[8]  most      bytes that the stream may hold
 -- ARGV[9+] names and values of the record; 'at' and 'error' are added here
 -- Reply    as settle: settled, gone (its worker renewed it, or it is finished), changed, alive (it has a lock), full, fenced, type
--- Uses     types, records
+-- Uses     types, records, now
 -- Safe     fenced; compares; adds before it removes, the record first; PUBLISH last and by pcall. A missing right cannot stop it between
 --          the record and the removal: the commands that follow are tried first, on a key that does not exist.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
@@ -47,10 +47,8 @@ if is_job == broken then return {'changed'} end
 local counter = not broken and redis.call('HGET', KEYS[11], 'stalledCounter') or ''
 if not broken and counter ~= ARGV[3] then return {'changed'} end
 
-local time = redis.call('TIME')
-local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
-local record = {'at', now}
-for i = 9, #ARGV do record[#record + 1] = ARGV[i] end
+local now = now_ms()
+local record = {'at', now, unpack(ARGV, 9)}
 if ends then
     record[#record + 1] = 'error'
     record[#record + 1] = ARGV[5]

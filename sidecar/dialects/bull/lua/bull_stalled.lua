@@ -17,11 +17,10 @@
 -- Reply    {'stalled', now in ms, stalled jobs in this part, cursor of the next part (0 = this is the last), and for each returned job:
 --          id; its state and its fields as prologue/jobs.lua has them}
 --          {'early', now in ms} the marks are younger, or not ours
--- Uses     jobs
+-- Uses     jobs, now
 -- Safe     reads only; a key that is not a hash does not affect other jobs. bull_settle checks again before it acts, also whether the
 --          job is still active.
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local now = tonumber(now_ms())
 local marked = tonumber(string.match(redis.call('HGET', KEYS[3], 'marked') or '', '^%d+$'))
 if redis.call('GET', KEYS[2]) ~= 'sidecar' or not marked or now - marked < tonumber(ARGV[2]) then
     return {'early', string.format('%.0f', now)}

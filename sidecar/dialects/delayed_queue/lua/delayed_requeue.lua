@@ -14,6 +14,7 @@
 -- ARGV[6]  size      bytes of all values of the record
 -- ARGV[7+] names and values of the record; 'at' is added here
 -- Reply    as requeue; {'waiting', why} if the event is scheduled: it was requeued, or the application enqueued it again
+-- Uses     now, requeues
 -- Safe     not fenced; compares, as requeue: the mark is written first and undone if the rest is refused. HSET before ZADD NX, as the
 --          library enqueues: an envelope without a member has no effect. Without allow-oom: a full Redis refuses it.
 for _, want in ipairs({{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[4], 'zset'},
@@ -26,21 +27,12 @@ if mark and ARGV[3] ~= '1' then return {'known', mark} end
 if redis.call('ZSCORE', KEYS[4], member) or redis.call('HGET', KEYS[5], member) then
     return {'waiting', 'it is scheduled already'}
 end
-local time = redis.call('TIME')
-local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
+local now = now_ms()
 redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. now .. ' ' .. ARGV[2])
 local put = redis.pcall('HSET', KEYS[5], member, ARGV[5])
 if type(put) ~= 'table' then
     put = redis.pcall('ZADD', KEYS[4], 'NX', now, member)
     if type(put) == 'table' then redis.pcall('HDEL', KEYS[5], member) end
 end
-if type(put) == 'table' then
-    local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
-    local kept = type(undone) == 'table' and undone.err
-    return {'failed', kept and put.err .. '; its mark could not be taken back (' .. kept .. '): use --again' or put.err}
-end
-local recorded = redis.pcall('XADD', KEYS[2], '*', 'at', now, unpack(ARGV, 7))
-if type(recorded) == 'table' then return {'unrecorded', recorded.err} end
-local bytes = tonumber(string.match(redis.call('HGET', KEYS[3], 'bytes') or '', '^%d+$')) or 0
-redis.pcall('HSET', KEYS[3], 'bytes', string.format('%.0f', bytes + #now + ARGV[6]))
-return {'done'}
+if type(put) == 'table' then return take_back(mark, put.err) end
+return add_record(now, {unpack(ARGV, 7)}, ARGV[6])
