@@ -151,7 +151,7 @@ typedef struct config {
     queue_config_t *queues;
     size_t queue_count; // >= 1 after a good load
 
-    struct config_origins *origins; // where each value came from, for config_dump; NULL is fine
+    struct config_origins *origins; // where each value came from, for config_dump; NULL in a refused config
 } config_t;
 
 // Reads and checks `path`. The order of precedence is environment (QUEUE_SIDECAR_<SECTION>_<KEY>) > file > default.

@@ -8,86 +8,68 @@
 
 enum { WIDEST_VALUE = 40 }; // a longer value shifts its own comment only
 
-// One group of the dump.
-typedef struct view {
-    const char *sections[2]; // the second may be NULL
-    const void *base;
-    const origin_t *origins;     // NULL = not known
-    const queue_config_t *queue; // whose keys are shown, in place of bases; NULL = all but those of one dialect
-    int indent;
-} view_t;
+// The lines of one group.
+typedef struct dump {
+    struct {
+        const config_key_t *key;
+        buffer_t value;
+        origin_t origin;
+    } lines[CONFIG_KEYS_MAX];
+    size_t count;
+} dump_t;
 
-static const char *dump_origin_name(const origin_t *origins, size_t row) {
-    static const char *const names[] = {
+static void dump_add(dump_t *dump, const config_key_t *key, const void *base, origin_t origin) {
+    dump->lines[dump->count].key = key;
+    dump->lines[dump->count].origin = origin;
+    config_value_write(key, base, &dump->lines[dump->count++].value);
+}
+
+// redis.url is left out: the dump has its parts.
+static void dump_add_section(dump_t *dump, const char *section, const void *base, const origin_t *origins) {
+    for (size_t i = 0; i < config_key_count; i++) {
+        const config_key_t *key = &config_keys[i];
+        if (strcmp(key->section, section) == 0 && strcmp(key->name, "url") != 0) dump_add(dump, key, base, origins[i]);
+    }
+}
+
+static void dump_add_of_queue(dump_t *dump, const char *section, const queue_config_t *queue, const origin_t *origins) {
+    const config_key_t *key;
+    for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++)
+        if (strcmp(key->section, section) == 0 && config_key_of_dialect(key, queue->dialect))
+            dump_add(dump, key, config_queue_values(key, queue), origins[i]);
+}
+
+// Writes the lines and forgets them.
+static void dump_write(dump_t *dump, int indent, buffer_t *out) {
+    static const char *const origins[] = {
         [ORIGIN_DEFAULT] = "default",
         [ORIGIN_FILE] = "file",
         [ORIGIN_ENVIRONMENT] = "environment",
         [ORIGIN_DEFAULTS] = "defaults",
     };
-    return origins ? names[origins[row]] : "unknown";
-}
-
-// redis.url is left out: the dump has its parts.
-static bool dump_shows(const config_key_t *key, const view_t *view, size_t part) {
-    const char *section = view->sections[part];
-    if (view->queue && !config_key_of_dialect(key, view->queue->dialect)) return false;
-    return section && strcmp(key->section, section) == 0 && strcmp(key->name, "url") != 0;
-}
-
-static size_t dump_value_width(const config_key_t *key, const void *base) {
-    buffer_t value = {0};
-    config_value_write(key, base, &value);
-    size_t width = value.len;
-    buffer_free(&value);
-    return width <= WIDEST_VALUE ? width : 0;
-}
-
-static const config_key_t *dump_key(const view_t *view, size_t row) {
-    if (view->queue) return config_queue_key(view->queue->dialect, row);
-    return row < config_key_count ? &config_keys[row] : NULL;
-}
-
-static const void *dump_base(const view_t *view, const config_key_t *key) {
-    return view->queue ? config_queue_values(key, view->queue) : view->base;
-}
-
-static void dump_measure(const view_t *view, size_t *name_width, size_t *widest) {
-    *name_width = *widest = 0;
-    for (size_t part = 0; part < 2; part++) {
-        const config_key_t *key;
-        for (size_t i = 0; (key = dump_key(view, i)) != NULL; i++) {
-            if (!dump_shows(key, view, part)) continue;
-            size_t name = strlen(key->name), value = dump_value_width(key, dump_base(view, key));
-            if (name > *name_width) *name_width = name;
-            if (value > *widest) *widest = value;
-        }
+    size_t name_width = 0, widest = 0;
+    for (size_t i = 0; i < dump->count; i++) {
+        size_t name = strlen(dump->lines[i].key->name), width = dump->lines[i].value.len;
+        if (name > name_width) name_width = name;
+        if (width > widest && width <= WIDEST_VALUE) widest = width;
     }
-}
-
-static void dump_write_redis_keys(const view_t *view, buffer_t *out) {
-    size_t name_width, widest;
-    dump_measure(view, &name_width, &widest);
-    for (size_t part = 0; part < 2; part++) {
-        const config_key_t *key;
-        for (size_t i = 0; (key = dump_key(view, i)) != NULL; i++) {
-            if (!dump_shows(key, view, part)) continue;
-            buffer_t value = {0};
-            config_value_write(key, dump_base(view, key), &value);
-            buffer_str(&value, ";");
-            // A redacted secret must not be loaded as a password.
-            bool hidden = key->secret && strcmp(buffer_text(&value), "\"\";") != 0;
-            buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", view->indent, "", hidden ? "# " : "",
-                          (int)name_width - (hidden ? 2 : 0), key->name, (int)widest + 1, buffer_text(&value),
-                          dump_origin_name(view->origins, i));
-            buffer_free(&value);
-        }
+    for (size_t i = 0; i < dump->count; i++) {
+        const config_key_t *key = dump->lines[i].key;
+        buffer_t *value = &dump->lines[i].value;
+        bool hidden = key->secret && strcmp(buffer_text(value), "\"\"") != 0; // it must not be loaded as a password
+        buffer_str(value, ";");
+        buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", indent, "", hidden ? "# " : "", (int)name_width - (hidden ? 2 : 0),
+                      key->name, (int)widest + 1, buffer_text(value), origins[dump->lines[i].origin]);
+        buffer_free(value);
     }
+    dump->count = 0;
 }
 
 static void dump_write_group(const char *name, const char *section, const void *base, const origin_t *origins, buffer_t *out) {
-    view_t view = {.sections = {section, NULL}, .base = base, .origins = origins, .indent = 4};
+    dump_t dump = {.count = 0};
     buffer_printf(out, "\n%s = {\n", name);
-    dump_write_redis_keys(&view, out);
+    dump_add_section(&dump, section, base, origins);
+    dump_write(&dump, 4, out);
     buffer_str(out, "};\n");
 }
 
@@ -105,9 +87,11 @@ static void dump_write_keys(const queue_config_t *queue, buffer_t *out) {
 }
 
 static void dump_write_queue(const queue_config_t *queue, const origin_t *origins, buffer_t *out) {
-    view_t view = {.sections = {"queue-only", "queue"}, .origins = origins, .queue = queue, .indent = 8};
+    dump_t dump = {.count = 0};
     buffer_str(out, "    {\n");
-    dump_write_redis_keys(&view, out);
+    dump_add_of_queue(&dump, "queue-only", queue, origins);
+    dump_add_of_queue(&dump, "queue", queue, origins);
+    dump_write(&dump, 8, out);
     if (queue->dialect->derive) dump_write_keys(queue, out);
     buffer_str(out, "    }");
 }
@@ -120,19 +104,19 @@ static void dump_write_path(const char *path, buffer_t *out) {
 }
 
 void config_dump(const config_t *config, buffer_t *out) {
-    const struct config_origins *origins = config->origins;
-    const origin_t *keys = origins ? origins->keys : NULL;
+    const origin_t *origins = config->origins->keys;
     const char *sections[CONFIG_SECTIONS_MAX];
     size_t count = config_key_sections(sections);
-    view_t top = {.sections = {"", NULL}, .base = config, .origins = keys};
+    dump_t top = {.count = 0};
     dump_write_path(config->path, out);
-    dump_write_redis_keys(&top, out);
-    for (size_t i = 0; i < count; i++) dump_write_group(sections[i], sections[i], config, keys, out);
-    dump_write_group("defaults", "queue", &config->defaults, keys, out);
+    dump_add_section(&top, "", config, origins);
+    dump_write(&top, 0, out);
+    for (size_t i = 0; i < count; i++) dump_write_group(sections[i], sections[i], config, origins, out);
+    dump_write_group("defaults", "queue", &config->defaults, origins, out);
     buffer_str(out, "\nqueues = (\n");
     for (size_t i = 0; i < config->queue_count; i++) {
         if (i) buffer_str(out, ",\n");
-        dump_write_queue(&config->queues[i], origins ? origins->queues[i] : NULL, out);
+        dump_write_queue(&config->queues[i], config->origins->queues[i], out);
     }
     buffer_str(out, "\n);\n");
 }

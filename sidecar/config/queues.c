@@ -66,48 +66,39 @@ typedef struct queue_read {
     bool known; // false: unknown dialect, so no key is refused
 } queue_read_t;
 
-static void queue_refuse(const queue_read_t *read, const node_t *node, const buffer_t *why) {
-    diagnostic_add(read->load->errors, &node->location, "%s`%s` %s", read->prefix, node->name, buffer_text(why));
-    read->location->has_errors = true;
+// Sets the value in `base`, unless the key may not stand in this queue. In a queue of unknown dialect only values are checked.
+static void queue_take_key(const queue_read_t *read, const config_key_t *key, const node_t *node, void *base) {
+    const config_dialect_t *dialect = read->queue->dialect;
+    buffer_t why = {0};
+    if (key->type == KEY_DIALECT)
+        queue_read_dialect(read->load, node, &why);
+    else if (read->known && !config_dialect_takes(key, dialect, node))
+        config_dialect_refuse(key, dialect, read->load->dialects, &why);
+    else
+        config_value_set(key, node, base, &why);
+    if (why.len) {
+        diagnostic_add(read->load->errors, &node->location, "%s`%s` %s", read->prefix, node->name, buffer_text(&why));
+        read->location->has_errors = true;
+    }
+    buffer_free(&why);
 }
 
-// Refuses a key of another dialect. In a queue of unknown dialect only its value is checked.
 static void queue_take_foreign(const queue_read_t *read, const config_dialect_t *home, const config_key_t *key,
                                const node_t *node) {
-    buffer_t why = {0};
     void *scratch = mem_alloc(home->own_size);
-    if (read->known)
-        config_dialect_refuse(key, read->queue->dialect, read->load->dialects, &why);
-    else
-        config_value_set(key, node, scratch, &why);
-    if (why.len) queue_refuse(read, node, &why);
+    queue_take_key(read, key, node, scratch);
     config_value_free(key, scratch);
     free(scratch);
-    buffer_free(&why);
-}
-
-static void queue_take_key(const queue_read_t *read, const config_key_t *key, const node_t *node) {
-    queue_config_t *queue = read->queue;
-    buffer_t why = {0};
-    bool good = false;
-    read->location->keys[config_queue_row(queue->dialect, key)] = node->location;
-    if (key->type == KEY_DIALECT)
-        good = queue_read_dialect(read->load, node, &why) != NULL;
-    else if (read->known && !config_dialect_takes(key, queue->dialect, node))
-        config_dialect_refuse(key, queue->dialect, read->load->dialects, &why);
-    else
-        good = config_value_set(key, node, config_queue_base(key, queue), &why);
-    if (!good) queue_refuse(read, node, &why);
-    buffer_free(&why);
 }
 
 static void queue_take_node(const queue_read_t *read, const node_t *node) {
-    const config_key_t *key = config_queue_key_find(read->queue->dialect, node->name);
+    const config_dialect_t *home = read->queue->dialect;
+    const config_key_t *key = config_queue_key_find(home, node->name);
     if (key) {
-        queue_take_key(read, key, node);
+        read->location->keys[config_queue_row(home, key)] = node->location;
+        queue_take_key(read, key, node, config_queue_base(key, read->queue));
         return;
     }
-    const config_dialect_t *home;
     for (size_t i = 0; !key && (home = read->load->dialects(i)) != NULL; i++) {
         key = config_queue_key_find(home, node->name);
         if (key) queue_take_foreign(read, home, key, node);
