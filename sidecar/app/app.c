@@ -164,14 +164,10 @@ static void app_notify_watchdog(app_t *app) {
     buffer_free(&why);
 }
 
-// How long to wait at most; NULL = without limit.
-static struct timespec *app_timeout(const app_t *app, struct timespec *timeout) {
+static mono_t app_next_time(const app_t *app) {
     mono_t until = sd_notify_due(&app->notify);
     if (!app->next_roles) until = mono_min(until, app->poll_at);
-    if (until.ns == mono_never().ns) return NULL;
-    int64_t left = mono_diff(until, mono_now());
-    *timeout = (struct timespec){.tv_sec = left > 0 ? left / NS_PER_S : 0, .tv_nsec = left > 0 ? left % NS_PER_S : 0};
-    return timeout;
+    return until;
 }
 
 static void app_wait(app_t *app) {
@@ -180,8 +176,8 @@ static void app_wait(app_t *app) {
         bool ending = app->next_roles && !app->handed_over[i];
         ready[2 + i] = (struct pollfd){.fd = ending ? role_set_role(app->roles, i)->end_fd : -1, .events = POLLIN};
     }
-    struct timespec timeout;
-    if (ppoll(ready, sizeof ready / sizeof *ready, app_timeout(app, &timeout), NULL) < 0) return;
+    struct timespec left;
+    if (ppoll(ready, sizeof ready / sizeof *ready, mono_timeout(app_next_time(app), &left), NULL) < 0) return;
     if (mono_reached(sd_notify_due(&app->notify), mono_now())) app_notify_watchdog(app);
     if (ready[0].revents) app_read_signals(app);
     if (ready[1].revents && config_watch_swapped(app->watch_fd)) app->reload_wanted = true;

@@ -26,6 +26,12 @@ mono_t mono_min(mono_t a, mono_t b) { return a.ns < b.ns ? a : b; }
 
 mono_t mono_max(mono_t a, mono_t b) { return a.ns > b.ns ? a : b; }
 
+struct timespec *mono_timeout(mono_t until, struct timespec *left) {
+    int64_t ns = mono_diff(until, mono_now());
+    *left = (struct timespec){.tv_sec = ns > 0 ? ns / NS_PER_S : 0, .tv_nsec = ns > 0 ? ns % NS_PER_S : 0};
+    return until.ns == mono_never().ns ? NULL : left;
+}
+
 void wall_text(char *text, size_t size) {
     struct timespec now;
     struct tm tm;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 typedef struct mono {
     int64_t ns;
@@ -22,6 +23,8 @@ int64_t mono_diff(mono_t to, mono_t from); // ns, negative when `to` is earlier;
 bool mono_reached(mono_t deadline, mono_t now);
 mono_t mono_min(mono_t a, mono_t b);
 mono_t mono_max(mono_t a, mono_t b);
+// The time left until then, for ppoll; 0 if it is over. NULL = mono_never.
+struct timespec *mono_timeout(mono_t until, struct timespec *left);
 
 // Wall time, for display only: RFC 3339 in UTC with milliseconds. `size` >= 25.
 void wall_text(char *text, size_t size);

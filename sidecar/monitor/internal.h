@@ -23,18 +23,19 @@ struct monitor {
     const atomic_bool *stop;
     session_t session;
     leadership_t leadership;
-    scan_t *scans;    // one element for each queue
-    bool scans_any;   // some queue is scanned
-    keymap_t by_key;  // digest of a backup list -> 2 * queue + 1, of an errors hash -> 2 * queue + 2
-    size_t cursor;    // the queue whose turn is next
-    mono_t safety_at; // the next safety poll
+    scan_t *scans;      // one element for each queue
+    bool scans_any;     // some queue is scanned
+    keymap_t by_key;    // digest of a backup list -> 2 * queue + 1, of an errors hash -> 2 * queue + 2
+    size_t cursor;      // the queue whose scan is next
+    size_t task_cursor; // the queue whose side task is next
+    mono_t safety_at;   // the next safety poll
     apply_buffers_t *buffers;
     tasks_t tasks;
     pages_t *pages; // pages of turn.queue
     monitor_turn_t turn;
 };
 
-bool monitor_may_serve(void *monitor, size_t queue, lease_t *lease); // task_may_serve_fn
+bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease);
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);
 

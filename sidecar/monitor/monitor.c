@@ -88,11 +88,17 @@ void monitor_free(monitor_t *m) {
 
 // Side tasks and scans take turns. *worked: a side task made a step. False: the connection is unusable for now.
 static bool monitor_step_task(monitor_t *m, bool *worked) {
-    size_t queue;
     lease_t lease;
     redis_error_t error;
-    if (!tasks_turn(&m->tasks, monitor_may_serve, m, &queue, &lease)) return true;
+    mono_t now = mono_now();
+    size_t count = m->tasks.count ? m->keys->queue_count : 0, queue = 0, n = 0;
+    for (; n < count; n++) {
+        queue = (m->task_cursor + n) % count;
+        if (mono_reached(task_due(&m->tasks.of_queue[queue]), now) && monitor_may_serve(m, queue, &lease)) break;
+    }
+    if (n == count) return true;
     *worked = true;
+    m->task_cursor = queue + 1;
     if (!monitor_read_replies(m)) return false;
     const call_t call = monitor_call(m, queue, lease.token, &error);
     tasks_step(&m->tasks, &call, m->session.tracking);
@@ -119,12 +125,15 @@ static void monitor_work(monitor_t *m) {
 }
 
 static mono_t monitor_next_time(monitor_t *m) {
-    mono_t now = mono_now(), next = mono_min(m->safety_at, tasks_next(&m->tasks, monitor_may_serve, m));
+    mono_t now = mono_now(), next = m->safety_at;
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         lease_t lease;
-        mono_t blocked_until = mono_max(m->scans[i].timer.blocked_until, m->tasks.of_queue[i].blocked_until);
-        if (!mono_reached(blocked_until, now)) lease_note_refusal(m->leadership.leases, i);
-        if (monitor_may_scan(m, i, &lease)) next = mono_min(next, scan_next(&m->scans[i]));
+        const scan_t *scan = &m->scans[i];
+        const task_t *task = &m->tasks.of_queue[i];
+        mono_t due = mono_min(task_due(task), scan->ops->pass ? scan_next(scan) : mono_never());
+        if (due.ns < next.ns && monitor_may_serve(m, i, &lease)) next = due;
+        if (!mono_reached(mono_max(scan->timer.blocked_until, task->blocked_until), now))
+            lease_note_refusal(m->leadership.leases, i);
     }
     return next;
 }

@@ -33,8 +33,7 @@ static void monitor_back_off(monitor_t *m, const redis_error_t *error) {
     monitor_reset(m); // a new scan begins at the current place of the list
 }
 
-bool monitor_may_serve(void *self, size_t queue, lease_t *lease) {
-    monitor_t *m = self;
+bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease) {
     return (m->scans[queue].config->policy.roles & ROLE_MONITOR) && leadership_may_serve(&m->leadership, queue, lease);
 }
 

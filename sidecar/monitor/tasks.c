@@ -93,26 +93,7 @@ void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message) {
     }
 }
 
-static mono_t task_due(const task_t *task) { return task->ops ? mono_max(task->next, task->blocked_until) : mono_never(); }
-
-bool tasks_turn(tasks_t *tasks, task_may_serve_fn *may_serve, void *self, size_t *queue, lease_t *lease) {
-    mono_t now = mono_now();
-    for (size_t n = 0; tasks->count && n < tasks->keys->queue_count; n++) {
-        *queue = (tasks->cursor + n) % tasks->keys->queue_count;
-        if (!mono_reached(task_due(&tasks->of_queue[*queue]), now) || !may_serve(self, *queue, lease)) continue;
-        tasks->cursor = *queue + 1;
-        return true;
-    }
-    return false;
-}
-
-mono_t tasks_next(const tasks_t *tasks, task_may_serve_fn *may_serve, void *self) {
-    mono_t next = mono_never();
-    lease_t lease;
-    for (size_t i = 0; tasks->count && i < tasks->keys->queue_count; i++)
-        if (tasks->of_queue[i].ops && may_serve(self, i, &lease)) next = mono_min(next, task_due(&tasks->of_queue[i]));
-    return next;
-}
+mono_t task_due(const task_t *task) { return task->ops ? mono_max(task->next, task->blocked_until) : mono_never(); }
 
 static side_task_call_t task_call(const task_t *task, const call_t *call, bool arm) {
     return (side_task_call_t){

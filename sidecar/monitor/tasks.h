@@ -31,7 +31,6 @@ typedef struct tasks {
     const keyspace_t *keys; // borrowed
     task_t *of_queue;       // one element for each queue; owned
     size_t count;           // queues with a task
-    size_t cursor;          // the queue whose turn is next
     task_names_t watched_keys;
     task_names_t channels;
 } tasks_t;
@@ -50,13 +49,7 @@ void tasks_reset(tasks_t *tasks, size_t queue);
 void tasks_changed(tasks_t *tasks, const char *key, size_t len);
 void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message);
 
-// Whether a queue may be served now; copies its lease.
-typedef bool task_may_serve_fn(void *self, size_t queue, lease_t *lease);
-
-// Chooses the queue whose task makes the next step. False: no task needs a step now.
-bool tasks_turn(tasks_t *tasks, task_may_serve_fn *may_serve, void *self, size_t *queue, lease_t *lease);
-// Returns when the next step is due, among the tasks that may be served.
-mono_t tasks_next(const tasks_t *tasks, task_may_serve_fn *may_serve, void *self);
+mono_t task_due(const task_t *task); // when it makes its next step; never: the queue has no task
 
 // Makes one step of the task of call->queue. `arm`: tracking works. A refusal is reported once and pauses the task for
 // TASK_REFUSED_MS. The function then returns OUTCOME_OK.

@@ -30,11 +30,8 @@ bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish
 void role_wait(role_t *role, const role_wait_t *wait) {
     struct pollfd ready[ROLE_FDS + 1] = {{.fd = role->wake_fd, .events = POLLIN}};
     for (int i = 0; i < wait->fd_count; i++) ready[i + 1] = (struct pollfd){.fd = wait->fds[i], .events = POLLIN};
-    int64_t left = mono_diff(wait->until, mono_now());
-    if (left < 0) left = 0;
-    struct timespec timeout = {.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
-    bool forever = wait->until.ns == mono_never().ns;
-    if (ppoll(ready, (nfds_t)wait->fd_count + 1, forever ? NULL : &timeout, NULL) > 0 && ready[0].revents)
+    struct timespec left;
+    if (ppoll(ready, (nfds_t)wait->fd_count + 1, mono_timeout(wait->until, &left), NULL) > 0 && ready[0].revents)
         wakeup_clear(role->wake_fd);
 }
 
