@@ -156,20 +156,12 @@ static bool open_for_writing(audit_t *audit, const audit_open_options_t *options
     return audit_set_aside(audit->lock, AUDIT_DAMAGED, why) && open_file(audit, options, why);
 }
 
-static bool open_wal_has_rows(const char *path) {
-    struct stat at;
-    char *wal = mem_printf("%s-wal", path);
-    bool has = stat(wal, &at) == 0 && at.st_size > 0;
-    free(wal);
-    return has;
-}
-
 // A read in WAL mode needs a -shm file. If none can be made, no process writes either. Then read the file alone, unless a -wal
 // file holds newer rows.
 static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
     if (!audit_directory_is_read_only(audit->path)) return false;
     buffer_clear(why);
-    if (open_wal_has_rows(audit->path))
+    if (audit_wal_bytes(audit) > 0)
         return audit_refuse(audit->path, why,
                             "the newest rows are in %s-wal, which cannot be read in a directory that is not writable: copy "
                             "both files to one that is, and read them there",

@@ -29,11 +29,10 @@ typedef struct old_row {
 } old_row_t;
 
 typedef struct pages {
-    int64_t all, free, size;
+    int64_t all, free;
 } pages_t;
 
 static bool retain_count_pages(audit_t *audit, pages_t *out, buffer_t *why) {
-    out->size = audit->retention.page_bytes;
     return audit_read_number(audit, "PRAGMA page_count", &out->all, why) &&
            audit_read_number(audit, "PRAGMA freelist_count", &out->free, why);
 }
@@ -50,7 +49,7 @@ static int retain_read_oldest(audit_t *audit, const char *sql, old_row_t rows[CH
     return audit_finish(audit, of, code, "look for old rows", why) ? count : -1;
 }
 
-static int64_t retain_wal_bytes(const audit_t *audit) {
+int64_t audit_wal_bytes(const audit_t *audit) {
     struct stat at;
     const char *path = sqlite3_filename_wal(sqlite3_db_filename(audit->db, "main"));
     return path && stat(path, &at) == 0 ? (int64_t)at.st_size : 0;
@@ -65,17 +64,17 @@ bool audit_measure(audit_t *audit, audit_usage_t *out, buffer_t *why) {
     pages_t pages;
     old_row_t rows[CHUNK_ROWS];
     if (!audit_read_number(audit, rows_sql, &out->rows, why) || !retain_count_pages(audit, &pages, why)) return false;
-    int64_t wal = retain_wal_bytes(audit);
+    int64_t wal = audit_wal_bytes(audit);
     int found = retain_read_oldest(audit, oldest_sql, rows, 1, why);
     if (found < 0) return false;
-    out->bytes = pages.all * pages.size + wal;
-    out->used_bytes = (pages.all - pages.free) * pages.size + retain_counted_wal(audit, wal);
+    out->bytes = pages.all * audit->retention.page_bytes + wal;
+    out->used_bytes = (pages.all - pages.free) * audit->retention.page_bytes + retain_counted_wal(audit, wal);
     out->oldest_ms = found ? rows[0].at : INT64_MAX;
     return true;
 }
 
 int64_t audit_pinned_wal_bytes(audit_t *audit) {
-    int64_t wal = retain_wal_bytes(audit);
+    int64_t wal = audit_wal_bytes(audit);
     int frames = 0, checkpointed = 0;
     if (wal <= 2 * audit->retention.wal_limit) return 0;
     int code = sqlite3_wal_checkpoint_v2(audit->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames, &checkpointed);
@@ -104,7 +103,7 @@ static bool retain_over_limit(int64_t now, int64_t limit, bool *removing) {
 static bool retain_too_large(audit_t *audit, const retain_step_t *step, bool *yes, buffer_t *why) {
     pages_t pages;
     if (!retain_count_pages(audit, &pages, why)) return false;
-    int64_t used = (pages.all - pages.free) * pages.size + step->counted_wal;
+    int64_t used = (pages.all - pages.free) * audit->retention.page_bytes + step->counted_wal;
     bool rows = retain_over_limit(step->rows, step->limits->rows, &audit->retention.removing_rows);
     *yes = retain_over_limit(used, step->limits->bytes, &audit->retention.removing_bytes) || rows;
     return true;
@@ -151,7 +150,7 @@ static bool retain_vacuum(audit_t *audit, retain_step_t *step, bool *more, buffe
 static bool retain_wants_vacuum(audit_t *audit, const audit_limits_t *limits, bool *wants, buffer_t *why) {
     pages_t pages;
     if (!retain_count_pages(audit, &pages, why)) return false;
-    int64_t bytes = pages.all * pages.size + retain_counted_wal(audit, retain_wal_bytes(audit));
+    int64_t bytes = pages.all * audit->retention.page_bytes + retain_counted_wal(audit, audit_wal_bytes(audit));
     bool large = limits->bytes > 0 && bytes > limits->bytes;
     int64_t most = pages.all / (audit->retention.vacuuming ? VACUUM_TO_SHARE : VACUUM_FROM_SHARE);
     *wants =
@@ -200,7 +199,7 @@ bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, 
                           .order = oldest_sql,
                           .too_old = limits->retain_ms > 0 && now_ms > limits->retain_ms ? now_ms - limits->retain_ms : INT64_MIN,
                           .rows = usage.rows,
-                          .counted_wal = retain_counted_wal(audit, retain_wal_bytes(audit)),
+                          .counted_wal = retain_counted_wal(audit, audit_wal_bytes(audit)),
                           .until = mono_add(mono_now(), budget_us * NS_PER_US)};
     bool rows = retain_over_limit(usage.rows, limits->rows, &audit->retention.removing_rows);
     bool bytes = retain_over_limit(usage.used_bytes, limits->bytes, &audit->retention.removing_bytes);

@@ -70,6 +70,8 @@ bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_
 // Runs statements that are used once.
 bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why);
 
+int64_t audit_wal_bytes(const audit_t *audit); // size of the -wal file; 0 = no such file
+
 // Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);
 

@@ -16,12 +16,6 @@ static void quarantine_append_read(conn_t *conn, const queue_keys_t *queue, cons
     request_end(conn);
 }
 
-// Arm with a read of the quarantine zset alone. A script would register all its keys, and `delayed` changes all the time.
-static void quarantine_append_arming(conn_t *conn, const queue_keys_t *queue) {
-    request_caching(conn);
-    request_append(conn, "EXISTS", queue->quarantine);
-}
-
 static void quarantine_read_job(const redisReply *const *parts, quarantined_t *out) {
     *out = (quarantined_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
                            .since = reply_number(parts[1]),
@@ -52,7 +46,9 @@ static outcome_t quarantine_read_page(const call_t *call, quarantine_page_t *pag
 outcome_t quarantine_read(const call_t *call, const char *events, size_t skip, bool arm, quarantine_page_t *page) {
     *page = (quarantine_page_t){0};
     *call->error = (redis_error_t){0};
-    if (arm) quarantine_append_arming(call->conn, call_queue(call));
+    // Arm with a read of the quarantine zset alone. A script would register all its keys, and `delayed` changes all the time.
+    if (arm) request_caching(call->conn);
+    if (arm) request_append(call->conn, "EXISTS", call_queue(call)->quarantine);
     quarantine_append_read(call->conn, call_queue(call), events, skip);
     for (int i = 0; arm && i < 2; i++) freeReplyObject(conn_read_next(call->conn, NULL, call->error));
     if (call->error->outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;

@@ -365,13 +365,9 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
         request_bytes(conn, text, len);
         request_end(conn);
     }
-    for (size_t i = 0; i < all_script_count; i++) {
-        redisReply *reply;
-        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-        freeReplyObject(reply);
-    }
-    conn->scripts_loaded = true;
-    return OUTCOME_OK;
+    for (size_t i = 0; i < all_script_count; i++) freeReplyObject(conn_read_next(conn, NULL, error));
+    conn->scripts_loaded = error->outcome == OUTCOME_OK;
+    return error->outcome;
 }
 
 outcome_t conn_open(conn_t *conn, redis_error_t *error) {

@@ -51,13 +51,13 @@ bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *w
     bool new = false;
     if (!audit_insert(import->audit, event, &new, why)) return false;
     if (added) *added = new;
-    import->pending.added += new;
-    import->pending.known += !new;
+    import->counts.added += new;
+    import->counts.known += !new;
     return true;
 }
 
 bool import_begin_transaction(import_t *import, buffer_t *why) {
-    import->pending = (import_counts_t){0};
+    import->before = import->counts;
     return audit_begin(import->audit, why);
 }
 
@@ -65,13 +65,10 @@ bool import_end_transaction(import_t *import, bool done, buffer_t *why) {
     if (done) failpoint("import_before_commit");
     done = done && audit_commit(import->audit, why);
     if (done) failpoint("import_committed");
-    if (!done) audit_rollback(import->audit);
-    if (!done) return false;
-    import->counts.added += import->pending.added;
-    import->counts.known += import->pending.known;
-    import->counts.gaps_skipped += import->pending.gaps_skipped;
-    import->counts.gaps_filled += import->pending.gaps_filled;
-    return true;
+    if (done) return true;
+    audit_rollback(import->audit);
+    import->counts = import->before;
+    return false;
 }
 
 bool import_flush(import_t *import, buffer_t *why) {

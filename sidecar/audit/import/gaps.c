@@ -105,7 +105,7 @@ static bool gaps_import_gap(import_t *import, const gaps_t *ours, import_event_t
     if (!audit_has_event(import->audit, gap->event.event, &known, why)) return false;
     if (!known && !gaps_is_complete(import->audit, ours, &gap->event, &complete, why)) return false;
     if (known || !complete) return import_put(import, &gap->event, &gap->added, why);
-    import->pending.gaps_skipped++;
+    import->counts.gaps_skipped++;
     return true;
 }
 
@@ -117,7 +117,7 @@ static bool gaps_import_end(import_t *import, const event_t *end, buffer_t *why)
             return import_put(import, end, NULL, why);
     if (!audit_has_event(import->audit, end->event, &known, why)) return false;
     if (known) return import_put(import, end, NULL, why);
-    import->pending.gaps_skipped++;
+    import->counts.gaps_skipped++;
     return true;
 }
 
@@ -141,7 +141,7 @@ static bool gaps_fill(import_t *import, const event_t *gap, const char *path, bu
     end.reason = slice_text("imported");
     end.error = slice_text(text);
     bool done = audit_insert(import->audit, &end, &added, why);
-    import->pending.gaps_filled += done && added;
+    import->counts.gaps_filled += done && added;
     free(text);
     return done;
 }

@@ -23,7 +23,7 @@ struct import {
     size_t count, bytes;
     gaps_t gaps; // gaps and their ends; they wait for the end of the file
     import_counts_t counts;
-    import_counts_t pending; // counts of the open transaction
+    import_counts_t before; // counts before the open transaction
 };
 
 void import_copy(import_event_t *copy, const event_t *event); // copy->block is owned

@@ -12,19 +12,20 @@ enum { PAGE_ROWS = 1000 };
     " FROM events AS a WHERE a.answers = s.event AND a.answers <> '' AND a.kind IN ('requeued', 'discarded') "                   \
     "ORDER BY a.at DESC, a.event DESC LIMIT 1)"
 
-// The columns of an event by the lists of event.h, then ref, state, seq and the answer. query_read_row relies on this order. An
-// event of kind `filled` that names a gap fills the gap.
+// seq, the columns of an event by the lists of event.h, ref, state and the answer. query_read_row relies on this order. An event
+// of kind `filled` that names a gap fills the gap.
 #define EVENT_COLUMN(name, help) #name ", "
 #define SELECT_ROWS                                                                                                              \
-    "SELECT " EVENT_TEXTS(EVENT_COLUMN) EVENT_NUMBERS(EVENT_COLUMN) "ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM "  \
-                                                                    "events AS a WHERE a.answers = s.event AND a.answers <> '' " \
-                                                                    "AND a.kind = 'filled'), 'filled', 'open') ELSE state END, " \
-                                                                    "seq" ANSWER("at") ANSWER("worker")                          \
-                                                                        ANSWER("reason") " FROM event_states AS s"
+    "SELECT seq, " EVENT_TEXTS(EVENT_COLUMN)                                                                                     \
+        EVENT_NUMBERS(EVENT_COLUMN) "ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM events AS a WHERE a.answers = "    \
+                                    "s.event AND a.answers <> '' "                                                               \
+                                    "AND a.kind = 'filled'), 'filled', 'open') ELSE state END" ANSWER("at") ANSWER("worker")     \
+                                        ANSWER("reason") " FROM event_states AS s"
 
 static audit_row_t query_read_row(sqlite3_stmt *of) {
     audit_row_t row = {.error_is_text = true, .payload_is_text = true};
     int at = 0;
+    row.seq = sqlite3_column_int64(of, at++);
 #define X(name, help)                                                                                                            \
     if (sqlite3_column_type(of, at) == SQLITE_BLOB) {                                                                            \
         if (&row.event.name == &row.event.error) row.error_is_text = false;                                                      \
@@ -38,7 +39,6 @@ static audit_row_t query_read_row(sqlite3_stmt *of) {
 #undef X
     row.ref = statement_bytes(of, at++);
     row.state = statement_bytes(of, at++);
-    row.seq = sqlite3_column_int64(of, at++);
     row.answered_at = sqlite3_column_int64(of, at++);
     row.answered_by = statement_bytes(of, at++);
     row.answer_reason = statement_bytes(of, at);
@@ -115,23 +115,8 @@ bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take
     return audit_finish(audit, of, query_take_rows(of, take, self), "read from it", why);
 }
 
-typedef struct query_page {
-    audit_row_fn *take;
-    void *self;
-    int64_t stopped_at; // seq of the row at which `take` ended the query
-    bool stopped;
-} query_page_t;
-
-static bool query_take_of_page(void *self, const audit_row_t *row) {
-    query_page_t *page = self;
-    if (page->take(page->self, row)) return true;
-    page->stopped = true;
-    page->stopped_at = row->seq;
-    return false;
-}
-
-static bool query_read_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, query_page_t *page, bool *more,
-                            buffer_t *why) {
+static bool query_read_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self,
+                            bool *more, buffer_t *why) {
     static const char rest[] = " AND seq BETWEEN :first AND :last ORDER BY seq";
     int64_t first, last;
     if (!audit_bounds(audit, *after, &first, &last, why)) return false;
@@ -141,19 +126,20 @@ static bool query_read_page(audit_t *audit, const audit_filter_t *filter, int64_
     if (!of) return false;
     statement_bind_number(of, ":first", first);
     statement_bind_number(of, ":last", to);
-    if (!query_each_row(audit, of, query_take_of_page, page, why)) return false;
-    *after = page->stopped ? page->stopped_at : to;
-    *more = *after < last;
+    int code = query_take_rows(of, take, self);
+    if (code == SQLITE_ROW) to = sqlite3_column_int64(of, 0); // seq of the row at which `take` ended the query
+    if (!statement_finish(audit, of, code, why)) return false;
+    *after = to;
+    *more = to < last;
     return true;
 }
 
 // One transaction, because a row that is added between two statements must not be skipped.
 bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self, bool *more,
                 buffer_t *why) {
-    query_page_t page = {.take = take, .self = self};
     *more = false;
     if (!audit_exec(audit, "BEGIN", "query it", why)) return false;
-    bool done = query_read_page(audit, filter, after, &page, more, why);
+    bool done = query_read_page(audit, filter, after, take, self, more, why);
     sqlite3_exec(audit->db, "COMMIT", NULL, NULL, NULL);
     return done;
 }
@@ -183,3 +169,34 @@ bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why
 }
 
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why) { return audit_read_fact(audit, "commits", 0, commits, why); }
+
+// An index alone counts failures. All other events of that time are read row by row.
+static const char recent_sql[] = "SELECT queue, kind, reason, count(*) FROM events WHERE kind = 'failed' AND at >= :since "
+                                 "GROUP BY queue, kind, reason UNION ALL "
+                                 "SELECT queue, kind, reason, count(*) FROM events WHERE kind <> 'failed' AND kind = 'retried' "
+                                 "AND at >= :since GROUP BY queue, kind, reason";
+
+bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why) {
+    sqlite3_stmt *of = statement_prepare(audit, recent_sql, why);
+    if (!of) return false;
+    statement_bind_number(of, ":since", since_ms);
+    int code = sqlite3_step(of);
+    for (; code == SQLITE_ROW; code = sqlite3_step(of))
+        take(self, statement_bytes(of, 0), statement_bytes(of, 1), statement_bytes(of, 2), sqlite3_column_int64(of, 3));
+    return statement_finish(audit, of, code, why);
+}
+
+bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *has, buffer_t *why) {
+    int64_t dropped = 0;
+    if (!audit_read_fact(audit, "dropped", 0, &dropped, why)) return false;
+    *has = dropped >= since_ms;
+    return true;
+}
+
+bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
+    return audit_read_number(
+        audit,
+        "SELECT count(*) FROM events AS gap WHERE kind <> 'failed' AND kind = 'gap' AND NOT EXISTS "
+        "(SELECT 1 FROM events AS filled WHERE filled.answers = gap.event AND filled.answers <> '' AND filled.kind = 'filled')",
+        count, why);
+}
