@@ -47,17 +47,15 @@ static int atomic_file_open_part(const char *part) {
         struct stat opened, named;
         int fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
         if (fd < 0) return -1;
-        if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-            int error = errno;
-            close(fd);
-            errno = error;
-            return -1;
-        }
-        if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 && atomic_file_is_same(&opened, &named))
+        bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        int error = locked ? EAGAIN : errno;
+        if (locked && fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 &&
+            atomic_file_is_same(&opened, &named))
             return fd;
         close(fd);
+        errno = error;
+        if (!locked) break;
     }
-    errno = EAGAIN;
     return -1;
 }
 

@@ -7,7 +7,6 @@
 #include "base/text/units.h"
 #include "cli/load_config.h"
 #include "cli/terminal.h"
-#include "cli/wrap.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"
 #include "queue/lock.h"

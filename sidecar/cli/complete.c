@@ -1,11 +1,9 @@
-#include "cli/complete.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/args.h"
-#include "cli/help.h"
+#include "cli/cli.h"
 #include "cli/load_config.h"
 #include "cli/texts.h"
 

@@ -1,13 +1,11 @@
-#include "cli/help.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/args.h"
+#include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/texts.h"
-#include "cli/wrap.h"
 #include "dialects/registry.h"
 #include "http/metrics_text.h"
 
@@ -177,10 +175,10 @@ static void help_list_command(const cli_command_t *command, const char *name, bu
 // Command, kind of row, tag, text: all that the help of each command says, for the manual page.
 static void help_list_commands(const cli_command_t *const *commands, buffer_t *out) {
     help_add_rows(out, "", "exit", help_exits, " ");
-    for (; *commands; commands++) {
-        help_list_command(*commands, (*commands)->name, out);
-        for (const cli_command_t *const *part = (*commands)->parts; part && *part; part++) {
-            char *name = mem_printf("%s %s", (*commands)->name, (*part)->name);
+    for (const cli_command_t *const *at = commands; *at; at++) {
+        help_list_command(*at, (*at)->name, out);
+        for (const cli_command_t *const *part = (*at)->parts; part && *part; part++) {
+            char *name = mem_printf("%s %s", (*at)->name, (*part)->name);
             help_list_command(*part, name, out);
             free(name);
         }

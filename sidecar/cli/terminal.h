@@ -20,3 +20,18 @@ size_t terminal_fit(slice_t text, size_t columns);
 size_t terminal_columns(FILE *out);
 // Whether they are too few for dates with year and seconds: time_shorten.
 bool terminal_is_narrow(FILE *out);
+
+// How text is broken into lines.
+typedef struct wrap {
+    size_t width;  // columns of a line
+    size_t indent; // columns before every line but the first
+    size_t column; // where the first line begins
+    bool brackets; // words between [ and ] stay together
+    bool hard;     // a word that is wider than a line is broken; otherwise it stays whole, so that people can copy it
+} wrap_t;
+
+// Adds `len` bytes of text, broken at spaces and ended by a line feed. `QUOTED WORDS` stay together; a line feed in the text
+// stays.
+void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap);
+// The same with a whole text from column `indent`, where every line begins.
+void wrap_at(buffer_t *out, const char *text, size_t indent, size_t width);

@@ -1,7 +1,6 @@
 /* Candidates of the hidden command `complete`, by the words that bash passes. */
 #include "base/buffer.h"
 #include "cli/cli.h"
-#include "cli/complete.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

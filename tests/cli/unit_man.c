@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/load_config.h"
 #include "cli/texts.h"
 #include "tempdir.h"

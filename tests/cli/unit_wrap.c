@@ -1,5 +1,5 @@
 /* The word wrapper of help and status. */
-#include "cli/wrap.h"
+#include "cli/terminal.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
-#include "cli/wrap.h"
 #include "queue/lock.h"
 
 enum {
@@ -248,8 +247,6 @@ static const struct {
                     {"IN PROGRESS", 0}, {"OLDEST", 0},   {"RETRIED", RETRIED_MIN_WIDTH},
                     {"FAILED", 0},      {"AUDIT", 0},    {"RECORDS", RECORDS_MIN_WIDTH}};
 
-static bool text_has_room(const status_view_t *view, size_t min_width) { return view->width >= min_width; }
-
 static void text_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
     const sizes_t *sizes = &s->sizes[queue];
     const status_recent_t *recent = &s->recent[queue];
@@ -260,10 +257,10 @@ static void text_row(table_t *table, const status_t *s, size_t queue, const stat
     text_count_cell(table, sizes->ready, error);
     text_count_cell(table, sizes->in_progress, error);
     text_oldest_cell(table, sizes);
-    if (text_has_room(view, RETRIED_MIN_WIDTH)) text_recent_cell(table, recent, recent->retried);
+    if (view->width >= RETRIED_MIN_WIDTH) text_recent_cell(table, recent, recent->retried);
     text_recent_cell(table, recent, recent->failed);
     text_audit_cell(table, s, queue);
-    if (text_has_room(view, RECORDS_MIN_WIDTH)) text_count_cell(table, sizes->records, error);
+    if (view->width >= RECORDS_MIN_WIDTH) text_count_cell(table, sizes->records, error);
 }
 
 // Indices of the queues that are asked about, those of findings first where not all fit. Owned.
@@ -292,7 +289,7 @@ static void text_queues(const status_t *s, const status_findings_t *findings, co
     size_t used = 1, size = 0, count;
     char *text = NULL;
     for (size_t i = 0; i < sizeof text_columns / sizeof *text_columns; i++)
-        if (text_has_room(view, text_columns[i].min_width))
+        if (view->width >= text_columns[i].min_width)
             columns[used++] = (table_column_t){.title = text_columns[i].title, .align_right = true};
     size_t *rows = text_choose_rows(s, findings, view->wanted, max_rows, &count);
     FILE *file = open_memstream(&text, &size);
@@ -361,8 +358,8 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
     static const char *const sources[] = {"which is not known", "from the audit log here", "from the failure streams"};
     if (s->reached) {
         char *line =
-            mem_printf("%s the last hour, %s",
-                       text_has_room(view, RETRIED_MIN_WIDTH) ? "RETRIED and FAILED count" : "FAILED counts", sources[s->source]);
+            mem_printf("%s the last hour, %s", view->width >= RETRIED_MIN_WIDTH ? "RETRIED and FAILED count" : "FAILED counts",
+                       sources[s->source]);
         text_wrap(out, line, 0, view);
         buffer_str(out, "\n");
         free(line);
