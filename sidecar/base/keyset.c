@@ -92,26 +92,22 @@ static uint64_t keyfilter_bit(const uint8_t key[KEY_BYTES], int index) {
     return bits >> (BLOCK_BIT_SHIFT * index) & (BLOCK_WORDS * 64 - 1);
 }
 
-bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
+// Returns whether all bits of the key are set; sets them if `add`.
+static bool keyfilter_test(const keyfilter_t *filter, const uint8_t key[KEY_BYTES], bool add) {
     bool there = filter->words > 0;
     for (int i = 0; i < FILTER_HASHES && filter->words; i++) {
         uint64_t bit = keyfilter_bit(key, i);
         uint64_t *word = &keyfilter_block(filter, key)[bit / 64];
         uint64_t mask = UINT64_C(1) << (bit % 64);
         there = there && (*word & mask);
-        *word |= mask;
+        if (add) *word |= mask;
     }
     return there;
 }
 
-bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
-    if (!filter->words) return false;
-    for (int i = 0; i < FILTER_HASHES; i++) {
-        uint64_t bit = keyfilter_bit(key, i);
-        if (!(keyfilter_block(filter, key)[bit / 64] & UINT64_C(1) << (bit % 64))) return false;
-    }
-    return true;
-}
+bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]) { return keyfilter_test(filter, key, true); }
+
+bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) { return keyfilter_test(filter, key, false); }
 
 void keyfilter_free(keyfilter_t *filter) {
     free(filter->bits);

@@ -24,15 +24,29 @@ bool strings_has(const strings_t *list, const char *text) {
     return false;
 }
 
-bool strings_parse(const config_key_t *key, const node_t *node, strings_t *out) {
-    if (node->kind == NODE_ANY || !config_number_in_bounds(key, (int64_t)node->count)) return false;
-    for (size_t i = 0; i < node->count; i++) {
-        const node_t *child = &node->children[i];
-        size_t len = child->kind == NODE_TEXT ? strlen(child->text) : 0;
-        if (len == 0 || len > CONFIG_STRING_MOST) return false;
-        strings_add(out, child->text);
+bool config_list_each(const node_t *node, config_text_fn *take, void *self) {
+    for (const char *at = node->kind == NODE_ANY ? node->text : ""; *at; at += strspn(at, ", ")) {
+        size_t len = strcspn(at, ",");
+        char *text = mem_printf("%.*s", (int)len, at);
+        bool good = take(self, text);
+        free(text);
+        if (!good) return false;
+        at += len;
     }
+    for (size_t i = 0; i < node->count; i++)
+        if (node->children[i].kind != NODE_TEXT || !take(self, node->children[i].text)) return false;
     return true;
+}
+
+static bool strings_take(void *self, const char *text) {
+    size_t len = strlen(text);
+    if (len == 0 || len > CONFIG_STRING_MOST) return false;
+    strings_add(self, text);
+    return true;
+}
+
+bool strings_parse(const config_key_t *key, const node_t *node, strings_t *out) {
+    return config_list_each(node, strings_take, out) && config_number_in_bounds(key, (int64_t)out->count);
 }
 
 void strings_write(const strings_t *list, buffer_t *out) {
@@ -57,27 +71,25 @@ static bool delay_step_parse(const config_key_t *key, const char *text, delay_st
     return good && duration_parse(colon, &step->delay_ms) && config_number_in_bounds(key, step->delay_ms);
 }
 
-static bool delay_steps_add(const config_key_t *key, const char *text, delay_steps_t *out) {
+typedef struct steps_read {
+    const config_key_t *key;
+    delay_steps_t *steps;
+} steps_read_t;
+
+static bool delay_steps_take(void *self, const char *text) {
+    steps_read_t *read = self;
+    delay_steps_t *steps = read->steps;
     delay_step_t step;
-    if (out->count == CONFIG_STEPS_MAX || !delay_step_parse(key, text, &step)) return false;
-    if (out->count && step.below <= out->items[out->count - 1].below) return false;
-    out->items[out->count++] = step;
+    if (steps->count == CONFIG_STEPS_MAX || !delay_step_parse(read->key, text, &step)) return false;
+    if (steps->count && step.below <= steps->items[steps->count - 1].below) return false;
+    steps->items = mem_grown(steps->items, steps->count, sizeof step);
+    steps->items[steps->count++] = step;
     return true;
 }
 
 bool delay_steps_parse(const config_key_t *key, const node_t *node, delay_steps_t *out) {
-    out->items = mem_array(CONFIG_STEPS_MAX, sizeof *out->items);
-    bool good = true;
-    for (const char *at = node->kind == NODE_ANY ? node->text : ""; good && *at; at += strspn(at, ", ")) {
-        size_t len = strcspn(at, ",");
-        char *step = mem_printf("%.*s", (int)len, at);
-        good = delay_steps_add(key, step, out);
-        free(step);
-        at += len;
-    }
-    for (size_t i = 0; good && i < node->count; i++)
-        good = node->children[i].kind == NODE_TEXT && delay_steps_add(key, node->children[i].text, out);
-    return good && out->count && out->items[out->count - 1].below == INT64_MAX;
+    return config_list_each(node, delay_steps_take, &(steps_read_t){key, out}) && out->count &&
+           out->items[out->count - 1].below == INT64_MAX;
 }
 
 void delay_steps_write(const delay_steps_t *list, buffer_t *out) {

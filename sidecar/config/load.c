@@ -18,12 +18,12 @@ void config_load_defaults(load_t *load) {
     }
 }
 
-static void load_key(load_t *load, const config_key_t *key, const node_t *node, const char *prefix) {
+static void load_key(load_t *load, const config_key_t *key, const node_t *node, const char *group) {
     buffer_t why = {0};
     size_t row = config_key_row(key);
     load->keys[row] = node->location;
     if (!config_value_set(key, node, load_base(load, key), &why)) {
-        diagnostic_add(load->errors, &node->location, "`%s%s` %s", prefix, key->name, buffer_text(&why));
+        diagnostic_add(load->errors, &node->location, "`%s%s%s` %s", group, *group ? "." : "", key->name, buffer_text(&why));
         if (config_key_in_policy(key)) load->defaults_have_errors = true;
     }
     buffer_free(&why);
@@ -34,18 +34,16 @@ static void load_section(load_t *load, const node_t *group, const char *section)
         diagnostic_add(load->errors, &group->location, "`%s` must be a group: %s = { ... };", group->name, group->name);
         return;
     }
-    char *prefix = mem_printf("%s.", group->name);
     char *place = mem_printf("`%s`: ", group->name);
     for (size_t i = 0; i < group->count; i++) {
         const node_t *node = &group->children[i];
         const config_key_t *key = config_key_find(section, node->name);
         if (key)
-            load_key(load, key, node, prefix);
+            load_key(load, key, node, group->name);
         else
             config_load_unknown(load, node, section, place, NULL);
     }
     free(place);
-    free(prefix);
 }
 
 static bool load_is_section(const char *name) {

@@ -58,25 +58,10 @@ static bool value_parse_real(const config_key_t *key, const char *text, double *
     return (*end == '\0' || *end == 'L') && *real >= strtod(key->low, NULL) && *real <= strtod(key->high, NULL);
 }
 
-static bool value_add_role(const char *word, unsigned *bits) {
+static bool value_take_role(void *bits, const char *word) {
     int role = value_word(role_words, word);
-    if (role >= 0) *bits |= role_bits[role];
+    if (role >= 0) *(unsigned *)bits |= role_bits[role];
     return role >= 0;
-}
-
-// From a list, or from a text such as "dispatcher, monitor".
-static bool value_parse_roles(const node_t *node, unsigned *bits) {
-    bool good = true;
-    for (const char *at = node->kind == NODE_ANY ? node->text : ""; good && *at; at += strspn(at, ", ")) {
-        size_t len = strcspn(at, ", ");
-        char *word = mem_printf("%.*s", (int)len, at);
-        good = value_add_role(word, bits);
-        free(word);
-        at += len;
-    }
-    for (size_t i = 0; good && i < node->count; i++)
-        good = node->children[i].kind == NODE_TEXT && value_add_role(node->children[i].text, bits);
-    return good && *bits != 0;
 }
 
 static bool value_has_control(const char *text, bool or_space) {
@@ -122,7 +107,7 @@ static bool value_parse(const config_key_t *key, const node_t *node, value_t *ou
     case KEY_REAL: return value_parse_real(key, node->text, &out->real);
     case KEY_BOOL: out->flag = strcmp(node->text, "true") == 0; return out->flag || strcmp(node->text, "false") == 0;
     case KEY_ENUM: out->word = value_word(key->words, node->text); return out->word >= 0;
-    case KEY_ROLES: return value_parse_roles(node, &out->bits);
+    case KEY_ROLES: return config_list_each(node, value_take_role, &out->bits) && out->bits != 0;
     case KEY_STRINGS: return strings_parse(key, node, &out->strings);
     case KEY_STEPS: return delay_steps_parse(key, node, &out->steps);
     default: break;

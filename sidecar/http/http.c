@@ -12,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/condition.h"
 #include "base/log.h"
 #include "http/metrics_text.h"
 
@@ -64,7 +65,7 @@ struct http {
     metrics_t *metrics;
     struct MHD_Daemon *daemon; // NULL = not listening
     mono_t retry_at;
-    char *logged; // why not, as logged last; owned
+    condition_t refused; // why it cannot listen
     client_t clients[CONNECTIONS];
 };
 
@@ -84,7 +85,7 @@ void http_finish(void *self) {
 void http_free(http_t *http) {
     if (!http) return;
     http_finish(http);
-    free(http->logged);
+    condition_free(&http->refused);
     free(http);
 }
 
@@ -259,42 +260,33 @@ static int http_bind(const char *host, const char *port, char *why, size_t size)
     return fd;
 }
 
-static void http_back_off(http_t *http, const char *why) {
-    http->retry_at = mono_add(mono_now(), LISTEN_AGAIN_S * NS_PER_S);
-    if (http->logged && strcmp(http->logged, why) == 0) return;
-    log_error(ROLE, NULL, "cannot serve health and metrics; the port may be in use", F_STR("listen", http->listen),
-              F_INT("port", http->port), F_STR("reason", why));
-    free(http->logged);
-    http->logged = mem_str(why);
-}
-
-static void http_listen(http_t *http) {
+static bool http_start(http_t *http, char *why, size_t size) {
     char port[24];
-    char why[200] = "";
     snprintf(port, sizeof port, "%lld", (long long)http->port);
-    if (!mhd_run && !http_load_library(why, sizeof why)) {
-        http_back_off(http, why);
-        return;
-    }
-    int fd = http_bind(http->listen, port, why, sizeof why);
-    if (fd < 0) {
-        http_back_off(http, why);
-        return;
-    }
+    if (!mhd_run && !http_load_library(why, size)) return false;
+    int fd = http_bind(http->listen, port, why, size);
+    if (fd < 0) return false;
     http->daemon =
         mhd_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, http_on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
                          MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                          (size_t)REQUEST_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION,
                          http_on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, http, MHD_OPTION_END);
-    if (!http->daemon) {
-        snprintf(why, sizeof why, "%s", strerror(errno));
-        close(fd);
-        http_back_off(http, why);
-        return;
-    }
-    free(http->logged);
-    http->logged = NULL;
-    log_info(ROLE, NULL, "serving health and metrics", F_STR("listen", http->listen), F_INT("port", http->port));
+    if (http->daemon) return true;
+    snprintf(why, size, "%s", strerror(errno));
+    close(fd);
+    return false;
+}
+
+static void http_listen(http_t *http) {
+    char why[200] = "";
+    bool started = http_start(http, why, sizeof why);
+    condition_change_t change = condition_update_reason(&http->refused, started ? NULL : why);
+    if (started)
+        log_info(ROLE, NULL, "serving health and metrics", F_STR("listen", http->listen), F_INT("port", http->port));
+    else if (change == CONDITION_BEGAN)
+        log_error(ROLE, NULL, "cannot serve health and metrics; the port may be in use", F_STR("listen", http->listen),
+                  F_INT("port", http->port), F_STR("reason", why));
+    http->retry_at = mono_add(mono_now(), LISTEN_AGAIN_S * NS_PER_S);
 }
 
 void http_tick(void *self, role_wait_t *wait) {
