@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config_dialects.h"
-#include "dialects/bull/config.h"
+#include "dialects/bull/bull.h"
 #include "dialects/delayed_queue/delayed_queue.h"
 #include "dialects/kmqueue/kmqueue.h"
 

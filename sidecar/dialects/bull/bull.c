@@ -1,7 +1,8 @@
 // Bull 4 (OptimalBits/bull 4.10 to the newest 4.x). An entry of delayed is the id of a job. A hash holds the job itself.
 #include <stdlib.h>
 
-#include "dialects/bull/internal.h"
+#include "dialects/bull/bull.h"
+#include "dialects/bull/job.h"
 #include "redis/reply.h"
 
 // Bull 4 and BullMQ share most key names. BullMQ writes its version into `meta` and its events into a stream. Workers that wait

@@ -1,5 +1,5 @@
 // Settings of dialect bull, and the key names that Bull makes of them.
-#include "dialects/bull/config.h"
+#include "dialects/bull/bull.h"
 
 #include <stdlib.h>
 

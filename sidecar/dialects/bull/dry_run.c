@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dialects/bull/internal.h"
+#include "dialects/bull/bull.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
 #include "dialects/requeue.h"

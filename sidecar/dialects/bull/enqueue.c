@@ -1,7 +1,7 @@
 // How jobs get into `wait`: promotion, and requeue.
 #include <math.h>
 
-#include "dialects/bull/internal.h"
+#include "dialects/bull/bull.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
 #include "dialects/requeue.h"

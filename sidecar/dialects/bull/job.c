@@ -8,7 +8,7 @@
 #include "base/json/write.h"
 #include "base/text/base64.h"
 #include "base/utf8.h"
-#include "dialects/bull/config.h"
+#include "dialects/bull/bull.h"
 #include "redis/reply.h"
 
 enum { ERROR_MOST = 64 * 1024 };

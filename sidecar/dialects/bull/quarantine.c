@@ -6,7 +6,7 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "dialects/bull/internal.h"
+#include "dialects/bull/bull.h"
 #include "dialects/bull/job.h"
 #include "redis/reply.h"
 

@@ -2,9 +2,8 @@
  * the workers say, whoever leads, and as far as it can be known what was removed at once. */
 #include "audit_case.h"
 #include "bull_failure.h"
-#include "dialects/bull/config.h"
+#include "dialects/bull/bull.h"
 #include "dialects/bull/failed_channel.h"
-#include "dialects/bull/internal.h"
 #include "dialects/registry.h"
 #include "wait.h"
 

@@ -1,7 +1,7 @@
 /* Dialect bull from C: its stalled check step by step, what it adopts, its dry run; as the monitor and the preflight call them.
  */
 #include "bull_call.h"
-#include "dialects/bull/config.h"
+#include "dialects/bull/bull.h"
 #include "dialects/registry.h"
 #include "model/metrics.h"
 #include "wait.h"

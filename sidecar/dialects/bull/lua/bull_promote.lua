@@ -152,38 +152,30 @@ else
         return new, scores
     end
     local new, scores = merged()
-    if new then
-        for i = 1, count do
-            local id = ids[i]
-            if priorities[i] then
-                redis.call('HSET', prefix .. id, 'delay', '0')
-                moved[#moved + 1] = id
-                local number = tonumber(priorities[i]) or 0
-                if number == 0 or number ~= number then new[#new + 1] = id end
-            else
-                odd[#odd + 1] = id
+    for i = 1, count do
+        local id, priority = ids[i], priorities[i]
+        if not priority then
+            odd[#odd + 1] = id
+        else
+            priority = tonumber(priority) or 0
+            redis.call('HSET', prefix .. id, 'delay', '0')
+            moved[#moved + 1] = id
+            if priority == 0 or priority ~= priority then
+                table.insert(new or plain, id)
+            elseif not new then
+                insert(id, priority)
             end
         end
+        if work < 0 then
+            count = i
+            break
+        end
+    end
+    flush()
+    if new then
         redis.call('ZADD', KEYS[6], unpack(scores))
         for i = 1, #new, 5000 do redis.call('LPUSH', none, unpack(new, i, math.min(i + 4999, #new))) end
         redis.call('RENAME', none, target) -- the new list holds all of the old one
-    else
-        for i = 1, count do
-            local id, priority = ids[i], priorities[i]
-            if not priority then
-                odd[#odd + 1] = id
-            else
-                priority = tonumber(priority) or 0
-                redis.call('HSET', prefix .. id, 'delay', '0')
-                moved[#moved + 1] = id
-                if priority == 0 or priority ~= priority then plain[#plain + 1] = id else insert(id, priority) end
-            end
-            if work < 0 then
-                count = i
-                break
-            end
-        end
-        flush()
     end
 end
 if #odd > 0 then
