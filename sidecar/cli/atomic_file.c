@@ -79,11 +79,6 @@ bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, 
     return false;
 }
 
-void atomic_file_discard(atomic_file_t *file) {
-    if (file->fd >= 0) unlink(file->part);
-    atomic_file_close(file);
-}
-
 // Without force never replaces a file. Not every file system can do that in one step.
 static bool atomic_file_rename(const atomic_file_t *file) {
     if (file->force) return rename(file->part, file->path) == 0;
@@ -102,15 +97,14 @@ static bool atomic_file_sync_directory(const char *path) {
     return done;
 }
 
-bool atomic_file_commit(atomic_file_t *file, buffer_t *why) {
-    if (fsync(file->fd) == 0 && atomic_file_rename(file)) {
-        bool done = atomic_file_sync_directory(file->path) ||
-                    atomic_file_fail(why, file->path, "is written, but its directory cannot be synced to disk");
-        atomic_file_close(file);
-        return done;
-    }
-    atomic_file_fail(why, file->path,
-                     errno == EEXIST ? "was created meanwhile: name a new file, or use --force" : strerror(errno));
-    atomic_file_discard(file);
-    return false;
+bool atomic_file_end(atomic_file_t *file, bool complete, buffer_t *why) {
+    bool renamed = complete && fsync(file->fd) == 0 && atomic_file_rename(file);
+    if (complete && !renamed)
+        atomic_file_fail(why, file->path,
+                         errno == EEXIST ? "was created meanwhile: name a new file, or use --force" : strerror(errno));
+    bool synced = renamed && (atomic_file_sync_directory(file->path) ||
+                              atomic_file_fail(why, file->path, "is written, but its directory cannot be synced to disk"));
+    if (!renamed) unlink(file->part);
+    atomic_file_close(file);
+    return synced;
 }

@@ -12,7 +12,7 @@ typedef struct atomic_file {
     bool force;        // replace an existing file
 } atomic_file_t;
 
-// Creates an empty part (mode 0640). Never replaces the audit log `log`. Each returns false with *why, and then leaves nothing.
+// Creates an empty part (mode 0640). Never replaces the audit log `log`. False with *why: it leaves nothing.
 bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why);
-bool atomic_file_commit(atomic_file_t *file, buffer_t *why);
-void atomic_file_discard(atomic_file_t *file);
+// Gives a complete file its name, and removes another. False: it was not complete, or *why says why the file is not on disk.
+bool atomic_file_end(atomic_file_t *file, bool complete, buffer_t *why);

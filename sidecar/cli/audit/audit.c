@@ -12,8 +12,6 @@
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 
-enum { MAX_WORDS = 32 };
-
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
 
@@ -45,48 +43,47 @@ int audit_usage_error(const audit_args_t *args, const char *format, ...) {
     return CLI_USAGE;
 }
 
-typedef struct known_queues {
-    char *all[MAX_WORDS];
-    size_t count;
-    bool known;
+typedef struct queue_search {
     const char *wanted;
-} known_queues_t;
+    bool found;
+    char *nearest; // owned; NULL = none is near
+} queue_search_t;
 
-static bool no_match_add_queue(void *self, const char *name) {
-    known_queues_t *queues = self;
-    if (strcmp(name, queues->wanted) == 0) queues->known = true;
-    if (queues->count < MAX_WORDS) queues->all[queues->count++] = mem_str(name);
+static bool queue_search_add(void *self, const char *name) {
+    queue_search_t *search = self;
+    if (strcmp(name, search->wanted) == 0) search->found = true;
+    if (suggest_nearest(search->wanted, (const char *const[]){search->nearest, name}, 2) != name) return true;
+    free(search->nearest);
+    search->nearest = mem_str(name);
     return true;
 }
 
 void audit_print_no_match(audit_t *audit, const audit_filter_t *filter) {
-    known_queues_t queues = {.wanted = filter->queue};
-    buffer_t why = {0}, escaped = {0};
-    const char *kind = filter->all_kinds ? "" : filter->kind ? filter->kind : "failed", *nearest = NULL;
-    if (strcmp(kind, "failed") != 0) {
-        fprintf(stderr, "queue-sidecar: no events%s%s match\n", *kind ? " of kind " : "", kind);
-        return;
+    queue_search_t search = {.wanted = filter->queue};
+    buffer_t why = {0}, text = {0};
+    const char *kind = filter->all_kinds ? "" : filter->kind ? filter->kind : "failed";
+    bool failed = strcmp(kind, "failed") == 0;
+    if (failed && filter->queue) audit_queues(audit, queue_search_add, &search, &why);
+    if (failed)
+        buffer_str(&text, "no final failures match");
+    else
+        buffer_printf(&text, "no events%s%s match", *kind ? " of kind " : "", kind);
+    if (failed && filter->queue && !search.found) {
+        buffer_printf(&text, ": the log has none of queue `%s`", filter->queue);
+        if (search.nearest) buffer_printf(&text, ", did you mean `%s`?", search.nearest);
     }
-    if (filter->queue && audit_queues(audit, no_match_add_queue, &queues, &why) && !queues.known)
-        nearest = suggest_nearest(filter->queue, (const char *const *)queues.all, queues.count);
-    fprintf(stderr, "queue-sidecar: no final failures match");
-    if (filter->queue && !queues.known) fprintf(stderr, ": the log has none of queue `%s`", filter->queue);
-    if (nearest) terminal_escape(&escaped, slice_text(nearest), false);
-    if (nearest) fprintf(stderr, ", did you mean `%s`?", buffer_text(&escaped));
-    fputs("\n", stderr);
-    for (size_t i = 0; i < queues.count; i++) free(queues.all[i]);
-    buffer_free(&escaped);
+    audit_print_error(&text);
+    free(search.nearest);
     buffer_free(&why);
 }
 
 // `known`: the words that are allowed, separated by spaces.
 static int audit_check_word(const audit_args_t *args, const char *what, const char *word, const char *known) {
-    const char *words[MAX_WORDS];
-    size_t count = 0;
+    const char *nearest = NULL;
     if (!word || audit_has_word(known, word)) return CLI_OK;
     char *copy = mem_str(known);
-    for (char *rest = copy, *each; count < MAX_WORDS && (each = strsep(&rest, " "));) words[count++] = each;
-    const char *nearest = suggest_nearest(word, words, count);
+    for (char *rest = copy, *each; (each = strsep(&rest, " "));)
+        nearest = suggest_nearest(word, (const char *const[]){nearest, each}, 2);
     audit_usage_error(args, "%s `%s`%s%s%s\nIt is one of: %s.", what, word, nearest ? ": did you mean `" : "",
                       nearest ? nearest : "", nearest ? "`?" : "", known);
     free(copy);

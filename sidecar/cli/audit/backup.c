@@ -36,10 +36,8 @@ static int backup_run(audit_args_t *args) {
     bool done = backup_check_remains(args->operands.all[0], &why) &&
                 audit_backup(args->audit, file.part, backup_progress, &progress, &why);
     progress_end(&progress);
-    if (!done) atomic_file_discard(&file);
     failpoint("backup_before_rename");
-    if (done && atomic_file_commit(&file, &why)) return CLI_OK;
-    return audit_print_error(&why);
+    return atomic_file_end(&file, done, &why) ? CLI_OK : audit_print_error(&why);
 }
 
 static const cli_option_t options[] = {

@@ -91,10 +91,8 @@ static int export_run(audit_args_t *args) {
     if (!atomic_file_create(&file, name, args->path, args->force, &why)) return audit_print_error(&why);
     export.fd = file.fd;
     bool done = export_write(&export, &why);
-    if (!done) atomic_file_discard(&file);
     failpoint("export_before_rename");
-    if (done && atomic_file_commit(&file, &why)) return CLI_OK;
-    return audit_print_error(&why);
+    return atomic_file_end(&file, done, &why) ? CLI_OK : audit_print_error(&why);
 }
 
 static const cli_option_t options[] = {

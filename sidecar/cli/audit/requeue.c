@@ -11,7 +11,7 @@
 #include "base/text/units.h"
 #include "cli/terminal.h"
 
-enum { MAX_NOTE = 1024, MAX_RATE = 1000000, MAX_SUGGESTIONS = 1000 };
+enum { MAX_NOTE = 1024, MAX_RATE = 1000000 };
 
 // Nobody may put everything back by forgetting a word.
 static int requeue_check_selection(const audit_args_t *args) {
@@ -73,18 +73,95 @@ static char *requeue_operator(const char *by) {
 static int requeue_parse_target(requeue_t *requeue) {
     const char *to = requeue->args->requeue.to;
     const config_t *config = requeue->keys->config;
-    const char *names[MAX_SUGGESTIONS];
-    size_t count = 0;
+    const char *nearest = NULL;
     requeue->to = -1;
     if (!to) return CLI_OK;
     for (size_t i = 0; i < config->queue_count; i++) {
         if (strcmp(config->queues[i].name, to) == 0) requeue->to = (int64_t)i;
-        if (count < MAX_SUGGESTIONS) names[count++] = config->queues[i].name;
+        nearest = suggest_nearest(to, (const char *const[]){nearest, config->queues[i].name}, 2);
     }
     if (requeue->to >= 0) return CLI_OK;
-    const char *nearest = suggest_nearest(to, names, count);
     return audit_usage_error(requeue->args, "--to %s: the config has no such queue%s%s%s", to, nearest ? ": did you mean `" : "",
                              nearest ? nearest : "", nearest ? "`?" : "");
+}
+
+static void plan_add(requeue_plan_t *plan, int64_t seq, int64_t at) {
+    if (at > plan->newest) plan->newest = at;
+    plan->seqs = mem_grown(plan->seqs, plan->count, sizeof *plan->seqs);
+    plan->seqs[plan->count++] = seq;
+}
+
+static plan_queue_t *plan_find_queue(requeue_plan_t *plan, slice_t name) {
+    for (size_t i = 0; i < plan->queue_count; i++)
+        if (slice_is(name, plan->queues[i].name)) return &plan->queues[i];
+    plan->queues = mem_grown(plan->queues, plan->queue_count, sizeof *plan->queues);
+    plan_queue_t *queue = &plan->queues[plan->queue_count++];
+    *queue = (plan_queue_t){.name = mem_printf("%.*s", (int)name.len, name.data)};
+    return queue;
+}
+
+static bool plan_add_match(void *self, const audit_match_t *match) {
+    requeue_t *requeue = self;
+    requeue_plan_t *plan = &requeue->plan;
+    int64_t limit = requeue->args->filter.limit;
+    if (limit && (int64_t)plan->count == limit) return false;
+    if (slice_is(match->state, "failed") || requeue->args->requeue.again) {
+        plan_find_queue(plan, match->queue)->open++;
+        plan_add(plan, match->seq, match->at);
+    } else {
+        plan->answered++;
+    }
+    return true;
+}
+
+static int plan_compare_seqs(const void *a, const void *b) {
+    const int64_t *left = a, *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+// Several refs may name one failure.
+static void plan_remove_duplicates(requeue_plan_t *plan) {
+    size_t kept = 0;
+    if (plan->count) qsort(plan->seqs, plan->count, sizeof *plan->seqs, plan_compare_seqs);
+    for (size_t i = 0; i < plan->count; i++)
+        if (i == 0 || plan->seqs[i] != plan->seqs[kept - 1]) plan->seqs[kept++] = plan->seqs[i];
+    plan->count = kept;
+}
+
+static void plan_refs(requeue_t *requeue) {
+    const cli_operands_t *words = &requeue->args->operands;
+    for (size_t i = 0; i < words->count; i++) {
+        audit_found_t found;
+        if (audit_find_event(requeue->args, words->all[i], &found) == CLI_OK)
+            plan_add(&requeue->plan, found.seq, found.at);
+        else
+            requeue->plan.bad_refs = true;
+    }
+    plan_remove_duplicates(&requeue->plan);
+}
+
+// Failures that were answered before must not use up the limit, or a second run would do nothing.
+static bool plan_begin(requeue_t *requeue, buffer_t *why) {
+    audit_filter_t filter = requeue->args->filter;
+    filter.limit = 0;
+    if (requeue->args->requeue.where) return audit_select(requeue->args->audit, &filter, plan_add_match, requeue, why);
+    plan_refs(requeue);
+    return true;
+}
+
+static void plan_end(requeue_plan_t *plan) {
+    for (size_t i = 0; i < plan->queue_count; i++) free(plan->queues[i].name);
+    free(plan->queues);
+    free(plan->seqs);
+}
+
+static void plan_format(const requeue_plan_t *plan, buffer_t *out) {
+    buffer_printf(out, "%s job%s", number_text((int64_t)plan->count).text, plan->count == 1 ? "" : "s");
+    for (size_t i = 0; i < plan->queue_count; i++) {
+        buffer_str(out, i ? ", " : ": ");
+        terminal_escape(out, slice_text(plan->queues[i].name), false);
+        buffer_printf(out, " %s", number_text(plan->queues[i].open).text);
+    }
 }
 
 // CLI_OK: go on.
@@ -121,7 +198,8 @@ static int requeue_plan_and_run(requeue_t *requeue) {
     return status == CLI_OK && plan->bad_refs ? CLI_FAILED : status;
 }
 
-static int requeue_main(const audit_args_t *args, bool discard) {
+static int requeue_main(audit_args_t *args) {
+    bool discard = strcmp(args->command, audit_discard_command.about.name) == 0;
     requeue_t requeue = {.args = args, .keys = keyspace_new(args->config), .discard = discard};
     signal(SIGPIPE, SIG_IGN); // Redis is at the other end of a socket
     requeue.by = requeue_operator(args->requeue.by);
@@ -133,10 +211,6 @@ static int requeue_main(const audit_args_t *args, bool discard) {
     free(requeue.by);
     return status;
 }
-
-static int requeue_command(audit_args_t *args) { return requeue_main(args, false); }
-
-static int discard_command(audit_args_t *args) { return requeue_main(args, true); }
 
 #define REQUEUE_OPTIONS                                                                                                          \
     AUDIT_OPERANDS("REF", "from `audit list`, or its first characters", NULL),                                                   \
@@ -189,7 +263,7 @@ const audit_command_t audit_requeue_command = {
               .exits = REQUEUE_EXITS},
     .needs_config = true,
     .max_operands = SIZE_MAX,
-    .run = requeue_command,
+    .run = requeue_main,
 };
 
 static const cli_option_t discard_option_rows[] = {REQUEUE_OPTIONS, REQUEUE_OPTIONS_WHERE};
@@ -205,5 +279,5 @@ const audit_command_t audit_discard_command = {
               .exits = REQUEUE_EXITS},
     .needs_config = true,
     .max_operands = SIZE_MAX,
-    .run = discard_command,
+    .run = requeue_main,
 };

@@ -78,12 +78,6 @@ typedef struct requeue {
     requeue_report_t report;
 } requeue_t;
 
-// Changes nothing. False with *why: the log cannot be read.
-bool plan_begin(requeue_t *requeue, buffer_t *why);
-void plan_end(requeue_plan_t *plan);
-// Appends "1,234 jobs: email 1,200, video 34".
-void plan_format(const requeue_plan_t *plan, buffer_t *out);
-
 // Failures that were answered before count as tried.
 void report_begin(requeue_t *requeue);
 // `detail` may be "".

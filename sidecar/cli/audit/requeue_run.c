@@ -18,14 +18,19 @@ enum {
     SIGNAL_CHECK_MS = 200,
 };
 
+// Owned texts; NULL = none.
+typedef struct run_queue {
+    char *refused;  // Redis's error for all failures of which this is the home queue
+    char *unusable; // why the queue takes no job
+} run_queue_t;
+
 typedef struct run {
     requeue_t *requeue;
     conn_t *conn;                            // NULL in a dry run
     requeue_target_t targets[MAX_IN_FLIGHT]; // a ring: of the requests without a reply
     size_t sent, answered, bytes;            // of these requests
     size_t found;                            // rows of the chunk
-    char **refused_queues;                   // by home queue: Redis's error for all its failures; NULL = none; owned
-    char **unusable_queues;                  // by target queue: why it takes no job; NULL = it does; owned
+    run_queue_t *queues;                     // owned
     int64_t now_ms;                          // by Redis's clock, at `began`; 0 in a dry run
     mono_t began;
     mono_t due;            // when the next request may be sent
@@ -136,7 +141,7 @@ static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     requeue_result_t result = run_find_queues(run, &row->event, &job->target);
     if (result == RESULT_WOULD && !requeue->discard) result = run_check_payload(&row->event, &job->digest);
     if (result != RESULT_WOULD) return result;
-    const char *refused = run->refused_queues[job->target.home], *unusable = run->unusable_queues[job->target.to];
+    const char *refused = run->queues[job->target.home].refused, *unusable = run->queues[job->target.to].unusable;
     buffer_str(&run->detail, refused ? refused : unusable ? unusable : "");
     if (refused || unusable) return RESULT_REFUSED;
     bool fits = requeue->discard ||
@@ -195,7 +200,7 @@ static void run_read_reply(run_t *run) {
     if (later) return; // a later run does it
     requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
     const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
-    char **refused = &run->refused_queues[target->home]; // would refuse all further requests too
+    char **refused = &run->queues[target->home].refused; // would refuse all further requests too
     if (result == RESULT_REFUSED && !*refused) *refused = mem_str(why);
     buffer_clear(&run->detail);
     if (result == RESULT_ANSWERED)
@@ -284,8 +289,8 @@ static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
         buffer_t refusal = {0};
         const call_t call = {.conn = run->conn, .keys = keys, .queue = i, .error = error};
         outcome_t outcome = ops->adopt ? ops->adopt(&call, &refusal) : OUTCOME_OK;
-        if (outcome == OUTCOME_REFUSED) run->unusable_queues[i] = mem_str(error->text);
-        if (outcome == OUTCOME_OK && refusal.len) run->unusable_queues[i] = mem_str(buffer_text(&refusal));
+        if (outcome == OUTCOME_REFUSED) run->queues[i].unusable = mem_str(error->text);
+        if (outcome == OUTCOME_OK && refusal.len) run->queues[i].unusable = mem_str(buffer_text(&refusal));
         buffer_free(&refusal);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
     }
@@ -319,17 +324,15 @@ int requeue_run(requeue_t *requeue) {
     run_t *run = mem_alloc(sizeof *run);
     size_t queues = requeue->keys->queue_count;
     run->requeue = requeue;
-    run->refused_queues = mem_array(queues, sizeof *run->refused_queues);
-    run->unusable_queues = mem_array(queues, sizeof *run->unusable_queues);
+    run->queues = mem_array(queues, sizeof *run->queues);
     run_block_signals(run);
     int status = run_connect(run);
     if (status == CLI_OK) status = run_and_report(run);
     for (size_t i = 0; i < queues; i++) {
-        free(run->refused_queues[i]);
-        free(run->unusable_queues[i]);
+        free(run->queues[i].refused);
+        free(run->queues[i].unusable);
     }
-    free(run->refused_queues);
-    free(run->unusable_queues);
+    free(run->queues);
     buffer_free(&run->pushed_bytes);
     buffer_free(&run->detail);
     conn_free(run->conn);

@@ -10,7 +10,6 @@
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 
-enum { LABEL_WIDTH = 10 };
 enum { BASE64_LINE = 76, BASE64_LINE_BYTES = BASE64_LINE / 4 * 3 };
 // A terminal gets the beginning of a payload, which may have megabytes and would scroll all else away. Errors of workers fit.
 enum { TERMINAL_TEXT = 64 * 1024, TERMINAL_BINARY = 12 * BASE64_LINE_BYTES };
@@ -20,28 +19,26 @@ typedef struct show {
     bool found;
     buffer_t why;           // what cannot be read
     event_output_t history; // of its job, for a table
-    buffer_t json;
-    int rows; // of the history in `json`
+    int rows;               // of the history in JSON
+    buffer_t out;           // what is not printed yet
 } show_t;
 
-static void show_print_label(const char *name) { printf("%-*s", LABEL_WIDTH, name); }
+static void show_add_label(buffer_t *out, const char *name) { buffer_printf(out, "%-10s", name); }
 
-static void show_print_text(const char *name, slice_t text) {
-    buffer_t plain = {0};
+static void show_add_text(buffer_t *out, const char *name, slice_t text) {
     if (text.len == 0) return;
-    terminal_escape(&plain, text, false);
-    show_print_label(name);
-    puts(buffer_text(&plain));
-    buffer_free(&plain);
+    show_add_label(out, name);
+    terminal_escape(out, text, false);
+    buffer_str(out, "\n");
 }
 
-static void show_print_time(const char *name, int64_t ms, bool utc) {
+static void show_add_time(buffer_t *out, const char *name, int64_t ms, bool utc) {
     char text[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
     if (ms == 0) return;
     time_format(ms, utc, text);
     time_zone_name(ms, utc, zone);
-    show_print_label(name);
-    printf("%s.%03d %s\n", text, (int)(ms % 1000), zone);
+    show_add_label(out, name);
+    buffer_printf(out, "%s.%03d %s\n", text, (int)(ms % 1000), zone);
 }
 
 static bool show_is_utf8_tail(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
@@ -54,11 +51,11 @@ static slice_t show_truncate(slice_t bytes, bool is_text) {
 }
 
 // Text is indented and escaped; other bytes are in base64, in lines that `base64 -d` reads.
-static void show_print_bytes(const char *name, slice_t bytes, bool is_text) {
+static void show_add_bytes(buffer_t *out, const char *name, slice_t bytes, bool is_text) {
     buffer_t plain = {0};
     if (bytes.len == 0) return;
-    show_print_label(name);
-    printf("%s bytes%s\n", number_text((int64_t)bytes.len).text, is_text ? "" : ", not text: in base64");
+    show_add_label(out, name);
+    buffer_printf(out, "%s bytes%s\n", number_text((int64_t)bytes.len).text, is_text ? "" : ", not text: in base64");
     slice_t part = show_truncate(bytes, is_text);
     if (is_text)
         terminal_escape(&plain, part, true);
@@ -66,22 +63,13 @@ static void show_print_bytes(const char *name, slice_t bytes, bool is_text) {
         base64_encode(&plain, part);
     for (const char *line = buffer_text(&plain); *line;) {
         size_t len = is_text ? strcspn(line, "\n") : strnlen(line, BASE64_LINE);
-        printf("  %.*s\n", (int)len, line);
+        buffer_printf(out, "  %.*s\n", (int)len, line);
         line += len + (line[len] == '\n');
     }
     if (part.len < bytes.len)
-        printf("  … and %s bytes more: see them with `-o json`, or in a pipe (`| less`)\n",
-               number_text((int64_t)(bytes.len - part.len)).text);
+        buffer_printf(out, "  … and %s bytes more: see them with `-o json`, or in a pipe (`| less`)\n",
+                      number_text((int64_t)(bytes.len - part.len)).text);
     buffer_free(&plain);
-}
-
-// Retries, and jobs that were too large, are recorded with their size alone.
-static void show_print_payload(const audit_row_t *row) {
-    const event_t *event = &row->event;
-    show_print_bytes("payload", event->payload, row->payload_is_text);
-    if (event->payload.len > 0 || event->size == 0) return;
-    show_print_label("payload");
-    printf("%s bytes, not recorded with this event\n", number_text(event->size).text);
 }
 
 static const event_column_t columns[] = {
@@ -101,8 +89,8 @@ static bool show_add_history(void *self, const audit_row_t *row) {
     if (show->args->format == FORMAT_TABLE) {
         event_output_add(&show->history, row);
     } else {
-        if (show->rows++) buffer_str(&show->json, ",");
-        event_write_json(&show->json, row);
+        if (show->rows++) buffer_str(&show->out, ",");
+        event_write_json(&show->out, row);
     }
     return true;
 }
@@ -111,33 +99,44 @@ static void show_read_history(show_t *show, const audit_row_t *row) {
     audit_history(show->args->audit, row->event.queue, row->event.job, show_add_history, show, &show->why);
 }
 
+static void show_print(show_t *show) {
+    fwrite(buffer_text(&show->out), 1, show->out.len, stdout);
+    buffer_free(&show->out);
+}
+
 static void show_print_table(show_t *show, const audit_row_t *row) {
     const event_t *event = &row->event;
+    buffer_t *out = &show->out;
     bool failed = slice_is(event->kind, "failed"), utc = show->args->utc;
-    show_print_text("ref", row->ref);
-    if (!failed) show_print_text("kind", event->kind);
-    show_print_text("state", row->state);
-    show_print_time("since", row->answered_at, utc);
-    show_print_text("by", row->answered_by);
-    show_print_text("because", row->answer_reason);
-    show_print_text("queue", event->queue);
-    show_print_text("dialect", event->dialect);
-    show_print_text("job", event->job);
-    show_print_text("type", event->type);
-    show_print_text("worker", event->worker);
-    show_print_text("reason", event->reason);
-    show_print_label("tries");
-    printf("%" PRId64 "\n", event->attempts);
-    show_print_time("created", event->created, utc);
-    show_print_time("started", event->started, utc);
-    show_print_time(failed ? "failed" : "at", event->at, utc);
-    show_print_text("term", event->term);
-    show_print_text("event", event->event);
-    show_print_text("answers", event->answers);
-    show_print_text("sha256", event->sha256);
-    show_print_bytes("error", event->error, row->error_is_text);
-    show_print_payload(row);
-    puts("");
+    show_add_text(out, "ref", row->ref);
+    if (!failed) show_add_text(out, "kind", event->kind);
+    show_add_text(out, "state", row->state);
+    show_add_time(out, "since", row->answered_at, utc);
+    show_add_text(out, "by", row->answered_by);
+    show_add_text(out, "because", row->answer_reason);
+    show_add_text(out, "queue", event->queue);
+    show_add_text(out, "dialect", event->dialect);
+    show_add_text(out, "job", event->job);
+    show_add_text(out, "type", event->type);
+    show_add_text(out, "worker", event->worker);
+    show_add_text(out, "reason", event->reason);
+    show_add_label(out, "tries");
+    buffer_printf(out, "%" PRId64 "\n", event->attempts);
+    show_add_time(out, "created", event->created, utc);
+    show_add_time(out, "started", event->started, utc);
+    show_add_time(out, failed ? "failed" : "at", event->at, utc);
+    show_add_text(out, "term", event->term);
+    show_add_text(out, "event", event->event);
+    show_add_text(out, "answers", event->answers);
+    show_add_text(out, "sha256", event->sha256);
+    show_add_bytes(out, "error", event->error, row->error_is_text);
+    show_add_bytes(out, "payload", event->payload, row->payload_is_text);
+    if (event->payload.len == 0 && event->size) { // as of retries, and of jobs that were too large
+        show_add_label(out, "payload");
+        buffer_printf(out, "%s bytes, not recorded with this event\n", number_text(event->size).text);
+    }
+    buffer_str(out, "\n");
+    show_print(show);
     show->history = (event_output_t){.utc = utc, .narrow = terminal_is_narrow(stdout), .marked = event->event};
     event_output_begin(&show->history, columns, COUNT(columns), 0, stdout);
     show_read_history(show, row);
@@ -146,29 +145,25 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
 
 // One object, with the history inside.
 static void show_print_json(show_t *show, const audit_row_t *row) {
-    buffer_t *out = &show->json;
-    event_write_json(out, row);
-    out->len--; // the closing brace
-    buffer_str(out, ",\"history\":[");
+    event_write_json(&show->out, row);
+    show->out.len--; // the closing brace
+    buffer_str(&show->out, ",\"history\":[");
     show_read_history(show, row);
-    buffer_str(out, "]}\n");
-    fwrite(out->data, 1, out->len, stdout);
-    buffer_free(out);
-}
-
-static void show_print_csv(const audit_row_t *row) {
-    event_output_t output = {.format = FORMAT_CSV};
-    event_output_begin(&output, NULL, 0, 0, NULL);
-    event_output_add(&output, row);
-    event_output_end(&output);
+    buffer_str(&show->out, "]}\n");
+    show_print(show);
 }
 
 static bool show_print_row(void *self, const audit_row_t *row) {
     show_t *show = self;
+    event_output_t csv = {.format = FORMAT_CSV};
     show->found = true;
     switch (show->args->format) {
     case FORMAT_TABLE: show_print_table(show, row); break;
-    case FORMAT_CSV: show_print_csv(row); break;
+    case FORMAT_CSV:
+        event_output_begin(&csv, NULL, 0, 0, NULL);
+        event_output_add(&csv, row);
+        event_output_end(&csv);
+        break;
     default: show_print_json(show, row);
     }
     return false;
