@@ -14,13 +14,6 @@ static void status_json_comma(buffer_t *out) {
     if (last != '{' && last != '[') buffer_str(out, ",");
 }
 
-// Begins an object or array: the value of a key, or an item of an array where the key is NULL.
-static void status_json_open(buffer_t *out, const char *key, const char *bracket) {
-    status_json_comma(out);
-    if (key) buffer_printf(out, "\"%s\":", key);
-    buffer_str(out, bracket);
-}
-
 static void status_json_text(buffer_t *out, const char *text) {
     if (text && *text)
         json_write_string(out, slice_text(text));
@@ -42,22 +35,27 @@ static void status_json_number(buffer_t *out, char type, int64_t number) {
 }
 
 // Adds a member for each NAME:TYPE of the format, with the next argument as its value. s: a text, "" = null. b: a bool. n, d, t:
-// an int64_t, below 0 = null; d is milliseconds, printed as seconds; t is ms since 1970, printed as RFC 3339 (never = null).
-static void status_json_members(buffer_t *out, const char *format, ...) {
+// an int64_t, below 0 = null; d is milliseconds, printed as seconds; t is ms since 1970, printed as RFC 3339 (never = null). {
+// and [ begin a value, with a name or as an item of an array; } and ] end it.
+static void status_json_add(buffer_t *out, const char *format, ...) {
     va_list values;
     va_start(values, format);
-    for (const char *at = format; *at; at += strspn(at, " ")) {
-        int name = (int)strcspn(at, ":");
-        status_json_comma(out);
-        buffer_printf(out, "\"%.*s\":", name, at);
-        at += name + 1;
-        if (*at == 's')
+    for (const char *at = format; *at; at += 1 + strspn(at + 1, " ")) {
+        bool ends = *at == '}' || *at == ']';
+        if (!ends) status_json_comma(out);
+        if (!ends && *at != '{') {
+            int name = (int)strcspn(at, ":");
+            buffer_printf(out, "\"%.*s\":", name, at);
+            at += name + 1;
+        }
+        if (strchr("{}[]", *at))
+            buffer_add(out, at, 1);
+        else if (*at == 's')
             status_json_text(out, va_arg(values, const char *));
         else if (*at == 'b')
             buffer_str(out, va_arg(values, int) ? "true" : "false");
         else
             status_json_number(out, *at, va_arg(values, int64_t));
-        at++;
     }
     va_end(values);
 }
@@ -66,40 +64,33 @@ static int64_t status_json_age(int64_t now_ms, int64_t ms) { return ms < 0 ? STA
 
 static void status_json_lock(const status_t *s, size_t index, buffer_t *out) {
     const snapshot_lock_t *lock = &s->snapshot.locks[index];
-    status_json_open(out, NULL, "{");
-    status_json_members(out, "key:s leader:s term:s since:t ttl_seconds:d", s->keys->locks[index].key, lock->leader, lock->holder,
-                        lock->since_ms ? lock->since_ms : STATUS_UNKNOWN, lock->pttl_ms);
-    status_json_open(out, "standbys", "[");
+    status_json_add(out, "{ key:s leader:s term:s since:t ttl_seconds:d standbys:[", s->keys->locks[index].key, lock->leader,
+                    lock->holder, lock->since_ms ? lock->since_ms : STATUS_UNKNOWN, lock->pttl_ms);
     for (size_t i = 0; i < lock->standby_count; i++) {
         const snapshot_standby_t *standby = &lock->standbys[i];
-        status_json_open(out, NULL, "{");
-        status_json_members(out, "instance:s lives:b heard_seconds_ago:d", standby->instance, standby->lives,
-                            status_json_age(s->snapshot.now_ms, standby->heard_ms));
-        buffer_str(out, "}");
+        status_json_add(out, "{ instance:s lives:b heard_seconds_ago:d }", standby->instance, standby->lives,
+                        status_json_age(s->snapshot.now_ms, standby->heard_ms));
     }
     buffer_str(out, "]}");
 }
 
 static void status_json_recent(const status_recent_t *recent, buffer_t *out) {
-    status_json_members(out, "retried_last_hour:n failed_last_hour:n", recent->retried, recent->failed);
-    status_json_open(out, "failed_last_hour_by_reason", "{");
+    status_json_add(out, "retried_last_hour:n failed_last_hour:n failed_last_hour_by_reason:{", recent->retried, recent->failed);
     for (size_t i = 0; i < STATUS_REASONS; i++) {
-        status_json_open(out, status_reasons[i], "");
+        status_json_comma(out);
+        buffer_printf(out, "\"%s\":", status_reasons[i]);
         status_json_number(out, 'n', recent->failed < 0 ? STATUS_UNKNOWN : recent->reasons[i]);
     }
-    buffer_str(out, "}");
-    status_json_members(out, "last_hour_is_partial:b", recent->partial);
+    status_json_add(out, "} last_hour_is_partial:b", recent->partial);
 }
 
 static void status_json_copies(const status_t *s, const snapshot_queue_t *snapshot, buffer_t *out) {
-    status_json_open(out, "copies", "[");
+    status_json_add(out, "copies:[");
     for (size_t i = 0; i < snapshot->copy_count; i++) {
         const snapshot_copy_t *copy = &snapshot->copies[i];
-        status_json_open(out, NULL, "{");
-        status_json_members(out, "instance:s here:b position:s complete:b heard_seconds_ago:d", copy->instance,
-                            strcmp(copy->instance, s->log.instance) == 0, copy->position, status_is_complete(snapshot, copy),
-                            status_json_age(s->snapshot.now_ms, copy->heard_ms));
-        buffer_str(out, "}");
+        status_json_add(out, "{ instance:s here:b position:s complete:b heard_seconds_ago:d }", copy->instance,
+                        strcmp(copy->instance, s->log.instance) == 0, copy->position, status_is_complete(snapshot, copy),
+                        status_json_age(s->snapshot.now_ms, copy->heard_ms));
     }
     buffer_str(out, "]");
 }
@@ -110,48 +101,41 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     const queue_config_t *config = s->keys->queues[queue].config;
     int64_t overdue_ms = sizes->next_due_ms >= 0 ? sizes_overdue_ms(sizes) : STATUS_UNKNOWN;
     int64_t lag_ms = snapshot->uncopied_ms ? status_json_age(s->snapshot.now_ms, snapshot->uncopied_ms) : 0;
-    status_json_open(out, NULL, "{");
-    status_json_members(out, "name:s dialect:s served:b owner:s", config->name, config_dialect_word(config->dialect),
-                        snapshot->served, snapshot->owner);
-    status_json_members(out, "delayed:n ready:n in_progress:n next_due:t overdue_seconds:d", sizes->delayed, sizes->ready,
-                        sizes->in_progress, sizes->next_due_ms, overdue_ms);
-    status_json_members(out, "oldest_in_progress:t oldest_in_progress_seconds:d", sizes->oldest_in_progress_ms,
-                        status_json_age(sizes->now_ms, sizes->oldest_in_progress_ms));
+    status_json_add(out, "{ name:s dialect:s served:b owner:s", config->name, config_dialect_word(config->dialect),
+                    snapshot->served, snapshot->owner);
+    status_json_add(out, "delayed:n ready:n in_progress:n next_due:t overdue_seconds:d", sizes->delayed, sizes->ready,
+                    sizes->in_progress, sizes->next_due_ms, overdue_ms);
+    status_json_add(out, "oldest_in_progress:t oldest_in_progress_seconds:d", sizes->oldest_in_progress_ms,
+                    status_json_age(sizes->now_ms, sizes->oldest_in_progress_ms));
     status_json_recent(&s->recent[queue], out);
-    status_json_members(out, "records:n record_bytes:n record_bytes_limit:n audit_lag_seconds:d", sizes->records,
-                        sizes->record_bytes, s->config->stream.max_bytes, *snapshot->error ? STATUS_UNKNOWN : lag_ms);
+    status_json_add(out, "records:n record_bytes:n record_bytes_limit:n audit_lag_seconds:d", sizes->records, sizes->record_bytes,
+                    s->config->stream.max_bytes, *snapshot->error ? STATUS_UNKNOWN : lag_ms);
     status_json_copies(s, snapshot, out);
-    status_json_members(out, "fault:s", *snapshot->error ? snapshot->error : sizes->error);
-    buffer_str(out, "}");
+    status_json_add(out, "fault:s }", *snapshot->error ? snapshot->error : sizes->error);
 }
 
 static void status_json_instance(const local_instance_t *here, buffer_t *out) {
     bool answered = here->state == LOCAL_ANSWERED;
-    status_json_open(out, "instance_here", here->state == LOCAL_NOT_ASKED ? "null" : "{");
-    if (here->state == LOCAL_NOT_ASKED) return;
-    status_json_members(out, "answered:b error:s ready:b", answered, here->why, answered && here->well);
-    status_json_open(out, "checks", "[");
+    if (here->state == LOCAL_NOT_ASKED) {
+        status_json_add(out, "instance_here:s", "");
+        return;
+    }
+    status_json_add(out, "instance_here:{ answered:b error:s ready:b checks:[", answered, here->why, answered && here->well);
     for (size_t i = 0; i < here->count; i++) {
         const local_check_t *check = &here->checks[i];
-        status_json_open(out, NULL, "{");
-        status_json_members(out, "check:s ok:b why:s state:s", check->name, !*check->why, check->why, check->state);
-        buffer_str(out, "}");
+        status_json_add(out, "{ check:s ok:b why:s state:s }", check->name, !*check->why, check->why, check->state);
     }
     buffer_str(out, "]}");
 }
 
 static void status_json_finding(const status_t *s, const status_finding_t *finding, buffer_t *out) {
     static const char *const severities[] = {"note", "warning", "fault"};
-    status_json_open(out, NULL, "{");
-    status_json_members(out, "severity:s code:s", severities[finding->severity], finding->code);
-    status_json_open(out, "queues", "[");
+    status_json_add(out, "{ severity:s code:s queues:[", severities[finding->severity], finding->code);
     for (size_t i = 0; i < finding->queue_count; i++) {
         status_json_comma(out);
         json_write_string(out, slice_text(s->keys->queues[finding->queues[i]].config->name));
     }
-    buffer_str(out, "]");
-    status_json_members(out, "what:s why:s next:s", finding->what, finding->why, finding->next);
-    buffer_str(out, "}");
+    status_json_add(out, "] what:s why:s next:s }", finding->what, finding->why, finding->next);
 }
 
 void status_json(const status_t *s, const status_findings_t *findings, const bool *wanted, buffer_t *out) {
@@ -159,28 +143,21 @@ void status_json(const status_t *s, const status_findings_t *findings, const boo
     const snapshot_t *snapshot = &s->snapshot;
     const int64_t unknown = STATUS_UNKNOWN;
     buffer_str(out, "{");
-    status_json_members(out, "at:t group:s well:b", s->reached && snapshot->now_ms > 0 ? snapshot->now_ms : s->wall_ms,
-                        s->config->group, s->reached && findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] == 0);
-    status_json_open(out, "redis", "{");
-    status_json_members(out, "address:s reachable:b error:s server:s memory_bytes:n memory_limit_bytes:n", s->target, s->reached,
-                        s->reached ? "" : s->error.text, s->reached ? s->server : "",
-                        s->reached ? snapshot->memory_used : unknown,
-                        s->reached && snapshot->memory_most > 0 ? snapshot->memory_most : unknown);
-    buffer_str(out, "}");
-    status_json_open(out, "locks", "[");
+    status_json_add(out, "at:t group:s well:b", s->reached && snapshot->now_ms > 0 ? snapshot->now_ms : s->wall_ms,
+                    s->config->group, s->reached && findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] == 0);
+    status_json_add(out, "redis:{ address:s reachable:b error:s server:s memory_bytes:n memory_limit_bytes:n } locks:[",
+                    s->target, s->reached, s->reached ? "" : s->error.text, s->reached ? s->server : "",
+                    s->reached ? snapshot->memory_used : unknown,
+                    s->reached && snapshot->memory_most > 0 ? snapshot->memory_most : unknown);
     for (size_t i = 0; s->reached && i < snapshot->lock_count; i++) status_json_lock(s, i, out);
-    buffer_str(out, "]");
-    status_json_open(out, "queues", "[");
+    status_json_add(out, "] queues:[");
     for (size_t i = 0; s->reached && i < s->keys->queue_count; i++)
         if (!wanted || wanted[i]) status_json_queue(s, i, out);
-    buffer_str(out, "]");
-    status_json_members(out, "last_hour_from:s", sources[s->source]);
-    status_json_open(out, "audit_log", "{");
-    status_json_members(out, "path:s readable:b error:s instance:s open_gaps:n", s->config->audit.path, s->log.readable,
-                        s->log.why, s->log.instance, s->log.readable ? s->log.open_gaps : unknown);
-    buffer_str(out, "}");
+    status_json_add(out, "] last_hour_from:s audit_log:{ path:s readable:b error:s instance:s open_gaps:n }", sources[s->source],
+                    s->config->audit.path, s->log.readable, s->log.why, s->log.instance,
+                    s->log.readable ? s->log.open_gaps : unknown);
     status_json_instance(&s->local, out);
-    status_json_open(out, "findings", "[");
+    status_json_add(out, "findings:[");
     for (size_t i = 0; i < findings->count; i++) status_json_finding(s, &findings->items[i], out);
     buffer_str(out, "]}\n");
 }

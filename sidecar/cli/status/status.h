@@ -92,10 +92,7 @@ const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
 // Whether an audit log has the whole stream.
 bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
 
-// Counts final failures and retries of the last hour in the failure streams, up to a bound.
-void status_read_streams(conn_t *conn, status_t *status);
-// The same in an audit log.
-bool status_read_log(audit_t *audit, status_t *status, buffer_t *why);
+// Counts events of the last hour.
 void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t count);
 
 // How to print it.
