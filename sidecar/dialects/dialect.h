@@ -128,7 +128,7 @@ typedef struct requeue_push {
 
 typedef struct requeue_ops {
     // Changes *out for a row of the audit log. NULL: the payload goes to ready. *out may borrow from `bytes` until the request
-    // is appended. `bytes` comes empty. now_ms is Redis's time. False, with *why: this row cannot be requeued.
+    // is appended. `bytes` and `why` come empty. now_ms is Redis's time. False, with *why: this row cannot be requeued.
     bool (*prepare)(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                     buffer_t *why);
     // Appends the dialect's own request; its replies are those of requeue.lua. A discard does not call this function. NULL: use

@@ -41,7 +41,7 @@ typedef struct requeue_reply {
 outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error);
 
 // Lets the dialect of queue `to` fill *out for this row of the audit log. *out borrows from the row, the keys and `bytes`.
-// `bytes` comes empty. False, with *why: the row cannot be requeued.
+// `bytes` and `why` come empty. False, with *why: the row cannot be requeued.
 bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                      buffer_t *why);
 

@@ -27,28 +27,19 @@ const promote_ops_t delayed_promote = {.append = delayed_promote_append, .due_us
 
 // ---- An operator requeues an event. The attempts of the event begin again.
 
-static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool delayed_refuse_requeue(buffer_t *why, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    buffer_vprintf(why, format, args);
-    va_end(args);
-    return false;
-}
-
 // `mark_id` carries the member to delayed_requeue_append; `mark` stays NULL.
 static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
                                     buffer_t *bytes, buffer_t *why) {
-    size_t class;
-    delayed_envelope_t envelope;
+    size_t class = 0;
+    delayed_envelope_t envelope = {0};
     (void)now_ms;
     if (row->job.len == 0 || row->type.len == 0)
-        return delayed_refuse_requeue(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
-    if (!delayed_class(delayed_config(queue), row->type, &class))
-        return delayed_refuse_requeue(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
-    if (!delayed_read(row->payload, row->type, &envelope))
-        return delayed_refuse_requeue(why, "its payload is no envelope of its class: enqueue it by the application");
+        buffer_printf(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
+    else if (!delayed_class(delayed_config(queue), row->type, &class))
+        buffer_printf(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
+    else if (!delayed_read(row->payload, row->type, &envelope))
+        buffer_str(why, "its payload is no envelope of its class: enqueue it by the application");
+    if (why->len) return false;
     buffer_add(bytes, row->type.data, row->type.len);
     buffer_str(bytes, DELAYED_DELIMITER);
     buffer_add(bytes, row->job.data, row->job.len);

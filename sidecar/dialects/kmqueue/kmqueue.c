@@ -62,17 +62,14 @@ static void kmqueue_settle(const queue_keys_t *keys, const entry_t *entry, const
 
 static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
                                     buffer_t *bytes, buffer_t *why) {
-    kmqueue_task_t task;
-    size_t list;
+    kmqueue_task_t task = {0};
+    size_t list = 0;
     char id[JOB_ID_MOST + 1];
-    if (!kmqueue_task_read(row->payload, &task) || !json_copy_text(task.id, id, JOB_ID_MOST)) {
+    if (!kmqueue_task_read(row->payload, &task) || !json_copy_text(task.id, id, JOB_ID_MOST))
         buffer_str(why, "its payload is not a task of KMQueue");
-        return false;
-    }
-    if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &list)) {
+    else if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &list))
         buffer_printf(why, "its list `%.*s` is not among `queues`", (int)task.queue.len, task.queue.data);
-        return false;
-    }
+    if (why->len) return false;
     kmqueue_task_rewrite(&task, row->payload, 0, "normal", now_ms, bytes);
     size_t len = bytes->len;
     buffer_str(bytes, id);
