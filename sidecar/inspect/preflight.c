@@ -38,24 +38,16 @@ static void preflight_check_version(const look_t *look) {
                          conn_server(look->conn));
 }
 
-// The value after "key:" in an INFO text, as an owned string; "" when it is not there.
-static char *preflight_info_value(const char *info, const char *key) {
-    const char *at = strstr(info, key);
-    if (!at) return mem_str("");
-    at += strlen(key);
-    return mem_printf("%.*s", (int)strcspn(at, "\r\n"), at);
-}
-
 static outcome_t preflight_check_memory(const look_t *look) {
     redisReply *reply;
     request_begin(look->conn, "INFO", "memory");
     if (request_ask(look->conn, &reply, look->error) != OUTCOME_OK) return look->error->outcome;
-    char *policy = preflight_info_value(reply_text(reply), "maxmemory_policy:");
-    if (*policy && strcmp(policy, "noeviction") != 0)
+    slice_t policy = reply_info(reply, "maxmemory_policy:");
+    if (policy.len && !slice_is(policy, "noeviction"))
         preflight_report(
             look, PREFLIGHT_WARNING, NULL,
-            "maxmemory-policy is %s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction", policy);
-    free(policy);
+            "maxmemory-policy is %.*s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction",
+            (int)policy.len, policy.data);
     freeReplyObject(reply);
     return OUTCOME_OK;
 }

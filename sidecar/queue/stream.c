@@ -39,13 +39,11 @@ int64_t stream_id_ms(const char *id) {
 }
 
 outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_error_t *error) {
-    static const char key[] = "master_replid:";
     redisReply *reply;
     request_begin(conn, "INFO", "replication");
     if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    const char *at = strstr(reply_text(reply), key);
-    at = at ? at + strlen(key) : "";
-    snprintf(history, STREAM_HISTORY_SIZE, "%.*s", (int)strcspn(at, "\r\n"), at);
+    slice_t id = reply_info(reply, "master_replid:");
+    snprintf(history, STREAM_HISTORY_SIZE, "%.*s", (int)id.len, id.data);
     freeReplyObject(reply);
     return OUTCOME_OK;
 }

@@ -183,12 +183,6 @@ static outcome_t conn_send_failed(conn_t *conn, redis_error_t *error) {
     return OUTCOME_DISCONNECTED;
 }
 
-// Free a large empty buffer: the next large job may be days away.
-static void conn_clear_sent(conn_t *conn) {
-    conn->sent = conn->complete = 0;
-    buffer_shrink(&conn->requests);
-}
-
 static outcome_t conn_send_pending(conn_t *conn, mono_t deadline, redis_error_t *error) {
     while (conn->sent < conn->complete) {
         ssize_t count = send(conn->context->fd, conn->requests.data + conn->sent, conn->complete - conn->sent, MSG_NOSIGNAL);
@@ -197,7 +191,9 @@ static outcome_t conn_send_pending(conn_t *conn, mono_t deadline, redis_error_t 
         if (errno != EAGAIN) return conn_send_failed(conn, error);
         if (conn_wait(conn, POLLOUT, deadline, error) != OUTCOME_OK) return error->outcome;
     }
-    if (conn->complete) conn_clear_sent(conn);
+    if (conn->complete == 0) return OUTCOME_OK;
+    conn->sent = conn->complete = 0;
+    buffer_shrink(&conn->requests); // the next large job may be days away
     return OUTCOME_OK;
 }
 
@@ -314,29 +310,16 @@ static int conn_append_handshake(conn_t *conn, const char *password) {
     return count;
 }
 
-// Reads "7.0.15" after `key` in the INFO text into `word`; false when the key is not there.
-static bool conn_read_info(const char *info, const char *key, char *word, size_t size) {
-    const char *at = strstr(info, key);
-    if (!at) return false;
-    at += strlen(key);
-    size_t len = strcspn(at, "\r\n");
-    snprintf(word, size, "%.*s", (int)len, at);
-    return true;
-}
-
-static void conn_read_version(conn_t *conn, const char *info) {
-    char redis[24] = "";
-    char valkey[24] = "";
+static void conn_read_version(conn_t *conn, const redisReply *info) {
+    slice_t redis = reply_info(info, "redis_version:");
+    slice_t valkey = reply_info(info, "valkey_version:");
+    slice_t version = valkey.len ? valkey : redis;
     int major = 0;
     int minor = 0;
     int patch = 0;
-    conn_read_info(info, "redis_version:", redis, sizeof redis);
-    if (sscanf(redis, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
+    if (sscanf(redis.data, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
     conn->version = major * 10000 + minor * 100 + patch;
-    if (conn_read_info(info, "valkey_version:", valkey, sizeof valkey))
-        snprintf(conn->server, sizeof conn->server, "valkey %s", valkey);
-    else
-        snprintf(conn->server, sizeof conn->server, "redis %s", redis);
+    snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis", (int)version.len, version.data);
 }
 
 static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
@@ -351,7 +334,7 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-        if (reply_is_text(reply)) conn_read_version(conn, reply_text(reply));
+        if (reply_is_text(reply)) conn_read_version(conn, reply);
         freeReplyObject(reply);
     }
     return OUTCOME_OK;

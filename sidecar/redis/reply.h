@@ -38,3 +38,11 @@ static inline int64_t reply_time_ms(const redisReply *reply) {
 }
 
 static inline bool reply_is(const redisReply *reply, const char *text) { return strcmp(reply_text(reply), text) == 0; }
+
+// The value behind `key`, such as "redis_version:", in the reply to INFO; borrowed; len 0 = none. A line end follows the value.
+static inline slice_t reply_info(const redisReply *reply, const char *key) {
+    const char *at = strstr(reply_text(reply), key);
+    if (!at) return slice_text("");
+    at += strlen(key);
+    return (slice_t){at, strcspn(at, "\r\n")};
+}
