@@ -52,12 +52,12 @@ int64_t promote_due_us(const queue_config_t *queue, double score);
 
 // ---- Scans. A scan reads each job in progress. The stamp of the job gives a verdict. settle.lua settles the job.
 
-typedef struct pass_ops {
+typedef struct scan_ops {
     // A scan rotates a backup list until its sentinel comes. NULL: a scan reads lists in place, by `open` and the functions
     // below `open`.
     const rotation_ops_t *rotation;
-    bool tells;     // the bytes of a job hold its age, execution, retries or trouble: read them before a verdict
-    bool of_worker; // a worker writes one heartbeat for all its jobs: a missing heartbeat alone proves that the worker is gone
+    bool bytes_tell; // the bytes of a job hold its age, execution, retries or trouble: read them before a verdict
+    bool of_worker;  // a worker writes one heartbeat for all its jobs: a missing heartbeat alone proves that the worker is gone
     bool blank_is_dead; // a heartbeat of white space counts as missing
 
     // Functions for a scan without rotation. The state belongs to one queue in one term. The monitor closes the state and opens
@@ -65,8 +65,8 @@ typedef struct pass_ops {
     void *(*open)(const queue_keys_t *keys);
     void (*close)(void *state);
     // Begins a scan. Sets in *out: config, stamps, now, and entries, the number of lists to read; armed stays false.
-    void (*look_append)(const call_t *call, void *state);
-    outcome_t (*look_read)(const call_t *call, void *state, backup_look_t *out);
+    void (*status_append)(const call_t *call, void *state);
+    outcome_t (*status_read)(const call_t *call, void *state, backup_status_t *out);
     // A page holds the jobs of `count` lists (1 to BACKUP_PAGE) after the first `skip`. page->count + page->vacant lists were
     // read. If this sum is below `count`, the next page continues after the lists that were read. The caller sets `standing`.
     void (*page_append)(const call_t *call, void *state, size_t skip, size_t count);
@@ -78,7 +78,7 @@ typedef struct pass_ops {
     // NULL: nothing to change.
     void (*settle)(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                    buffer_t *again);
-} pass_ops_t;
+} scan_ops_t;
 
 // ---- Side tasks. A dialect may have a task beside scans, or in place of scans. The monitor runs the steps in turn
 // (monitor/tasks.h).
@@ -172,7 +172,7 @@ typedef struct dry_run {
 typedef struct dialect_ops {
     const config_dialect_t *settings; // name and config keys
     const promote_ops_t *promote;
-    const pass_ops_t *pass;
+    const scan_ops_t *scan;
     const side_task_ops_t *side_task;
     const requeue_ops_t *requeue;
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.

@@ -143,12 +143,12 @@ static bool dry_run_stream(scratch_t *scratch) {
 // Reads the state of the list, pushes one sentinel, rotates a little and reads the same list without rotation. A full Redis
 // refuses to rotate.
 static bool dry_run_backup(scratch_t *scratch) {
-    backup_look_t look;
+    backup_status_t look;
     bool pushed;
-    const rotation_ops_t *rotation = dialect_ops(scratch->queue.dialect)->pass->rotation;
+    const rotation_ops_t *rotation = dialect_ops(scratch->queue.dialect)->scan->rotation;
     const call_t call = scratch_call(scratch);
-    backup_look_append(&call, rotation, NULL, false);
-    outcome_t outcome = backup_look_read(&call, rotation, false, &look);
+    backup_status_append(&call, rotation, NULL, false);
+    outcome_t outcome = backup_status_read(&call, rotation, false, &look);
     if (!dry_run_required(scratch, "looking at a backup list", outcome)) return false;
     outcome = backup_push_sentinel(&call, &look, &pushed);
     if (!dry_run_script(scratch, &script_push_sentinel, outcome)) return false;

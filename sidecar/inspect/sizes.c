@@ -41,13 +41,13 @@ typedef struct row {
 typedef struct tally {
     const queue_keys_t *at;
     const dialect_ops_t *ops;
-    bool ready_bad;     // the length of one ready list is unknown
-    int64_t backup;     // entries of the backup list
-    backup_look_t look; // length of the sentinel
-    buffer_t alone;     // bytes of the only entry of the backup list
-    char cursor[24];    // cursor of the stamps; "" = the stamps are not wanted, or are all counted
-    int64_t stamps;     // stamps read so far
-    int64_t running;    // stamps of jobs in progress among these
+    bool ready_bad;         // the length of one ready list is unknown
+    int64_t backup;         // entries of the backup list
+    backup_status_t status; // length of the sentinel
+    buffer_t alone;         // bytes of the only entry of the backup list
+    char cursor[24];        // cursor of the stamps; "" = the stamps are not wanted, or are all counted
+    int64_t stamps;         // stamps read so far
+    int64_t running;        // stamps of jobs in progress among these
 } tally_t;
 
 typedef struct count {
@@ -103,9 +103,9 @@ static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
         c->out[c->adding] = unknown;
         tally->at = at;
         tally->ops = dialect_ops(at->config->dialect);
-        tally->look.config = at->config;
+        tally->status.config = at->config;
         tally->backup = SIZES_UNKNOWN;
-        bool stamped = tally->ops->pass && (at->config->policy.roles & ROLE_MONITOR);
+        bool stamped = tally->ops->scan && (at->config->policy.roles & ROLE_MONITOR);
         if (stamped && depth == SIZES_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
         if (tally->ops->sizes) tally->ops->sizes(at, sizes_add_key, c);
         sizes_add_row(c, MEASURE_RECORDS, at->failures, NULL);
@@ -144,9 +144,9 @@ static void sizes_read_delayed(sizes_t *out, const tally_t *tally, const char *t
 
 static void sizes_read_sentinel(tally_t *tally, const char *text) {
     char *random;
-    tally->look.n = strtoll(text, &random, 10);
-    if (*random == ' ' && strlen(random + 1) == sizeof tally->look.random - 1)
-        memcpy(tally->look.random, random + 1, sizeof tally->look.random);
+    tally->status.n = strtoll(text, &random, 10);
+    if (*random == ' ' && strlen(random + 1) == sizeof tally->status.random - 1)
+        memcpy(tally->status.random, random + 1, sizeof tally->status.random);
 }
 
 // Same estimate as in settle.lua. If somebody trimmed the stream by hand, the remaining entries count with their share of the
@@ -270,7 +270,7 @@ static void sizes_count_stamps(count_t *c, size_t queue, const redisReply *reply
     }
     snprintf(tally->cursor, sizeof tally->cursor, "%s", reply_text(reply_at(reply, 0)));
     bool whole = strcmp(tally->cursor, "0") == 0;
-    if (whole && !tally->ops->pass->rotation) c->out[queue].in_progress = tally->running;
+    if (whole && !tally->ops->scan->rotation) c->out[queue].in_progress = tally->running;
     if (!whole && tally->stamps >= SIZES_STAMPS_MAX) *oldest = SIZES_UNKNOWN;
     if (whole || tally->stamps >= SIZES_STAMPS_MAX) *tally->cursor = '\0';
 }
@@ -322,12 +322,12 @@ static outcome_t sizes_scan_stamps(count_t *c, redis_error_t *error) {
 // queue has a sentinel.
 static void sizes_count_backup(const tally_t *tally, sizes_t *out) {
     if (tally->backup < 0) return;
-    const pass_ops_t *pass = tally->ops->pass;
+    const scan_ops_t *scan = tally->ops->scan;
     out->in_progress = tally->backup;
-    if (tally->alone.len && pass && pass->rotation) {
+    if (tally->alone.len && scan && scan->rotation) {
         slice_t entry = {tally->alone.data, tally->alone.len};
-        if (pass->rotation->kind_of(&tally->look, entry) != ENTRY_JOB) out->in_progress = 0;
-    } else if (tally->look.n > 0 && tally->backup > 1) {
+        if (scan->rotation->kind_of(&tally->status, entry) != ENTRY_JOB) out->in_progress = 0;
+    } else if (tally->status.n > 0 && tally->backup > 1) {
         out->in_progress--;
     }
 }

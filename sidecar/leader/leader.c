@@ -9,7 +9,7 @@
 enum {
     VACANT_JITTER_MS = 10, // standbys try at random times within this after a release
     PREFLIGHT_AGAIN_S = 5, // between preflights while one fails
-    LEAST_TIMEOUT_MS = 100,
+    TIMEOUT_MIN_MS = 100,
     LOG_CONNECTED_S = 10,
 };
 
@@ -22,7 +22,7 @@ leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metric
     leader->conn = conn_new(&keys->config->redis, "queue-sidecar-leader", stop);
     // A later answer is useless for a lease, and waiting for it must not hide that the lease has expired.
     int64_t timeout_ms = leader->ttl_ms / RENEWALS_PER_TTL;
-    conn_limit_timeout(leader->conn, (int)(timeout_ms > LEAST_TIMEOUT_MS ? timeout_ms : LEAST_TIMEOUT_MS));
+    conn_limit_timeout(leader->conn, (int)(timeout_ms > TIMEOUT_MIN_MS ? timeout_ms : TIMEOUT_MIN_MS));
     leader->subscriber = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
     leader->preflight = preflight_results_new(keys, leases, metrics);
     leader->sizes = queue_sizes_new(keys, leases, metrics);

@@ -8,11 +8,11 @@
 #include "inspect/sizes.h"
 
 enum {
-    PERIOD_S = 5,       // between two rounds over all queues
-    PERIOD_TIMES = 50,  // but at least so many times as long as one took
-    PERIOD_MOST_S = 30, // and at most so long that the numbers stay fresh
-    STEP_MOST = 50,     // queues in one step
-    STEP_FIRST = 4,     // queues in the first step, whose cost is unknown
+    PERIOD_S = 5,      // between two rounds over all queues
+    PERIOD_TIMES = 50, // but at least so many times as long as one took
+    PERIOD_MAX_S = 30, // and at most so long that the numbers stay fresh
+    STEP_MAX = 50,     // queues in one step
+    STEP_FIRST = 4,    // queues in the first step, whose cost is unknown
     STEP_SHORT_US = 1000,
     STEP_LONG_US = 4000,
 };
@@ -120,19 +120,19 @@ static void queue_sizes_pace(queue_sizes_t *c, mono_t began, mono_t now) {
     int64_t took_ns = mono_diff(now, began);
     c->took_ns += took_ns;
     if (took_ns > STEP_LONG_US * NS_PER_US && c->step > 1) c->step /= 2;
-    if (took_ns < STEP_SHORT_US * NS_PER_US) c->step = 2 * c->step < STEP_MOST ? 2 * c->step : STEP_MOST;
+    if (took_ns < STEP_SHORT_US * NS_PER_US) c->step = 2 * c->step < STEP_MAX ? 2 * c->step : STEP_MAX;
     c->at = now;
     if (c->from < c->keys->queue_count) return;
     int64_t pause_ns = PERIOD_TIMES * c->took_ns;
     if (pause_ns < PERIOD_S * NS_PER_S) pause_ns = PERIOD_S * NS_PER_S;
-    if (pause_ns > PERIOD_MOST_S * NS_PER_S) pause_ns = PERIOD_MOST_S * NS_PER_S;
+    if (pause_ns > PERIOD_MAX_S * NS_PER_S) pause_ns = PERIOD_MAX_S * NS_PER_S;
     c->at = mono_add(now, pause_ns);
     c->from = 0;
     c->took_ns = 0;
 }
 
 outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error) {
-    sizes_t counted[STEP_MOST];
+    sizes_t counted[STEP_MAX];
     mono_t began = mono_now();
     *error = (redis_error_t){0};
     if (!mono_reached(queue_sizes_next(c), began)) return OUTCOME_OK;

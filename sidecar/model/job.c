@@ -41,7 +41,7 @@ void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out) {
     out->digest = digest_of(bytes.data, bytes.len);
     out->id[0] = out->type[0] = '\0';
     out->created_ms = out->executed_ms = 0;
-    out->told_retries = -1;
+    out->retries_in_job = -1;
     out->trouble = JOB_FINE;
     out->target = 0;
     if (*policy->id_path || *policy->type_path || *policy->created_path) {

@@ -22,7 +22,7 @@ typedef struct job {
     char type[JOB_TYPE_MOST + 1]; // type_path, in the same way; "" = unknown
     int64_t created_ms;           // since 1970; 0 = unknown. created_path: a number above 0, at most of the year 9999
     int64_t executed_ms;          // when this execution began, since 1970; 0 = unknown
-    int64_t told_retries;         // as its bytes count them; -1 = the stamp counts them
+    int64_t retries_in_job;       // as its bytes count them; -1 = the stamp counts them
     job_trouble_t trouble;
     size_t target; // index of the ready list that it returns to
 } job_t;

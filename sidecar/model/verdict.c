@@ -2,7 +2,7 @@
 
 static int64_t verdict_retries(const observation_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
-    if (s->tells_retries) return s->told_retries;
+    if (s->has_retries_in_job) return s->retries_in_job;
     bool forgotten = stamp->retried_at && s->now - stamp->retried_at > policy->retry_window_ms;
     return forgotten ? 0 : stamp->retries;
 }

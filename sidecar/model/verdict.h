@@ -39,10 +39,10 @@ typedef struct observation {
     // Read from the job itself.
     int64_t created;
     int64_t executed; // when this execution began
-    bool tells_retries;
-    int64_t told_retries; // retries by its own count, which retry_window does not limit
-    bool unreadable;      // not a job of this dialect: it cannot be retried
-    bool foreign;         // its list is not configured: it cannot be retried
+    bool has_retries_in_job;
+    int64_t retries_in_job; // retries by its own count, which retry_window does not limit
+    bool unreadable;        // not a job of this dialect: it cannot be retried
+    bool foreign;           // its list is not configured: it cannot be retried
     heartbeat_t heartbeat;
     int64_t silence_ms; // the heartbeat is the worker's, which is gone after so long without it, whatever the protected timeout;
                         // 0 = the heartbeat is the job's, and counts once the protected timeout is over

@@ -31,7 +31,7 @@ typedef struct candidate {
 
 struct apply_buffers {
     candidate_t candidates[BACKUP_PAGE];
-    heartbeat_check_t looks[BACKUP_PAGE];
+    heartbeat_check_t checks[BACKUP_PAGE];
     buffer_t again; // the bytes of one retry
 };
 
@@ -45,14 +45,14 @@ void apply_buffers_free(apply_buffers_t *buffers) {
 static const queue_policy_t *apply_policy(const apply_t *apply) { return &apply->scan->config->policy; }
 
 static void apply_read_job(const apply_t *apply, const entry_t *entry, job_t *job, observation_t *observation) {
-    if (apply->scan->ops->pass->read)
-        apply->scan->ops->pass->read(apply->scan->config, entry->bytes, job);
+    if (apply->scan->ops->read)
+        apply->scan->ops->read(apply->scan->config, entry->bytes, job);
     else
         job_read(apply_policy(apply), entry->bytes, job);
     observation->created = job->created_ms;
     observation->executed = job->executed_ms;
-    observation->tells_retries = job->told_retries >= 0;
-    observation->told_retries = job->told_retries;
+    observation->has_retries_in_job = job->retries_in_job >= 0;
+    observation->retries_in_job = job->retries_in_job;
     observation->unreadable = job->trouble == JOB_UNREADABLE;
     observation->foreign = job->trouble == JOB_FOREIGN;
 }
@@ -74,15 +74,15 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     const worker_report_t *report = report_table_find(&apply->scan->reports, &entry->digest);
     observation_t observation = {.stamp = *stamp,
                                  .now = apply->scan->progress.now,
-                                 .began = apply->scan->look.now,
+                                 .began = apply->scan->status.now,
                                  .copies = scan_note_job(apply->scan, &entry->digest)};
     scan_note_since(apply->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
-    if (apply->scan->ops->pass->of_worker) observation.silence_ms = apply->scan->interval_ms;
+    if (apply->scan->ops->of_worker) observation.silence_ms = apply->scan->interval_ms;
     if (report) observation.report = report->ends ? REPORT_END : REPORT_RETRY;
-    bool tells = apply->scan->ops->pass->tells;
+    bool bytes_tell = apply->scan->ops->bytes_tell;
     bool absent = !entry->bytes.data;
-    bool dated = policy->alive_timeout_ms && (tells || *policy->created_path); // the job's own date may end it
+    bool dated = policy->alive_timeout_ms && (bytes_tell || *policy->created_path); // the job's own date may end it
     bool known = dated && !absent;
     if (known) apply_read_job(apply, entry, &out->job, &observation);
     verdict_t found = verdict(&observation, policy);
@@ -91,7 +91,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
         apply->scan->progress.rescan = true;
         return false;
     }
-    if (tells && !known && apply_needs_bytes(found.kind)) {
+    if (bytes_tell && !known && apply_needs_bytes(found.kind)) {
         apply_read_job(apply, entry, &out->job, &observation);
         known = true;
         found = verdict(&observation, policy);
@@ -121,32 +121,31 @@ static void apply_log_oversized(const apply_t *apply, const entry_t *entry) {
 // NULL: the job has none. Owned.
 static char *apply_heartbeat_key(const apply_t *apply, const candidate_t *candidate) {
     if (candidate->job.trouble == JOB_UNREADABLE) return NULL;
-    return job_heartbeat_key(apply_policy(apply),
-                             apply->scan->ops->pass->of_worker ? candidate->entry->owner : candidate->job.id);
+    return job_heartbeat_key(apply_policy(apply), apply->scan->ops->of_worker ? candidate->entry->owner : candidate->job.id);
 }
 
 // Reads the heartbeats that verdicts wait for, and judges again. A heartbeat that Redis refuses to read counts as present; *error
 // reports it.
 static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates, size_t count, redis_error_t *error) {
-    heartbeat_check_t *looks = apply->buffers->looks;
+    heartbeat_check_t *checks = apply->buffers->checks;
     size_t wanted = 0;
     for (size_t i = 0; i < count; i++) {
-        looks[i].key = NULL;
+        checks[i].key = NULL;
         if (candidates[i].verdict.kind != VERDICT_LOOK) continue;
         apply_know_job(apply, &candidates[i]);
-        looks[i].key = candidates[i].heartbeat = apply_heartbeat_key(apply, &candidates[i]);
-        looks[i].blank_is_dead = apply->scan->ops->pass->blank_is_dead;
+        checks[i].key = candidates[i].heartbeat = apply_heartbeat_key(apply, &candidates[i]);
+        checks[i].blank_is_dead = apply->scan->ops->blank_is_dead;
         wanted++;
     }
     if (!wanted) return OUTCOME_OK;
-    heartbeats_read(apply->call->conn, looks, count, error);
+    heartbeats_read(apply->call->conn, checks, count, error);
     if (error->outcome == OUTCOME_DISCONNECTED || error->outcome == OUTCOME_RETRY) return error->outcome;
     for (size_t i = 0; i < count; i++) {
         candidate_t *candidate = &candidates[i];
         if (candidate->verdict.kind != VERDICT_LOOK) continue;
-        candidate->observation.heartbeat = !looks[i].key ? HEARTBEAT_NONE : looks[i].there ? HEARTBEAT_THERE : HEARTBEAT_GONE;
+        candidate->observation.heartbeat = !checks[i].key ? HEARTBEAT_NONE : checks[i].there ? HEARTBEAT_THERE : HEARTBEAT_GONE;
         candidate->verdict = verdict(&candidate->observation, apply_policy(apply));
-        workers_note(&apply->scan->workers, &candidate->entry->digest, (slice_t){looks[i].worker, looks[i].worker_len});
+        workers_note(&apply->scan->workers, &candidate->entry->digest, (slice_t){checks[i].worker, checks[i].worker_len});
         scan_note_verdict(apply->scan, &candidate->verdict);
     }
     return error->outcome;
@@ -181,7 +180,7 @@ static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
     digest_hex(&candidate->entry->digest, candidate->sha256);
     candidate->event = (event_t){
         .kind = slice_text(ends ? "failed" : "retried"),
-        .dialect = slice_text(config_dialect_word(apply->scan->ops->settings)),
+        .dialect = slice_text(config_dialect_word(apply->scan->config->dialect)),
         .queue = slice_text(apply->scan->config->name),
         .job = slice_text(candidate->job.id),
         .type = slice_text(candidate->job.type),
@@ -210,19 +209,19 @@ static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
     apply_know_job(apply, candidate);
     apply_make_event(apply, candidate);
     buffer_clear(&apply->buffers->again);
-    if (apply->scan->ops->pass->settle)
-        apply->scan->ops->pass->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, &where,
-                                       &apply->buffers->again);
+    if (apply->scan->ops->settle)
+        apply->scan->ops->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, &where,
+                                 &apply->buffers->again);
     if (scan_blocked(scan, retries, where.ready)) return false;
     candidate->ready = where.ready;
     settle_ask_t ask = {.job = candidate->entry->bytes,
                         .digest = &candidate->entry->digest,
                         .where = &where,
                         .old = *candidate->raw,
-                        .from_tail = apply->standing,
-                        .depth = SETTLE_DEPTH + (apply->standing ? (int64_t)scan->progress.read : 0),
+                        .from_tail = apply->in_place,
+                        .depth = SETTLE_DEPTH + (apply->in_place ? (int64_t)scan->progress.read : 0),
                         .alone = !apply_policy(apply)->end_duplicates && candidate->job.trouble == JOB_FINE,
-                        .blank_is_dead = apply->scan->ops->pass->blank_is_dead,
+                        .blank_is_dead = apply->scan->ops->blank_is_dead,
                         .report = candidate->report ? candidate->report->sha1 : "",
                         .event = &candidate->event};
     if (candidate->verdict.needs_silence) ask.heartbeat = candidate->heartbeat;
@@ -322,7 +321,7 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
             worst = *error;
         }
         // In private lists the key may concern this job alone.
-        if (settled == SETTLED_TYPE && apply->scan->ops->pass->rotation)
+        if (settled == SETTLED_TYPE && apply->scan->ops->rotation)
             scan_block(apply->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }
     *error = worst;

@@ -14,7 +14,7 @@ typedef struct apply {
     const call_t *call;
     scan_t *scan;
     apply_buffers_t *buffers;
-    bool standing; // read without rotation: the jobs are near the tail
+    bool in_place; // read without rotation: the jobs are near the tail
 } apply_t;
 
 // Judges each job of the page, without I/O. Returns how many verdicts must be carried out.

@@ -41,13 +41,13 @@ static void monitor_track(monitor_t *m, const char *key, size_t value) {
 
 static void monitor_add_queue(monitor_t *m, size_t queue) {
     const queue_config_t *config = m->keys->queues[queue].config;
-    const dialect_ops_t *ops = m->scans[queue].ops;
+    const dialect_ops_t *ops = dialect_ops(config->dialect);
     if (ops->side_task) monitor_add_task(m, queue, ops->side_task);
-    if (!ops->pass) return;
+    if (!ops->scan) return;
     m->scans_any = true;
-    if (!ops->pass->rotation) return;
+    if (!ops->scan->rotation) return;
     monitor_track(m, config->backup, 2 * queue + 1);
-    if (ops->pass->rotation->reports) monitor_track(m, config->errors, 2 * queue + 2);
+    if (ops->scan->rotation->reports) monitor_track(m, config->errors, 2 * queue + 2);
 }
 
 monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
@@ -130,7 +130,7 @@ static mono_t monitor_next_time(monitor_t *m) {
         lease_t lease;
         const scan_t *scan = &m->scans[i];
         const task_t *task = &m->tasks.of_queue[i];
-        mono_t due = mono_min(task_due(task), scan->ops->pass ? scan_next(scan) : mono_never());
+        mono_t due = mono_min(task_due(task), scan->ops ? scan_next(scan) : mono_never());
         if (due.ns < next.ns && monitor_may_serve(m, i, &lease)) next = due;
         if (!mono_reached(mono_max(scan->timer.blocked_until, task->blocked_until), now))
             lease_note_refusal(m->leadership.leases, i);

@@ -17,14 +17,14 @@ typedef struct request {
     bool stamps;
     size_t entries; // 0 = the request asks for no entries
     size_t skip;    // entries read before this page, without rotation
-    bool standing;  // without rotation
+    bool in_place;  // without rotation
 } request_t;
 
 // Pages are numbered from 0 and take five steps. Each counter is the number of the next page to take that step; page n is at
 // n % ROOM.
 struct pages {
     const keyspace_t *keys;
-    void **states;       // state of each queue, from pass_ops.open; NULL = none
+    void **states;       // state of each queue, from scan_ops.open; NULL = none
     size_t asked;        // entries requested
     size_t met;          // entries read
     size_t stamps_asked; // stamps requested
@@ -42,12 +42,12 @@ pages_t *pages_new(const keyspace_t *keys) {
     return pages;
 }
 
-static const pass_ops_t *pages_ops(const pages_t *pages, size_t queue) {
-    return dialect_ops(pages->keys->queues[queue].config->dialect)->pass;
+static const scan_ops_t *pages_ops(const pages_t *pages, size_t queue) {
+    return dialect_ops(pages->keys->queues[queue].config->dialect)->scan;
 }
 
 static void *pages_state(pages_t *pages, size_t queue) {
-    const pass_ops_t *ops = pages_ops(pages, queue);
+    const scan_ops_t *ops = pages_ops(pages, queue);
     if (ops->open && !pages->states[queue]) pages->states[queue] = ops->open(&pages->keys->queues[queue]);
     return pages->states[queue];
 }
@@ -57,18 +57,18 @@ void pages_forget(pages_t *pages, size_t queue) {
     pages->states[queue] = NULL;
 }
 
-void pages_append_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm) {
-    const pass_ops_t *ops = pages_ops(pages, call->queue);
+void pages_append_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm) {
+    const scan_ops_t *ops = pages_ops(pages, call->queue);
     if (ops->rotation)
-        backup_look_append(call, ops->rotation, known, arm);
+        backup_status_append(call, ops->rotation, known, arm);
     else
-        ops->look_append(call, pages_state(pages, call->queue));
+        ops->status_append(call, pages_state(pages, call->queue));
 }
 
-outcome_t pages_read_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out) {
-    const pass_ops_t *ops = pages_ops(pages, call->queue);
-    if (!ops->rotation) return ops->look_read(call, pages_state(pages, call->queue), out);
-    backup_look_read(call, ops->rotation, arm, out);
+outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm, backup_status_t *out) {
+    const scan_ops_t *ops = pages_ops(pages, call->queue);
+    if (!ops->rotation) return ops->status_read(call, pages_state(pages, call->queue), out);
+    backup_status_read(call, ops->rotation, arm, out);
     if (!known->sentinel_len) out->sentinel_alone = false;
     return call->error->outcome;
 }
@@ -99,7 +99,7 @@ static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
 }
 
 static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, size_t count) {
-    const pass_ops_t *ops = pages_ops(pages, call->queue);
+    const scan_ops_t *ops = pages_ops(pages, call->queue);
     if (!ops->rotation)
         ops->page_append(call, pages_state(pages, call->queue), scan->progress.read, count);
     else if (scan->progress.read_only)
@@ -116,7 +116,7 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
         request_t request = {.stamps = pages->stamps_asked < pages->met,
                              .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
                              .skip = scan->progress.read,
-                             .standing = scan->progress.read_only};
+                             .in_place = scan->progress.read_only};
         if (!request.stamps && !request.entries) break;
         if (request.stamps) stamps_append(call, &pages_slot(pages, pages->stamps_asked++)->page);
         if (request.entries) pages_request_entries(pages, call, scan, request.entries);
@@ -131,18 +131,18 @@ static bool pages_redis_full(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }
 
-static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_look_t *look, const request_t *request,
+static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_status_t *status, const request_t *request,
                                     size_t held, backup_page_t *page) {
-    const pass_ops_t *ops = pages_ops(pages, call->queue);
+    const scan_ops_t *ops = pages_ops(pages, call->queue);
     backup_page_clear(page);
     page->others = held;
     if (!ops->rotation) {
         ops->page_read(call, pages_state(pages, call->queue), request->skip, request->entries, page);
-        page->standing = true;
+        page->in_place = true;
         return call->error->outcome;
     }
-    if (request->standing) return backup_range_read(call, look, request->entries, page);
-    return backup_rotate_read(call, look, request->entries, page);
+    if (request->in_place) return backup_range_read(call, status, request->entries, page);
+    return backup_rotate_read(call, status, request->entries, page);
 }
 
 static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, scan_t *scan, const request_t *request) {
@@ -150,7 +150,7 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
     size_t held = 0;
     for (size_t i = pages->done; i < pages->met; i++) held += pages_slot(pages, i)->page.held;
     backup_page_t *page = &pages_slot(pages, pages->met++)->page;
-    pages_read_entries(pages, call, &scan->look, request, held, page);
+    pages_read_entries(pages, call, &scan->status, request, held, page);
     if (pages_redis_full(error)) {
         if (!scan->progress.read_only)
             log_error(ROLE, scan->config->name,
@@ -194,7 +194,7 @@ const stamped_page_t *pages_ready(const pages_t *pages) {
 void pages_done(pages_t *pages) { backup_page_clear(&pages_slot(pages, pages->done++)->page); }
 
 void pages_drop(pages_t *pages, const call_t *call) {
-    backup_look_t nowhere = {0};
+    backup_status_t nowhere = {0};
     *call->error = (redis_error_t){0};
     while (pages_in_flight(pages) && call->error->outcome != OUTCOME_DISCONNECTED) {
         request_t request = pages->requests[window_pop(&pages->window)];

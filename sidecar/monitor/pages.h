@@ -18,8 +18,8 @@ pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
 void pages_free(pages_t *pages);            // takes; NULL is fine
 
 // Reads the state of a queue whose scan may begin. `known` is the last state, with the sentinels that scans have met since.
-void pages_append_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm);
-outcome_t pages_read_look(pages_t *pages, const call_t *call, const backup_look_t *known, bool arm, backup_look_t *out);
+void pages_append_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm);
+outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm, backup_status_t *out);
 // Drops the cached state of the queue's lists. Call it while no page of this queue is held.
 void pages_forget(pages_t *pages, size_t queue);
 

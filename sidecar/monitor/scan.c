@@ -9,9 +9,9 @@ enum {
     PAGE_FIRST = 8,
     PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request; several requests are in flight
     LARGE = 64 * 1024,
-    EMPTY_SCANS = 2,          // after this many empty scans, prune the stamps of finished jobs and wait for a change
-    INTERVAL_LEAST_MS = 1000, // shortest interval of scan_interval "auto"
-    INTERVAL_MOST_MS = 60000,
+    EMPTY_SCANS = 2,        // after this many empty scans, prune the stamps of finished jobs and wait for a change
+    INTERVAL_MIN_MS = 1000, // shortest interval of scan_interval "auto"
+    INTERVAL_MAX_MS = 60000,
     INTERVAL_SHARE = 10,
 };
 
@@ -19,12 +19,13 @@ static const char ROLE[] = "monitor";
 
 static int64_t scan_auto_interval_ms(const queue_config_t *config) {
     int64_t interval_ms = config->policy.protected_timeout_ms / INTERVAL_SHARE;
-    if (interval_ms < INTERVAL_LEAST_MS) return INTERVAL_LEAST_MS;
-    return interval_ms < INTERVAL_MOST_MS ? interval_ms : INTERVAL_MOST_MS;
+    if (interval_ms < INTERVAL_MIN_MS) return INTERVAL_MIN_MS;
+    return interval_ms < INTERVAL_MAX_MS ? interval_ms : INTERVAL_MAX_MS;
 }
 
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
-    *scan = (scan_t){.config = config, .ops = dialect_ops(config->dialect), .metrics = metrics, .interval_ms = scan_interval_ms};
+    *scan = (scan_t){
+        .config = config, .ops = dialect_ops(config->dialect)->scan, .metrics = metrics, .interval_ms = scan_interval_ms};
     if (scan_interval_ms == 0) scan->interval_ms = scan_auto_interval_ms(config);
     scan_reset(scan);
 }
@@ -64,7 +65,7 @@ void scan_changed(scan_t *scan, bool report, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     if (report) timer->changed = true;
     if (scan->phase != SCAN_WAIT || (!timer->idle && !report)) return;
-    int64_t apart_ms = scan->interval_ms < INTERVAL_LEAST_MS ? scan->interval_ms : INTERVAL_LEAST_MS;
+    int64_t apart_ms = scan->interval_ms < INTERVAL_MIN_MS ? scan->interval_ms : INTERVAL_MIN_MS;
     mono_t soon = timer->idle ? now : timer->earliest;
     if (!report) soon = mono_add(timer->began, apart_ms * NS_PER_MS);
     timer->next = mono_min(timer->next, mono_max(soon, now));
@@ -120,14 +121,14 @@ mono_t scan_next(const scan_t *scan) {
 bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(scan), now); }
 
 // The sentinels that scans have met stay valid after the next read of the state.
-static void scan_take_look(scan_t *scan, const backup_look_t *look) {
-    size_t known = scan->look.sentinel_len;
+static void scan_take_status(scan_t *scan, const backup_status_t *status) {
+    size_t known = scan->status.sentinel_len;
     char sentinel[SENTINEL_MOST];
-    memcpy(sentinel, scan->look.sentinel, known);
-    scan->look = *look;
-    scan->look.sentinel_met = false;
-    scan->look.sentinel_len = known;
-    memcpy(scan->look.sentinel, sentinel, known);
+    memcpy(sentinel, scan->status.sentinel, known);
+    scan->status = *status;
+    scan->status.sentinel_met = false;
+    scan->status.sentinel_len = known;
+    memcpy(scan->status.sentinel, sentinel, known);
 }
 
 static void scan_become_idle(scan_t *scan, mono_t now) {
@@ -135,32 +136,32 @@ static void scan_become_idle(scan_t *scan, mono_t now) {
     scan->phase = SCAN_WAIT;
     scan->timer.empty_scans = 0;
     scan->timer.idle = true;
-    scan->timer.next = scan->look.armed ? mono_never() : mono_add(now, scan->interval_ms * NS_PER_MS);
+    scan->timer.next = scan->status.armed ? mono_never() : mono_add(now, scan->interval_ms * NS_PER_MS);
     scan_forget_jobs(scan);
     metric_set(&scan->metrics->in_progress, 0);
     metric_set(&scan->metrics->in_progress_since_ms, 0);
     scan_apply_refusals(scan, now);
 }
 
-bool scan_begin(scan_t *scan, const backup_look_t *look, mono_t now) {
-    bool empty = look->reports == 0 && (look->entries == 0 || look->sentinel_alone);
-    scan_take_look(scan, look);
+bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
+    bool empty = status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
+    scan_take_status(scan, status);
     scan_forget_refusals(scan); // drop the refusals of a scan that was broken off
     scan->timer.began = now;
     scan->timer.changed = false;
     scan->progress = (scan_progress_t){
-        .left = look->entries,
-        .read_only = !scan->ops->pass->rotation,
-        .ended = look->entries == 0 || empty, // only stamps are left
+        .left = status->entries,
+        .read_only = !scan->ops->rotation,
+        .ended = status->entries == 0 || empty, // only stamps are left
         .since = INT64_MAX,
         .next_verdict_at = INT64_MAX,
-        .now = look->now,
+        .now = status->now,
     };
-    if (empty && (scan->timer.empty_scans >= EMPTY_SCANS || look->stamps == 0)) {
+    if (empty && (scan->timer.empty_scans >= EMPTY_SCANS || status->stamps == 0)) {
         scan_become_idle(scan, now);
         return false;
     }
-    duplicates_begin(&scan->duplicates, (size_t)look->entries);
+    duplicates_begin(&scan->duplicates, (size_t)status->entries);
     report_table_begin(&scan->reports);
     scan->phase = SCAN_ROTATE;
     return true;
@@ -205,9 +206,9 @@ void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
     scan_progress_t *progress = &scan->progress;
     size_t taken = page->count + page->vacant;
     progress->left += (int64_t)requested - (int64_t)taken; // request again the entries that a full Redis refused
-    if (scan->look.open && progress->left < BACKUP_PAGE) progress->left = BACKUP_PAGE;
+    if (scan->status.open && progress->left < BACKUP_PAGE) progress->left = BACKUP_PAGE;
     progress->pages_read++;
-    if (page->standing) progress->read += taken;
+    if (page->in_place) progress->read += taken;
     if (page->ended) progress->ended = true;
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];
@@ -240,14 +241,14 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
 
 // Settle finds duplicates only in one short list. It does not find them in the lists of other workers.
 bool scan_may_end(const scan_t *scan) {
-    bool exact = scan->ops->pass->rotation && scan->look.entries <= SCAN_EXACT_ENTRIES;
+    bool exact = scan->ops->rotation && scan->status.entries <= SCAN_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;
 }
 
 bool scan_all_read(scan_t *scan) {
     scan->phase = SCAN_PRUNE;
     scan->progress.cursor = 0;
-    return scan->look.stamps > scan->progress.jobs || scan->look.entries == 0;
+    return scan->status.stamps > scan->progress.jobs || scan->status.entries == 0;
 }
 
 // A requeued job begins a life when a scan first reads it, with or without a stamp. The stamp matters only if the job's own date
@@ -296,7 +297,7 @@ void scan_end(scan_t *scan, mono_t now) {
     report_table_end(&scan->reports);
     duplicates_end(&scan->duplicates);
     // The sentinel is gone from the list.
-    if (!scan->progress.met_sentinel && !scan->progress.read_only) scan->look.sentinel_len = 0;
+    if (!scan->progress.met_sentinel && !scan->progress.read_only) scan->status.sentinel_len = 0;
     scan_note_metrics(scan, took_ns);
     timer->idle = false;
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;

@@ -74,12 +74,12 @@ typedef struct scan_refusals {
 
 typedef struct scan {
     const queue_config_t *config;
-    const dialect_ops_t *ops; // of the config's dialect
+    const scan_ops_t *ops; // NULL: the dialect has no scans
     metrics_queue_t *metrics;
     int64_t interval_ms;
     scan_phase_t phase;
-    unsigned completed; // complete scans of this term
-    backup_look_t look; // state of the list, as the current or the last scan read it
+    unsigned completed;     // complete scans of this term
+    backup_status_t status; // state of the list, as the current or the last scan read it
     scan_timer_t timer;
     scan_progress_t progress;
     scan_page_size_t page_size;
@@ -116,7 +116,7 @@ bool scan_wants(const scan_t *scan, mono_t now); // the next step of a scan, or 
 mono_t scan_next(const scan_t *scan);
 
 // Begins a scan. False: the scan has no work and is over.
-bool scan_begin(scan_t *scan, const backup_look_t *look, mono_t now);
+bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
 
 size_t scan_entries_wanted(const scan_t *scan); // entries to request next; 0 = none, or none before the next reply
 size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the next page

@@ -3,8 +3,8 @@
 #include "monitor/internal.h"
 
 enum {
-    LOOKS_MAX = 64, // queues in one request
-    TURN_PAGES = 4, // pages of one queue while other queues wait for their turn
+    STATUSES_MAX = 64, // queues in one request
+    TURN_PAGES = 4,    // pages of one queue while other queues wait for their turn
 };
 
 static const char ROLE[] = "monitor";
@@ -38,7 +38,7 @@ bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease) {
 }
 
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease) {
-    return m->scans[queue].ops->pass && monitor_may_serve(m, queue, lease);
+    return m->scans[queue].ops && monitor_may_serve(m, queue, lease);
 }
 
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error) {
@@ -74,7 +74,7 @@ static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) ?
 
 // Fills the scan's report table, up to its limit.
 static outcome_t reports_read(const call_t *call, scan_t *scan) {
-    reports_walk_t walk = {.count = reports_count(scan), .ended = scan->look.reports == 0};
+    reports_walk_t walk = {.count = reports_count(scan), .ended = scan->status.reports == 0};
     *call->error = (redis_error_t){0};
     while (!walk.ended && !scan->reports.full)
         if (reports_scan(call, &walk, report_table_add, &scan->reports) != OUTCOME_OK) return call->error->outcome;
@@ -118,11 +118,11 @@ static outcome_t reports_remove_orphans(const call_t *call, scan_t *scan) {
     return call->error->outcome;
 }
 
-static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX]) {
+static size_t monitor_due_scans(monitor_t *m, size_t queues[STATUSES_MAX]) {
     mono_t now = mono_now();
     size_t count = 0;
     lease_t lease;
-    for (size_t n = 0; n < m->keys->queue_count && count < LOOKS_MAX; n++) {
+    for (size_t n = 0; n < m->keys->queue_count && count < STATUSES_MAX; n++) {
         size_t queue = (m->cursor + n) % m->keys->queue_count;
         const scan_t *scan = &m->scans[queue];
         if (scan->phase == SCAN_WAIT && scan_wants(scan, now) && monitor_may_scan(m, queue, &lease)) queues[count++] = queue;
@@ -131,26 +131,26 @@ static size_t monitor_looks_wanted(monitor_t *m, size_t queues[LOOKS_MAX]) {
 }
 
 bool monitor_begin_scans(monitor_t *m) {
-    size_t queues[LOOKS_MAX];
-    backup_look_t looks[LOOKS_MAX];
-    redis_error_t errors[LOOKS_MAX];
-    call_t calls[LOOKS_MAX];
-    size_t count = monitor_looks_wanted(m, queues);
+    size_t queues[STATUSES_MAX];
+    backup_status_t statuses[STATUSES_MAX];
+    redis_error_t errors[STATUSES_MAX];
+    call_t calls[STATUSES_MAX];
+    size_t count = monitor_due_scans(m, queues);
     bool arm = m->session.tracking;
     if (count && !monitor_read_replies(m)) return false;
     for (size_t i = 0; i < count; i++) {
         calls[i] = monitor_call(m, queues[i], NULL, &errors[i]);
-        pages_append_look(m->pages, &calls[i], &m->scans[queues[i]].look, arm);
+        pages_append_status(m->pages, &calls[i], &m->scans[queues[i]].status, arm);
     }
     for (size_t i = 0; i < count; i++)
-        if (pages_read_look(m->pages, &calls[i], &m->scans[queues[i]].look, arm, &looks[i]) == OUTCOME_DISCONNECTED) {
+        if (pages_read_status(m->pages, &calls[i], &m->scans[queues[i]].status, arm, &statuses[i]) == OUTCOME_DISCONNECTED) {
             monitor_back_off(m, &errors[i]);
             return false;
         }
     for (size_t i = 0; i < count; i++) {
         scan_t *scan = &m->scans[queues[i]];
         if (!monitor_handle_outcome(m, &calls[i], 0)) return false;
-        if (errors[i].outcome != OUTCOME_OK || !scan_begin(scan, &looks[i], mono_now())) continue;
+        if (errors[i].outcome != OUTCOME_OK || !scan_begin(scan, &statuses[i], mono_now())) continue;
         reports_read(&calls[i], scan);
         if (!monitor_handle_outcome(m, &calls[i], 0)) return false;
     }
@@ -173,7 +173,7 @@ static bool monitor_has_old_sentinels(const backup_page_t *page) {
 // In a page that was read without rotation, old sentinels stay. A removal would move the entries behind them.
 static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
-        if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->standing) continue;
+        if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->in_place) continue;
         metric_add(&m->scans[call->queue].metrics->old_sentinels, 1);
         outcome_t outcome = backup_remove_sentinel(call, page->entries[i].bytes);
         if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
@@ -195,7 +195,7 @@ static bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
 // Judges one page. Reads the replies in flight before it carries out a verdict.
 static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
-    apply_t apply = {.call = call, .scan = scan, .buffers = m->buffers, .standing = stamped->page.standing};
+    apply_t apply = {.call = call, .scan = scan, .buffers = m->buffers, .in_place = stamped->page.in_place};
     scan->progress.now = stamped->now;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
@@ -227,9 +227,9 @@ static bool monitor_rotate(monitor_t *m, const call_t *call) {
 static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
-    if (scan->progress.met_sentinel || scan->progress.read_only || scan->look.entries == 0) return true;
+    if (scan->progress.met_sentinel || scan->progress.read_only || scan->status.entries == 0) return true;
     failpoint("plant_before");
-    backup_push_sentinel(call, &scan->look, &pushed);
+    backup_push_sentinel(call, &scan->status, &pushed);
     if (!monitor_handle_job_outcome(m, call)) return false;
     failpoint("plant_answered");
     if (pushed) metric_add(&scan->metrics->sentinels, 1);

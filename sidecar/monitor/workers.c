@@ -14,7 +14,7 @@ static char *workers_text(int64_t value) { return (union worker_name){.number = 
 
 void workers_note(workers_t *workers, const digest_t *job, slice_t name) {
     if (name.len == 0) return;
-    if (workers->names.count >= WORKERS_MOST && !keymap_find(&workers->names, job->bytes)) return;
+    if (workers->names.count >= WORKERS_MAX && !keymap_find(&workers->names, job->bytes)) return;
     buffer_t text = {0};
     utf8_escape(&text, name.data, name.len, "");
     int64_t *at = keymap_put(&workers->names, job->bytes);

@@ -6,7 +6,7 @@
 #include "base/keyset.h"
 #include "base/slice.h"
 
-enum { WORKERS_MOST = 4096 }; // jobs with a name
+enum { WORKERS_MAX = 4096 }; // jobs with a name
 
 // Begin with {0}.
 typedef struct workers {

@@ -10,7 +10,7 @@
 static const char WAIT_S[] = "0.01";
 
 // Malformed fields count as absent, as in push_sentinel.lua.
-static void backup_read_sentinel(const redisReply *reply, backup_look_t *out) {
+static void backup_read_sentinel(const redisReply *reply, backup_status_t *out) {
     const char *random = reply_text(reply_at(reply, 0));
     const char *n = reply_text(reply_at(reply, 1));
     if (strspn(random, "0123456789abcdefABCDEF") == sizeof out->random - 1 &&
@@ -19,7 +19,7 @@ static void backup_read_sentinel(const redisReply *reply, backup_look_t *out) {
     if (*n && strspn(n, "0123456789") == reply_len(reply_at(reply, 1))) out->n = strtoll(n, NULL, 10);
 }
 
-void backup_look_append(const call_t *call, const rotation_ops_t *rotation, const backup_look_t *known, bool arm) {
+void backup_status_append(const call_t *call, const rotation_ops_t *rotation, const backup_status_t *known, bool arm) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;
     request_append(conn, "HMGET", at->sentinel, "random", "n");
@@ -35,11 +35,11 @@ void backup_look_append(const call_t *call, const rotation_ops_t *rotation, cons
     request_end(conn);
 }
 
-outcome_t backup_look_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_look_t *out) {
+outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_status_t *out) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;
     redis_error_t *error = call->error;
-    *out = (backup_look_t){.config = at->config, .rotation = rotation, .armed = arm};
+    *out = (backup_status_t){.config = at->config, .rotation = rotation, .armed = arm};
     *error = (redis_error_t){0};
     redisReply *sentinel = conn_read_next(conn, at->sentinel, error);
     backup_read_sentinel(sentinel, out);
@@ -61,7 +61,7 @@ outcome_t backup_look_read(const call_t *call, const rotation_ops_t *rotation, b
 void backup_page_clear(backup_page_t *page) {
     for (size_t i = 0; i < page->reply_count; i++) freeReplyObject(page->replies[i]);
     page->count = page->jobs = page->bytes = page->held = page->others = page->vacant = page->reply_count = 0;
-    page->ended = page->standing = false;
+    page->ended = page->in_place = false;
 }
 
 entry_t *backup_page_add(backup_page_t *page, slice_t job) {
@@ -73,33 +73,33 @@ entry_t *backup_page_add(backup_page_t *page, slice_t job) {
     return entry;
 }
 
-static void backup_note_sentinel(backup_look_t *look, slice_t bytes) {
-    if (bytes.len > sizeof look->sentinel) return;
-    memcpy(look->sentinel, bytes.data, bytes.len);
-    look->sentinel_len = bytes.len;
-    look->sentinel_met = true;
+static void backup_note_sentinel(backup_status_t *status, slice_t bytes) {
+    if (bytes.len > sizeof status->sentinel) return;
+    memcpy(status->sentinel, bytes.data, bytes.len);
+    status->sentinel_len = bytes.len;
+    status->sentinel_met = true;
 }
 
-static void backup_add_entry(backup_page_t *page, backup_look_t *look, const redisReply *reply) {
+static void backup_add_entry(backup_page_t *page, backup_status_t *status, const redisReply *reply) {
     slice_t bytes = {reply->str, reply->len};
-    entry_kind_t kind = look->rotation ? look->rotation->kind_of(look, bytes) : ENTRY_JOB;
+    entry_kind_t kind = status->rotation ? status->rotation->kind_of(status, bytes) : ENTRY_JOB;
     if (kind == ENTRY_JOB) {
         backup_page_add(page, bytes);
         return;
     }
     page->entries[page->count++] = (entry_t){.bytes = bytes, .kind = kind};
     page->bytes += bytes.len;
-    if (kind == ENTRY_SENTINEL) backup_note_sentinel(look, bytes);
+    if (kind == ENTRY_SENTINEL) backup_note_sentinel(status, bytes);
 }
 
 // The size of an entry is unknown until it is read. A scan keeps only the digest of an entry that exceeds the memory limit. Most
 // verdicts need no more. A later scan knows the sizes and reads the whole entry. The scan only reports an entry above
 // max_payload.
-static bool backup_holds_last(const backup_look_t *look, backup_page_t *page) {
+static bool backup_holds_last(const backup_status_t *status, backup_page_t *page) {
     entry_t *last = &page->entries[page->count - 1];
     if (last->kind != ENTRY_JOB) return true;
     size_t before = page->others + page->held - last->bytes.len;
-    bool named = look->config && (int64_t)last->bytes.len > look->config->policy.max_payload;
+    bool named = status->config && (int64_t)last->bytes.len > status->config->policy.max_payload;
     if (!named && (before == 0 || before + last->bytes.len <= PAGES_BYTES)) return true;
     page->held -= last->bytes.len;
     last->bytes.data = NULL;
@@ -118,15 +118,15 @@ void backup_rotate_append(const call_t *call, size_t count, bool wait) {
     request_repeat(conn, count - 1);
 }
 
-outcome_t backup_rotate_read(const call_t *call, backup_look_t *look, size_t count, backup_page_t *page) {
+outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page) {
     redis_error_t *error = call->error;
     *error = (redis_error_t){0};
     for (size_t i = 0; i < count && error->outcome != OUTCOME_DISCONNECTED; i++) {
         redisReply *reply = conn_read_next(call->conn, NULL, error);
         if (reply && reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
-            backup_add_entry(page, look, reply);
-            if (!backup_holds_last(look, page)) freeReplyObject(page->replies[--page->reply_count]);
+            backup_add_entry(page, status, reply);
+            if (!backup_holds_last(status, page)) freeReplyObject(page->replies[--page->reply_count]);
         } else if (reply) {
             page->ended = true;
             freeReplyObject(reply);
@@ -141,15 +141,15 @@ void backup_range_append(const call_t *call, size_t skip, size_t count) {
     request_end(call->conn);
 }
 
-outcome_t backup_range_read(const call_t *call, backup_look_t *look, size_t count, backup_page_t *page) {
+outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page) {
     redisReply *reply;
     if (conn_read(call->conn, 0, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
     page->replies[page->reply_count++] = reply;
     page->ended = found < count;
-    page->standing = true;
+    page->in_place = true;
     for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
-        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) backup_add_entry(page, look, reply->element[i - 1]);
+        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) backup_add_entry(page, status, reply->element[i - 1]);
     return OUTCOME_OK;
 }
 
@@ -159,17 +159,17 @@ static void sentinel_random(char random[SENTINEL_RANDOM_SIZE]) {
     for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
 }
 
-outcome_t backup_push_sentinel(const call_t *call, const backup_look_t *look, bool *pushed) {
+outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status, bool *pushed) {
     const queue_keys_t *at = call_queue(call);
     redisReply *reply;
     char n[24] = "";
     char random[SENTINEL_RANDOM_SIZE];
     buffer_t sentinel = {0};
     *pushed = false;
-    if (look->n) snprintf(n, sizeof n, "%lld", (long long)look->n);
-    memcpy(random, look->random, sizeof random);
+    if (status->n) snprintf(n, sizeof n, "%lld", (long long)status->n);
+    memcpy(random, status->random, sizeof random);
     if (!*random) sentinel_random(random);
-    look->rotation->sentinel(look, random, &sentinel);
+    status->rotation->sentinel(status, random, &sentinel);
     call_script(call, &script_push_sentinel, 3);
     request_text(call->conn, at->config->backup, at->sentinel, call->token, n, random);
     request_bytes(call->conn, sentinel.data, sentinel.len);

@@ -19,7 +19,7 @@ enum {
 
 struct rotation_ops;
 
-typedef struct backup_look {
+typedef struct backup_status {
     const queue_config_t *config;        // the queue of the list; NULL = no queue
     const struct rotation_ops *rotation; // separates sentinels from jobs; NULL = every entry is a job
     int64_t entries;                     // entries of the list, sentinels included; for private lists, the number of lists
@@ -35,7 +35,7 @@ typedef struct backup_look {
     bool sentinel_met;            // this scan has met a sentinel
     size_t sentinel_len;          // 0 = no scan has met a sentinel yet
     char sentinel[SENTINEL_MOST]; // the bytes of the last sentinel
-} backup_look_t;
+} backup_status_t;
 
 typedef enum entry_kind {
     ENTRY_JOB,
@@ -49,17 +49,17 @@ typedef struct rotation_ops {
     // The kind of an entry. The scan calls kind_of for each entry, so a few bytes must decide. The caller stores each sentinel
     // in the state of the list. So sentinel_met and sentinel name the last sentinel before this entry, in this scan or an
     // earlier one.
-    entry_kind_t (*kind_of)(const backup_look_t *look, slice_t entry);
-    // Appends the bytes of sentinel number look->n + 1, at most SENTINEL_MOST. kind_of must recognize these bytes. `random` is
-    // look->random, or 32 fresh hex digits. The function may change fresh digits for the first sentinel of a list.
-    void (*sentinel)(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
+    entry_kind_t (*kind_of)(const backup_status_t *status, slice_t entry);
+    // Appends the bytes of sentinel number status->n + 1, at most SENTINEL_MOST. kind_of must recognize these bytes. `random` is
+    // status->random, or 32 fresh hex digits. The function may change fresh digits for the first sentinel of a list.
+    void (*sentinel)(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
 } rotation_ops_t;
 
 typedef struct entry {
     slice_t bytes; // owned by the page; data NULL = memory had no room: only length and digest are known
     entry_kind_t kind;
     digest_t digest; // the digest of a job
-    // Set if each worker has a list of its own; otherwise NULL. Borrowed from the state of pass_ops.open until the next state is
+    // Set if each worker has a list of its own; otherwise NULL. Borrowed from the state of scan_ops.open until the next state is
     // read.
     const char *from;  // the list that holds the entry
     const char *owner; // the name of the worker
@@ -76,7 +76,7 @@ typedef struct backup_page {
     size_t vacant;              // number of private lists that were read and are empty, or whose entry was not read
     size_t large;               // number of these lists whose entry is larger than max_payload; their entries are logged already
     bool ended;                 // the list was empty, or was read to its end
-    bool standing;              // read without rotation
+    bool in_place;              // read without rotation
     void *replies[BACKUP_PAGE]; // the replies that own the bytes
     size_t reply_count;
 } backup_page_t;

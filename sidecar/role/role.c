@@ -45,7 +45,7 @@ static void role_expect_until(role_t *role, mono_t until, int64_t seconds) {
 static _Thread_local role_t *role_current; // the role of this thread; NULL = another thread
 
 void role_extend_tick(int64_t seconds) {
-    if (role_current) role_expect_until(role_current, mono_now(), ROLE_TICK_MOST_S + seconds);
+    if (role_current) role_expect_until(role_current, mono_now(), ROLE_TICK_MAX_S + seconds);
 }
 
 static void *role_main(void *arg) {
@@ -55,7 +55,7 @@ static void *role_main(void *arg) {
     prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be most of our lateness
     while (!atomic_load(&role->stop)) {
         role_wait_t wait = {.until = mono_never()};
-        role_expect_until(role, mono_now(), ROLE_TICK_MOST_S);
+        role_expect_until(role, mono_now(), ROLE_TICK_MAX_S);
         role->tick(role->self, &wait);
         log_flush_suppressed();
         mono_t ended = mono_now();

@@ -41,7 +41,7 @@ typedef struct role {
 } role_t;
 
 // A longer tick counts as hanging. It exceeds every timeout for a reply, a name server or a slow disk.
-enum { ROLE_TICK_MOST_S = 120 };
+enum { ROLE_TICK_MAX_S = 120 };
 
 // Allows the current tick this much more time. Does nothing outside a role's thread.
 void role_extend_tick(int64_t seconds);

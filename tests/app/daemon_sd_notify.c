@@ -150,7 +150,7 @@ Test(daemon_sd_notify, missing_service_manager_is_harmless) {
     daemon_stop(d);
 }
 
-/* A role that hangs: here it opens a password file that nobody ever writes. It counts as hanging after ROLE_TICK_MOST_S. */
+/* A role that hangs: here it opens a password file that nobody ever writes. It counts as hanging after ROLE_TICK_MAX_S. */
 Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300) {
     if (!getenv("QS_LONG")) cr_skip_test("takes two minutes: set QS_LONG=1");
     manager_t manager = manager_start(false);

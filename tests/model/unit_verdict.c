@@ -324,15 +324,15 @@ Test(unit_verdict, protects_an_execution_from_the_start_in_its_job) {
 Test(unit_verdict, never_forgets_retries_that_the_job_counts) {
     for (int64_t told = 0; told < 6; told++) {
         observation_t s = at(T + WINDOW * 10);
-        s.tells_retries = true;
-        s.told_retries = told;
+        s.has_retries_in_job = true;
+        s.retries_in_job = told;
         s.stamp.retries = 5 - told; /* of no account */
         s.stamp.retried_at = T - 1;
         expect(judge(s, policy()), told < 3 ? VERDICT_RETRY : VERDICT_END, told < 3 ? "stalled" : "retries_exhausted", told + 1);
     }
     observation_t s = at(T + PROTECTED + 1);
-    s.tells_retries = true;
-    s.told_retries = INT32_MAX;
+    s.has_retries_in_job = true;
+    s.retries_in_job = INT32_MAX;
     expect(judge(s, policy()), VERDICT_END, "retries_exhausted", (int64_t)INT32_MAX + 1);
 }
 

@@ -29,13 +29,13 @@ static void close_setup(setup_t *d) {
 }
 
 static void begin(setup_t *d) {
-    backup_look_t look;
+    backup_status_t status;
     const call_t call = fixture_call(&d->f, NULL);
-    const rotation_ops_t *rotation = dialect_list.pass->rotation;
-    backup_look_append(&call, rotation, NULL, false);
-    cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", d->f.error.text);
-    cr_assert_eq(look.entries, JOBS);
-    cr_assert(scan_begin(&d->scan, &look, mono_now()));
+    const rotation_ops_t *rotation = dialect_list.scan->rotation;
+    backup_status_append(&call, rotation, NULL, false);
+    cr_assert_eq(backup_status_read(&call, rotation, false, &status), OUTCOME_OK, "%s", d->f.error.text);
+    cr_assert_eq(status.entries, JOBS);
+    cr_assert(scan_begin(&d->scan, &status, mono_now()));
 }
 
 static outcome_t ask(setup_t *d, bool more) {
@@ -67,7 +67,7 @@ static int whole_pass(setup_t *d, int first) {
             cr_assert_arr_eq(stamped->page.entries[i].digest.bytes, digest.bytes, DIGEST_BYTES);
             cr_assert_eq(stamped->stamps[i].born_us, next % 7 == 0 ? next : 0, "stamps are of their own jobs");
         }
-        cr_assert(stamped->now >= d->scan.look.now);
+        cr_assert(stamped->now >= d->scan.status.now);
         pages_done(d->pages);
     } while (!pages_empty(d->pages) || scan_entries_wanted(&d->scan));
     cr_assert_eq(next - first, JOBS);
@@ -122,8 +122,8 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     setup_t d;
     open_setup(&d);
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
-    backup_look_t look = {.entries = JOBS, .now = 1};
-    cr_assert(scan_begin(&d.scan, &look, mono_now()));
+    backup_status_t status = {.entries = JOBS, .now = 1};
+    cr_assert(scan_begin(&d.scan, &status, mono_now()));
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
     cr_assert_eq(land(&d), OUTCOME_OK);
     cr_assert_eq(ask(&d, true), OUTCOME_OK);
@@ -163,9 +163,9 @@ Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
  * memory. */
 static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
     int met = 0, held = 0;
-    backup_look_t look = {.entries = 20 + count, .now = 1};
+    backup_status_t status = {.entries = 20 + count, .now = 1};
     digest_t expected = digest_of(large, len);
-    cr_assert(scan_begin(&d->scan, &look, mono_now()));
+    cr_assert(scan_begin(&d->scan, &status, mono_now()));
     do {
         cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.error.text);
         const stamped_page_t *stamped = pages_ready(d->pages);

@@ -60,14 +60,14 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     static backup_page_t page;
     static stamp_t stamps[BACKUP_PAGE];
     static stamp_raw_t raws[BACKUP_PAGE];
-    backup_look_t look;
+    backup_status_t look;
     bool pushed;
     int64_t now = 0;
     const call_t call = fixture_call(f, "T");
-    const rotation_ops_t *rotation = dialect_list.pass->rotation;
+    const rotation_ops_t *rotation = dialect_list.scan->rotation;
     for (int round = 0; round < 2; round++) {
-        backup_look_append(&call, rotation, NULL, false);
-        cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f->error.text);
+        backup_status_append(&call, rotation, NULL, false);
+        cr_assert_eq(backup_status_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f->error.text);
         if (round) break;
         cr_assert_eq(backup_push_sentinel(&call, &look, &pushed), OUTCOME_OK);
         cr_assert(pushed);

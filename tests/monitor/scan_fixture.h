@@ -34,12 +34,12 @@ static inline void end(void) { scan_free(&scan); }
 
 static inline digest_t job(int number) { return digest_of(&number, sizeof number); }
 
-static inline backup_look_t look_of(int64_t entries) {
-    return (backup_look_t){.entries = entries, .now = REDIS_NOW + now_ms, .armed = true};
+static inline backup_status_t look_of(int64_t entries) {
+    return (backup_status_t){.entries = entries, .now = REDIS_NOW + now_ms, .armed = true};
 }
 
 static inline bool look(int64_t entries, int64_t stamps, int64_t reports, bool alone) {
-    backup_look_t found = look_of(entries);
+    backup_status_t found = look_of(entries);
     found.stamps = stamps;
     found.reports = reports;
     found.sentinel_alone = alone;
@@ -47,7 +47,7 @@ static inline bool look(int64_t entries, int64_t stamps, int64_t reports, bool a
 }
 
 static inline bool look_unarmed(void) {
-    backup_look_t found = look_of(0);
+    backup_status_t found = look_of(0);
     found.armed = false;
     return scan_begin(&scan, &found, now());
 }

@@ -213,17 +213,17 @@ Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
 /* Where the number of entries is unknown, the scan ends with the page that is marked as the last. */
 Test(unit_scan, a_scan_of_unknown_length_ends_with_the_last_page) {
     static backup_page_t p;
-    backup_look_t open = {.entries = 256, .open = true};
+    backup_status_t open = {.entries = 256, .open = true};
     cr_assert(scan_begin(&scan, &open, now()));
     scan.progress.read_only = true;
     for (int i = 0; i < 20; i++) {
         size_t wanted = scan_entries_wanted(&scan);
         cr_assert(wanted > 0 && wanted <= BACKUP_PAGE, "page %d: %zu", i, wanted);
-        p = (backup_page_t){.count = wanted / 2, .jobs = wanted / 2, .vacant = wanted - wanted / 2, .standing = true};
+        p = (backup_page_t){.count = wanted / 2, .jobs = wanted / 2, .vacant = wanted - wanted / 2, .in_place = true};
         scan_requested(&scan, wanted);
         scan_read_page(&scan, &p, wanted);
     }
-    p = (backup_page_t){.ended = true, .standing = true};
+    p = (backup_page_t){.ended = true, .in_place = true};
     size_t wanted = scan_entries_wanted(&scan);
     scan_requested(&scan, wanted);
     scan_read_page(&scan, &p, wanted);
@@ -237,7 +237,7 @@ Test(unit_scan, read_from_the_tail_the_sentinel_ends_nothing) {
     scan.progress.read_only = true;
     page(5, -1, 500); /* what was rotated before the refusal stands at the head now */
     cr_assert_eq(scan.progress.read, 0);
-    p = (backup_page_t){.count = 20, .jobs = 19, .bytes = 1900, .standing = true};
+    p = (backup_page_t){.count = 20, .jobs = 19, .bytes = 1900, .in_place = true};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = i == 4 ? ENTRY_SENTINEL : ENTRY_JOB;
     scan_requested(&scan, p.count);
     cr_assert_eq(scan_entries_wanted(&scan), 0, "where the next one begins is not known yet");

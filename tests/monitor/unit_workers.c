@@ -59,21 +59,21 @@ static bool even(void *self, const uint8_t key[KEY_BYTES]) {
 Test(unit_workers, the_number_of_names_is_bounded) {
     workers_t workers = {0};
     int asked = 0, kept = 0;
-    for (int i = 0; i < WORKERS_MOST + 5; i++) note(&workers, i, "w");
-    cr_assert_str_eq(name_of(&workers, WORKERS_MOST - 1), "w");
-    cr_assert_str_eq(name_of(&workers, WORKERS_MOST), "");
+    for (int i = 0; i < WORKERS_MAX + 5; i++) note(&workers, i, "w");
+    cr_assert_str_eq(name_of(&workers, WORKERS_MAX - 1), "w");
+    cr_assert_str_eq(name_of(&workers, WORKERS_MAX), "");
     note(&workers, 3, "another");
     cr_assert_str_eq(name_of(&workers, 3), "another", "what is known may change");
     forget(&workers, 4);
     workers_filter(&workers, even, &asked);
-    cr_assert_eq(asked, WORKERS_MOST - 1);
-    for (int i = 0; i < WORKERS_MOST; i++) {
+    cr_assert_eq(asked, WORKERS_MAX - 1);
+    for (int i = 0; i < WORKERS_MAX; i++) {
         bool stays = job(i).bytes[0] % 2 == 0 && i != 4;
         cr_assert_eq(*name_of(&workers, i) != 0, stays);
         kept += stays;
     }
-    note(&workers, WORKERS_MOST, "there is room again");
-    cr_assert_str_eq(name_of(&workers, WORKERS_MOST), "there is room again");
-    cr_assert_gt(kept, WORKERS_MOST / 3);
+    note(&workers, WORKERS_MAX, "there is room again");
+    cr_assert_str_eq(name_of(&workers, WORKERS_MAX), "there is room again");
+    cr_assert_gt(kept, WORKERS_MAX / 3);
     workers_free(&workers);
 }

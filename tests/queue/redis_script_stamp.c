@@ -166,23 +166,23 @@ Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
                                           {RANDOM, "99999999999999"}};
     fixture_t f = setup();
     const call_t call = fixture_call(&f, "T");
-    const rotation_ops_t *rotation = dialect_list.pass->rotation;
+    const rotation_ops_t *rotation = dialect_list.scan->rotation;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "DEL email:backup");
         redis_ok(f.r, "RPUSH email:backup job");
         redis_ok(f.r, "HSET sidecar:email:sentinel random %b n %b", rows[i][0], strlen(rows[i][0]), rows[i][1],
                  strlen(rows[i][1]));
-        backup_look_t look;
+        backup_status_t look;
         bool pushed = false;
         for (int round = 0; round < 2 && !pushed; round++) { /* 007 is another number than it says, once */
-            backup_look_append(&call, rotation, NULL, false);
-            cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f.error.text);
+            backup_status_append(&call, rotation, NULL, false);
+            cr_assert_eq(backup_status_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f.error.text);
             cr_assert_eq(backup_push_sentinel(&call, &look, &pushed), OUTCOME_OK);
             if (!pushed) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
         }
         cr_assert(pushed, "row %zu", i);
-        backup_look_append(&call, rotation, NULL, false);
-        cr_assert_eq(backup_look_read(&call, rotation, false, &look), OUTCOME_OK);
+        backup_status_append(&call, rotation, NULL, false);
+        cr_assert_eq(backup_status_read(&call, rotation, false, &look), OUTCOME_OK);
         static backup_page_t page;
         backup_rotate_append(&call, 2, true);
         cr_assert_eq(backup_rotate_read(&call, &look, 2, &page), OUTCOME_OK);

@@ -50,13 +50,13 @@ Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     cr_assert(role_init(&role, "opener", open_tick, NULL, &opener));
     cr_assert(role_start(&role));
     sem_wait(&opener.opened);
-    cr_expect_gt(allowed_s(&role), ROLE_TICK_MOST_S + LOG_MIB - 30, "%lld s for a log of %d MiB", (long long)allowed_s(&role),
+    cr_expect_gt(allowed_s(&role), ROLE_TICK_MAX_S + LOG_MIB - 30, "%lld s for a log of %d MiB", (long long)allowed_s(&role),
                  LOG_MIB);
     audit_writer_close(&opener.writer); /* checked now: the next one is opened at once */
     wakeup_raise(role.wake_fd);
     sem_post(&opener.go_on);
     sem_wait(&opener.opened);
-    cr_expect_leq(allowed_s(&role), ROLE_TICK_MOST_S, "it is checked once, and allowed for once");
+    cr_expect_leq(allowed_s(&role), ROLE_TICK_MAX_S, "it is checked once, and allowed for once");
 
     role_stop(&role);
     sem_post(&opener.go_on);

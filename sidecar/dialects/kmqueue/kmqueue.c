@@ -19,19 +19,19 @@ static bool kmqueue_find_list(const strings_t *lists, slice_t queue, size_t *at)
     return false;
 }
 
-static entry_kind_t kmqueue_kind_of(const backup_look_t *look, slice_t entry) {
-    if (!kmqueue_is_marker(entry, look->config->backup)) return ENTRY_JOB;
-    bool other = look->sentinel_len && !slice_equal(entry, (slice_t){look->sentinel, look->sentinel_len});
+static entry_kind_t kmqueue_kind_of(const backup_status_t *status, slice_t entry) {
+    if (!kmqueue_is_marker(entry, status->config->backup)) return ENTRY_JOB;
+    bool other = status->sentinel_len && !slice_equal(entry, (slice_t){status->sentinel, status->sentinel_len});
     return other ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
 }
 
-static void kmqueue_sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
-    kmqueue_marker(look->config->backup, random, look->now, out);
+static void kmqueue_sentinel(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
+    kmqueue_marker(status->config->backup, random, status->now, out);
 }
 
 static void kmqueue_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) {
     kmqueue_task_t task;
-    *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .told_retries = -1};
+    *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .retries_in_job = -1};
     if (!kmqueue_task_read(bytes, &task) || !json_copy_text(task.id, out->id, JOB_ID_MOST)) {
         digest_hex(&out->digest, out->id);
         out->trouble = JOB_UNREADABLE;
@@ -40,7 +40,7 @@ static void kmqueue_read_job(const queue_config_t *queue, slice_t bytes, job_t *
     if (!json_copy_text(task.type, out->type, JOB_TYPE_MOST)) out->type[0] = '\0';
     if (task.gen >= CREATED_LEAST_MS && task.gen <= CREATED_MOST_MS) out->created_ms = task.gen;
     if (task.exc > 0) out->executed_ms = task.exc;
-    out->told_retries = task.retry;
+    out->retries_in_job = task.retry;
     if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
 }
 
@@ -84,9 +84,9 @@ static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *
 
 static const rotation_ops_t kmqueue_rotation = {.kind_of = kmqueue_kind_of, .sentinel = kmqueue_sentinel};
 
-static const pass_ops_t kmqueue_pass = {
+static const scan_ops_t kmqueue_scan = {
     .rotation = &kmqueue_rotation,
-    .tells = true,
+    .bytes_tell = true,
     .blank_is_dead = true, // AliveDetectHandler as KMQueue's own example has it (MyAliveDetectHandler.java, check)
     .read = kmqueue_read_job,
     .settle = kmqueue_settle,
@@ -102,7 +102,7 @@ static void kmqueue_sizes(const queue_keys_t *at, size_fn *add, void *self) {
 
 const dialect_ops_t dialect_kmqueue = {
     .settings = &kmqueue_settings,
-    .pass = &kmqueue_pass,
+    .scan = &kmqueue_scan,
     .side_task = &kmqueue_task_ops,
     .requeue = &kmqueue_requeue,
     .dry_run = kmqueue_dry_run,

@@ -46,26 +46,26 @@ static bool sentinel_has_check(const char *random) {
 
 // The number shows whether a sentinel with this list's random part is current. A sentinel with another random part is old: its
 // hash was deleted, or its list was renamed.
-static entry_kind_t list_kind_of(const backup_look_t *look, slice_t bytes) {
+static entry_kind_t list_kind_of(const backup_status_t *status, slice_t bytes) {
     static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
     if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;
     if (memcmp(bytes.data, SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1) != 0) return ENTRY_JOB;
     const char *random = bytes.data + sizeof SENTINEL_PREFIX - 1;
     const char *digits = bytes.data + before;
     if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - before - 1) return ENTRY_JOB;
-    if (*look->random && memcmp(random, look->random, RANDOM_DIGITS) == 0)
-        return strtoll(digits, NULL, 10) < look->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
+    if (*status->random && memcmp(random, status->random, RANDOM_DIGITS) == 0)
+        return strtoll(digits, NULL, 10) < status->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
     return sentinel_has_check(random) ? ENTRY_OLD_SENTINEL : ENTRY_JOB;
 }
 
-static void list_sentinel(const backup_look_t *look, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
-    if (!*look->random) sentinel_add_check(random);
-    buffer_printf(out, SENTINEL_PREFIX "%s:%lld", random, (long long)look->n + 1);
+static void list_sentinel(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
+    if (!*status->random) sentinel_add_check(random);
+    buffer_printf(out, SENTINEL_PREFIX "%s:%lld", random, (long long)status->n + 1);
 }
 
 static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_kind_of, .sentinel = list_sentinel};
 
-static const pass_ops_t list_pass = {.rotation = &list_rotation};
+static const scan_ops_t list_scan = {.rotation = &list_rotation};
 
 static void list_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     const queue_policy_t *policy = &at->config->policy;
@@ -93,6 +93,6 @@ static const config_dialect_t list_settings = {
 const dialect_ops_t dialect_list = {
     .settings = &list_settings,
     .promote = &list_promote,
-    .pass = &list_pass,
+    .scan = &list_scan,
     .sizes = list_sizes,
 };

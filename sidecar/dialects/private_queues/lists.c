@@ -143,7 +143,7 @@ static void lists_add(private_lists_t *lists, slice_t name) {
 
 static void lists_restart_walk(private_lists_t *lists) { snprintf(lists->cursor, sizeof lists->cursor, "0"); }
 
-static void lists_look_append(const call_t *call, void *self) {
+static void lists_status_append(const call_t *call, void *self) {
     private_lists_t *lists = self;
     const char *registry = private_config(lists->queue)->registry;
     lists_clear(lists);
@@ -167,10 +167,10 @@ static void lists_read_registry(conn_t *conn, private_lists_t *lists, redis_erro
     freeReplyObject(type);
 }
 
-static outcome_t lists_look_read(const call_t *call, void *self, backup_look_t *out) {
+static outcome_t lists_status_read(const call_t *call, void *self, backup_status_t *out) {
     private_lists_t *lists = self;
     redis_error_t *error = call->error;
-    *out = (backup_look_t){.config = lists->queue};
+    *out = (backup_status_t){.config = lists->queue};
     *error = (redis_error_t){0};
     out->stamps = conn_read_int(call->conn, call_queue(call)->stamps, error);
     redisReply *time = conn_read_next(call->conn, NULL, error);
@@ -325,12 +325,12 @@ static void private_settle(const queue_keys_t *keys, const entry_t *entry, const
     if (*keys->config->dlq) out->recorded = keys->recorded;
 }
 
-const pass_ops_t private_pass = {
+const scan_ops_t private_scan = {
     .of_worker = true,
     .open = lists_open,
     .close = lists_close,
-    .look_append = lists_look_append,
-    .look_read = lists_look_read,
+    .status_append = lists_status_append,
+    .status_read = lists_status_read,
     .page_append = lists_page_append,
     .page_read = lists_page_read,
     .settle = private_settle,

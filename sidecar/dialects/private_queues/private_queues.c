@@ -14,7 +14,7 @@ const dialect_ops_t dialect_private_queues = {
     .requeue = &private_requeue,
     .dry_run = private_dry_run,
     .dry_run_needs = private_dry_run_needs,
-    .pass = &private_pass,
+    .scan = &private_scan,
     .side_task = &dead_letters_task,
     .sizes = private_sizes,
 };

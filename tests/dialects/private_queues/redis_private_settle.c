@@ -24,7 +24,7 @@ static fixture_t setup(void) {
 
 /* As the monitor asks for it, where private_queues says. */
 static settled_t settle(fixture_t *f, bool ends) {
-    const pass_ops_t *pass = dialect_private_queues.pass;
+    const scan_ops_t *scan = dialect_private_queues.scan;
     const queue_keys_t *at = &f->keys->queues[0];
     entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
     entry.digest = digest_of(JOB, strlen(JOB));
@@ -33,7 +33,7 @@ static settled_t settle(fixture_t *f, bool ends) {
     job_t job;
     job_read(&at->config->policy, entry.bytes, &job);
     cr_assert_str_eq(job.id, "42");
-    pass->settle(at, &entry, &job, !ends, &where, &again);
+    scan->settle(at, &entry, &job, !ends, &where, &again);
     char *heartbeat = job_heartbeat_key(&at->config->policy, entry.owner);
     cr_assert_str_eq(heartbeat, "w1_alive");
     stamp_raw_t new = stamp_pack(&NEW);
@@ -160,12 +160,12 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 event last"); /* no id can follow */
     char *before = fixture_digest(f.r);
     settled_t settled;
-    const pass_ops_t *pass = dialect_private_queues.pass;
+    const scan_ops_t *scan = dialect_private_queues.scan;
     entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
     entry.digest = digest_of(JOB, strlen(JOB));
     settle_where_t where = {.ready = f.keys->queues[0].config->ready};
     job_t job = {.digest = entry.digest, .id = "42"};
-    pass->settle(&f.keys->queues[0], &entry, &job, false, &where, NULL);
+    scan->settle(&f.keys->queues[0], &entry, &job, false, &where, NULL);
     const event_t event = {.kind = slice_text("failed")};
     const call_t call = fixture_call(&f, "T");
     const settle_ask_t ask = {.job = entry.bytes,
