@@ -2,80 +2,16 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text/suggest.h"
-#include "cli/terminal.h"
 #include "cli/time_text.h"
 
 static const char *const formats[] = {
     [FORMAT_TABLE] = "table", [FORMAT_JSON_ARRAY] = "json", [FORMAT_JSON_LINES] = "jsonl", [FORMAT_CSV] = "csv"};
-
-bool audit_has_word(const char *list, const char *word) {
-    size_t len = strlen(word);
-    for (const char *at = list; len && (at = strstr(at, word)); at++)
-        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]) && !memchr(word, ' ', len)) return true;
-    return false;
-}
-
-int audit_print_error(buffer_t *why) {
-    buffer_t escaped = {0};
-    terminal_escape(&escaped, (slice_t){buffer_text(why), why->len}, true); // it may quote a foreign file
-    fflush(stdout);
-    fprintf(stderr, "queue-sidecar: %s\n", buffer_text(&escaped));
-    buffer_free(&escaped);
-    buffer_free(why);
-    return CLI_FAILED;
-}
-
-int audit_usage_error(const audit_args_t *args, const char *format, ...) {
-    const char *space = args->command ? " " : "", *command = args->command ? args->command : "";
-    va_list values;
-    fprintf(stderr, "queue-sidecar audit%s%s: ", space, command);
-    va_start(values, format);
-    vfprintf(stderr, format, values);
-    va_end(values);
-    fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
-    return CLI_USAGE;
-}
-
-typedef struct queue_search {
-    const char *wanted;
-    bool found;
-    char *nearest; // owned; NULL = none is near
-} queue_search_t;
-
-static bool queue_search_add(void *self, const char *name) {
-    queue_search_t *search = self;
-    if (strcmp(name, search->wanted) == 0) search->found = true;
-    if (suggest_nearest(search->wanted, (const char *const[]){search->nearest, name}, 2) != name) return true;
-    free(search->nearest);
-    search->nearest = mem_str(name);
-    return true;
-}
-
-void audit_print_no_match(audit_t *audit, const audit_filter_t *filter) {
-    queue_search_t search = {.wanted = filter->queue};
-    buffer_t why = {0}, text = {0};
-    const char *kind = filter->all_kinds ? "" : filter->kind ? filter->kind : "failed";
-    bool failed = strcmp(kind, "failed") == 0;
-    if (failed && filter->queue) audit_queues(audit, queue_search_add, &search, &why);
-    if (failed)
-        buffer_str(&text, "no final failures match");
-    else
-        buffer_printf(&text, "no events%s%s match", *kind ? " of kind " : "", kind);
-    if (failed && filter->queue && !search.found) {
-        buffer_printf(&text, ": the log has none of queue `%s`", filter->queue);
-        if (search.nearest) buffer_printf(&text, ", did you mean `%s`?", search.nearest);
-    }
-    audit_print_error(&text);
-    free(search.nearest);
-    buffer_free(&why);
-}
 
 // `known`: the words that are allowed, separated by spaces.
 static int audit_check_word(const audit_args_t *args, const char *what, const char *word, const char *known) {

@@ -81,6 +81,13 @@ void event_output_begin(event_output_t *output, const event_column_t *columns, s
     output->table = table_begin(output->columns, output->count, out);
 }
 
+static void event_add_time(buffer_t *out, const event_output_t *output, int64_t ms) {
+    char time[TIME_TEXT_SIZE];
+    time_format(ms, output->utc, time);
+    if (output->narrow) time_shorten(time);
+    buffer_str(out, time);
+}
+
 static void event_add_by(buffer_t *out, slice_t who, slice_t reason) {
     buffer_printf(out, " by %.*s%s%.*s", (int)who.len, who.data, reason.len ? ": " : "", (int)reason.len, reason.data);
 }
@@ -88,16 +95,14 @@ static void event_add_by(buffer_t *out, slice_t who, slice_t reason) {
 // "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back". An answer itself is "requeued by ann@host"; its
 // reason has a column of its own in a wide table.
 static void event_add_state(buffer_t *out, const event_output_t *output, const audit_row_t *row) {
-    char time[TIME_TEXT_SIZE];
     const event_t *event = &row->event;
     slice_t state = row->state.len ? row->state : event->kind;
     buffer_add(out, state.data, state.len);
     if (slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded"))
         event_add_by(out, event->worker, output->narrow ? event->reason : (slice_t){0});
     if (!row->answered_at) return;
-    time_format(row->answered_at, output->utc, time);
-    if (output->narrow) time_shorten(time);
-    buffer_printf(out, " %s", time);
+    buffer_str(out, " ");
+    event_add_time(out, output, row->answered_at);
     event_add_by(out, row->answered_by, row->answer_reason);
 }
 
@@ -112,7 +117,6 @@ static void event_add_summary(buffer_t *out, const event_output_t *output, const
 // Borrowed from the row, or from `out`, which comes empty.
 static slice_t event_cell_text(buffer_t *out, const event_output_t *output, event_cell_t cell, const audit_row_t *row) {
     const event_t *event = &row->event;
-    char time[TIME_TEXT_SIZE];
     slice_t what = event->error.len ? event->error : event->payload;
     switch (cell) {
     case CELL_MARK: return slice_text(slice_equal(event->event, output->marked) ? "*" : "");
@@ -124,11 +128,7 @@ static slice_t event_cell_text(buffer_t *out, const event_output_t *output, even
     case CELL_JOB: return event->job;
     case CELL_ERROR: return event->error;
     case CELL_ERROR_OR_PAYLOAD: return what;
-    case CELL_TIME:
-        time_format(event->at, output->utc, time);
-        if (output->narrow) time_shorten(time);
-        buffer_str(out, time);
-        break;
+    case CELL_TIME: event_add_time(out, output, event->at); break;
     case CELL_STATE: event_add_state(out, output, row); break;
     case CELL_SUMMARY: event_add_summary(out, output, row, what); break;
     case CELL_TRIES:
