@@ -19,7 +19,6 @@ struct table {
     buffer_t text;                           // of all cells of the chunk
     size_t ends[CHUNK_ROWS * TABLE_COLUMNS]; // where each ends in the text
     size_t cells;
-    size_t next; // column of the next cell
     size_t widths[TABLE_COLUMNS];
     size_t padding;     // spaces that are not printed yet
     size_t max_columns; // of the terminal; 0 = any
@@ -83,14 +82,14 @@ void table_flush(table_t *table) {
         for (size_t i = 0; i < table->count; i++) table_print_cell(table, i, slice_text(table->columns[i].title));
         table->started = true;
     }
-    for (size_t i = 0, at = 0, from = 0; i < table->cells; from = table->ends[i], i++, at = at + 1 == table->count ? 0 : at + 1)
-        table_print_cell(table, at, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
+    for (size_t i = 0, from = 0; i < table->cells; from = table->ends[i++])
+        table_print_cell(table, i % table->count, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
     buffer_clear(&table->text);
     table->cells = 0;
 }
 
 void table_cell(table_t *table, slice_t bytes) {
-    size_t at = table->next, from = table->text.len, most = table->columns[at].max_width;
+    size_t at = table->cells % table->count, from = table->text.len, most = table->columns[at].max_width;
     if (bytes.len > MAX_CELL_BYTES) bytes.len = MAX_CELL_BYTES;
     terminal_escape(&table->text, bytes, false);
     slice_t text = {buffer_text(&table->text) + from, table->text.len - from};
@@ -98,7 +97,6 @@ void table_cell(table_t *table, slice_t bytes) {
     if (most && width > most) width = most;
     if (!table->started && width > table->widths[at]) table->widths[at] = width;
     table->ends[table->cells++] = table->text.len;
-    table->next = at + 1 == table->count ? 0 : at + 1;
     if (table->cells == CHUNK_ROWS * table->count) table_flush(table);
 }
 

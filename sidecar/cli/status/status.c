@@ -56,12 +56,10 @@ static bool status_find_queues(const cli_args_t *args, const config_t *config, b
     for (size_t i = 0; i < config->queue_count; i++) names[i] = config->queues[i].name;
     *wanted = args->queues.count ? mem_array(config->queue_count, sizeof **wanted) : NULL;
     for (size_t q = 0; q < args->queues.count; q++) {
-        size_t i = 0;
-        while (i < config->queue_count && strcmp(names[i], args->queues.all[q]) != 0) i++;
-        if (i < config->queue_count) {
-            (*wanted)[i] = true;
-            continue;
-        }
+        bool found = false;
+        for (size_t i = 0; i < config->queue_count; i++)
+            if (strcmp(names[i], args->queues.all[q]) == 0) (*wanted)[i] = found = true;
+        if (found) continue;
         fprintf(stderr, "queue-sidecar status: no queue `%s` in %s", args->queues.all[q], config->path);
         args_suggest(args->queues.all[q], names, config->queue_count, "");
         fputs("\n", stderr);
@@ -113,12 +111,7 @@ static atomic_bool interrupted; // also ends a wait for Redis
 static atomic_bool resized, suspended;
 
 static void watch_on_signal(int number) {
-    if (number == SIGWINCH)
-        atomic_store(&resized, true);
-    else if (number == SIGTSTP)
-        atomic_store(&suspended, true);
-    else
-        atomic_store(&interrupted, true);
+    atomic_store(number == SIGWINCH ? &resized : number == SIGTSTP ? &suspended : &interrupted, true);
 }
 
 static void watch_handle(int number, void (*handler)(int)) {
@@ -145,14 +138,11 @@ static void watch_suspend(void) {
 static void watch_show(const buffer_t *frame) {
     buffer_t out = {0};
     buffer_str(&out, "\x1b[H");
-    for (const char *at = buffer_text(frame); *at;) {
-        size_t len = strcspn(at, "\n");
-        buffer_add(&out, at, len);
-        buffer_str(&out, "\x1b[K");
-        at += len;
-        if (*at && at[1]) buffer_str(&out, "\r\n"); // on the last line of the screen it would scroll
-        if (*at) at++;
-    }
+    for (const char *at = buffer_text(frame); *at; at++)
+        if (*at != '\n')
+            buffer_add(&out, at, 1);
+        else
+            buffer_str(&out, at[1] ? "\x1b[K\r\n" : "\x1b[K"); // on the last line of the screen a line feed would scroll
     buffer_str(&out, "\x1b[J");
     fwrite(out.data, 1, out.len, stdout);
     fflush(stdout);
@@ -177,12 +167,9 @@ static bool watch_wait(mono_t next, bool in_place) {
 }
 
 static void watch_handle_signals(bool in_place) {
-    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) watch_handle(ends[i], watch_on_signal);
-    if (!in_place) return;
-    watch_handle(SIGWINCH, watch_on_signal);
-    watch_handle(SIGTSTP, watch_on_signal);
-    watch_handle(SIGPIPE, SIG_IGN); // or the terminal would keep the alternate screen
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP}; // the last two only in place
+    for (size_t i = 0; i < (in_place ? 5 : 3); i++) watch_handle(numbers[i], watch_on_signal);
+    if (in_place) watch_handle(SIGPIPE, SIG_IGN); // or the terminal would keep the alternate screen
 }
 
 // Draws again and again until a signal comes: on a terminal in place, elsewhere block after block.

@@ -332,10 +332,10 @@ static void text_queue_names(const status_t *s, const status_finding_t *finding,
     bool cut = terminal_width(name) > NAME_MAX_COLUMNS;
     if (cut) name.len = terminal_fit(name, NAME_MAX_COLUMNS - 1);
     if (finding->queue_count > 1)
-        buffer_printf(out, "%s queues, the worst is \"%.*s%s\": ", count_text((int64_t)finding->queue_count).text, (int)name.len,
-                      name.data, cut ? "…" : "");
+        buffer_printf(out, "%s queues, the worst is ", count_text((int64_t)finding->queue_count).text);
     else
-        buffer_printf(out, "queue \"%.*s%s\": ", (int)name.len, name.data, cut ? "…" : "");
+        buffer_str(out, "queue ");
+    buffer_printf(out, "\"%.*s%s\": ", (int)name.len, name.data, cut ? "…" : "");
     buffer_free(&safe);
 }
 
