@@ -27,7 +27,7 @@ enum {
     PAUSE_FACTOR = 10,    // after a read, pause for this many times its duration
     PAUSE_MAX_MS = 250,   // the longest pause after a read
     FULL_RANGE_S = 60,    // between two reads over the whole overlap
-    KNOWN_MOST = 20000,   // failures that count as recorded when a queue is adopted
+    KNOWN_MAX = 20000,    // failures that count as recorded when a queue is adopted
     PAGE = 500,           // entries of `failed` that one request reads
     PAGE_JOBS = 64,       // unrecorded failures that one request returns
     PAGE_BYTES = 1 << 20, // one request returns no further job after this many bytes
@@ -110,7 +110,7 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
     redisReply *reply;
     call_script(call, &script_bull_seen, 3);
     request_text(call->conn, s->key, s->at->recorded, call->token);
-    request_int(call->conn, OVERLAP_MS, KNOWN_MOST);
+    request_int(call->conn, OVERLAP_MS, KNOWN_MAX);
     request_text(call->conn, mark);
     if (!step->dry) failpoint("bull_seen_before");
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;

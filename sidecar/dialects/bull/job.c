@@ -11,7 +11,7 @@
 #include "dialects/bull/bull.h"
 #include "redis/reply.h"
 
-enum { ERROR_MOST = 64 * 1024 };
+enum { ERROR_MAX = 64 * 1024 };
 
 typedef enum bull_holds { BULL_TEXT, BULL_JSON } bull_holds_t;
 
@@ -181,14 +181,14 @@ int64_t bull_large_bytes(const bull_job_t *job) {
 }
 
 void bull_error(const bull_job_t *job, buffer_t *out) {
-    slice_t reason = slice_cut(job->fields[BULL_FAILED_REASON], ERROR_MOST);
+    slice_t reason = slice_cut(job->fields[BULL_FAILED_REASON], ERROR_MAX);
     buffer_t stack = {0};
     buffer_add(out, reason.data, reason.len);
     // A stall leaves no stack. The last stack belongs to an earlier failure.
     bool stalled = slice_is(reason, BULL_STALLED_REASON);
-    if (!stalled && out->len < ERROR_MOST && json_decode(stack_last(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
+    if (!stalled && out->len < ERROR_MAX && json_decode(stack_last(job->fields[BULL_STACKTRACE]), &stack) && stack.len) {
         buffer_str(out, "\n");
-        buffer_add(out, stack.data, slice_cut((slice_t){stack.data, stack.len}, ERROR_MOST - out->len).len);
+        buffer_add(out, stack.data, slice_cut((slice_t){stack.data, stack.len}, ERROR_MAX - out->len).len);
     }
     buffer_free(&stack);
 }

@@ -17,11 +17,11 @@
 #include "redis/reply.h"
 
 enum {
-    JOBS = 32,             // jobs that one step settles
-    MARKS = 500,           // jobs that one step reads: 1 to 2 ms of Redis
-    LOOK_BYTES = 1 << 20,  // no further job is read after this many bytes
-    RENEW_LEAST_MS = 1000, // shortest time between two renewals of stalled-check; this key keeps workers from their own check
-    RENEW_SHARE = 3,       // renewals in an interval
+    PAGE_JOBS = 32,       // jobs that one step settles
+    PAGE_MARKS = 500,     // jobs that one step reads: 1 to 2 ms of Redis
+    PAGE_BYTES = 1 << 20, // no further job is read after this many bytes
+    RENEW_MIN_MS = 1000,  // shortest time between two renewals of stalled-check; this key keeps workers from their own check
+    RENEW_SHARE = 3,      // renewals in an interval
 };
 
 static const char ROLE[] = "monitor";
@@ -71,7 +71,7 @@ static void stalled_close(void *state) {
 
 static int64_t stalled_renew_ms(const queue_config_t *queue) {
     int64_t share = bull_config(queue)->stalled_interval_ms / RENEW_SHARE;
-    return share > RENEW_LEAST_MS ? share : RENEW_LEAST_MS;
+    return share > RENEW_MIN_MS ? share : RENEW_MIN_MS;
 }
 
 // ---- The mark.
@@ -237,10 +237,10 @@ static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const sta
 
 // Settles the jobs of a reply. Returns whether further stalled jobs may be left.
 static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redisReply *reply) {
-    stalled_job_t jobs[JOBS];
+    stalled_job_t jobs[PAGE_JOBS];
     int64_t now = reply_number(reply_at(reply, 1)), before = s->skip;
     size_t count = 0;
-    for (; count < JOBS && bull_job_at(reply, count, BULL_PLAIN, &jobs[count].job); count++) {
+    for (; count < PAGE_JOBS && bull_job_at(reply, count, BULL_PLAIN, &jobs[count].job); count++) {
         job_judge(s, &jobs[count], now);
         job_make_record(s, &jobs[count], call->redis.token, now);
         job_append_settle(s, &call->redis, &jobs[count]);
@@ -276,7 +276,7 @@ static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {
     bull_keys(conn, at, "");
     request_int(conn, bull_config(at->config)->stalled_interval_ms);
     request_text(conn, s->cursor);
-    request_int(conn, MARKS, s->skip, JOBS, LOOK_BYTES, at->config->policy.max_payload);
+    request_int(conn, PAGE_MARKS, s->skip, PAGE_JOBS, PAGE_BYTES, at->config->policy.max_payload);
     request_text_list(conn, bull_field_names, BULL_FIELDS);
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
     bool more = reply_is(reply_at(reply, 0), "stalled") && stalled_settle_page(s, call, reply);

@@ -234,7 +234,7 @@ static void item_append_settle(quarantine_item_t *item) {
 
 static void quarantine_note_ended(const quarantine_item_t *item) {
     metrics_end(item->call->metrics, item->event.reason.data, 1);
-    log_warn(ROLE, item->quarantine->keys->config->name, "a job has failed for good", F_SLICE("reason", item->event.reason),
+    log_warn(ROLE, item->quarantine->keys->config->name, "a job has failed for good", F_STR("reason", item->event.reason.data),
              F_SLICE("job", slice_cut(item->event.job, SHOWN_MOST)), F_INT("attempts", item->event.attempts));
 }
 

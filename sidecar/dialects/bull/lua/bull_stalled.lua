@@ -29,15 +29,15 @@ local fields = {}
 for i = 9, #ARGV do fields[i - 8] = ARGV[i] end
 
 local part = redis.call('SSCAN', KEYS[1], ARGV[3], 'COUNT', ARGV[4])
-local reply, told, size = {'stalled', string.format('%.0f', now), 0, part[1]}, 0, 0
+local reply, returned, size = {'stalled', string.format('%.0f', now), 0, part[1]}, 0, 0
 for _, id in ipairs(part[2]) do
     local key = ARGV[1] .. id
     if redis.call('EXISTS', key .. ':lock') == 0 then
         reply[3] = reply[3] + 1
-        if reply[3] > tonumber(ARGV[5]) and told < tonumber(ARGV[6]) and size < tonumber(ARGV[7]) then
+        if reply[3] > tonumber(ARGV[5]) and returned < tonumber(ARGV[6]) and size < tonumber(ARGV[7]) then
             reply[#reply + 1] = id
             size = size + add_job(reply, key, fields, tonumber(ARGV[8]), true)
-            told = told + 1
+            returned = returned + 1
         end
     end
 end
