@@ -94,7 +94,7 @@ static bool status_read_redis(status_reader_t *reader, bool slow) {
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 
-// ---- The last hour.
+// ---- The last hour, in a log.
 
 const char *const status_reasons[STATUS_REASONS] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
                                                     "invalid_target",    "dead_letter", "worker_failed", "other"};
@@ -107,8 +107,6 @@ void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t
     recent->failed += count;
     recent->reasons[i] += count;
 }
-
-// ---- In a log.
 
 static void recent_take_rows(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count) {
     status_t *status = self;
@@ -125,7 +123,8 @@ static bool recent_read_log(audit_t *audit, status_t *status, buffer_t *why) {
     return audit_recent(audit, since, recent_take_rows, status, why);
 }
 
-// ---- In the streams: forwards from an hour ago, all queues in one request, until all are at their end or a bound is reached.
+// ---- The last hour, in the streams: forwards from an hour ago, all queues in one request, until all are at their end or a bound
+// is reached.
 
 typedef struct reading {
     status_t *status;
@@ -151,9 +150,9 @@ static bool recent_is_unfinished(const reading_t *reading) {
 static void recent_begin_queue(reading_t *reading, size_t queue) {
     const snapshot_queue_t *snapshot = &reading->status->snapshot.queues[queue];
     int64_t since = reading->status->snapshot.now_ms - STATUS_RECENT_MS;
-    if (*snapshot->error) return;
-    reading->status->recent[queue] = (status_recent_t){0};
-    if (snapshot->stream.length > 0 && stream_id_ms(snapshot->stream.last) >= since)
+    int64_t known = *snapshot->error ? STATUS_UNKNOWN : 0;
+    reading->status->recent[queue] = (status_recent_t){.retried = known, .failed = known};
+    if (known == 0 && snapshot->stream.length > 0 && stream_id_ms(snapshot->stream.last) >= since)
         snprintf(reading->positions[queue], STREAM_ID_SIZE, "%lld-0", (long long)(since > 0 ? since - 1 : 0));
 }
 
