@@ -83,7 +83,7 @@ static int check_redis(const config_t *config) {
     redis_error_t error;
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
     outcome_t outcome = conn_open(conn, &error);
-    if (outcome == OUTCOME_OK) outcome = preflight(conn, keys, check_print, &faults, &error);
+    if (outcome == OUTCOME_OK) outcome = preflight(&(preflight_call_t){conn, keys, check_print, &faults, &error});
     if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &faults, &error);
     int code = faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {

@@ -90,7 +90,6 @@ typedef struct side_task_call {
     bool arm;     // tracking works: CLIENT CACHING YES and a read of a watched key ask for one invalidation message
     bool changed; // a watched key may have changed since the last step
     metrics_queue_t *metrics;
-    bool dry;    // a dry run: log nothing
     mono_t now;  // when the step began
     mono_t next; // out: when the next step is wanted; mono_never(), the initial value, = only after a change
 } side_task_call_t;
@@ -152,20 +151,17 @@ typedef void size_fn(void *self, size_of_t what, const char *key, const char *pr
 
 // ---- Preflight.
 
-// A dry run calls the dialect's own scripts as the same Redis user, through every branch that has a command of its own. Its keys
-// begin with `prefix` and are in the slot of the lock of queue 0 of `keys`, which holds `token`. Keys that stay must expire
-// within a minute.
-typedef struct dry_run {
-    conn_t *conn;
-    const keyspace_t *keys;       // scratch keys of one queue of dialect list
-    const queue_config_t *config; // of the first real queue of this dialect
-    const char *prefix;           // "sidecar:<scratch name>:"
-    const char *token;
-    redis_error_t *error;
-    // Reports the outcome of a request and *error. False: the connection is lost.
-    bool (*passed)(const struct dry_run *room, const script_t *script, outcome_t outcome);
-    void *self; // of passed
-} dry_run_t;
+// Commands that Redis must not refuse to the user of the sidecar: those of a script, or some single ones.
+typedef struct right {
+    const char *what; // for people: "script NAME", or what the commands are for; NULL ends a list of rights
+    const script_t *script;
+    const char *const *commands;               // in upper case, each with a sample in probe.lua; ends with NULL
+    bool (*when)(const queue_config_t *queue); // whether a queue with these settings needs it; NULL: always
+} right_t;
+
+#define RIGHT_SCRIPT(name) .what = "script " #name, .script = &script_##name
+#define RIGHT_COMMANDS(...)                                                                                                      \
+    .commands = (const char *const[]) { __VA_ARGS__, NULL }
 
 // ---- The dialect.
 
@@ -177,10 +173,7 @@ typedef struct dialect_ops {
     const requeue_ops_t *requeue;
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
-    bool (*dry_run)(const dry_run_t *run); // returns false as run->passed does
-    // The commands that a queue's settings need, as bits. The dry run tries only one of the queues with equal bits. NULL: all
-    // queues need the same commands.
-    unsigned (*dry_run_needs)(const queue_config_t *queue);
+    const right_t *rights; // what its queues need, and others do not; NULL: nothing
     // Calls `add` for each key whose size is shown. Jobs in workers' own lists are counted by stamps instead.
     void (*sizes)(const queue_keys_t *at, size_fn *add, void *self);
 } dialect_ops_t;

@@ -123,7 +123,7 @@ outcome_t preflight_results_check(preflight_results_t *results, conn_t *conn, re
     preflight_begin(results);
     results->general_found = 0;
     results->check_at = mono_add(mono_now(), CHECK_S * NS_PER_S);
-    outcome_t outcome = preflight(conn, results->keys, preflight_note, results, error);
+    outcome_t outcome = preflight(&(preflight_call_t){conn, results->keys, preflight_note, results, error});
     if (outcome == OUTCOME_OK) {
         results->general = results->general_found;
         preflight_adopt(results);
@@ -156,7 +156,8 @@ outcome_t preflight_results_recheck(preflight_results_t *results, conn_t *conn, 
         suspected[i] = preflight_suspects(results, i);
     }
     preflight_begin(results);
-    outcome_t outcome = preflight_again(conn, results->keys, suspected, disabled, preflight_note_queues_only, results, error);
+    const preflight_call_t call = {conn, results->keys, preflight_note_queues_only, results, error};
+    outcome_t outcome = preflight_again(&call, suspected, disabled);
     if (outcome == OUTCOME_OK) preflight_adopt(results);
     preflight_publish(results);
     free(suspected);

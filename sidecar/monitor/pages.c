@@ -126,11 +126,6 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
     return call->error->outcome;
 }
 
-// At maxmemory Redis refuses rotation. The scan then reads the list from the tail.
-static bool pages_redis_full(const redis_error_t *error) {
-    return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
-}
-
 static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_status_t *status, const request_t *request,
                                     size_t held, backup_page_t *page) {
     const scan_ops_t *ops = pages_ops(pages, call->queue);
@@ -151,7 +146,7 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
     for (size_t i = pages->done; i < pages->met; i++) held += pages_slot(pages, i)->page.held;
     backup_page_t *page = &pages_slot(pages, pages->met++)->page;
     pages_read_entries(pages, call, &scan->status, request, held, page);
-    if (pages_redis_full(error)) {
+    if (redis_error_is_full(error)) { // Redis refuses to rotate: the scan then reads the list from the tail
         if (!scan->progress.read_only)
             log_error(ROLE, scan->config->name,
                       "redis is full: workers cannot take jobs; the monitor reads the backup list without rotation",

@@ -348,7 +348,12 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
         request_bytes(conn, text, len);
         request_end(conn);
     }
-    for (size_t i = 0; i < all_script_count; i++) freeReplyObject(conn_read_next(conn, NULL, error));
+    for (size_t i = 0; i < all_script_count; i++) {
+        bool first = error->outcome == OUTCOME_OK;
+        freeReplyObject(conn_read_next(conn, NULL, error));
+        size_t len = strlen(error->text);
+        if (first && len) snprintf(error->text + len, sizeof error->text - len, " (script %s)", all_scripts[i]->name);
+    }
     conn->scripts_loaded = error->outcome == OUTCOME_OK;
     return error->outcome;
 }

@@ -29,3 +29,7 @@ outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t 
             return redis_error_set(error, OUTCOME_RETRY, "%.*s", shown, text);
     return redis_error_set(error, OUTCOME_REFUSED, "%.*s", shown, text);
 }
+
+bool redis_error_is_full(const redis_error_t *error) {
+    return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
+}

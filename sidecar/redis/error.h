@@ -1,6 +1,7 @@
 // The outcomes of a request to Redis. Every function of queue/ returns an outcome and puts the reason into a redis_error_t.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum outcome {
@@ -25,3 +26,6 @@ outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *f
 
 // Classifies an error reply of Redis; `text` is the reply without its leading '-', `len` bytes.
 outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t len);
+
+// Redis is at maxmemory and refuses commands that need memory.
+bool redis_error_is_full(const redis_error_t *error);

@@ -22,7 +22,7 @@ static char *look(fixture_t *f) {
     buffer_t said = {0};
     conn_close(f->conn);
     outcome_t outcome = conn_open(f->conn, &f->error);
-    if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->error);
+    if (outcome == OUTCOME_OK) outcome = preflight(&(preflight_call_t){f->conn, f->keys, note, &said, &f->error});
     if (outcome != OUTCOME_OK) buffer_str(&said, f->error.text);
     return said.data ? said.data : mem_str("");
 }

@@ -349,7 +349,7 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     driver_run(&d.instance.driver, 300);
     conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
-    (void)preflight(conn, d.f.keys, note, &said, &error);
+    (void)preflight(&(preflight_call_t){conn, d.f.keys, note, &said, &error});
     cr_assert_not_null(strstr(buffer_text(&said), "email: the queue belongs to BullMQ"), "%s", buffer_text(&said));
     cr_assert_eq(redis_int(d.f.r, "ZCARD bull:email:delayed") + redis_int(d.f.r, "LLEN bull:email:active"), 2);
     cr_assert_eq(redis_int(d.f.r, "EXISTS bull:email:wait bull:email:stalled bull:email:stalled-check bull:email:failed"), 0);

@@ -23,7 +23,7 @@ static void note(void *self, preflight_level_t finding, const char *queue, const
 static outcome_t look(fixture_t *f, said_t *said) {
     buffer_free(&said->text);
     *said = (said_t){0};
-    return preflight(f->conn, f->keys, note, said, &f->error);
+    return preflight(&(preflight_call_t){f->conn, f->keys, note, said, &f->error});
 }
 
 /* Expects so many warnings, queue faults and faults, and a line with that text (NULL: any). */
@@ -60,7 +60,7 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     fixture_stop(&f);
 }
 
-/* What is tried on scratch queues is no news to anybody who reads the log. */
+/* What is tried on a scratch key is no news to anybody who reads the log. */
 Test(redis_preflight, does_not_report_scratch_jobs) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; } );"});
@@ -86,7 +86,7 @@ Test(redis_preflight, refuses_a_replica) {
     redis_ok(f.r, "REPLICAOF 127.0.0.1 1");
     said_t said = {0};
     outcome_t outcome = look(&f, &said);
-    cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "the dry run meets READONLY");
+    cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "the probe meets READONLY");
     cr_assert_not_null(strstr(buffer_text(&said.text), "fault -: "), "%s", buffer_text(&said.text));
     cr_assert_not_null(strstr(buffer_text(&said.text), "is a slave: the sidecar must talk to the primary"));
     buffer_free(&said.text);

@@ -63,7 +63,7 @@ Test(redis_monitor_crowd, a_thousand_refused_queues_log_few_lines, .timeout = 12
     cr_assert_geq(fixture_log_count("\"more\":979,\"queues\":\"q"), 1, "the number of the others");
     cr_assert_eq(metric_get(&d.instance.metrics->queues[SOUND].faults), 0);
     cr_assert_eq(conn_open(d.f.conn, &d.f.error), OUTCOME_OK);
-    cr_assert_eq(preflight(d.f.conn, d.f.keys, note, named, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
+    cr_assert_eq(preflight(&(preflight_call_t){d.f.conn, d.f.keys, note, named, &d.f.error}), OUTCOME_OK, "%s", d.f.error.text);
     for (int i = 0; i <= QUEUES; i++) cr_assert(named[i] || i == SOUND, "q%d is not named", i);
     close_setup(&d);
     free(config);

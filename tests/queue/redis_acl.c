@@ -81,7 +81,7 @@ static said_t look(fixture_t *f) {
     said_t said = {0};
     conn_close(f->conn);
     outcome_t outcome = conn_open(f->conn, &f->error);
-    if (outcome == OUTCOME_OK) outcome = preflight(f->conn, f->keys, note, &said, &f->error);
+    if (outcome == OUTCOME_OK) outcome = preflight(&(preflight_call_t){f->conn, f->keys, note, &said, &f->error});
     if (outcome != OUTCOME_OK) note(&said, PREFLIGHT_REFUSED, NULL, f->error.text);
     return said;
 }

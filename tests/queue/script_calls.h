@@ -59,6 +59,7 @@ static const struct {
     {&script_quarantine_settle,
      "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
      "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
+    {&script_probe, "1 sidecar:preflight-x HSET LPUSH XADD"},
     {&script_break_stale_lock, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };

@@ -394,6 +394,16 @@ Test(redis_conn, a_server_that_loads_is_not_open_yet) {
     fixture_stop(&f);
 }
 
+Test(redis_conn, a_script_that_cannot_be_loaded_is_named) {
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    char *named = mem_printf("ERR x (script %s)", all_scripts[2]->name);
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SCRIPT LOAD", .error = "-ERR x", .nth = 3});
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
+    cr_assert_str_eq(f.error.text, named);
+    free(named);
+    fixture_stop(&f);
+}
+
 Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
     fixture_t f = fixture_start(NULL);
     const lock_call_t call = fixture_lock_call(&f, 0, "T", 1000);

@@ -90,7 +90,8 @@ static bool status_read_redis(status_reader_t *reader, bool slow) {
     if (status_count_queues(reader) != OUTCOME_OK) return false;
     if (!slow) return true;
     status_forget_preflight(status);
-    outcome_t outcome = preflight_read_only(reader->conn, reader->keys, status_take_preflight, status, &status->error);
+    outcome_t outcome =
+        preflight_read_only(&(preflight_call_t){reader->conn, reader->keys, status_take_preflight, status, &status->error});
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 

@@ -3,6 +3,8 @@
 
 #include "dialects/bull/bull.h"
 #include "dialects/bull/job.h"
+#include "dialects/bull/scripts.h"
+#include "queue/scripts.h"
 #include "redis/reply.h"
 
 // Bull 4 and BullMQ share most key names. BullMQ writes its version into `meta` and its events into a stream. Workers that wait
@@ -111,10 +113,24 @@ static void bull_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     free(prefix);
 }
 
+static const right_t bull_rights[] = {
+    {RIGHT_SCRIPT(bull_promote)},
+    {RIGHT_SCRIPT(bull_mark)},
+    {RIGHT_SCRIPT(bull_stalled)},
+    {RIGHT_SCRIPT(bull_settle)},
+    {RIGHT_SCRIPT(bull_seen)},
+    {RIGHT_SCRIPT(bull_failed)},
+    {RIGHT_SCRIPT(bull_record)},
+    {RIGHT_SCRIPT(bull_requeue)},
+    {RIGHT_SCRIPT(quarantine_read)},
+    {RIGHT_SCRIPT(quarantine_settle)},
+    {0},
+};
+
 const dialect_ops_t dialect_bull = {.settings = &bull_settings,
                                     .promote = &bull_promote,
                                     .side_task = &bull_task,
                                     .requeue = &bull_requeue,
                                     .adopt = bull_adopt,
-                                    .dry_run = bull_dry_run,
+                                    .rights = bull_rights,
                                     .sizes = bull_sizes};

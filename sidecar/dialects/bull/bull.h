@@ -27,5 +27,3 @@ extern const requeue_ops_t bull_requeue; // enqueue.c
 extern const side_task_ops_t bull_stalled_task;    // stalled.c
 extern const side_task_ops_t bull_quarantine_task; // quarantine.c
 extern const side_task_ops_t bull_failed_task;     // failed.c
-
-bool bull_dry_run(const dry_run_t *run); // dry_run.c

@@ -112,9 +112,9 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
     request_text(call->conn, s->key, s->at->recorded, call->token);
     request_int(call->conn, OVERLAP_MS, KNOWN_MAX);
     request_text(call->conn, mark);
-    if (!step->dry) failpoint("bull_seen_before");
+    failpoint("bull_seen_before");
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
-    if (!step->dry) failpoint("bull_seen_answered");
+    failpoint("bull_seen_answered");
     int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
     // A mark in the future comes from a clock that was ahead.
     s->seen = at > now + OVERLAP_MS ? now : at;
@@ -168,7 +168,7 @@ static failed_sent_t failed_send_record(failed_t *s, const side_task_call_t *ste
     const char *reason = stalled ? "retries_exhausted" : "worker_failed";
     event_t *event = &s->record.event;
     bull_record_make(&s->record, s->at->config, job, reason, call->token, score.len ? strtod(score.data, NULL) : (double)now);
-    if (bull_large_bytes(job) && !step->dry)
+    if (bull_large_bytes(job))
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", event->size), F_INT("max_payload", s->at->config->policy.max_payload));
     call_script(call, &script_bull_record, 5);
@@ -195,9 +195,8 @@ static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent
             metric_add(&call->metrics->failed_recorded, 1);
             metrics_end(call->metrics, sent[i].reason, 1);
             if (sent[i].kept) bull_messages_expect(&s->messages, sent[i].id, call->now);
-            if (!call->dry)
-                log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", sent[i].reason),
-                         F_SLICE("job", slice_cut(sent[i].id, JOB_ID_MOST)));
+            log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", sent[i].reason),
+                     F_SLICE("job", slice_cut(sent[i].id, JOB_ID_MOST)));
         } else if (settled == SETTLED_FULL) {
             metric_add(&call->metrics->ends_held, 1);
             s->full = true;

@@ -105,9 +105,9 @@ static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves)
         request_text(conn, "");
     else
         request_int(conn, 2 * stalled_renew_ms(at->config) + call->redis.keys->config->lock.ttl_ms);
-    if (!call->dry) failpoint("bull_mark_before");
+    failpoint("bull_mark_before");
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
-    if (!call->dry) failpoint("bull_mark_answered");
+    failpoint("bull_mark_answered");
     if (!leaves) stalled_read_mark(s, call, reply);
     freeReplyObject(reply);
     return OUTCOME_OK;
@@ -218,7 +218,7 @@ static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const sta
             metrics_end(call->metrics, c->reason, 1);
         metrics_stall(call->metrics, CAUSE_lock_lost);
         if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
-        if (!call->dry) job_log(s, c);
+        job_log(s, c);
         break;
     case SETTLED_FULL:
         metric_add(&call->metrics->ends_held, 1);

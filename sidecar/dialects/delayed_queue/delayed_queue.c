@@ -3,6 +3,8 @@
 // zset and hash. Until then the event is sent again and again, so scans are not needed. The promote script quarantines events
 // that are out of attempts and events that it cannot send. quarantine.c handles these events.
 #include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/scripts.h"
+#include "queue/scripts.h"
 
 // Classes may share a list. A shared list must count once.
 static void delayed_sizes(const queue_keys_t *at, size_fn *add, void *self) {
@@ -15,11 +17,19 @@ static void delayed_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     }
 }
 
+static const right_t delayed_rights[] = {
+    {RIGHT_SCRIPT(delayed_promote)},
+    {RIGHT_SCRIPT(quarantine_read)},
+    {RIGHT_SCRIPT(quarantine_settle)},
+    {RIGHT_SCRIPT(delayed_requeue)},
+    {0},
+};
+
 const dialect_ops_t dialect_delayed_queue = {
     .settings = &delayed_settings,
     .promote = &delayed_promote,
     .side_task = &delayed_task,
     .requeue = &delayed_requeue,
-    .dry_run = delayed_dry_run,
+    .rights = delayed_rights,
     .sizes = delayed_sizes,
 };

@@ -23,8 +23,6 @@ extern const promote_ops_t delayed_promote; // promote.c
 extern const requeue_ops_t delayed_requeue;
 extern const side_task_ops_t delayed_task; // quarantine.c
 
-bool delayed_dry_run(const dry_run_t *run);
-
 // ---- envelope.c: an event, its member in zset and hash, and its envelope.
 
 #define DELAYED_DELIMITER "###" // between class and id (DelayedEventService.java, DELIMITER)

@@ -100,11 +100,19 @@ static void kmqueue_sizes(const queue_keys_t *at, size_fn *add, void *self) {
     add(self, SIZE_BACKUP, at->config->backup, NULL);
 }
 
+// On the sets of unique ids.
+static const right_t kmqueue_rights[] = {
+    {"script requeue", RIGHT_COMMANDS("SADD", "SISMEMBER", "SREM")},
+    {"script settle", RIGHT_COMMANDS("SREM")},
+    {"reading unique ids", RIGHT_COMMANDS("SCARD")},
+    {0},
+};
+
 const dialect_ops_t dialect_kmqueue = {
     .settings = &kmqueue_settings,
     .scan = &kmqueue_scan,
     .side_task = &kmqueue_task_ops,
     .requeue = &kmqueue_requeue,
-    .dry_run = kmqueue_dry_run,
+    .rights = kmqueue_rights,
     .sizes = kmqueue_sizes,
 };

@@ -2,6 +2,8 @@
 // then removes the entry (quarkus.io/blog/redis-job-queue-reloaded). So the last entry of each private list is the running job.
 // A scan reads these entries in place. A job whose worker is gone goes back to the right end of main.
 #include "dialects/private_queues/private_queues.h"
+#include "dialects/private_queues/scripts.h"
+#include "queue/scripts.h"
 
 static void private_sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
 
@@ -9,11 +11,26 @@ static void private_sizes(const queue_keys_t *at, size_fn *add, void *self) { ad
 // look like a later one of equal bytes.
 static const requeue_ops_t private_requeue = {.leaves_dlq = true};
 
+static bool private_has_registry(const queue_config_t *queue) { return *private_config(queue)->registry; }
+static bool private_has_no_registry(const queue_config_t *queue) { return !*private_config(queue)->registry; }
+static bool private_has_dedup(const queue_config_t *queue) { return *private_config(queue)->dedup; }
+static bool private_has_dlq(const queue_config_t *queue) { return *queue->dlq; }
+
+static const right_t private_rights[] = {
+    {RIGHT_SCRIPT(private_tails)},
+    {RIGHT_SCRIPT(settle)},
+    {"finding private lists", RIGHT_COMMANDS("SCAN"), .when = private_has_no_registry},
+    {"reading the registry", RIGHT_COMMANDS("SSCAN"), .when = private_has_registry},
+    {"script settle", RIGHT_COMMANDS("SISMEMBER"), .when = private_has_dedup},
+    {RIGHT_SCRIPT(dead_letters), .when = private_has_dlq},
+    {RIGHT_SCRIPT(record_once), .when = private_has_dlq},
+    {0},
+};
+
 const dialect_ops_t dialect_private_queues = {
     .settings = &private_settings,
     .requeue = &private_requeue,
-    .dry_run = private_dry_run,
-    .dry_run_needs = private_dry_run_needs,
+    .rights = private_rights,
     .scan = &private_scan,
     .side_task = &dead_letters_task,
     .sizes = private_sizes,

@@ -14,6 +14,7 @@
 -- Reply    held by another: {0, token, its PTTL in ms, name of a queue not served, ...}
 --          acquired:        {1, token, ttl, index of a queue that another group owns (from 0), that group or '', ...}
 --                           ('' means: the meta key is no hash)
+-- Optional HLEN
 -- Safe     by compare: a lock that another token holds is never touched. The same token acquires again, so a lost reply is
 --          answered by sending the same call once more. A queue of another group is not taken here (see claim). Standbys are
 --          noted for people alone: that never fails, and what is not renewed goes by itself.
@@ -36,7 +37,6 @@ end
 local was = redis.pcall('HGET', KEYS[2], '')
 local term, since = string.match(type(was) == 'string' and was or '', '^(%S+) (%d+) ')
 if term ~= ARGV[1] then since = now end
-local ttl = redis.call('PTTL', KEYS[2]) -- only that of a preflight has one, and keeps it: it may be killed after this
 redis.call('DEL', KEYS[2]) -- ours by its name, whatever it holds: a queue that left the configuration is not served any more
 if not held then redis.call('DEL', standbys) end -- the others say so again within a TTL
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
@@ -56,5 +56,4 @@ for i = 4, #KEYS do
     end
 end
 redis.call('HSET', KEYS[2], unpack(fields))
-if ttl > 0 then redis.call('PEXPIRE', KEYS[2], ttl) end
 return reply

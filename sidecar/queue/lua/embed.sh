@@ -25,6 +25,18 @@ shift
 source=$out/scripts.c.tmp
 rm -rf "$out/headers.tmp"
 
+# The commands that a joined script calls, without those that its header names in a line `-- Optional`.
+commands() {
+    awk '/^-- Optional/ { gsub(/,/, " "); for (i = 3; i <= NF; i++) optional[$i] }
+         { sub(/--.*/, "") }
+         { while (match($0, /redis\.p?call\(\047[A-Z]+/)) {
+               command = substr($0, RSTART, RLENGTH)
+               $0 = substr($0, RSTART + RLENGTH)
+               sub(/.*\047/, "", command)
+               if (!(command in optional)) print command
+           } }' "$1" | sort -u
+}
+
 c_string() { sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/            "/' -e 's/$/\\n"/'; }
 sha1() { sha1sum | cut -d ' ' -f 1; }
 
@@ -41,7 +53,9 @@ for file in "$@"; do
         printf 'extern const script_t script_%s;\nconst script_t script_%s = {\n    .name = "%s",\n    .text =\n' "$name" "$name" "$name"
         c_string <"$joined"
         printf '    ,\n    .len = %d,\n    .first_line_len = %d,\n' "$(wc -c <"$joined")" "$(head -n 1 "$joined" | wc -c)"
-        printf '    .sha1 = "%s",\n    .sha1_without_flags = "%s",\n};\n' "$(sha1 <"$joined")" "$(tail -n +2 "$joined" | sha1)"
+        printf '    .commands = (const char *const[]){'
+        commands "$joined" | sed 's/.*/"&", /' | tr -d '\n'
+        printf 'NULL},\n    .sha1 = "%s",\n    .sha1_without_flags = "%s",\n};\n' "$(sha1 <"$joined")" "$(tail -n +2 "$joined" | sha1)"
     } >>"$source"
 done
 printf 'const script_t *const all_scripts[] = {\n' >>"$source"

@@ -7,6 +7,7 @@
 -- ARGV[3]  message   which lock is vacant
 -- Reply    {1, standbys told} released; {0, 0} it was not the caller's. If the message is refused, standbys find the vacancy by
 --          their next look: {1, -1}
+-- Optional PUBLISH
 -- Safe     by compare.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0, 0} end
 redis.call('DEL', KEYS[1])

@@ -22,6 +22,7 @@
 -- Reply    {'done'}, {'unrecorded', why}     it is in the list, but the stream did not take the record
 --          {'known', mark}, {'failed', why}, {'waiting', ''} by its mark the job is there already  nothing was done
 --          {'type', key, found}
+-- Optional SADD, SISMEMBER, SREM
 -- Uses     requeues
 -- Safe     not fenced, by compare: the mark lets one caller through, whoever leads. Everything is looked at before the first write;
 --          the mark comes before the push, and goes again when the push is refused, so a job is never there twice and never without

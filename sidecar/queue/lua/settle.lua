@@ -33,6 +33,7 @@
 -- ARGV[17+] names and values of the record, a last name without a value has the job for it; 'at' and 'error' are added here
 -- Reply    {'settled', recorded: 1 or 0}, {'dropped'} it was done, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its
 --          heartbeat is there, {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Optional GETRANGE, SISMEMBER, SREM
 -- Uses     types, records
 -- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
 --          write fail between the record and the removal; nor can a right that was taken away meanwhile: LREM and SREM come last,

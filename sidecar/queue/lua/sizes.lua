@@ -6,6 +6,7 @@
 --                    bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `sentinel`: what that
 --                    hash says; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><the last one>
 -- Reply    {now in us, for each key what was measured, parted by a space; or '!' and the error}
+-- Optional LINDEX
 -- Safe     reads only; one key of the wrong type spoils no other.
 local measures = {}
 function measures.length(key) return redis.pcall('LLEN', key) end

@@ -1,5 +1,4 @@
-/* Dialect bull from C: its stalled check step by step, what it adopts, its dry run; as the monitor and the preflight call them.
- */
+/* Dialect bull from C: its stalled check step by step, what it adopts; as the monitor and the preflight call them. */
 #include "bull_call.h"
 #include "dialects/bull/bull.h"
 #include "dialects/registry.h"

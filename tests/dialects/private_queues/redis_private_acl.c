@@ -36,7 +36,7 @@ Test(redis_private_acl, the_published_lines_are_enough) {
     redis_error_t error;
     conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
-    cr_assert_eq(preflight(conn, d.f.keys, note, &said, &error), OUTCOME_OK, "%s", error.text);
+    cr_assert_eq(preflight(&(preflight_call_t){conn, d.f.keys, note, &said, &error}), OUTCOME_OK, "%s", error.text);
     cr_assert_eq(said.len, 0, "%s", buffer_text(&said));
     buffer_free(&said);
     conn_free(conn);
@@ -106,7 +106,8 @@ Test(redis_private_acl, disables_only_the_queue_that_needs_a_missing_right) {
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         buffer_t said = {0};
         redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i][0]);
-        cr_assert_eq(preflight(f.conn, f.keys, note_barred, &said, &f.error), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(preflight(&(preflight_call_t){f.conn, f.keys, note_barred, &said, &f.error}), OUTCOME_OK, "%s",
+                     f.error.text);
         cr_expect_str_eq(buffer_text(&said), rights[i][1], "without %s: %s", rights[i][0], buffer_text(&said));
         buffer_free(&said);
     }

@@ -19,6 +19,7 @@
 -- ARGV[6]  later     ms by which an id without a job is postponed
 -- ARGV[7]  work      the batch ends after inserts by priority have walked over this many entries
 -- Reply    as promote
+-- Optional PUBLISH, PUBSUB, SORT
 -- Uses     types, bullmq
 -- Safe     fenced; checks every key first, and every job hash before its id is moved; tries commands that may be refused on a key
 --          that does not exist; adds before it removes; PUBLISH last and by pcall, because nothing may come between push and removal.

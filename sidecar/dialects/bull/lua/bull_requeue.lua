@@ -24,6 +24,7 @@
 -- ARGV[9]  fields    number of names and values that follow, for a hash that is gone
 -- ARGV[10+] these, then names and values of the record; 'at' is added here
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
+-- Optional PUBLISH
 -- Uses     now, requeues
 -- Safe     as requeue: the mark lets one caller through, everything is checked before the first write, and writes are undone if the push
 --          is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.

@@ -25,6 +25,7 @@
 -- ARGV[8]  most      bytes that the stream may hold
 -- ARGV[9+] names and values of the record; 'at' and 'error' are added here
 -- Reply    as settle: settled, gone (its worker renewed it, or it is finished), changed, alive (it has a lock), full, fenced, type
+-- Optional PUBLISH
 -- Uses     types, records, now
 -- Safe     fenced; compares; adds before it removes, the record first; PUBLISH last and by pcall. A missing right cannot stop it between
 --          the record and the removal: the commands that follow are tried first, on a key that does not exist.

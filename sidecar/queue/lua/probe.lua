@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- probe: tries commands on a scratch key, and tells which of them Redis refuses.
+--
+-- KEYS[1]  scratch   string of ours, deleted at the end; its TTL is for a Redis that refuses DEL
+-- ARGV[1+] command   in upper case
+-- Reply    {command, error, ...} of those that are refused
+-- Safe     by type: each command finds the scratch key as an empty string. A command for another type fails, and no other leaves
+--          more than an empty string. Redis looks at the user's rights before it looks at keys (luaRedisGenericCommand in
+--          src/scripting.c of redis 6.2, scriptCall in src/script.c of redis 7.0).
+local key = KEYS[1]
+local samples = { -- commands, and arguments that all of them take
+    {'DEL EXISTS GET HGETALL HLEN LLEN PTTL SCARD TYPE XLEN ZCARD', key},
+    {'GETRANGE LRANGE ZCOUNT ZRANGE ZRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGEBYSCORE', key, 0, 0},
+    {'HDEL HEXISTS HGET HMGET HSTRLEN LPOS LPUSH RPUSH SADD SISMEMBER SREM ZMSCORE ZREM ZSCORE', key, 'member'},
+    {'HSCAN LINDEX SSCAN', key, 0},
+    {'HSET', key, 'field', ''},
+    {'LINSERT', key, 'BEFORE', 'pivot', 'member'},
+    {'LREM ZADD', key, 0, 'member'},
+    {'PEXPIRE', key, 60000},
+    {'PUBLISH', key, ''},
+    {'RENAME RPOPLPUSH', key, key},
+    {'SCAN', 0, 'COUNT', 1},
+    {'SET', key, '', 'PX', 60000},
+    {'TIME'},
+    {'XADD', key, '*', 'field', ''},
+    {'XINFO', 'STREAM', key},
+    {'XRANGE', key, '-', '+'},
+    {'XREAD', 'STREAMS', key, 0},
+    {'XTRIM', key, 'MAXLEN', 0},
+}
+-- Redis 6.2 puts the place in the script before an error. Its first word tells C whether to try again.
+local function failure(command, ...)
+    local reply = redis.pcall(command, ...)
+    return type(reply) == 'table' and reply.err and string.gsub(reply.err, '^@user_script: %d+: %-?', '') or nil
+end
+local wanted, reply = {}, {}
+for _, command in ipairs(ARGV) do wanted[command] = 'probe.lua has no sample of it' end
+for _, sample in ipairs(samples) do
+    for command in string.gmatch(sample[1], '%u+') do
+        if wanted[command] then
+            local unmade = failure('SET', key, '', 'PX', 60000)
+            if unmade then return {err = unmade} end
+            local why = failure(command, unpack(sample, 2)) or 'WRONGTYPE'
+            wanted[command] = not string.find(why, '^WRONGTYPE') and why or nil
+        end
+    end
+end
+redis.pcall('DEL', key)
+for command, why in pairs(wanted) do
+    reply[#reply + 1] = command
+    reply[#reply + 1] = why
+end
+return reply
