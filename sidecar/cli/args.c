@@ -72,7 +72,7 @@ static bool args_take_operand(const cli_command_t *command, void *options, char 
     const cli_option_t *option = command->options, *end = option + command->option_count;
     while (option < end && option->name) option++;
     cli_operands_t *operands = option < end ? args_field(option, options) : NULL;
-    if (!operands || operands->count == operands->max) return false;
+    if (!operands || (operands->count && !option->many)) return false;
     char *word = argv[at];
     operands->all = argv + 1;
     argv[at] = operands->all[operands->count];

@@ -54,7 +54,7 @@ static bool cli_asks_for_help(int argc, char **argv) {
 }
 
 static int cli_run(const cli_command_t *command, int argc, char **argv) {
-    cli_args_t args = {.operands.max = 1};
+    cli_args_t args = {0};
     if (command->main) return command->main(argc, argv);
     int status = args_parse(argc, argv, command, &args);
     args.config = cli_config_path(args.config);

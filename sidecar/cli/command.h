@@ -18,7 +18,6 @@ typedef enum cli_exit {
 
 // The arguments that are not options. They stay in argv, which the parser reorders so that they stand side by side.
 typedef struct cli_operands {
-    size_t max; // more are a usage error
     char **all; // borrowed from argv
     size_t count;
 } cli_operands_t;
@@ -49,7 +48,7 @@ typedef struct cli_option {
     size_t at;
     const char *values;  // the words that it takes, separated by spaces, or CLI_FILES, CLI_QUEUES; NULL = any text
     const char *heading; // the help prints it above this option; NULL = none
-    bool many;
+    bool many;           // repeated, or several operands
 } cli_option_t;
 
 // Texts are paragraphs separated by an empty line; the help wraps them. `WORD` is a thing that people type.

@@ -105,7 +105,7 @@ static const cli_option_t taken_options[] = {
     CLI_OPTION_CONFIG,
     {.name = "redis", .at = offsetof(cli_args_t, redis)},
     {.letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(cli_args_t, queues), .many = true},
-    {.argument = "WORD", .at = offsetof(cli_args_t, operands)},
+    {.argument = "WORD", .at = offsetof(cli_args_t, operands), .many = true},
 };
 static const cli_command_t taken_command = {.name = "check", CLI_OPTIONS(taken_options)};
 
@@ -145,7 +145,7 @@ Test(unit_cli, reads_options_in_every_spelling) {
 
 /* `--` ends options everywhere, and may be the value of one. */
 Test(unit_cli, words_behind_two_dashes_are_operands) {
-    cli_args_t taken = {.operands.max = 4};
+    cli_args_t taken = {0};
     char *argv[] = {"x", "-c", "--", "a", "--", "-c", "--redis", "--", NULL};
     cr_expect_eq(args_parse(8, argv, &taken_command, &taken), CLI_OK);
     cr_expect_str_eq(taken.config ? taken.config : "none", "--");

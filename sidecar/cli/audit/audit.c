@@ -105,7 +105,6 @@ static int audit_main(int argc, char **argv) {
     snprintf(name, sizeof name, "audit %s", command->about.name);
     argv[1] = name;
     args.command = command->about.name;
-    args.operands.max = command->max_operands;
     int status = args_parse(argc - 1, argv + 1, &command->about, &args);
     if (status == CLI_OK) status = audit_check_args(&args, command);
     if (status != CLI_OK) return status;

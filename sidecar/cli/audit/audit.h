@@ -34,9 +34,8 @@ typedef struct audit_args {
 typedef struct audit_command {
     cli_command_t about; // first. Its `run` is not used; its options are stored in an audit_args_t
     audit_format_t default_format;
-    bool opens_log_itself; // args->path
-    bool needs_config;     // even where --db names the log
-    size_t max_operands;
+    bool opens_log_itself;          // args->path
+    bool needs_config;              // even where --db names the log
     const char *missing_operand;    // the message about none; NULL = the command needs none
     int (*run)(audit_args_t *args); // prints to standard output, returns an exit code
 } audit_command_t;
@@ -61,7 +60,9 @@ extern const audit_command_t audit_backup_command;
         .values = (values_), .help = (help_)                                                                                     \
     }
 #define AUDIT_FLAG(letter_, name_, field_, help_) AUDIT_VALUE(letter_, name_, NULL, field_, NULL, help_)
-#define AUDIT_OPERANDS(argument_, help_, values_) AUDIT_VALUE(0, NULL, argument_, operands, values_, help_)
+#define AUDIT_OPERAND(argument_, help_, values_)  AUDIT_VALUE(0, NULL, argument_, operands, values_, help_)
+#define AUDIT_OPERANDS(argument_, help_, values_)                                                                                \
+    { .argument = (argument_), .at = offsetof(audit_args_t, operands), .values = (values_), .help = (help_), .many = true }
 
 // Options that several commands have.
 #define AUDIT_OPTIONS_CONFIG(config_, db_)                                                                                       \

@@ -41,7 +41,7 @@ static int backup_run(audit_args_t *args) {
 }
 
 static const cli_option_t options[] = {
-    AUDIT_OPERANDS("FILE", "the copy, a new file", CLI_FILES),
+    AUDIT_OPERAND("FILE", "the copy, a new file", CLI_FILES),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTION_FORCE,
 };
@@ -58,7 +58,6 @@ const audit_command_t audit_backup_command = {
                   "--db, and import reads it as FILE. Make a backup before an upgrade: an older version cannot open a log that "
                   "a newer one has migrated.",
               .exits = AUDIT_EXITS},
-    .max_operands = 1,
     .missing_operand = "specify the FILE to write",
     .run = backup_run,
 };

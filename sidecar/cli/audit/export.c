@@ -96,8 +96,8 @@ static int export_run(audit_args_t *args) {
 }
 
 static const cli_option_t options[] = {
-    AUDIT_OPERANDS("FILE", "a new file, which appears when it is complete and on disk; without it, or as -, standard output",
-                   CLI_FILES),
+    AUDIT_OPERAND("FILE", "a new file, which appears when it is complete and on disk; without it, or as -, standard output",
+                  CLI_FILES),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
@@ -122,6 +122,5 @@ const audit_command_t audit_export_command = {
              "file without it was cut short.",
          .exits = AUDIT_EXITS},
     .default_format = FORMAT_JSON_LINES,
-    .max_operands = 1,
     .run = export_run,
 };

@@ -239,7 +239,6 @@ const audit_command_t audit_import_command = {
              "jsonl`. Run it as the user of the sidecar.",
          .exits = "0 ok\n1 failed, or events were skipped or are missing\n2 wrong usage\n78 bad config\n"},
     .opens_log_itself = true,
-    .max_operands = SIZE_MAX,
     .missing_operand = "specify a FILE to import",
     .run = import_run,
 };

@@ -262,7 +262,6 @@ const audit_command_t audit_requeue_command = {
                       "timeout. It is added even if the queue already holds the same bytes.\n\n" REQUEUE_TEXT_ONCE,
               .exits = REQUEUE_EXITS},
     .needs_config = true,
-    .max_operands = SIZE_MAX,
     .run = requeue_main,
 };
 
@@ -278,6 +277,5 @@ const audit_command_t audit_discard_command = {
               .text = "Nothing is removed from the log.\n\n" REQUEUE_TEXT_ONCE,
               .exits = REQUEUE_EXITS},
     .needs_config = true,
-    .max_operands = SIZE_MAX,
     .run = requeue_main,
 };

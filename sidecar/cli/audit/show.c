@@ -180,7 +180,7 @@ static int show_run(audit_args_t *args) {
 }
 
 static const cli_option_t options[] = {
-    AUDIT_OPERANDS("REF", "from `audit list`, or its first characters, or the 64 hex digits of an event id", NULL),
+    AUDIT_OPERAND("REF", "from `audit list`, or its first characters, or the 64 hex digits of an event id", NULL),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTION_FORMAT,
     AUDIT_FLAG(0, "utc", utc, "print times in UTC instead of local time"),
@@ -195,7 +195,6 @@ const audit_command_t audit_show_command = {
               CLI_OPTIONS(options),
               .text = "On a terminal a large payload is cut short; -o json and a pipe get all of it.\n\n" AUDIT_TEXT_DATA,
               .exits = "0 ok\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n"},
-    .max_operands = 1,
     .missing_operand = "specify the REF of an event",
     .run = show_run,
 };
