@@ -40,16 +40,10 @@ static void reload_accept(reload_t *reload, const config_t *fresh, const buffer_
     }
 }
 
-static bool reload_has_queue(const config_t *config, const char *name) {
-    for (size_t i = 0; i < config->queue_count; i++)
-        if (strcmp(config->queues[i].name, name) == 0) return true;
-    return false;
-}
-
 void reload_warn_uncopied_records(const config_t *current, const config_t *fresh) {
     for (size_t i = 0; i < current->queue_count; i++) {
         const char *name = current->queues[i].name;
-        if (reload_has_queue(fresh, name)) continue;
+        if (config_find_queue(fresh, name)) continue;
         char *stream = mem_printf("sidecar:%s:failures", name);
         log_warn("main", name, "removed a queue with uncopied records; they stay in redis until the queue is configured again",
                  F_STR("stream", stream));

@@ -38,7 +38,7 @@ static void changes_compare(const config_key_t *key, const char *queue, const vo
     buffer_free(&is);
 }
 
-static const queue_config_t *changes_find_queue(const config_t *config, const char *name) {
+const queue_config_t *config_find_queue(const config_t *config, const char *name) {
     for (size_t i = 0; i < config->queue_count; i++)
         if (strcmp(config->queues[i].name, name) == 0) return &config->queues[i];
     return NULL;
@@ -54,7 +54,7 @@ static void changes_compare_queues(const queue_config_t *old, const queue_config
 
 static void changes_write_only_in(const config_t *one, const config_t *other, const char *what, buffer_t *changes) {
     for (size_t i = 0; i < one->queue_count; i++)
-        if (!changes_find_queue(other, one->queues[i].name))
+        if (!config_find_queue(other, one->queues[i].name))
             buffer_printf(changes, "%squeue %s %s", changes->len ? ", " : "", one->queues[i].name, what);
 }
 
@@ -64,7 +64,7 @@ void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen
     changes_write_only_in(fresh, old, "added", changes);
     changes_write_only_in(old, fresh, "removed", changes);
     for (size_t i = 0; i < fresh->queue_count; i++) {
-        const queue_config_t *before = changes_find_queue(old, fresh->queues[i].name);
+        const queue_config_t *before = config_find_queue(old, fresh->queues[i].name);
         if (before) changes_compare_queues(before, &fresh->queues[i], frozen, changes);
     }
 }

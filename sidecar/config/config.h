@@ -177,6 +177,8 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
 
+const queue_config_t *config_find_queue(const config_t *config, const char *name); // NULL = there is none
+
 // Whether the dialect of the queue honours the key.
 bool config_queue_knows(const queue_config_t *queue, const char *key);
 

@@ -137,10 +137,6 @@ static request_t *dispatcher_new_request(dispatcher_t *d, request_kind_t kind) {
     return request;
 }
 
-static void dispatcher_append_heads(dispatcher_t *d, const request_t *request) {
-    next_due_append(d->session.data, d->keys, request->queues, request->count, request->armed);
-}
-
 static void dispatcher_send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mono_t now) {
     schedule_t *schedule = &d->schedules[queue];
     request_t *request = dispatcher_new_request(d, REQUEST_PROMOTE);
@@ -151,7 +147,7 @@ static void dispatcher_send_promote(dispatcher_t *d, size_t queue, const lease_t
     request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = promote.skip};
     const call_t call = {.conn = d->session.data, .keys = d->keys, .queue = queue, .token = lease->token};
     schedule->ops->promote->append(&call, &(promote_request_t){promote.batch, promote.skip, promote.first});
-    if (request->reads_head) dispatcher_append_heads(d, request);
+    if (request->reads_head) next_due_append(d->session.data, d->keys, request->queues, request->count, request->armed);
 }
 
 // Sends a promote for the next due queue in turn. False: no queue is due.
@@ -187,7 +183,7 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
         if (schedule->isolated) most = 1;
     }
     *from = queue;
-    if (request) dispatcher_append_heads(d, request);
+    if (request) next_due_append(d->session.data, d->keys, request->queues, request->count, request->armed);
     return request;
 }
 
@@ -239,6 +235,7 @@ static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *reque
     promote_reply_t reply;
     outcome_t outcome = promote_read_reply(d->session.data, &reply, error);
     mono_t now = mono_now();
+    schedule->in_flight--;
     switch (outcome) {
     case OUTCOME_OK:
         backoff_reset(&d->session.backoff); // only a write proves that Redis works
@@ -249,12 +246,9 @@ static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *reque
         schedule_fenced(schedule);
         leadership_fence(&d->leadership, queue, request->term);
         break;
-    case OUTCOME_REFUSED:
-        schedule->in_flight--;
-        schedule_refused(schedule, error->text, now);
-        break;
+    case OUTCOME_REFUSED: schedule_refused(schedule, error->text, now); break;
     case OUTCOME_RETRY:
-    case OUTCOME_DISCONNECTED: schedule->in_flight--; return outcome;
+    case OUTCOME_DISCONNECTED: return outcome;
     }
     *error = (redis_error_t){0};
     return OUTCOME_OK;
@@ -273,12 +267,6 @@ static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, i
     return expensive;
 }
 
-static int64_t dispatcher_head_bytes(const next_due_t *heads, size_t count) {
-    int64_t bytes = 0;
-    for (size_t i = 0; i < count; i++) bytes += heads[i].bytes;
-    return bytes;
-}
-
 // Reads the replies to the oldest request. Returns errors that concern all queues.
 static outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     const request_t *request = &d->requests[window_oldest(&d->window)];
@@ -289,7 +277,7 @@ static outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
         return OUTCOME_DISCONNECTED;
     if (request->reads_head) {
         next_due_read(d->session.data, request->count, request->armed, d->heads, &now_us, &head_error);
-        if (now_us > 0) bytes += dispatcher_head_bytes(d->heads, request->count);
+        for (size_t i = 0; now_us > 0 && i < request->count; i++) bytes += d->heads[i].bytes;
     }
     if (head_error.outcome == OUTCOME_DISCONNECTED) {
         if (error->outcome == OUTCOME_OK) *error = head_error; // otherwise the promote's reason is the better one

@@ -171,7 +171,6 @@ static void schedule_apply_full(schedule_t *schedule, const promote_reply_t *rep
 }
 
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
-    schedule->in_flight--;
     if (condition_update_reason(&schedule->refused, NULL) == CONDITION_ENDED)
         log_info(ROLE, schedule->config->name, "redis promotes again");
     if (reply->full)
@@ -180,10 +179,7 @@ void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, c
         schedule_apply_moved(schedule, reply, ask, now);
 }
 
-void schedule_fenced(schedule_t *schedule) {
-    schedule->in_flight--;
-    schedule->backlog = false;
-}
+void schedule_fenced(schedule_t *schedule) { schedule->backlog = false; }
 
 void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
     if (condition_update_reason(&schedule->refused, reason) == CONDITION_BEGAN)

@@ -44,7 +44,7 @@ typedef struct schedule {
     metrics_queue_t *metrics;
     int64_t batch;        // jobs of one promote
     int64_t first;        // entries of the first read of a promote
-    int in_flight;        // requests
+    int in_flight;        // requests; the caller counts replies down
     mono_t blocked_until; // no request before this: ready is full, or Redis refused a request
     bool backlog;         // the last batch was full, so more jobs are due
     bool isolated;        // read this head in a request of its own: it spoils the reply for others

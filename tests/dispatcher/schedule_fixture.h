@@ -46,8 +46,13 @@ static inline promote_reply_t moved(int64_t jobs) {
     return (promote_reply_t){.moved = jobs, .now_us = NOW_US, .bytes = jobs * 10};
 }
 
+static inline void read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
+    schedule->in_flight--;
+    schedule_read_promote(schedule, reply, ask, now);
+}
+
 /* Sends one promote and answers it. */
 static inline void promote(schedule_t *schedule, promote_reply_t reply, mono_t now) {
     schedule_request_t ask = schedule_sent_promote(schedule, now);
-    schedule_read_promote(schedule, &reply, &ask, now);
+    read_promote(schedule, &reply, &ask, now);
 }

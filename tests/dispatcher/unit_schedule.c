@@ -234,6 +234,7 @@ Test(unit_schedule, fenced_is_not_counted_as_refused) {
     setup_t setup = setup_open("");
     see_head(&setup.schedule, 1);
     (void)schedule_sent_promote(&setup.schedule, NOW);
+    setup.schedule.in_flight--;
     schedule_fenced(&setup.schedule);
     cr_assert_eq(metric_get(&setup.schedule.metrics->faults), 0);
     cr_assert_eq(setup.schedule.in_flight, 0);

@@ -14,15 +14,15 @@ Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
     cr_assert(ask.reads_head);
     cr_assert_not(schedule_wants_promote(schedule, NOW), "nobody knows yet whether there is more");
     promote_reply_t full = moved(BATCH), part = moved(BATCH - 1);
-    schedule_read_promote(schedule, &full, &ask, NOW);
+    read_promote(schedule, &full, &ask, NOW);
     cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW));
     schedule_request_t second = schedule_sent_promote(schedule, NOW);
     cr_assert_not(second.reads_head, "there is more for certain");
     cr_assert_not(schedule_wants_promote(schedule, NOW), "one at a time");
-    schedule_read_promote(schedule, &full, &second, NOW);
+    read_promote(schedule, &full, &second, NOW);
     schedule_request_t third = schedule_sent_promote(schedule, NOW);
     cr_assert_not(schedule_wants_read(schedule, NOW), "it is under way");
-    schedule_read_promote(schedule, &part, &third, NOW);
+    read_promote(schedule, &part, &third, NOW);
     cr_assert_not(schedule_wants_promote(schedule, NOW), "what is due now nobody knows");
     cr_assert(schedule_wants_read(schedule, NOW), "so the head is looked at, at once");
     cr_assert(mono_reached(schedule_next(schedule), NOW));
@@ -40,8 +40,8 @@ Test(unit_schedule_backlog, a_change_during_a_backlog_is_not_forgotten) {
     schedule_changed(schedule);
     schedule_request_t first = schedule_sent_promote(schedule, NOW), second = schedule_sent_promote(schedule, NOW);
     cr_assert(schedule->head.changed, "these do not look");
-    schedule_read_promote(schedule, &none, &first, NOW);
-    schedule_read_promote(schedule, &full, &second, NOW); /* producers were quick in between */
+    read_promote(schedule, &none, &first, NOW);
+    read_promote(schedule, &full, &second, NOW); /* producers were quick in between */
     cr_assert(schedule_wants_read(schedule, NOW));
     schedule_sent_read(schedule, NOW);
     schedule->in_flight--;
@@ -65,7 +65,7 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
         promote_reply_t reply = moved(rows[i].jobs);
         reply.bytes = rows[i].bytes;
         reply.large = rows[i].oversized;
-        schedule_read_promote(&setup.schedule, &reply, &ask, NOW);
+        read_promote(&setup.schedule, &reply, &ask, NOW);
         cr_assert_eq(schedule_sent_promote(&setup.schedule, NOW).first, rows[i].first, "row %zu", i);
         setup_close(&setup);
     }
@@ -91,14 +91,14 @@ Test(unit_schedule_backlog, two_requests_in_flight_count_oversized_entries_once)
     promote_reply_t reply = moved(BATCH - 2);
     reply.large = 2;
     schedule_request_t one = schedule_sent_promote(schedule, NOW), two = schedule_sent_promote(schedule, NOW);
-    schedule_read_promote(schedule, &reply, &one, NOW);
+    read_promote(schedule, &reply, &one, NOW);
     reply.large = 3; // the second began where the first did, and met its two again
-    schedule_read_promote(schedule, &reply, &two, NOW);
+    read_promote(schedule, &reply, &two, NOW);
     cr_assert_eq(schedule->oversized.skip, 3);
     cr_assert_eq(metric_get(&schedule->metrics->large), 3);
     schedule_request_t three = schedule_sent_promote(schedule, NOW);
     schedule_changed(schedule);
-    schedule_read_promote(schedule, &reply, &three, NOW);
+    read_promote(schedule, &reply, &three, NOW);
     cr_assert_eq(schedule->oversized.skip, 0, "what stood there then may have gone since");
     setup_close(&setup);
 }
