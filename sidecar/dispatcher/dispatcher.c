@@ -13,8 +13,8 @@
 #include "role/session.h"
 
 enum {
-    HEADS_MAX = 500, // queues of one read: about half a millisecond of Redis
-    TICK_MS = 100,   // then a tick returns, so that the role handles its signals
+    NEXT_DUES_MAX = 500, // queues of one read: about half a millisecond of Redis
+    TICK_MS = 100,       // then a tick returns, so that the role handles its signals
 };
 
 static const char ROLE[] = "dispatcher";
@@ -29,7 +29,7 @@ typedef struct request {
     bool armed;                 // the read registers its keys for wake-ups
     size_t count;
     mono_t sent;
-    next_due_request_t queues[HEADS_MAX];
+    next_due_request_t queues[NEXT_DUES_MAX];
 } request_t;
 
 // Queues take turns, and so do promotes and reads.
@@ -50,9 +50,9 @@ struct dispatcher {
     mono_t safety_at; // when the next safety poll is due
     dispatcher_turn_t turn;
     window_t window;
-    request_t *requests; // WINDOW_SIZE of them
-    mono_t replied_at;   // when the last reply came
-    next_due_t *heads;   // HEADS_MAX of them
+    request_t *requests;   // WINDOW_SIZE of them
+    mono_t replied_at;     // when the last reply came
+    next_due_t *next_dues; // NEXT_DUES_MAX of them
 };
 
 static bool dispatcher_promotes(const queue_config_t *queue) {
@@ -94,7 +94,7 @@ dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t
     d->schedules = mem_array(keys->queue_count, sizeof *d->schedules);
     leadership_init(&d->leadership, ROLE, leases);
     d->requests = mem_array(WINDOW_SIZE, sizeof *d->requests);
-    d->heads = mem_array(HEADS_MAX, sizeof *d->heads);
+    d->next_dues = mem_array(NEXT_DUES_MAX, sizeof *d->next_dues);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         schedule_init(&d->schedules[i], queue, metrics_queue(metrics, queue->name), keys->config->dispatcher.batch);
@@ -113,7 +113,7 @@ void dispatcher_free(dispatcher_t *d) {
     keymap_free(&d->by_key);
     leadership_free(&d->leadership);
     free(d->requests);
-    free(d->heads);
+    free(d->next_dues);
     free(d);
 }
 
@@ -170,7 +170,7 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
     request_t *request = NULL;
     size_t queue = *from;
     // Queues with separate locks may be in different slots of a Cluster. A script has one slot.
-    size_t most = d->keys->config->lock.scope == LOCK_SCOPE_QUEUE ? 1 : HEADS_MAX;
+    size_t most = d->keys->config->lock.scope == LOCK_SCOPE_QUEUE ? 1 : NEXT_DUES_MAX;
     for (; queue < d->keys->queue_count && (!request || request->count < most); queue++) {
         lease_t lease;
         schedule_t *schedule = &d->schedules[queue];
@@ -221,7 +221,7 @@ static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, co
         const next_due_request_t *asked = &request->queues[i];
         schedule_t *schedule = &d->schedules[asked->queue];
         if (error->outcome == OUTCOME_OK)
-            dispatcher_apply_head(request, schedule, asked->skip, &d->heads[i], expensive, now_us, now);
+            dispatcher_apply_head(request, schedule, asked->skip, &d->next_dues[i], expensive, now_us, now);
         else
             dispatcher_apply_head_error(request, schedule, error, now);
     }
@@ -276,8 +276,8 @@ static outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     if (request->kind == REQUEST_PROMOTE && dispatcher_read_promote(d, request, &bytes, error) == OUTCOME_DISCONNECTED)
         return OUTCOME_DISCONNECTED;
     if (request->reads_head) {
-        next_due_read(d->session.data, request->count, request->armed, d->heads, &now_us, &head_error);
-        for (size_t i = 0; now_us > 0 && i < request->count; i++) bytes += d->heads[i].bytes;
+        next_due_read(d->session.data, request->count, request->armed, d->next_dues, &now_us, &head_error);
+        for (size_t i = 0; now_us > 0 && i < request->count; i++) bytes += d->next_dues[i].bytes;
     }
     if (head_error.outcome == OUTCOME_DISCONNECTED) {
         if (error->outcome == OUTCOME_OK) *error = head_error; // otherwise the promote's reason is the better one

@@ -35,7 +35,7 @@ static verdict_t verdict_retry_or_end(const observation_t *s, const queue_policy
     if (again && s->foreign) at_last = "invalid_target";
     // Copies cannot be told apart, so ending one while several are in progress could end more than have failed. A foreign job is
     // ended all the same: it cannot be retried, and would stay for ever.
-    if (s->foreign || (!again && (!s->copies || policy->end_duplicates)))
+    if (s->foreign || (!again && (!s->has_duplicates || policy->end_duplicates)))
         return (verdict_t){.kind = VERDICT_END, .reason = at_last, .attempts = count};
     return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
 }
@@ -84,7 +84,7 @@ verdict_t verdict(const observation_t *s, const queue_policy_t *policy) {
     if (s->unreadable) return verdict_unreadable(s, policy);
 
     int64_t alive_until = INT64_MAX;
-    if (policy->alive_timeout_ms && (!s->copies || policy->end_duplicates)) {
+    if (policy->alive_timeout_ms && (!s->has_duplicates || policy->end_duplicates)) {
         bool dated = s->created > 0 && s->created <= s->now && !stamp->requeued;
         int64_t made = dated ? s->created : stamp->born_us / 1000;
         alive_until = made + policy->alive_timeout_ms;

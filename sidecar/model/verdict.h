@@ -47,7 +47,7 @@ typedef struct observation {
     int64_t silence_ms; // the heartbeat is the worker's, which is gone after so long without it, whatever the protected timeout;
                         // 0 = the heartbeat is the job's, and counts once the protected timeout is over
     report_t report;
-    bool copies; // another entry of the same bytes is in progress
+    bool has_duplicates; // another entry of the same bytes is in progress
 } observation_t;
 
 typedef enum verdict_kind {

@@ -75,7 +75,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     observation_t observation = {.stamp = *stamp,
                                  .now = apply->scan->progress.now,
                                  .began = apply->scan->status.now,
-                                 .copies = scan_note_job(apply->scan, &entry->digest)};
+                                 .has_duplicates = scan_note_job(apply->scan, &entry->digest)};
     scan_note_since(apply->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (apply->scan->ops->of_worker) observation.silence_ms = apply->scan->interval_ms;
@@ -283,7 +283,7 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
         metric_add(&metrics->duplicates_dropped, 1);
         log_info(ROLE, apply->scan->config->name, "dropped a finished job", F_STR("job", candidate->job.id));
         break;
-    case SETTLED_COPIES: metric_add(&metrics->copies, 1); break;
+    case SETTLED_DUPLICATES: metric_add(&metrics->copies, 1); break;
     case SETTLED_FULL:
         metric_add(&metrics->ends_held, 1);
         log_error(ROLE, apply->scan->config->name, "the failure stream is full; no job is ended until it shrinks",

@@ -73,8 +73,8 @@ outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error) {
     static const struct {
         const char *word;
         settled_t settled;
-    } words[] = {{"dropped", SETTLED_DROPPED}, {"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE},
-                 {"copies", SETTLED_COPIES},   {"full", SETTLED_FULL}, {"type", SETTLED_TYPE}};
+    } words[] = {{"dropped", SETTLED_DROPPED},   {"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE},
+                 {"copies", SETTLED_DUPLICATES}, {"full", SETTLED_FULL}, {"type", SETTLED_TYPE}};
     redisReply *reply;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *word = reply_at(reply, 0);

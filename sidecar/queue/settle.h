@@ -30,7 +30,7 @@ typedef enum settled {
     SETTLED_GONE,       // the worker has finished the job
     SETTLED_CHANGED,
     SETTLED_ALIVE,
-    SETTLED_COPIES,
+    SETTLED_DUPLICATES,
     SETTLED_FULL, // the stream is full, so the job was not ended
     SETTLED_TYPE, // OUTCOME_REFUSED: the error names the key and its type
 } settled_t;

@@ -39,7 +39,7 @@ Test(unit_verdict, a_new_job_gets_a_stamp_before_anything_else) {
     s.stamp = (stamp_t){0};
     cr_assert_eq(judge(s, policy()).kind, VERDICT_STAMP);
     s.report = REPORT_END;
-    s.copies = true;
+    s.has_duplicates = true;
     cr_assert_eq(judge(s, policy()).kind, VERDICT_STAMP);
 }
 
@@ -227,7 +227,7 @@ Test(unit_verdict, copies_are_retried_and_not_ended) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
     observation_t s = at(T + ALIVE + 1);
-    s.copies = true;
+    s.has_duplicates = true;
     s.stamp.retries = 3;
     s.stamp.retried_at = T - 1;
     expect(judge(s, p), VERDICT_RETRY, "stalled", 4);
@@ -348,7 +348,7 @@ Test(unit_verdict, ends_an_unreadable_job_after_the_protected_timeout) {
         verdict_t v = judge(s, p);
         expect(v, VERDICT_END, "unreadable", 1);
         cr_assert_not(v.needs_silence);
-        s.copies = true; /* there is nowhere to put one of several back to */
+        s.has_duplicates = true; /* there is nowhere to put one of several back to */
         expect(judge(s, p), VERDICT_END, "unreadable", 1);
     }
     queue_policy_t p = policy();
@@ -388,7 +388,7 @@ Test(unit_verdict, ends_a_foreign_job_instead_of_a_retry) {
     p.alive_timeout_ms = PROTECTED;
     expect(judge(s, p), VERDICT_END, "alive_timeout", 4);
     p.alive_timeout_ms = 0;
-    s.copies = true; /* there is nowhere to put one of several back to */
+    s.has_duplicates = true; /* there is nowhere to put one of several back to */
     expect(judge(s, p), VERDICT_END, "retries_exhausted", 4);
     s.stamp.retries = 0;
     expect(judge(s, p), VERDICT_END, "invalid_target", 1);
