@@ -22,29 +22,28 @@ typedef struct status_run {
     int exit; // of the last look
 } status_run_t;
 
-// "2s", "500ms" or seconds.
-static bool status_parse_interval(const cli_args_t *args, int64_t *ms) {
-    const char *text = args->operands.count ? args->operands.all[0] : NULL;
+// "2s", "500ms" or seconds. 0 = it is refused.
+static int64_t status_parse_interval(const cli_args_t *args) {
+    if (args->operands.count == 0) return INTERVAL_MS;
+    const char *text = args->operands.all[0];
     char *end = NULL;
-    *ms = INTERVAL_MS;
-    if (!text) return true;
+    int64_t ms = 0;
     double seconds = strtod(text, &end);
     if (*text >= '0' && *text <= '9' && !*end && seconds < 1e6)
-        *ms = (int64_t)(seconds * 1000);
-    else if (!duration_parse(text, ms))
-        *ms = 0;
+        ms = (int64_t)(seconds * 1000);
+    else
+        duration_parse(text, &ms);
     if (!args->watch)
         fprintf(stderr, "queue-sidecar status: unexpected argument `%s`: an interval needs --watch\n", text);
-    else if (*ms < INTERVAL_MIN_MS || *ms > INTERVAL_MAX_MS)
+    else if (ms < INTERVAL_MIN_MS || ms > INTERVAL_MAX_MS)
         fprintf(stderr, "queue-sidecar status: invalid interval `%s`: use 200ms to 1h\n", text);
     else
-        return true;
-    return false;
+        return ms;
+    return 0;
 }
 
-static bool status_parse_output(const cli_args_t *args, bool *json) {
-    *json = args->output && strcmp(args->output, "json") == 0;
-    if (!args->output || *json || strcmp(args->output, "table") == 0) return true;
+static bool status_check_output(const cli_args_t *args) {
+    if (strcmp(args->output, "json") == 0 || strcmp(args->output, "table") == 0) return true;
     fprintf(stderr, "queue-sidecar status: unknown output `%s`: use table or json\n", args->output);
     return false;
 }
@@ -221,10 +220,10 @@ static int status_print_refused(const char *path) {
 }
 
 static int status_command(const cli_args_t *args) {
-    status_run_t run = {.utc = args->utc};
-    int64_t interval_ms;
+    status_run_t run = {.utc = args->utc, .json = args->output && strcmp(args->output, "json") == 0};
+    int64_t interval_ms = status_parse_interval(args);
     int code = CLI_USAGE;
-    if (!status_parse_interval(args, &interval_ms) || !status_parse_output(args, &run.json)) return CLI_USAGE;
+    if (interval_ms == 0 || (args->output && !status_check_output(args))) return CLI_USAGE;
     config_t *config = cli_load_config(args->config);
     if (!config) return run.json ? CLI_BAD_CONFIG : status_print_refused(args->config);
     if (status_find_queues(args, config, &run.wanted)) {
