@@ -79,6 +79,17 @@ typedef struct queue_config {
 
 typedef enum redis_key_use { KEY_READS, KEY_WRITES } redis_key_use_t;
 
+// What the size of a key says.
+typedef enum redis_key_size {
+    SIZE_NONE,    // nothing that is shown
+    SIZE_READY,   // of a list; there may be several
+    SIZE_DELAYED, // of a zset whose scores promote_ops.due_us understands
+    SIZE_BACKUP,  // of a list that rotation_ops.kind_of understands
+    // Of a list of ids, the oldest last. Field `processedOn` of a hash has the start time. The key of the hash has the id in
+    // place of the list's role.
+    SIZE_ACTIVE,
+} redis_key_size_t;
+
 // One Redis key of a queue's workers that the sidecar uses; our own keys, which begin with "sidecar:", are not among them.
 typedef struct redis_key {
     const char *role;   // its role in the queue: "ready", "backup", "unique"
@@ -86,6 +97,7 @@ typedef struct redis_key {
     char *name;         // of a pattern * is any text
     const char *type;   // the type that Redis must report; NULL = any of several
     redis_key_use_t use;
+    redis_key_size_t size;
     bool pattern;
     bool reserves; // any key that begins like this pattern, up to its *, may be one of the queue's jobs
 } redis_key_t;

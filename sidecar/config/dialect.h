@@ -64,8 +64,8 @@ char *derive_quote(const char *text); // as the file would have it, safe on a te
 
 // Adds a key, unless the name is NULL or "" or stands there already in this role. Copies the name.
 void redis_keys_add(redis_keys_t *keys, const redis_key_t *key);
-// The same for a key that stands under an option of its own name.
-void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_use_t use);
+// The same for a key that stands under an option of its own name and that the sidecar writes.
+void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_size_t size);
 
 // ---- For the rest of config.
 

@@ -14,8 +14,8 @@ void redis_keys_add(redis_keys_t *keys, const redis_key_t *key) {
     keys->items[keys->count++].name = mem_str(key->name);
 }
 
-void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_use_t use) {
-    redis_keys_add(keys, &(redis_key_t){.role = option, .option = option, .name = name, .type = type, .use = use});
+void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_size_t size) {
+    redis_keys_add(keys, &(redis_key_t){option, option, name, type, KEY_WRITES, size, false, false});
 }
 
 redis_keys_t config_redis_keys(const queue_config_t *queue) {

@@ -137,18 +137,6 @@ typedef struct requeue_ops {
     bool leaves_dlq;
 } requeue_ops_t;
 
-// ---- Sizes, for inspect/sizes.h.
-
-typedef enum size_of {
-    SIZE_READY,   // list; there may be several
-    SIZE_DELAYED, // zset whose scores promote_ops.due_us understands
-    SIZE_BACKUP,  // list that rotation_ops.kind_of understands
-    SIZE_ACTIVE,  // list of ids, the oldest last; field `processedOn` of hash `<prefix><id>` has the start time
-} size_of_t;
-
-// `key` and `prefix` (NULL but for SIZE_ACTIVE) are copied.
-typedef void size_fn(void *self, size_of_t what, const char *key, const char *prefix);
-
 // ---- Preflight.
 
 // Commands that Redis must not refuse to the user of the sidecar: those of a script, or some single ones.
@@ -174,8 +162,6 @@ typedef struct dialect_ops {
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
     const right_t *rights; // what its queues need, and others do not; NULL: nothing
-    // Calls `add` for each key whose size is shown. Jobs in workers' own lists are counted by stamps instead.
-    void (*sizes)(const queue_keys_t *at, size_fn *add, void *self);
 } dialect_ops_t;
 
 // Operations of queue_config_t.dialect; never NULL for a loaded config.

@@ -79,14 +79,22 @@ static void sizes_add_row(count_t *c, measure_t measure, const char *key, const 
                                       .word = mem_printf("%s%s%s", WORDS[measure], prefix ? " " : "", prefix ? prefix : "")};
 }
 
-static void sizes_add_key(void *self, size_of_t what, const char *key, const char *prefix) {
+// Jobs in workers' own lists are counted by stamps instead.
+static void sizes_add_keys(count_t *c, const queue_keys_t *at) {
     static const measure_t measures[] = {[SIZE_READY] = MEASURE_READY,
                                          [SIZE_DELAYED] = MEASURE_DELAYED,
                                          [SIZE_BACKUP] = MEASURE_BACKUP,
                                          [SIZE_ACTIVE] = MEASURE_ACTIVE};
-    count_t *c = self;
-    if (what == SIZE_BACKUP) sizes_add_row(c, MEASURE_SENTINEL, c->tallies[c->adding].at->sentinel, NULL);
-    sizes_add_row(c, measures[what], key, prefix);
+    redis_keys_t keys = config_redis_keys(at->config);
+    for (size_t i = 0; i < keys.count; i++) {
+        const redis_key_t *key = &keys.items[i];
+        if (key->size == SIZE_NONE) continue;
+        char *prefix = mem_printf("%.*s", (int)(strlen(key->name) - strlen(key->role)), key->name);
+        if (key->size == SIZE_BACKUP) sizes_add_row(c, MEASURE_SENTINEL, at->sentinel, NULL);
+        sizes_add_row(c, measures[key->size], key->name, key->size == SIZE_ACTIVE ? prefix : NULL);
+        free(prefix);
+    }
+    config_redis_keys_free(&keys);
 }
 
 static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
@@ -107,7 +115,7 @@ static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
         tally->backup = SIZES_UNKNOWN;
         bool stamped = tally->ops->scan && (at->config->policy.roles & ROLE_MONITOR);
         if (stamped && depth == SIZES_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
-        if (tally->ops->sizes) tally->ops->sizes(at, sizes_add_key, c);
+        sizes_add_keys(c, at);
         sizes_add_row(c, MEASURE_RECORDS, at->failures, NULL);
         sizes_add_row(c, MEASURE_RECORD_BYTES, at->meta, NULL);
     }

@@ -100,19 +100,6 @@ static const side_task_ops_t bull_task = {.open = bull_task_open,
                                           .step = bull_task_step,
                                           .leave = bull_task_leave};
 
-static void bull_sizes(const queue_keys_t *at, size_fn *add, void *self) {
-    char *paused = mem_printf("%s:paused", bull_config(at->config)->base);
-    char *active = mem_printf("%s:active", bull_config(at->config)->base);
-    char *prefix = mem_printf("%s:", bull_config(at->config)->base);
-    add(self, SIZE_DELAYED, at->config->delayed, NULL);
-    add(self, SIZE_READY, at->config->ready, NULL);
-    add(self, SIZE_READY, paused, NULL);
-    add(self, SIZE_ACTIVE, active, prefix);
-    free(paused);
-    free(active);
-    free(prefix);
-}
-
 static const right_t bull_rights[] = {
     {RIGHT_SCRIPT(bull_promote)},
     {RIGHT_SCRIPT(bull_mark)},
@@ -132,5 +119,4 @@ const dialect_ops_t dialect_bull = {.settings = &bull_settings,
                                     .side_task = &bull_task,
                                     .requeue = &bull_requeue,
                                     .adopt = bull_adopt,
-                                    .rights = bull_rights,
-                                    .sizes = bull_sizes};
+                                    .rights = bull_rights};

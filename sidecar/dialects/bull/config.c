@@ -51,21 +51,21 @@ static void bull_release(void *settings) { free(((bull_config_t *)settings)->bas
 // that begins with the queue's own prefix may be the hash of a job.
 static void bull_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     static const redis_key_t keys[] = {
-        {"delayed", "prefix", NULL, "zset", KEY_WRITES, false, false},
-        {"wait", "prefix", NULL, "list", KEY_WRITES, false, false},
-        {"paused", "prefix", NULL, "list", KEY_WRITES, false, false},
-        {"meta-paused", "prefix", NULL, NULL, KEY_READS, false, false},
-        {"priority", "prefix", NULL, "zset", KEY_WRITES, false, false},
-        {"active", "prefix", NULL, "list", KEY_WRITES, false, false},
-        {"failed", "prefix", NULL, "zset", KEY_WRITES, false, false},
-        {"stalled", "prefix", NULL, "set", KEY_WRITES, false, false},
-        {"stalled-check", "prefix", NULL, "string", KEY_WRITES, false, false},
-        {"meta", "prefix", NULL, "hash", KEY_READS, false, false},
-        {"id", "prefix", NULL, "string", KEY_WRITES, false, false},
-        {"*", "bull_queue", NULL, "hash", KEY_WRITES, true, true},
-        {"*:lock", "prefix", NULL, "string", KEY_READS, true, false},
-        {"*:logs", "prefix", NULL, "list", KEY_WRITES, true, false},
-        {"de:*", "prefix", NULL, "string", KEY_WRITES, true, false},
+        {"delayed", "prefix", NULL, "zset", KEY_WRITES, SIZE_DELAYED, false, false},
+        {"wait", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
+        {"paused", "prefix", NULL, "list", KEY_WRITES, SIZE_READY, false, false},
+        {"meta-paused", "prefix", NULL, NULL, KEY_READS, SIZE_NONE, false, false},
+        {"priority", "prefix", NULL, "zset", KEY_WRITES, SIZE_NONE, false, false},
+        {"active", "prefix", NULL, "list", KEY_WRITES, SIZE_ACTIVE, false, false},
+        {"failed", "prefix", NULL, "zset", KEY_WRITES, SIZE_NONE, false, false},
+        {"stalled", "prefix", NULL, "set", KEY_WRITES, SIZE_NONE, false, false},
+        {"stalled-check", "prefix", NULL, "string", KEY_WRITES, SIZE_NONE, false, false},
+        {"meta", "prefix", NULL, "hash", KEY_READS, SIZE_NONE, false, false},
+        {"id", "prefix", NULL, "string", KEY_WRITES, SIZE_NONE, false, false},
+        {"*", "bull_queue", NULL, "hash", KEY_WRITES, SIZE_NONE, true, true},
+        {"*:lock", "prefix", NULL, "string", KEY_READS, SIZE_NONE, true, false},
+        {"*:logs", "prefix", NULL, "list", KEY_WRITES, SIZE_NONE, true, false},
+        {"de:*", "prefix", NULL, "string", KEY_WRITES, SIZE_NONE, true, false},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         redis_key_t key = keys[i];

@@ -118,10 +118,10 @@ static void delayed_release(void *settings) {
 
 static void delayed_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     const delayed_config_t *own = delayed_config(queue);
-    redis_keys_add(out, &(redis_key_t){"delayed", "prefix", queue->delayed, "zset", KEY_WRITES, false, false});
-    redis_keys_add(out, &(redis_key_t){"events", "prefix", own->events, "hash", KEY_WRITES, false, false});
+    redis_keys_add(out, &(redis_key_t){"delayed", "prefix", queue->delayed, "zset", KEY_WRITES, SIZE_DELAYED, false, false});
+    redis_keys_add(out, &(redis_key_t){"events", "prefix", own->events, "hash", KEY_WRITES, SIZE_NONE, false, false});
     for (size_t i = 0; i < own->lists.count; i++)
-        redis_keys_add(out, &(redis_key_t){"ready", "types", own->lists.items[i], "list", KEY_WRITES, false, false});
+        redis_keys_add(out, &(redis_key_t){"ready", "types", own->lists.items[i], "list", KEY_WRITES, SIZE_READY, false, false});
 }
 
 const config_dialect_t delayed_settings = {

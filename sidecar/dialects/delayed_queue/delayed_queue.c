@@ -6,17 +6,6 @@
 #include "dialects/delayed_queue/scripts.h"
 #include "queue/scripts.h"
 
-// Classes may share a list. A shared list must count once.
-static void delayed_sizes(const queue_keys_t *at, size_fn *add, void *self) {
-    const strings_t *lists = &delayed_config(at->config)->lists;
-    add(self, SIZE_DELAYED, at->config->delayed, NULL);
-    for (size_t i = 0; i < lists->count; i++) {
-        size_t first = 0;
-        while (strcmp(lists->items[first], lists->items[i]) != 0) first++;
-        if (first == i) add(self, SIZE_READY, lists->items[i], NULL);
-    }
-}
-
 static const right_t delayed_rights[] = {
     {RIGHT_SCRIPT(delayed_promote)},
     {RIGHT_SCRIPT(quarantine_read)},
@@ -31,5 +20,4 @@ const dialect_ops_t dialect_delayed_queue = {
     .side_task = &delayed_task,
     .requeue = &delayed_requeue,
     .rights = delayed_rights,
-    .sizes = delayed_sizes,
 };

@@ -104,14 +104,13 @@ static void kmqueue_release(void *settings) {
 
 static void kmqueue_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     const kmqueue_config_t *own = kmqueue_config(queue);
-    redis_keys_add_option(out, "backup", queue->backup, "list", KEY_WRITES);
+    redis_keys_add_option(out, "backup", queue->backup, "list", SIZE_BACKUP);
     for (size_t i = 0; i < own->lists.count; i++) {
-        redis_key_t ready = {"ready", "queues", own->lists.items[i], "list", KEY_WRITES, false, false};
-        redis_key_t unique = {"unique", "queues", own->unique_sets.items[i], "set", KEY_WRITES, false, false};
-        redis_keys_add(out, &ready);
-        redis_keys_add(out, &unique);
+        redis_keys_add(out, &(redis_key_t){"ready", "queues", own->lists.items[i], "list", KEY_WRITES, SIZE_READY, false, false});
+        redis_keys_add(out,
+                       &(redis_key_t){"unique", "queues", own->unique_sets.items[i], "set", KEY_WRITES, SIZE_NONE, false, false});
     }
-    redis_keys_add_option(out, "dlq", queue->dlq, "list", KEY_WRITES);
+    redis_keys_add_option(out, "dlq", queue->dlq, "list", SIZE_NONE);
 }
 
 const config_dialect_t kmqueue_settings = {

@@ -94,12 +94,6 @@ static const scan_ops_t kmqueue_scan = {
 
 static const requeue_ops_t kmqueue_requeue = {.prepare = kmqueue_requeue_prepare};
 
-static void kmqueue_sizes(const queue_keys_t *at, size_fn *add, void *self) {
-    const strings_t *lists = &kmqueue_config(at->config)->lists;
-    for (size_t i = 0; i < lists->count; i++) add(self, SIZE_READY, lists->items[i], NULL);
-    add(self, SIZE_BACKUP, at->config->backup, NULL);
-}
-
 // On the sets of unique ids.
 static const right_t kmqueue_rights[] = {
     {"script requeue", RIGHT_COMMANDS("SADD", "SISMEMBER", "SREM")},
@@ -114,5 +108,4 @@ const dialect_ops_t dialect_kmqueue = {
     .side_task = &kmqueue_task_ops,
     .requeue = &kmqueue_requeue,
     .rights = kmqueue_rights,
-    .sizes = kmqueue_sizes,
 };

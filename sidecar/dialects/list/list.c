@@ -67,24 +67,16 @@ static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_ki
 
 static const scan_ops_t list_scan = {.rotation = &list_rotation};
 
-static void list_sizes(const queue_keys_t *at, size_fn *add, void *self) {
-    const queue_policy_t *policy = &at->config->policy;
-    add(self, SIZE_READY, at->config->ready, NULL);
-    if ((policy->roles & ROLE_DISPATCHER) || policy->retry_backoff != BACKOFF_NONE)
-        add(self, SIZE_DELAYED, at->config->delayed, NULL);
-    if (policy->roles & ROLE_MONITOR) add(self, SIZE_BACKUP, at->config->backup, NULL);
-}
-
 // This dialect honours every setting that queues have in common.
 static void list_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     const queue_policy_t *policy = &queue->policy;
-    redis_keys_add_option(out, "ready", queue->ready, "list", KEY_WRITES);
+    redis_keys_add_option(out, "ready", queue->ready, "list", SIZE_READY);
     if ((policy->roles & ROLE_DISPATCHER) || policy->retry_backoff != BACKOFF_NONE)
-        redis_keys_add_option(out, "delayed", queue->delayed, "zset", KEY_WRITES);
+        redis_keys_add_option(out, "delayed", queue->delayed, "zset", SIZE_DELAYED);
     if (!(policy->roles & ROLE_MONITOR)) return;
-    redis_keys_add_option(out, "backup", queue->backup, "list", KEY_WRITES);
-    redis_keys_add_option(out, "errors", queue->errors, "hash", KEY_WRITES);
-    redis_keys_add_option(out, "dlq", queue->dlq, "list", KEY_WRITES);
+    redis_keys_add_option(out, "backup", queue->backup, "list", SIZE_BACKUP);
+    redis_keys_add_option(out, "errors", queue->errors, "hash", SIZE_NONE);
+    redis_keys_add_option(out, "dlq", queue->dlq, "list", SIZE_NONE);
 }
 
 static const config_dialect_t list_settings = {
@@ -94,5 +86,4 @@ const dialect_ops_t dialect_list = {
     .settings = &list_settings,
     .promote = &list_promote,
     .scan = &list_scan,
-    .sizes = list_sizes,
 };

@@ -82,11 +82,11 @@ static void private_compare(derive_t *derive, const queue_config_t *earlier) {
 
 static void private_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     const private_config_t *own = private_config(queue);
-    redis_keys_add_option(out, "main", own->main, "list", KEY_WRITES);
-    redis_keys_add_option(out, "registry", own->registry, NULL, KEY_READS);
-    redis_keys_add_option(out, "dedup", own->dedup, "set", KEY_READS);
-    redis_keys_add_option(out, "dlq", queue->dlq, "list", KEY_WRITES);
-    redis_keys_add(out, &(redis_key_t){"private", "private", own->private, "list", KEY_WRITES, true, false});
+    redis_keys_add_option(out, "main", own->main, "list", SIZE_READY);
+    redis_keys_add(out, &(redis_key_t){"registry", "registry", own->registry, NULL, KEY_READS, SIZE_NONE, false, false});
+    redis_keys_add(out, &(redis_key_t){"dedup", "dedup", own->dedup, "set", KEY_READS, SIZE_NONE, false, false});
+    redis_keys_add_option(out, "dlq", queue->dlq, "list", SIZE_NONE);
+    redis_keys_add(out, &(redis_key_t){"private", "private", own->private, "list", KEY_WRITES, SIZE_NONE, true, false});
 }
 
 const config_dialect_t private_settings = {

@@ -5,8 +5,6 @@
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 
-static void private_sizes(const queue_keys_t *at, size_fn *add, void *self) { add(self, SIZE_READY, at->config->ready, NULL); }
-
 // A requeue removes the dead letter, because its readers could requeue it a second time. A dead letter that stayed would also
 // look like a later one of equal bytes.
 static const requeue_ops_t private_requeue = {.leaves_dlq = true};
@@ -33,5 +31,4 @@ const dialect_ops_t dialect_private_queues = {
     .rights = private_rights,
     .scan = &private_scan,
     .side_task = &dead_letters_task,
-    .sizes = private_sizes,
 };
