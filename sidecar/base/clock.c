@@ -51,6 +51,12 @@ void random_bytes(void *bytes, size_t len) {
     }
 }
 
+void random_hex(char *hex, size_t digits) {
+    random_bytes(hex, digits);
+    for (size_t i = 0; i < digits; i++) hex[i] = "0123456789abcdef"[hex[i] & 0xf];
+    hex[digits] = '\0';
+}
+
 double random_unit(void) {
     uint64_t bits;
     random_bytes(&bits, sizeof bits);

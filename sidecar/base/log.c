@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/json/write.h"
+#include "base/json/json.h"
 #include "base/utf8.h"
 
 enum {

@@ -39,36 +39,36 @@ static void env_take(load_t *load, const config_key_t *key, const char *variable
     buffer_free(&why);
 }
 
-static void env_warn_unknown(load_t *load, const char *entry, const char *const *variables, size_t count) {
+// `names` are the known variables without their common prefix, with which any two would be near each other.
+static void env_warn_unknown(load_t *load, const char *entry, const char *const *names, size_t count) {
     static const char *const others[] = {"QUEUE_SIDECAR_CONFIG=", "QUEUE_SIDECAR_TEST_"};
     if (strncmp(entry, env_prefix, sizeof env_prefix - 1) != 0) return;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (strncmp(entry, others[i], strlen(others[i])) == 0) return;
     }
+    entry += sizeof env_prefix - 1;
     char *name = mem_printf("%.*s", (int)strcspn(entry, "="), entry);
-    bool known = false;
-    for (size_t i = 0; i < count && !known; i++) known = strcmp(variables[i], name) == 0;
-    // With the common prefix any two names would be near each other.
-    const char *tails[CONFIG_KEYS_MAX];
-    for (size_t i = 0; i < count; i++) tails[i] = variables[i] + sizeof env_prefix - 1;
-    const char *nearest = suggest_nearest(name + sizeof env_prefix - 1, tails, count);
-    if (!known && nearest)
-        diagnostic_add(load->warnings, &environment, "unknown variable %s: did you mean %s%s?", name, env_prefix, nearest);
-    else if (!known)
-        diagnostic_add(load->warnings, &environment, "unknown variable %s", name);
+    const char *nearest = suggest_nearest(name, names, count);
+    if (!nearest)
+        diagnostic_add(load->warnings, &environment, "unknown variable %s%s", env_prefix, name);
+    else if (strcmp(nearest, name) != 0)
+        diagnostic_add(load->warnings, &environment, "unknown variable %s%s: did you mean %s%s?", env_prefix, name, env_prefix,
+                       nearest);
     free(name);
 }
 
 void config_load_environment(load_t *load) {
     char *variables[CONFIG_KEYS_MAX];
+    const char *names[CONFIG_KEYS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < config_key_count; i++) {
         const config_key_t *key = &config_keys[i];
         if (config_key_in_queue(key)) continue;
-        char *variable = variables[count++] = env_variable(key);
+        char *variable = variables[count] = env_variable(key);
+        names[count++] = variable + sizeof env_prefix - 1;
         const char *value = getenv(variable);
         if (value) env_take(load, key, variable, value);
     }
-    for (char **entry = environ; entry && *entry; entry++) env_warn_unknown(load, *entry, (const char *const *)variables, count);
+    for (char **entry = environ; entry && *entry; entry++) env_warn_unknown(load, *entry, names, count);
     for (size_t i = 0; i < count; i++) free(variables[i]);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/json/write.h"
+#include "base/json/json.h"
 #include "base/wakeup.h"
 
 enum { CHANGES_SHOWN = 400, FAULTS_SHOWN = 2000 }; // bytes; a config may have hundreds of errors

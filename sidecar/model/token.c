@@ -9,9 +9,7 @@
 enum { RANDOM_DIGITS = 32, TTL_DIGITS = 6 };
 
 void token_new(char token[TOKEN_SIZE], int64_t ttl_ms) {
-    unsigned char bits[RANDOM_DIGITS / 2];
-    random_bytes(bits, sizeof bits);
-    for (size_t i = 0; i < sizeof bits; i++) snprintf(token + 2 * i, 3, "%02x", bits[i]);
+    random_hex(token, RANDOM_DIGITS);
     snprintf(token + RANDOM_DIGITS, TOKEN_SIZE - RANDOM_DIGITS, "-%lld", (long long)ttl_ms);
 }
 

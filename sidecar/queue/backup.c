@@ -153,12 +153,6 @@ outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t 
     return OUTCOME_OK;
 }
 
-static void sentinel_random(char random[SENTINEL_RANDOM_SIZE]) {
-    unsigned char bits[(SENTINEL_RANDOM_SIZE - 1) / 2];
-    random_bytes(bits, sizeof bits);
-    for (size_t i = 0; i < sizeof bits; i++) snprintf(random + 2 * i, 3, "%02x", bits[i]);
-}
-
 outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status, bool *pushed) {
     const queue_keys_t *at = call_queue(call);
     redisReply *reply;
@@ -168,7 +162,7 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status
     *pushed = false;
     if (status->n) snprintf(n, sizeof n, "%lld", (long long)status->n);
     memcpy(random, status->random, sizeof random);
-    if (!*random) sentinel_random(random);
+    if (!*random) random_hex(random, SENTINEL_RANDOM_SIZE - 1);
     status->rotation->sentinel(status, random, &sentinel);
     call_script(call, &script_push_sentinel, 3);
     request_text(call->conn, at->config->backup, at->sentinel, call->token, n, random);

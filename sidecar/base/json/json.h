@@ -1,4 +1,5 @@
-// Reads JSON: finds values, says where in the text they lie, and replaces them there. All other bytes stay as they are.
+// Reads JSON: finds values, says where in the text they lie, and replaces them there. All other bytes stay as they are. Writes
+// strings.
 //
 // Good is what RFC 8259 calls JSON, with at most JSON_MOST_DEPTH containers in each other. A lone surrogate (\ud800, half of a
 // character) is good too, as producers that cut texts short write it. It has no UTF-8, so its string cannot be decoded, and a
@@ -64,3 +65,6 @@ typedef struct json_cut {
 // Appends the text to *out, which is not where the text lives, with every cut made; sorts the cuts by place. False, and nothing
 // is appended: a cut lies outside of the text, or two of them overlap or touch.
 bool json_splice(slice_t text, json_cut_t *cuts, size_t count, buffer_t *out);
+
+// Appends the text as a JSON string in quotes. Each byte that is not UTF-8 becomes U+FFFD.
+void json_write_string(buffer_t *out, slice_t text);

@@ -2,6 +2,7 @@
 
 #include "base/json/walk.h"
 #include "base/text/hex.h"
+#include "base/utf8.h"
 
 static bool text_is_high(unsigned unit) { return unit >= 0xd800 && unit <= 0xdbff; }
 static bool text_is_low(unsigned unit) { return unit >= 0xdc00 && unit <= 0xdfff; }
@@ -78,4 +79,10 @@ bool json_copy_text(slice_t raw, char *out, size_t most) {
     if (good) memcpy(out, decoded.data, decoded.len + 1);
     buffer_free(&decoded);
     return good;
+}
+
+void json_write_string(buffer_t *out, slice_t text) {
+    buffer_str(out, "\"");
+    utf8_escape(out, text.data, text.len, "\"\\");
+    buffer_str(out, "\"");
 }

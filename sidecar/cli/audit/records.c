@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/json/write.h"
+#include "base/json/json.h"
 #include "base/text/base64.h"
 #include "cli/time_text.h"
 

@@ -1,7 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/json/write.h"
+#include "base/json/json.h"
 #include "base/text/units.h"
 #include "cli/audit/requeue.h"
 #include "cli/terminal.h"

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/json/write.h"
+#include "base/json/json.h"
 #include "cli/status/status.h"
 #include "cli/time_text.h"
 

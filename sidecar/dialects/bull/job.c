@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/json/json.h"
-#include "base/json/write.h"
 #include "base/text/base64.h"
 #include "base/utf8.h"
 #include "dialects/bull/bull.h"

@@ -6,7 +6,6 @@
 
 #include "base/failpoint.h"
 #include "base/json/json.h"
-#include "base/json/write.h"
 #include "base/log.h"
 #include "dialects/bull/bull.h"
 #include "dialects/bull/failed_channel.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json/json.h"
-#include "base/json/write.h"
 
 enum {
     RETRY_MOST = INT32_MAX, // an int in Java
