@@ -1,5 +1,4 @@
 // Requeues or discards failures, one script each, many in flight at once.
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/condition.h"
 #include "base/digest.h"
 #include "base/keyset.h"
 #include "cli/audit/audit.h"
@@ -33,7 +33,7 @@ typedef struct tail {
     bool printing_old;     // the first rows
     int64_t skip_rows;     // so many of them are not printed
     event_output_t output; // of one page, so that no read transaction waits for the terminal
-    char *last_error;      // owned
+    condition_t error;
     tail_printed_t printed;
 } tail_t;
 
@@ -107,10 +107,8 @@ static bool tail_went_back(tail_t *tail) {
 
 // Takes the error and prints it, unless it is the same as before. Closes the log.
 static void tail_print_error(tail_t *tail, buffer_t *why) {
-    if (!tail->last_error || strcmp(tail->last_error, buffer_text(why)) != 0)
+    if (condition_update_reason(&tail->error, buffer_text(why)) == CONDITION_BEGAN)
         fprintf(stderr, "queue-sidecar: %s; waiting for the log\n", buffer_text(why));
-    free(tail->last_error);
-    tail->last_error = mem_str(buffer_text(why));
     buffer_free(why);
     tail_close_log(tail);
 }
@@ -192,7 +190,7 @@ static int tail_run(audit_args_t *args) {
     audit_close(tail.audit);
     keymap_free(&tail.printed.recent.keys);
     keymap_free(&tail.printed.older.keys);
-    free(tail.last_error);
+    condition_free(&tail.error);
     if (interrupted) { // end by the signal, so that a shell ends its script too
         signal(interrupted, SIG_DFL);
         raise(interrupted);
