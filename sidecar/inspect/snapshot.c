@@ -6,15 +6,15 @@
 #include "queue/lock.h"
 #include "redis/reply.h"
 
-// Queues whose requests are sent before the first reply is read.
+// Queues or locks whose requests are sent before the first reply is read.
 enum { AT_ONCE = 200 };
 
-typedef struct overlook {
+typedef struct reader {
     conn_t *conn;
     const keyspace_t *keys;
     snapshot_t *out;
     redis_error_t *error;
-} overlook_t;
+} reader_t;
 
 void snapshot_free(snapshot_t *snapshot) {
     for (size_t i = 0; i < snapshot->queue_count; i++) free(snapshot->queues[i].copies);
@@ -24,24 +24,29 @@ void snapshot_free(snapshot_t *snapshot) {
     *snapshot = (snapshot_t){0};
 }
 
-// Reads the next reply. A refusal goes to `error`, and *reply is NULL. False: the connection is useless now.
-static bool snapshot_next_reply(const overlook_t *look, const char *key, char error[160], redisReply **reply) {
-    outcome_t outcome = conn_read(look->conn, 0, reply, look->error);
-    if (outcome == OUTCOME_OK) return true;
-    if (outcome == OUTCOME_REFUSED && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, look->error->text);
-    return outcome == OUTCOME_REFUSED;
+// Reads the next reply; owned. NULL: a refusal, which goes to `error`, or another error, which ends the snapshot.
+static redisReply *snapshot_next_reply(const reader_t *reader, const char *key, char error[160]) {
+    redisReply *reply;
+    redis_error_t failed;
+    if (reader->error->outcome == OUTCOME_DISCONNECTED) return NULL;
+    outcome_t outcome = conn_read(reader->conn, 0, &reply, &failed);
+    if (outcome == OUTCOME_OK) return reply;
+    if (outcome != OUTCOME_REFUSED) *reader->error = failed;
+    if (outcome == OUTCOME_REFUSED && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, failed.text);
+    return NULL;
 }
 
 // ---- Locks: holder, time left, since when, for which queues.
 
-static void snapshot_append_lock(const overlook_t *look, const lock_keys_t *lock) {
-    request_append(look->conn, "GET", lock->key);
-    request_append(look->conn, "PTTL", lock->key);
-    request_begin(look->conn, "HMGET", lock->served, "");
+static void snapshot_append_lock(const reader_t *reader, size_t index) {
+    const lock_keys_t *lock = &reader->keys->locks[index];
+    request_append(reader->conn, "GET", lock->key);
+    request_append(reader->conn, "PTTL", lock->key);
+    request_begin(reader->conn, "HMGET", lock->served, "");
     for (size_t i = 0; i < lock->queue_count; i++)
-        request_text(look->conn, look->keys->queues[lock->first_queue + i].config->name);
-    request_end(look->conn);
-    request_append(look->conn, "HGETALL", lock->standbys);
+        request_text(reader->conn, reader->keys->queues[lock->first_queue + i].config->name);
+    request_end(reader->conn);
+    request_append(reader->conn, "HGETALL", lock->standbys);
 }
 
 // Parses "<token> <since, ms> <instance>", which acquire.lua writes. Ignores the text of another term.
@@ -53,9 +58,8 @@ static void snapshot_read_leader(const char *text, snapshot_lock_t *lock) {
     snprintf(lock->leader, sizeof lock->leader, "%s", *end == ' ' ? end + 1 : "");
 }
 
-static int snapshot_by_instance(const void *a, const void *b) {
-    return strcmp(((const snapshot_standby_t *)a)->instance, ((const snapshot_standby_t *)b)->instance);
-}
+// Standbys and copies both begin with the name of their instance.
+static int snapshot_by_instance(const void *a, const void *b) { return strcmp(a, b); }
 
 // Parses "<time of its last request, ms> <TTL, ms>" of each standby, which acquire.lua writes. A standby tries again when the
 // lock should have expired.
@@ -76,36 +80,31 @@ static void snapshot_read_standbys(const redisReply *reply, int64_t now_ms, snap
     qsort(lock->standbys, lock->standby_count, sizeof *lock->standbys, snapshot_by_instance);
 }
 
-static bool snapshot_read_lock(const overlook_t *look, size_t index) {
-    const lock_keys_t *lock = &look->keys->locks[index];
-    snapshot_lock_t *out = &look->out->locks[index];
-    redisReply *reply = NULL;
-    if (!snapshot_next_reply(look, lock->key, out->error, &reply)) return false;
+static void snapshot_read_lock(const reader_t *reader, size_t index) {
+    const lock_keys_t *lock = &reader->keys->locks[index];
+    snapshot_lock_t *out = &reader->out->locks[index];
+    redisReply *reply = snapshot_next_reply(reader, lock->key, out->error);
     snprintf(out->holder, sizeof out->holder, "%s", reply_text(reply));
     conn_reply_free(reply);
-    if (!snapshot_next_reply(look, lock->key, out->error, &reply)) return false;
+    reply = snapshot_next_reply(reader, lock->key, out->error);
     out->pttl_ms = reply ? reply_int(reply) : -2;
     conn_reply_free(reply);
-    if (!snapshot_next_reply(look, lock->served, out->error, &reply)) return false;
+    reply = snapshot_next_reply(reader, lock->served, out->error);
     snapshot_read_leader(reply_text(reply_at(reply, 0)), out);
     for (size_t i = 0; i < lock->queue_count; i++)
-        look->out->queues[lock->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
+        reader->out->queues[lock->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
     conn_reply_free(reply);
-    if (!snapshot_next_reply(look, lock->standbys, out->error, &reply)) return false;
-    snapshot_read_standbys(reply, look->out->now_ms, out);
+    reply = snapshot_next_reply(reader, lock->standbys, out->error);
+    snapshot_read_standbys(reply, reader->out->now_ms, out);
     conn_reply_free(reply);
-    return true;
 }
 
 // ---- Queues: owner, stream, copies.
 
-static void snapshot_append_queue(const overlook_t *look, const queue_keys_t *queue) {
-    request_append(look->conn, "HGET", queue->meta, "group");
-    request_append(look->conn, "HGETALL", queue->auditors);
-}
-
-static int snapshot_by_name(const void *a, const void *b) {
-    return strcmp(((const snapshot_copy_t *)a)->instance, ((const snapshot_copy_t *)b)->instance);
+static void snapshot_append_queue(const reader_t *reader, size_t index) {
+    const queue_keys_t *queue = &reader->keys->queues[index];
+    request_append(reader->conn, "HGET", queue->meta, "group");
+    request_append(reader->conn, "HGETALL", queue->auditors);
 }
 
 static void snapshot_read_copies(const redisReply *reply, snapshot_queue_t *out) {
@@ -120,20 +119,18 @@ static void snapshot_read_copies(const redisReply *reply, snapshot_queue_t *out)
         snprintf(copy->position, sizeof copy->position, "%.*s", (int)len, text);
         copy->heard_ms = strtoll(text + len, NULL, 10);
     }
-    qsort(out->copies, out->copy_count, sizeof *out->copies, snapshot_by_name);
+    qsort(out->copies, out->copy_count, sizeof *out->copies, snapshot_by_instance);
 }
 
-static bool snapshot_read_queue(const overlook_t *look, size_t index) {
-    const queue_keys_t *queue = &look->keys->queues[index];
-    snapshot_queue_t *out = &look->out->queues[index];
-    redisReply *reply = NULL;
-    if (!snapshot_next_reply(look, queue->meta, out->error, &reply)) return false;
+static void snapshot_read_queue(const reader_t *reader, size_t index) {
+    const queue_keys_t *queue = &reader->keys->queues[index];
+    snapshot_queue_t *out = &reader->out->queues[index];
+    redisReply *reply = snapshot_next_reply(reader, queue->meta, out->error);
     snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply));
     conn_reply_free(reply);
-    if (!snapshot_next_reply(look, queue->auditors, out->error, &reply)) return false;
+    reply = snapshot_next_reply(reader, queue->auditors, out->error);
     snapshot_read_copies(reply, out);
     conn_reply_free(reply);
-    return true;
 }
 
 // ---- The snapshot.
@@ -143,39 +140,28 @@ static int64_t snapshot_info_number(const char *info, const char *key) {
     return at ? strtoll(at + strlen(key), NULL, 10) : -1;
 }
 
-static bool snapshot_read_server(const overlook_t *look) {
+static void snapshot_read_server(const reader_t *reader) {
     char error[160] = "";
-    redisReply *reply = NULL;
-    request_append(look->conn, "INFO", "memory");
-    request_append(look->conn, "TIME");
-    if (!snapshot_next_reply(look, "INFO", error, &reply)) return false;
-    look->out->memory_used = snapshot_info_number(reply_text(reply), "\r\nused_memory:");
-    look->out->memory_most = snapshot_info_number(reply_text(reply), "\r\nmaxmemory:");
+    request_append(reader->conn, "INFO", "memory");
+    request_append(reader->conn, "TIME");
+    redisReply *reply = snapshot_next_reply(reader, "INFO", error);
+    reader->out->memory_used = snapshot_info_number(reply_text(reply), "\r\nused_memory:");
+    reader->out->memory_most = snapshot_info_number(reply_text(reply), "\r\nmaxmemory:");
     conn_reply_free(reply);
-    if (!snapshot_next_reply(look, "TIME", error, &reply)) return false;
-    look->out->now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000;
+    reply = snapshot_next_reply(reader, "TIME", error);
+    reader->out->now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000;
     conn_reply_free(reply);
-    return true;
 }
 
-static bool snapshot_read_locks(const overlook_t *look) {
-    for (size_t at = 0; at < look->keys->lock_count; at += AT_ONCE) {
-        size_t end = at + AT_ONCE < look->keys->lock_count ? at + AT_ONCE : look->keys->lock_count;
-        for (size_t i = at; i < end; i++) snapshot_append_lock(look, &look->keys->locks[i]);
-        for (size_t i = at; i < end; i++)
-            if (!snapshot_read_lock(look, i)) return false;
-    }
-    return true;
-}
+typedef void snapshot_fn(const reader_t *reader, size_t index);
 
-static bool snapshot_read_queues(const overlook_t *look) {
-    for (size_t at = 0; at < look->keys->queue_count; at += AT_ONCE) {
-        size_t end = at + AT_ONCE < look->keys->queue_count ? at + AT_ONCE : look->keys->queue_count;
-        for (size_t i = at; i < end; i++) snapshot_append_queue(look, &look->keys->queues[i]);
-        for (size_t i = at; i < end; i++)
-            if (!snapshot_read_queue(look, i)) return false;
+// Reads locks or queues. Sends the requests of some before it reads the first reply.
+static void snapshot_read_each(const reader_t *reader, size_t count, snapshot_fn *append, snapshot_fn *read) {
+    for (size_t at = 0; at < count && reader->error->outcome == OUTCOME_OK; at += AT_ONCE) {
+        size_t end = at + AT_ONCE < count ? at + AT_ONCE : count;
+        for (size_t i = at; i < end; i++) append(reader, i);
+        for (size_t i = at; i < end; i++) read(reader, i);
     }
-    return true;
 }
 
 static int snapshot_by_position(const void *a, const void *b) {
@@ -183,63 +169,61 @@ static int snapshot_by_position(const void *a, const void *b) {
 }
 
 // The highest id that enough audit logs have; "0-0" = none.
-static void snapshot_enough_have(const overlook_t *look, const snapshot_queue_t *queue, stream_id_t out) {
-    int64_t wanted = look->keys->config->stream.min_copies;
+static void snapshot_enough_have(const reader_t *reader, const snapshot_queue_t *queue, stream_id_t out) {
+    int64_t wanted = reader->keys->config->stream.min_copies;
     size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
     snapshot_copy_t *copies = mem_array(queue->copy_count + 1, sizeof *copies);
     for (size_t i = 0; i < queue->copy_count; i++)
-        if (look->out->now_ms - queue->copies[i].heard_ms <= STREAM_HEARD_MS) copies[heard++] = queue->copies[i];
+        if (reader->out->now_ms - queue->copies[i].heard_ms <= STREAM_HEARD_MS) copies[heard++] = queue->copies[i];
     qsort(copies, heard, sizeof *copies, snapshot_by_position);
     snprintf(out, STREAM_ID_SIZE, "%s", nth <= heard ? copies[nth - 1].position : STREAM_ID_NONE);
     free(copies);
 }
 
 // Read the first uncopied entry only if there is one, because Redis sends it with its payload.
-static bool snapshot_read_uncopied(const overlook_t *look, size_t index) {
-    snapshot_queue_t *queue = &look->out->queues[index];
+static void snapshot_read_uncopied(const reader_t *reader, size_t index) {
+    snapshot_queue_t *queue = &reader->out->queues[index];
     stream_id_t have;
-    redisReply *reply = NULL;
     char from[STREAM_ID_SIZE + 1];
-    snapshot_enough_have(look, queue, have);
-    if (queue->stream.length == 0 || stream_id_compare(have, queue->stream.last) >= 0) return true;
+    snapshot_enough_have(reader, queue, have);
+    if (queue->stream.length == 0 || stream_id_compare(have, queue->stream.last) >= 0) return;
     queue->uncopied_ms = stream_id_ms(queue->stream.first);
-    if (stream_id_compare(have, queue->stream.first) < 0) return true;
-    request_begin(look->conn, "XRANGE", look->keys->queues[index].failures);
+    if (stream_id_compare(have, queue->stream.first) < 0) return;
+    request_begin(reader->conn, "XRANGE", reader->keys->queues[index].failures);
     snprintf(from, sizeof from, "(%s", have);
-    request_text(look->conn, from, "+", "COUNT");
-    request_int(look->conn, 1);
-    request_end(look->conn);
-    if (!snapshot_next_reply(look, look->keys->queues[index].failures, queue->error, &reply)) return false;
+    request_text(reader->conn, from, "+", "COUNT");
+    request_int(reader->conn, 1);
+    request_end(reader->conn);
+    redisReply *reply = snapshot_next_reply(reader, reader->keys->queues[index].failures, queue->error);
     const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
     queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // another client has deleted the entry
     conn_reply_free(reply);
-    return true;
 }
 
-static bool snapshot_read_streams(const overlook_t *look) {
-    snapshot_t *out = look->out;
-    stream_ends_t *looks = mem_array(out->queue_count, sizeof *looks);
-    outcome_t outcome = stream_read_ends(look->conn, look->keys, looks, &out->now_ms, look->error);
+static void snapshot_read_streams(const reader_t *reader) {
+    snapshot_t *out = reader->out;
+    stream_ends_t *ends = mem_array(out->queue_count, sizeof *ends);
+    outcome_t outcome = stream_read_ends(reader->conn, reader->keys, ends, &out->now_ms, reader->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
-        out->queues[i].stream = looks[i];
-        if (!*out->queues[i].error) memcpy(out->queues[i].error, looks[i].error, sizeof looks[i].error);
+        out->queues[i].stream = ends[i];
+        if (!*out->queues[i].error) memcpy(out->queues[i].error, ends[i].error, sizeof ends[i].error);
         out->queues[i].stream.error[0] = '\0';
     }
-    free(looks);
-    bool known = outcome == OUTCOME_OK;
-    for (size_t i = 0; known && i < out->queue_count; i++) known = snapshot_read_uncopied(look, i);
-    return known;
+    free(ends);
+    for (size_t i = 0; reader->error->outcome == OUTCOME_OK && i < out->queue_count; i++) snapshot_read_uncopied(reader, i);
 }
 
 outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, redis_error_t *error) {
-    const overlook_t look = {.conn = conn, .keys = keys, .out = out, .error = error};
+    const reader_t reader = {.conn = conn, .keys = keys, .out = out, .error = error};
     *out = (snapshot_t){.memory_used = -1, .memory_most = -1, .lock_count = keys->lock_count, .queue_count = keys->queue_count};
     out->locks = mem_array(keys->lock_count, sizeof *out->locks);
     out->queues = mem_array(keys->queue_count, sizeof *out->queues);
-    if (conn_open(conn, error) == OUTCOME_OK && snapshot_read_server(&look) && snapshot_read_locks(&look) &&
-        snapshot_read_queues(&look) &&
-        snapshot_read_streams(&look)) // last, because its error of a queue counts only if no earlier error is set
-        return redis_error_set(error, OUTCOME_OK, "%s", "");
-    conn_close(conn); // replies may be in flight
+    if (conn_open(conn, error) == OUTCOME_OK) {
+        snapshot_read_server(&reader);
+        snapshot_read_each(&reader, keys->lock_count, snapshot_append_lock, snapshot_read_lock);
+        snapshot_read_each(&reader, keys->queue_count, snapshot_append_queue, snapshot_read_queue);
+    }
+    if (error->outcome == OUTCOME_OK) snapshot_read_streams(&reader); // last: its error of a queue counts only after no other
+    if (error->outcome != OUTCOME_OK) conn_close(conn);               // replies may be in flight
     return error->outcome;
 }
