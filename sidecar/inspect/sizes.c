@@ -59,20 +59,13 @@ typedef struct count {
     size_t adding; // the queue whose rows are being added
     row_t *rows;   // owned
     size_t row_count;
-    size_t row_room;
     int again; // requests left to search for the refused key
 } count_t;
 
 // ---- The request.
 
 static void sizes_add_row(count_t *c, measure_t measure, const char *key, const char *prefix) {
-    if (c->row_count == c->row_room) {
-        c->row_room = c->row_room * 2 + 64;
-        row_t *grown = mem_array(c->row_room, sizeof *grown);
-        if (c->row_count) memcpy(grown, c->rows, c->row_count * sizeof *grown);
-        free(c->rows);
-        c->rows = grown;
-    }
+    c->rows = mem_grown(c->rows, c->row_count, sizeof *c->rows);
     c->rows[c->row_count++] = (row_t){.queue = c->adding,
                                       .measure = measure,
                                       .key = mem_str(key),
@@ -133,13 +126,18 @@ static void sizes_end(count_t *c) {
 
 // ---- The reply.
 
+// The first error stays.
+static void sizes_set_error(sizes_t *out, const char *key, const char *why) {
+    if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", key, why);
+}
+
 static void sizes_refuse(count_t *c, const row_t *row, const char *why) {
     sizes_t *out = &c->out[row->queue];
     if (row->measure == MEASURE_READY) {
         c->tallies[row->queue].ready_bad = true;
         out->ready = SIZES_UNKNOWN;
     }
-    if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", row->key, why);
+    sizes_set_error(out, row->key, why);
 }
 
 static void sizes_read_delayed(sizes_t *out, const tally_t *tally, const char *text) {
@@ -298,17 +296,16 @@ static outcome_t sizes_scan_some_stamps(count_t *c, size_t *from, bool *any, red
     for (size_t i = 0; i < count; i++) {
         redisReply *reply;
         tally_t *tally = &c->tallies[asked[i]];
-        sizes_t *out = &c->out[asked[i]];
         outcome_t outcome = conn_read(c->conn, 0, &reply, error);
         if (outcome == OUTCOME_DISCONNECTED) return outcome;
         if (outcome == OUTCOME_RETRY) worst = *error;
         if (outcome == OUTCOME_OK) {
             sizes_count_stamps(c, asked[i], reply);
             freeReplyObject(reply);
-            continue;
+        } else {
+            *tally->cursor = '\0';
+            sizes_set_error(&c->out[asked[i]], tally->at->stamps, error->text);
         }
-        *tally->cursor = '\0';
-        if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", tally->at->stamps, error->text);
     }
     *any = count > 0;
     *error = worst;
