@@ -223,7 +223,7 @@ def rights(_):
             right = f"{command}|{part}" if command.lower() in CONTAINERS and part else command
             users.setdefault(right.lower(), set()).add(f"`{path.name}`")
     for path, text in sources():
-        for match in re.finditer(r'request_(?:begin|append)\([\w>-]+, "([A-Z]+)"(?:, "([A-Z]+)")?', text):
+        for match in re.finditer(r'request_(?:begin|append)\([\w.>-]+, "([A-Z]+)"(?:, "([A-Z]+)")?', text):
             command, part = match[1].lower(), match[2]
             right = f"{command}|{part.lower()}" if command in CONTAINERS and part else command
             users.setdefault(right, set()).add(f"`{path.relative_to('sidecar')}`")

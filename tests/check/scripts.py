@@ -211,7 +211,7 @@ def check_requests(rights):
     """The commands that C sends by itself need rights too."""
     for path in sorted(TOP.rglob("*.c")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if not (match := re.search(r'request_(?:begin|append)\([\w>-]+, "([A-Z]+)"(?:, "([A-Z]+)")?', line)):
+            if not (match := re.search(r'request_(?:begin|append)\([\w.>-]+, "([A-Z]+)"(?:, "([A-Z]+)")?', line)):
                 continue
             command = match[1].lower()
             if command in CONTAINERS:
