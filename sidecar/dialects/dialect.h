@@ -67,10 +67,10 @@ typedef struct scan_ops {
     // Begins a scan. Sets in *out: config, stamps, now, and entries, the number of lists to read; armed stays false.
     void (*status_append)(const call_t *call, void *state);
     outcome_t (*status_read)(const call_t *call, void *state, backup_status_t *out);
-    // A page holds the jobs of `count` lists (1 to BACKUP_PAGE) after the first `skip`. page->count + page->vacant lists were
-    // read. If this sum is below `count`, the next page continues after the lists that were read. The caller sets `standing`.
-    void (*page_append)(const call_t *call, void *state, size_t skip, size_t count);
-    outcome_t (*page_read)(const call_t *call, void *state, size_t skip, size_t count, backup_page_t *page);
+    // A page holds the jobs of at most `count` lists (1 to BACKUP_PAGE) after the lists that were read. page->count +
+    // page->vacant lists were read. The caller sets `in_place`.
+    void (*page_append)(const call_t *call, void *state, size_t count);
+    outcome_t (*page_read)(const call_t *call, void *state, backup_page_t *page);
 
     // Reads the bytes of a job. NULL: job_read.
     void (*read)(const queue_config_t *queue, slice_t bytes, job_t *out);

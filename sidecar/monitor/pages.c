@@ -16,7 +16,6 @@ static const char ROLE[] = "monitor";
 typedef struct request {
     bool stamps;
     size_t entries; // 0 = the request asks for no entries
-    size_t skip;    // entries read before this page, without rotation
     bool in_place;  // without rotation
 } request_t;
 
@@ -101,7 +100,7 @@ static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
 static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, size_t count) {
     const scan_ops_t *ops = pages_ops(pages, call->queue);
     if (!ops->rotation)
-        ops->page_append(call, pages_state(pages, call->queue), scan->progress.read, count);
+        ops->page_append(call, pages_state(pages, call->queue), count);
     else if (scan->progress.read_only)
         backup_range_append(call, scan->progress.read, count);
     else
@@ -115,7 +114,6 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
     while (!window_full(&pages->window)) {
         request_t request = {.stamps = pages->stamps_asked < pages->met,
                              .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
-                             .skip = scan->progress.read,
                              .in_place = scan->progress.read_only};
         if (!request.stamps && !request.entries) break;
         if (request.stamps) stamps_append(call, &pages_slot(pages, pages->stamps_asked++)->page);
@@ -132,7 +130,7 @@ static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_s
     backup_page_clear(page);
     page->others = held;
     if (!ops->rotation) {
-        ops->page_read(call, pages_state(pages, call->queue), request->skip, request->entries, page);
+        ops->page_read(call, pages_state(pages, call->queue), page);
         page->in_place = true;
         return call->error->outcome;
     }

@@ -212,9 +212,8 @@ static void lists_append_step(conn_t *conn, const private_lists_t *lists) {
         request_append(conn, walks[lists->walk].command, registry, lists->cursor, "COUNT", number);
 }
 
-static void lists_page_append(const call_t *call, void *self, size_t skip, size_t count) {
+static void lists_page_append(const call_t *call, void *self, size_t count) {
     private_lists_t *lists = self;
-    (void)skip; // lists->next
     size_t left = lists->count - lists->next;
     lists->keys = call->keys;
     lists->asked = left < count ? left : count;
@@ -289,11 +288,9 @@ static void lists_read_step(conn_t *conn, private_lists_t *lists, redis_error_t 
     freeReplyObject(reply);
 }
 
-static outcome_t lists_page_read(const call_t *call, void *self, size_t skip, size_t count, backup_page_t *page) {
+static outcome_t lists_page_read(const call_t *call, void *self, backup_page_t *page) {
     private_lists_t *lists = self;
     redis_error_t *error = call->error;
-    (void)skip;
-    (void)count;
     *error = (redis_error_t){0};
     if (lists->asked && lists_read_tails(call->conn, lists, page, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     if (lists->stepped) lists_read_step(call->conn, lists, error);
