@@ -97,6 +97,7 @@ static void preflight_note_queues_only(void *self, preflight_level_t finding, co
 
 // Takes over the faults that were found, logs changes and enables or disables queues.
 static void preflight_adopt(preflight_results_t *results) {
+    int64_t count = results->general;
     for (size_t i = 0; i < results->keys->queue_count; i++) {
         queue_faults_t *faults = &results->faults[i];
         const char *queue = preflight_queue_name(results, i);
@@ -109,13 +110,8 @@ static void preflight_adopt(preflight_results_t *results) {
             log_error(ROLE, queue, "preflight: queue has wrong keys", F_STR("reason", faults->wrong_keys.reason));
         if (keys == CONDITION_ENDED) log_info(ROLE, queue, "queue keys are right again");
         lease_disable_queue(results->leases, i, faults->disabled.holds);
+        count += faults->disabled.holds + faults->wrong_keys.holds;
     }
-}
-
-static void preflight_publish(const preflight_results_t *results) {
-    int64_t count = results->general;
-    for (size_t i = 0; i < results->keys->queue_count; i++)
-        count += results->faults[i].disabled.holds + results->faults[i].wrong_keys.holds;
     metric_set(&results->metrics->preflight_faults, count);
 }
 
@@ -124,12 +120,10 @@ outcome_t preflight_results_check(preflight_results_t *results, conn_t *conn, re
     results->general_found = 0;
     results->check_at = mono_add(mono_now(), CHECK_S * NS_PER_S);
     outcome_t outcome = preflight(&(preflight_call_t){conn, results->keys, preflight_note, results, error});
-    if (outcome == OUTCOME_OK) {
-        results->general = results->general_found;
-        preflight_adopt(results);
-    }
-    preflight_publish(results);
-    return outcome;
+    if (outcome != OUTCOME_OK) return outcome;
+    results->general = results->general_found;
+    preflight_adopt(results);
+    return OUTCOME_OK;
 }
 
 bool preflight_results_allow(const preflight_results_t *results) { return results->general == 0; }
@@ -159,7 +153,6 @@ outcome_t preflight_results_recheck(preflight_results_t *results, conn_t *conn, 
     const preflight_call_t call = {conn, results->keys, preflight_note_queues_only, results, error};
     outcome_t outcome = preflight_again(&call, suspected, disabled);
     if (outcome == OUTCOME_OK) preflight_adopt(results);
-    preflight_publish(results);
     free(suspected);
     free(disabled);
     return outcome;
