@@ -20,8 +20,10 @@ extern const config_dialect_t bull_settings;
 #define BULLMQ_WORDS "events", "marker", "prioritized", "pc"
 enum { BULLMQ_KEYS = 4 };
 
-extern const promote_ops_t bull_promote; // enqueue.c
-extern const requeue_ops_t bull_requeue; // enqueue.c
+// Keys in requests: `bull:video:WORD` for each word ("" = the prefix of all keys), and `bull:video:BEFORE<id>AFTER`.
+#define bull_keys(conn, at, ...) bull_key_list(conn, at, LIST_OF(const char *, __VA_ARGS__))
+void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count);
+void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after);
 
 // The parts of the side task.
 extern const side_task_ops_t bull_stalled_task;    // stalled.c

@@ -5,7 +5,7 @@
 
 #include "config/dialect.h"
 
-static const config_key_t bull_keys[] = {
+static const config_key_t setting_keys[] = {
     DIALECT_KEY("bull_queue", KEY_TEXT, "<name>", "1", "256", offsetof(bull_config_t, bull_queue), false,
                 "Name of the Bull queue, where it is not the name here."),
     DIALECT_KEY("stalled_interval", KEY_DURATION, "30s", "1s", "1h", offsetof(bull_config_t, stalled_interval_ms), true,
@@ -75,10 +75,23 @@ static void bull_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     }
 }
 
+void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after) {
+    buffer_t key = {0};
+    buffer_printf(&key, "%s:%s", bull_config(at->config)->base, before);
+    buffer_add(&key, id.data, id.len);
+    buffer_str(&key, after);
+    request_bytes(conn, key.data, key.len);
+    buffer_free(&key);
+}
+
+void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count) {
+    for (size_t i = 0; i < count; i++) bull_job_key(conn, at, words[i], (slice_t){0}, "");
+}
+
 const config_dialect_t bull_settings = {
     .name = "bull",
-    .keys = bull_keys,
-    .key_count = sizeof bull_keys / sizeof *bull_keys,
+    .keys = setting_keys,
+    .key_count = sizeof setting_keys / sizeof *setting_keys,
     .own_size = sizeof(bull_config_t),
     .refusals = bull_refusals,
     .refusal_count = sizeof bull_refusals / sizeof *bull_refusals,

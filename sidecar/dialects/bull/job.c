@@ -7,7 +7,6 @@
 #include "base/json/json.h"
 #include "base/text/base64.h"
 #include "base/utf8.h"
-#include "dialects/bull/bull.h"
 #include "redis/reply.h"
 
 enum { ERROR_MAX = 64 * 1024 };
@@ -38,19 +37,6 @@ static const payload_member_t members[BULL_FIELDS] = {
 static const payload_member_t id_member = {"/id", "/id64", BULL_TEXT};
 
 static const payload_member_t *payload_member(size_t index) { return index == ID ? &id_member : &members[index]; }
-
-void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after) {
-    buffer_t key = {0};
-    buffer_printf(&key, "%s:%s", bull_config(at->config)->base, before);
-    buffer_add(&key, id.data, id.len);
-    buffer_str(&key, after);
-    request_bytes(conn, key.data, key.len);
-    buffer_free(&key);
-}
-
-void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count) {
-    for (size_t i = 0; i < count; i++) bull_job_key(conn, at, words[i], (slice_t){0}, "");
-}
 
 int64_t bull_number(const bull_job_t *job, bull_field_t field) {
     int64_t number;

@@ -15,10 +15,11 @@
 
 #include "base/buffer.h"
 #include "base/slice.h"
+#include "config/config.h"
 #include "model/event.h"
 #include "model/job.h"
-#include "queue/keys.h"
-#include "redis/conn.h"
+
+struct redisReply;
 
 // Fields of the hash, as Bull calls them (OptimalBits/bull 4.16, lib/job.js and lib/commands): X(ID, name, what it holds). Those
 // before PROCESSED_ON make the payload.
@@ -58,11 +59,6 @@ typedef struct bull_job {
     const char *state;           // of its key: "" = a job, "large N" (bytes), "none" = no job, or the type of another key
     slice_t fields[BULL_FIELDS]; // len 0 = it lacks it
 } bull_job_t;
-
-// Keys in requests: `bull:video:WORD` for each word ("" = the prefix of all keys), and `bull:video:BEFORE<id>AFTER`.
-#define bull_keys(conn, at, ...) bull_key_list(conn, at, LIST_OF(const char *, __VA_ARGS__))
-void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count);
-void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after);
 
 // A field as a number; 0 if it is missing or not from 0 to 2^53.
 int64_t bull_number(const bull_job_t *job, bull_field_t field);
