@@ -207,6 +207,18 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
     "local n = 0 for _, key in ipairs(redis.call('KEYS', 'sidecar:preflight*')) do "                                             \
     "if redis.call('PTTL', key) < 0 then n = n + 1 end end return n"
 
+Test(redis_preflight, the_scratch_key_expires_where_del_is_refused) {
+    fixture_t f = fixture_start(NULL);
+    said_t said = {0};
+    redis_ok(f.r, "ACL SETUSER default -del");
+    cr_assert_eq(look(&f, &said), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_not_null(strstr(buffer_text(&said.text), "script acquire is refused: DEL: "), "%s", buffer_text(&said.text));
+    cr_assert_eq(redis_int(f.r, "DBSIZE"), 1);
+    cr_assert_eq(redis_int(f.r, "EVAL %s 0", SCRATCH_WITHOUT_TTL), 0);
+    buffer_free(&said.text);
+    fixture_stop(&f);
+}
+
 Test(redis_preflight, a_lost_connection_is_reported_at_every_step) {
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
     said_t said = {0};
