@@ -35,7 +35,7 @@ static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     *call->error = (redis_error_t){0};
     for (size_t i = 0; i <= BULLMQ_KEYS; i++) {
         redisReply *reply = conn_read_next(conn, NULL, call->error);
-        bool exists = reply_is_text(reply) && !reply_is(reply, "none") && !reply_is(reply, "hash");
+        bool exists = i < BULLMQ_KEYS && reply_is_text(reply) && !reply_is(reply, "none") && !reply_is(reply, "hash");
         bool names_version = reply_len(reply_at(reply, 0)) || reply_len(reply_at(reply, 1));
         if (refusal->len == 0 && (exists || names_version))
             buffer_printf(refusal, "the queue belongs to BullMQ (%s:%s %s): dialect bull serves Bull 4",
