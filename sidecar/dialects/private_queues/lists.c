@@ -266,7 +266,7 @@ static outcome_t lists_read_tails(conn_t *conn, private_lists_t *lists, backup_p
     int64_t read = reply_int(reply_at(reply, 0));
     if (read < 1 || read > (int64_t)lists->asked)
         return redis_error_set(error, OUTCOME_REFUSED, "private_tails: unexpected reply");
-    for (size_t at = 1; at + 3 < reply->elements; at += 4) lists_add_tail(lists, reply, at, page);
+    for (size_t at = 1; at + 3 < reply->elements && page->count < (size_t)read; at += 4) lists_add_tail(lists, reply, at, page);
     page->vacant = (size_t)read - page->count;
     lists->next += (size_t)read;
     return OUTCOME_OK;

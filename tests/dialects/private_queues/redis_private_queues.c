@@ -281,6 +281,33 @@ Test(redis_private, large_and_strange_jobs) {
     close_setup(&d);
 }
 
+/* A server that tells of more jobs than there are lists. */
+Test(redis_private, a_broken_reply_overflows_no_page) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = FIGHTS(""), .proxy = true});
+    const scan_ops_t *ops = dialect_ops(f.config->queues[0].dialect)->scan;
+    const call_t call = fixture_call(&f, NULL);
+    void *lists = ops->open(&f.keys->queues[0]);
+    backup_page_t page = {.count = 0};
+    backup_status_t status;
+    buffer_t broken = {0};
+    buffer_printf(&broken, "*%d\r\n:1", 1 + 4 * 1000);
+    for (int i = 0; i < 1000; i++) buffer_str(&broken, "\r\n:1\r\n$1\r\nx\r\n:1\r\n+");
+    redis_ok(f.r, "LPUSH queue-w1 job");
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "queue-w1", .error = buffer_text(&broken)});
+    ops->status_append(&call, lists);
+    cr_assert_eq(ops->status_read(&call, lists, &status), OUTCOME_OK, "%s", f.error.text);
+    for (int i = 0; i < 2; i++) { /* the name, then the list */
+        ops->page_append(&call, lists, BACKUP_PAGE);
+        cr_assert_eq(ops->page_read(&call, lists, &page), OUTCOME_OK, "%s", f.error.text);
+    }
+    cr_assert_eq(page.count, 1);
+    cr_assert_eq(page.vacant, 0);
+    backup_page_clear(&page);
+    ops->close(lists);
+    buffer_free(&broken);
+    fixture_stop(&f);
+}
+
 #define DEDUP(settings) FIGHTS("dedup = \"fights-done\"; id_path = \"/id\"; " settings)
 
 Test(redis_private, a_job_that_is_done_is_dropped_in_place_of_a_retry) {
