@@ -75,8 +75,10 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
 // False: a recent line names the same event.
 static bool quarantine_is_news(quarantine_t *quarantine, slice_t what) {
     digest_t digest = digest_of(what.data, what.len);
+    if (keymap_find(&quarantine->logged, digest.bytes)) return false;
     if (quarantine->logged.count == LOGGED_MAX) keymap_free(&quarantine->logged);
-    return ++*keymap_put(&quarantine->logged, digest.bytes) == 1;
+    keymap_put(&quarantine->logged, digest.bytes);
+    return true;
 }
 
 static int score_flags(const char *score) {

@@ -289,6 +289,25 @@ Test(redis_delayed_tasks, a_full_stream_delays_ends_only) {
     close_setup(&d);
 }
 
+/* As many as are remembered. */
+Test(redis_delayed_tasks, many_large_envelopes_are_said_once) {
+    setup_t d;
+    char large[2100];
+    memset(large, 'x', sizeof large);
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
+    for (int i = 0; i < 64; i++) {
+        char *member = mem_printf(PAYMENT "###%d", i);
+        de_add(d.f.r, member, (slice_t){large, sizeof large});
+        free(member);
+    }
+    until(&d, metric_get(&of(&d)->large) == 64);
+    driver_run(&d.instance.driver, 50);
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal"); /* a new connection reads all of them again */
+    driver_run(&d.instance.driver, 500);
+    cr_assert_eq(metric_get(&of(&d)->large), 64);
+    close_setup(&d);
+}
+
 Test(redis_delayed_tasks, envelopes_larger_than_max_payload_are_left_and_said_once) {
     setup_t d;
     char large[2100];
