@@ -6,20 +6,21 @@
 // compared with the segment.
 typedef struct seek {
     json_pick_t *pick;
-    const char *segment; // behind its slash
-    const char *rest;    // "" = the segment is the last one
-    bool plain;          // it stands for itself: no "~"
-    bool pending;        // it was met, and its value is next or under way
-    int depth;           // of the container; -1 = there is nothing to search for
-    int met;             // the depth of the deepest key or element that was met
-    int index;           // of the next element, in an array
+    slice_t segment; // without its slash; behind it the rest begins
+    bool plain;      // it stands for itself: no "~"
+    int depth;       // of the container; -1 = there is nothing to search for
+    int met;         // the depth of the deepest key or element that was met
+    int index;       // of the next element, in an array
 } seek_t;
+
+_Static_assert(JSON_MOST_PICKS < 32, "find_t.pending has a bit for each");
 
 typedef struct find {
     json_walk_t walk;
     seek_t seeks[JSON_MOST_PICKS];
     size_t count;
-    int depth; // the deepest one of a seek: nothing below matters
+    uint32_t pending; // a bit for each seek that was met and whose value is next or under way
+    int depth;        // the deepest one of a seek: nothing below matters
 } find_t;
 
 // Takes a letter off a segment, in which "~0" and "~1" stand for "~" and "/". NUL = it ends here, or is bad.
@@ -34,29 +35,31 @@ static char find_take_letter(const char **segment) {
 }
 
 static void seek_set_segment(seek_t *seek, const char *segment, int depth) {
-    seek->segment = seek->rest = segment;
-    for (seek->plain = true; *seek->rest != '/' && *seek->rest; seek->rest++) seek->plain &= *seek->rest != '~';
+    const char *rest = segment;
+    for (seek->plain = true; *rest != '/' && *rest; rest++) seek->plain &= *rest != '~';
+    seek->segment = (slice_t){segment, (size_t)(rest - segment)};
     seek->depth = depth;
 }
 
 static void find_begin(find_t *find, slice_t text, json_pick_t *picks, size_t count) {
     json_walk_begin(&find->walk, text);
     find->count = count;
+    find->pending = 0;
     find->depth = 0;
     for (size_t i = 0; i < count; i++) {
         const char *pointer = picks[i].pointer;
         bool valid = *pointer == '/' || *pointer == '\0';
-        // At first the whole text is met.
-        find->seeks[i] =
-            (seek_t){.pick = &picks[i], .segment = pointer, .rest = pointer, .pending = valid, .depth = valid ? 0 : -1};
+        find->seeks[i] = (seek_t){.pick = &picks[i], .segment = {pointer, 0}, .depth = valid ? 0 : -1};
+        find->pending |= (uint32_t)valid << i; // at first the whole text is met
         picks[i].found = JSON_MISSING;
     }
 }
 
 // Compares a key, as it stands in the text, with a segment.
 static bool seek_is_segment(const seek_t *seek, slice_t key, bool escaped) {
-    const char *segment = seek->segment;
-    if (seek->plain && !escaped) return slice_equal(key, (slice_t){segment, (size_t)(seek->rest - segment)});
+    const char *segment = seek->segment.data;
+    // The first letter spares most keys a call of memcmp.
+    if (seek->plain && !escaped) return (key.len == 0 || *key.data == *segment) && slice_equal(key, seek->segment);
     for (const char *at = key.data, *end = key.data + key.len; at < end;) {
         char bytes[JSON_CHARACTER_SIZE];
         size_t len = json_take_character(&at, end, bytes);
@@ -77,9 +80,9 @@ static bool find_is_index(const char *segment, int index) {
     return wanted == index;
 }
 
-static void seek_meet(seek_t *seek) {
+static void find_meet(find_t *find, seek_t *seek) {
     seek->met = seek->depth;
-    seek->pending = true;
+    find->pending |= UINT32_C(1) << (seek - find->seeks);
 }
 
 static void find_at_key(find_t *find, int depth) {
@@ -87,7 +90,7 @@ static void find_at_key(find_t *find, int depth) {
     for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
         if (seek->depth != depth || !seek_is_segment(seek, key, find->walk.escaped)) continue;
         if (seek->met < depth) {
-            seek_meet(seek);
+            find_meet(find, seek);
         } else {
             seek->pick->found = JSON_BAD;
             seek->depth = -1;
@@ -98,23 +101,25 @@ static void find_at_key(find_t *find, int depth) {
 // An element of an array begins.
 static void find_at_element(find_t *find, int depth) {
     for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++)
-        if (seek->depth == depth && seek->met < depth && find_is_index(seek->segment, seek->index++)) seek_meet(seek);
+        if (seek->depth == depth && seek->met < depth && find_is_index(seek->segment.data, seek->index++)) find_meet(find, seek);
 }
 
 // A value begins, or is whole.
 static void find_at_value(find_t *find, json_event_t event, int depth) {
-    for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
-        if (!seek->pending || seek->depth != depth) continue;
-        bool last = *seek->rest == '\0';
+    for (uint32_t left = find->pending; left; left &= left - 1) {
+        seek_t *seek = &find->seeks[__builtin_ctz(left)];
+        if (seek->depth != depth) continue;
+        const char *rest = seek->segment.data + seek->segment.len;
+        bool last = *rest == '\0';
         if (last && event == JSON_AT_OPEN) continue;
-        seek->pending = false;
+        find->pending &= ~(left & -left);
         if (last) {
             seek->pick->value = json_token_value(find->walk.token);
             seek->pick->found = JSON_FOUND;
         } else if (event == JSON_AT_OPEN) {
             seek->index = 0;
             find->depth = depth + 1;
-            seek_set_segment(seek, seek->rest + 1, depth + 1);
+            seek_set_segment(seek, rest + 1, depth + 1);
         }
     }
 }
@@ -124,7 +129,7 @@ static void find_leave(find_t *find, int depth) {
     find->depth = depth;
     for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
         if (seek->depth != depth + 1) continue;
-        const char *segment = seek->segment - 1;
+        const char *segment = seek->segment.data - 1;
         while (segment > seek->pick->pointer && segment[-1] != '/') segment--;
         seek_set_segment(seek, segment, depth);
     }
