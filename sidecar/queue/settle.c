@@ -15,7 +15,7 @@ enum {
 static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }
 
 static bool settle_is_delayed(const settle_ask_t *ask) {
-    return ask->new.len && ask->delay_ms && settle_key_or(ask->where->delayed, NULL);
+    return ask->new.len && ask->delay_ms != 0 && settle_key_or(ask->where->delayed, NULL);
 }
 
 // All keys but the lock, which call_script adds.
