@@ -6,12 +6,9 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "model/event.h"
 #include "model/job.h"
 #include "model/metrics.h"
-#include "queue/call.h"
-#include "queue/page.h"
-#include "redis/conn.h"
+#include "queue/settle.h"
 
 // ---- Promotion: due jobs go from delayed to ready.
 

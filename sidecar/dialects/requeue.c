@@ -3,10 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "queue/prune.h"
-#include "queue/record.h"
 #include "queue/scripts.h"
-#include "queue/stamps.h"
+#include "queue/settle.h"
 #include "redis/reply.h"
 
 enum { PRUNE_COUNT = 500 };

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "queue/record.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"

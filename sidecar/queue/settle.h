@@ -7,6 +7,23 @@
 
 enum { SHA1_HEX_SIZE = 41 };
 
+// The keys and options of one settle; see settle.lua. All borrowed; NULL = none.
+typedef struct settle_where {
+    const char *from;    // list
+    const char *ready;   // list
+    const char *delayed; // zset; only where the queue has a backoff
+    const char *errors;  // hash of reports
+    slice_t again;       // bytes to push at a retry; len 0 = the job's own
+    int64_t depth;       // number of entries to search; 0 = the usual number
+    bool forget;         // a retry leaves no stamp, because the same bytes never come back
+    const char *mark;    // set from which the settle removes mark_id when the job ends
+    slice_t mark_id;
+    const char *done; // set of ids of finished jobs; if it holds done_id, the job is dropped without a record
+    slice_t done_id;
+    // Zset of the SHA-1 of each job that the settle pushes to dlq, so that no scan of dlq records the job again.
+    const char *recorded;
+} settle_where_t;
+
 typedef struct settle_ask {
     slice_t job;
     const digest_t *digest;
@@ -62,3 +79,9 @@ typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);
 // Removes one report if its text is unchanged; fenced.
 outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool *removed);
+
+// Bytes of all values that record_append appends.
+size_t record_bytes(const event_t *event);
+
+// Appends the names and values of a record, without `at` and `error`, which the scripts add.
+void record_append(conn_t *conn, const event_t *event);

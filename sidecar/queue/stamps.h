@@ -3,7 +3,6 @@
 
 #include "model/verdict.h"
 #include "queue/backup.h"
-#include "queue/prune.h"
 
 enum { STAMP_BYTES = 28, STAMP_FIELD_BYTES = 16 };
 
@@ -31,5 +30,11 @@ typedef struct stamp_change {
 
 outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_t count); // fenced
 
+// Whether an entry stays. Field and value are borrowed and last for the call.
+typedef bool prune_keep_fn(void *self, slice_t field, slice_t value);
+
+// Reads about `count` entries of `hash`. *cursor is 0 at the beginning and at the end. Removes each entry for which `keep`
+// returned false, if the entry has not changed since; fenced.
+outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *cursor, prune_keep_fn *keep, void *self);
 // Reads all stamps, some in each call, and removes those for which `keep` returns false; see prune_hash.
 outcome_t stamps_prune(const call_t *call, uint64_t *cursor, prune_keep_fn *keep, void *self);

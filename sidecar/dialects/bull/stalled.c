@@ -11,7 +11,6 @@
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
-#include "queue/record.h"
 #include "queue/settle.h"
 #include "redis/reply.h"
 

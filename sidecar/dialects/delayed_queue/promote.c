@@ -3,7 +3,7 @@
 
 #include "dialects/delayed_queue/scripts.h"
 #include "dialects/requeue.h"
-#include "queue/record.h"
+#include "queue/settle.h"
 
 // Upper limit of the library's schedulingBatchSize (DelayedEventService.java, checkInRange).
 enum { BATCH_MOST = 1000 };
