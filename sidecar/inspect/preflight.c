@@ -40,78 +40,63 @@ static outcome_t preflight_check_role(const preflight_call_t *call) {
     return OUTCOME_OK;
 }
 
-typedef struct type_check {
-    const char *queue; // NULL: a key of a lock
-    const char *what;
-    char *key; // owned
-    const char *type;
-} type_check_t;
+// `queue` NULL: a key of a lock.
+typedef void preflight_type_fn(const preflight_call_t *call, const char *queue, const char *what, const char *key,
+                               const char *type);
 
-typedef struct type_checks {
-    const preflight_call_t *call;
-    type_check_t *items; // owned, in the order of the requests
-    size_t count;
-} type_checks_t;
-
-static void preflight_append_type(type_checks_t *checks, const char *queue, const char *what, const char *key, const char *type) {
-    checks->items = mem_grown(checks->items, checks->count, sizeof *checks->items);
-    checks->items[checks->count++] = (type_check_t){.queue = queue, .what = what, .key = mem_str(key), .type = type};
-    request_append(checks->call->conn, "TYPE", key);
+static void preflight_append_type(const preflight_call_t *call, const char *queue, const char *what, const char *key,
+                                  const char *type) {
+    (void)queue, (void)what, (void)type;
+    request_append(call->conn, "TYPE", key);
 }
 
-static void preflight_append_queue(type_checks_t *checks, const queue_keys_t *queue) {
+static void preflight_read_type(const preflight_call_t *call, const char *queue, const char *what, const char *key,
+                                const char *type) {
+    preflight_level_t level = queue ? PREFLIGHT_QUEUE_REFUSED : PREFLIGHT_REFUSED;
+    redis_error_t refusal;
+    redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
+    if (refusal.outcome != OUTCOME_OK)
+        preflight_report(call, level, queue, "cannot look at key \"%s\": %s", key, refusal.text);
+    else if (reply && !reply_is(reply, "none") && !reply_is(reply, type))
+        preflight_report(call, level, queue, "%s key \"%s\" holds a %s where a %s is wanted", what, key, reply_text(reply), type);
+    conn_reply_free(reply);
+}
+
+static void preflight_each_key(const preflight_call_t *call, const queue_keys_t *queue, preflight_type_fn *handle) {
     const queue_config_t *config = queue->config;
     redis_keys_t used = config_redis_keys(config);
     for (size_t i = 0; i < used.count; i++) {
         const redis_key_t *key = &used.items[i];
-        if (!key->pattern && key->type) preflight_append_type(checks, config->name, key->role, key->name, key->type);
+        if (!key->pattern && key->type) handle(call, config->name, key->role, key->name, key->type);
     }
     config_redis_keys_free(&used);
     if (config->policy.roles & ROLE_MONITOR) {
-        preflight_append_type(checks, config->name, "stamps", queue->stamps, "hash");
-        preflight_append_type(checks, config->name, "sentinel", queue->sentinel, "hash");
+        handle(call, config->name, "stamps", queue->stamps, "hash");
+        handle(call, config->name, "sentinel", queue->sentinel, "hash");
     }
-    preflight_append_type(checks, config->name, "meta", queue->meta, "hash");
-    preflight_append_type(checks, config->name, "failures", queue->failures, "stream");
-    preflight_append_type(checks, config->name, "auditors", queue->auditors, "hash");
+    handle(call, config->name, "meta", queue->meta, "hash");
+    handle(call, config->name, "failures", queue->failures, "stream");
+    handle(call, config->name, "auditors", queue->auditors, "hash");
 }
 
-// Sets *error if the check could not be made. A refusal is a result of the check.
-static void preflight_read_type(const preflight_call_t *call, const type_check_t *check, redis_error_t *error) {
-    preflight_level_t level = check->queue ? PREFLIGHT_QUEUE_REFUSED : PREFLIGHT_REFUSED;
-    redisReply *reply;
-    outcome_t outcome = conn_read(call->conn, 0, &reply, error);
-    if (outcome == OUTCOME_REFUSED)
-        preflight_report(call, level, check->queue, "cannot look at key \"%s\": %s", check->key, error->text);
-    else if (outcome == OUTCOME_OK && !reply_is(reply, "none") && !reply_is(reply, check->type))
-        preflight_report(call, level, check->queue, "%s key \"%s\" holds a %s where a %s is wanted", check->what, check->key,
-                         reply_text(reply), check->type);
-    conn_reply_free(reply);
-}
-
-// Checks the keys of all queues and locks, or of some queues; `only` is by queue. All requests go in one pipeline. A thousand
-// round trips on a slow network would outlast the lock that a reload holds. Reads every reply, because an unread reply would
-// answer a later request.
-static outcome_t preflight_check_types(const preflight_call_t *call, const bool *only) {
+// The keys of all queues and locks, or of some queues; `only` is by queue.
+static void preflight_each_type(const preflight_call_t *call, const bool *only, preflight_type_fn *handle) {
     const keyspace_t *keys = call->keys;
-    type_checks_t checks = {.call = call};
-    redis_error_t worst = {0};
     for (size_t i = 0; !only && i < keys->lock_count; i++) {
-        preflight_append_type(&checks, NULL, "lock", keys->locks[i].key, "string");
-        preflight_append_type(&checks, NULL, "served-queues", keys->locks[i].served, "hash");
+        handle(call, NULL, "lock", keys->locks[i].key, "string");
+        handle(call, NULL, "served-queues", keys->locks[i].served, "hash");
     }
     for (size_t i = 0; i < keys->queue_count; i++)
-        if (!only || only[i]) preflight_append_queue(&checks, &keys->queues[i]);
-    for (size_t i = 0; i < checks.count; i++) {
-        redis_error_t error = worst;
-        if (worst.outcome != OUTCOME_DISCONNECTED) preflight_read_type(call, &checks.items[i], &error);
-        if (error.outcome == OUTCOME_DISCONNECTED || (error.outcome == OUTCOME_RETRY && worst.outcome == OUTCOME_OK))
-            worst = error;
-        free(checks.items[i].key);
-    }
-    free(checks.items);
-    *call->error = worst;
-    return worst.outcome;
+        if (!only || only[i]) preflight_each_key(call, &keys->queues[i], handle);
+}
+
+// All requests go in one pipeline. A thousand round trips on a slow network would outlast the lock that a reload holds. Reads
+// every reply, because an unread reply would answer a later request.
+static outcome_t preflight_check_types(const preflight_call_t *call, const bool *only) {
+    *call->error = (redis_error_t){0};
+    preflight_each_type(call, only, preflight_append_type);
+    preflight_each_type(call, only, preflight_read_type);
+    return call->error->outcome;
 }
 
 static outcome_t preflight_check_all_types(const preflight_call_t *call) { return preflight_check_types(call, NULL); }
@@ -178,7 +163,9 @@ static outcome_t preflight_check_layout(const preflight_call_t *run, size_t i, b
                          config_dialect_word(queue->dialect), run->error->text);
     *good = outcome == OUTCOME_OK && !refusal.len;
     buffer_free(&refusal);
-    return outcome == OUTCOME_REFUSED ? OUTCOME_OK : outcome;
+    if (outcome != OUTCOME_REFUSED) return outcome;
+    *run->error = (redis_error_t){0};
+    return OUTCOME_OK;
 }
 
 static outcome_t preflight_check_layouts(const preflight_call_t *call) {
@@ -189,10 +176,9 @@ static outcome_t preflight_check_layouts(const preflight_call_t *call) {
     return outcome;
 }
 
-static outcome_t preflight_check_all(const preflight_call_t *call) {
+outcome_t preflight_read_only(const preflight_call_t *call) {
     outcome_t (*const checks[])(const preflight_call_t *) = {preflight_check_memory, preflight_check_role, preflight_check_slots,
                                                              preflight_check_all_types, preflight_check_layouts};
-    *call->error = (redis_error_t){0};
     preflight_check_version(call);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         outcome_t outcome = checks[i](call);
@@ -200,25 +186,18 @@ static outcome_t preflight_check_all(const preflight_call_t *call) {
         if (outcome == OUTCOME_REFUSED)
             preflight_report(call, PREFLIGHT_REFUSED, NULL, "preflight is refused: %s", call->error->text);
     }
+    *call->error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
-outcome_t preflight_read_only(const preflight_call_t *call) {
-    outcome_t outcome = preflight_check_all(call);
-    if (outcome == OUTCOME_OK) *call->error = (redis_error_t){0};
-    return outcome;
-}
-
 outcome_t preflight(const preflight_call_t *call) {
-    outcome_t outcome = preflight_check_all(call);
+    outcome_t outcome = preflight_read_only(call);
     if (outcome == OUTCOME_OK) outcome = probe_rights(call, NULL);
-    if (outcome == OUTCOME_REFUSED) {
-        preflight_report(call, PREFLIGHT_REFUSED, NULL, "script probe (EVALSHA, SET) is refused: %s; see docs/acl.md",
-                         call->error->text);
-        outcome = OUTCOME_OK;
-    }
-    if (outcome == OUTCOME_OK) *call->error = (redis_error_t){0};
-    return outcome;
+    if (outcome != OUTCOME_REFUSED) return outcome;
+    preflight_report(call, PREFLIGHT_REFUSED, NULL, "script probe (EVALSHA, SET) is refused: %s; see docs/acl.md",
+                     call->error->text);
+    *call->error = (redis_error_t){0};
+    return OUTCOME_OK;
 }
 
 outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, const bool *disabled) {
@@ -227,6 +206,7 @@ outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, c
     bool any_suspected = false;
     bool any_wanted = false;
     outcome_t outcome = OUTCOME_OK;
+    *call->error = (redis_error_t){0};
     for (size_t i = 0; i < count; i++) any_suspected |= suspected[i];
     if (any_suspected) outcome = preflight_check_slots(call);
     if (any_suspected && (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED)) outcome = preflight_check_types(call, suspected);
@@ -235,7 +215,6 @@ outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, c
         any_wanted |= wanted[i];
     }
     if (outcome == OUTCOME_OK && any_wanted) outcome = probe_rights(call, wanted);
-    if (outcome == OUTCOME_OK) *call->error = (redis_error_t){0};
     free(wanted);
     return outcome;
 }

@@ -173,17 +173,11 @@ static bool probe_rotate(const probe_t *probe) {
 
 static outcome_t probe_track(const probe_t *probe, conn_t *data, conn_t *subscriber) {
     redis_error_t *error = probe->call->error;
-    redis_error_t worst = {0};
     if (tracking_start(data, subscriber, error) != OUTCOME_OK) return error->outcome;
     request_caching(data);
     request_append(data, "TYPE", probe->key);
-    for (int i = 0; i < 2; i++) {
-        redisReply *reply;
-        if (conn_read(data, 0, &reply, error) > worst.outcome) worst = *error;
-        conn_reply_free(reply);
-    }
-    *error = worst;
-    return worst.outcome;
+    for (int i = 0; i < 2; i++) conn_reply_free(conn_read_next(data, NULL, error));
+    return error->outcome;
 }
 
 // Tries wake-ups and the vacant channel on a pair of separate connections.
@@ -208,6 +202,7 @@ outcome_t probe_rights(const preflight_call_t *call, const bool *wanted) {
         if (!probe_rotate(&probe) || !probe_connections(&probe)) outcome = call->error->outcome;
     }
     for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->queue_count; i++) probe_report_queue(&probe, i);
+    if (outcome == OUTCOME_OK) *call->error = (redis_error_t){0};
     conn_reply_free(probe.refused);
     free(probe.key);
     return outcome;

@@ -17,10 +17,10 @@ enum {
 
 // The kind of a row of the script.
 typedef enum measure {
-    MEASURE_READY,
-    MEASURE_DELAYED,
-    MEASURE_BACKUP,
-    MEASURE_ACTIVE,
+    MEASURE_READY = SIZE_READY,
+    MEASURE_DELAYED = SIZE_DELAYED,
+    MEASURE_BACKUP = SIZE_BACKUP,
+    MEASURE_ACTIVE = SIZE_ACTIVE,
     MEASURE_SENTINEL,
     MEASURE_RECORDS,
     MEASURE_RECORD_BYTES,
@@ -56,61 +56,53 @@ typedef struct count {
     sizes_t *out;
     tally_t *tallies; // progress of each queue in `out`
     size_t count;
-    size_t adding; // the queue whose rows are being added
-    row_t *rows;   // owned
+    row_t *rows; // owned
     size_t row_count;
     int again; // requests left to search for the refused key
 } count_t;
 
 // ---- The request.
 
-static void sizes_add_row(count_t *c, measure_t measure, const char *key, const char *prefix) {
+// `prefix` bytes of the key go with the word.
+static void sizes_add_row(count_t *c, size_t queue, measure_t measure, const char *key, size_t prefix) {
+    char *word = mem_printf("%s%s%.*s", WORDS[measure], prefix ? " " : "", (int)prefix, key);
     c->rows = mem_grown(c->rows, c->row_count, sizeof *c->rows);
-    c->rows[c->row_count++] = (row_t){.queue = c->adding,
-                                      .measure = measure,
-                                      .key = mem_str(key),
-                                      .word = mem_printf("%s%s%s", WORDS[measure], prefix ? " " : "", prefix ? prefix : "")};
+    c->rows[c->row_count++] = (row_t){.queue = queue, .measure = measure, .key = mem_str(key), .word = word};
 }
 
 // Jobs in workers' own lists are counted by stamps instead.
-static void sizes_add_keys(count_t *c, const queue_keys_t *at) {
-    static const measure_t measures[] = {[SIZE_READY] = MEASURE_READY,
-                                         [SIZE_DELAYED] = MEASURE_DELAYED,
-                                         [SIZE_BACKUP] = MEASURE_BACKUP,
-                                         [SIZE_ACTIVE] = MEASURE_ACTIVE};
+static void sizes_add_keys(count_t *c, size_t queue) {
+    const queue_keys_t *at = c->tallies[queue].at;
     redis_keys_t keys = config_redis_keys(at->config);
     for (size_t i = 0; i < keys.count; i++) {
         const redis_key_t *key = &keys.items[i];
-        if (key->size == SIZE_NONE) continue;
-        char *prefix = mem_printf("%.*s", (int)(strlen(key->name) - strlen(key->role)), key->name);
-        if (key->size == SIZE_BACKUP) sizes_add_row(c, MEASURE_SENTINEL, at->sentinel, NULL);
-        sizes_add_row(c, measures[key->size], key->name, key->size == SIZE_ACTIVE ? prefix : NULL);
-        free(prefix);
+        size_t prefix = key->size == SIZE_ACTIVE ? strlen(key->name) - strlen(key->role) : 0;
+        if (key->size == SIZE_BACKUP) sizes_add_row(c, queue, MEASURE_SENTINEL, at->sentinel, 0);
+        if (key->size != SIZE_NONE) sizes_add_row(c, queue, (measure_t)key->size, key->name, prefix);
     }
     config_redis_keys_free(&keys);
+    sizes_add_row(c, queue, MEASURE_RECORDS, at->failures, 0);
+    sizes_add_row(c, queue, MEASURE_RECORD_BYTES, at->meta, 0);
 }
 
 static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
-    for (c->adding = 0; c->adding < c->count; c->adding++) {
-        const queue_keys_t *at = &c->keys->queues[first + c->adding];
-        tally_t *tally = &c->tallies[c->adding];
-        sizes_t unknown = {.delayed = SIZES_UNKNOWN,
-                           .ready = SIZES_UNKNOWN,
-                           .in_progress = SIZES_UNKNOWN,
-                           .next_due_ms = SIZES_UNKNOWN,
-                           .oldest_in_progress_ms = SIZES_UNKNOWN,
-                           .records = SIZES_UNKNOWN,
-                           .record_bytes = SIZES_UNKNOWN};
-        c->out[c->adding] = unknown;
+    for (size_t i = 0; i < c->count; i++) {
+        const queue_keys_t *at = &c->keys->queues[first + i];
+        tally_t *tally = &c->tallies[i];
+        c->out[i] = (sizes_t){.delayed = SIZES_UNKNOWN,
+                              .ready = SIZES_UNKNOWN,
+                              .in_progress = SIZES_UNKNOWN,
+                              .next_due_ms = SIZES_UNKNOWN,
+                              .oldest_in_progress_ms = SIZES_UNKNOWN,
+                              .records = SIZES_UNKNOWN,
+                              .record_bytes = SIZES_UNKNOWN};
         tally->at = at;
         tally->ops = dialect_ops(at->config->dialect);
         tally->status.config = at->config;
         tally->backup = SIZES_UNKNOWN;
         bool stamped = tally->ops->scan && (at->config->policy.roles & ROLE_MONITOR);
         if (stamped && depth == SIZES_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
-        sizes_add_keys(c, at);
-        sizes_add_row(c, MEASURE_RECORDS, at->failures, NULL);
-        sizes_add_row(c, MEASURE_RECORD_BYTES, at->meta, NULL);
+        sizes_add_keys(c, i);
     }
 }
 
@@ -200,33 +192,32 @@ static void sizes_append(const count_t *c, size_t from, size_t to) {
     request_end(c->conn);
 }
 
-static outcome_t sizes_read_length(count_t *c, size_t from, size_t to, redis_error_t *error) {
-    redisReply *reply;
-    if (conn_read(c->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-    int64_t now_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10);
+static void sizes_read_length(count_t *c, size_t from, size_t to, redis_error_t *refusal, redis_error_t *error) {
+    redisReply *reply = conn_read_or_refusal(c->conn, refusal, error);
+    if (!reply) return;
+    int64_t now_us = reply_number(reply_at(reply, 0));
     for (size_t i = from; i < to; i++) {
         sizes_read_row(c, &c->rows[i], reply_at(reply, i - from + 1));
         c->out[c->rows[i].queue].now_ms = now_us / 1000;
     }
     freeReplyObject(reply);
-    return now_us > 0 ? OUTCOME_OK : redis_error_set(error, OUTCOME_REFUSED, "census: unexpected reply");
+    if (now_us <= 0) redis_error_set(refusal, OUTCOME_REFUSED, "census: unexpected reply");
 }
 
 // Redis refused these rows together. Halve them until the refused key is found.
-static outcome_t sizes_split(count_t *c, size_t from, size_t to, redis_error_t *error) {
-    if (to - from == 1 || c->again <= 0) {
-        for (size_t i = from; i < to; i++) sizes_refuse(c, &c->rows[i], error->text);
-        return redis_error_set(error, OUTCOME_OK, "%s", "");
-    }
+static void sizes_split(count_t *c, size_t from, size_t to, const redis_error_t *refusal, redis_error_t *error) {
     const size_t edges[] = {from, from + (to - from) / 2, to};
+    if (to - from == 1 || c->again <= 0) {
+        for (size_t i = from; i < to; i++) sizes_refuse(c, &c->rows[i], refusal->text);
+        return;
+    }
     for (int half = 0; half < 2; half++) {
+        redis_error_t again;
         c->again--;
         sizes_append(c, edges[half], edges[half + 1]);
-        outcome_t outcome = sizes_read_length(c, edges[half], edges[half + 1], error);
-        if (outcome == OUTCOME_REFUSED) outcome = sizes_split(c, edges[half], edges[half + 1], error);
-        if (outcome != OUTCOME_OK) return outcome;
+        sizes_read_length(c, edges[half], edges[half + 1], &again, error);
+        if (again.outcome != OUTCOME_OK) sizes_split(c, edges[half], edges[half + 1], &again, error);
     }
-    return OUTCOME_OK;
 }
 
 // The end of the next request. If each queue has its own lock, queues are in several Cluster slots, and one script stays in one
@@ -240,32 +231,21 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
 
 // Reads the rows from .. limit - 1, in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
-    size_t bad[ROWS_MOST];
-    redis_error_t whys[ROWS_MOST];
-    size_t bad_count = 0;
-    redis_error_t worst = {0};
+    redis_error_t refusals[ROWS_MOST]; // of the request that begins with this row
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));
-    for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) {
-        outcome_t outcome = sizes_read_length(c, at, sizes_request_to(c, at, limit), error);
-        if (outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
-        if (outcome == OUTCOME_RETRY) worst = *error;
-        if (outcome != OUTCOME_REFUSED) continue;
-        whys[bad_count] = *error;
-        bad[bad_count++] = at;
-    }
-    *error = worst;
-    for (size_t i = 0; i < bad_count && error->outcome == OUTCOME_OK; i++) {
-        *error = whys[i];
-        sizes_split(c, bad[i], sizes_request_to(c, bad[i], limit), error);
-    }
+    for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit))
+        sizes_read_length(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
+    for (size_t at = from; at < limit && error->outcome == OUTCOME_OK; at = sizes_request_to(c, at, limit))
+        if (refusals[at - from].outcome != OUTCOME_OK)
+            sizes_split(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
     return error->outcome;
 }
 
 // ---- Stamps.
 
-static void sizes_count_stamps(count_t *c, size_t queue, const redisReply *reply) {
-    tally_t *tally = &c->tallies[queue];
-    int64_t *oldest = &c->out[queue].oldest_in_progress_ms;
+// Without a reply the stamps of the queue are done.
+static void sizes_count_stamps(tally_t *tally, const redisReply *reply, sizes_t *out) {
+    int64_t *oldest = &out->oldest_in_progress_ms;
     const redisReply *pairs = reply_at(reply, 1);
     for (size_t i = 1; pairs && pairs->type == REDIS_REPLY_ARRAY && i < pairs->elements; i += 2) {
         stamp_t stamp = stamp_unpack(reply_text(pairs->element[i]), reply_len(pairs->element[i]));
@@ -276,51 +256,39 @@ static void sizes_count_stamps(count_t *c, size_t queue, const redisReply *reply
     }
     snprintf(tally->cursor, sizeof tally->cursor, "%s", reply_text(reply_at(reply, 0)));
     bool whole = strcmp(tally->cursor, "0") == 0;
-    if (whole && !tally->ops->scan->rotation) c->out[queue].in_progress = tally->running;
+    if (whole && !tally->ops->scan->rotation) out->in_progress = tally->running;
     if (!whole && tally->stamps >= SIZES_STAMPS_MAX) *oldest = SIZES_UNKNOWN;
     if (whole || tally->stamps >= SIZES_STAMPS_MAX) *tally->cursor = '\0';
 }
 
-// One step through the stamps of some queues. *any: at least one queue had stamps left.
-static outcome_t sizes_scan_some_stamps(count_t *c, size_t *from, bool *any, redis_error_t *error) {
-    size_t asked[SCANS_MOST];
-    size_t count = 0;
-    redis_error_t worst = {0};
-    for (; *from < c->count && count < SCANS_MOST; ++*from)
-        if (*c->tallies[*from].cursor) asked[count++] = *from;
+// One step through the stamps of some queues.
+static outcome_t sizes_scan_some_stamps(const count_t *c, const size_t *queues, size_t count, redis_error_t *error) {
     for (size_t i = 0; i < count; i++) {
-        request_begin(c->conn, "HSCAN", c->tallies[asked[i]].at->stamps, c->tallies[asked[i]].cursor, "COUNT");
+        const tally_t *tally = &c->tallies[queues[i]];
+        request_begin(c->conn, "HSCAN", tally->at->stamps, tally->cursor, "COUNT");
         request_int(c->conn, SCAN_COUNT);
         request_end(c->conn);
     }
     for (size_t i = 0; i < count; i++) {
-        redisReply *reply;
-        tally_t *tally = &c->tallies[asked[i]];
-        outcome_t outcome = conn_read(c->conn, 0, &reply, error);
-        if (outcome == OUTCOME_DISCONNECTED) return outcome;
-        if (outcome == OUTCOME_RETRY) worst = *error;
-        if (outcome == OUTCOME_OK) {
-            sizes_count_stamps(c, asked[i], reply);
-            freeReplyObject(reply);
-        } else {
-            *tally->cursor = '\0';
-            sizes_set_error(&c->out[asked[i]], tally->at->stamps, error->text);
-        }
+        tally_t *tally = &c->tallies[queues[i]];
+        redis_error_t refusal;
+        redisReply *reply = conn_read_or_refusal(c->conn, &refusal, error);
+        if (refusal.outcome != OUTCOME_OK) sizes_set_error(&c->out[queues[i]], tally->at->stamps, refusal.text);
+        sizes_count_stamps(tally, reply, &c->out[queues[i]]);
+        conn_reply_free(reply);
     }
-    *any = count > 0;
-    *error = worst;
-    return worst.outcome;
+    return error->outcome;
 }
 
-static outcome_t sizes_scan_stamps(count_t *c, redis_error_t *error) {
-    bool any = true;
-    for (size_t i = 0; i < c->count; i++) // no job is in progress, so its stamps are not needed
-        if (c->out[i].in_progress == 0) *c->tallies[i].cursor = '\0';
-    for (size_t from = 0; any || from < c->count;) {
-        if (from == c->count) from = 0;
-        if (sizes_scan_some_stamps(c, &from, &any, error) != OUTCOME_OK) return error->outcome;
-    }
-    return OUTCOME_OK;
+static outcome_t sizes_scan_stamps(const count_t *c, redis_error_t *error) {
+    size_t queues[SCANS_MOST];
+    size_t count;
+    do {
+        count = 0;
+        for (size_t i = 0; i < c->count && count < SCANS_MOST; i++)
+            if (*c->tallies[i].cursor && c->out[i].in_progress != 0) queues[count++] = i; // 0: its stamps are not needed
+    } while (count && sizes_scan_some_stamps(c, queues, count, error) == OUTCOME_OK);
+    return error->outcome;
 }
 
 // Do not count the sentinel as a job. A single entry is recognized by its bytes. Of several entries one is the sentinel, if the

@@ -26,14 +26,10 @@ void snapshot_free(snapshot_t *snapshot) {
 
 // Reads the next reply; owned. NULL: a refusal, which goes to `error`, or another error, which ends the snapshot.
 static redisReply *snapshot_next_reply(const reader_t *reader, const char *key, char error[160]) {
-    redisReply *reply;
-    redis_error_t failed;
-    if (reader->error->outcome == OUTCOME_DISCONNECTED) return NULL;
-    outcome_t outcome = conn_read(reader->conn, 0, &reply, &failed);
-    if (outcome == OUTCOME_OK) return reply;
-    if (outcome != OUTCOME_REFUSED) *reader->error = failed;
-    if (outcome == OUTCOME_REFUSED && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, failed.text);
-    return NULL;
+    redis_error_t refusal;
+    redisReply *reply = conn_read_or_refusal(reader->conn, &refusal, reader->error);
+    if (refusal.outcome != OUTCOME_OK && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, refusal.text);
+    return reply;
 }
 
 // ---- Locks: holder, time left, since when, for which queues.

@@ -274,6 +274,15 @@ redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *wor
     return NULL;
 }
 
+redisReply *conn_read_or_refusal(conn_t *conn, redis_error_t *refusal, redis_error_t *worst) {
+    redis_error_t error = {0};
+    redisReply *reply = worst->outcome == OUTCOME_DISCONNECTED ? NULL : conn_read_next(conn, NULL, &error);
+    bool refused = error.outcome == OUTCOME_REFUSED;
+    *refusal = refused ? error : (redis_error_t){0};
+    if (!refused && error.outcome > worst->outcome) *worst = error;
+    return reply;
+}
+
 int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst) {
     redisReply *reply = conn_read_next(conn, subject, worst);
     int64_t number = reply_int(reply);

@@ -71,6 +71,9 @@ outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, red
 // Reads the next of several replies; owned. NULL: an error. *worst keeps the worst error of all replies, behind `subject` and a
 // colon unless `subject` is NULL. After the connection is lost, each further call returns NULL.
 struct redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *worst);
+// Like conn_read_next, for requests that stand alone: a refusal goes to *refusal, which is OUTCOME_OK otherwise, and not to
+// *worst.
+struct redisReply *conn_read_or_refusal(conn_t *conn, redis_error_t *refusal, redis_error_t *worst);
 int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst); // of the next reply; 0 = an error
 
 // Like conn_read, without waiting. OUTCOME_OK with *reply == NULL: no reply has arrived.

@@ -49,7 +49,6 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
 // Reads what the keys of the ids hold. *reasons: why each id ends; NULL = it is released, because it names a job now, or because
 // another client has removed it.
 static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *page, const char **reasons) {
-    redis_error_t error = {0};
     *call->error = (redis_error_t){0};
     for (size_t i = 0; i < page->count; i++) {
         request_begin(call->conn, "HMGET");
@@ -57,12 +56,13 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
         request_text(call->conn, "name", "priority");
         request_end(call->conn);
     }
-    for (size_t i = 0; i < page->count && error.outcome != OUTCOME_DISCONNECTED; i++) {
-        redisReply *reply;
-        bool wrong_type = conn_read(call->conn, 0, &reply, &error) == OUTCOME_REFUSED && strncmp(error.text, "WRONGTYPE", 9) == 0;
+    for (size_t i = 0; i < page->count; i++) {
+        redis_error_t refusal;
+        redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
+        bool wrong_type = strncmp(refusal.text, "WRONGTYPE", 9) == 0;
         bool names_job = reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1));
         reasons[i] = names_job || *page->jobs[i].score == '\0' ? NULL : wrong_type ? "invalid_target" : "unreadable";
-        if (!wrong_type && error.outcome > call->error->outcome) *call->error = error;
+        if (!wrong_type && refusal.outcome > call->error->outcome) *call->error = refusal;
         conn_reply_free(reply);
     }
     return call->error->outcome;
