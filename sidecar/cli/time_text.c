@@ -26,7 +26,7 @@ static bool time_parse_ago(const char *text, int64_t now_ms, int64_t *out) {
 // Reads what strftime would write with this format, and returns the end of it. NULL: the text does not begin so, or there is no
 // such time, like 30 February.
 static const char *time_read(const char *text, const char *format, struct tm *tm) {
-    char written[TIME_TEXT_SIZE];
+    char written[sizeof(time_text_t)];
     const char *end = strptime(text, format, tm);
     struct tm same = *tm;
     timegm(&same); // 30 February becomes 2 March
@@ -89,25 +89,24 @@ static struct tm time_split(int64_t ms, bool utc) {
     return tm;
 }
 
-void time_format(int64_t ms, bool utc, char text[TIME_TEXT_SIZE]) {
+time_text_t time_text(int64_t ms, bool utc, const char *format) {
+    time_text_t out = {"-"};
     struct tm tm = time_split(ms, utc);
-    if (ms == 0 || strftime(text, TIME_TEXT_SIZE, "%Y-%m-%d %H:%M:%S", &tm) == 0) snprintf(text, TIME_TEXT_SIZE, "-");
+    if (ms != 0 && strftime(out.text, sizeof out.text, format, &tm) == 0) out = (time_text_t){"-"};
+    return out;
 }
 
-void time_shorten(char text[TIME_TEXT_SIZE]) {
-    static const char whole[] = "2026-11-21 02:14:07";
-    if (strlen(text) != sizeof whole - 1) return; // "-"
-    memmove(text, text + strlen("2026-"), strlen("11-21 02:14"));
-    text[strlen("11-21 02:14")] = '\0';
-}
-
-void time_format_rfc3339(int64_t ms, char text[TIME_TEXT_SIZE]) {
+time_text_t time_rfc3339(int64_t ms) {
+    time_text_t out = {""};
     struct tm tm = time_split(ms, true);
-    size_t len = strftime(text, TIME_TEXT_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(text + len, TIME_TEXT_SIZE - len, ".%03dZ", (int)(((ms % MS) + MS) % MS));
+    size_t len = strftime(out.text, sizeof out.text, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out.text + len, sizeof out.text - len, ".%03dZ", (int)(((ms % MS) + MS) % MS));
+    return out;
 }
 
-void time_zone_name(int64_t ms, bool utc, char text[TIME_TEXT_SIZE]) {
+time_text_t time_zone(int64_t ms, bool utc) {
+    time_text_t out = {"UTC"};
     struct tm tm = time_split(ms, utc);
-    if (utc || strftime(text, TIME_TEXT_SIZE, "%Z", &tm) == 0) snprintf(text, TIME_TEXT_SIZE, "UTC");
+    if (!utc && strftime(out.text, sizeof out.text, "%Z", &tm) == 0) out = (time_text_t){"UTC"};
+    return out;
 }

@@ -11,14 +11,15 @@ bool time_parse(const char *text, bool utc, int64_t now_ms, int64_t *out);
 
 int64_t time_now_ms(void); // by this machine's clock
 
-enum { TIME_TEXT_SIZE = 40 };
-// "2026-11-21 02:14:07"; "-" for 0, which means unknown.
-void time_format(int64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
-// Cuts the text of time_format down to "11-21 02:14".
-void time_shorten(char text[TIME_TEXT_SIZE]);
-// RFC 3339 in UTC, "2026-11-21T02:14:07.123Z".
-void time_format_rfc3339(int64_t ms, char text[TIME_TEXT_SIZE]);
-// Reads the text of time_format_rfc3339, with or without milliseconds.
+typedef struct time_text {
+    char text[40];
+} time_text_t;
+
+#define TIME_SECONDS "%Y-%m-%d %H:%M:%S"
+#define TIME_MINUTES "%Y-%m-%d %H:%M"
+#define TIME_SHORT   "%m-%d %H:%M"
+time_text_t time_text(int64_t ms, bool utc, const char *format); // "-" for 0, which means unknown
+time_text_t time_zone(int64_t ms, bool utc);                     // at that time: "UTC", "CET"
+time_text_t time_rfc3339(int64_t ms);                            // in UTC, "2026-11-21T02:14:07.123Z"
+// Reads the text of time_rfc3339, with or without milliseconds.
 bool time_parse_rfc3339(const char *text, int64_t *ms);
-// The zone at that time: "UTC", "CET".
-void time_zone_name(int64_t ms, bool utc, char text[TIME_TEXT_SIZE]);

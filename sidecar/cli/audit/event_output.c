@@ -50,12 +50,11 @@ static size_t event_reason_width(FILE *out) {
 }
 
 static void event_add_column(event_output_t *output, const event_column_t *column, FILE *out) {
-    char zone[TIME_TEXT_SIZE];
     event_width_t width = output->narrow ? column->narrow : column->wide;
     const char *title = column->title;
     if (column->cell == CELL_TIME && strcmp(title, "AT") == 0) {
-        time_zone_name(time_now_ms(), output->utc, zone);
-        snprintf(output->time_title, sizeof output->time_title, "%sAT (%s)", output->failures ? "FAILED " : "", zone);
+        snprintf(output->time_title, sizeof output->time_title, "%sAT (%s)", output->failures ? "FAILED " : "",
+                 time_zone(time_now_ms(), output->utc).text);
         title = output->time_title;
     } else if (column->cell == CELL_REASON && output->narrow && !width.max) {
         width.max = event_reason_width(out);
@@ -82,10 +81,7 @@ void event_output_begin(event_output_t *output, const event_column_t *columns, s
 }
 
 static void event_add_time(buffer_t *out, const event_output_t *output, int64_t ms) {
-    char time[TIME_TEXT_SIZE];
-    time_format(ms, output->utc, time);
-    if (output->narrow) time_shorten(time);
-    buffer_str(out, time);
+    buffer_str(out, time_text(ms, output->utc, output->narrow ? TIME_SHORT : TIME_SECONDS).text);
 }
 
 static void event_add_by(buffer_t *out, slice_t who, slice_t reason) {

@@ -55,7 +55,7 @@ typedef struct event_output {
     size_t count;      // of cells in a row
     event_cell_t cells[TABLE_COLUMNS];
     table_column_t columns[TABLE_COLUMNS];
-    char time_title[TIME_TEXT_SIZE + 24];
+    char time_title[sizeof(time_text_t) + 24];
     table_t *table; // NULL in other formats
 } event_output_t;
 

@@ -47,14 +47,13 @@ static void import_report_skipped(void *self, int64_t from, int64_t to, const ch
 
 static void import_report_filled(void *self, const event_t *gap) {
     import_file_t *file = self;
-    char at[TIME_TEXT_SIZE], ref[EVENT_REF_SIZE];
+    char ref[EVENT_REF_SIZE];
     buffer_t queue = {0};
-    time_format_rfc3339(gap->at, at);
     if (!event_ref(gap->event, ref)) return;
     terminal_escape(&queue, gap->queue, false);
     progress_end(&file->progress);
     printf("%s: fills the gap %s of queue %s (records %.*s, up to %s)\n", file->name, ref, buffer_text(&queue), (int)gap->job.len,
-           gap->job.data, at);
+           gap->job.data, time_rfc3339(gap->at).text);
     buffer_free(&queue);
 }
 

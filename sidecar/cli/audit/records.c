@@ -11,7 +11,6 @@ static const void *field_value(const field_t *field, const void *row) { return (
 
 static void field_add_text(buffer_t *out, const field_t *field, const void *row) {
     const void *value = field_value(field, row);
-    char time[TIME_TEXT_SIZE] = "";
     switch (field->kind) {
     case FIELD_BYTES:
         if (!*(const bool *)field_value(field + 1, row)) {
@@ -22,8 +21,7 @@ static void field_add_text(buffer_t *out, const field_t *field, const void *row)
     case FIELD_ENCODING: buffer_str(out, *(const bool *)value ? "text" : "base64"); break;
     case FIELD_NUMBER: buffer_printf(out, "%" PRId64, *(const int64_t *)value); break;
     case FIELD_TIME:
-        if (*(const int64_t *)value) time_format_rfc3339(*(const int64_t *)value, time);
-        buffer_str(out, time);
+        if (*(const int64_t *)value) buffer_str(out, time_rfc3339(*(const int64_t *)value).text);
     }
 }
 

@@ -88,13 +88,10 @@ static size_t run_wait_for_turn(run_t *run) {
 
 // "requeued 2026-11-21 12:00:03 UTC by alice@host: note"
 static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by, slice_t note) {
-    char time[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
     bool utc = run->requeue->args->utc;
-    time_format(at, utc, time);
-    time_zone_name(at, utc, zone);
     buffer_clear(&run->detail);
-    buffer_printf(&run->detail, "%.*s %s %s by %.*s%s%.*s", (int)state.len, state.data, time, zone, (int)by.len, by.data,
-                  note.len ? ": " : "", (int)note.len, note.data);
+    buffer_printf(&run->detail, "%.*s %s %s by %.*s%s%.*s", (int)state.len, state.data, time_text(at, utc, TIME_SECONDS).text,
+                  time_zone(at, utc).text, (int)by.len, by.data, note.len ? ": " : "", (int)note.len, note.data);
 }
 
 // The home queue holds the marker and the record. A failure whose queue is no longer in the config has the first queue as its

@@ -33,12 +33,9 @@ static void show_add_text(buffer_t *out, const char *name, slice_t text) {
 }
 
 static void show_add_time(buffer_t *out, const char *name, int64_t ms, bool utc) {
-    char text[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
     if (ms == 0) return;
-    time_format(ms, utc, text);
-    time_zone_name(ms, utc, zone);
     show_add_label(out, name);
-    buffer_printf(out, "%s.%03d %s\n", text, (int)(ms % 1000), zone);
+    buffer_printf(out, "%s.%03d %s\n", time_text(ms, utc, TIME_SECONDS).text, (int)(ms % 1000), time_zone(ms, utc).text);
 }
 
 static bool show_is_utf8_tail(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }

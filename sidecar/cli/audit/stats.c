@@ -75,25 +75,20 @@ static void stats_number_cell(table_t *table, int64_t number) { table_cell(table
 
 // A narrow table has no first time.
 static void stats_group_row(table_t *table, slice_t queue, const audit_count_t *sum, bool utc, bool narrow) {
-    char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE];
-    time_format(sum->first_ms, utc, first);
-    time_format(sum->last_ms, utc, last);
     table_cell(table, queue);
     table_cell(table, sum->reason);
     stats_number_cell(table, sum->failures);
     stats_number_cell(table, sum->open);
     stats_number_cell(table, sum->requeued);
     stats_number_cell(table, sum->discarded);
-    if (narrow) time_shorten(last);
-    if (!narrow) table_cell(table, slice_text(first));
-    table_cell(table, slice_text(last));
+    if (!narrow) table_cell(table, slice_text(time_text(sum->first_ms, utc, TIME_SECONDS).text));
+    table_cell(table, slice_text(time_text(sum->last_ms, utc, narrow ? TIME_SHORT : TIME_SECONDS).text));
 }
 
 static void stats_print_groups(stats_t *stats) {
-    char zone[TIME_TEXT_SIZE], time[TIME_TEXT_SIZE + 16];
+    char time[sizeof(time_text_t) + 16];
     bool narrow = terminal_is_narrow(stdout), utc = stats->args->utc;
-    time_zone_name(time_now_ms(), utc, zone);
-    snprintf(time, sizeof time, "%s (%s)", narrow ? "LAST" : "FIRST", zone);
+    snprintf(time, sizeof time, "%s (%s)", narrow ? "LAST" : "FIRST", time_zone(time_now_ms(), utc).text);
     const table_column_t columns[] = {
         {.title = "QUEUE", .min_width = 8},
         {.title = "REASON", .min_width = 17},
@@ -122,7 +117,7 @@ static void stats_print_hours(const stats_t *stats) {
     if (most && count > most) count = most;
     const table_column_t columns[] = {{.title = "HOUR FROM"}, {.title = "FAILURES", .align_right = true}, {.title = ""}};
     int64_t highest = 1;
-    char time[TIME_TEXT_SIZE], bar[BAR_WIDTH + 1];
+    char bar[BAR_WIDTH + 1];
     for (size_t i = 0; i < count; i++)
         if (stats->hours[i].failures > highest) highest = stats->hours[i].failures;
     puts("");
@@ -130,9 +125,7 @@ static void stats_print_hours(const stats_t *stats) {
     for (size_t i = 0; i < count; i++) {
         size_t len = (size_t)((stats->hours[i].failures * BAR_WIDTH + highest - 1) / highest);
         memset(bar, '#', len);
-        time_format(stats->hours[i].hour_ms, stats->args->utc, time);
-        time[strlen("2026-11-21 02:00")] = '\0';
-        table_cell(table, slice_text(time));
+        table_cell(table, slice_text(time_text(stats->hours[i].hour_ms, stats->args->utc, TIME_MINUTES).text));
         stats_number_cell(table, stats->hours[i].failures);
         table_cell(table, (slice_t){bar, len});
     }

@@ -22,10 +22,8 @@ static void status_json_text(buffer_t *out, const char *text) {
 }
 
 static void status_json_number(buffer_t *out, char type, int64_t number) {
-    char time[TIME_TEXT_SIZE] = "";
-    if (type == 't' && number >= 0 && number <= LAST_MS) time_format_rfc3339(number, time);
     if (type == 't')
-        status_json_text(out, time);
+        status_json_text(out, number >= 0 && number <= LAST_MS ? time_rfc3339(number).text : "");
     else if (number < 0)
         buffer_str(out, "null");
     else if (type == 'n')

@@ -166,12 +166,10 @@ static void text_log(const status_t *s, buffer_t *line) {
 }
 
 static void text_head(const status_t *s, const status_view_t *view, buffer_t *out) {
-    char time[TIME_TEXT_SIZE], zone[TIME_TEXT_SIZE];
     buffer_t line = {0};
     int64_t now_ms = s->reached ? s->snapshot.now_ms : s->wall_ms;
-    time_format(now_ms, view->utc, time);
-    time_zone_name(now_ms, view->utc, zone);
-    buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target, time, zone);
+    buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target,
+                  time_text(now_ms, view->utc, TIME_SECONDS).text, time_zone(now_ms, view->utc).text);
     text_labelled(out, "group", buffer_text(&line), view);
     if (s->reached) {
         buffer_clear(&line);
