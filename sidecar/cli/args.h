@@ -1,7 +1,10 @@
-// Finds commands and reads their arguments.
+// Finds commands, reads their arguments, and loads the config of -c, else of QUEUE_SIDECAR_CONFIG, else of the default path.
 #pragma once
 
+#include "base/buffer.h"
 #include "cli/command.h"
+#include "config/config.h"
+#include "paths.h"
 
 // Reads argv[1..] as -x, -x VALUE, -xVALUE, --name, --name VALUE or --name=VALUE, and operands; after -- all are operands. Stores
 // them in *options, the command's own struct. Returns CLI_OK, or CLI_USAGE after a message on stderr.
@@ -24,3 +27,22 @@ const cli_option_t *args_find_option(const cli_command_t *command, const char *w
 
 // The value inside the same word as its option ("-cFILE", "--config=FILE"), or NULL.
 const char *args_joined_value(const char *word);
+
+#define CLI_DEFAULT_CONFIG QS_SYSCONFDIR "/queue-sidecar/queue-sidecar.cfg"
+
+// The option -c of most commands.
+#define CLI_OPTION_CONFIG                                                                                                        \
+    {                                                                                                                            \
+        .letter = 'c', .name = "config", .argument = "FILE", .at = offsetof(cli_args_t, config), .values = CLI_FILES,            \
+        .help = "the config; default: QUEUE_SIDECAR_CONFIG, else " CLI_DEFAULT_CONFIG                                            \
+    }
+
+// The path of the config (borrowed). `option` is the value of -c, or NULL.
+const char *cli_config_path(const char *option);
+
+// Loads the config and adds its warnings, or all of its faults, to *messages. A queue whose dialect is not in this version is a
+// fault. Owned; NULL = there are faults.
+config_t *cli_read_config(const char *path, buffer_t *messages) __attribute__((warn_unused_result));
+
+// The same, with the messages on stderr. NULL: exit with CLI_BAD_CONFIG.
+config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));

@@ -5,7 +5,7 @@
 
 #include "audit/path_check.h"
 #include "base/text/units.h"
-#include "cli/load_config.h"
+#include "cli/args.h"
 #include "cli/terminal.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"

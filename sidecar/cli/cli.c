@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/args.h"
-#include "cli/load_config.h"
 
 static const cli_command_t cli_version_command, cli_help_command;
 

@@ -4,8 +4,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/load_config.h"
-#include "cli/texts.h"
 
 typedef struct complete {
     const cli_command_t *const *commands;

@@ -5,7 +5,6 @@
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
-#include "cli/texts.h"
 #include "dialects/registry.h"
 #include "http/metrics_text.h"
 

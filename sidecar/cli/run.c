@@ -5,7 +5,7 @@
 #include "app/app.h"
 #include "app/reload.h"
 #include "base/log.h"
-#include "cli/load_config.h"
+#include "cli/args.h"
 #include "config/config.h"
 
 static int run_command(const cli_args_t *args) {

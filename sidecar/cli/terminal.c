@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
+#include "base/text/units.h"
 #include "base/utf8.h"
 
 // The sequence of `len` bytes is well-formed.
@@ -15,7 +17,7 @@ static uint32_t terminal_code_point(const char *at, size_t len) {
     return code;
 }
 
-enum { NARROW_COLUMNS = 112 };
+enum { NARROW_COLUMNS = 112, PROGRESS_MS = 200 };
 
 typedef struct code_range {
     uint32_t from, to;
@@ -159,4 +161,30 @@ void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap) {
 void wrap_at(buffer_t *out, const char *text, size_t indent, size_t width) {
     const wrap_t wrap = {.width = width, .indent = indent, .column = indent};
     wrap_add(out, text, strlen(text), &wrap);
+}
+
+// ---- Progress.
+
+static mono_t progress_next(void) { return mono_add(mono_now(), PROGRESS_MS * NS_PER_MS); }
+
+progress_t progress_begin(const char *what) {
+    return (progress_t){.what = what, .enabled = isatty(STDERR_FILENO) == 1, .began = mono_now(), .next = progress_next()};
+}
+
+void progress_show(progress_t *progress, int64_t done, int64_t total) {
+    if (!progress->enabled || !mono_reached(progress->next, mono_now())) return;
+    progress->next = progress_next();
+    progress->shown = true;
+    int64_t ms = mono_diff(mono_now(), progress->began) / NS_PER_MS + 1, own = done - progress->start;
+    fprintf(stderr, "\r\x1b[K%s: %s", progress->what, number_text(done).text);
+    if (total > 0)
+        fprintf(stderr, " of %s (%d %%), %s/s, %" PRId64 " s left", number_text(total).text,
+                (int)(100.0 * (double)done / (double)total), number_text(own * 1000 / ms).text,
+                own > 0 ? (total - done) * ms / own / 1000 : 0);
+    fflush(stderr);
+}
+
+void progress_end(progress_t *progress) {
+    if (progress->shown) fputs("\r\x1b[K", stderr);
+    progress->shown = false;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/slice.h"
 
 // Appends text that cannot move the cursor, change colours or reverse the direction: such characters, and bytes that are not
@@ -35,3 +36,17 @@ typedef struct wrap {
 void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap);
 // The same with a whole text from column `indent`, where every line begins.
 void wrap_at(buffer_t *out, const char *text, size_t indent, size_t width);
+
+// A line on a terminal that says how far a long command is. Nothing where standard error is not a terminal.
+typedef struct progress {
+    const char *what; // "exporting"
+    bool enabled;
+    bool shown;
+    int64_t start; // what was done before it began, which is no speed
+    mono_t began;
+    mono_t next; // when it is printed again
+} progress_t;
+
+progress_t progress_begin(const char *what);
+void progress_show(progress_t *progress, int64_t done, int64_t total); // total 0 = unknown
+void progress_end(progress_t *progress);                               // clears the line

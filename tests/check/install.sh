@@ -66,7 +66,7 @@ done
 [ ! -e "$work/root/opt/qs" ] || fail "something went below PREFIX although its place was given"
 
 # The default place of the config is built in. Build the one object that has it.
-$make -s B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/load_config.o"
+$make -s B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/args.o"
 grep -q '"/opt/etc"' "$work/build/gen/paths.h" || fail "SYSCONFDIR does not reach the program"
-grep -qa '/opt/etc/queue-sidecar/queue-sidecar.cfg' "$work/build/sidecar/cli/load_config.o" || fail "the program looks elsewhere than in SYSCONFDIR"
+grep -qa '/opt/etc/queue-sidecar/queue-sidecar.cfg' "$work/build/sidecar/cli/args.o" || fail "the program looks elsewhere than in SYSCONFDIR"
 echo "ok   install: $(wc -l <"$work/there") files come and go"

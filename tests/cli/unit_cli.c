@@ -7,7 +7,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/load_config.h"
 #include "tempdir.h"
 
 enum { WORDS = 10 };

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/load_config.h"
-#include "cli/texts.h"
 #include "tempdir.h"
 
 static void expect_exits(const cli_command_t *command) {

@@ -5,7 +5,6 @@
 
 #include "audit/query/query.h"
 #include "cli/args.h"
-#include "cli/load_config.h"
 
 typedef enum audit_format { FORMAT_TABLE, FORMAT_JSON_ARRAY, FORMAT_JSON_LINES, FORMAT_CSV } audit_format_t;
 

@@ -6,7 +6,7 @@
 #include "base/failpoint.h"
 #include "cli/atomic_file.h"
 #include "cli/audit/audit.h"
-#include "cli/progress.h"
+#include "cli/terminal.h"
 
 // SQLite would take such files for parts of the copy and merge them into it.
 static bool backup_check_remains(const char *path, buffer_t *why) {

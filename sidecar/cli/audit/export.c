@@ -6,7 +6,7 @@
 #include "cli/atomic_file.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
-#include "cli/progress.h"
+#include "cli/terminal.h"
 
 enum { PAGE_BYTES = 1024 * 1024 };
 

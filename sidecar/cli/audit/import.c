@@ -10,7 +10,6 @@
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
 #include "cli/audit/line_reader.h"
-#include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/text/suggest.h"
 #include "base/text/units.h"
-#include "cli/terminal.h"
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000 };
 

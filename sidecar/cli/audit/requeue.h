@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/audit/audit.h"
-#include "cli/progress.h"
+#include "cli/terminal.h"
 #include "dialects/requeue.h"
 #include "queue/keys.h"
 

@@ -4,7 +4,6 @@
 #include "base/json/json.h"
 #include "base/text/units.h"
 #include "cli/audit/requeue.h"
-#include "cli/terminal.h"
 
 enum { MAX_PRINTED_EACH = 10, MAX_JSON_PROBLEMS = 1000 };
 

@@ -1,7 +1,7 @@
 // queue-sidecar healthcheck: asks the sidecar on this machine whether it is well. For containers without curl.
 #include <stdio.h>
 
-#include "cli/load_config.h"
+#include "cli/args.h"
 #include "cli/status/local_instance.h"
 #include "dialects/registry.h"
 

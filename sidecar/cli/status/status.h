@@ -6,7 +6,6 @@
 
 #include "audit/audit.h"
 #include "cli/args.h"
-#include "cli/load_config.h"
 #include "cli/status/local_instance.h"
 #include "inspect/preflight.h"
 #include "inspect/sizes.h"
