@@ -24,9 +24,8 @@ outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
+bool requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                      buffer_t *why) {
-    const queue_config_t *queue = keys->queues[to].config;
     const requeue_ops_t *ops = dialect_ops(queue->dialect)->requeue;
     *out = (requeue_push_t){.ready = queue->ready, .job = row->payload};
     return !ops || !ops->prepare || ops->prepare(queue, row, now_ms, out, bytes, why);

@@ -40,9 +40,9 @@ typedef struct requeue_reply {
 // Milliseconds since 1970 by Redis's clock.
 outcome_t requeue_now(conn_t *conn, int64_t *now_ms, redis_error_t *error);
 
-// Lets the dialect of queue `to` fill *out for this row of the audit log. *out borrows from the row, the keys and `bytes`.
-// `bytes` and `why` come empty. False, with *why: the row cannot be requeued.
-bool requeue_prepare(const keyspace_t *keys, size_t to, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
+// Lets the dialect of `queue`, which gets the job, fill *out for this row of the audit log. *out borrows from the row, the queue
+// and `bytes`. `bytes` and `why` come empty. False, with *why: the row cannot be requeued.
+bool requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out, buffer_t *bytes,
                      buffer_t *why);
 
 // Appends one request, to be sent with others. The event must have an id.

@@ -187,8 +187,11 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
     return request;
 }
 
-static void dispatcher_apply_head(const request_t *request, schedule_t *schedule, int64_t skip, const next_due_t *head,
-                                  bool expensive, int64_t now_us, mono_t now) {
+static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, bool expensive) {
+    const next_due_request_t *asked = &request->queues[i];
+    const next_due_t *head = &d->next_dues[i];
+    schedule_t *schedule = &d->schedules[asked->queue];
+    mono_t now = mono_now();
     bool safety = request->kind == REQUEST_SAFETY;
     bool busy = schedule->head.changed || schedule->backlog || schedule->in_flight > 0;
     if (safety && (busy || !mono_reached(schedule->blocked_until, now))) return;
@@ -197,7 +200,7 @@ static void dispatcher_apply_head(const request_t *request, schedule_t *schedule
         schedule_changed(schedule); // the next read arms tracking again
     }
     if (!*head->error && !expensive) schedule->isolated = false;
-    if (skip != schedule->oversized.skip)
+    if (asked->skip != schedule->oversized.skip)
         schedule->head.changed = true;
     else
         schedule_read_head(schedule, head, now_us, now); // even if unchanged: Redis's clock may have been set
@@ -216,14 +219,11 @@ static void dispatcher_apply_head_error(const request_t *request, schedule_t *sc
 
 static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, const redis_error_t *error, int64_t now_us,
                                    bool expensive) {
-    mono_t now = mono_now();
     for (size_t i = 0; i < request->count; i++) {
-        const next_due_request_t *asked = &request->queues[i];
-        schedule_t *schedule = &d->schedules[asked->queue];
         if (error->outcome == OUTCOME_OK)
-            dispatcher_apply_head(request, schedule, asked->skip, &d->next_dues[i], expensive, now_us, now);
+            dispatcher_apply_head(d, request, i, now_us, expensive);
         else
-            dispatcher_apply_head_error(request, schedule, error, now);
+            dispatcher_apply_head_error(request, &d->schedules[request->queues[i].queue], error, mono_now());
     }
 }
 

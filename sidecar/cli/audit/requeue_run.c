@@ -140,8 +140,8 @@ static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     const char *refused = run->queues[job->target.home].refused, *unusable = run->queues[job->target.to].unusable;
     buffer_str(&run->detail, refused ? refused : unusable ? unusable : "");
     if (refused || unusable) return RESULT_REFUSED;
-    bool fits = requeue->discard ||
-                requeue_prepare(requeue->keys, job->target.to, &row->event, now_ms, &job->push, &run->pushed_bytes, &run->detail);
+    bool fits = requeue->discard || requeue_prepare(requeue->keys->queues[job->target.to].config, &row->event, now_ms, &job->push,
+                                                    &run->pushed_bytes, &run->detail);
     return fits ? RESULT_WOULD : RESULT_UNFIT;
 }
 
