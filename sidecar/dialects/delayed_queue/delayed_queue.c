@@ -3,8 +3,76 @@
 // zset and hash. Until then the event is sent again and again, so scans are not needed. The promote script quarantines events
 // that are out of attempts and events that it cannot send. quarantine.c handles these events.
 #include "dialects/delayed_queue/delayed_queue.h"
+
 #include "dialects/delayed_queue/scripts.h"
+#include "dialects/requeue.h"
 #include "queue/scripts.h"
+#include "queue/settle.h"
+
+// Upper limit of the library's schedulingBatchSize (DelayedEventService.java, checkInRange).
+enum { BATCH_MOST = 1000 };
+
+static void delayed_promote_append(const call_t *call, const promote_request_t *ask) {
+    const queue_keys_t *queue = call_queue(call);
+    conn_t *conn = call->conn;
+    const delayed_config_t *own = delayed_config(queue->config);
+    call_script(call, &script_delayed_promote, 5 + (int)own->lists.count);
+    request_text(conn, queue->config->delayed, own->events, queue->meta, queue->quarantine);
+    for (size_t i = 0; i < own->lists.count; i++) request_text(conn, own->lists.items[i]);
+    request_text(conn, call->token, call_group(call));
+    request_int(conn, ask->batch, ask->first, PROMOTE_BYTES, queue->config->policy.max_payload, own->retry_attempts,
+                DELAYED_LATER_MS, (int64_t)own->delays.count);
+    for (size_t i = 0; i < own->delays.count; i++) request_int(conn, own->delays.items[i].below, own->delays.items[i].delay_ms);
+    for (size_t i = 0; i < own->classes.count; i++) request_text(conn, own->classes.items[i]);
+    request_end(conn);
+}
+
+static const promote_ops_t delayed_promote = {.append = delayed_promote_append, .due_us = promote_due_us, .most = BATCH_MOST};
+
+// ---- An operator requeues an event. The attempts of the event begin again.
+
+// `mark_id` carries the member to delayed_requeue_append; `mark` stays NULL.
+static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
+                                    buffer_t *bytes, buffer_t *why) {
+    size_t class = 0;
+    delayed_envelope_t envelope = {0};
+    (void)now_ms;
+    if (row->job.len == 0 || row->type.len == 0)
+        buffer_printf(why, "its member in `%s` is not known: enqueue it by the application", queue->delayed);
+    else if (!delayed_class(delayed_config(queue), row->type, &class))
+        buffer_printf(why, "its class is not among `types` of queue `%s`: add it there first", queue->name);
+    else if (!delayed_read(row->payload, row->type, &envelope))
+        buffer_str(why, "its payload is no envelope of its class: enqueue it by the application");
+    if (why->len) return false;
+    buffer_add(bytes, row->type.data, row->type.len);
+    buffer_str(bytes, DELAYED_DELIMITER);
+    buffer_add(bytes, row->job.data, row->job.len);
+    size_t member = bytes->len;
+    delayed_splice(row->payload, &envelope, 1, bytes);
+    out->ready = delayed_config(queue)->lists.items[class];
+    out->mark_id = (slice_t){bytes->data, member};
+    out->job = (slice_t){bytes->data + member, bytes->len - member};
+    return true;
+}
+
+static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask,
+                                   const requeue_push_t *where) {
+    const queue_keys_t *home = &keys->queues[ask->queue];
+    const queue_config_t *to = keys->queues[ask->to].config;
+    digest_t event = {.bytes = {0}};
+    digest_parse(ask->record->answers, &event);
+    request_script(conn, &script_delayed_requeue, 5);
+    request_text(conn, home->requeued, home->failures, home->meta, to->delayed, delayed_config(to)->events);
+    request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
+    request_text(conn, ask->by, ask->again ? "1" : "0");
+    request_bytes(conn, where->mark_id.data, where->mark_id.len);
+    request_bytes(conn, where->job.data, where->job.len);
+    request_int(conn, (int64_t)record_bytes(ask->record));
+    record_append(conn, ask->record);
+    request_end(conn);
+}
+
+static const requeue_ops_t delayed_requeue = {.prepare = delayed_requeue_prepare, .append = delayed_requeue_append};
 
 static const right_t delayed_rights[] = {
     {RIGHT_SCRIPT(delayed_promote)},

@@ -19,8 +19,6 @@ static inline delayed_config_t *delayed_config(const queue_config_t *queue) { re
 
 extern const config_dialect_t delayed_settings;
 
-extern const promote_ops_t delayed_promote; // promote.c
-extern const requeue_ops_t delayed_requeue;
 extern const side_task_ops_t delayed_task; // quarantine.c
 
 // ---- envelope.c: an event, its member in zset and hash, and its envelope.
