@@ -48,7 +48,6 @@ static bool reconcile_insert_gap(auditor_t *a, size_t queue, const gap_cause_t *
                      .at = a->redis.now_ms};
     bool added = false;
     event_id(&event, cause->life, 0, id);
-    event.event = slice_text(id);
     bool done = audit_writer_insert(&a->writer, &event, &added);
     if (added) {
         metric_add(&a->metrics->gaps, 1);

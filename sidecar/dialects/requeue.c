@@ -59,6 +59,38 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     request_end(conn);
 }
 
+// Reads a mark of sidecar:<queue>:requeued, `<state> <ms> <by>`. False: the text is not a mark of the sidecar.
+static bool requeue_read_mark(const char *mark, requeue_reply_t *out) {
+    long long at;
+    int used = 0;
+    if (sscanf(mark, "%15s %lld %n", out->state, &at, &used) < 2 || !used) return false;
+    out->at_ms = at;
+    snprintf(out->by, sizeof out->by, "%s", mark + used);
+    return true;
+}
+
+outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error) {
+    static const char *const words[] = {[REQUEUE_DONE] = "done",
+                                        [REQUEUE_UNRECORDED] = "unrecorded",
+                                        [REQUEUE_KNOWN] = "known",
+                                        [REQUEUE_WAITING] = "waiting",
+                                        [REQUEUE_FAILED] = "failed"};
+    redisReply *reply;
+    *out = (requeue_reply_t){.kind = REQUEUE_FAILED};
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    const redisReply *word = reply_at(reply, 0);
+    const char *detail = reply_text(reply_at(reply, 1));
+    snprintf(out->why, sizeof out->why, "%s", detail);
+    while (out->kind > REQUEUE_DONE && !reply_is(word, words[out->kind])) out->kind--;
+    if (out->kind == REQUEUE_KNOWN) requeue_read_mark(detail, out);
+    if (reply_is(word, "type"))
+        redis_error_set(error, OUTCOME_REFUSED, "its key `%s` holds a %s", detail, reply_text(reply_at(reply, 2)));
+    else if (!reply_is(word, words[out->kind]))
+        redis_error_set(error, OUTCOME_REFUSED, "requeue: unexpected reply");
+    freeReplyObject(reply);
+    return error->outcome;
+}
+
 static bool requeue_is_young(void *before_ms, slice_t field, slice_t mark) {
     requeue_reply_t read = {0};
     (void)field;

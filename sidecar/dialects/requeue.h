@@ -51,9 +51,6 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
 // request of this queue.
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);
 
-// Reads a mark of sidecar:<queue>:requeued, `<state> <ms> <by>`. False: the text is not a mark of the sidecar.
-bool requeue_read_mark(const char *mark, requeue_reply_t *out);
-
 // Removes marks older than `before_ms` (Redis's clock); fenced. Each call removes some. *cursor is 0 at the beginning and at the
 // end.
 outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor);

@@ -13,7 +13,7 @@ static digest_part_t event_number_part(int64_t number, char text[INT64_TEXT_SIZE
 }
 
 // Never change this: replicas and releases must compute the same id.
-void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
+void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
     char life_text[INT64_TEXT_SIZE], attempts_text[INT64_TEXT_SIZE], nth_text[INT64_TEXT_SIZE];
     digest_part_t parts[] = {
         event_part(event->dialect), event_part(event->queue),           event_part(event->job),
@@ -22,6 +22,7 @@ void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_
     };
     digest_t digest = digest_of_parts(parts, sizeof parts / sizeof *parts);
     digest_hex(&digest, id);
+    event->event = slice_text(id);
 }
 
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]) {

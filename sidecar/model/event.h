@@ -44,10 +44,10 @@ typedef struct event {
 
 enum { EVENT_ID_SIZE = DIGEST_HEX_SIZE, EVENT_REF_SIZE = 13 };
 
-// Computes the id of an event, which is the same whenever and wherever it is computed: the digest_of_parts of dialect, queue,
-// job, sha256, life, attempts, kind and nth, numbers in decimal. `life` (microseconds since 1970) tells two lives of equal jobs
-// apart, `nth` two events of one kind in one attempt.
-void event_id(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]);
+// Sets event->event, borrowed from `id`: the id of the event, which is the same whenever and wherever it is computed: the
+// digest_of_parts of dialect, queue, job, sha256, life, attempts, kind and nth, numbers in decimal. `life` (microseconds since
+// 1970) tells two lives of equal jobs apart, `nth` two events of one kind in one attempt.
+void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]);
 
 // Makes the ref that people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False: `id` is no id.
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]);

@@ -196,7 +196,6 @@ static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
     };
     // retry_window may reset the count within a life, so the id includes the time of the last retry.
     event_id(&candidate->event, stamp->born_us, stamp->retried_at, candidate->id);
-    candidate->event.event = slice_text(candidate->id);
     if (ends) candidate->event.payload = candidate->entry->bytes;
 }
 
@@ -298,7 +297,6 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
     redis_error_t *error = apply->call->error;
     bool asked[BACKUP_PAGE] = {false};
     bool any = false;
-    redis_error_t worst = {0};
     for (size_t i = 0; i < count; i++) {
         verdict_kind_t kind = candidates[i].verdict.kind;
         if (kind == VERDICT_END && !scan_may_end(apply->scan)) continue;
@@ -313,19 +311,15 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
     for (size_t i = 0; i < count; i++) {
         settled_t settled = SETTLED;
         if (!asked[i]) continue;
-        if (settle_read(apply->call->conn, &settled, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
-        if (error->outcome == OUTCOME_OK) {
+        if (settle_read(apply->call, &settled)) {
             failpoint("settle_answered");
             apply_note_settled(apply, &candidates[i], settled);
-        } else if (error->outcome > worst.outcome) {
-            worst = *error;
         }
         // In private lists the key may concern this job alone.
         if (settled == SETTLED_TYPE && apply->scan->ops->rotation)
             scan_block(apply->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }
-    *error = worst;
-    return worst.outcome;
+    return error->outcome;
 }
 
 size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {

@@ -105,14 +105,15 @@ void settle_append(const call_t *call, const settle_ask_t *ask) {
     request_end(conn);
 }
 
-outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error) {
+bool settle_read(const call_t *call, settled_t *out) {
     static const struct {
         const char *word;
         settled_t settled;
     } words[] = {{"dropped", SETTLED_DROPPED},   {"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE},
                  {"copies", SETTLED_DUPLICATES}, {"full", SETTLED_FULL}, {"type", SETTLED_TYPE}};
-    redisReply *reply;
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    redis_error_t error = {0};
+    redisReply *reply = conn_read_next(call->conn, NULL, call->error);
+    if (!reply) return false;
     const redisReply *word = reply_at(reply, 0);
     bool known = reply_is(word, "settled");
     *out = reply_int(reply_at(reply, 1)) == 1 ? SETTLED : SETTLED_UNRECORDED;
@@ -121,17 +122,11 @@ outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error) {
         *out = words[i].settled;
         known = true;
     }
-    if (script_refusal(reply, error) == OUTCOME_OK && !known) redis_error_set(error, OUTCOME_REFUSED, "settle: unexpected reply");
+    if (script_refusal(reply, &error) == OUTCOME_OK && !known)
+        redis_error_set(&error, OUTCOME_REFUSED, "settle: unexpected reply");
     freeReplyObject(reply);
-    return error->outcome;
-}
-
-bool settle_read_next(const call_t *call, settled_t *out) {
-    redis_error_t error;
-    if (call->error->outcome == OUTCOME_DISCONNECTED) return false;
-    if (settle_read(call->conn, out, &error) == OUTCOME_OK) return true;
     if (error.outcome > call->error->outcome) *call->error = error;
-    return false;
+    return error.outcome == OUTCOME_OK;
 }
 
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self) {

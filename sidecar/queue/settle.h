@@ -53,10 +53,9 @@ typedef enum settled {
 } settled_t;
 
 void settle_append(const call_t *call, const settle_ask_t *ask);
-outcome_t settle_read(conn_t *conn, settled_t *out, redis_error_t *error);
 // Reads the next of several replies. False: an error. *call->error keeps the worst error of all replies. After the connection is
 // lost, each further call returns false.
-bool settle_read_next(const call_t *call, settled_t *out);
+bool settle_read(const call_t *call, settled_t *out);
 
 // One report in the errors hash. Its text stays in Redis.
 typedef struct report_ref {

@@ -45,7 +45,6 @@ static void put_gap(log_t *log, const char *queue, const char *range) {
                    .reason = slice_text("trimmed"),
                    .at = 5000};
     event_id(&gap, 0, 0, id);
-    gap.event = slice_text(id);
     audit_case_put(log->audit, &gap);
 }
 

@@ -155,7 +155,8 @@ Test(redis_auditor, a_reset_stream_is_read_from_the_beginning) {
     stop(&d);
     redis_ok(d.f.r, "DEL sidecar:email:failures");
     audit_log_feed(d.f.r, "email", 10, 10, "400");
-    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "XREAD COUNT", .error = "-LOADING a while", .times = -1});
+    proxy_rule(d.f.proxy,
+               (proxy_rule_t){.action = PROXY_REFUSE, .match = "XREAD COUNT", .error = "-LOADING a while", .times = -1});
     start(&d);
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("was reset") == 1, 5000));
     settle(&d);

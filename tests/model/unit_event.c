@@ -20,7 +20,9 @@ static const event_t failed = {
 
 static void id_of(const event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
     memset(id, 'x', EVENT_ID_SIZE);
-    event_id(event, life, nth, id);
+    event_t copy = *event;
+    event_id(&copy, life, nth, id);
+    cr_assert_eq(copy.event.data, id);
     cr_assert_eq(strlen(id), EVENT_ID_SIZE - 1);
 }
 

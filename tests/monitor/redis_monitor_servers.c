@@ -35,7 +35,7 @@ static void settle_to(fixture_t *f, const settle_where_t *where, const char *job
     settled_t settled;
     const call_t call = fixture_call(f, "T");
     settle_append(&call, &ask);
-    cr_assert_eq(settle_read(f->conn, &settled, &f->error), OUTCOME_OK, "%s", f->error.text);
+    cr_assert(settle_read(&call, &settled), "%s", f->error.text);
     cr_assert_eq(settled, expected, "%s: %d", job, (int)settled);
 }
 

@@ -136,7 +136,6 @@ static bool gaps_fill(import_t *import, const event_t *gap, const char *path, bu
                    .at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000};
     event_id(&end, 0, 0, id);
     end.sha256 = (slice_t){0};
-    end.event = slice_text(id);
     end.answers = gap->event;
     end.reason = slice_text("imported");
     end.error = slice_text(text);

@@ -165,7 +165,6 @@ static void run_send(run_t *run, const run_job_t *job) {
                       .size = failure->size};
     random_bytes(&nth, sizeof nth); // two answers to one failure are two events
     event_id(&record, 0, (int64_t)(nth >> 1), id);
-    record.event = slice_text(id);
     requeue_append(run->conn, requeue->keys,
                    &(requeue_request_t){.queue = target->home,
                                         .to = target->to,

@@ -188,7 +188,7 @@ static failed_sent_t failed_send_record(failed_t *s, const side_task_call_t *ste
 static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent_t *sent, size_t count) {
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
-        if (!settle_read_next(&call->redis, &settled)) continue;
+        if (!settle_read(&call->redis, &settled)) continue;
         if (settled == SETTLED) {
             failpoint("bull_record_answered");
             metric_add(&call->metrics->failed_recorded, 1);

@@ -211,7 +211,6 @@ void bull_record_make(bull_record_t *record, const queue_config_t *queue, const 
         record->event.size = (int64_t)record->payload.len;
     }
     event_id(&record->event, record_life(finished_ms), 0, record->id);
-    record->event.event = slice_text(record->id);
 }
 
 void bull_record_free(bull_record_t *record) {

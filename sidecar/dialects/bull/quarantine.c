@@ -105,7 +105,7 @@ static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, cons
     failpoint("aside_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
-        if (!settle_read_next(&call->redis, &settled)) continue;
+        if (!settle_read(&call->redis, &settled)) continue;
         failpoint("aside_answered");
         quarantine_note_settled(s, call, page->jobs[i].member, reasons[i], settled);
     }

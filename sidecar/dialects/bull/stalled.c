@@ -248,7 +248,7 @@ static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redi
     if (count) failpoint("settle_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled;
-        if (!settle_read_next(&call->redis, &settled)) continue;
+        if (!settle_read(&call->redis, &settled)) continue;
         failpoint("settle_answered");
         stalled_note_settled(s, call, &jobs[i], settled);
     }

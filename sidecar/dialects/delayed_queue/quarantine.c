@@ -222,7 +222,6 @@ static void item_make_event(quarantine_item_t *item) {
     event->payload = job->envelope;
     // The score is unique for each end of an event, because the end removes it.
     event_id(event, (int64_t)(strtod(job->score, NULL) * 1e3), 0, item->id);
-    event->event = slice_text(item->id);
 }
 
 static void item_append_settle(quarantine_item_t *item) {
@@ -279,7 +278,7 @@ static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call
     if (asked) failpoint("aside_sent");
     for (size_t i = 0; i < asked; i++) {
         settled_t settled;
-        bool good = settle_read_next(&call->redis, &settled);
+        bool good = settle_read(&call->redis, &settled);
         failpoint("aside_answered");
         if (good) quarantine_note_settled(&items[i], settled, call);
     }

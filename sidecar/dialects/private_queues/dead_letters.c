@@ -79,7 +79,6 @@ static void dead_letters_append_record(const call_t *call, slice_t letter, const
                      .created = job.created_ms,
                      .size = (int64_t)letter.len};
     event_id(&event, now_ms * 1000, 0, id); // the life of the job is unknown; the mark prevents a second record
-    event.event = slice_text(id);
     call_script(call, &script_record_once, 4);
     request_text(call->conn, at->recorded, at->failures, at->meta, call->token, mark);
     // Keep the other half of the stream for records of ended jobs.
@@ -120,7 +119,7 @@ static bool dead_letters_send_records(side_task_call_t *task, size_t count) {
     failpoint("letters_sent");
     for (size_t i = 0; i < count; i++) {
         settled_t settled = SETTLED_CHANGED;
-        failed |= !settle_read_next(call, &settled);
+        failed |= !settle_read(call, &settled);
         failpoint("letters_answered");
         recorded += settled == SETTLED;
         full |= settled == SETTLED_FULL;
