@@ -57,7 +57,6 @@ typedef struct failed {
     char from[NUMBER_SIZE];
     int64_t skip;
     bull_messages_t messages;
-    bull_record_t record; // of one failure
 } failed_t;
 
 static void failed_forget(void *state) {
@@ -80,7 +79,6 @@ static void *failed_open(const queue_keys_t *at) {
 static void failed_close(void *state) {
     failed_t *s = state;
     bull_messages_clear(&s->messages);
-    bull_record_free(&s->record);
     free(s->key);
     free(s);
 }
@@ -160,13 +158,14 @@ typedef struct failed_sent {
 } failed_sent_t;
 
 // Sends the record of a failure. A job without a score was removed by Bull; `now` is then the time of the failure.
-static failed_sent_t failed_send_record(failed_t *s, const side_task_call_t *step, const bull_job_t *job, int64_t now) {
+static failed_sent_t failed_send_record(const failed_t *s, const side_task_call_t *step, const bull_job_t *job, int64_t now) {
     const call_t *call = &step->redis;
     slice_t score = job->score, said = job->fields[BULL_FAILED_REASON];
     bool stalled = slice_is(said, BULL_STALLED_REASON) || slice_is(said, BULL_STALLED_MESSAGE);
     const char *reason = stalled ? "retries_exhausted" : "worker_failed";
-    event_t *event = &s->record.event;
-    bull_record_make(&s->record, s->at->config, job, reason, call->token, score.len ? strtod(score.data, NULL) : (double)now);
+    bull_record_t record = {0};
+    const event_t *event = &record.event;
+    bull_record_make(&record, s->at->config, job, reason, call->token, score.len ? strtod(score.data, NULL) : (double)now);
     if (bull_large_bytes(job))
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", event->size), F_INT("max_payload", s->at->config->policy.max_payload));
@@ -181,7 +180,7 @@ static failed_sent_t failed_send_record(failed_t *s, const side_task_call_t *ste
         request_bytes(call->conn, event->error.data, event->error.len);
     }
     request_end(call->conn);
-    buffer_shrink(&s->record.payload);
+    bull_record_free(&record);
     return (failed_sent_t){.id = job->id, .reason = reason, .kept = score.len > 0};
 }
 
@@ -319,7 +318,8 @@ static mono_t failed_next(const failed_t *s, mono_t now) {
 
 static outcome_t failed_step(void *state, side_task_call_t *call) {
     failed_t *s = state;
-    if (!s->seen_known && failed_ask_mark(s, call, s->records ? "" : "off") != OUTCOME_OK) return call->redis.error->outcome;
+    if (!s->seen_known && failed_ask_mark(s, call, s->records ? "" : "off") != OUTCOME_OK)
+        return call->redis.error->outcome;
     if (!s->records) return OUTCOME_OK;
     if (call->changed || !call->arm) s->changed = s->full_range_due = true; // without tracking every step assumes a change
     if (s->full && !mono_reached(s->pause_until, call->now)) {

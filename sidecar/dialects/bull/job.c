@@ -185,8 +185,6 @@ static int64_t record_life(double finished_ms) {
 
 void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
                       const char *term, double finished_ms) {
-    buffer_clear(&record->payload);
-    buffer_clear(&record->error);
     bull_error(job, &record->error);
     record->event = (event_t){
         .kind = slice_text("failed"),

@@ -83,7 +83,7 @@ int64_t bull_large_bytes(const bull_job_t *job); // of a job in the state "large
 // Appends to an empty buffer failedReason and, below it, the last stack trace; at most 64 KiB in all.
 void bull_error(const bull_job_t *job, buffer_t *out);
 
-// The record of one event of a job. Begin with {0}; may be used again; end with bull_record_free.
+// The record of one event of a job.
 typedef struct bull_record {
     event_t event; // borrows from the job and the fields below; job and type are cut to JOB_ID_MOST and JOB_TYPE_MOST bytes
     char id[EVENT_ID_SIZE];
@@ -92,7 +92,8 @@ typedef struct bull_record {
     buffer_t error;
 } bull_record_t;
 
-// Makes the record of a final failure at `finished_ms`, by the clock that decided it.
+// Makes the record of a final failure at `finished_ms`, by the clock that decided it. *record comes as {0}. Free it with
+// bull_record_free.
 void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
                       const char *term, double finished_ms);
 void bull_record_free(bull_record_t *record);

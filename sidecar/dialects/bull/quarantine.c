@@ -16,23 +16,17 @@ static const char ROLE[] = "monitor";
 
 typedef struct quarantine {
     const queue_keys_t *at;
-    bool round_open;      // a round over all ids is in progress
-    size_t skip;          // ids that this round could not settle
-    bool full;            // the stream was full in this round
-    bool full_logged;     // the full stream was logged in the last round
-    mono_t round_at;      // the latest start of the next round
-    bull_record_t record; // of one id
+    bool round_open;  // a round over all ids is in progress
+    size_t skip;      // ids that this round could not settle
+    bool full;        // the stream was full in this round
+    bool full_logged; // the full stream was logged in the last round
+    mono_t round_at;  // the latest start of the next round
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *at) {
     quarantine_t *s = mem_alloc(sizeof *s);
     s->at = at;
     return s;
-}
-
-static void quarantine_close(void *state) {
-    bull_record_free(&((quarantine_t *)state)->record);
-    free(state);
 }
 
 static void quarantine_forget(void *state) {
@@ -68,20 +62,22 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
     return call->error->outcome;
 }
 
-static void quarantine_append_settle(quarantine_t *s, const call_t *call, const quarantine_page_t *page, size_t index,
+static void quarantine_append_settle(const quarantine_t *s, const call_t *call, const quarantine_page_t *page, size_t index,
                                      const char *reason) {
     const quarantined_t *id = &page->jobs[index];
     const bull_job_t job = {.id = id->member, .state = "none"};
+    bull_record_t record = {0};
     buffer_t key = {0};
-    bull_record_make(&s->record, s->at->config, &job, reason ? reason : "", call->token, (double)page->now);
+    bull_record_make(&record, s->at->config, &job, reason ? reason : "", call->token, (double)page->now);
     buffer_printf(&key, "%s:", bull_config(s->at->config)->base);
     buffer_add(&key, id->member.data, id->member.len);
     // A key with a NUL byte cannot be an argument here. Its id has no job, or it would not be in quarantine.
     const char *hash = strlen(key.data) == key.len ? key.data : NULL;
     quarantine_settle_append(
         call, &(quarantine_decision_t){
-                  .job = id, .verdict = reason ? QUARANTINE_END : QUARANTINE_RELEASE, .hash = hash, .event = &s->record.event});
+                  .job = id, .verdict = reason ? QUARANTINE_END : QUARANTINE_RELEASE, .hash = hash, .event = &record.event});
     buffer_free(&key);
+    bull_record_free(&record);
 }
 
 static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, slice_t id, const char *reason, settled_t settled) {
@@ -138,7 +134,7 @@ static outcome_t quarantine_step(void *state, side_task_call_t *call) {
 }
 
 const side_task_ops_t bull_quarantine_task = {.open = quarantine_open,
-                                              .close = quarantine_close,
+                                              .close = free,
                                               .forget = quarantine_forget,
                                               .watched_keys = quarantine_watched_keys,
                                               .step = quarantine_step};

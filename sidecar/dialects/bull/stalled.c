@@ -34,14 +34,13 @@ typedef struct stalled_job {
 
 typedef struct stalled {
     const queue_keys_t *at;
-    bool marked;          // jobs are marked, and check_at is set
-    mono_t check_at;      // when the marks are a whole interval old
-    mono_t renew_at;      // when stalled-check is renewed
-    char cursor[24];      // part of the marks under check; "0" = the first
-    int64_t skip;         // stalled jobs of this part that could not be settled
-    int64_t left;         // stalled jobs of the earlier parts that could not be settled
-    bool full;            // the full stream was logged
-    bull_record_t record; // of one job
+    bool marked;     // jobs are marked, and check_at is set
+    mono_t check_at; // when the marks are a whole interval old
+    mono_t renew_at; // when stalled-check is renewed
+    char cursor[24]; // part of the marks under check; "0" = the first
+    int64_t skip;    // stalled jobs of this part that could not be settled
+    int64_t left;    // stalled jobs of the earlier parts that could not be settled
+    bool full;       // the full stream was logged
 } stalled_t;
 
 static void stalled_rewind(stalled_t *s) {
@@ -60,11 +59,6 @@ static void *stalled_open(const queue_keys_t *at) {
     s->at = at;
     stalled_forget(s);
     return s;
-}
-
-static void stalled_close(void *state) {
-    bull_record_free(&((stalled_t *)state)->record);
-    free(state);
 }
 
 static int64_t stalled_renew_ms(const queue_config_t *queue) {
@@ -147,15 +141,15 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
 static bool job_is_retry(const stalled_job_t *c) { return strcmp(c->verdict, "retry") == 0; }
 
 // Executions are Bull's attempts, earlier stalls, and this stall. The time of the check makes the ids of two stalls differ.
-static void job_make_record(stalled_t *s, const stalled_job_t *c, const char *token, int64_t now) {
-    event_t *event = &s->record.event;
-    bull_record_make(&s->record, s->at->config, &c->job, c->reason, token, (double)now);
+static void job_make_record(const stalled_t *s, const stalled_job_t *c, const char *token, int64_t now, bull_record_t *record) {
+    event_t *event = &record->event;
+    bull_record_make(record, s->at->config, &c->job, c->reason, token, (double)now);
     event->attempts += 1;
     if (job_is_retry(c)) {
         event->kind = slice_text("retried");
         event->payload = (slice_t){0};
     }
-    event_id(event, now * 1000, 0, s->record.id);
+    event_id(event, now * 1000, 0, record->id);
 }
 
 // ---- The settle.
@@ -171,10 +165,12 @@ static void job_append_message(conn_t *conn, const stalled_job_t *c) {
     buffer_free(&message);
 }
 
-static void job_append_settle(const stalled_t *s, const call_t *call, const stalled_job_t *c) {
+static void job_append_settle(const stalled_t *s, const call_t *call, const stalled_job_t *c, int64_t now) {
     const queue_keys_t *at = s->at;
     slice_t counter = c->job.fields[BULL_STALLED_COUNTER], debounce = c->job.fields[BULL_DEID];
     conn_t *conn = call->conn;
+    bull_record_t record = {0};
+    job_make_record(s, c, call->token, now, &record);
     call_script(call, &script_bull_settle, 14);
     bull_keys(conn, at, "stalled", "active", "wait", "paused", "meta-paused", "failed");
     request_text(conn, at->recorded, at->failures, at->meta);
@@ -192,8 +188,9 @@ static void job_append_settle(const stalled_t *s, const call_t *call, const stal
     job_append_message(conn, c);
     request_text(conn, job_removes_itself(&c->job) ? "1" : "0");
     request_int(conn, call->keys->config->stream.max_bytes);
-    record_append(conn, &s->record.event);
+    record_append(conn, &record.event);
     request_end(conn);
+    bull_record_free(&record);
 }
 
 static void job_log(const stalled_t *s, const stalled_job_t *c) {
@@ -240,8 +237,7 @@ static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redi
     size_t count = 0;
     for (; count < PAGE_JOBS && bull_job_at(reply, count, BULL_PLAIN, &jobs[count].job); count++) {
         job_judge(s, &jobs[count], now);
-        job_make_record(s, &jobs[count], call->redis.token, now);
-        job_append_settle(s, &call->redis, &jobs[count]);
+        job_append_settle(s, &call->redis, &jobs[count], now);
     }
     if (count) failpoint("settle_before");
     conn_flush(call->redis.conn, call->redis.error);
@@ -252,7 +248,6 @@ static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redi
         failpoint("settle_answered");
         stalled_note_settled(s, call, &jobs[i], settled);
     }
-    buffer_shrink(&s->record.payload);
     bool more = count > 0 && before + (int64_t)count < reply_int(reply_at(reply, 2));
     if (!more && call->redis.error->outcome == OUTCOME_OK) { // the next part
         s->left += s->skip;
@@ -299,4 +294,4 @@ static outcome_t stalled_step(void *state, side_task_call_t *call) {
 static outcome_t stalled_leave(void *state, side_task_call_t *call) { return stalled_mark(state, call, true); }
 
 const side_task_ops_t bull_stalled_task = {
-    .open = stalled_open, .close = stalled_close, .forget = stalled_forget, .step = stalled_step, .leave = stalled_leave};
+    .open = stalled_open, .close = free, .forget = stalled_forget, .step = stalled_step, .leave = stalled_leave};
