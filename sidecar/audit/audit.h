@@ -24,6 +24,9 @@ typedef enum audit_mode {
 audit_t *audit_open(const char *path, audit_mode_t mode, buffer_t *why) __attribute__((warn_unused_result));
 void audit_close(audit_t *audit); // takes; NULL is fine
 
+// Syncs the directory of a file: a new name is on disk once its directory is. False with errno.
+bool audit_sync_directory(const char *path);
+
 // The auditor keeps the lock while the log is closed.
 typedef struct audit_lock audit_lock_t;
 audit_lock_t *audit_lock_new(const char *path); // owned; not locked yet

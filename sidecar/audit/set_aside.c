@@ -50,10 +50,10 @@ static bool set_aside_move(const char *path, const char *to, const char *suffix,
     return done;
 }
 
-static bool set_aside_sync(const char *path, buffer_t *why) {
+bool audit_sync_directory(const char *path) {
     char *dir = audit_directory(path);
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool done = (fd >= 0 && fsync(fd) == 0) || set_aside_fail(path, why);
+    bool done = fd >= 0 && fsync(fd) == 0;
     if (fd >= 0) close(fd);
     free(dir);
     return done;
@@ -61,7 +61,8 @@ static bool set_aside_sync(const char *path, buffer_t *why) {
 
 // SQLite finds the -wal and -shm files of a database by its name.
 static bool set_aside_move_wal(const char *path, const char *to, buffer_t *why) {
-    return set_aside_move(path, to, "-wal", why) && set_aside_move(path, to, "-shm", why) && set_aside_sync(path, why);
+    return set_aside_move(path, to, "-wal", why) && set_aside_move(path, to, "-shm", why) &&
+           (audit_sync_directory(path) || set_aside_fail(path, why));
 }
 
 // Moves the database first. After a crash the next opening finds files without a database and moves these files too.

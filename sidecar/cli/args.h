@@ -32,10 +32,8 @@ const char *args_joined_value(const char *word);
 
 // The option -c of most commands.
 #define CLI_OPTION_CONFIG                                                                                                        \
-    {                                                                                                                            \
-        .letter = 'c', .name = "config", .argument = "FILE", .at = offsetof(cli_args_t, config), .values = CLI_FILES,            \
-        .help = "the config; default: QUEUE_SIDECAR_CONFIG, else " CLI_DEFAULT_CONFIG                                            \
-    }
+    CLI_VALUE(cli_args_t, 'c', "config", "FILE", config, CLI_FILES,                                                              \
+              "the config; default: QUEUE_SIDECAR_CONFIG, else " CLI_DEFAULT_CONFIG)
 
 // The path of the config (borrowed). `option` is the value of -c, or NULL.
 const char *cli_config_path(const char *option);

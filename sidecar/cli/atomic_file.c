@@ -2,13 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "audit/audit.h"
 
 enum { FILE_MODE = 0640, MAX_ATTEMPTS = 100 };
 
@@ -87,22 +88,12 @@ static bool atomic_file_rename(const atomic_file_t *file) {
     return link(file->part, file->path) == 0 && unlink(file->part) == 0;
 }
 
-// A new name is on disk once its directory is.
-static bool atomic_file_sync_directory(const char *path) {
-    char *copy = mem_str(path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool done = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0) close(fd);
-    free(copy);
-    return done;
-}
-
 bool atomic_file_end(atomic_file_t *file, bool complete, buffer_t *why) {
     bool renamed = complete && fsync(file->fd) == 0 && atomic_file_rename(file);
     if (complete && !renamed)
         atomic_file_fail(why, file->path,
                          errno == EEXIST ? "was created meanwhile: name a new file, or use --force" : strerror(errno));
-    bool synced = renamed && (atomic_file_sync_directory(file->path) ||
+    bool synced = renamed && (audit_sync_directory(file->path) ||
                               atomic_file_fail(why, file->path, "is written, but its directory cannot be synced to disk"));
     if (!renamed) unlink(file->part);
     atomic_file_close(file);

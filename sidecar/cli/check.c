@@ -112,10 +112,9 @@ static int check_run(const cli_args_t *args) {
 
 static const cli_option_t check_table[] = {
     CLI_OPTION_CONFIG,
-    {.name = "redis",
-     .at = offsetof(cli_args_t, redis),
-     .help = "connect and run the preflight: version, settings, key types, rights, leader; check audit.path: rights, disk space, "
-             "writer"},
+    CLI_FLAG(cli_args_t, 0, "redis", redis,
+             "connect and run the preflight: version, settings, key types, rights, leader; check audit.path: rights, disk space, "
+             "writer"),
 };
 
 const cli_command_t cli_check_command = {

@@ -51,6 +51,14 @@ typedef struct cli_option {
     bool many;           // repeated, or several operands
 } cli_option_t;
 
+// A row of options; `type` is the struct of its field.
+#define CLI_VALUE(type_, letter_, name_, argument_, field_, values_, help_)                                                      \
+    {                                                                                                                            \
+        .letter = (letter_), .name = (name_), .argument = (argument_), .at = offsetof(type_, field_), .values = (values_),       \
+        .help = (help_)                                                                                                          \
+    }
+#define CLI_FLAG(type_, letter_, name_, field_, help_) CLI_VALUE(type_, letter_, name_, NULL, field_, NULL, help_)
+
 // Texts are paragraphs separated by an empty line; the help wraps them. `WORD` is a thing that people type.
 typedef struct cli_command {
     const char *name;

@@ -197,10 +197,8 @@ static int completion_run(const cli_args_t *args) {
 }
 
 static const cli_option_t completion_table[] = {
-    {.argument = "SHELL",
-     .at = offsetof(cli_args_t, operands),
-     .values = "bash zsh",
-     .help = "bash or zsh; or queues: the names of the queues in the config, one a line, for scripts"},
+    CLI_VALUE(cli_args_t, 0, NULL, "SHELL", operands, "bash zsh",
+              "bash or zsh; or queues: the names of the queues in the config, one a line, for scripts"),
     CLI_OPTION_CONFIG,
 };
 

@@ -54,10 +54,7 @@ extern const audit_command_t audit_backup_command;
 #define AUDIT_KINDS           "failed retried requeued discarded gap filled"
 
 #define AUDIT_VALUE(letter_, name_, argument_, field_, values_, help_)                                                           \
-    {                                                                                                                            \
-        .letter = (letter_), .name = (name_), .argument = (argument_), .at = offsetof(audit_args_t, field_),                     \
-        .values = (values_), .help = (help_)                                                                                     \
-    }
+    CLI_VALUE(audit_args_t, letter_, name_, argument_, field_, values_, help_)
 #define AUDIT_FLAG(letter_, name_, field_, help_) AUDIT_VALUE(letter_, name_, NULL, field_, NULL, help_)
 #define AUDIT_OPERAND(argument_, help_, values_)  AUDIT_VALUE(0, NULL, argument_, operands, values_, help_)
 #define AUDIT_OPERANDS(argument_, help_, values_)                                                                                \

@@ -36,9 +36,8 @@ static int healthcheck_run(const cli_args_t *args) {
 
 static const cli_option_t healthcheck_table[] = {
     CLI_OPTION_CONFIG,
-    {.name = "ready",
-     .at = offsetof(cli_args_t, ready),
-     .help = "ask whether it works (has Redis, and leads or stands by), not only whether it is alive"},
+    CLI_FLAG(cli_args_t, 0, "ready", ready,
+             "ask whether it works (has Redis, and leads or stands by), not only whether it is alive"),
 };
 
 const cli_command_t cli_healthcheck_command = {

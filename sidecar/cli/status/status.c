@@ -242,19 +242,10 @@ static int status_command(const cli_args_t *args) {
 
 static const cli_option_t status_table[] = {
     CLI_OPTION_CONFIG,
-    {.letter = 'w',
-     .name = "watch",
-     .at = offsetof(cli_args_t, watch),
-     .help = "repeat until interrupted; on a terminal redraw in place"},
-    {.argument = "INTERVAL",
-     .at = offsetof(cli_args_t, operands),
-     .help = "interval of --watch: 500ms, 2s, 1m, or a number of seconds; default 2s, from 200ms to 1h"},
-    {.letter = 'o',
-     .name = "output",
-     .argument = "FORMAT",
-     .at = offsetof(cli_args_t, output),
-     .values = "table json",
-     .help = "table (default), or json: one object on one line"},
+    CLI_FLAG(cli_args_t, 'w', "watch", watch, "repeat until interrupted; on a terminal redraw in place"),
+    CLI_VALUE(cli_args_t, 0, NULL, "INTERVAL", operands, NULL,
+              "interval of --watch: 500ms, 2s, 1m, or a number of seconds; default 2s, from 200ms to 1h"),
+    CLI_VALUE(cli_args_t, 'o', "output", "FORMAT", output, "table json", "table (default), or json: one object on one line"),
     {.letter = 'q',
      .name = "queue",
      .argument = "NAME",
@@ -262,7 +253,7 @@ static const cli_option_t status_table[] = {
      .values = CLI_QUEUES,
      .many = true,
      .help = "only this queue; may be repeated"},
-    {.name = "utc", .at = offsetof(cli_args_t, utc), .help = "print times in UTC instead of local time"},
+    CLI_FLAG(cli_args_t, 0, "utc", utc, "print times in UTC instead of local time"),
 };
 
 const cli_command_t cli_status_command = {
