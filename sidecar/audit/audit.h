@@ -116,3 +116,15 @@ bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, 
 
 // Sets how long to wait for another writer, in ms. The default is 5,000.
 void audit_set_busy_timeout(audit_t *audit, int ms);
+
+typedef void backup_progress_fn(void *self, int64_t pages, int64_t of);
+// Copies the present content of the log into the empty file `path`, and checks the copy (PRAGMA quick_check). The copy gets its
+// own instance name, because two logs of one name would acknowledge for each other. The copy is not yet forced to disk. False
+// with *why: the file is useless.
+bool audit_backup(audit_t *audit, const char *path, backup_progress_fn *progress, void *self, buffer_t *why);
+
+// Checks whether a sidecar could keep an audit log at `path`: the directory, the file, its lock, and the free space for
+// `max_bytes` (audit.retain_bytes; 0 = no limit). Changes nothing. Calls `report` at least once.
+typedef enum audit_severity { AUDIT_OK, AUDIT_WARNING, AUDIT_ERROR } audit_severity_t;
+typedef void audit_path_check_fn(void *self, audit_severity_t severity, const char *text);
+void audit_check_path(const char *path, int64_t max_bytes, audit_path_check_fn *report, void *self);

@@ -1,5 +1,4 @@
-#include "audit/backup.h"
-
+// A copy of the audit log, made while others write to the log.
 #include <stdlib.h>
 
 #include "audit/store.h"

@@ -1,6 +1,7 @@
 // Opens and closes the log: for writing, for reading, and after setting a damaged log aside.
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -100,6 +101,54 @@ static bool open_read_facts(audit_t *audit, buffer_t *why) {
     return !audit->exclusive || audit_read_fact(audit, "dropped", INT64_MIN, &audit->retention.dropped, why);
 }
 
+static bool instance_read(audit_t *audit, buffer_t *why) {
+    sqlite3_stmt *of = audit_statement(audit, "SELECT value FROM facts WHERE name = 'instance'", why);
+    if (!of) return false;
+    int code = sqlite3_step(of);
+    free(audit->instance);
+    audit->instance = code == SQLITE_ROW ? mem_str((const char *)sqlite3_column_text(of, 0)) : NULL;
+    return audit_finish(audit, of, code == SQLITE_DONE ? SQLITE_ERROR : code, "read its name", why);
+}
+
+// Records that the log of the lock file is lost, if the lock file names one.
+static bool instance_note_loss(audit_lock_t *lock, const char *reason, buffer_t *why) {
+    if (!*lock->loss.instance || *lock->loss.reason) return true;
+    snprintf(lock->loss.reason, sizeof lock->loss.reason, "%s", reason);
+    return audit_lock_write(lock, why);
+}
+
+// An older copy of this log is in its place. The copy takes the name of the log again, and the auditor fills the copy.
+static bool instance_restore(audit_t *audit, buffer_t *why) {
+    const char *name = audit->lock->loss.instance;
+    char *sql = sqlite3_mprintf("UPDATE facts SET value = %Q WHERE name = 'instance' AND EXISTS"
+                                " (SELECT 1 FROM facts WHERE name = 'copy_of' AND value = %Q)",
+                                name, name);
+    bool done = sql && audit_exec(audit, sql, "name it", why);
+    sqlite3_free(sql);
+    return done && instance_read(audit, why);
+}
+
+bool audit_clear_loss(audit_t *audit, buffer_t *why) {
+    audit_lock_t *lock = audit->lock;
+    snprintf(lock->loss.instance, sizeof lock->loss.instance, "%s", audit->instance);
+    *lock->loss.reason = *lock->loss.set_aside_as = '\0';
+    return audit_lock_write(lock, why);
+}
+
+// Compares the log with the log that the lock file names. Records a loss. Renames a copy of another log, because two logs of one
+// name would acknowledge for each other.
+static bool instance_compare(audit_t *audit, buffer_t *why) {
+    audit_lock_t *lock = audit->lock;
+    if (!instance_read(audit, why)) return false;
+    if (!*lock->loss.instance) return audit_clear_loss(audit, why);
+    audit->file.former_instance = mem_str(audit->instance);
+    if (!*lock->loss.reason && strcmp(lock->loss.instance, audit->instance) != 0 && !instance_restore(audit, why)) return false;
+    // A lost log is no longer lost once somebody puts it back.
+    if (strcmp(lock->loss.instance, audit->instance) == 0) return !*lock->loss.reason || audit_clear_loss(audit, why);
+    return *lock->loss.reason ||
+           (instance_note_loss(lock, AUDIT_REPLACED, why) && audit_rename_instance(audit, why) && instance_read(audit, why));
+}
+
 static bool open_file(audit_t *audit, const audit_open_options_t *options, buffer_t *why) {
     int schema = 0;
     open_create_file(audit->path);
@@ -110,13 +159,12 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     audit->is_ours = schema > 0;
     if (sqlite3_db_readonly(audit->db, "main") == 1)
         return audit_fail_with(audit->path, SQLITE_READONLY, 0, "open it", "opened without the right to write", why);
-    if (audit->exclusive && schema == 0 && !audit_note_loss(audit->lock, AUDIT_MISSING, why)) return false;
+    if (audit->exclusive && schema == 0 && !instance_note_loss(audit->lock, AUDIT_MISSING, why)) return false;
     if (!open_check_pages(audit, options, why) || !open_configure(audit, options->max_bytes, schema == 0, why) ||
         !audit_migrate(audit, schema, why))
         return false;
     if (audit->exclusive) open_enable_auto_vacuum(audit, !options->keep_file);
-    return (audit->exclusive ? audit_compare_instance(audit, why) : audit_read_instance(audit, why)) &&
-           open_read_facts(audit, why);
+    return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why);
 }
 
 static void close_database(audit_t *audit) {
@@ -218,7 +266,7 @@ static audit_t *open_log(audit_t *audit, audit_mode_t mode, const audit_open_opt
     bool opened = audit_path_is_usable(audit->path, mode, why);
     open_choose_temp_directory(audit->path);
     if (opened && open_is_read_only(mode))
-        opened = open_for_reading(audit, mode == AUDIT_PEER, why) && audit_read_instance(audit, why);
+        opened = open_for_reading(audit, mode == AUDIT_PEER, why) && instance_read(audit, why);
     else if (opened)
         opened = open_for_writing(audit, options, why);
     if (opened) return audit;
@@ -254,3 +302,7 @@ void audit_close(audit_t *audit) {
 
 bool audit_is_damaged(const audit_t *audit) { return audit->damaged; }
 void audit_set_busy_timeout(audit_t *audit, int ms) { sqlite3_busy_timeout(audit->db, ms); }
+const char *audit_instance(const audit_t *audit) { return audit->instance; }
+const audit_loss_t *audit_loss(const audit_t *audit) {
+    return audit->exclusive && *audit->lock->loss.reason ? &audit->lock->loss : NULL;
+}

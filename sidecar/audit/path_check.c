@@ -1,5 +1,4 @@
-#include "audit/path_check.h"
-
+// Checks whether a sidecar could keep an audit log at a path, before it begins.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -97,12 +97,6 @@ bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
 
 // Gives the log a new random name.
 bool audit_rename_instance(audit_t *audit, buffer_t *why);
-bool audit_read_instance(audit_t *audit, buffer_t *why);
-// Compares the log with the log that the lock file names. Records a loss. Renames a copy of another log, because two logs of one
-// name would acknowledge for each other.
-bool audit_compare_instance(audit_t *audit, buffer_t *why);
-// Records that the log of the lock file is lost, if the lock file names one.
-bool audit_note_loss(audit_lock_t *lock, const char *reason, buffer_t *why);
 
 // Moves the log and the files beside it to <path>.corrupt-<UTC time>. The lock file records the name first. So an interrupted
 // move continues under the same name. Only for the holder of the lock.

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "audit/path_check.h"
+#include "audit/audit.h"
 #include "base/text/units.h"
 #include "cli/args.h"
 #include "cli/terminal.h"

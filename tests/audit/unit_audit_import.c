@@ -1,5 +1,4 @@
 /* Imports from another log: rows, gaps, damage, foreign files; and backups of a log. */
-#include "audit/backup.h"
 #include "audit/import/import.h"
 #include "audit/query/query.h"
 #include "audit_case.h"

@@ -1,5 +1,5 @@
 /* The log is damaged, removed or too large, or the disk fails: no row is lost or duplicated, and missing records are reported. */
-#include "audit/path_check.h"
+#include "audit/audit.h"
 #include "auditor_fixture.h"
 #include "disk_fault.h"
 #include "text.h"

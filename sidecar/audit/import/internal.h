@@ -1,4 +1,4 @@
-// Types and functions that the files of import/ share. Calls go from log.c to importer.c, gaps.c and batch.c, in this order.
+// Types and functions that the files of import/ share. Calls go from importer.c to gaps.c and batch.c, in this order.
 #pragma once
 
 #include "audit/import/import.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "audit/backup.h"
+#include "audit/audit.h"
 #include "base/failpoint.h"
 #include "cli/atomic_file.h"
 #include "cli/audit/audit.h"
