@@ -19,11 +19,10 @@
 --          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group
 --          {'type', key, found} `delayed` or `ready` or `meta` holds something else
--- Uses     types
+-- Uses     types, fence
 -- Safe     fenced; every precondition is looked at before the first write; one LPUSH of all, then one removal: whatever fails
 --          leaves the jobs in delayed. The range begins at -inf, so that ranks and scores mean the same entries.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}})
+local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[4], 'group')
 if owner and owner ~= ARGV[2] then return {'owner', owner} end

@@ -7,10 +7,10 @@
 -- ARGV[2]  by        'value' or 'sha1': what ARGV holds of each value
 -- ARGV[3+] two for each: field; its value as it was read, or the SHA-1 of that
 -- Reply    {'swept', how many}, {'fenced'}, {'type', key, found}
+-- Uses     types, fence
 -- Safe     fenced, by compare: what has changed since stays.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local found = redis.call('TYPE', KEYS[2]).ok
-if found ~= 'none' and found ~= 'hash' then return {'type', 'swept', found} end
+local refusal = fenced() or wrong_type({{'swept', KEYS[2], 'hash'}})
+if refusal then return refusal end
 local gone = {}
 for i = 3, #ARGV, 2 do
     local value = redis.call('HGET', KEYS[2], ARGV[i])

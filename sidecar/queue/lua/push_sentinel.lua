@@ -9,11 +9,10 @@
 -- ARGV[3]  random    32 hex digits: what the pass read there, or new ones for a list that never had a sentinel, or whose hash is gone
 -- ARGV[4]  entry     the sentinel, made from these by the queue's dialect
 -- Reply    {'planted', n}, {'other', n} somebody has planted since, {'empty'}, {'fenced'}, {'type', key, found}
--- Uses     types
+-- Uses     types, fence
 -- Safe     fenced, by compare; the list gets one entry. What it is known by is there before it: the other way round, one that
 --          nobody knows would pass for a job.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'backup', KEYS[2], 'list'}, {'sentinel', KEYS[3], 'hash'}})
+local refusal = fenced() or wrong_type({{'backup', KEYS[2], 'list'}, {'sentinel', KEYS[3], 'hash'}})
 if refusal then return refusal end
 local n = string.match(redis.call('HGET', KEYS[3], 'n') or '', '^%d+$') or ''
 if n ~= ARGV[2] then return {'other', n} end

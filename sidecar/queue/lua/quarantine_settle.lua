@@ -20,16 +20,15 @@
 -- ARGV[9]  most      bytes that the stream may hold
 -- ARGV[10+] names and values of the record; 'at' is added here
 -- Reply    {'settled', 1}, {'changed'} its score, its envelope or `job`, {'alive'} it waits, or its list is too long to tell, {'full'} the stream, {'fenced'}, {'type', key, found}
--- Uses     types, records, now
+-- Uses     types, fence, records, now
 -- Safe     fenced; by compare of score and envelope; all preconditions before the first write; adds before it removes. A push is
 --          scheduled first: refused, it is tried again when it is due next. What removes comes last, so it is tried first, on a key of
 --          ours that never exists: a right that was taken away meanwhile must not leave the record of a job that is there still.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
 local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end
 if KEYS[5] ~= KEYS[3] then wanted[#wanted + 1] = {'ready', KEYS[5], 'list'} end
-local refusal = wrong_type(wanted)
+local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 if (redis.call('ZSCORE', KEYS[3], member) or '') ~= ARGV[3] then return {'changed'} end
 if verdict == 'forget' then

@@ -10,11 +10,10 @@
 -- ARGV[3]  most      bytes that the stream may hold
 -- ARGV[4+] names and values of the record; 'at' is added here
 -- Reply    {'settled', 1}, {'changed'} it has its record, {'full'} the stream, {'fenced'}, {'type', key, found}
--- Uses     types, records, now
+-- Uses     types, fence, records, now
 -- Safe     fenced; the mark is written in the step that writes the record, and before it: where one of the two is refused there is
 --          neither.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'recorded', KEYS[2], 'zset'}, {'failures', KEYS[3], 'stream'}, {'meta', KEYS[4], 'hash'}})
+local refusal = fenced() or wrong_type({{'recorded', KEYS[2], 'zset'}, {'failures', KEYS[3], 'stream'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 if redis.call('ZSCORE', KEYS[2], ARGV[2]) then return {'changed'} end
 local now = now_ms()

@@ -34,18 +34,17 @@
 -- Reply    {'settled', recorded: 1 or 0}, {'dropped'} it was done, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its
 --          heartbeat is there, {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Optional GETRANGE, SISMEMBER, SREM
--- Uses     types, records
+-- Uses     types, fence, records
 -- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
 --          write fail between the record and the removal; nor can a right that was taken away meanwhile: LREM and SREM come last,
 --          so they are tried first, on a key of ours that never exists.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
     {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 for i, want in ipairs({{'dlq', 'list'}, {'mark', 'set'}, {'done', 'set'}, {'recorded', 'zset'}}) do
     if KEYS[9 + i] ~= KEYS[1] then wanted[#wanted + 1] = {want[1], KEYS[9 + i], want[2]} end
 end
-local refusal = wrong_type(wanted)
+local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local job, ends = ARGV[2], ARGV[5] == ''
 if (redis.call('HGET', KEYS[5], ARGV[3]) or '') ~= ARGV[4] then return {'changed'} end

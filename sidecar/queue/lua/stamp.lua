@@ -7,14 +7,13 @@
 -- ARGV[1]  token
 -- ARGV[2+] three for each change: digest; the stamp that was read, '' = none; the new one, '' = begin a life now
 -- Reply    {'stamped', now in ms, how many}, {'fenced'}, {'type', key, found}
--- Uses     types
+-- Uses     types, fence
 -- Safe     fenced; adds and changes only, and no more than there are jobs in progress.
 --
 -- A stamp is 28 bytes, numbers with the highest byte first: born in us (8), seen (6), missing (6), retries (2), retried_at (6),
 -- times in ms by Redis's clock; anything of another length is none. The highest bit of retries says that the life began with a
 -- requeue. A life is its own birth, in us, made unique in its queue.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'stamps', KEYS[2], 'hash'}, {'meta', KEYS[3], 'hash'}})
+local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'meta', KEYS[3], 'hash'}})
 if refusal then return refusal end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])

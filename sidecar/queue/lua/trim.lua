@@ -22,11 +22,10 @@
 --          {'type', key, found}        `failures`, `auditors` or `meta` holds something else
 -- Ages     After Redis's clock was ahead and set right, ids stay in the time to come, for as long as it was ahead. The age of such
 --          an entry counts from when a trim first sees it like that.
--- Uses     types, ids, now
+-- Uses     types, fence, ids, now
 -- Safe     fenced; every precondition is looked at before the first write. `trimmed` and `bytes` are written before entries go, so
 --          that none goes without a trace; an XTRIM that removes nothing proves the right to it first.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}})
+local refusal = fenced() or wrong_type({{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local most, size, heard, forget = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])

@@ -12,13 +12,12 @@
 -- ARGV[3]  hold      least ms that stalled-check lives; '' = we stop, and it ends when the next check would be due
 -- Reply    {'marked', now in ms, active jobs} a new interval begins, {'held', now in ms, when jobs were marked}, {'left'}, {'fenced'},
 --          {'type', key, found}
--- Uses     types, bullmq, now
+-- Uses     types, fence, bullmq, now
 -- Safe     fenced; marks the jobs that are active in this step. If stalled-check had expired, workers may have changed the set: it is
 --          made anew, so no job counts as stalled before a whole interval has passed. stalled-check outlives the interval, so workers
 --          that take over do not check earlier either. If SADD is refused after DEL, the check is an interval late and no job is lost.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'stalled-check', KEYS[4], 'string'}, {'meta', KEYS[5], 'hash'}}
-local refusal = wrong_type(wanted) or bullmq({unpack(KEYS, 6)})
+local refusal = fenced() or wrong_type(wanted) or bullmq({unpack(KEYS, 6)})
 if refusal then return refusal end
 local now = tonumber(now_ms())
 local interval = tonumber(ARGV[2])

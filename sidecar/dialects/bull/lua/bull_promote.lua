@@ -20,15 +20,14 @@
 -- ARGV[7]  work      the batch ends after inserts by priority have walked over this many entries
 -- Reply    as promote
 -- Optional PUBLISH, PUBSUB, SORT
--- Uses     types, bullmq
+-- Uses     types, fence, bullmq
 -- Safe     fenced; checks every key first, and every job hash before its id is moved; tries commands that may be refused on a key
 --          that does not exist; adds before it removes; PUBLISH last and by pcall, because nothing may come between push and removal.
 --          All job keys begin with the prefix.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local wanted = {{'delayed', KEYS[2], 'zset'}, {'wait', KEYS[3], 'list'}, {'paused', KEYS[4], 'list'},
     {'meta-paused', KEYS[5], 'string'}, {'priority', KEYS[6], 'zset'}, {'active', KEYS[7], 'list'}, {'meta', KEYS[8], 'hash'},
     {'aside', KEYS[9], 'zset'}}
-local refusal = wrong_type(wanted) or bullmq({unpack(KEYS, 10)})
+local refusal = fenced() or wrong_type(wanted) or bullmq({unpack(KEYS, 10)})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[8], 'group')
 if owner and owner ~= ARGV[2] then return {'owner', owner} end

@@ -13,12 +13,11 @@
 -- ARGV[5+] names and values of the record; 'at' is added here
 -- Reply    {'settled', 1}, {'gone'} retried or removed since, {'changed'} recorded already, {'full'}, {'fenced'},
 --          {'type', key, found}
--- Uses     types, records, now
+-- Uses     types, fence, records, now
 -- Safe     fenced; compares; writes mark and record in one step. A ZADD that changes nothing tests the right first, so that the mark
 --          cannot be refused after the record.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local wanted = {{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}, {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}}
-local refusal = wrong_type(wanted)
+local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local mark = ARGV[2] .. ':' .. ARGV[3]
 if ARGV[3] ~= '' then

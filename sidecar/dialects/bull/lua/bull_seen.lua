@@ -11,11 +11,10 @@
 -- ARGV[4]  seen      ms: moves `:seen` there and removes marks that are never read again; '' = only read `:seen`; 'off' = failures
 --                    from now on count as recorded
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
--- Uses     types, now
+-- Uses     types, fence, now
 -- Safe     fenced; `:seen` moves forwards only, unless a wrong clock left it more than `overlap` in the future, where it would hide
 --          failures that happen while nobody leads. It is written last, so a first call that was refused half-way begins anew.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}})
+local refusal = fenced() or wrong_type({{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}})
 if refusal then return refusal end
 if ARGV[4] == 'off' then
     redis.call('ZREM', KEYS[3], ':seen')

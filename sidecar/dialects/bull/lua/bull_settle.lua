@@ -26,15 +26,14 @@
 -- ARGV[9+] names and values of the record; 'at' and 'error' are added here
 -- Reply    as settle: settled, gone (its worker renewed it, or it is finished), changed, alive (it has a lock), full, fenced, type
 -- Optional PUBLISH
--- Uses     types, records, now
+-- Uses     types, fence, records, now
 -- Safe     fenced; compares; adds before it removes, the record first; PUBLISH last and by pcall. A missing right cannot stop it between
 --          the record and the removal: the commands that follow are tried first, on a key that does not exist.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
 local broken = ARGV[4] == 'broken'
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
     {'meta-paused', KEYS[6], 'string'}, {'failed', KEYS[7], 'zset'}, {'recorded', KEYS[8], 'zset'},
     {'failures', KEYS[9], 'stream'}, {'meta', KEYS[10], 'hash'}}
-local refusal = wrong_type(wanted)
+local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local id, ends = ARGV[2], ARGV[4] ~= 'retry'
 if redis.call('SISMEMBER', KEYS[2], id) == 0 then return {'gone'} end

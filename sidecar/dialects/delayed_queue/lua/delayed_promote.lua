@@ -18,14 +18,13 @@
 -- ARGV[9]  steps     number of pairs of delays that follow
 -- ARGV[10+] two for each step: attempts below this wait this many ms; then the class of each list in KEYS[6+]
 -- Reply    as promote; the score of the oldest is '' if it was not moved
--- Uses     types
+-- Uses     types, fence
 -- Safe     fenced; reads and writes in one step. Schedules before it pushes, so a refused push is repeated when the event is due next, and
 --          not at once, twice or never. Removes only members without an envelope. Changes only the digits of `attempt`, and only in the
 --          shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
 --          its outermost object, because none of the quotes is escaped. Other shapes are quarantined. Producers write whole ms as scores;
 --          the fraction .5 marks an event after its last push, .25 a quarantined event, .75 both.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}})
+local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[4], 'group')
 if owner and owner ~= ARGV[2] then return {'owner', owner} end

@@ -13,10 +13,9 @@
 -- ARGV[7]  forget    ms: at the end of the list remove older marks; '' = none
 -- Reply    {'letters', now in ms, entries looked at, 1 at the end of the list or else 0, and for each entry without a record: the
 --          entry or '', its size, its SHA-1}, {'fenced'}, {'type', key, found}
--- Uses     types, now
+-- Uses     types, fence, now
 -- Safe     fenced; reads the list; only record_once adds marks.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'fenced'} end
-local refusal = wrong_type({{KEYS[2], KEYS[2], 'list'}, {KEYS[3], KEYS[3], 'zset'}})
+local refusal = fenced() or wrong_type({{KEYS[2], KEYS[2], 'list'}, {KEYS[3], KEYS[3], 'zset'}})
 if refusal then return refusal end
 local now = tonumber(now_ms())
 local reply = {'letters', string.format('%.0f', now), 0, 0}
