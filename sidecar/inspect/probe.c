@@ -57,15 +57,16 @@ static const char *const *probe_commands(const right_t *right) {
     return right->commands ? right->commands : right->script->commands;
 }
 
-// A name in the slot of `lock`: it has the hash tag of `lock`, or else all of it as a tag.
+// A name in the slot of `lock`: it has the hash tag of `lock`, or else all of it as a tag. It is a channel too, and ends as the
+// vacant channel does, because a user may have a right to such channels only.
 static char *probe_key(const char *lock) {
     char random[TOKEN_SIZE];
     token_new(random, 0);
     random[16] = '\0';
     const char *open = strchr(lock, '{');
     const char *close = open ? strchr(open + 1, '}') : NULL;
-    if (close && close > open + 1) return mem_printf("sidecar:preflight-%s%.*s", random, (int)(close - open + 1), open);
-    return mem_printf("sidecar:preflight-%s{%s}", random, lock);
+    if (close && close > open + 1) return mem_printf("sidecar:preflight-%s%.*s:vacant", random, (int)(close - open + 1), open);
+    return mem_printf("sidecar:preflight-%s{%s}:vacant", random, lock);
 }
 
 // `dialect` NULL: a right of every dialect.
@@ -180,14 +181,14 @@ static outcome_t probe_track(const probe_t *probe, conn_t *data, conn_t *subscri
     return error->outcome;
 }
 
-// Tries wake-ups and the vacant channel on a pair of separate connections.
+// Tries wake-ups and a channel of its own on a pair of separate connections. Only standbys subscribe to the vacant channel.
 static bool probe_connections(const probe_t *probe) {
     const preflight_call_t *call = probe->call;
     conn_t *data = conn_like(call->conn, "queue-sidecar-preflight");
     conn_t *subscriber = conn_like(call->conn, "queue-sidecar-preflight");
     bool ok =
         probe_passed(call, PREFLIGHT_WARNING, "waking up on a change", probe_track(probe, data, subscriber)) &&
-        probe_passed(call, PREFLIGHT_WARNING, "listening for a vacant lock", lock_listen(subscriber, call->keys, call->error));
+        probe_passed(call, PREFLIGHT_WARNING, "listening for a vacant lock", lock_listen(subscriber, probe->key, call->error));
     conn_free(data);
     conn_free(subscriber);
     return ok;

@@ -139,7 +139,7 @@ static void leader_listen_for_vacancies(leader_t *leader) {
     }
     if (!conn_is_open(leader->subscriber)) {
         if (!mono_reached(leader->subscriber_retry_at, mono_now())) return;
-        if (lock_listen(leader->subscriber, leader->keys, &error) != OUTCOME_OK) {
+        if (lock_listen(leader->subscriber, leader->keys->vacant, &error) != OUTCOME_OK) {
             leader->subscriber_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
             log_warn(ROLE, NULL, "cannot subscribe to released locks; takeover waits for the TTL", F_STR("reason", error.text));
             return;

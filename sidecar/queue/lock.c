@@ -117,9 +117,9 @@ outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *
     return OUTCOME_OK;
 }
 
-outcome_t lock_listen(conn_t *subscriber, const keyspace_t *keys, redis_error_t *error) {
+outcome_t lock_listen(conn_t *subscriber, const char *channel, redis_error_t *error) {
     if (conn_open(subscriber, error) != OUTCOME_OK) return error->outcome;
-    request_begin(subscriber, "SUBSCRIBE", keys->vacant);
+    request_begin(subscriber, "SUBSCRIBE", channel);
     if (request_ask(subscriber, NULL, error) != OUTCOME_OK) conn_close(subscriber);
     return error->outcome;
 }

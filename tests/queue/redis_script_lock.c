@@ -216,7 +216,7 @@ Test(redis_script_release, releases_its_own_lock_only_and_publishes) {
     const char *lock;
     buffer_t name = {0};
     conn_t *subscriber = conn_new(&f.config->redis, "ear", NULL);
-    cr_assert_eq(lock_listen(subscriber, f.keys, &f.error), OUTCOME_OK);
+    cr_assert_eq(lock_listen(subscriber, f.keys->vacant, &f.error), OUTCOME_OK);
     redis_ok(f.r, "SET sidecar:app:lock T2");
     release(&f, "T1");
     redis_expect(f.r, "T2", "GET sidecar:app:lock");
