@@ -7,7 +7,7 @@
 typedef struct seek {
     json_pick_t *pick;
     slice_t segment; // without its slash; behind it the rest begins
-    bool plain;      // it stands for itself: no "~"
+    bool plain;      // each stands for itself: no "~"
     int depth;       // of the container; -1 = there is nothing to search for
     int met;         // the depth of the deepest key or element that was met
     int index;       // of the next element, in an array
@@ -35,9 +35,7 @@ static char find_take_letter(const char **segment) {
 }
 
 static void seek_set_segment(seek_t *seek, const char *segment, int depth) {
-    const char *rest = segment;
-    for (seek->plain = true; *rest != '/' && *rest; rest++) seek->plain &= *rest != '~';
-    seek->segment = (slice_t){segment, (size_t)(rest - segment)};
+    seek->segment = (slice_t){segment, (size_t)(strchrnul(segment, '/') - segment)};
     seek->depth = depth;
 }
 
@@ -45,13 +43,15 @@ static void find_begin(find_t *find, slice_t text, json_pick_t *picks, size_t co
     json_walk_begin(&find->walk, text);
     find->count = count;
     find->pending = 0;
-    find->depth = 0;
+    find->depth = 1;
     for (size_t i = 0; i < count; i++) {
         const char *pointer = picks[i].pointer;
-        bool valid = *pointer == '/' || *pointer == '\0';
-        find->seeks[i] = (seek_t){.pick = &picks[i], .segment = {pointer, 0}, .depth = valid ? 0 : -1};
-        find->pending |= (uint32_t)valid << i; // at first the whole text is met
+        find->seeks[i] = (seek_t){.pick = &picks[i], .plain = !strchr(pointer, '~'), .depth = -1};
         picks[i].found = JSON_MISSING;
+        if (*pointer == '/') seek_set_segment(&find->seeks[i], pointer + 1, 1);
+        if (*pointer) continue;
+        seek_set_segment(&find->seeks[i], pointer, 0);
+        find->pending |= UINT32_C(1) << i; // the whole text comes next
     }
 }
 
@@ -129,9 +129,9 @@ static void find_leave(find_t *find, int depth) {
     find->depth = depth;
     for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
         if (seek->depth != depth + 1) continue;
-        const char *segment = seek->segment.data - 1;
-        while (segment > seek->pick->pointer && segment[-1] != '/') segment--;
-        seek_set_segment(seek, segment, depth);
+        const char *pointer = seek->pick->pointer, *slash = seek->segment.data - 1;
+        const char *before = memrchr(pointer, '/', (size_t)(slash - pointer));
+        seek_set_segment(seek, before + 1, depth);
     }
 }
 
@@ -142,7 +142,7 @@ static void find_step(find_t *find, json_event_t event) {
         find_at_key(find, depth);
         return;
     }
-    if (event == JSON_AT_CLOSE && depth < find->depth) find_leave(find, depth);
+    if (event == JSON_AT_CLOSE && depth > 0 && depth < find->depth) find_leave(find, depth);
     if (event != JSON_AT_CLOSE && depth > 0 && *find->walk.open[depth - 1] == '[') find_at_element(find, depth);
     find_at_value(find, event, depth);
 }
