@@ -318,8 +318,7 @@ static mono_t failed_next(const failed_t *s, mono_t now) {
 
 static outcome_t failed_step(void *state, side_task_call_t *call) {
     failed_t *s = state;
-    if (!s->seen_known && failed_ask_mark(s, call, s->records ? "" : "off") != OUTCOME_OK)
-        return call->redis.error->outcome;
+    if (!s->seen_known && failed_ask_mark(s, call, s->records ? "" : "off") != OUTCOME_OK) return call->redis.error->outcome;
     if (!s->records) return OUTCOME_OK;
     if (call->changed || !call->arm) s->changed = s->full_range_due = true; // without tracking every step assumes a change
     if (s->full && !mono_reached(s->pause_until, call->now)) {
