@@ -48,7 +48,7 @@ static void changes_compare_queues(const queue_config_t *old, const queue_config
     const config_key_t *key;
     for (size_t i = 0; (key = config_queue_key(fresh->dialect, i)) != NULL; i++) {
         if (!config_key_in_queue(key) || (key->own && old->dialect != fresh->dialect)) continue;
-        changes_compare(key, fresh->name, config_queue_values(key, old), config_queue_values(key, fresh), frozen, changes);
+        changes_compare(key, fresh->name, config_queue_base(key, old), config_queue_base(key, fresh), frozen, changes);
     }
 }
 

@@ -3,9 +3,16 @@
 #include <string.h>
 
 #include "config/dialect.h"
-#include "config/file/quote.h"
+#include "config/literal.h"
 #include "config/load.h"
 #include "config/value.h"
+
+const location_t *config_load_location(const load_t *load, size_t queue, const char *name) {
+    const config_dialect_t *dialect = load->config->queues[queue].dialect;
+    const queue_location_t *location = &load->queues[queue];
+    const location_t *key = &location->keys[config_queue_row(dialect, config_queue_key_find(dialect, name))];
+    return key->line ? key : &location->self;
+}
 
 bool derive_has_failed(const derive_t *derive) { return derive->location->has_errors; }
 
@@ -43,14 +50,12 @@ void derive_report(const derive_t *derive, bool is_error, const char *key, const
 // Settings that the dialect does not know stay at their defaults, whatever `defaults` says for others.
 static void derive_reset_policy(derive_t *derive) {
     const config_dialect_t *dialect = derive->queue->dialect;
-    buffer_t why = {0};
     for (size_t row = 0; row < config_key_count; row++) {
         const config_key_t *key = &config_keys[row];
         if (!config_key_in_policy(key) || config_key_of_dialect(key, dialect)) continue;
-        if (!config_value_set_text(key, key->fallback, &derive->queue->policy, &why)) abort(); // the table contradicts itself
+        config_value_set_known(key, key->fallback, &derive->queue->policy);
         derive->location->keys[row].origin = ORIGIN_DEFAULT;
     }
-    buffer_free(&why);
     if (dialect->heartbeat_of_job || derive_is_given(derive, "heartbeat")) return;
     derive_text(&derive->queue->policy.heartbeat, mem_str("off"));
     derive->location->keys[config_key_row(config_key_find("queue", "heartbeat"))].origin = ORIGIN_DEFAULT;

@@ -60,14 +60,9 @@ size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key
     return key->own ? config_key_count + (size_t)(key - dialect->keys) : config_key_row(key);
 }
 
-void *config_queue_base(const config_key_t *key, queue_config_t *queue) {
+void *config_queue_base(const config_key_t *key, const queue_config_t *queue) {
     if (key->own) return queue->own;
     return config_key_in_policy(key) ? (void *)&queue->policy : (void *)queue;
-}
-
-const void *config_queue_values(const config_key_t *key, const queue_config_t *queue) {
-    if (key->own) return queue->own;
-    return config_key_in_policy(key) ? (const void *)&queue->policy : (const void *)queue;
 }
 
 const config_key_t *config_queue_key_find(const config_dialect_t *dialect, const char *name) {
@@ -95,17 +90,15 @@ config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_f
     return row;
 }
 
-size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self) {
-    size_t count = 0;
+void config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self) {
     config_words_t words;
-    for (; count < config_key_count; count++) {
-        config_key_t row = config_key_with_dialects(&config_keys[count], dialects, words);
+    for (size_t i = 0; i < config_key_count; i++) {
+        config_key_t row = config_key_with_dialects(&config_keys[i], dialects, words);
         each(self, &row);
     }
     const config_dialect_t *dialect;
     for (size_t i = 0; (dialect = dialects(i)) != NULL; i++)
-        for (size_t k = 0; k < dialect->key_count; k++, count++) each(self, &dialect->keys[k]);
-    return count;
+        for (size_t k = 0; k < dialect->key_count; k++) each(self, &dialect->keys[k]);
 }
 
 void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, const char *between, const char *last,

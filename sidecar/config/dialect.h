@@ -81,12 +81,11 @@ const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row
 size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key);
 const config_key_t *config_queue_key_find(const config_dialect_t *dialect,
                                           const char *name); // NULL = no queue of it has such a key
-// The struct of the queue that holds the value.
-void *config_queue_base(const config_key_t *key, queue_config_t *queue);
-const void *config_queue_values(const config_key_t *key, const queue_config_t *queue); // the same, to read
-// Calls `each` for every key, also those of the dialects. The row is valid during the call. Returns how many there are.
+// The struct of the queue that holds the value; write to it only where the queue is yours.
+void *config_queue_base(const config_key_t *key, const queue_config_t *queue);
+// Calls `each` for every key, also those of the dialects. The row is valid during the call.
 typedef void config_key_fn(void *self, const config_key_t *key);
-size_t config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self);
+void config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self);
 // The row of the key `dialect` as an enum of these dialects, of which the first is the default; another row as it is.
 typedef const char *config_words_t[CONFIG_DIALECTS_MAX + 1];
 config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words);

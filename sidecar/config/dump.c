@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "config/dialect.h"
-#include "config/file/quote.h"
+#include "config/literal.h"
 #include "config/load.h"
 #include "config/value.h"
 
@@ -36,7 +36,7 @@ static void dump_add_of_queue(dump_t *dump, const char *section, const queue_con
     const config_key_t *key;
     for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++)
         if (strcmp(key->section, section) == 0 && config_key_of_dialect(key, queue->dialect))
-            dump_add(dump, key, config_queue_values(key, queue), origins[i]);
+            dump_add(dump, key, config_queue_base(key, queue), origins[i]);
 }
 
 // Writes the lines and forgets them.
@@ -124,7 +124,7 @@ void config_dump(const config_t *config, buffer_t *out) {
 bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *out) {
     const config_key_t *row = config_queue_key_find(queue->dialect, key);
     if (!row || row->type > KEY_SIZE || !config_key_of_dialect(row, queue->dialect)) return false;
-    memcpy(out, (const char *)config_queue_values(row, queue) + row->at, sizeof *out);
+    memcpy(out, (const char *)config_queue_base(row, queue) + row->at, sizeof *out);
     return true;
 }
 

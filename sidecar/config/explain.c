@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "base/text/suggest.h"
-#include "config/file/quote.h"
-#include "config/number.h"
+#include "config/literal.h"
 #include "config/value.h"
 
 static void explain_array(const node_t *node, buffer_t *why) {

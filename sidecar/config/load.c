@@ -2,27 +2,22 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/dialect.h"
 #include "config/value.h"
 
-static void *load_base(load_t *load, const config_key_t *key) {
-    return config_key_in_policy(key) ? (void *)&load->config->defaults : (void *)load->config;
-}
-
-void config_load_defaults(load_t *load) {
-    for (size_t i = 0; i < config_key_count; i++) {
-        const config_key_t *key = &config_keys[i];
-        if (config_key_in_policy(key) || !config_key_in_queue(key))
-            config_value_set_known(key, key->fallback, load_base(load, key));
-    }
+// The struct that holds a key of `defaults` or outside queues; NULL for a key that stands in queues alone.
+static void *load_base(config_t *config, const config_key_t *key) {
+    if (config_key_in_policy(key)) return &config->defaults;
+    return config_key_in_queue(key) ? NULL : config;
 }
 
 static void load_key(load_t *load, const config_key_t *key, const node_t *node, const char *group) {
     buffer_t why = {0};
     size_t row = config_key_row(key);
     load->keys[row] = node->location;
-    if (!config_value_set(key, node, load_base(load, key), &why)) {
+    if (!config_value_set(key, node, load_base(load->config, key), &why)) {
         diagnostic_add(load->errors, &node->location, "`%s%s%s` %s", group, *group ? "." : "", key->name, buffer_text(&why));
         if (config_key_in_policy(key)) load->defaults_have_errors = true;
     }
@@ -47,15 +42,12 @@ static void load_section(load_t *load, const node_t *group, const char *section)
 }
 
 static bool load_is_section(const char *name) {
-    const char *sections[CONFIG_SECTIONS_MAX];
-    size_t count = config_key_sections(sections);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(sections[i], name) == 0) return true;
-    }
+    for (size_t i = 0; i < config_key_count; i++)
+        if (!config_key_in_queue(&config_keys[i]) && strcmp(config_keys[i].section, name) == 0) return true;
     return false;
 }
 
-void config_load_file(load_t *load, const node_t *root) {
+static void load_file(load_t *load, const node_t *root) {
     for (size_t i = 0; i < root->count; i++) {
         const node_t *node = &root->children[i];
         const config_key_t *key = config_key_find("", node->name);
@@ -70,9 +62,81 @@ void config_load_file(load_t *load, const node_t *root) {
     }
 }
 
-const location_t *config_load_location(const load_t *load, size_t queue, const char *name) {
-    const config_dialect_t *dialect = load->config->queues[queue].dialect;
-    const queue_location_t *location = &load->queues[queue];
-    const location_t *key = &location->keys[config_queue_row(dialect, config_queue_key_find(dialect, name))];
-    return key->line ? key : &location->self;
+static struct config_origins *load_origins(const load_t *load) {
+    struct config_origins *origins = mem_alloc(sizeof *origins);
+    size_t queues = load->config->queue_count;
+    origins->queues = mem_array(queues, sizeof *origins->queues);
+    for (size_t row = 0; row < CONFIG_KEYS_MAX; row++) {
+        origins->keys[row] = load->keys[row].origin;
+        for (size_t i = 0; i < queues; i++) origins->queues[i][row] = load->queues[i].keys[row].origin;
+    }
+    return origins;
+}
+
+static load_t load_begin(const char *path, config_dialects_fn *dialects, diagnostics_t *errors, diagnostics_t *warnings) {
+    load_t load = {.config = mem_alloc(sizeof(config_t)), .dialects = dialects, .errors = errors, .warnings = warnings};
+    load.config->path = mem_str(path);
+    errors->main_file = warnings->main_file = path;
+    for (size_t i = 0; i < config_key_count; i++) {
+        void *base = load_base(load.config, &config_keys[i]);
+        if (base) config_value_set_known(&config_keys[i], config_keys[i].fallback, base);
+    }
+    return load;
+}
+
+config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *messages) {
+    diagnostics_t errors = {0}, warnings = {0};
+    load_t load = load_begin(path, dialects, &errors, &warnings);
+    node_t *root = config_source_read(path, &errors);
+    if (root) {
+        load_file(&load, root);
+        config_load_url(&load, ORIGIN_FILE);
+        config_load_environment(&load);
+        config_load_url(&load, ORIGIN_ENVIRONMENT);
+        config_load_queues(&load, root);
+        config_load_check(&load);
+        load.config->origins = load_origins(&load);
+    }
+    bool good = errors.count == 0;
+    diagnostics_write(good ? &warnings : &errors, messages);
+    diagnostics_free(&warnings);
+    config_source_free(root);
+    free(load.queues);
+    if (good) return load.config;
+    config_free(load.config);
+    return NULL;
+}
+
+config_t *config_load_refused(const char *path, config_dialects_fn *dialects) {
+    if (access(path, R_OK) != 0) return NULL;
+    diagnostics_t errors = {0}; // config_load has reported them
+    load_t load = load_begin(path, dialects, &errors, &errors);
+    node_t *root = config_source_read(path, &errors);
+    if (root) load_file(&load, root);
+    config_load_environment(&load);
+    diagnostics_free(&errors);
+    config_source_free(root);
+    return load.config;
+}
+
+static void config_free_queue(queue_config_t *queue) {
+    const config_key_t *key;
+    for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++)
+        if (config_key_in_queue(key)) config_value_free(key, config_queue_base(key, queue));
+    if (queue->dialect->release && queue->own) queue->dialect->release(queue->own);
+    free(queue->own);
+}
+
+void config_free(config_t *config) {
+    if (!config) return;
+    for (size_t i = 0; i < config_key_count; i++) {
+        void *base = load_base(config, &config_keys[i]);
+        if (base) config_value_free(&config_keys[i], base);
+    }
+    for (size_t i = 0; i < config->queue_count; i++) config_free_queue(&config->queues[i]);
+    free(config->queues);
+    if (config->origins) free(config->origins->queues);
+    free(config->origins);
+    free(config->path);
+    free(config);
 }

@@ -23,12 +23,6 @@ typedef struct load {
     bool defaults_have_errors;
 } load_t;
 
-// Fills every key outside queues, and `defaults`, with the table's defaults.
-void config_load_defaults(load_t *load);
-
-// Sets every key outside queues from the tree; reports unknown keys and wrong values.
-void config_load_file(load_t *load, const node_t *root);
-
 // Reads the list `queues`. Call it after `defaults` are set: queues fall back to them.
 void config_load_queues(load_t *load, const node_t *root);
 

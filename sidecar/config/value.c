@@ -9,9 +9,7 @@
 
 #include "base/text/units.h"
 #include "config/dialect.h"
-#include "config/file/quote.h"
-#include "config/lists.h"
-#include "config/number.h"
+#include "config/literal.h"
 
 static const char *const role_words[] = {"dispatcher", "monitor", NULL};
 static const unsigned role_bits[] = {ROLE_DISPATCHER, ROLE_MONITOR};

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "config/dialect.h"
-#include "config/lists.h"
+#include "config/literal.h"
 
 static const config_key_t delayed_keys[] = {
     DIALECT_KEY("types", KEY_STRINGS, NULL, "1", "500", offsetof(delayed_config_t, types), false,

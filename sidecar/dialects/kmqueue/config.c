@@ -6,7 +6,7 @@
 
 #include "base/digest.h"
 #include "config/dialect.h"
-#include "config/lists.h"
+#include "config/literal.h"
 
 static const config_key_t kmqueue_keys[] = {
     DIALECT_KEY("queues", KEY_STRINGS, NULL, "1", "64", offsetof(kmqueue_config_t, queues), false,

@@ -1,11 +1,55 @@
-#include "config/lists.h"
+#include "config/literal.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text/units.h"
-#include "config/file/quote.h"
-#include "config/number.h"
+
+void config_quote(const char *text, buffer_t *out) {
+    buffer_str(out, "\"");
+    for (; *text; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte == '"' || byte == '\\')
+            buffer_printf(out, "\\%c", byte);
+        else if (byte == '\n')
+            buffer_str(out, "\\n");
+        else if (byte < ' ' || byte == 0x7f)
+            buffer_printf(out, "\\x%02X", byte);
+        else
+            buffer_add(out, text, 1);
+    }
+    buffer_str(out, "\"");
+}
+
+bool config_number_parse(const char *text, int64_t *value) {
+    const char *digits = text + (*text == '-' || *text == '+');
+    if (!isdigit((unsigned char)*digits)) return false;
+    bool hex = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+    char *end;
+    errno = 0;
+    int64_t parsed = strtoll(text, &end, hex ? 16 : 10);
+    if (errno || (*end && strcmp(end, "L") != 0 && strcmp(end, "LL") != 0)) return false;
+    *value = parsed;
+    return true;
+}
+
+bool config_number_wraps(const char *text, int64_t value) {
+    return (value > INT32_MAX || value < INT32_MIN) && text[strlen(text) - 1] != 'L';
+}
+
+bool config_number_of(key_type_t type, const char *text, int64_t *value) {
+    if (type == KEY_DURATION || type == KEY_STEPS) return duration_parse(text, value);
+    if (type == KEY_SIZE) return size_parse(text, value);
+    return config_number_parse(text, value);
+}
+
+bool config_number_in_bounds(const config_key_t *key, int64_t value) {
+    int64_t low = 0, high = 0;
+    return config_number_of(key->type, key->low, &low) && config_number_of(key->type, key->high, &high) && value >= low &&
+           value <= high;
+}
 
 void strings_add(strings_t *list, const char *text) {
     list->items = mem_grown(list->items, list->count, sizeof *list->items);

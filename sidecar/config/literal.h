@@ -1,11 +1,29 @@
-// Values that are lists: names (KEY_STRINGS) and delay steps (KEY_STEPS).
+// Numbers, texts and lists as libconfig writes them.
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/buffer.h"
 #include "config/file/source.h"
 #include "config/table.h"
+
+// Adds text in quotes; control bytes are escaped.
+void config_quote(const char *text, buffer_t *out);
+
+// Reads "12", "-3", "0x1F", with or without the L or LL of libconfig. False: it is no integer, or does not fit 64 bits.
+bool config_number_parse(const char *text, int64_t *value);
+
+// True when libconfig would wrap this literal at 32 bits: too large, and without an L.
+bool config_number_wraps(const char *text, int64_t value);
+
+// Reads a number or a bound by the type of the key: a duration, a size or an integer.
+bool config_number_of(key_type_t type, const char *text, int64_t *value);
+
+// Whether the number lies within the bounds of the key, which are lengths for a text and delays for steps.
+bool config_number_in_bounds(const config_key_t *key, int64_t value);
+
+// ---- Lists: names (KEY_STRINGS) and delay steps (KEY_STEPS).
 
 // Calls `take` for each text of a list or an array, or of a text as the table has it: "10: 10s, *: 60s". False: one of them is no
 // text, or `take` returned false.
