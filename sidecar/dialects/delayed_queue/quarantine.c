@@ -39,13 +39,12 @@ typedef struct quarantine {
     bool full;        // the failure stream was full in this round
     bool full_logged; // the full stream was logged in the last round
     keymap_t logged;  // digests of logged events
-    bool *waits;      // of each class: its list still holds an event after its last push; owned
+    bool waits[];     // of each class: its list still holds an event after its last push
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *keys) {
-    quarantine_t *quarantine = mem_alloc(sizeof *quarantine);
+    quarantine_t *quarantine = mem_alloc(sizeof *quarantine + delayed_config(keys->config)->classes.count);
     quarantine->keys = keys;
-    quarantine->waits = mem_array(delayed_config(keys->config)->classes.count, sizeof *quarantine->waits);
     quarantine->nearest = quarantine->again = mono_never();
     return quarantine;
 }
@@ -53,12 +52,11 @@ static void *quarantine_open(const queue_keys_t *keys) {
 static void quarantine_close(void *state) {
     quarantine_t *quarantine = state;
     keymap_free(&quarantine->logged);
-    free(quarantine->waits);
     free(quarantine);
 }
 
 static void quarantine_begin_round(quarantine_t *quarantine, mono_t now) {
-    memset(quarantine->waits, 0, delayed_config(quarantine->keys->config)->classes.count * sizeof *quarantine->waits);
+    memset(quarantine->waits, 0, delayed_config(quarantine->keys->config)->classes.count);
     quarantine->skip = 0;
     quarantine->began = now;
     quarantine->nearest = quarantine->again = mono_never();
@@ -103,9 +101,10 @@ typedef struct item {
 
 // Leaves the member and reads the member again after `for_ms`; INT64_MAX: in the next round.
 static void item_leave(quarantine_item_t *item, int64_t for_ms) {
-    item->left = true;
-    if (for_ms == INT64_MAX) return;
     quarantine_t *quarantine = item->quarantine;
+    item->left = true;
+    quarantine->skip++;
+    if (for_ms == INT64_MAX) return;
     quarantine->nearest = mono_min(quarantine->nearest, mono_add(item->call->now, for_ms * NS_PER_MS));
 }
 
@@ -141,7 +140,6 @@ static void item_judge_last(quarantine_item_t *item, size_t class, const delayed
     item_end(item, "retries_exhausted", envelope->attempt - 1);
     item->event.started = item->job->since - delayed_delay_ms(own, envelope->attempt);
     delayed_splice(item->job->envelope, envelope, envelope->attempt - 1, &item->next);
-    item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
     item->ask.ready = own->lists.items[class];
     item->class = class;
 }
@@ -159,7 +157,6 @@ static void item_judge_event(quarantine_item_t *item, size_t class) {
         delayed_splice(job->envelope, &envelope, envelope.attempt + 1, &item->next);
         item->ask.verdict = QUARANTINE_PUSH;
         item->ask.ready = own->lists.items[class];
-        item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
         item->ask.delay_ms = delayed_delay_ms(own, envelope.attempt + 1);
         item->ask.last = envelope.attempt + 1 >= own->retry_attempts;
     } // else the class is configured now; promote sends the event when the event is due
@@ -226,6 +223,7 @@ static void item_make_event(quarantine_item_t *item) {
 
 static void item_append_settle(quarantine_item_t *item) {
     item->ask.job = item->job;
+    item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
     item->ask.events = delayed_config(item->quarantine->keys->config)->events;
     if (item->ask.verdict == QUARANTINE_END) item_make_event(item);
     item->ask.event = &item->event;
@@ -246,17 +244,11 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
         if (item->ask.verdict == QUARANTINE_PUSH) metric_add(&call->metrics->promoted, 1);
         return;
     }
-    quarantine->skip++;
-    if (settled == SETTLED_CHANGED) item_leave(item, CHANGED_MS);
-    if (settled == SETTLED_ALIVE) {
-        quarantine->waits[item->class] = true;
-        item_leave(item, WAITS_MS);
-    }
-    if (settled == SETTLED_FULL) {
-        metric_add(&call->metrics->ends_held, 1);
-        item_leave(item, FULL_MS);
-        quarantine->full = true;
-    }
+    item_leave(item, settled == SETTLED_FULL ? FULL_MS : settled == SETTLED_ALIVE ? WAITS_MS : CHANGED_MS);
+    if (settled == SETTLED_ALIVE) quarantine->waits[item->class] = true;
+    if (settled != SETTLED_FULL) return;
+    metric_add(&call->metrics->ends_held, 1);
+    quarantine->full = true;
 }
 
 static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call_t *call, const quarantine_page_t *page) {
@@ -266,10 +258,7 @@ static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call
         quarantine_item_t *item = &items[asked];
         *item = (quarantine_item_t){.quarantine = quarantine, .call = call, .job = &page->jobs[i], .now = page->now};
         item_judge(item);
-        if (item->left) {
-            quarantine->skip++;
-            continue;
-        }
+        if (item->left) continue;
         item_append_settle(item);
         asked++;
     }

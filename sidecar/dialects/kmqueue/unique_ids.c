@@ -1,7 +1,6 @@
 #include "dialects/kmqueue/kmqueue.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buffer.h"
 #include "base/log.h"
@@ -26,25 +25,20 @@ typedef struct unique_ids {
     const strings_t *sets;        // borrowed
     bool idle;                    // the last count found no task
     mono_t at;                    // time of `before`
-    int64_t *before;              // owned; orphans of each set in an earlier count, with no task since
-    int64_t *found;               // owned; ids of each set in this count
+    int64_t ids;                  // ids of all sets in this count
     int64_t reported;             // orphans of all sets in the last log line
+    struct {
+        int64_t before; // orphans in an earlier count, with no task since
+        int64_t found;  // ids in this count
+    } counts[];         // of each set
 } unique_ids_t;
 
 static void *unique_ids_open(const queue_keys_t *keys) {
-    unique_ids_t *unique_ids = mem_alloc(sizeof *unique_ids);
+    const strings_t *sets = &kmqueue_config(keys->config)->unique_sets;
+    unique_ids_t *unique_ids = mem_alloc(sizeof *unique_ids + sets->count * sizeof *unique_ids->counts);
     unique_ids->config = keys->config;
-    unique_ids->sets = &kmqueue_config(keys->config)->unique_sets;
-    unique_ids->before = mem_array(unique_ids->sets->count, sizeof *unique_ids->before);
-    unique_ids->found = mem_array(unique_ids->sets->count, sizeof *unique_ids->found);
+    unique_ids->sets = sets;
     return unique_ids;
-}
-
-static void unique_ids_close(void *self) {
-    unique_ids_t *unique_ids = self;
-    free(unique_ids->before);
-    free(unique_ids->found);
-    free(unique_ids);
 }
 
 static void unique_ids_forget(void *self) { ((unique_ids_t *)self)->idle = false; }
@@ -70,31 +64,36 @@ static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_e
     for (size_t i = 0; i < sets->count; i++) request_append(conn, "SCARD", sets->items[i]);
     int64_t in_progress = conn_read_int(conn, backup, error);
     for (size_t i = 0; i < lists->count; i++) waiting += conn_read_int(conn, lists->items[i], error);
-    for (size_t i = 0; i < sets->count; i++) unique_ids->found[i] = conn_read_int(conn, sets->items[i], error);
+    unique_ids->ids = 0;
+    for (size_t i = 0; i < sets->count; i++) {
+        unique_ids->counts[i].found = conn_read_int(conn, sets->items[i], error);
+        unique_ids->ids += unique_ids->counts[i].found;
+    }
     if (error->outcome != OUTCOME_OK || waiting || in_progress > 1) return false;
     return in_progress == 0 || unique_ids_backup_is_marker(conn, backup, error);
 }
 
-static int64_t unique_ids_sum(const unique_ids_t *unique_ids, const int64_t *counts) {
-    int64_t all = 0;
-    for (size_t i = 0; i < unique_ids->sets->count; i++) all += counts[i];
-    return all;
-}
-
-static void unique_ids_keep_least(const unique_ids_t *unique_ids) {
-    for (size_t i = 0; i < unique_ids->sets->count; i++)
-        if (unique_ids->found[i] < unique_ids->before[i]) unique_ids->before[i] = unique_ids->found[i];
+// Keeps the smaller count of each set. Returns their sum.
+static int64_t unique_ids_keep_least(unique_ids_t *unique_ids) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < unique_ids->sets->count; i++) {
+        int64_t *before = &unique_ids->counts[i].before, found = unique_ids->counts[i].found;
+        if (found < *before) *before = found;
+        sum += *before;
+    }
+    return sum;
 }
 
 // "mail_unique: 2, other_unique: 1", cut after REPORT_BYTES.
 static void unique_ids_write(const unique_ids_t *unique_ids, buffer_t *out) {
     for (size_t i = 0; i < unique_ids->sets->count && out->len < REPORT_BYTES; i++)
-        if (unique_ids->before[i])
-            buffer_printf(out, "%s%s: %lld", out->len ? ", " : "", unique_ids->sets->items[i], (long long)unique_ids->before[i]);
+        if (unique_ids->counts[i].before)
+            buffer_printf(out, "%s%s: %lld", out->len ? ", " : "", unique_ids->sets->items[i],
+                          (long long)unique_ids->counts[i].before);
 }
 
 static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics) {
-    int64_t counts = unique_ids_sum(unique_ids, unique_ids->before);
+    int64_t counts = unique_ids_keep_least(unique_ids);
     metric_set(&metrics->stale_unique, counts);
     if (counts > unique_ids->reported) {
         buffer_t sets = {0};
@@ -114,16 +113,12 @@ static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *ca
     int64_t apart = unique_ids->config->policy.protected_timeout_ms;
     if (apart < LOOK_LEAST_MS) apart = LOOK_LEAST_MS;
     bool sure = unique_ids->idle && mono_diff(call->now, unique_ids->at) >= apart * NS_PER_MS;
-    int64_t ids = unique_ids_sum(unique_ids, unique_ids->found);
-    if (sure || ids == 0) {
-        unique_ids_keep_least(unique_ids);
-        unique_ids_report(unique_ids, call->metrics);
-    }
+    if (sure || unique_ids->ids == 0) unique_ids_report(unique_ids, call->metrics);
     if (sure || !unique_ids->idle) {
-        memcpy(unique_ids->before, unique_ids->found, unique_ids->sets->count * sizeof *unique_ids->before);
+        for (size_t i = 0; i < unique_ids->sets->count; i++) unique_ids->counts[i].before = unique_ids->counts[i].found;
         unique_ids->at = call->now;
     }
-    return ids > unique_ids->reported && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;
+    return unique_ids->ids > unique_ids->reported && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;
 }
 
 static outcome_t unique_ids_step(void *self, side_task_call_t *call) {
@@ -139,7 +134,7 @@ static outcome_t unique_ids_step(void *self, side_task_call_t *call) {
 
 const side_task_ops_t kmqueue_task_ops = {
     .open = unique_ids_open,
-    .close = unique_ids_close,
+    .close = free,
     .forget = unique_ids_forget,
     .step = unique_ids_step,
 };

@@ -53,12 +53,11 @@ typedef struct private_lists {
     bool cut;        // the walk stopped at too many names; the next scan continues at the cursor
     private_name_t *names;
     size_t count;
-    size_t next;            // index of the first name that no page has read
-    keymap_t known;         // digests of the names
-    size_t asked;           // lists in the current page
-    bool stepped;           // the current page includes a step of the walk
-    bool one_by_one;        // Redis refused a page: read one list at a time to find the culprit
-    const keyspace_t *keys; // borrowed
+    size_t next;     // index of the first name that no page has read
+    keymap_t known;  // digests of the names
+    size_t asked;    // lists in the current page
+    bool stepped;    // the current page includes a step of the walk
+    bool one_by_one; // Redis refused a page: read one list at a time to find the culprit
 } private_lists_t;
 
 // Keeps the one * and escapes the other special characters of SCAN (redis src/util.c, stringmatchlen).
@@ -96,9 +95,9 @@ static void lists_close(void *self) {
 }
 
 // The keys of all queues are never private lists.
-static void lists_load_reserved(private_lists_t *lists) {
-    for (size_t i = 0; i < lists->keys->queue_count; i++) {
-        redis_keys_t used = config_redis_keys(lists->keys->queues[i].config);
+static void lists_load_reserved(private_lists_t *lists, const keyspace_t *keys) {
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        redis_keys_t used = config_redis_keys(keys->queues[i].config);
         for (size_t k = 0; k < used.count; k++) {
             digest_t digest = digest_of(used.items[k].name, strlen(used.items[k].name));
             if (!used.items[k].pattern) keymap_put(&lists->reserved, digest.bytes);
@@ -128,7 +127,6 @@ static void lists_add(private_lists_t *lists, slice_t name) {
     if (!pattern_matches(private_config(lists->queue)->private, name, &owner)) return;
     if (name.len >= sizeof OURS - 1 && memcmp(name.data, OURS, sizeof OURS - 1) == 0) return;
     digest_t digest = digest_of(name.data, name.len);
-    if (!lists->reserved.count) lists_load_reserved(lists);
     if (keymap_find(&lists->reserved, digest.bytes)) return;
     int64_t *met = keymap_put(&lists->known, digest.bytes);
     if (++*met > 1) return;
@@ -147,6 +145,7 @@ static void lists_status_append(const call_t *call, void *self) {
     private_lists_t *lists = self;
     const char *registry = private_config(lists->queue)->registry;
     lists_clear(lists);
+    if (!lists->reserved.count) lists_load_reserved(lists, call->keys);
     if (!lists->cut) lists_restart_walk(lists);
     lists->walked = lists->cut = lists->one_by_one = false;
     request_append(call->conn, "HLEN", call_queue(call)->stamps);
@@ -215,18 +214,12 @@ static void lists_append_step(conn_t *conn, const private_lists_t *lists) {
 static void lists_page_append(const call_t *call, void *self, size_t count) {
     private_lists_t *lists = self;
     size_t left = lists->count - lists->next;
-    lists->keys = call->keys;
     lists->asked = left < count ? left : count;
     if (lists->asked > PAGE) lists->asked = PAGE;
     if (lists->asked > 1 && lists->one_by_one) lists->asked = 1;
     lists->stepped = !lists->walked && left - lists->asked < PAGE && lists->count < MOST;
     if (lists->asked) lists_append_tails(call, lists);
     if (lists->stepped) lists_append_step(call->conn, lists);
-}
-
-static void lists_log_large(const private_lists_t *lists, const private_name_t *name, int64_t size, const char *sha1) {
-    log_warn(ROLE, lists->queue->name, "left a job in a private list that is larger than max_payload", F_STR("list", name->key),
-             F_INT("bytes", size), F_STR("sha1", sha1), F_INT("max_payload", lists->queue->policy.max_payload));
 }
 
 static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size_t at, backup_page_t *page) {
@@ -237,7 +230,9 @@ static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size
     const private_name_t *name = &lists->names[lists->next + (size_t)nth];
     if (reply_len(sha1)) {
         page->large++;
-        lists_log_large(lists, name, reply_int(reply_at(reply, at + 2)), reply_text(sha1));
+        log_warn(ROLE, lists->queue->name, "left a job in a private list that is larger than max_payload",
+                 F_STR("list", name->key), F_INT("bytes", reply_int(reply_at(reply, at + 2))), F_STR("sha1", reply_text(sha1)),
+                 F_INT("max_payload", lists->queue->policy.max_payload));
         return;
     }
     entry_t *entry = backup_page_add(page, reply_slice(tail));
