@@ -77,10 +77,10 @@ typedef struct scan_ops {
                    buffer_t *again);
 } scan_ops_t;
 
-// ---- Side tasks. A dialect may have a task beside scans, or in place of scans. The monitor runs the steps in turn
-// (monitor/tasks.h).
+// ---- Side tasks. A dialect may have tasks beside scans, or in place of scans. The monitor runs the queues in turn, and all
+// tasks of a queue in each turn (monitor/tasks.h).
 
-enum { SIDE_TASK_STEP_MS = 5, SIDE_TASK_KEYS_MAX = 4, SIDE_TASK_CHANNELS_MAX = 2 };
+enum { SIDE_TASKS_MAX = 3, SIDE_TASK_STEP_MS = 5, SIDE_TASK_KEYS_MAX = 4, SIDE_TASK_CHANNELS_MAX = 2 };
 
 typedef struct side_task_call {
     call_t redis; // no reply is outstanding, before and after a step
@@ -102,7 +102,7 @@ typedef struct side_task_ops {
     size_t (*channels)(const void *state, const char **out);
     void (*on_message)(void *state, const char *channel, slice_t message);
     // One bounded step: a few requests that take Redis at most SIDE_TASK_STEP_MS. Reads every reply, unless the connection is
-    // lost. OUTCOME_REFUSED pauses the task of this queue alone.
+    // lost. OUTCOME_REFUSED pauses the tasks of this queue alone.
     outcome_t (*step)(void *state, side_task_call_t *call);
     // The role ends and still holds the lock. The monitor calls this only after a step. NULL: nothing to do.
     outcome_t (*leave)(void *state, side_task_call_t *call);
@@ -154,7 +154,7 @@ typedef struct dialect_ops {
     const config_dialect_t *settings; // name and config keys
     const promote_ops_t *promote;
     const scan_ops_t *scan;
-    const side_task_ops_t *side_task;
+    const side_task_ops_t *side_tasks[SIDE_TASKS_MAX + 1]; // in the order of their steps; ends with NULL
     const requeue_ops_t *requeue;
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);

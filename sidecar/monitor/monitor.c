@@ -42,7 +42,7 @@ static void monitor_track(monitor_t *m, const char *key, size_t value) {
 static void monitor_add_queue(monitor_t *m, size_t queue) {
     const queue_config_t *config = m->keys->queues[queue].config;
     const dialect_ops_t *ops = dialect_ops(config->dialect);
-    if (ops->side_task) monitor_add_task(m, queue, ops->side_task);
+    for (size_t i = 0; ops->side_tasks[i]; i++) monitor_add_task(m, queue, ops->side_tasks[i]);
     if (!ops->scan) return;
     m->scans_any = true;
     if (!ops->scan->rotation) return;

@@ -43,7 +43,7 @@ void tasks_init(tasks_t *tasks, const keyspace_t *keys) {
 void tasks_free(tasks_t *tasks) {
     for (size_t i = 0; i < tasks->keys->queue_count; i++) {
         task_t *task = &tasks->of_queue[i];
-        if (task->ops) task->ops->close(task->state);
+        for (size_t part = 0; part < task->count; part++) task->parts[part].ops->close(task->parts[part].state);
         condition_free(&task->refused);
     }
     free(tasks->of_queue);
@@ -56,7 +56,11 @@ void tasks_free(tasks_t *tasks) {
 void tasks_add(tasks_t *tasks, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms) {
     const char *names[SIDE_TASK_KEYS_MAX > SIDE_TASK_CHANNELS_MAX ? SIDE_TASK_KEYS_MAX : SIDE_TASK_CHANNELS_MAX];
     void *state = ops->open(&tasks->keys->queues[queue]);
-    tasks->of_queue[queue] = (task_t){.ops = ops, .state = state, .metrics = metrics, .poll_ms = poll_ms, .changed = true};
+    task_t *task = &tasks->of_queue[queue];
+    task->parts[task->count++] = (task_part_t){ops, state};
+    task->metrics = metrics;
+    task->poll_ms = poll_ms;
+    task->changed = true;
     size_t keys = ops->watched_keys ? ops->watched_keys(state, names) : 0;
     for (size_t i = 0; i < keys; i++) task_names_add(&tasks->watched_keys, names[i], queue);
     size_t channels = ops->channels ? ops->channels(state, names) : 0;
@@ -71,7 +75,7 @@ static void task_wake(task_t *task) {
 
 void tasks_reset(tasks_t *tasks, size_t queue) {
     task_t *task = &tasks->of_queue[queue];
-    if (task->ops) task->ops->forget(task->state);
+    for (size_t i = 0; i < task->count; i++) task->parts[i].ops->forget(task->parts[i].state);
     task_wake(task);
     task->blocked_until = (mono_t){0};
 }
@@ -88,12 +92,13 @@ void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message) {
     const task_names_t *names = &tasks->channels;
     for (size_t at = task_names_find(names, channel); task_names_has(names, at, channel); at++) {
         task_t *task = &tasks->of_queue[names->queues[at]];
-        if (task->ops->on_message) task->ops->on_message(task->state, channel, message);
+        for (size_t i = 0; i < task->count; i++)
+            if (task->parts[i].ops->on_message) task->parts[i].ops->on_message(task->parts[i].state, channel, message);
         task->next = (mono_t){0};
     }
 }
 
-mono_t task_due(const task_t *task) { return task->ops ? mono_max(task->next, task->blocked_until) : mono_never(); }
+mono_t task_due(const task_t *task) { return task->count ? mono_max(task->next, task->blocked_until) : mono_never(); }
 
 static side_task_call_t task_call(const task_t *task, const call_t *call, bool arm) {
     return (side_task_call_t){
@@ -116,12 +121,18 @@ outcome_t tasks_step(tasks_t *tasks, const call_t *call, bool arm) {
     task->changed = false;
     task->begun = true;
     failpoint("watch_before");
-    outcome_t outcome = task->ops->step(task->state, &of_task);
+    mono_t next = mono_never();
+    outcome_t outcome = OUTCOME_OK;
+    for (size_t i = 0; i < task->count && outcome == OUTCOME_OK; i++) {
+        of_task.next = mono_never();
+        outcome = task->parts[i].ops->step(task->parts[i].state, &of_task);
+        next = mono_min(next, of_task.next);
+    }
     failpoint("watch_answered");
     if (outcome == OUTCOME_REFUSED) return task_refused(task, call);
     if (outcome != OUTCOME_OK) return outcome;
-    task->next = of_task.next;
-    if (!arm) task->next = mono_min(task->next, mono_add(of_task.now, task->poll_ms * NS_PER_MS));
+    task->next = next;
+    if (!arm) task->next = mono_min(next, mono_add(of_task.now, task->poll_ms * NS_PER_MS));
     scan_log_refusal(&task->refused, call_queue(call)->config->name, NULL);
     return OUTCOME_OK;
 }
@@ -130,8 +141,9 @@ outcome_t tasks_leave(tasks_t *tasks, const call_t *call) {
     task_t *task = &tasks->of_queue[call->queue];
     side_task_call_t of_task = task_call(task, call, false);
     *call->error = (redis_error_t){0};
-    if (!task->begun || !task->ops->leave) return OUTCOME_OK;
-    outcome_t outcome = task->ops->leave(task->state, &of_task);
+    outcome_t outcome = OUTCOME_OK;
+    for (size_t i = 0; task->begun && i < task->count && outcome == OUTCOME_OK; i++)
+        if (task->parts[i].ops->leave) outcome = task->parts[i].ops->leave(task->parts[i].state, &of_task);
     // Another leader holds the lock: this instance holds no key that it could release.
     if (outcome == OUTCOME_FENCED) return OUTCOME_OK;
     return outcome == OUTCOME_REFUSED ? task_refused(task, call) : outcome;

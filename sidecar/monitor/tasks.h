@@ -1,5 +1,5 @@
 // Side tasks of dialects (side_task_ops_t): when each task makes its next step, and how the task goes on after each outcome. The
-// monitor provides connection and lease. A queue has one task at most.
+// monitor provides connection and lease. The tasks of a queue take their turn together.
 #pragma once
 
 #include "base/condition.h"
@@ -8,9 +8,15 @@
 
 enum { TASK_REFUSED_MS = 5000 };
 
+typedef struct task_part {
+    const side_task_ops_t *ops;
+    void *state; // owned
+} task_part_t;
+
+// The tasks of one queue.
 typedef struct task {
-    const side_task_ops_t *ops; // NULL: the queue has no task
-    void *state;                // owned
+    task_part_t parts[SIDE_TASKS_MAX];
+    size_t count;
     metrics_queue_t *metrics;
     int64_t poll_ms;
     mono_t next;          // when the next step is due
@@ -30,7 +36,7 @@ typedef struct task_names {
 typedef struct tasks {
     const keyspace_t *keys; // borrowed
     task_t *of_queue;       // one element for each queue; owned
-    size_t count;           // queues with a task
+    size_t count;           // tasks of all queues
     task_names_t watched_keys;
     task_names_t channels;
 } tasks_t;
@@ -38,7 +44,7 @@ typedef struct tasks {
 void tasks_init(tasks_t *tasks, const keyspace_t *keys);
 void tasks_free(tasks_t *tasks);
 
-// Adds the task of a queue. Call it before the first turn. Borrows the metrics. Without tracking the task makes a step every
+// Adds a task to a queue. Call it before the first turn. Borrows the metrics. Without tracking the task makes a step every
 // `poll_ms`.
 void tasks_add(tasks_t *tasks, size_t queue, const side_task_ops_t *ops, metrics_queue_t *metrics, int64_t poll_ms);
 
@@ -51,10 +57,10 @@ void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message);
 
 mono_t task_due(const task_t *task); // when it makes its next step; never: the queue has no task
 
-// Makes one step of the task of call->queue. `arm`: tracking works. A refusal is reported once and pauses the task for
-// TASK_REFUSED_MS. The function then returns OUTCOME_OK.
+// Makes one step of each task of call->queue, up to an error. `arm`: tracking works. A refusal is reported once and pauses them
+// for TASK_REFUSED_MS. The function then returns OUTCOME_OK.
 outcome_t tasks_step(tasks_t *tasks, const call_t *call, bool arm);
 
-// Lets the task of call->queue release its keys in Redis, because the role ends and still holds the lock. Outcomes are those of
-// a step.
+// Lets the tasks of call->queue release their keys in Redis, because the role ends and still holds the lock. Outcomes are those
+// of a step.
 outcome_t tasks_leave(tasks_t *tasks, const call_t *call);

@@ -1,6 +1,5 @@
 // Bull 4 (OptimalBits/bull 4.10 to the newest 4.x). An entry of delayed is the id of a job. A hash holds the job itself.
 #include <math.h>
-#include <stdlib.h>
 
 #include "dialects/bull/bull.h"
 #include "dialects/bull/job.h"
@@ -122,71 +121,6 @@ static void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requ
 
 static const requeue_ops_t bull_requeue = {.prepare = bull_requeue_prepare, .append = bull_requeue_append};
 
-// ---- The side task has three parts. Each has the shape of a side task.
-
-enum { STALLED, QUARANTINE, FAILED, PARTS };
-static const side_task_ops_t *const parts[PARTS] = {
-    [STALLED] = &bull_stalled_task, [QUARANTINE] = &bull_quarantine_task, [FAILED] = &bull_failed_task};
-
-static void *bull_task_open(const queue_keys_t *at) {
-    void **states = mem_array(PARTS, sizeof *states);
-    for (size_t i = 0; i < PARTS; i++) states[i] = parts[i]->open(at);
-    return states;
-}
-
-static void bull_task_close(void *state) {
-    void **states = state;
-    for (size_t i = 0; i < PARTS; i++) parts[i]->close(states[i]);
-    free(states);
-}
-
-static void bull_task_forget(void *state) {
-    void **states = state;
-    for (size_t i = 0; i < PARTS; i++) parts[i]->forget(states[i]);
-}
-
-static size_t bull_task_channels(const void *state, const char **out) {
-    void *const *states = state;
-    return parts[FAILED]->channels(states[FAILED], out);
-}
-
-static size_t bull_task_watched_keys(const void *state, const char **out) {
-    void *const *states = state;
-    size_t count = parts[QUARANTINE]->watched_keys(states[QUARANTINE], out);
-    return count + parts[FAILED]->watched_keys(states[FAILED], out + count);
-}
-
-static void bull_task_on_message(void *state, const char *channel, slice_t message) {
-    void **states = state;
-    parts[FAILED]->on_message(states[FAILED], channel, message);
-}
-
-static outcome_t bull_task_step(void *state, side_task_call_t *call) {
-    void **states = state;
-    mono_t next = mono_never();
-    for (size_t i = 0; i < PARTS; i++) {
-        call->next = mono_never();
-        if (parts[i]->step(states[i], call) != OUTCOME_OK) return call->redis.error->outcome;
-        next = mono_min(next, call->next);
-    }
-    call->next = next;
-    return OUTCOME_OK;
-}
-
-static outcome_t bull_task_leave(void *state, side_task_call_t *call) {
-    void **states = state;
-    return parts[STALLED]->leave(states[STALLED], call);
-}
-
-static const side_task_ops_t bull_task = {.open = bull_task_open,
-                                          .close = bull_task_close,
-                                          .forget = bull_task_forget,
-                                          .watched_keys = bull_task_watched_keys,
-                                          .channels = bull_task_channels,
-                                          .on_message = bull_task_on_message,
-                                          .step = bull_task_step,
-                                          .leave = bull_task_leave};
-
 static const right_t bull_rights[] = {
     {RIGHT_SCRIPT(bull_promote)},
     {RIGHT_SCRIPT(bull_mark)},
@@ -203,7 +137,7 @@ static const right_t bull_rights[] = {
 
 const dialect_ops_t dialect_bull = {.settings = &bull_settings,
                                     .promote = &bull_promote,
-                                    .side_task = &bull_task,
+                                    .side_tasks = {&bull_stalled_task, &bull_quarantine_task, &bull_failed_task},
                                     .requeue = &bull_requeue,
                                     .adopt = bull_adopt,
                                     .rights = bull_rights};

@@ -25,7 +25,6 @@ enum { BULLMQ_KEYS = 4 };
 void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count);
 void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after);
 
-// The parts of the side task.
 extern const side_task_ops_t bull_stalled_task;    // stalled.c
 extern const side_task_ops_t bull_quarantine_task; // quarantine.c
 extern const side_task_ops_t bull_failed_task;     // failed.c

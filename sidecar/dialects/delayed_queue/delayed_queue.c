@@ -85,7 +85,7 @@ static const right_t delayed_rights[] = {
 const dialect_ops_t dialect_delayed_queue = {
     .settings = &delayed_settings,
     .promote = &delayed_promote,
-    .side_task = &delayed_task,
+    .side_tasks = {&delayed_task},
     .requeue = &delayed_requeue,
     .rights = delayed_rights,
 };

@@ -105,7 +105,7 @@ static const right_t kmqueue_rights[] = {
 const dialect_ops_t dialect_kmqueue = {
     .settings = &kmqueue_settings,
     .scan = &kmqueue_scan,
-    .side_task = &kmqueue_task_ops,
+    .side_tasks = {&kmqueue_task_ops},
     .requeue = &kmqueue_requeue,
     .rights = kmqueue_rights,
 };

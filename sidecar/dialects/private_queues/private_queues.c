@@ -30,5 +30,5 @@ const dialect_ops_t dialect_private_queues = {
     .requeue = &private_requeue,
     .rights = private_rights,
     .scan = &private_scan,
-    .side_task = &dead_letters_task,
+    .side_tasks = {&dead_letters_task},
 };
