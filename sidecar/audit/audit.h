@@ -26,6 +26,7 @@ void audit_close(audit_t *audit); // takes; NULL is fine
 
 // Syncs the directory of a file: a new name is on disk once its directory is. False with errno.
 bool audit_sync_directory(const char *path);
+bool audit_is_same_file(const char *a, const char *b); // by whatever paths
 
 // The auditor keeps the lock while the log is closed.
 typedef struct audit_lock audit_lock_t;

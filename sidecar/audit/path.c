@@ -29,6 +29,11 @@ char *audit_directory(const char *path) {
     return dir;
 }
 
+bool audit_is_same_file(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 bool audit_directory_is_read_only(const char *path) {
     char *dir = audit_directory(path);
     bool read_only = access(dir, W_OK) != 0;

@@ -128,11 +128,9 @@ const char *cli_config_path(const char *option) {
     return variable && *variable ? variable : CLI_DEFAULT_CONFIG;
 }
 
-config_t *cli_read_config(const char *path, buffer_t *messages) { return config_load(path, dialect_settings, messages); }
-
 config_t *cli_load_config(const char *path) {
     buffer_t messages = {0};
-    config_t *config = cli_read_config(path, &messages);
+    config_t *config = config_load(path, dialect_settings, &messages);
     for (const char *line = buffer_text(&messages); *line;) {
         int len = (int)strcspn(line, "\n");
         fprintf(stderr, "%s%.*s\n", config ? "warning: " : "", len, line);

@@ -38,9 +38,6 @@ const char *args_joined_value(const char *word);
 // The path of the config (borrowed). `option` is the value of -c, or NULL.
 const char *cli_config_path(const char *option);
 
-// Loads the config and adds its warnings, or all of its faults, to *messages. A queue whose dialect is not in this version is a
-// fault. Owned; NULL = there are faults.
-config_t *cli_read_config(const char *path, buffer_t *messages) __attribute__((warn_unused_result));
-
-// The same, with the messages on stderr. NULL: exit with CLI_BAD_CONFIG.
+// Loads the config, and prints its warnings or all of its faults on stderr. A queue whose dialect is not in this version is a
+// fault. Owned; NULL: exit with CLI_BAD_CONFIG.
 config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));

@@ -18,18 +18,13 @@ static bool atomic_file_fail(buffer_t *why, const char *path, const char *text) 
     return false;
 }
 
-static bool atomic_file_is_same(const struct stat *a, const struct stat *b) {
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
-static bool atomic_file_is_log(const struct stat *at, const char *log) {
+static bool atomic_file_is_log(const char *path, const char *log) {
     static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
     bool same = false;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        struct stat of;
-        char *path = mem_printf("%s%s", log, suffixes[i]);
-        same = same || (stat(path, &of) == 0 && atomic_file_is_same(at, &of));
-        free(path);
+        char *of_log = mem_printf("%s%s", log, suffixes[i]);
+        same = same || audit_is_same_file(path, of_log);
+        free(of_log);
     }
     return same;
 }
@@ -37,7 +32,8 @@ static bool atomic_file_is_log(const struct stat *at, const char *log) {
 static bool atomic_file_may_create(const atomic_file_t *file, const char *log, buffer_t *why) {
     struct stat at;
     if (stat(file->path, &at) != 0) return errno == ENOENT || atomic_file_fail(why, file->path, strerror(errno));
-    if (atomic_file_is_log(&at, log)) return atomic_file_fail(why, file->path, "is the audit log itself: name another file");
+    if (atomic_file_is_log(file->path, log))
+        return atomic_file_fail(why, file->path, "is the audit log itself: name another file");
     if (!S_ISREG(at.st_mode)) return atomic_file_fail(why, file->path, "is not a regular file: name a new file");
     return file->force || atomic_file_fail(why, file->path, "exists: name a new file, or use --force to replace it");
 }
@@ -51,7 +47,7 @@ static int atomic_file_open_part(const char *part) {
         bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         int error = locked ? EAGAIN : errno;
         if (locked && fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 &&
-            atomic_file_is_same(&opened, &named))
+            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino)
             return fd;
         close(fd);
         errno = error;

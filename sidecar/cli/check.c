@@ -28,38 +28,33 @@ static void check_print(void *self, preflight_level_t finding, const char *queue
     free(line);
 }
 
-// Takes `text`.
-static void check_print_own(int *faults, preflight_level_t finding, char *text) {
-    check_print(faults, finding, NULL, text);
-    free(text);
-}
-
 // Prints the leader of a lock, and which of our queues it does not serve.
 static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size_t index, int *faults) {
     const lock_keys_t *lock = &keys->locks[index];
     const snapshot_lock_t *view = &all->locks[index];
-    buffer_t unserved = {0};
-    if (*view->error) {
-        check_print_own(faults, PREFLIGHT_REFUSED, mem_printf("cannot read the leader of \"%s\": %s", lock->name, view->error));
-    } else if (!*view->holder) {
-        check_print_own(faults, PREFLIGHT_FACT, mem_printf("\"%s\" has no leader now", lock->name));
-    } else if (token_ttl_ms(view->holder) == 0) {
-        check_print_own(
-            faults, PREFLIGHT_REFUSED,
-            mem_printf("\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
-                       lock->name, lock->key, view->holder));
-    } else {
-        check_print_own(faults, PREFLIGHT_FACT,
-                        mem_printf("\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
-                                   duration_text(view->pttl_ms).text));
-        for (size_t i = lock->first_queue; i < lock->first_queue + lock->queue_count; i++)
-            if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
-    }
-    if (unserved.len)
-        check_print_own(faults, PREFLIGHT_REFUSED,
-                        mem_printf("the leader of \"%s\" does not serve: %s; give instances with other queues another group",
-                                   lock->name, buffer_text(&unserved)));
+    bool led = !*view->error && token_ttl_ms(view->holder) > 0;
+    buffer_t line = {0}, unserved = {0};
+    if (*view->error)
+        buffer_printf(&line, "cannot read the leader of \"%s\": %s", lock->name, view->error);
+    else if (!*view->holder)
+        buffer_printf(&line, "\"%s\" has no leader now", lock->name);
+    else if (!led)
+        buffer_printf(&line,
+                      "\"%s\": the lock %s holds \"%s\", which no sidecar wrote; no instance can lead until that key is deleted",
+                      lock->name, lock->key, view->holder);
+    else
+        buffer_printf(&line, "\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
+                      duration_text(view->pttl_ms).text);
+    bool good = led || (!*view->error && !*view->holder);
+    check_print(faults, good ? PREFLIGHT_FACT : PREFLIGHT_REFUSED, NULL, buffer_text(&line));
+    for (size_t i = lock->first_queue; led && i < lock->first_queue + lock->queue_count; i++)
+        if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
+    buffer_clear(&line);
+    buffer_printf(&line, "the leader of \"%s\" does not serve: %s; give instances with other queues another group", lock->name,
+                  buffer_text(&unserved));
+    if (unserved.len) check_print(faults, PREFLIGHT_REFUSED, NULL, buffer_text(&line));
     buffer_free(&unserved);
+    buffer_free(&line);
 }
 
 static outcome_t check_print_locks(conn_t *conn, const keyspace_t *keys, int *faults, redis_error_t *error) {

@@ -4,6 +4,7 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
+#include "dialects/registry.h"
 
 typedef struct complete {
     const cli_command_t *const *commands;
@@ -84,7 +85,7 @@ static void complete_list(const complete_t *c, const char *prefix, const char *w
 // typed. Returns an exit code.
 static int complete_queues(const complete_t *c, const char *prefix, const char *path) {
     buffer_t messages = {0};
-    config_t *config = cli_read_config(cli_config_path(path), &messages);
+    config_t *config = config_load(cli_config_path(path), dialect_settings, &messages);
     buffer_free(&messages);
     if (!config) return CLI_BAD_CONFIG;
     for (size_t i = 0; i < config->queue_count; i++) complete_offer(c, prefix, config->queues[i].name, "");

@@ -6,11 +6,11 @@
 #include "app/reload.h"
 #include "base/log.h"
 #include "cli/args.h"
-#include "config/config.h"
+#include "dialects/registry.h"
 
 static int run_command(const cli_args_t *args) {
     buffer_t messages = {0};
-    config_t *config = cli_read_config(args->config, &messages);
+    config_t *config = config_load(args->config, dialect_settings, &messages);
     if (!config) {
         fputs(buffer_text(&messages), stderr);
         buffer_free(&messages);

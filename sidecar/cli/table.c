@@ -25,20 +25,18 @@ struct table {
     bool started;       // the titles are printed
 };
 
-table_t *table_begin(const table_column_t *columns, size_t count, FILE *out) {
+table_t *table_begin(const table_column_t *columns, size_t count, size_t max_columns, FILE *out) {
     table_t *table = mem_alloc(sizeof *table);
     table->columns = columns;
     table->count = count;
     table->out = out;
-    table->max_columns = terminal_columns(out);
+    table->max_columns = max_columns;
     for (size_t i = 0; i < count; i++) {
         size_t title = terminal_width(slice_text(columns[i].title));
         table->widths[i] = title > columns[i].initial_width ? title : columns[i].initial_width;
     }
     return table;
 }
-
-void table_set_columns(table_t *table, size_t max_columns) { table->max_columns = max_columns; }
 
 // Takes columns from the widest cells, down to their minimum.
 static void table_squeeze(table_t *table) {

@@ -21,9 +21,8 @@ typedef struct table_column {
 typedef struct table table_t;
 
 // Owned; free with table_end, which prints what is left. A table without rows prints nothing. Columns are borrowed.
-table_t *table_begin(const table_column_t *columns, size_t count, FILE *out);
-// Replaces the width of the terminal, before the first flush. 0 = any width.
-void table_set_columns(table_t *table, size_t columns);
+// `max_columns` is the width of the terminal; 0 = any.
+table_t *table_begin(const table_column_t *columns, size_t count, size_t max_columns, FILE *out);
 // Adds the next cell, from left to right, row by row. Any bytes.
 void table_cell(table_t *table, slice_t bytes);
 // Prints the rows so far. The first call fixes the widths.

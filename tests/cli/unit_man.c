@@ -5,6 +5,7 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
+#include "dialects/registry.h"
 #include "tempdir.h"
 
 static void expect_exits(const cli_command_t *command) {
@@ -46,7 +47,7 @@ Test(unit_man, the_example_of_the_config_page_is_a_good_config) {
     end[1] = '\0';
     char *path = temp_file("example.cfg", example + strlen("\n```\n"));
     buffer_t messages = {0};
-    config_t *config = cli_read_config(path, &messages);
+    config_t *config = config_load(path, dialect_settings, &messages);
     cr_expect_not_null(config, "%s", buffer_text(&messages));
     cr_expect_eq(messages.len, 0, "%s", buffer_text(&messages));
     config_free(config);

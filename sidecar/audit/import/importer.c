@@ -1,7 +1,6 @@
 // An import, and the reader of another log. The file may be foreign or damaged: validate each row, and trust nothing else
 // (sqlite.org/security.html on database files of unknown origin).
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "audit/import/internal.h"
 #include "audit/query/query.h"
@@ -149,13 +148,8 @@ static bool log_has_events(audit_t *peer, buffer_t *why) {
     return tables == 1 || audit_refuse(peer->path, why, "has no table of events");
 }
 
-static bool log_is_same_file(const char *a, const char *b) {
-    struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-}
-
 bool import_log(import_t *import, const char *path, const import_listener_t *listener, buffer_t *why) {
-    if (log_is_same_file(path, import->audit->path)) {
+    if (audit_is_same_file(path, import->audit->path)) {
         buffer_printf(why, "%s: is the audit log itself: name that of another instance", path);
         return false;
     }

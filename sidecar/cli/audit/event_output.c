@@ -77,7 +77,7 @@ void event_output_begin(event_output_t *output, const event_column_t *columns, s
         bool left_out = columns[i].layout == (output->narrow ? ONLY_WIDE : ONLY_NARROW);
         if (!left_out && !(output->narrow && same & (1U << columns[i].cell))) event_add_column(output, &columns[i], out);
     }
-    output->table = table_begin(output->columns, output->count, out);
+    output->table = table_begin(output->columns, output->count, terminal_columns(out), out);
 }
 
 static void event_add_time(buffer_t *out, const event_output_t *output, int64_t ms) {

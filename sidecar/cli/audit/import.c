@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "audit/import/import.h"
@@ -129,17 +128,12 @@ static bool import_export(import_file_t *file, line_result_t result, slice_t lin
     }
 }
 
-static bool import_is_same_file(const char *a, const char *b) {
-    struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-}
-
 // Closing a descriptor of a log drops the locks that SQLite holds on it in this process (sqlite.org/howtocorrupt.html). So never
 // open the log that is written to, and close another one before SQLite opens it.
 static bool import_open(import_file_t *file, buffer_t *why) {
     const import_listener_t listener = {file, import_report_skipped, import_report_filled, import_report_progress};
     bool is_input = strcmp(file->name, "-") == 0;
-    if (!is_input && import_is_same_file(file->name, file->log))
+    if (!is_input && audit_is_same_file(file->name, file->log))
         return import_fail(why, file->name, "is the audit log itself: name another one");
     FILE *in = is_input ? stdin : fopen(file->name, "re");
     if (!in) return import_fail(why, file->name, strerror(errno));

@@ -84,10 +84,12 @@ static int requeue_parse_target(requeue_t *requeue) {
                              nearest ? nearest : "", nearest ? "`?" : "");
 }
 
-static void plan_add(requeue_plan_t *plan, int64_t seq, int64_t at) {
+static void plan_insert(requeue_plan_t *plan, size_t place, int64_t seq, int64_t at) {
     if (at > plan->newest) plan->newest = at;
     plan->seqs = mem_grown(plan->seqs, plan->count, sizeof *plan->seqs);
-    plan->seqs[plan->count++] = seq;
+    memmove(&plan->seqs[place + 1], &plan->seqs[place], (plan->count - place) * sizeof *plan->seqs);
+    plan->seqs[place] = seq;
+    plan->count++;
 }
 
 static plan_queue_t *plan_find_queue(requeue_plan_t *plan, slice_t name) {
@@ -106,37 +108,24 @@ static bool plan_add_match(void *self, const audit_match_t *match) {
     if (limit && (int64_t)plan->count == limit) return false;
     if (slice_is(match->state, "failed") || requeue->args->requeue.again) {
         plan_find_queue(plan, match->queue)->open++;
-        plan_add(plan, match->seq, match->at);
+        plan_insert(plan, plan->count, match->seq, match->at);
     } else {
         plan->answered++;
     }
     return true;
 }
 
-static int plan_compare_seqs(const void *a, const void *b) {
-    const int64_t *left = a, *right = b;
-    return (*left > *right) - (*left < *right);
-}
-
-// Several refs may name one failure.
-static void plan_remove_duplicates(requeue_plan_t *plan) {
-    size_t kept = 0;
-    if (plan->count) qsort(plan->seqs, plan->count, sizeof *plan->seqs, plan_compare_seqs);
-    for (size_t i = 0; i < plan->count; i++)
-        if (i == 0 || plan->seqs[i] != plan->seqs[kept - 1]) plan->seqs[kept++] = plan->seqs[i];
-    plan->count = kept;
-}
-
-static void plan_refs(requeue_t *requeue) {
-    const cli_operands_t *words = &requeue->args->operands;
-    for (size_t i = 0; i < words->count; i++) {
-        audit_found_t found;
-        if (audit_find_event(requeue->args, words->all[i], &found) == CLI_OK)
-            plan_add(&requeue->plan, found.seq, found.at);
-        else
-            requeue->plan.bad_refs = true;
+// Several refs may name one failure, which is answered once.
+static void plan_add_ref(requeue_t *requeue, const char *ref) {
+    requeue_plan_t *plan = &requeue->plan;
+    size_t place = plan->count;
+    audit_found_t found;
+    if (audit_find_event(requeue->args, ref, &found) != CLI_OK) {
+        plan->bad_refs = true;
+        return;
     }
-    plan_remove_duplicates(&requeue->plan);
+    while (place > 0 && plan->seqs[place - 1] >= found.seq) place--;
+    if (place == plan->count || plan->seqs[place] != found.seq) plan_insert(plan, place, found.seq, found.at);
 }
 
 // Failures that were answered before must not use up the limit, or a second run would do nothing.
@@ -144,7 +133,7 @@ static bool plan_begin(requeue_t *requeue, buffer_t *why) {
     audit_filter_t filter = requeue->args->filter;
     filter.limit = 0;
     if (requeue->args->requeue.where) return audit_select(requeue->args->audit, &filter, plan_add_match, requeue, why);
-    plan_refs(requeue);
+    for (size_t i = 0; i < requeue->args->operands.count; i++) plan_add_ref(requeue, requeue->args->operands.all[i]);
     return true;
 }
 

@@ -52,14 +52,12 @@ static void report_add_json(buffer_t *out, const requeue_t *requeue, const reque
     buffer_str(out, "}");
 }
 
-static void report_add_escaped(buffer_t *out, const char *text) { terminal_escape(out, slice_text(text), false); }
-
 static void report_print_success(const requeue_t *requeue, const requeue_target_t *target, requeue_result_t result) {
     buffer_t line = {0};
     buffer_printf(&line, "%s  %s%s", target->ref, result == RESULT_WOULD ? "would be " : "", report_verb(requeue));
     if (!requeue->discard) buffer_printf(&line, " into %s", report_queue_name(requeue, target));
     buffer_str(&line, ": ");
-    report_add_escaped(&line, target->job);
+    terminal_escape(&line, slice_text(target->job), false);
     puts(buffer_text(&line));
     buffer_free(&line);
 }
@@ -67,9 +65,9 @@ static void report_print_success(const requeue_t *requeue, const requeue_target_
 static void report_print_problem(const requeue_target_t *target, requeue_result_t result, const char *detail) {
     buffer_t line = {0};
     buffer_printf(&line, "queue-sidecar: %s (", target->ref);
-    report_add_escaped(&line, target->queue);
+    terminal_escape(&line, slice_text(target->queue), false);
     buffer_printf(&line, ") %s%s", results[result].text, *detail ? ": " : "");
-    report_add_escaped(&line, detail);
+    terminal_escape(&line, slice_text(detail), false);
     fflush(stdout);
     fprintf(stderr, "%s\n", buffer_text(&line));
     buffer_free(&line);

@@ -100,7 +100,7 @@ static void stats_print_groups(stats_t *stats) {
         {.title = "LAST"},
     };
     audit_count_t all = {0};
-    table_t *table = table_begin(columns, COUNT(columns) - narrow, stdout);
+    table_t *table = table_begin(columns, COUNT(columns) - narrow, terminal_columns(stdout), stdout);
     qsort(stats->groups, stats->group_count, sizeof *stats->groups, stats_compare_groups);
     for (size_t i = 0; i < stats->group_count; i++) {
         const audit_count_t *group = &stats->groups[i];
@@ -121,7 +121,7 @@ static void stats_print_hours(const stats_t *stats) {
     for (size_t i = 0; i < count; i++)
         if (stats->hours[i].failures > highest) highest = stats->hours[i].failures;
     puts("");
-    table_t *table = table_begin(columns, COUNT(columns), stdout);
+    table_t *table = table_begin(columns, COUNT(columns), terminal_columns(stdout), stdout);
     for (size_t i = 0; i < count; i++) {
         size_t len = (size_t)((stats->hours[i].failures * BAR_WIDTH + highest - 1) / highest);
         memset(bar, '#', len);

@@ -291,8 +291,7 @@ static void text_queues(const status_t *s, const status_findings_t *findings, co
             columns[used++] = (table_column_t){.title = text_columns[i].title, .align_right = true};
     size_t *rows = text_choose_rows(s, findings, view->wanted, max_rows, &count);
     FILE *file = open_memstream(&text, &size);
-    table_t *table = table_begin(columns, used, file);
-    table_set_columns(table, view->width);
+    table_t *table = table_begin(columns, used, view->width, file);
     size_t shown = count > max_rows ? max_rows - 1 : count;
     for (size_t i = 0; i < shown; i++) text_row(table, s, rows[i], view);
     table_end(table);
