@@ -21,24 +21,25 @@ static void status_json_text(buffer_t *out, const char *text) {
         buffer_str(out, "null");
 }
 
-static void status_json_number(buffer_t *out, char type, int64_t number) {
-    if (type == 't')
+// `unit` of the number: 't' and 's' as in status_json_add.
+static void status_json_number(buffer_t *out, char unit, int64_t number) {
+    if (unit == 't')
         status_json_text(out, number >= 0 && number <= LAST_MS ? time_rfc3339(number).text : "");
     else if (number < 0)
         buffer_str(out, "null");
-    else if (type == 'n')
-        buffer_printf(out, "%" PRId64, number);
-    else
+    else if (unit == 's')
         buffer_printf(out, "%" PRId64 ".%03d", number / 1000, (int)(number % 1000));
+    else
+        buffer_printf(out, "%" PRId64, number);
 }
 
-// Adds a member for each NAME:TYPE of the format, with the next argument as its value. s: a text, "" = null. b: a bool. n, d, t:
-// an int64_t, below 0 = null; d is milliseconds, printed as seconds; t is ms since 1970, printed as RFC 3339 (never = null). {
-// and [ begin a value, with a name or as an item of an array; } and ] end it.
-static void status_json_add(buffer_t *out, const char *format, ...) {
+// Adds a member for each NAME:VALUE of the format, which the compiler checks like one of printf. %s: a text, "" = null. %d: a
+// bool. %jd, %jds, %jdt: an int64_t, below 0 = null; %jds is milliseconds, printed as seconds; %jdt is ms since 1970, printed as
+// RFC 3339 (never = null). { and [ begin a value, with a name or as an item of an array; } and ] end it.
+__attribute__((format(printf, 2, 3))) static void status_json_add(buffer_t *out, const char *format, ...) {
     va_list values;
     va_start(values, format);
-    for (const char *at = format; *at; at += 1 + strspn(at + 1, " ")) {
+    for (const char *at = format; *at; at += strcspn(at, " "), at += strspn(at, " ")) {
         bool ends = *at == '}' || *at == ']';
         if (!ends) status_json_comma(out);
         if (!ends && *at != '{') {
@@ -46,14 +47,14 @@ static void status_json_add(buffer_t *out, const char *format, ...) {
             buffer_printf(out, "\"%.*s\":", name, at);
             at += name + 1;
         }
-        if (strchr("{}[]", *at))
+        if (*at != '%')
             buffer_add(out, at, 1);
-        else if (*at == 's')
+        else if (at[1] == 's')
             status_json_text(out, va_arg(values, const char *));
-        else if (*at == 'b')
+        else if (at[1] == 'd')
             buffer_str(out, va_arg(values, int) ? "true" : "false");
         else
-            status_json_number(out, *at, va_arg(values, int64_t));
+            status_json_number(out, at[strlen("%jd")], va_arg(values, int64_t));
     }
     va_end(values);
 }
@@ -62,31 +63,32 @@ static int64_t status_json_age(int64_t now_ms, int64_t ms) { return ms < 0 ? STA
 
 static void status_json_lock(const status_t *s, size_t index, buffer_t *out) {
     const snapshot_lock_t *lock = &s->snapshot.locks[index];
-    status_json_add(out, "{ key:s leader:s term:s since:t ttl_seconds:d standbys:[", s->keys->locks[index].key, lock->leader,
-                    lock->holder, lock->since_ms ? lock->since_ms : STATUS_UNKNOWN, lock->pttl_ms);
+    status_json_add(out, "{ key:%s leader:%s term:%s since:%jdt ttl_seconds:%jds standbys:[", s->keys->locks[index].key,
+                    lock->leader, lock->holder, lock->since_ms ? lock->since_ms : STATUS_UNKNOWN, lock->pttl_ms);
     for (size_t i = 0; i < lock->standby_count; i++) {
         const snapshot_standby_t *standby = &lock->standbys[i];
-        status_json_add(out, "{ instance:s lives:b heard_seconds_ago:d }", standby->instance, standby->lives,
+        status_json_add(out, "{ instance:%s lives:%d heard_seconds_ago:%jds }", standby->instance, standby->lives,
                         status_json_age(s->snapshot.now_ms, standby->heard_ms));
     }
     buffer_str(out, "]}");
 }
 
 static void status_json_recent(const status_recent_t *recent, buffer_t *out) {
-    status_json_add(out, "retried_last_hour:n failed_last_hour:n failed_last_hour_by_reason:{", recent->retried, recent->failed);
+    status_json_add(out, "retried_last_hour:%jd failed_last_hour:%jd failed_last_hour_by_reason:{", recent->retried,
+                    recent->failed);
     for (size_t i = 0; i < STATUS_REASONS; i++) {
         status_json_comma(out);
         buffer_printf(out, "\"%s\":", status_reasons[i]);
-        status_json_number(out, 'n', recent->failed < 0 ? STATUS_UNKNOWN : recent->reasons[i]);
+        status_json_number(out, ' ', recent->failed < 0 ? STATUS_UNKNOWN : recent->reasons[i]);
     }
-    status_json_add(out, "} last_hour_is_partial:b", recent->partial);
+    status_json_add(out, "} last_hour_is_partial:%d", recent->partial);
 }
 
 static void status_json_copies(const status_t *s, const snapshot_queue_t *snapshot, buffer_t *out) {
     status_json_add(out, "copies:[");
     for (size_t i = 0; i < snapshot->copy_count; i++) {
         const snapshot_copy_t *copy = &snapshot->copies[i];
-        status_json_add(out, "{ instance:s here:b position:s complete:b heard_seconds_ago:d }", copy->instance,
+        status_json_add(out, "{ instance:%s here:%d position:%s complete:%d heard_seconds_ago:%jds }", copy->instance,
                         strcmp(copy->instance, s->log.instance) == 0, copy->position, status_is_complete(snapshot, copy),
                         status_json_age(s->snapshot.now_ms, copy->heard_ms));
     }
@@ -99,61 +101,60 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     const queue_config_t *config = s->keys->queues[queue].config;
     int64_t overdue_ms = sizes->next_due_ms >= 0 ? sizes_overdue_ms(sizes) : STATUS_UNKNOWN;
     int64_t lag_ms = snapshot->uncopied_ms ? status_json_age(s->snapshot.now_ms, snapshot->uncopied_ms) : 0;
-    status_json_add(out, "{ name:s dialect:s served:b owner:s", config->name, config_dialect_word(config->dialect),
+    status_json_add(out, "{ name:%s dialect:%s served:%d owner:%s", config->name, config_dialect_word(config->dialect),
                     snapshot->served, snapshot->owner);
-    status_json_add(out, "delayed:n ready:n in_progress:n next_due:t overdue_seconds:d", sizes->delayed, sizes->ready,
+    status_json_add(out, "delayed:%jd ready:%jd in_progress:%jd next_due:%jdt overdue_seconds:%jds", sizes->delayed, sizes->ready,
                     sizes->in_progress, sizes->next_due_ms, overdue_ms);
-    status_json_add(out, "oldest_in_progress:t oldest_in_progress_seconds:d", sizes->oldest_in_progress_ms,
+    status_json_add(out, "oldest_in_progress:%jdt oldest_in_progress_seconds:%jds", sizes->oldest_in_progress_ms,
                     status_json_age(sizes->now_ms, sizes->oldest_in_progress_ms));
     status_json_recent(&s->recent[queue], out);
-    status_json_add(out, "records:n record_bytes:n record_bytes_limit:n audit_lag_seconds:d", sizes->records, sizes->record_bytes,
-                    s->config->stream.max_bytes, *snapshot->error ? STATUS_UNKNOWN : lag_ms);
+    status_json_add(out, "records:%jd record_bytes:%jd record_bytes_limit:%jd audit_lag_seconds:%jds", sizes->records,
+                    sizes->record_bytes, s->config->stream.max_bytes, *snapshot->error ? STATUS_UNKNOWN : lag_ms);
     status_json_copies(s, snapshot, out);
-    status_json_add(out, "fault:s }", *snapshot->error ? snapshot->error : sizes->error);
+    status_json_add(out, "fault:%s }", *snapshot->error ? snapshot->error : sizes->error);
 }
 
 static void status_json_instance(const local_instance_t *here, buffer_t *out) {
     bool answered = here->state == LOCAL_ANSWERED;
     if (here->state == LOCAL_NOT_ASKED) {
-        status_json_add(out, "instance_here:s", "");
+        status_json_add(out, "instance_here:%s", "");
         return;
     }
-    status_json_add(out, "instance_here:{ answered:b error:s ready:b checks:[", answered, here->why, answered && here->well);
+    status_json_add(out, "instance_here:{ answered:%d error:%s ready:%d checks:[", answered, here->why, answered && here->well);
     for (size_t i = 0; i < here->count; i++) {
         const local_check_t *check = &here->checks[i];
-        status_json_add(out, "{ check:s ok:b why:s state:s }", check->name, !*check->why, check->why, check->state);
+        status_json_add(out, "{ check:%s ok:%d why:%s state:%s }", check->name, !*check->why, check->why, check->state);
     }
     buffer_str(out, "]}");
 }
 
 static void status_json_finding(const status_t *s, const status_finding_t *finding, buffer_t *out) {
     static const char *const severities[] = {"note", "warning", "fault"};
-    status_json_add(out, "{ severity:s code:s queues:[", severities[finding->severity], finding->code);
+    status_json_add(out, "{ severity:%s code:%s queues:[", severities[finding->severity], finding->code);
     for (size_t i = 0; i < finding->queue_count; i++) {
         status_json_comma(out);
         json_write_string(out, slice_text(s->keys->queues[finding->queues[i]].config->name));
     }
-    status_json_add(out, "] what:s why:s next:s }", finding->what, finding->why, finding->next);
+    status_json_add(out, "] what:%s why:%s next:%s }", finding->what, finding->why, finding->next);
 }
 
 void status_json(const status_t *s, const status_findings_t *findings, const bool *wanted, buffer_t *out) {
     static const char *const sources[] = {"", "audit_log", "failure_stream"};
     const snapshot_t *snapshot = &s->snapshot;
-    const int64_t unknown = STATUS_UNKNOWN;
     buffer_str(out, "{");
-    status_json_add(out, "at:t group:s well:b", s->reached && snapshot->now_ms > 0 ? snapshot->now_ms : s->wall_ms,
+    status_json_add(out, "at:%jdt group:%s well:%d", s->reached && snapshot->now_ms > 0 ? snapshot->now_ms : s->wall_ms,
                     s->config->group, s->reached && findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] == 0);
-    status_json_add(out, "redis:{ address:s reachable:b error:s server:s memory_bytes:n memory_limit_bytes:n } locks:[",
+    status_json_add(out, "redis:{ address:%s reachable:%d error:%s server:%s memory_bytes:%jd memory_limit_bytes:%jd } locks:[",
                     s->target, s->reached, s->reached ? "" : s->error.text, s->reached ? s->server : "",
-                    s->reached ? snapshot->memory_used : unknown,
-                    s->reached && snapshot->memory_most > 0 ? snapshot->memory_most : unknown);
+                    s->reached ? snapshot->memory_used : STATUS_UNKNOWN,
+                    s->reached && snapshot->memory_most > 0 ? snapshot->memory_most : STATUS_UNKNOWN);
     for (size_t i = 0; s->reached && i < snapshot->lock_count; i++) status_json_lock(s, i, out);
     status_json_add(out, "] queues:[");
     for (size_t i = 0; s->reached && i < s->keys->queue_count; i++)
         if (!wanted || wanted[i]) status_json_queue(s, i, out);
-    status_json_add(out, "] last_hour_from:s audit_log:{ path:s readable:b error:s instance:s open_gaps:n }", sources[s->source],
-                    s->config->audit.path, s->log.readable, s->log.why, s->log.instance,
-                    s->log.readable ? s->log.open_gaps : unknown);
+    status_json_add(out, "] last_hour_from:%s audit_log:{ path:%s readable:%d error:%s instance:%s open_gaps:%jd }",
+                    sources[s->source], s->config->audit.path, s->log.readable, s->log.why, s->log.instance,
+                    s->log.readable ? s->log.open_gaps : STATUS_UNKNOWN);
     status_json_instance(&s->local, out);
     status_json_add(out, "findings:[");
     for (size_t i = 0; i < findings->count; i++) status_json_finding(s, &findings->items[i], out);
