@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "audit/audit.h"
-#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/condition.h"
 #include "model/metrics.h"

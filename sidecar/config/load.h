@@ -33,11 +33,8 @@ void config_load_environment(load_t *load);
 // Call it right after setting the keys of that origin.
 void config_load_url(load_t *load, origin_t origin);
 
-// Checks values that depend on each other: names, windows, delays.
+// Checks values that depend on each other: names, windows, delays, Redis keys.
 void config_load_check(load_t *load);
-
-// Compares the keys that queues use with each other.
-void config_load_conflicts(load_t *load);
 
 // Reports an unknown key, with the nearest known one, or where it belongs, or the keys that are known here: in a queue those of
 // its dialect, which is NULL elsewhere. The prefix begins the message: "`redis`: ".

@@ -26,7 +26,5 @@ void config_value_free(const config_key_t *key, void *base);
 // Adds the field in libconfig syntax, secrets redacted.
 void config_value_write(const config_key_t *key, const void *base, buffer_t *out);
 
-// Adds what the node is and what is allowed.
-void config_value_explain(const config_key_t *key, const node_t *node, buffer_t *why);
 // Adds what is allowed: "an integer from 1 to 65535".
 void config_value_describe(const config_key_t *key, buffer_t *out);

@@ -3,8 +3,8 @@
 
 #include <stdatomic.h>
 
-#include "base/backoff.h"
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "leader/preflight.h"
 #include "leader/sizes.h"
 #include "queue/lock.h"

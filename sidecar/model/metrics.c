@@ -43,6 +43,14 @@ static metrics_queue_t *metrics_place_for(metrics_t *metrics, const char *name) 
     return free_place ? free_place : gone;
 }
 
+// NULL: no settings are in effect yet.
+static void metrics_note_settings(metrics_queue_t *place, const queue_config_t *queue) {
+    int64_t value;
+#define X(name, family, scale, key, help) metric_set(&place->name, queue &&config_queue_number(queue, key, &value) ? value : -1);
+    METRICS_SETTINGS(X)
+#undef X
+}
+
 metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     pthread_mutex_lock(&metrics->mutex);
     metrics_queue_t *queue = metrics_place_for(metrics, name);
@@ -52,20 +60,11 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     }
     if (queue && !queue->name) {
         queue->name = mem_str(name);
-#define X(name, family, scale, key, help) metric_set(&queue->name, -1);
-        METRICS_SETTINGS(X) // not in effect yet
-#undef X
+        metrics_note_settings(queue, NULL);
         queue->served = true; // until metrics_serve: no other queue may take the place
     }
     pthread_mutex_unlock(&metrics->mutex);
     return queue;
-}
-
-static void metrics_note_settings(metrics_queue_t *place, const queue_config_t *queue) {
-    int64_t value;
-#define X(name, family, scale, key, help) metric_set(&place->name, config_queue_number(queue, key, &value) ? value : -1);
-    METRICS_SETTINGS(X)
-#undef X
 }
 
 void metrics_serve(metrics_t *metrics, const config_t *config) {

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/backoff.h"
 #include "base/clock.h"
 #include "config/config.h"
 #include "model/metrics.h"

@@ -1,5 +1,4 @@
 /* The ground floor: log, backoff, clock, buffer, UTF-8, wake-ups. */
-#include "base/backoff.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
