@@ -1,5 +1,4 @@
 // A copy of the audit log, made while others write to the log.
-#include <stdlib.h>
 
 #include "audit/store.h"
 

@@ -1,7 +1,6 @@
 #include "base/clock.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
 

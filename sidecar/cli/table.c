@@ -1,6 +1,5 @@
 #include "cli/table.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 

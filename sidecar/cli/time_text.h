@@ -2,7 +2,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 // Reads "90s" "30m" "2h" "7d" "1w" (so long before now_ms), "2026-11-21", "2026-11-21T02:00" or "2026-11-21 02:00:30"; a time of

@@ -1,7 +1,6 @@
 #include "dialects/requeue.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "queue/scripts.h"
 #include "queue/settle.h"

@@ -6,7 +6,6 @@
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/keyset.h"
-#include "base/log.h"
 #include "dispatcher/schedule.h"
 #include "redis/window.h"
 #include "role/leadership.h"

@@ -1,6 +1,5 @@
 #include "monitor/apply.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"

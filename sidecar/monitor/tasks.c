@@ -5,7 +5,6 @@
 
 #include "base/buffer.h"
 #include "base/failpoint.h"
-#include "base/log.h"
 #include "monitor/scan.h"
 
 // Returns the position of the first entry with this name, or the place for it.

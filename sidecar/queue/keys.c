@@ -1,6 +1,5 @@
 #include "queue/keys.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

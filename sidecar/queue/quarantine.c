@@ -1,7 +1,5 @@
 #include "queue/quarantine.h"
 
-#include <stdlib.h>
-
 #include "queue/scripts.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"

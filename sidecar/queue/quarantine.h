@@ -4,9 +4,7 @@
 #pragma once
 
 #include "model/event.h"
-#include "queue/keys.h"
 #include "queue/settle.h"
-#include "redis/conn.h"
 
 struct redisReply;
 

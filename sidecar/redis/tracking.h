@@ -6,8 +6,6 @@
 // src/tracking.c)
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/slice.h"
 #include "redis/conn.h"
 

@@ -1,5 +1,4 @@
 // Validates events of foreign files.
-#include <inttypes.h>
 #include <time.h>
 
 #include "audit/import/import.h"

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/failpoint.h"

@@ -1,5 +1,4 @@
 // status for people: a head, a row for each queue, and the findings.
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

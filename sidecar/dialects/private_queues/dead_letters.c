@@ -1,6 +1,5 @@
 #include "dialects/private_queues/private_queues.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
