@@ -40,7 +40,6 @@ struct leader {
     metrics_t *metrics;
     conn_t *conn;
     conn_t *subscriber; // subscribed to released locks while standing by
-    buffer_t message;
     backoff_t backoff;
     mono_t retry_at;            // no request before this
     mono_t subscriber_retry_at; // the same for the subscriber, whose errors must not delay the lock

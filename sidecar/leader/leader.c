@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "leader/internal.h"
+#include "redis/tracking.h"
 
 enum {
     VACANT_JITTER_MS = 10, // standbys try at random times within this after a release
@@ -36,7 +37,6 @@ void leader_free(leader_t *leader) {
     free(leader->elections);
     preflight_results_free(leader->preflight);
     queue_sizes_free(leader->sizes);
-    buffer_free(&leader->message);
     conn_free(leader->conn);
     conn_free(leader->subscriber);
     free(leader);
@@ -127,6 +127,15 @@ static void leader_step_lock(leader_t *leader, size_t lock) {
     }
 }
 
+static void leader_note_vacancy(void *self, const char *channel, slice_t lock) {
+    leader_t *leader = self;
+    (void)channel; // the subscriber has one channel
+    for (size_t i = 0; i < leader->keys->lock_count; i++) {
+        if (leader->elections[i].state != ELECTION_STANDBY || !slice_is(lock, leader_lock_name(leader, i))) continue;
+        leader->elections[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
+    }
+}
+
 // Subscribes to released locks while another instance holds one of ours.
 static void leader_listen_for_vacancies(leader_t *leader) {
     bool wanted = false;
@@ -148,13 +157,7 @@ static void leader_listen_for_vacancies(leader_t *leader) {
         for (size_t i = 0; i < leader->keys->lock_count; i++)
             if (leader->elections[i].state == ELECTION_STANDBY) leader->elections[i].next = mono_now();
     }
-    const char *name = NULL;
-    while (lock_read_message(leader->subscriber, &leader->message, &name, &error) == OUTCOME_OK && name) {
-        for (size_t i = 0; i < leader->keys->lock_count; i++) {
-            if (leader->elections[i].state != ELECTION_STANDBY || strcmp(leader_lock_name(leader, i), name) != 0) continue;
-            leader->elections[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
-        }
-    }
+    tracking_read(leader->subscriber, NULL, NULL, leader_note_vacancy, leader, &error);
 }
 
 static void leader_expire_leases(leader_t *leader, mono_t now) {

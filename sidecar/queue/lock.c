@@ -123,15 +123,3 @@ outcome_t lock_listen(conn_t *subscriber, const char *channel, redis_error_t *er
     if (request_ask(subscriber, NULL, error) != OUTCOME_OK) conn_close(subscriber);
     return error->outcome;
 }
-
-outcome_t lock_read_message(conn_t *subscriber, buffer_t *name, const char **lock, redis_error_t *error) {
-    redisReply *reply;
-    *lock = NULL;
-    if (conn_try_read(subscriber, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
-    const redisReply *text = reply_at(reply, 2);
-    buffer_clear(name);
-    buffer_add(name, reply_text(text), reply_len(text));
-    *lock = buffer_text(name);
-    freeReplyObject(reply);
-    return OUTCOME_OK;
-}

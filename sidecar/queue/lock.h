@@ -48,8 +48,5 @@ outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *
 // Removes the lock of `holder` if the rest of its TTL is above the configured TTL.
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed);
 
-// Reads a channel of vacant locks: SUBSCRIBE on a connection of its own, then read messages without waiting.
+// Subscribes to a channel of vacant locks, on a connection of its own. tracking_read then reads the names of released locks.
 outcome_t lock_listen(conn_t *subscriber, const char *channel, redis_error_t *error);
-// *lock is the name of the lock in the next message. It is borrowed until the next call with the same `name` buffer. NULL: no
-// message has come.
-outcome_t lock_read_message(conn_t *subscriber, buffer_t *name, const char **lock, redis_error_t *error);
