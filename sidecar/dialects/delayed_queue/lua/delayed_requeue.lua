@@ -14,14 +14,12 @@
 -- ARGV[6]  size      bytes of all values of the record
 -- ARGV[7+] names and values of the record; 'at' is added here
 -- Reply    as requeue; {'waiting', why} if the event is scheduled: it was requeued, or the application enqueued it again
--- Uses     now, requeues
+-- Uses     types, now, requeues
 -- Safe     not fenced; compares, as requeue: the mark is written first and undone if the rest is refused. HSET before ZADD NX, as the
 --          library enqueues: an envelope without a member has no effect. Without allow-oom: a full Redis refuses it.
-for _, want in ipairs({{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[4], 'zset'},
-    {KEYS[5], 'hash'}}) do
-    local found = redis.call('TYPE', want[1]).ok
-    if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
-end
+local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'},
+    {KEYS[4], KEYS[4], 'zset'}, {KEYS[5], KEYS[5], 'hash'}})
+if refusal then return refusal end
 local mark, member = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[4]
 if mark and ARGV[3] ~= '1' then return {'known', mark} end
 if redis.call('ZSCORE', KEYS[4], member) or redis.call('HGET', KEYS[5], member) then
