@@ -147,33 +147,31 @@ static outcome_t preflight_check_slots(const preflight_call_t *call) {
     return OUTCOME_OK;
 }
 
-// A queue with an unknown layout is not served either. A write to keys of another layout may lose jobs.
-static outcome_t preflight_check_layout(const preflight_call_t *run, size_t i, bool *good) {
+// Whether the keys of the queue are of its dialect. A queue with an unknown layout is not served either. A write to keys of
+// another layout may lose jobs.
+static bool preflight_check_layout(const preflight_call_t *run, size_t i) {
     const queue_config_t *queue = run->keys->queues[i].config;
     const dialect_ops_t *ops = dialect_ops(queue->dialect);
     buffer_t refusal = {0};
-    *good = true;
-    if (!ops->adopt) return OUTCOME_OK;
+    if (!ops->adopt) return true;
     const call_t call = {.conn = run->conn, .keys = run->keys, .queue = i, .error = run->error};
     outcome_t outcome = ops->adopt(&call, &refusal);
     if (outcome == OUTCOME_OK && refusal.len)
         preflight_report(run, PREFLIGHT_QUEUE_DISABLED, queue->name, "%s", buffer_text(&refusal));
-    if (outcome == OUTCOME_REFUSED)
+    if (outcome == OUTCOME_REFUSED) {
         preflight_report(run, PREFLIGHT_QUEUE_DISABLED, queue->name, "cannot tell whether its keys are of dialect %s: %s",
                          config_dialect_word(queue->dialect), run->error->text);
-    *good = outcome == OUTCOME_OK && !refusal.len;
+        *run->error = (redis_error_t){0};
+    }
+    bool good = outcome == OUTCOME_OK && !refusal.len;
     buffer_free(&refusal);
-    if (outcome != OUTCOME_REFUSED) return outcome;
-    *run->error = (redis_error_t){0};
-    return OUTCOME_OK;
+    return good;
 }
 
 static outcome_t preflight_check_layouts(const preflight_call_t *call) {
-    outcome_t outcome = OUTCOME_OK;
-    bool good;
-    for (size_t i = 0; i < call->keys->queue_count && outcome == OUTCOME_OK; i++)
-        outcome = preflight_check_layout(call, i, &good);
-    return outcome;
+    *call->error = (redis_error_t){0};
+    for (size_t i = 0; i < call->keys->queue_count && call->error->outcome == OUTCOME_OK; i++) preflight_check_layout(call, i);
+    return call->error->outcome;
 }
 
 outcome_t preflight_read_only(const preflight_call_t *call) {
@@ -211,8 +209,9 @@ outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, c
     if (any_suspected) outcome = preflight_check_slots(call);
     if (any_suspected && (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED)) outcome = preflight_check_types(call, suspected);
     for (size_t i = 0; i < count && outcome == OUTCOME_OK; i++) {
-        if (disabled[i]) outcome = preflight_check_layout(call, i, &wanted[i]);
+        wanted[i] = disabled[i] && preflight_check_layout(call, i);
         any_wanted |= wanted[i];
+        outcome = call->error->outcome;
     }
     if (outcome == OUTCOME_OK && any_wanted) outcome = probe_rights(call, wanted);
     free(wanted);

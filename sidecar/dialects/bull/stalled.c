@@ -193,39 +193,32 @@ static void job_append_settle(const stalled_t *s, const call_t *call, const stal
     bull_record_free(&record);
 }
 
-static void job_log(const stalled_t *s, const stalled_job_t *c) {
+static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, const stalled_job_t *c) {
+    const char *queue = s->at->config->name;
     slice_t id = slice_cut(c->job.id, JOB_ID_MOST);
-    if (job_is_retry(c))
-        log_info(ROLE, s->at->config->name, "gave a job back", F_STR("reason", c->reason), F_SLICE("job", id),
+    metrics_stall(call->metrics, CAUSE_lock_lost);
+    if (job_is_retry(c)) {
+        metric_add(&call->metrics->retried, 1);
+        log_info(ROLE, queue, "gave a job back", F_STR("reason", c->reason), F_SLICE("job", id),
                  F_INT("retry", bull_number(&c->job, BULL_STALLED_COUNTER) + 1));
-    else
-        log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", c->reason), F_SLICE("job", id),
+    } else {
+        metrics_end(call->metrics, c->reason, 1);
+        log_warn(ROLE, queue, "a job has failed for good", F_STR("reason", c->reason), F_SLICE("job", id),
                  F_INT("attempts", bull_attempts(&c->job) + 1));
+    }
 }
 
+// After any other reply the job is finished, or its worker is alive.
 static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const stalled_job_t *c, settled_t settled) {
-    switch (settled) {
-    case SETTLED:
-    case SETTLED_UNRECORDED:
-        if (job_is_retry(c))
-            metric_add(&call->metrics->retried, 1);
-        else
-            metrics_end(call->metrics, c->reason, 1);
-        metrics_stall(call->metrics, CAUSE_lock_lost);
-        if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
-        job_log(s, c);
-        break;
-    case SETTLED_FULL:
-        metric_add(&call->metrics->ends_held, 1);
-        s->skip++;
-        if (!s->full)
-            log_error(ROLE, s->at->config->name, "the failure stream is full; no job is ended until it shrinks",
-                      F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
-        s->full = true;
-        break;
-    case SETTLED_CHANGED: s->skip++; break; // the next check decides again
-    default: break;                         // the job is finished, or its worker is alive
-    }
+    if (settled == SETTLED || settled == SETTLED_UNRECORDED) stalled_note_done(s, call, c);
+    if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
+    if (settled == SETTLED_CHANGED || settled == SETTLED_FULL) s->skip++; // the next check decides again
+    if (settled != SETTLED_FULL) return;
+    metric_add(&call->metrics->ends_held, 1);
+    if (!s->full)
+        log_error(ROLE, s->at->config->name, "the failure stream is full; no job is ended until it shrinks",
+                  F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
+    s->full = true;
 }
 
 // ---- The check.
