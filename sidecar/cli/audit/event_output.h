@@ -1,4 +1,4 @@
-// Events as a table for people, as JSON or as CSV.
+// Events as a table for people, as JSON or as CSV, and the reading of exports.
 #pragma once
 
 #include "audit/query/query.h"
@@ -70,3 +70,24 @@ void event_write_json(buffer_t *out, const audit_row_t *row);
 // Reads an object that event_write_json wrote; fields that are unknown are ignored. Texts of *event are borrowed from *text until
 // the next call. False with *why: it is not such an object.
 bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why);
+
+// Bytes of one line: an event with a payload of 16 MiB fits in any encoding, and most with 256 MiB.
+#define LINE_MAX_BYTES ((size_t)400 * 1024 * 1024)
+
+typedef enum line_result {
+    LINE_READ,
+    LINE_TOO_LONG,
+    LINE_END,   // of the file
+    LINE_FAILED // errno says why
+} line_result_t;
+
+typedef struct line_reader {
+    FILE *in; // borrowed
+    size_t max_bytes;
+    int64_t number;  // of the line that came last, from 1
+    buffer_t buffer; // owned
+} line_reader_t;
+
+// Reads a line of a file in bounded memory; a longer one is skipped, and *line is its beginning. *line has no line end and no
+// byte order mark; it is borrowed until the next call.
+line_result_t line_reader_next(line_reader_t *reader, slice_t *line);

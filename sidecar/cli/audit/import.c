@@ -8,7 +8,6 @@
 #include "base/text/units.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
-#include "cli/audit/line_reader.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 

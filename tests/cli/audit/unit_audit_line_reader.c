@@ -1,5 +1,5 @@
 /* The lines that an import reads: of any length, in bounded memory. */
-#include "cli/audit/line_reader.h"
+#include "cli/audit/event_output.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
