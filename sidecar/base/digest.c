@@ -20,7 +20,7 @@ digest_t digest_of(const void *bytes, size_t len) {
     return digest;
 }
 
-digest_t digest_of_parts(const digest_part_t *parts, size_t count) {
+digest_t digest_of_parts(const slice_t *parts, size_t count) {
     struct sha256_ctx context;
     digest_t digest;
     sha256_init(&context);
@@ -29,7 +29,7 @@ digest_t digest_of_parts(const digest_part_t *parts, size_t count) {
         for (size_t byte = 0; byte < sizeof len; byte++)
             len[byte] = (uint8_t)((uint64_t)parts[i].len >> (8 * (sizeof len - 1 - byte)));
         digest_add(&context, len, sizeof len);
-        digest_add(&context, parts[i].bytes, parts[i].len);
+        digest_add(&context, parts[i].data, parts[i].len);
     }
     sha256_digest(&context, sizeof digest.bytes, digest.bytes);
     return digest;

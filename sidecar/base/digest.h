@@ -17,11 +17,7 @@ typedef struct digest {
 digest_t digest_of(const void *bytes, size_t len);
 
 // Digest of several parts. Each part is preceded by its length (8 bytes, big-endian), so that no two lists of parts look alike.
-typedef struct digest_part {
-    const void *bytes;
-    size_t len;
-} digest_part_t;
-digest_t digest_of_parts(const digest_part_t *parts, size_t count);
+digest_t digest_of_parts(const slice_t *parts, size_t count);
 
 void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]); // lower case, NUL-ended
 bool digest_parse(slice_t hex, digest_t *out);                      // false, and all zeros: not 64 such digits

@@ -105,13 +105,14 @@ static void dump_write_path(const char *path, buffer_t *out) {
 
 void config_dump(const config_t *config, buffer_t *out) {
     const origin_t *origins = config->origins->keys;
-    const char *sections[CONFIG_SECTIONS_MAX];
-    size_t count = config_key_sections(sections);
     dump_t top = {.count = 0};
     dump_write_path(config->path, out);
     dump_add_section(&top, "", config, origins);
     dump_write(&top, 0, out);
-    for (size_t i = 0; i < count; i++) dump_write_group(sections[i], sections[i], config, origins, out);
+    for (size_t row = 0; row < config_key_count; row++) {
+        const char *section = config_keys[row].section;
+        if (config_key_begins_section(row)) dump_write_group(section, section, config, origins, out);
+    }
     dump_write_group("defaults", "queue", &config->defaults, origins, out);
     buffer_str(out, "\nqueues = (\n");
     for (size_t i = 0; i < config->queue_count; i++) {

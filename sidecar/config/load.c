@@ -42,8 +42,8 @@ static void load_section(load_t *load, const node_t *group, const char *section)
 }
 
 static bool load_is_section(const char *name) {
-    for (size_t i = 0; i < config_key_count; i++)
-        if (!config_key_in_queue(&config_keys[i]) && strcmp(config_keys[i].section, name) == 0) return true;
+    for (size_t row = 0; row < config_key_count; row++)
+        if (config_key_begins_section(row) && strcmp(config_keys[row].section, name) == 0) return true;
     return false;
 }
 

@@ -159,14 +159,10 @@ const config_key_t *config_key_find(const char *section, const char *name) {
 
 size_t config_key_row(const config_key_t *key) { return (size_t)(key - config_keys); }
 
-size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]) {
-    size_t count = 0;
-    for (size_t i = 0; i < config_key_count && count < CONFIG_SECTIONS_MAX; i++) {
-        const config_key_t *key = &config_keys[i];
-        if (!*key->section || config_key_in_queue(key)) continue;
-        if (count == 0 || strcmp(names[count - 1], key->section) != 0) names[count++] = key->section;
-    }
-    return count;
+bool config_key_begins_section(size_t row) {
+    const config_key_t *key = &config_keys[row];
+    if (!*key->section || config_key_in_queue(key)) return false;
+    return row == 0 || strcmp(key[-1].section, key->section) != 0;
 }
 
 enum {

@@ -65,7 +65,7 @@ typedef struct config_key {
 
 #define CONFIG_OWN_PREFIX "sidecar:" // begins the keys of the sidecar itself
 enum { CONFIG_STRING_MOST = 256, CONFIG_STEPS_MAX = 16 };
-enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_SECTIONS_MAX = 16, CONFIG_DIALECTS_MAX = 16 };
+enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 };
 
 // Without those of one dialect alone.
 extern const config_key_t config_keys[];
@@ -86,5 +86,5 @@ bool config_key_in_queue(const config_key_t *key);
 const config_key_t *config_key_find(const char *section, const char *name);
 size_t config_key_row(const config_key_t *key);
 
-// Names of the groups at the top of a file ("redis", "lock", ...), without `defaults` and `queues`. Returns how many.
-size_t config_key_sections(const char *names[CONFIG_SECTIONS_MAX]);
+// Whether the row is the first one of a group at the top of a file ("redis", "lock", ...), without `defaults` and `queues`.
+bool config_key_begins_section(size_t row);

@@ -26,7 +26,8 @@ static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, c
         config_key_each(dialects, unknown_add_name, known);
     }
     if (*section) return;
-    known->count += config_key_sections(known->names + known->count);
+    for (size_t row = 0; row < config_key_count; row++)
+        if (config_key_begins_section(row)) known->names[known->count++] = config_keys[row].section;
     known->names[known->count++] = "defaults";
     known->names[known->count++] = "queues";
 }

@@ -5,20 +5,23 @@
 
 enum { INT64_TEXT_SIZE = 21, REF_BITS = 5, REF_DIGITS = EVENT_REF_SIZE - 1 };
 
-static digest_part_t event_part(slice_t text) { return (digest_part_t){text.data, text.len}; }
-
-static digest_part_t event_number_part(int64_t number, char text[INT64_TEXT_SIZE]) {
+static slice_t event_number(int64_t number, char text[INT64_TEXT_SIZE]) {
     int len = snprintf(text, INT64_TEXT_SIZE, "%" PRId64, number);
-    return (digest_part_t){text, (size_t)len};
+    return (slice_t){text, (size_t)len};
 }
 
 // Never change this: replicas and releases must compute the same id.
 void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
     char life_text[INT64_TEXT_SIZE], attempts_text[INT64_TEXT_SIZE], nth_text[INT64_TEXT_SIZE];
-    digest_part_t parts[] = {
-        event_part(event->dialect), event_part(event->queue),           event_part(event->job),
-        event_part(event->sha256),  event_number_part(life, life_text), event_number_part(event->attempts, attempts_text),
-        event_part(event->kind),    event_number_part(nth, nth_text),
+    slice_t parts[] = {
+        event->dialect,
+        event->queue,
+        event->job,
+        event->sha256,
+        event_number(life, life_text),
+        event_number(event->attempts, attempts_text),
+        event->kind,
+        event_number(nth, nth_text),
     };
     digest_t digest = digest_of_parts(parts, sizeof parts / sizeof *parts);
     digest_hex(&digest, id);

@@ -40,8 +40,6 @@ static verdict_t verdict_retry_or_end(const observation_t *s, const queue_policy
     return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
 }
 
-static int64_t verdict_earliest(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // The execution is overdue. A missing heartbeat must be seen missing by two scans.
 static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *policy, int64_t alive_until) {
     switch (s->heartbeat) {
@@ -102,5 +100,5 @@ verdict_t verdict(const observation_t *s, const queue_policy_t *policy) {
     int64_t until = verdict_protected_until(s, policy);
     bool of_worker = s->silence_ms && s->heartbeat != HEARTBEAT_NONE;
     if (of_worker || s->now > until) return verdict_overdue(s, policy, alive_until);
-    return verdict_leave_until(verdict_earliest(until, alive_until));
+    return verdict_leave_until(until < alive_until ? until : alive_until);
 }

@@ -83,8 +83,8 @@ Test(unit_digest, works_in_many_threads) {
 
 /* By Python: sha256 over struct.pack(">Q", len(part)) + part. */
 Test(unit_digest, hashes_parts_with_their_lengths) {
-    static const digest_part_t a_bc[] = {PART("a"), PART("bc")}, ab_c[] = {PART("ab"), PART("c")}, abc[] = {PART("abc")},
-                               empty[] = {{NULL, 0}}, empties[] = {{NULL, 0}, PART("")};
+    static const slice_t a_bc[] = {PART("a"), PART("bc")}, ab_c[] = {PART("ab"), PART("c")}, abc[] = {PART("abc")},
+                         empty[] = {{NULL, 0}}, empties[] = {{NULL, 0}, PART("")};
     expect_hex(digest_of_parts(a_bc, 2), "3fafa1cf2f19a7c1129beb20cf0983f73a489a221fc0dd2f16d1be292d089205");
     expect_hex(digest_of_parts(NULL, 0), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     expect_hex(digest_of_parts(empty, 1), "af5570f5a1810b7af78caf4bc70a660f0df51e42baf91d4de5b2328de0e83dfc");
@@ -98,7 +98,7 @@ Test(unit_digest, hashes_all_bytes_of_a_length) {
     size_t len = 0x012345;
     char *bytes = calloc(1, 8 + len), *part = bytes + 8;
     memcpy(bytes + 5, "\x01\x23\x45", 3);
-    cr_expect(equal(digest_of_parts(&(digest_part_t){part, len}, 1), digest_of(bytes, 8 + len)));
+    cr_expect(equal(digest_of_parts(&(slice_t){part, len}, 1), digest_of(bytes, 8 + len)));
     free(bytes);
 }
 

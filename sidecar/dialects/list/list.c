@@ -30,7 +30,7 @@ enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS /
 // looks like one by chance.
 static void sentinel_add_check(char random[SENTINEL_RANDOM_SIZE]) {
     char hex[DIGEST_HEX_SIZE];
-    digest_part_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
+    slice_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
     digest_t digest = digest_of_parts(parts, 2);
     digest_hex(&digest, hex);
     memcpy(random + CHOSEN_DIGITS, hex, CHOSEN_DIGITS);
