@@ -112,13 +112,15 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
     failpoint("bull_seen_before");
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     failpoint("bull_seen_answered");
-    int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
-    // A mark in the future comes from a clock that was ahead.
-    s->seen = at > now + OVERLAP_MS ? now : at;
-    if (!s->seen_known) s->near = s->seen;
-    s->seen_known = true;
+    if (bull_reply_begins(reply, "seen", "off", call->error)) {
+        int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
+        // A mark in the future comes from a clock that was ahead.
+        s->seen = at > now + OVERLAP_MS ? now : at;
+        if (!s->seen_known) s->near = s->seen;
+        s->seen_known = true;
+    }
     freeReplyObject(reply);
-    return OUTCOME_OK;
+    return call->error->outcome;
 }
 
 // False: no read is due now.
@@ -243,9 +245,18 @@ static outcome_t failed_next_page(failed_t *s, side_task_call_t *call, const red
     return more ? OUTCOME_OK : failed_end_read(s, call);
 }
 
+// Owned; NULL: an error.
+static redisReply *failed_read_page(const call_t *call) {
+    redisReply *page;
+    if (conn_read(call->conn, 0, &page, call->error) != OUTCOME_OK) return NULL;
+    if (page->type == REDIS_REPLY_ARRAY && page->elements >= BULL_PAGE_HEAD) return page;
+    freeReplyObject(page);
+    redis_error_set(call->error, OUTCOME_REFUSED, "bull_failed: unexpected reply");
+    return NULL;
+}
+
 // Reads one page. The first page arms tracking, so a change during the read triggers another one.
 static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
-    redisReply *page;
     conn_t *conn = call->redis.conn;
     redis_error_t *error = call->redis.error;
     bool arms = call->arm && !s->began;
@@ -253,7 +264,8 @@ static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
     failed_append_page(s, conn, 0);
     // The monitor reports refused tracking; then its safety poll triggers the reads.
     if (arms) conn_reply_free(conn_read_next(conn, NULL, error));
-    if (error->outcome == OUTCOME_DISCONNECTED || conn_read(conn, 0, &page, error) != OUTCOME_OK) return error->outcome;
+    redisReply *page = error->outcome == OUTCOME_DISCONNECTED ? NULL : failed_read_page(&call->redis);
+    if (!page) return error->outcome;
     if (!s->began) s->began = reply_number(reply_at(page, 0));
     s->reading = true;
     if (failed_record_page(s, call, page) == OUTCOME_OK && !s->full) failed_next_page(s, call, page);
@@ -287,12 +299,12 @@ static bool failed_is_expected(const failed_t *s, size_t index, mono_t now) {
 
 // Reads the jobs that messages name. The reply has the jobs in the same order.
 static void failed_step_messages(failed_t *s, side_task_call_t *call) {
-    redisReply *page;
     failed_sent_t sent[MESSAGE_PAGE];
     bull_job_t job;
     size_t asked = s->messages.count < MESSAGE_PAGE ? s->messages.count : MESSAGE_PAGE, count = 0, at = 0;
     failed_append_page(s, call->redis.conn, asked);
-    if (conn_read(call->redis.conn, 0, &page, call->redis.error) != OUTCOME_OK) return;
+    redisReply *page = failed_read_page(&call->redis);
+    if (!page) return;
     for (size_t i = 0; at < asked && bull_job_at(page, i, BULL_SCORED, &job); i++, at++) {
         while (at + 1 < asked && !slice_equal(job.id, s->messages.all[at]->id)) at++;
         if (!job.score.len) {

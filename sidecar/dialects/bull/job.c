@@ -157,6 +157,12 @@ bool bull_job_at(const redisReply *page, size_t index, size_t head, bull_job_t *
     return true;
 }
 
+bool bull_reply_begins(const redisReply *reply, const char *word, const char *other, redis_error_t *error) {
+    bool good = reply_is(reply_at(reply, 0), word) || reply_is(reply_at(reply, 0), other);
+    if (!good) redis_error_set(error, OUTCOME_REFUSED, "unexpected reply: neither \"%s\" nor \"%s\"", word, other);
+    return good;
+}
+
 int64_t bull_attempts(const bull_job_t *job) {
     return bull_number(job, BULL_ATTEMPTS_MADE) + bull_number(job, BULL_STALLED_COUNTER);
 }

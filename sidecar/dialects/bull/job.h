@@ -18,6 +18,7 @@
 #include "config/config.h"
 #include "model/event.h"
 #include "model/job.h"
+#include "redis/error.h"
 
 struct redisReply;
 
@@ -77,6 +78,8 @@ bool bull_is_lifo(const bull_job_t *job);
 // score (`head` is BULL_SCORED), its state and its fields. Borrows from the page. False: the page has fewer jobs.
 enum { BULL_PAGE_HEAD = 4, BULL_PLAIN = 2, BULL_SCORED = 3 };
 bool bull_job_at(const struct redisReply *page, size_t index, size_t head, bull_job_t *out);
+// Whether the reply of a script begins with one of these words. False, with *error: the server is broken.
+bool bull_reply_begins(const struct redisReply *reply, const char *word, const char *other, redis_error_t *error);
 int64_t bull_attempts(const bull_job_t *job);    // executions: attempts plus stalls
 int64_t bull_large_bytes(const bull_job_t *job); // of a job in the state "large N"; otherwise 0
 

@@ -100,9 +100,10 @@ static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves)
     failpoint("bull_mark_before");
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
     failpoint("bull_mark_answered");
-    if (!leaves) stalled_read_mark(s, call, reply);
+    bool good = bull_reply_begins(reply, leaves ? "left" : "marked", "held", call->redis.error);
+    if (good && !leaves) stalled_read_mark(s, call, reply);
     freeReplyObject(reply);
-    return OUTCOME_OK;
+    return call->redis.error->outcome;
 }
 
 // ---- The verdict.
@@ -265,7 +266,8 @@ static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {
     request_int(conn, PAGE_MARKS, s->skip, PAGE_JOBS, PAGE_BYTES, at->config->policy.max_payload);
     request_text_list(conn, bull_field_names, BULL_FIELDS);
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
-    bool more = reply_is(reply_at(reply, 0), "stalled") && stalled_settle_page(s, call, reply);
+    bool good = bull_reply_begins(reply, "stalled", "early", call->redis.error);
+    bool more = good && reply_is(reply_at(reply, 0), "stalled") && stalled_settle_page(s, call, reply);
     if (call->redis.error->outcome == OUTCOME_OK) s->marked = more;
     freeReplyObject(reply);
     return call->redis.error->outcome;

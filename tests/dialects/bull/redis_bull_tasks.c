@@ -397,6 +397,25 @@ Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
     teardown(&s);
 }
 
+/* The scripts of a step, by text of their requests. */
+Test(redis_bull_tasks, broken_replies_are_refused) {
+    static const char *const requests[] = {"bull:video:marker", "recorded T 600000",
+                                           "recorded bull:video: ", "sidecar:video:meta bull:video: "};
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true}), .metrics = metrics_new(1)};
+        bull_config_t *own = bull_config(&s.f.config->queues[0]);
+        own->record_failed = true;
+        own->stalled_interval_ms = INTERVAL_MS;
+        for (int task = 0; task < SIDE_TASKS_MAX; task++)
+            s.states[task] = dialect_bull.side_tasks[task]->open(&s.f.keys->queues[0]);
+        redis_ok(s.f.r, "SET " BULL_LOCK " T");
+        proxy_rule(s.f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = requests[i], .error = "+what", .times = -1});
+        cr_expect(wait_for(step_as(&s, "T") == OUTCOME_REFUSED, 2000), "%s", requests[i]);
+        cr_expect(strstr(s.f.error.text, "unexpected reply"), "%s: %s", requests[i], s.f.error.text);
+        teardown(&s);
+    }
+}
+
 Test(redis_bull_tasks, a_broken_reply_is_no_sign_of_bullmq) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true});
     buffer_t text = {0};
