@@ -14,7 +14,7 @@ static const char group_answered[] = " AND (ref, event) IN (SELECT answers_ref, 
 
 typedef struct stats_group {
     char *queue, *reason; // owned
-    int64_t failures, first_ms, last_ms;
+    audit_count_t count;  // borrows them
 } stats_group_t;
 
 // The hour in progress. An index returns failures by time. So an hour is complete when the next one begins, and only the few
@@ -42,8 +42,10 @@ static void stats_clear_groups(stats_t *stats) {
 static stats_group_t *stats_add_group(stats_t *stats, slice_t queue, slice_t reason) {
     stats->groups = mem_grown(stats->groups, stats->count, sizeof *stats->groups);
     stats_group_t *group = &stats->groups[stats->count++];
-    *group = (stats_group_t){.queue = mem_printf("%.*s", (int)queue.len, queue.data),
-                             .reason = mem_printf("%.*s", (int)reason.len, reason.data)};
+    group->queue = mem_printf("%.*s", (int)queue.len, queue.data);
+    group->reason = mem_printf("%.*s", (int)reason.len, reason.data);
+    group->count =
+        (audit_count_t){.hour_ms = stats->hour * HOUR_MS, .queue = slice_text(group->queue), .reason = slice_text(group->reason)};
     return group;
 }
 
@@ -62,20 +64,21 @@ static int stats_compare_groups(const void *a, const void *b) {
     const stats_group_t *one = a, *other = b;
     int by_queue = strcmp(one->queue, other->queue);
     if (by_queue) return by_queue;
-    if (one->failures != other->failures) return one->failures < other->failures ? 1 : -1;
+    if (one->count.failures != other->count.failures) return one->count.failures < other->count.failures ? 1 : -1;
     return strcmp(one->reason, other->reason);
 }
 
 // Each hour with answers also has the answered failures.
-static void stats_add_answers(stats_t *stats, audit_count_t *counts) {
+static void stats_add_answers(stats_t *stats) {
     for (; stats->code == SQLITE_ROW && sqlite3_column_int64(stats->answered, 0) >= stats->hour;
          stats->code = sqlite3_step(stats->answered)) {
         slice_t queue = statement_bytes(stats->answered, 1), reason = statement_bytes(stats->answered, 2);
         for (size_t i = 0; i < stats->count; i++) {
-            if (!slice_equal(counts[i].queue, queue) || !slice_equal(counts[i].reason, reason)) continue;
-            counts[i].requeued = sqlite3_column_int64(stats->answered, 3);
-            counts[i].discarded = sqlite3_column_int64(stats->answered, 4);
-            counts[i].open -= counts[i].requeued + counts[i].discarded;
+            audit_count_t *count = &stats->groups[i].count;
+            if (!slice_equal(count->queue, queue) || !slice_equal(count->reason, reason)) continue;
+            count->requeued = sqlite3_column_int64(stats->answered, 3);
+            count->discarded = sqlite3_column_int64(stats->answered, 4);
+            count->open -= count->requeued + count->discarded;
         }
     }
 }
@@ -83,23 +86,11 @@ static void stats_add_answers(stats_t *stats, audit_count_t *counts) {
 // Reports the hour. False: no further row is wanted.
 static bool stats_finish_hour(stats_t *stats) {
     bool wanted = true;
-    size_t known = stats->count;
-    audit_count_t *counts = mem_array(known, sizeof *counts);
-    if (known) qsort(stats->groups, known, sizeof *stats->groups, stats_compare_groups);
-    for (size_t i = 0; i < known; i++) {
-        const stats_group_t *group = &stats->groups[i];
-        counts[i] = (audit_count_t){.hour_ms = stats->hour * HOUR_MS,
-                                    .queue = slice_text(group->queue),
-                                    .reason = slice_text(group->reason),
-                                    .failures = group->failures,
-                                    .open = group->failures,
-                                    .first_ms = group->first_ms,
-                                    .last_ms = group->last_ms};
-    }
-    stats_add_answers(stats, counts);
-    for (size_t i = 0; i < known && wanted; i++) wanted = stats->left-- > 0 && stats->take(stats->self, &counts[i]);
+    if (stats->count) qsort(stats->groups, stats->count, sizeof *stats->groups, stats_compare_groups);
+    stats_add_answers(stats);
+    for (size_t i = 0; i < stats->count && wanted; i++)
+        wanted = stats->left-- > 0 && stats->take(stats->self, &stats->groups[i].count);
     stats_clear_groups(stats);
-    free(counts);
     return wanted;
 }
 
@@ -108,9 +99,10 @@ static bool stats_count_failure(stats_t *stats, int64_t at, slice_t queue, slice
     int64_t hour = at / HOUR_MS;
     if (stats->count && hour != stats->hour && !stats_finish_hour(stats)) return false;
     stats->hour = hour;
-    stats_group_t *group = stats_find_group(stats, queue, reason);
-    if (group->failures++ == 0) group->last_ms = at; // newest first
-    group->first_ms = at;
+    audit_count_t *count = &stats_find_group(stats, queue, reason)->count;
+    if (count->failures++ == 0) count->last_ms = at; // newest first
+    count->open++;
+    count->first_ms = at;
     return true;
 }
 
