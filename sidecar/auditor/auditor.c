@@ -1,6 +1,8 @@
 #include "auditor/auditor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "auditor/internal.h"
 
@@ -60,6 +62,26 @@ static bool auditor_open_log(auditor_t *a) {
     a->read.in_flight = false;
     a->acks_unverified = a->read.catching_up = true;
     a->timers.reconcile_at = mono_now();
+    return true;
+}
+
+// Opens a closed connection. False: the connection cannot be opened now.
+static bool auditor_connect(auditor_t *a) {
+    redis_error_t error;
+    char history[STREAM_HISTORY_SIZE];
+    bool fresh = !conn_is_open(a->redis.conn);
+    if (a->read.in_flight) return true;
+    if (conn_open(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
+    if (!fresh) return true;
+    if (stream_history(a->redis.conn, history, &error) != OUTCOME_OK) {
+        error.outcome = OUTCOME_DISCONNECTED; // cursors are valid only for the server's history
+        return auditor_back_off(a, &error);
+    }
+    bool same = strcmp(history, a->redis.history) == 0;
+    for (size_t i = 0; !same && i < a->keys->queue_count; i++) stream_id_set(a->cursors[i].read_id, STREAM_ID_NONE);
+    snprintf(a->redis.history, sizeof a->redis.history, "%s", history);
+    a->timers.reconcile_at = a->timers.renew_acks_at = mono_now();
+    a->read.catching_up = true;
     return true;
 }
 

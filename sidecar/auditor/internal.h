@@ -1,5 +1,4 @@
-// Types and functions that the files of auditor/ share. Calls go from auditor.c to read.c, trim.c, reconcile.c and connect.c, in
-// this order.
+// Types and functions that the files of auditor/ share. Calls go from auditor.c to read.c, then trim.c, then reconcile.c.
 #pragma once
 
 #include <stdatomic.h>
@@ -91,9 +90,6 @@ int64_t auditor_redis_ms(const auditor_t *a);
 
 // Handles a failed request: no request is sent before the back-off ends. Always false, so that a caller can return it.
 bool auditor_back_off(auditor_t *a, const redis_error_t *error);
-
-// Opens a closed connection. False: the connection cannot be opened now.
-bool auditor_connect(auditor_t *a);
 
 // Compares every cursor with its stream. False: the request failed. *found, if not NULL: one more stream is unreadable.
 bool auditor_reconcile(auditor_t *a, bool *found);

@@ -1,4 +1,5 @@
 // Compares the log with the streams: finds gaps, streams that were reset, and acknowledgements that a lost log cannot honour.
+// Also has the helpers of all files of the auditor.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,28 @@ enum {
 };
 
 static const char ROLE[] = "auditor";
+
+const char *auditor_queue_name(const auditor_t *a, size_t queue) { return a->keys->queues[queue].config->name; }
+
+void stream_id_set(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SIZE, "%s", text); }
+
+int64_t auditor_redis_ms(const auditor_t *a) { return a->redis.now_ms + mono_diff(mono_now(), a->redis.now_at) / NS_PER_MS; }
+
+bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
+    backoff_failed(&a->redis.backoff, mono_now());
+    bool refused = strncmp(error->text, "NOPERM", 6) == 0;
+    log_warn(ROLE, NULL,
+             refused                           ? "redis refuses the auditor; no record is copied"
+             : error->outcome == OUTCOME_RETRY ? "redis is not ready"
+                                               : "cannot reach redis",
+             F_STR("reason", error->text));
+    if (error->outcome == OUTCOME_DISCONNECTED) conn_close(a->redis.conn);
+    if (!conn_is_open(a->redis.conn)) {
+        a->read.in_flight = false;
+        metric_add(&a->metrics->reconnects, 1);
+    }
+    return false;
+}
 
 // Why the log may lack records of a stream.
 typedef struct gap_cause {
