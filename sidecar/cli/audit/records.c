@@ -47,8 +47,9 @@ static void json_write_field(buffer_t *out, const field_t *field, const buffer_t
         json_write_string(out, (slice_t){buffer_text(text), text->len});
 }
 
-static void record_write(buffer_t *out, bool csv, const field_t *fields, size_t count, const void *row) {
+void record_write(buffer_t *out, bool csv, const field_t *fields, size_t count, const void *row) {
     buffer_t text = {0};
+    if (!csv) buffer_str(out, "{");
     for (size_t i = 0; i < count; i++) {
         buffer_clear(&text);
         field_add_text(&text, &fields[i], row);
@@ -58,13 +59,8 @@ static void record_write(buffer_t *out, bool csv, const field_t *fields, size_t 
         else
             json_write_field(out, &fields[i], &text);
     }
+    buffer_str(out, csv ? "\r\n" : "}");
     buffer_free(&text);
-}
-
-void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row) {
-    buffer_str(out, "{");
-    record_write(out, false, fields, count, row);
-    buffer_str(out, "}");
 }
 
 void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count) {
@@ -76,11 +72,9 @@ void records_begin(records_t *records, audit_format_t format, const field_t *fie
 
 void records_add(records_t *records, const void *row) {
     buffer_t *out = &records->text;
-    bool array = records->format == FORMAT_JSON_ARRAY, csv = records->format == FORMAT_CSV;
-    if (array) buffer_str(out, records->count ? ",\n " : "[\n ");
-    buffer_str(out, csv ? "" : "{");
-    record_write(out, csv, records->fields, records->field_count, row);
-    buffer_str(out, csv ? "\r\n" : array ? "}" : "}\n");
+    if (records->format == FORMAT_JSON_ARRAY) buffer_str(out, records->count ? ",\n " : "[\n ");
+    record_write(out, records->format == FORMAT_CSV, records->fields, records->field_count, row);
+    if (records->format == FORMAT_JSON_LINES) buffer_str(out, "\n");
     records->count++;
 }
 

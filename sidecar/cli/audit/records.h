@@ -38,5 +38,5 @@ bool records_print(records_t *records);
 // Prints the text and the end of a JSON array, and frees the text.
 void records_end(records_t *records);
 
-// One row as a JSON object.
-void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row);
+// One row as a JSON object, or as a line of CSV.
+void record_write(buffer_t *out, bool csv, const field_t *fields, size_t count, const void *row);

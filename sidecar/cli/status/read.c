@@ -62,9 +62,8 @@ void status_reader_free(status_reader_t *reader) {
 
 static void status_take_preflight(void *self, preflight_level_t kind, const char *queue, const char *text) {
     status_t *status = self;
-    size_t index = SIZE_MAX;
-    for (size_t i = 0; queue && i < status->keys->queue_count; i++)
-        if (strcmp(status->keys->queues[i].config->name, queue) == 0) index = i;
+    const queue_config_t *found = queue ? config_find_queue(status->config, queue) : NULL;
+    size_t index = found ? (size_t)(found - status->config->queues) : SIZE_MAX;
     status->preflight = mem_grown(status->preflight, status->preflight_count, sizeof *status->preflight);
     status->preflight[status->preflight_count++] = (status_preflight_t){.kind = kind, .queue = index, .text = mem_str(text)};
 }
