@@ -5,8 +5,6 @@
 #include <nettle/md5.h>
 #include <nettle/sha2.h>
 
-#include "base/text/hex.h"
-
 static void digest_add(struct sha256_ctx *to, const void *bytes, size_t len) {
     if (len > 0) sha256_update(to, len, bytes);
 }

@@ -19,6 +19,13 @@ static inline bool slice_equal(slice_t a, slice_t b) {
 
 static inline bool slice_is(slice_t slice, const char *text) { return slice_equal(slice, slice_text(text)); }
 
+// The value of a hexadecimal digit of either case; -1 = it is none.
+static inline int hex_digit(char digit) {
+    if (digit >= '0' && digit <= '9') return digit - '0';
+    char lower = (char)(digit | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 // Reads decimal digits, with or without a minus. False: it is something else, or does not fit.
 static inline bool slice_integer(slice_t text, int64_t *number) {
     bool negative = text.len > 0 && text.data[0] == '-';

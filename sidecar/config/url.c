@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/hex.h"
+#include "base/slice.h"
 #include "config/load.h"
 #include "config/value.h"
 

@@ -2,7 +2,7 @@
 // position of each audit log.
 #pragma once
 
-#include "base/instance.h"
+#include "base/host.h"
 #include "model/token.h"
 #include "queue/stream.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/instance.h"
+#include "base/host.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 

@@ -1,7 +1,7 @@
 /* The memory limit of the container, as kernels and container runtimes tell it, and what is said when it is small. */
 #include "app/app.h"
 #include "base/buffer.h"
-#include "base/cgroup.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "fixture.h"
 #include "tempdir.h"

@@ -1,5 +1,5 @@
 /* What `status` reads of locks, owners, streams and copies. */
-#include "base/instance.h"
+#include "base/host.h"
 #include "cluster.h"
 #include "fixture.h"
 #include "inspect/snapshot.h"

@@ -1,5 +1,5 @@
 /* acquire, renew, release, heal and claim against a real server, by the verbs that the product uses; and heads. */
-#include "base/instance.h"
+#include "base/host.h"
 #include "cluster.h"
 #include "fixture.h"
 #include "queue/lock.h"

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/json/walk.h"
-#include "base/text/hex.h"
 #include "base/utf8.h"
 
 static bool text_is_high(unsigned unit) { return unit >= 0xd800 && unit <= 0xdbff; }

@@ -4,7 +4,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/text/hex.h"
 #include "base/utf8.h"
 
 void json_walk_begin(json_walk_t *walk, slice_t text) {

@@ -14,7 +14,7 @@ typedef struct cursor {
 static void lexer_add(cursor_t *cursor, token_kind_t kind, const char *end, int line) {
     lexer_t *lexer = cursor->lexer;
     lexer->tokens = mem_grown(lexer->tokens, lexer->count, sizeof *lexer->tokens);
-    lexer->tokens[lexer->count++] = (token_t){kind, line, cursor->at, (size_t)(end - cursor->at)};
+    lexer->tokens[lexer->count++] = (token_t){kind, line, {cursor->at, (size_t)(end - cursor->at)}};
     cursor->at = end;
 }
 
@@ -103,18 +103,14 @@ void lexer_free(lexer_t *lexer) {
     *lexer = (lexer_t){0};
 }
 
-static bool token_is(const token_t *token, const char *text) {
-    return token->len == strlen(text) && memcmp(token->at, text, token->len) == 0;
-}
-
-static bool token_is_mark(const token_t *token, char mark) { return token->kind == TOKEN_MARK && *token->at == mark; }
+static bool token_is_mark(const token_t *token, char mark) { return token->kind == TOKEN_MARK && *token->text.data == mark; }
 
 static bool token_is_assignment(const token_t *token) { return token_is_mark(token, '=') || token_is_mark(token, ':'); }
 
 static const token_t *lexer_find_number(lexer_t *lexer, const char *name) {
     for (size_t i = lexer->next; i + 2 < lexer->count; i++) {
         const token_t *token = &lexer->tokens[i];
-        if (token->kind != TOKEN_NAME || !token_is(token, name)) continue;
+        if (token->kind != TOKEN_NAME || !slice_is(token->text, name)) continue;
         if (!token_is_assignment(&token[1]) || token[2].kind != TOKEN_NUMBER) continue;
         lexer->next = i + 1;
         return &token[2];
@@ -129,14 +125,16 @@ const token_t *lexer_number(lexer_t *lexer, const char *name) {
     return lexer_find_number(lexer, name);
 }
 
-static bool token_spans_lines(const token_t *token) { return token->kind == TOKEN_STRING && memchr(token->at, '\n', token->len); }
+static bool token_spans_lines(const token_t *token) {
+    return token->kind == TOKEN_STRING && memchr(token->text.data, '\n', token->text.len);
+}
 
 enum { NUMBER_SIZE = 64 };
 
 static bool token_copy_number(const token_t *token, char text[NUMBER_SIZE]) {
-    if (token->kind != TOKEN_NUMBER || token->len >= NUMBER_SIZE) return false;
-    memcpy(text, token->at, token->len);
-    text[token->len] = '\0';
+    if (token->kind != TOKEN_NUMBER || token->text.len >= NUMBER_SIZE) return false;
+    memcpy(text, token->text.data, token->text.len);
+    text[token->text.len] = '\0';
     return true;
 }
 
@@ -158,21 +156,21 @@ static bool token_is_huge_number(const token_t *token) {
 
 // Explains two tokens that cannot follow each other.
 static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
-    int len = (int)b->len;
+    int len = (int)b->text.len;
     if (token_is_mark(a, ',') && (token_is_mark(b, ')') || token_is_mark(b, ']')))
-        buffer_printf(out, " (remove the comma before `%c`: not every libconfig accepts it there)", *b->at);
+        buffer_printf(out, " (remove the comma before `%c`: not every libconfig accepts it there)", *b->text.data);
     else if ((token_is_mark(a, '}') && token_is_mark(b, '{')) || (a->kind == TOKEN_STRING && token_is_mark(b, '{')))
         buffer_str(out, " (a comma is missing between two entries)");
     else if (token_is_huge_number(b))
-        buffer_printf(out, " (%.*s is larger than any setting can be)", len, b->at);
+        buffer_printf(out, " (%.*s is larger than any setting can be)", len, b->text.data);
     else if (token_is_bad_number(b))
-        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->at);
-    else if (token_is_assignment(a) && b->kind == TOKEN_NAME && !token_is(b, "true") && !token_is(b, "false"))
-        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->at);
+        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->text.data);
+    else if (token_is_assignment(a) && b->kind == TOKEN_NAME && !slice_is(b->text, "true") && !slice_is(b->text, "false"))
+        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->text.data);
     else if (token_spans_lines(a) && !token_is_mark(b, ';') && !token_is_mark(b, ',') && !token_is_mark(b, '}'))
         buffer_printf(out, " (is the closing quote missing of the string on line %d?)", a->line);
-    else if (a->kind == TOKEN_NAME && b->kind != TOKEN_MARK && !token_is(a, "true") && !token_is(a, "false"))
-        buffer_printf(out, " (`=` is missing after `%.*s`)", (int)a->len, a->at);
+    else if (a->kind == TOKEN_NAME && b->kind != TOKEN_MARK && !slice_is(a->text, "true") && !slice_is(a->text, "false"))
+        buffer_printf(out, " (`=` is missing after `%.*s`)", (int)a->text.len, a->text.data);
     else
         return false;
     return true;
@@ -183,8 +181,8 @@ int lexer_stray_string_line(const lexer_t *lexer) {
         const token_t *token = &lexer->tokens[i], *before = token - 1;
         if (token->kind != TOKEN_STRING) continue;
         if (i == 0) return token->line;
-        bool include = token_is(before, "include") && i > 1 && token_is_mark(before - 1, '@');
-        bool value = before->kind == TOKEN_STRING || (before->kind == TOKEN_MARK && strchr("=:([,", *before->at));
+        bool include = slice_is(before->text, "include") && i > 1 && token_is_mark(before - 1, '@');
+        bool value = before->kind == TOKEN_STRING || (before->kind == TOKEN_MARK && strchr("=:([,", *before->text.data));
         if (!include && !value) return token->line;
     }
     return 0;
@@ -197,7 +195,7 @@ int lexer_open_string_line(const lexer_t *lexer) {
 }
 
 void lexer_hint(const lexer_t *lexer, int line, buffer_t *out) {
-    if (lexer->count && strncmp(lexer->tokens[0].at, "\xef\xbb\xbf", 3) == 0) {
+    if (lexer->count && strncmp(lexer->tokens[0].text.data, "\xef\xbb\xbf", 3) == 0) {
         buffer_str(out, " (the file begins with a byte order mark: save it as UTF-8 without one)");
         return;
     }
@@ -216,9 +214,9 @@ static bool lexer_earlier_key(const lexer_t *lexer, size_t i, size_t *found) {
     int depth = 0;
     for (size_t j = i; j-- > 0;) {
         const token_t *token = &lexer->tokens[j];
-        if (token->kind == TOKEN_MARK && strchr(")]}", *token->at)) depth++;
-        if (token->kind == TOKEN_MARK && strchr("([{", *token->at) && depth-- == 0) return false;
-        if (depth == 0 && token_is_key(lexer, j) && token->len == key->len && memcmp(token->at, key->at, key->len) == 0) {
+        if (token->kind == TOKEN_MARK && strchr(")]}", *token->text.data)) depth++;
+        if (token->kind == TOKEN_MARK && strchr("([{", *token->text.data) && depth-- == 0) return false;
+        if (depth == 0 && token_is_key(lexer, j) && slice_equal(token->text, key->text)) {
             *found = j;
             return true;
         }

@@ -6,14 +6,14 @@
 #include <stddef.h>
 
 #include "base/buffer.h"
+#include "base/slice.h"
 
 typedef enum token_kind { TOKEN_NAME, TOKEN_NUMBER, TOKEN_STRING, TOKEN_MARK } token_kind_t;
 
 typedef struct token {
     token_kind_t kind;
     int line;
-    const char *at; // borrowed from the text
-    size_t len;
+    slice_t text; // borrowed
 } token_t;
 
 typedef struct lexer {

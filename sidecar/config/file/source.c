@@ -86,7 +86,7 @@ static lexer_t *source_lexer(source_t *source, const char *path) {
 // The literal that stands in the file; of an element of a list, and where the file has changed, what libconfig has read.
 static char *source_number(source_t *source, const config_setting_t *setting, const node_t *node) {
     const token_t *token = node->name ? lexer_number(source_lexer(source, node->location.file), node->name) : NULL;
-    if (token) return mem_printf("%.*s", (int)token->len, token->at);
+    if (token) return mem_printf("%.*s", (int)token->text.len, token->text.data);
     if (node->kind == NODE_REAL) return mem_printf("%.17g", config_setting_get_float(setting));
     bool large = config_setting_type(setting) == CONFIG_TYPE_INT64;
     return mem_printf("%lld%s", config_setting_get_int64(setting), large ? "L" : "");
@@ -132,7 +132,8 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
     buffer_t hint = {0};
     if (strstr(text, "duplicate") && lexer_duplicate(lexer, &first, &second)) {
         line = second.line;
-        buffer_printf(&hint, "duplicate key `%.*s`: the first one is on line %d", (int)first.len, first.at, first.line);
+        buffer_printf(&hint, "duplicate key `%.*s`: the first one is on line %d", (int)first.text.len, first.text.data,
+                      first.line);
     } else if (strstr(text, "include")) {
         buffer_printf(&hint, "%s (its path is relative to %s)", text, source->dir);
     } else if (strstr(text, "mismatched")) {

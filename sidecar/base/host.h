@@ -1,7 +1,12 @@
-// The memory limit of the container that this process runs in.
+// What this process knows of its host: its own name there, and the memory limit of its container.
 #pragma once
 
 #include <stdint.h>
+
+enum { INSTANCE_SIZE = 128 }; // bytes with the NUL
+
+// Returns "<host>/<process id>", as it was at the first call; in a pod the host is the pod's name. Printable ASCII, no blanks.
+const char *instance_name(void);
 
 // Returns the limit in bytes above which the kernel kills the process; INT64_MAX = no limit, or it cannot be read. Knows cgroups
 // 1 and 2, inside and outside of a container, but not the limits of parent cgroups. `root` is "", or a directory of a test.

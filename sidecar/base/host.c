@@ -1,12 +1,30 @@
-#include "base/cgroup.h"
+#include "base/host.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
+
+static char instance[INSTANCE_SIZE];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void instance_make_name(void) {
+    char host[INSTANCE_SIZE - 24] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !*host) snprintf(host, sizeof host, "unknown");
+    for (char *at = host; *at; at++)
+        if (*at <= ' ' || *at > '~') *at = '?';
+    snprintf(instance, sizeof instance, "%s/%ld", host, (long)getpid());
+}
+
+const char *instance_name(void) {
+    pthread_once(&once, instance_make_name);
+    return instance;
+}
 
 // Reads the number in a file; "max" means no limit.
 static bool cgroup_read_limit(const char *root, const char *mount, const char *path, const char *name, int64_t *limit) {
