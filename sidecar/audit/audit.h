@@ -69,7 +69,7 @@ const char *audit_instance(const audit_t *audit);
 
 enum { AUDIT_POSITION_SIZE = 48 };
 // Id of the last stream entry of `queue` in the log; "0-0" = none yet.
-bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSITION_SIZE], buffer_t *why);
+bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_SIZE], buffer_t *why);
 
 // One transaction: begin, any number of inserts and positions, then commit; after a false anywhere, rollback.
 bool audit_begin(audit_t *audit, buffer_t *why);

@@ -71,10 +71,10 @@ bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *wh
     return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
 }
 
-bool audit_position(audit_t *audit, const char *queue, char position[AUDIT_POSITION_SIZE], buffer_t *why) {
+bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_SIZE], buffer_t *why) {
     sqlite3_stmt *of = audit_statement(audit, "SELECT position FROM positions WHERE queue = ?", why);
     if (!of) return false;
-    sqlite3_bind_text(of, 1, queue, -1, SQLITE_STATIC);
+    sqlite3_bind_text64(of, 1, queue.data, queue.len, SQLITE_STATIC, SQLITE_UTF8);
     int code = sqlite3_step(of);
     snprintf(position, AUDIT_POSITION_SIZE, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(of, 0) : "0-0");
     return audit_finish(audit, of, code, "read a position", why);

@@ -160,7 +160,7 @@ void audit_writer_check_file(audit_writer_t *writer) {
 }
 
 bool audit_writer_position(audit_writer_t *writer, const char *queue, char position[AUDIT_POSITION_SIZE]) {
-    return audit_position(writer->audit, queue, position, &writer->why) || audit_writer_fail(writer);
+    return audit_position(writer->audit, slice_text(queue), position, &writer->why) || audit_writer_fail(writer);
 }
 
 bool audit_writer_begin(audit_writer_t *writer) {

@@ -157,7 +157,7 @@ static void leader_listen_for_vacancies(leader_t *leader) {
         for (size_t i = 0; i < leader->keys->lock_count; i++)
             if (leader->elections[i].state == ELECTION_STANDBY) leader->elections[i].next = mono_now();
     }
-    tracking_read(leader->subscriber, NULL, NULL, leader_note_vacancy, leader, &error);
+    tracking_read(leader->subscriber, NULL, leader_note_vacancy, leader, &error);
 }
 
 static void leader_expire_leases(leader_t *leader, mono_t now) {

@@ -6,13 +6,6 @@
 
 enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
 
-static void quarantine_append_read(conn_t *conn, const queue_keys_t *queue, const char *events, size_t skip) {
-    request_script(conn, &script_quarantine_read, 3);
-    request_text(conn, queue->quarantine, queue->config->delayed, events ? events : queue->config->delayed);
-    request_int(conn, (int64_t)skip, QUARANTINE_PAGE_JOBS, QUARANTINE_PAGE_BYTES, queue->config->policy.max_payload);
-    request_end(conn);
-}
-
 static void quarantine_read_job(const redisReply *const *parts, quarantined_t *out) {
     *out = (quarantined_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
                            .since = reply_number(parts[1]),
@@ -41,12 +34,16 @@ static outcome_t quarantine_read_page(const call_t *call, quarantine_page_t *pag
 }
 
 outcome_t quarantine_read(const call_t *call, const char *events, size_t skip, bool arm, quarantine_page_t *page) {
+    const queue_keys_t *at = call_queue(call);
     *page = (quarantine_page_t){0};
     *call->error = (redis_error_t){0};
     // Arm with a read of the quarantine zset alone. A script would register all its keys, and `delayed` changes all the time.
     if (arm) request_caching(call->conn);
-    if (arm) request_append(call->conn, "EXISTS", call_queue(call)->quarantine);
-    quarantine_append_read(call->conn, call_queue(call), events, skip);
+    if (arm) request_append(call->conn, "EXISTS", at->quarantine);
+    request_script(call->conn, &script_quarantine_read, 3);
+    request_text(call->conn, at->quarantine, at->config->delayed, events ? events : at->config->delayed);
+    request_int(call->conn, (int64_t)skip, QUARANTINE_PAGE_JOBS, QUARANTINE_PAGE_BYTES, at->config->policy.max_payload);
+    request_end(call->conn);
     for (int i = 0; arm && i < 2; i++) freeReplyObject(conn_read_next(call->conn, NULL, call->error));
     if (call->error->outcome == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     page->armed = arm && call->error->outcome == OUTCOME_OK;

@@ -40,29 +40,28 @@ static void tracking_report_keys(const redisReply *named, tracking_change_fn *on
     for (size_t i = 0; i < named->elements; i++) on_change(self, reply_text(reply_at(named, i)), reply_len(reply_at(named, i)));
 }
 
-// `on_change` and `on_message` may be NULL.
-static void tracking_dispatch(const redisReply *reply, tracking_change_fn *on_change, void *self, tracking_message_fn *on_message,
-                              void *listener) {
+static void tracking_dispatch(const redisReply *reply, tracking_change_fn *on_change, tracking_message_fn *on_message,
+                              void *self) {
     const redisReply *payload = reply_at(reply, 2);
     if (!reply_is(reply_at(reply, 0), "message")) return;
     if (!reply_is(reply_at(reply, 1), INVALIDATE_CHANNEL)) {
-        if (on_message) on_message(listener, reply_text(reply_at(reply, 1)), (slice_t){reply_text(payload), reply_len(payload)});
+        if (on_message) on_message(self, reply_text(reply_at(reply, 1)), reply_slice(payload));
     } else if (on_change) {
         tracking_report_keys(payload, on_change, self);
     }
 }
 
-outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, void *self, tracking_message_fn *on_message,
-                        void *listener, redis_error_t *error) {
+outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, tracking_message_fn *on_message, void *self,
+                        redis_error_t *error) {
     for (;;) {
         redisReply *reply;
         if (conn_try_read(subscriber, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
-        tracking_dispatch(reply, on_change, self, on_message, listener);
+        tracking_dispatch(reply, on_change, on_message, self);
         freeReplyObject(reply);
     }
 }
 
-outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_message_fn *on_message, void *listener,
+outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_message_fn *on_message, void *self,
                              redis_error_t *error) {
     bool done = false;
     request_append(subscriber, "SUBSCRIBE", channel);
@@ -70,7 +69,7 @@ outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_m
         redisReply *reply;
         if (conn_read(subscriber, 0, &reply, error) != OUTCOME_OK) return error->outcome;
         done = reply_is(reply_at(reply, 0), "subscribe") && reply_is(reply_at(reply, 1), channel);
-        if (!done) tracking_dispatch(reply, NULL, NULL, on_message, listener);
+        if (!done) tracking_dispatch(reply, NULL, on_message, self);
         freeReplyObject(reply);
     }
     return OUTCOME_OK;

@@ -21,13 +21,13 @@ typedef void tracking_change_fn(void *self, const char *key, size_t len);
 // A message on another channel. Channel and message are valid during the call.
 typedef void tracking_message_fn(void *self, const char *channel, slice_t message);
 
-// Reads the messages that have arrived. Does not wait. `on_message` may be NULL.
-outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, void *self, tracking_message_fn *on_message,
-                        void *listener, redis_error_t *error);
+// Reads the messages that have arrived. Does not wait. Both functions may be NULL.
+outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, tracking_message_fn *on_message, void *self,
+                        redis_error_t *error);
 
 // Subscribes to one more channel. Messages that arrive meanwhile on other channels go to `on_message`. Invalidations are
 // dropped, because after tracking_start every key counts as changed.
-outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_message_fn *on_message, void *listener,
+outcome_t tracking_subscribe(conn_t *subscriber, const char *channel, tracking_message_fn *on_message, void *self,
                              redis_error_t *error);
 
 // Appends CLIENT CACHING YES: the next request of the connection registers the keys that it reads.

@@ -125,8 +125,8 @@ void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {
 bool session_read_messages(session_t *session) {
     redis_error_t error;
     if (!session->tracking) return true;
-    if (tracking_read(session->subscriber, session->ops->on_change, session->self, session->ops->on_message, session->self,
-                      &error) == OUTCOME_OK)
+    if (tracking_read(session->subscriber, session->ops->on_change, session->ops->on_message, session->self, &error) ==
+        OUTCOME_OK)
         return true;
     log_warn(session->ops->role, NULL, "lost the tracking connection", F_STR("reason", error.text));
     conn_close(session->subscriber);

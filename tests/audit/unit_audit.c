@@ -189,7 +189,7 @@ Test(unit_audit, an_event_without_an_id_is_refused) {
 static void expect_position(audit_t *audit, const char *queue, const char *expected) {
     char position[AUDIT_POSITION_SIZE];
     buffer_t why = {0};
-    cr_assert(audit_position(audit, queue, position, &why), "%s", buffer_text(&why));
+    cr_assert(audit_position(audit, slice_text(queue), position, &why), "%s", buffer_text(&why));
     cr_expect_str_eq(position, expected);
 }
 

@@ -219,8 +219,7 @@ static void note_vacancy(void *names, const char *channel, slice_t lock) {
 
 /* Reads until `names` is longer than `len`. */
 static bool hears(fixture_t *f, conn_t *subscriber, buffer_t *names, size_t len) {
-    return wait_for(tracking_read(subscriber, NULL, NULL, note_vacancy, names, &f->error) == OUTCOME_OK && names->len > len,
-                    3000);
+    return wait_for(tracking_read(subscriber, NULL, note_vacancy, names, &f->error) == OUTCOME_OK && names->len > len, 3000);
 }
 
 Test(redis_script_release, releases_its_own_lock_only_and_publishes) {

@@ -42,7 +42,7 @@ static void teardown(pair_t *pair) {
     fixture_stop(&pair->f);
 }
 
-static outcome_t take(pair_t *pair) { return tracking_read(pair->subscriber, changed, pair, NULL, NULL, &pair->f.error); }
+static outcome_t take(pair_t *pair) { return tracking_read(pair->subscriber, changed, NULL, pair, &pair->f.error); }
 
 /* Everything that Redis has told until now: a message that we send ourselves comes behind it. */
 static int told(pair_t *pair) {

@@ -86,10 +86,7 @@ static bool gaps_is_complete(audit_t *audit, const gaps_t *its, const event_t *g
     const char *at = position;
     *complete = false;
     if (!range_read(gap->job, &range)) return true;
-    char *queue = mem_printf("%.*s", (int)gap->queue.len, gap->queue.data);
-    bool done = audit_position(audit, queue, position, why);
-    free(queue);
-    if (!done) return false;
+    if (!audit_position(audit, gap->queue, position, why)) return false;
     *complete = range_read_id(&at, position + strlen(position), &id) && range_compare_ids(id, range.up_to) >= 0 &&
                 !gaps_range_removed(its, &range);
     for (size_t i = 0; *complete && i < its->count; i++) {
