@@ -129,7 +129,7 @@ typedef struct requeue_ops {
                     buffer_t *why);
     // Appends the dialect's own request; its replies are those of requeue.lua. A discard does not call this function. NULL: use
     // requeue.lua.
-    void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_request *ask, const requeue_push_t *where);
+    void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_request *ask);
     // A requeue removes the job from the queue's dlq and the job's mark from sidecar:<queue>:recorded.
     bool leaves_dlq;
 } requeue_ops_t;

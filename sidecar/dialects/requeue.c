@@ -34,11 +34,11 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_keys_t *to = &keys->queues[ask->to];
     const requeue_ops_t *ops = dialect_ops(to->config->dialect)->requeue;
-    const requeue_push_t plain = {.ready = to->config->ready, .job = ask->job};
-    const requeue_push_t *where = ask->where && !ask->discards ? ask->where : &plain;
+    const requeue_push_t nothing = {.ready = to->config->ready};
+    const requeue_push_t *where = ask->discards ? &nothing : ask->where;
     digest_t event = {.bytes = {0}};
     if (ops && ops->append && !ask->discards) {
-        ops->append(conn, keys, ask, where);
+        ops->append(conn, keys, ask);
         return;
     }
     digest_parse(ask->record->answers, &event);
@@ -50,7 +50,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
                  clears_dlq ? home->recorded : home->requeued);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->discards ? "discarded" : "requeued", ask->by, ask->again ? "1" : "0");
-    request_bytes(conn, where->job.data, ask->discards ? 0 : where->job.len);
+    request_bytes(conn, where->job.data, where->job.len);
     request_bytes(conn, ask->digest->bytes, requeue_needs_stamp(&to->config->policy) ? STAMP_FIELD_BYTES : 0);
     request_int(conn, (int64_t)record_bytes(ask->record));
     request_bytes(conn, where->mark_id.data, where->mark_id.len);

@@ -14,9 +14,8 @@ typedef struct requeue_request {
     size_t to;    // index of the queue that gets the job
     bool discards;
     bool again;                  // ignore an earlier mark
-    slice_t job;                 // bytes as recorded
-    const requeue_push_t *where; // from requeue_prepare; NULL: `job` goes to the ready list
-    const digest_t *digest;      // of `job`
+    const requeue_push_t *where; // from requeue_prepare; a discard ignores it
+    const digest_t *digest;      // of the job's bytes as recorded
     const char *by;              // operator, 1 to REQUEUE_BY_MOST bytes
     const event_t *record;       // `answers` is the id of the failure, 64 hex digits; Redis adds `at`
 } requeue_request_t;

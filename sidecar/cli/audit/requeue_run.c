@@ -170,7 +170,6 @@ static void run_send(run_t *run, const run_job_t *job) {
                                         .to = target->to,
                                         .discards = requeue->discard,
                                         .again = requeue->args->requeue.again,
-                                        .job = failure->payload,
                                         .where = &job->push,
                                         .digest = &job->digest,
                                         .by = requeue->by,

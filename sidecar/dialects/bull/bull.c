@@ -94,13 +94,13 @@ static void bull_requeue_append_fields(conn_t *conn, const bull_job_t *job) {
     }
 }
 
-static void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask, const requeue_push_t *where) {
+static void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_keys_t *to = &keys->queues[ask->to];
     digest_t event = {.bytes = {0}};
     buffer_t room = {0};
     bull_job_t job;
-    bull_rebuild(where->job, &job, &room);
+    bull_rebuild(ask->where->job, &job, &room);
     digest_parse(ask->record->answers, &event);
     request_script(conn, &script_bull_requeue, 12);
     request_text(conn, home->requeued, home->failures, home->meta);

@@ -55,8 +55,7 @@ static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *
     return true;
 }
 
-static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask,
-                                   const requeue_push_t *where) {
+static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_config_t *to = keys->queues[ask->to].config;
     digest_t event = {.bytes = {0}};
@@ -65,8 +64,8 @@ static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const r
     request_text(conn, home->requeued, home->failures, home->meta, to->delayed, delayed_config(to)->events);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->by, ask->again ? "1" : "0");
-    request_bytes(conn, where->mark_id.data, where->mark_id.len);
-    request_bytes(conn, where->job.data, where->job.len);
+    request_bytes(conn, ask->where->mark_id.data, ask->where->mark_id.len);
+    request_bytes(conn, ask->where->job.data, ask->where->job.len);
     request_int(conn, (int64_t)record_bytes(ask->record));
     record_append(conn, ask->record);
     request_end(conn);

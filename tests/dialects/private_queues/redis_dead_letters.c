@@ -152,9 +152,10 @@ static void put_back(setup_t *d, const char *job) {
     digest_t digest = digest_of(job, strlen(job));
     char *id = value_of(d, "failed", "event");
     const event_t record = {.kind = slice_text("requeued"), .answers = slice_text(id)};
+    const requeue_push_t where = {.ready = d->f.keys->queues[0].config->ready, .job = slice_text(job)};
     cr_assert_eq(conn_open(d->f.conn, &d->f.error), OUTCOME_OK);
     requeue_append(d->f.conn, d->f.keys,
-                   &(requeue_request_t){.job = slice_text(job), .digest = &digest, .by = "ann", .record = &record});
+                   &(requeue_request_t){.where = &where, .digest = &digest, .by = "ann", .record = &record});
     cr_assert_eq(requeue_read(d->f.conn, &reply, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
     cr_assert_eq(reply.kind, REQUEUE_DONE, "%s", reply.why);
     free(id);
