@@ -1,5 +1,6 @@
-/* The rights of bull's scripts: the preflight finds each that is missing before anybody leads. */
+/* The preflight of bull: it finds each right that is missing before anybody leads, and believes no broken reply. */
 #include "bull_call.h"
+#include "dialects/registry.h"
 #include "inspect/preflight.h"
 
 #define CONFIG "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; } );"
@@ -66,5 +67,15 @@ Test(redis_bull_rights, finds_each_right_that_is_missing) {
         redis_ok(f.r, "ACL SETUSER default +@all");
         cr_assert_eq(disabled, 1, "without %s", rights[i]);
     }
+    fixture_stop(&f);
+}
+
+Test(redis_bull_rights, a_broken_reply_is_no_sign_of_bullmq) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true});
+    buffer_t text = {0};
+    const call_t call = fixture_call(&f, NULL);
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "HMGET", .error = "+what"});
+    cr_assert_eq(dialect_bull.adopt(&call, &text), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(text.len, 0, "%s", buffer_text(&text));
     fixture_stop(&f);
 }

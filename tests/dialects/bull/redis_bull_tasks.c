@@ -416,16 +416,6 @@ Test(redis_bull_tasks, broken_replies_are_refused) {
     }
 }
 
-Test(redis_bull_tasks, a_broken_reply_is_no_sign_of_bullmq) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true});
-    buffer_t text = {0};
-    const call_t call = fixture_call(&f, NULL);
-    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "HMGET", .error = "+what"});
-    cr_assert_eq(dialect_bull.adopt(&call, &text), OUTCOME_OK, "%s", f.error.text);
-    cr_assert_eq(text.len, 0, "%s", buffer_text(&text));
-    fixture_stop(&f);
-}
-
 Test(redis_bull_tasks, a_bullmq_that_comes_later_stops_it) {
     election_t s = setup();
     redis_ok(s.f.r, "XADD " BULL "events * f v");
