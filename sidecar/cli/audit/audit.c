@@ -95,16 +95,15 @@ static const cli_command_t *const subcommands[] = {
 #define SUBCOMMANDS "list show stats requeue discard tail export import backup"
 
 static int audit_main(int argc, char **argv) {
-    audit_args_t args = {0};
+    audit_args_t args = {.command = "audit"};
     if (argc > 1 && strcmp(argv[1], "--") == 0) argc--, argv++;
     if (argc < 2 || argv[1][0] == '-') return audit_usage_error(&args, "specify a subcommand: " SUBCOMMANDS);
     const cli_command_t *found = args_find_command(subcommands, argv[1]);
     if (!found) return audit_check_word(&args, "unknown subcommand", argv[1], SUBCOMMANDS);
     const audit_command_t *command = (const audit_command_t *)found;
-    char name[32]; // for messages
+    char name[32];
     snprintf(name, sizeof name, "audit %s", command->about.name);
-    argv[1] = name;
-    args.command = command->about.name;
+    args.command = argv[1] = name;
     int status = args_parse(argc - 1, argv + 1, &command->about, &args);
     if (status == CLI_OK) status = audit_check_args(&args, command);
     if (status != CLI_OK) return status;

@@ -12,7 +12,7 @@ typedef struct audit_args {
     audit_t *audit;         // open for reading; NULL if the command opens_log_itself; borrowed
     const char *path;       // of the log; borrowed
     const config_t *config; // NULL where --db names the log and the command needs no config; borrowed
-    const char *command;    // its name, for messages; borrowed
+    const char *command;    // "audit list", or "audit" before it is known; borrowed
     audit_filter_t filter;
     audit_format_t format;
     bool utc; // for tables, and for times without a zone in filters. Other formats always have UTC

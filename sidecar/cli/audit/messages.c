@@ -26,13 +26,12 @@ int audit_print_error(buffer_t *why) {
 }
 
 int audit_usage_error(const audit_args_t *args, const char *format, ...) {
-    const char *space = args->command ? " " : "", *command = args->command ? args->command : "";
     va_list values;
-    fprintf(stderr, "queue-sidecar audit%s%s: ", space, command);
+    fprintf(stderr, "queue-sidecar %s: ", args->command);
     va_start(values, format);
     vfprintf(stderr, format, values);
     va_end(values);
-    fprintf(stderr, "\nSee `queue-sidecar help audit%s%s`.\n", space, command);
+    fprintf(stderr, "\nSee `queue-sidecar help %s`.\n", args->command);
     return CLI_USAGE;
 }
 

@@ -187,7 +187,7 @@ static int requeue_plan_and_run(requeue_t *requeue) {
 }
 
 static int requeue_main(audit_args_t *args) {
-    bool discard = strcmp(args->command, audit_discard_command.about.name) == 0;
+    bool discard = strcmp(args->command, "audit discard") == 0;
     requeue_t requeue = {.args = args, .keys = keyspace_new(args->config), .discard = discard};
     signal(SIGPIPE, SIG_IGN); // Redis is at the other end of a socket
     requeue.by = requeue_operator(args->requeue.by);

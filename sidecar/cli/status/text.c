@@ -80,12 +80,8 @@ static void text_cut(buffer_t *out, size_t max, size_t width) {
 // ---- The head: address, time, leader and standbys.
 
 static void text_leader(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *line) {
-    if (!*lock->holder) {
-        buffer_str(line, "nobody");
-        return;
-    }
     if (token_ttl_ms(lock->holder) == 0) {
-        buffer_str(line, "nobody: no sidecar wrote the value of the lock");
+        buffer_str(line, *lock->holder ? "nobody: no sidecar wrote the value of the lock" : "nobody");
         return;
     }
     buffer_str(line, *lock->leader ? lock->leader : "an instance of unknown name");
