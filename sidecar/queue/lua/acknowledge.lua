@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- acknowledge: an auditor says up to where it has copied failure streams, and that it is alive.
+-- acknowledge: notes how far an auditor has copied failure streams, and that the auditor is alive.
 --
--- KEYS[1+] auditors  hash of each queue: instance -> '<stream id> <when that was heard, ms>'
+-- KEYS[1+] auditors  hash of each queue: instance -> '<stream id> <time of the call, ms>'
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
--- Reply    {now in ms, for each queue: 1 noted, 0 a higher one stands there (the time is noted), or '!' and what the key holds}
+-- Reply    {now in ms, for each queue: 1 noted, 0 a higher id is noted (only the time changes), or '!' and the key's type}
 -- Uses     ids, now
--- Safe     by compare: a field of the caller's own, whose id only goes up.
+-- Safe     by compare: writes only the caller's field; its id only grows.
 local now = now_ms()
 local reply = {now}
 for i, key in ipairs(KEYS) do

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- acquire: takes the lock of a lock, or says who holds it and which of the caller's queues that leader does not serve.
+-- acquire: acquires the lock, or returns its holder and those of the caller's queues that the holder does not serve.
 --
 -- KEYS[1]  lock      string, the holder's token, with a TTL
--- KEYS[2]  served    hash, for each queue the token of the last leader that served it (not those that another group owns); its
---                    field '' is '<token> <when that term began, ms> <instance>', for people
--- KEYS[3]  standbys  hash: instance -> '<when it last found the lock held, ms> <its TTL, ms>'
--- KEYS[4+] meta      hash of each queue; its field `group` names who owns the queue
--- ARGV[1]  token     of the term that would begin
+-- KEYS[2]  served    hash: queue -> token of its last leader, without queues of another group; the field '' is
+--                    '<token> <begin of the term, ms> <instance>', for people
+-- KEYS[3]  standbys  hash: instance -> '<its last call, ms> <its TTL, ms>'
+-- KEYS[4+] meta      hash of each queue; its field `group` is the owner
+-- ARGV[1]  token     of the new term
 -- ARGV[2]  ttl       ms
 -- ARGV[3]  group     the caller's (with a lock for each queue: the name of the queue)
 -- ARGV[4]  instance  the caller's name
@@ -15,9 +15,9 @@
 --          acquired:        {1, token, ttl, index of a queue that another group owns (from 0), that group or '', ...}
 --                           ('' means: the meta key is no hash)
 -- Optional HLEN
--- Safe     by compare: a lock that another token holds is never touched. The same token acquires again, so a lost reply is
---          answered by sending the same call once more. A queue of another group is not taken here (see claim). Standbys are
---          noted for people alone: that never fails, and what is not renewed goes by itself.
+-- Safe     by compare: never changes the lock of another token. The same token acquires again, so a caller that lost the reply
+--          repeats the call. Does not take queues of another group (see claim). Standbys are noted for people only:
+--          this note never fails the call, and it expires.
 local standbys, time = KEYS[3], redis.call('TIME')
 local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
 local held = redis.call('GET', KEYS[1])
@@ -30,15 +30,15 @@ if held and held ~= ARGV[1] then
     end
     local added = redis.pcall('HSET', standbys, ARGV[4], now .. ' ' .. ARGV[2])
     local count = added == 1 and redis.pcall('HLEN', standbys)
-    if type(count) == 'number' and count > 100 then redis.pcall('DEL', standbys) end -- those that live come again
+    if type(count) == 'number' and count > 100 then redis.pcall('DEL', standbys) end -- living standbys come again
     redis.pcall('PEXPIRE', standbys, string.format('%.0f', math.max(60000, 2 * tonumber(ARGV[2]))))
     return reply
 end
 local was = redis.pcall('HGET', KEYS[2], '')
 local term, since = string.match(type(was) == 'string' and was or '', '^(%S+) (%d+) ')
 if term ~= ARGV[1] then since = now end
-redis.call('DEL', KEYS[2]) -- ours by its name, whatever it holds: a queue that left the configuration is not served any more
-if not held then redis.call('DEL', standbys) end -- the others say so again within a TTL
+redis.call('DEL', KEYS[2]) -- ours by its name, whatever its type; may hold queues that left the configuration
+if not held then redis.call('DEL', standbys) end -- standbys write it again within a TTL
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
 local fields = {'', ARGV[1] .. ' ' .. since .. ' ' .. ARGV[4]}

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- probe: tries commands on a scratch key, and tells which of them Redis refuses.
+-- probe: tries commands on a scratch key, and returns those that Redis refuses.
 --
--- KEYS[1]  scratch   string of ours, deleted at the end; its TTL is for a Redis that refuses DEL
+-- KEYS[1]  scratch   our string, deleted at the end; has a TTL in case Redis refuses DEL
 -- ARGV[1+] command   in upper case
--- Reply    {command, error, ...} of those that are refused
--- Safe     by type: each command finds the scratch key as an empty string. A command for another type fails, and no other leaves
---          more than an empty string. Redis looks at the user's rights before it looks at keys (luaRedisGenericCommand in
+-- Reply    {command, error, ...} of the refused commands
+-- Safe     by type: each command finds the scratch key as an empty string. A command for another type fails, and the others
+--          leave an empty string. Redis checks the user's rights before the keys (luaRedisGenericCommand in
 --          src/scripting.c of redis 6.2, scriptCall in src/script.c of redis 7.0).
 local key = KEYS[1]
-local samples = { -- commands, and arguments that all of them take
+local samples = { -- commands, with arguments valid for all of them
     {'DEL EXISTS GET HGETALL HLEN LLEN PTTL SCARD TYPE XLEN ZCARD', key},
     {'GETRANGE LRANGE ZCOUNT ZRANGE ZRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGEBYSCORE', key, 0, 0},
     {'HDEL HEXISTS HGET HMGET HSTRLEN LPOS LPUSH RPUSH SADD SISMEMBER SREM ZMSCORE ZREM ZSCORE', key, 'member'},
@@ -28,7 +28,7 @@ local samples = { -- commands, and arguments that all of them take
     {'XREAD', 'STREAMS', key, 0},
     {'XTRIM', key, 'MAXLEN', 0},
 }
--- Redis 6.2 puts the place in the script before an error. Its first word tells C whether to try again.
+-- Redis 6.2 puts the place in the script before an error. By its first word C decides whether to try again.
 local function failure(command, ...)
     local reply = redis.pcall(command, ...)
     return type(reply) == 'table' and reply.err and string.gsub(reply.err, '^@user_script: %d+: %-?', '') or nil

@@ -4,24 +4,24 @@
 -- KEYS[1]  lock
 -- KEYS[2]  delayed   zset, score = due time
 -- KEYS[3]  ready     list; jobs are pushed on the left, workers take from the right
--- KEYS[4]  meta      hash of the queue; its field `group`, where there is one, names the owner
+-- KEYS[4]  meta      hash of the queue; its field `group`, if any, is the owner
 -- ARGV[1]  token
 -- ARGV[2]  group     the caller's
--- ARGV[3]  batch     jobs at the most, 1 to 5000 (unpack fails near 8000)
--- ARGV[4]  unit      'ms' or 's': what a score counts since 1970
--- ARGV[5]  limit     ready may grow to this length; 0 = no limit
--- ARGV[6]  payload   bytes; a larger entry is left where it is
--- ARGV[7]  skip      how many entries at the head are known to be larger than that
--- ARGV[8]  bytes     the batch ends once it has so many
--- ARGV[9]  first     entries to read at first; fewer, the less is known of their size
--- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes read, entries too large, score, bytes and SHA-1 of the first of them}
+-- ARGV[3]  batch     most jobs, 1 to 5000 (unpack fails near 8000)
+-- ARGV[4]  unit      'ms' or 's', of the scores
+-- ARGV[5]  limit     of ready's length; 0 = none
+-- ARGV[6]  payload   bytes; larger entries stay
+-- ARGV[7]  skip      oversized entries known at the head
+-- ARGV[8]  bytes     the batch ends after this many
+-- ARGV[9]  first     entries of the first read; few while sizes are unknown
+-- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes read, oversized entries, score, bytes and SHA-1 of the first}
 --          {'full', now in us}  ready is at its limit
 --          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group
---          {'type', key, found} `delayed` or `ready` or `meta` holds something else
+--          {'type', key, found} `delayed`, `ready` or `meta` has a wrong type
 -- Uses     types, fence
--- Safe     fenced; every precondition is looked at before the first write; one LPUSH of all, then one removal: whatever fails
---          leaves the jobs in delayed. The range begins at -inf, so that ranks and scores mean the same entries.
+-- Safe     fenced; checks all preconditions before the first write. One LPUSH of all jobs, then one removal: after a failure
+--          the jobs are in delayed. The range begins at -inf, so that ranks and scores mean the same entries.
 local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[4], 'group')
@@ -39,7 +39,7 @@ if limit > 0 then
     if room < 1 then return {'full', now_us} end
     if room < batch then batch = room end
 end
--- Nobody knows how large the entries are before they are read, so they are read in steps that grow: few when they are huge.
+-- The size of an entry is unknown until the entry is read, so steps grow, and stay small while entries are huge.
 local payload, most, step = tonumber(ARGV[6]), tonumber(ARGV[8]), math.max(1, tonumber(ARGV[9]))
 local jobs, read, large, count = {}, 0, 0, 0
 repeat
@@ -73,7 +73,7 @@ for i, job in ipairs(jobs) do
     end
 end
 local score = redis.call('ZRANGE', KEYS[2], rank, rank, 'WITHSCORES')[2]
-if first == jobs[1] then oldest = '' end -- what stays does not count as late
+if first == jobs[1] then oldest = '' end -- a job that stays is not late
 if #fitting > 0 then
     redis.call('LPUSH', KEYS[3], unpack(fitting))
     redis.call('ZREM', KEYS[2], unpack(fitting))

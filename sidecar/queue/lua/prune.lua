@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- prune: forgets stamps of jobs that are no longer in progress, and reports of jobs that are not.
+-- prune: removes stamps and reports of jobs that are not in progress.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  swept     stamps or errors, a hash
 -- ARGV[1]  token
--- ARGV[2]  by        'value' or 'sha1': what ARGV holds of each value
--- ARGV[3+] two for each: field; its value as it was read, or the SHA-1 of that
+-- ARGV[2]  by        'value' or 'sha1': form of the values in ARGV
+-- ARGV[3+] two for each: field; the value that was read, or its SHA-1
 -- Reply    {'swept', how many}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence
--- Safe     fenced, by compare: what has changed since stays.
+-- Safe     fenced, by compare: keeps a changed value.
 local refusal = fenced() or wrong_type({{'swept', KEYS[2], 'hash'}})
 if refusal then return refusal end
 local gone = {}

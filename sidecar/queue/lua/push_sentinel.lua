@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- push_sentinel: puts a new sentinel at the head of a backup list, where a pass met none.
+-- push_sentinel: pushes a new sentinel to the head of a backup list, after a scan that met no sentinel.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  backup    list
 -- KEYS[3]  sentinel  hash {random, n}
 -- ARGV[1]  token
--- ARGV[2]  n         what the pass read there, '' = nothing
--- ARGV[3]  random    32 hex digits: what the pass read there, or new ones for a list that never had a sentinel, or whose hash is gone
--- ARGV[4]  entry     the sentinel, made from these by the queue's dialect
--- Reply    {'planted', n}, {'other', n} somebody has planted since, {'empty'}, {'fenced'}, {'type', key, found}
+-- ARGV[2]  n         that the scan read; '' = none
+-- ARGV[3]  random    32 hex digits that the scan read; new ones if the hash is absent
+-- ARGV[4]  entry     the sentinel, which the dialect makes from both
+-- Reply    {'planted', n}, {'other', n} another instance pushed one first, {'empty'}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence
--- Safe     fenced, by compare; the list gets one entry. What it is known by is there before it: the other way round, one that
---          nobody knows would pass for a job.
+-- Safe     fenced, by compare; the list gets one entry. Writes the hash before the push: a sentinel without its hash would
+--          look like a job.
 local refusal = fenced() or wrong_type({{'backup', KEYS[2], 'list'}, {'sentinel', KEYS[3], 'hash'}})
 if refusal then return refusal end
 local n = string.match(redis.call('HGET', KEYS[3], 'n') or '', '^%d+$') or ''

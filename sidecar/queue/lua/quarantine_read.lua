@@ -1,15 +1,15 @@
 #!lua flags=no-writes
--- quarantine_read: what a promote has left to the monitor.
+-- quarantine_read: reads quarantined members, for the monitor.
 --
--- KEYS[1]  aside     zset: member of delayed -> when it was put aside, ms
+-- KEYS[1]  aside     zset: member of delayed -> time of its quarantine, ms
 -- KEYS[2]  delayed   zset
--- KEYS[3]  events    hash: member -> envelope; delayed again where there is none (bull)
--- ARGV[1]  skip      members to pass over
--- ARGV[2]  count     members to tell of, at least 1
--- ARGV[3]  size      bytes; no further member is told of once there are so many
--- ARGV[4]  payload   bytes; of a larger envelope only the size is told
--- Reply    {now in ms, and for each: member, when, its score or '' when it is not in delayed, envelope, or 0 when there is none, or
---          the size of one that is too large}
+-- KEYS[3]  events    hash: member -> envelope; delayed again without one (bull)
+-- ARGV[1]  skip      members to skip
+-- ARGV[2]  count     most members, at least 1
+-- ARGV[3]  size      bytes; the reply ends after this many
+-- ARGV[4]  payload   bytes; a larger envelope is not returned
+-- Reply    {now in ms, and for each: member, time, its score ('' = not in delayed), its envelope (0 = none, another number = the
+--          size of an oversized one)}
 --          {'type', key, found}
 -- Uses     types, now
 -- Safe     reads only.

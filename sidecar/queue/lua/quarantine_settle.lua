@@ -1,29 +1,29 @@
 #!lua flags=allow-oom
--- quarantine_settle: ends what a promote has put aside, with a record; or dispatches it; or only forgets that it was put aside.
+-- quarantine_settle: ends a quarantined member with a record, or sends the member, or only removes the member from quarantine.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  aside     zset
 -- KEYS[3]  delayed   zset
--- KEYS[4]  events    hash; delayed again where there is none (bull)
--- KEYS[5]  ready     push: list; end: list in which it may wait for a worker still; else delayed again
+-- KEYS[4]  events    hash; delayed again without one (bull)
+-- KEYS[5]  ready     push: list; end: list in which the event may still wait; else delayed again
 -- KEYS[6]  job       end: the hash of a job that must still have no `name` (bull); else delayed again
 -- KEYS[7]  failures  stream
--- KEYS[8]  meta      hash of ours; fields `bytes` and `entries` as settle.lua counts them
+-- KEYS[8]  meta      our hash; fields `bytes` and `entries` as settle.lua counts them
 -- ARGV[1]  token
 -- ARGV[2]  member
--- ARGV[3]  score     in delayed, as it was read; '' = it was not there
--- ARGV[4]  envelope  end, push: as it was read; '' where there is no hash
+-- ARGV[3]  score     that was read in delayed; '' = not there
+-- ARGV[4]  envelope  end, push: that was read; '' = no hash
 -- ARGV[5]  verdict   'end', 'push' or 'forget'
--- ARGV[6]  next      push: the envelope of the next attempt; end: the one that waits, if it does
--- ARGV[7]  delay     push: ms until then
--- ARGV[8]  last      push: '.5' when it is the last one, else ''
--- ARGV[9]  most      bytes that the stream may hold
--- ARGV[10+] names and values of the record; 'at' is added here
--- Reply    {'settled', 1}, {'changed'} its score, its envelope or `job`, {'alive'} it waits, or its list is too long to tell, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- ARGV[6]  next      push: the envelope of the next attempt; end: the envelope that may wait
+-- ARGV[7]  delay     push: ms until the next attempt
+-- ARGV[8]  last      push: '.5' for the last push, else ''
+-- ARGV[9]  most      largest stream, bytes
+-- ARGV[10+] names and values of the record; this script adds 'at'
+-- Reply    {'settled', 1}, {'changed'} score, envelope or `job`, {'alive'} the event waits, or its list is too long to search, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, records, now
--- Safe     fenced; by compare of score and envelope; all preconditions before the first write; adds before it removes. A push is
---          scheduled first: refused, it is tried again when it is due next. What removes comes last, so it is tried first, on a key of
---          ours that never exists: a right that was taken away meanwhile must not leave the record of a job that is there still.
+-- Safe     fenced; by compare of score and envelope; checks preconditions before the first write; adds before it removes.
+--          Schedules before it pushes, so a refused push is repeated when the event is due next. Removals come last, so first tries
+--          them on a key that does not exist: without the right to remove, a record would exist for a job that is still there.
 local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
 local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end

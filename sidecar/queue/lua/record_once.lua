@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- record_once: writes the record of a failure that workers decided, once; what they keep of it stays as it is.
+-- record_once: writes the record of a failure that workers decided, once. Leaves the keys of the workers unchanged.
 --
 -- KEYS[1]  lock
--- KEYS[2]  recorded  zset of ours: mark -> when it was made or last met
+-- KEYS[2]  recorded  our zset: mark -> when the mark was made or last met
 -- KEYS[3]  failures  stream
--- KEYS[4]  meta      hash of ours; fields `bytes` and `entries`, see settle
+-- KEYS[4]  meta      our hash; fields `bytes` and `entries`, see settle
 -- ARGV[1]  token
 -- ARGV[2]  mark
--- ARGV[3]  most      bytes that the stream may hold
--- ARGV[4+] names and values of the record; 'at' is added here
--- Reply    {'settled', 1}, {'changed'} it has its record, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- ARGV[3]  most      largest stream, bytes
+-- ARGV[4+] names and values of the record; this script adds 'at'
+-- Reply    {'settled', 1}, {'changed'} the record exists, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, records, now
--- Safe     fenced; the mark is written in the step that writes the record, and before it: where one of the two is refused there is
---          neither.
+-- Safe     fenced; writes the mark before the record, in one step. If Redis refuses the mark or the record, neither is
+--          kept.
 local refusal = fenced() or wrong_type({{'recorded', KEYS[2], 'zset'}, {'failures', KEYS[3], 'stream'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 if redis.call('ZSCORE', KEYS[2], ARGV[2]) then return {'changed'} end

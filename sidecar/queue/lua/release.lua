@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- release: gives the lock back and tells the standbys.
+-- release: releases the lock and notifies the standbys.
 --
 -- KEYS[1]  lock
 -- ARGV[1]  token
--- ARGV[2]  channel   where standbys listen
--- ARGV[3]  message   which lock is vacant
--- Reply    {1, standbys told} released; {0, 0} it was not the caller's. If the message is refused, standbys find the vacancy by
---          their next look: {1, -1}
+-- ARGV[2]  channel   of the standbys
+-- ARGV[3]  message   names the released lock
+-- Reply    {1, standbys notified} released; {0, 0} the lock is not the caller's; {1, -1} released, but Redis refused the
+--          message: standbys find out at their next attempt
 -- Optional PUBLISH
 -- Safe     by compare.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0, 0} end

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- reports: what workers reported, without the texts: those stay in Redis until a job is settled.
+-- reports: reads the reports of workers without their texts, which stay in Redis until a job is settled.
 --
 -- KEYS[1]  errors    hash: job -> text; a text that begins with ! means: do not retry
 -- ARGV[1]  cursor    0 at the beginning
--- ARGV[2]  skip      reports that this cursor tells of and that were told already
--- ARGV[3]  count     about so many
--- ARGV[4]  most      bytes of jobs, and then one more
+-- ARGV[2]  skip      reports at this cursor that were read before
+-- ARGV[3]  count     reports to read, roughly
+-- ARGV[4]  most      bytes of jobs; one more job may follow
 -- Reply    {next cursor, next skip, next count, and three for each report: job, SHA-1 of the text, 1 for do not retry or else 0}.
---          The end is a cursor of 0 and a skip of 0. If the hash changes meanwhile a report may be told twice, or not before the
+--          The end is a cursor of 0 and a skip of 0. If the hash changes meanwhile, a report may come twice, or only in the
 --          next walk.
 -- Safe     reads only.
 local cursor, skip, count, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -17,7 +17,7 @@ local function scan()
     return found, bytes
 end
 local found, bytes = scan()
-if bytes > most and count > 1 and skip == 0 then -- nobody knows how large they are before they are read
+if bytes > most and count > 1 and skip == 0 then -- sizes are unknown until the jobs are read
     count = 1
     found, bytes = scan()
 end

@@ -1,43 +1,43 @@
 #!lua flags=allow-oom
--- settle: gives one job in progress back to the workers, or ends it, with a record of that in the failure stream.
+-- settle: retries or ends one job in progress, with a record in the failure stream.
 --
 -- KEYS[1]  lock
--- KEYS[2]  backup    list in which it is
--- KEYS[3]  target    retry: ready (list), or delayed (zset) where `delay` is given; end: ready, and unused
--- KEYS[4]  ready     where a retry goes when its bytes are in delayed already
+-- KEYS[2]  backup    list that holds the job
+-- KEYS[3]  target    retry: ready (list), or delayed (zset) with a `delay`; end: ready, unused
+-- KEYS[4]  ready     target of a retry whose bytes are in delayed already
 -- KEYS[5]  stamps
--- KEYS[6]  errors    hash: job -> what its worker reported
+-- KEYS[6]  errors    hash: job -> its report
 -- KEYS[7]  failures  stream
--- KEYS[8]  meta      fields `bytes`: of all values in the stream, and `entries`: how many they were when that was written
--- KEYS[9]  heartbeat key of the job; the lock again where there is none to look at
--- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again where there is none, and at a retry
--- KEYS[11] mark      set that loses mark_id at the end; the lock again where there is none, and at a retry
--- KEYS[12] done      set: a job whose done_id it holds is dropped, neither retried nor ended; the lock again where there is none
--- KEYS[13] recorded  zset that remembers by SHA-1 what went to dlq, and when; the lock again where there is none
+-- KEYS[8]  meta      fields `bytes` of all values in the stream, and `entries`, its length at that time
+-- KEYS[9]  heartbeat key of the job; the lock again = none
+-- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again = none, or a retry
+-- KEYS[11] mark      set that loses mark_id at the end; the lock again = none, or a retry
+-- KEYS[12] done      set: drops the job, without retry or end, if it holds done_id; the lock again = none
+-- KEYS[13] recorded  zset: SHA-1 of a job in dlq -> when it came there; the lock again = none
 -- ARGV[1]  token
 -- ARGV[2]  job
 -- ARGV[3]  digest    its field in stamps
 -- ARGV[4]  old       the stamp that the decision rests on
--- ARGV[5]  new       the stamp of a retry; '-': it leaves none; '' = end
+-- ARGV[5]  new       the stamp of a retry; '-' = none; '' = end
 -- ARGV[6]  from      1: the job was seen near the head of backup, -1: near the tail
--- ARGV[7]  depth     entries to look at from there
--- ARGV[8]  alone     '1': do not end it while backup holds another of the same bytes
--- ARGV[9]  report    SHA-1 of the reported text that the decision rests on; '' = there was none, and there must be none now
+-- ARGV[7]  depth     entries to search from there
+-- ARGV[8]  alone     '1': do not end a job that backup holds twice
+-- ARGV[9]  report    SHA-1 of the reported text that the decision rests on; '' = no report, then and now
 -- ARGV[10] delay     of a retry in ms; '' = at once
 -- ARGV[11] unit      of scores in delayed, 'ms' or 's'
--- ARGV[12] most      bytes that the stream may hold
--- ARGV[13] again     what a retry pushes; '' = the job as it is
+-- ARGV[12] most      largest stream, bytes
+-- ARGV[13] again     bytes that a retry pushes; '' = the job
 -- ARGV[14] mark_id
 -- ARGV[15] done_id
--- ARGV[16] blank     '1': a heartbeat of nothing but white space is none
--- ARGV[17+] names and values of the record, a last name without a value has the job for it; 'at' and 'error' are added here
--- Reply    {'settled', recorded: 1 or 0}, {'dropped'} it was done, {'gone'} the job, {'changed'} its stamp or report, {'alive'} its
---          heartbeat is there, {'copies'}, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- ARGV[16] blank     '1': a heartbeat of white space is none
+-- ARGV[17+] names and values of the record, a last name without a value gets the job; this script adds 'at' and 'error'
+-- Reply    {'settled', recorded: 1 or 0}, {'dropped'} was done, {'gone'} not in backup, {'changed'} stamp or report, {'alive'} has a
+--          heartbeat, {'copies'} is in backup twice, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Optional GETRANGE, SISMEMBER, SREM
 -- Uses     types, fence, records
--- Safe     fenced; by compare; all preconditions before the first write; adds before it removes. What is in `bytes` cannot make a
---          write fail between the record and the removal; nor can a right that was taken away meanwhile: LREM and SREM come last,
---          so they are tried first, on a key of ours that never exists.
+-- Safe     fenced; by compare; checks preconditions before the first write; adds before it removes. No write between the record and the
+--          removal may fail: a bad value in `bytes` is ignored; LREM and SREM may have lost their rights, so first tries both
+--          on a key that does not exist.
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
     {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
@@ -78,10 +78,10 @@ local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
 local dlq, marked, none = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[5] .. ':none'
-redis.call('LREM', none, 1, '') -- proves the right to LREM now: refused after the push it would leave the job in both lists
+redis.call('LREM', none, 1, '') -- tests the right to LREM: a refusal after the push would leave the job in both lists
 if marked then redis.call('SREM', none, '') end
 
-if dlq then redis.call('LPUSH', KEYS[10], job) end -- refused, it must leave no record
+if dlq then redis.call('LPUSH', KEYS[10], job) end -- before the record: a refused push must leave no record
 local sha1 = KEYS[13] ~= KEYS[1] and redis.sha1hex(job)
 local noted
 local function take_back()

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- sizes: how much there is in many keys, in one request.
+-- sizes: measures many keys in one request.
 --
 -- KEYS[1+] key       of workers, or ours
--- ARGV[1+] measure   of each: `length` of a list; `alone`: length of a list, and its entry where it has only one of at most 1,024
---                    bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `sentinel`: what that
---                    hash says; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><the last one>
--- Reply    {now in us, for each key what was measured, parted by a space; or '!' and the error}
+-- ARGV[1+] measure   for each: `length` of a list; `alone`: length of a list, and its only entry if it has at most 1,024
+--                    bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `sentinel`: fields of
+--                    a hash; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><last id>
+-- Reply    {now in us, for each key its measures, separated by a space; or '!' and the error}
 -- Optional LINDEX
--- Safe     reads only; one key of the wrong type spoils no other.
+-- Safe     reads only; an error of one key leaves the others valid.
 local measures = {}
 function measures.length(key) return redis.pcall('LLEN', key) end
 function measures.records(key) return redis.pcall('XLEN', key) end

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- stamp: notes when jobs in progress were seen; each change only where the stamp is still what it was based on.
+-- stamp: changes the stamps of jobs in progress. Skips a stamp that has changed since it was read.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  stamps    hash: first 16 bytes of a job's SHA-256 -> its stamp
 -- KEYS[3]  meta      hash of the queue; its field `life` is the last life given
 -- ARGV[1]  token
--- ARGV[2+] three for each change: digest; the stamp that was read, '' = none; the new one, '' = begin a life now
+-- ARGV[2+] three for each change: digest; the stamp that was read ('' = none); the new stamp ('' = begin a life now)
 -- Reply    {'stamped', now in ms, how many}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence
--- Safe     fenced; adds and changes only, and no more than there are jobs in progress.
+-- Safe     fenced; removes nothing; adds at most one stamp for each job in progress.
 --
 -- A stamp is 28 bytes, numbers with the highest byte first: born in us (8), seen (6), missing (6), retries (2), retried_at (6),
--- times in ms by Redis's clock; anything of another length is none. The highest bit of retries says that the life began with a
--- requeue. A life is its own birth, in us, made unique in its queue.
+-- times in ms by Redis's clock; a value of another length is no stamp. The highest bit of retries means that the life began with
+-- a requeue. A life is named by its birth in us, unique in its queue.
 local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'meta', KEYS[3], 'hash'}})
 if refusal then return refusal end
 local time = redis.call('TIME')

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- stream_ends: where the failure streams of many queues begin and end.
+-- stream_ends: reads the first and last ids of many failure streams.
 --
 -- KEYS[1+] failures, meta   stream and hash of each queue, in turns
--- Reply    {now in ms, for each queue: entries or '!' and the error, id of its oldest entry, last id it ever gave, highest id that
---          trim has removed, bytes that are counted of its values}; where there is no such id it is 0-0
+-- Reply    {now in ms, for each queue: entries or '!' and the error, id of its oldest entry, last generated id, highest id that trim
+--          has removed, counted bytes of its values}; 0-0 = no such id
 -- Uses     now
--- Safe     reads only; one key of the wrong type spoils no other.
+-- Safe     reads only; an error of one key leaves the others valid.
 local reply = {now_ms()}
 for i = 1, #KEYS, 2 do
     local type = redis.call('TYPE', KEYS[i]).ok

@@ -1,30 +1,30 @@
 #!lua flags=allow-oom
--- trim: removes from a failure stream what is old, spare, and held by enough audit logs; forgets auditors long gone.
+-- trim: removes old entries of a failure stream that enough audit logs hold, and auditors that are silent for long.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failures  stream
--- KEYS[3]  auditors  hash: instance -> '<stream id> <when that was heard, ms>'
--- KEYS[4]  meta      hash: `trimmed` is the highest id ever removed here, `bytes` what is counted of the stream's values, `entries`
---                    how many of them there were then, `ahead` is '<stream id> <ms>': entries up to that id, although it is of
---                    a time to come, were there at that time
+-- KEYS[3]  auditors  hash: instance -> '<stream id> <its last call, ms>'
+-- KEYS[4]  meta      hash: `trimmed` is the highest removed id, `bytes` the counted bytes of the stream's values, `entries` the length
+--                    at that count, `ahead` is '<stream id> <ms>': entries up to this id, although the id is in the future,
+--                    existed at that time
 -- ARGV[1]  token
 -- ARGV[2]  retain    ms; younger entries stay
--- ARGV[3]  records   so many entries stay whatever their age, while there is room
--- ARGV[4]  copies    so many auditors must have acknowledged an entry
--- ARGV[5]  most      entries to remove at the most
--- ARGV[6]  size      no further entries are read once so many bytes were
--- ARGV[7]  heard     ms; an auditor not heard of for longer counts for no entry
--- ARGV[8]  forget    ms; an auditor not heard of for longer is removed
--- ARGV[9]  room      bytes; while the stream holds more `records` keeps nothing, or a full one would stay full
--- Reply    {'trimmed', entries removed, entries left, wait}  wait: ms until the oldest entry is old enough; 0 when it is, or more
---                                      could be removed; -1 when no entry is spare
+-- ARGV[3]  records   entries that stay at any age, while there is room
+-- ARGV[4]  copies    auditors that must have acknowledged an entry
+-- ARGV[5]  most      most entries to remove
+-- ARGV[6]  size      bytes; reading ends after this many
+-- ARGV[7]  heard     ms; an auditor that is silent for longer does not count
+-- ARGV[8]  forget    ms; an auditor that is silent for longer is removed
+-- ARGV[9]  room      bytes; in a larger stream `records` keeps nothing, or a full stream would stay full
+-- Reply    {'trimmed', entries removed, entries left, wait}  wait: ms until the oldest entry is old enough; 0 = now, or more are
+--                                      removable; -1 = no entry is spare
 --          {'fenced'}                  the lock is not the caller's
---          {'type', key, found}        `failures`, `auditors` or `meta` holds something else
--- Ages     After Redis's clock was ahead and set right, ids stay in the time to come, for as long as it was ahead. The age of such
---          an entry counts from when a trim first sees it like that.
+--          {'type', key, found}        `failures`, `auditors` or `meta` has a wrong type
+-- Ages     After a clock of Redis that was ahead is corrected, new ids are in the future for as long as it was ahead. The age
+--          of such an entry counts from the first trim that sees the entry.
 -- Uses     types, fence, ids, now
--- Safe     fenced; every precondition is looked at before the first write. `trimmed` and `bytes` are written before entries go, so
---          that none goes without a trace; an XTRIM that removes nothing proves the right to it first.
+-- Safe     fenced; checks all preconditions before the first write. Writes `trimmed` and `bytes` before it removes entries, so that
+--          each removal is noted. First tests the right to XTRIM with an XTRIM that removes nothing.
 local refusal = fenced() or wrong_type({{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -47,19 +47,19 @@ for i = 1, #all, 2 do
     if age <= heard and age <= forget then positions[#positions + 1] = {ms, seq} end
 end
 table.sort(positions, above)
-local copied = positions[math.max(1, copies)] -- so many have everything up to here
+local copied = positions[math.max(1, copies)] -- enough auditors have everything up to here
 
 local length = redis.call('XLEN', KEYS[2])
 local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
 local meta = redis.call('HMGET', KEYS[4], 'bytes', 'entries')
 local held, beyond, enough = number(meta[1]), length - records, false
-if number(meta[2]) > length then held = held / number(meta[2]) * length end -- somebody trimmed it by hand
+if number(meta[2]) > length then held = held / number(meta[2]) * length end -- trimmed by hand
 local spare = math.min(most, held > room and length or beyond)
 local present = string.format('%.0f', now)
 local ahead_ms, ahead_seq, ahead_at = string.match(redis.call('HGET', KEYS[4], 'ahead') or '', '^(%d+)%-(%d+) (%d+)$')
-if ahead_at and tonumber(ahead_at) > now then ahead_at = nil end -- of a clock that was ahead itself
-local unknown = false -- an entry of a time to come that nobody has seen yet
--- Since when an entry is there, in ms.
+if ahead_at and tonumber(ahead_at) > now then ahead_at = nil end -- noted by a clock that was ahead
+local unknown = false -- a future entry that no trim has seen before
+-- Returns when an entry came, in ms.
 local function since(ms, seq)
     if compare_digits(ms, present) < 1 then return tonumber(ms) end
     if ahead_at and not above({ms, seq}, {ahead_ms, ahead_seq}) then return tonumber(ahead_at) end

@@ -1,2 +1,2 @@
--- fence: the reply to give when the lock KEYS[1] does not hold the token ARGV[1]; nil = it does.
+-- fence: returns {'fenced'} unless the lock KEYS[1] holds the token ARGV[1]; else nil.
 local function fenced() return redis.call('GET', KEYS[1]) ~= ARGV[1] and {'fenced'} or nil end

@@ -1,5 +1,5 @@
--- requeues: the end of a requeue. KEYS[1], ARGV[1] is its mark, KEYS[2] the stream and KEYS[3] the meta hash. A refusal takes the mark
--- back. `size` is the bytes of all values of the record without `at`.
+-- requeues: the end of a requeue. KEYS[1], ARGV[1] is its mark, KEYS[2] the stream, KEYS[3] the meta hash. A refusal removes the
+-- mark. `size` is the bytes of all values of the record without `at`.
 local function take_back(mark, why)
     local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
     local kept = type(undone) == 'table' and undone.err
