@@ -1,8 +1,6 @@
 #include "app/config_watch.h"
 
 #include <stdalign.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 

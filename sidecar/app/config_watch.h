@@ -2,7 +2,7 @@
 // it (kubernetes, pkg/volume/util/atomic_writer.go).
 #pragma once
 
-#include <stdbool.h>
+#include "base/std.h"
 
 // Watches the directory of the file `path`. Returns an owned descriptor to poll, or -1 when the system refuses; polling and
 // SIGHUP still work then.

@@ -1,8 +1,5 @@
 #include "app/reload.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "dialects/registry.h"
 

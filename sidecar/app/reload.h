@@ -1,8 +1,6 @@
 // Reads the configuration again: the whole file takes effect, or nothing.
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/condition.h"
 #include "config/config.h"
 #include "model/metrics.h"

@@ -1,8 +1,6 @@
 #include "app/role_set.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "auditor/auditor.h"
 #include "base/buffer.h"

@@ -2,8 +2,6 @@
 // role sees a setting change under it.
 #pragma once
 
-#include <stdbool.h>
-
 #include "config/config.h"
 #include "model/metrics.h"
 #include "role/role.h"

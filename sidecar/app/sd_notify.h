@@ -2,7 +2,6 @@
 // does nothing.
 #pragma once
 
-#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 

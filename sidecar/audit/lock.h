@@ -5,8 +5,6 @@
 // whole life. Other writers (imports) share the second byte. The process that sets the log aside needs the second byte alone.
 #pragma once
 
-#include <stdbool.h>
-
 #include "audit/audit.h"
 
 struct audit_lock {

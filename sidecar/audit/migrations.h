@@ -1,7 +1,7 @@
 // The migrations of sql/, embedded by sql/embed.sh in the order of their numbers, without gaps from 1.
 #pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 typedef struct migration {
     int schema;       // PRAGMA user_version after the migration

@@ -1,9 +1,5 @@
 // Opens and closes the log: for writing, for reading, and after setting a damaged log aside.
 #include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "audit/lock.h"

@@ -1,6 +1,4 @@
 // Writes events and positions to the log, and runs its prepared statements.
-#include <stdio.h>
-#include <string.h>
 
 #include "audit/store.h"
 #include "base/utf8.h"

@@ -1,7 +1,4 @@
 // Checks whether the open file is still the log at its path. Files are removed, replaced, emptied and overwritten.
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "audit/store.h"
 

@@ -1,9 +1,5 @@
 #include "auditor/auditor.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "auditor/internal.h"
 
 enum { TICK_MAX_MS = 100 }; // longest duration of a tick

@@ -1,6 +1,5 @@
 // Reads the failure streams, writes their entries to the log, and acknowledges them.
 #include <malloc.h>
-#include <string.h>
 
 #include "auditor/internal.h"
 #include "base/failpoint.h"

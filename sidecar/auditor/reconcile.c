@@ -1,8 +1,5 @@
 // Compares the log with the streams: finds gaps, streams that were reset, and acknowledgements that a lost log cannot honour.
 // Also has the helpers of all files of the auditor.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "auditor/internal.h"
 #include "base/failpoint.h"

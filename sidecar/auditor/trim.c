@@ -1,5 +1,4 @@
 // Acknowledges copied records, trims records that enough auditors have, and prunes requeue markers.
-#include <string.h>
 
 #include "auditor/internal.h"
 #include "base/failpoint.h"

@@ -1,8 +1,5 @@
 #include "auditor/writer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 

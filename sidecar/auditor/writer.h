@@ -6,7 +6,6 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include "audit/audit.h"
 #include "base/clock.h"

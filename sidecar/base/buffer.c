@@ -1,9 +1,5 @@
 #include "base/buffer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void mem_exhausted(void) {
     static const char text[] = "queue-sidecar: out of memory\n";
     fwrite(text, 1, sizeof text - 1, stderr);

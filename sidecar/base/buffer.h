@@ -2,8 +2,8 @@
 // caller could do better, and no test could reach the branch.
 #pragma once
 
+#include "base/std.h"
 #include <stdarg.h>
-#include <stddef.h>
 
 enum { BUFFER_KEEP_BYTES = 1 << 16 };
 

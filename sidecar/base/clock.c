@@ -1,6 +1,5 @@
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <sys/random.h>
 #include <time.h>
 

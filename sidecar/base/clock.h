@@ -3,9 +3,7 @@
 // It is CLOCK_BOOTTIME: it goes on while a machine sleeps, so a lease does not outlive its lock there.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 #include <time.h>
 
 typedef struct mono {

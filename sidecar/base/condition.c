@@ -1,8 +1,5 @@
 #include "base/condition.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 
 condition_change_t condition_update(condition_t *condition, bool holds) {

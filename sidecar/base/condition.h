@@ -1,7 +1,7 @@
 // A condition that is reported when it begins, when its reason changes and when it ends, and not while it lasts.
 #pragma once
 
-#include <stdbool.h>
+#include "base/std.h"
 
 typedef struct condition {
     bool holds;

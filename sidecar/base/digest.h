@@ -2,10 +2,6 @@
 // thread may call; nothing fails.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/slice.h"
 
 enum { DIGEST_BYTES = 32, DIGEST_HEX_SIZE = 65 };

@@ -1,8 +1,7 @@
 #include "base/failpoint.h"
+#include "base/std.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 void failpoint(const char *name) {

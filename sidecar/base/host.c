@@ -1,11 +1,6 @@
 #include "base/host.h"
 
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/buffer.h"

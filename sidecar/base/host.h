@@ -1,7 +1,7 @@
 // What this process knows of its host: its own name there, and the memory limit of its container.
 #pragma once
 
-#include <stdint.h>
+#include "base/std.h"
 
 enum { INSTANCE_SIZE = 128 }; // bytes with the NUL
 

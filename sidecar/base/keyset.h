@@ -1,9 +1,7 @@
 // Sets of digests, by their first 16 bytes, which are as good as random: an exact map, and a Bloom filter.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 enum { KEY_BYTES = 16 };
 

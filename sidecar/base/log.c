@@ -3,9 +3,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/buffer.h"

@@ -10,7 +10,7 @@
 // A line that finds no room, as nobody reads stderr, is dropped. The next line carries `lines_lost`.
 #pragma once
 
-#include <stdint.h>
+#include "base/std.h"
 
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level_t;
 

@@ -1,10 +1,7 @@
 // A run of bytes that somebody else owns. It may hold NUL bytes and need not end in one.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "base/std.h"
 
 typedef struct slice {
     const char *data; // may be NULL when len is 0

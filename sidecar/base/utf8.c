@@ -1,8 +1,5 @@
 #include "base/utf8.h"
 
-#include <stdbool.h>
-#include <string.h>
-
 static bool utf8_is_tail(unsigned char byte) { return (byte & 0xc0) == 0x80; }
 
 // The second byte shows overlong forms, surrogates and code points above U+10FFFF.

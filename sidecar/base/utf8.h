@@ -1,10 +1,6 @@
 // Text from outside, made safe to print.
 #pragma once
 
-#include <stddef.h>
-
-#include <stdbool.h>
-
 #include "base/buffer.h"
 
 // Length in bytes of the well-formed UTF-8 sequence at `text` (1 to 4), or 0 where there is none (RFC 3629: no overlong forms,

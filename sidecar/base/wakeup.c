@@ -1,6 +1,6 @@
 #include "base/wakeup.h"
+#include "base/std.h"
 
-#include <stdint.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 

@@ -1,9 +1,5 @@
 #include "cli/args.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/text/suggest.h"
 #include "dialects/registry.h"

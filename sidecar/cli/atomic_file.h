@@ -2,8 +2,6 @@
 // behind and the next one takes over.
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/buffer.h"
 
 typedef struct atomic_file {

@@ -1,7 +1,4 @@
 // queue-sidecar check: the config, and with --redis the audit path, the preflight and the leader.
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "audit/audit.h"
 #include "base/text/units.h"

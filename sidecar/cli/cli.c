@@ -1,8 +1,6 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "cli/args.h"
 

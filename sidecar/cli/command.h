@@ -1,8 +1,7 @@
 // The description of a command. Parser, help, manual page and completion all read it.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 typedef enum cli_exit {
     CLI_OK = 0,

@@ -1,8 +1,5 @@
 #include "cli/table.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "cli/terminal.h"
 
 enum {

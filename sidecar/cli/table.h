@@ -1,10 +1,6 @@
 // A table for people: columns as wide as their text, squeezed to fit the terminal.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-
 #include "base/buffer.h"
 #include "base/slice.h"
 

@@ -1,10 +1,6 @@
 // Text and tables on a terminal.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/slice.h"

@@ -1,8 +1,5 @@
 #include "cli/time_text.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { MS = 1000 };

@@ -1,8 +1,7 @@
 // Times on the command line, in milliseconds since 1970. Local time is that of $TZ.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/std.h"
 
 // Reads "90s" "30m" "2h" "7d" "1w" (so long before now_ms), "2026-11-21", "2026-11-21T02:00" or "2026-11-21 02:00:30"; a time of
 // day may end in Z or +hh:mm. Without a zone it is local time, or UTC if `utc`.

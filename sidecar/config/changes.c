@@ -1,5 +1,4 @@
 // Compares two configurations for a reload.
-#include <string.h>
 
 #include "config/dialect.h"
 #include "config/value.h"

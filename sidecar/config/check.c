@@ -1,5 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/text/units.h"
 #include "config/dialect.h"

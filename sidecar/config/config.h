@@ -4,10 +4,6 @@
 // `check`, the sample file and docs/configuration.md follow that table.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/buffer.h"
 #include "base/log.h"
 

@@ -1,6 +1,4 @@
 // A queue while its dialect derives what the file does not say.
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/dialect.h"
 #include "config/literal.h"

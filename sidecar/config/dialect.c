@@ -1,8 +1,5 @@
 #include "config/dialect.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 const char *config_dialect_word(const config_dialect_t *dialect) { return dialect->name; }
 
 static bool dialect_has_word(const char *words, const char *word) {

@@ -1,5 +1,4 @@
 #include <ctype.h>
-#include <string.h>
 
 #include "config/dialect.h"
 #include "config/literal.h"

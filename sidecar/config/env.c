@@ -1,6 +1,4 @@
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/text/suggest.h"

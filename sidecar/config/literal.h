@@ -1,9 +1,6 @@
 // Numbers, texts and lists as libconfig writes them.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/buffer.h"
 #include "config/file/source.h"
 #include "config/table.h"

@@ -1,7 +1,5 @@
 #include "config/load.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "config/dialect.h"

@@ -1,5 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/dialect.h"
 #include "config/load.h"

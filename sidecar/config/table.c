@@ -1,7 +1,5 @@
 #include "config/table.h"
 
-#include <string.h>
-
 #include "config/file/source.h"
 
 static const char *const scope_words[] = {"group", "queue", NULL};

@@ -1,9 +1,6 @@
 // The table of all config keys, one row each. Parser, bounds, environment, dump and key list follow it.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "config/config.h"
 #include "config/file/diagnostic.h"
 

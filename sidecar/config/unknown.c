@@ -1,4 +1,3 @@
-#include <string.h>
 
 #include "base/text/suggest.h"
 #include "config/dialect.h"

@@ -1,5 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/slice.h"
 #include "config/load.h"

@@ -1,11 +1,7 @@
 #include "config/value.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/text/suggest.h"
 #include "base/text/units.h"

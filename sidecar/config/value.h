@@ -1,8 +1,6 @@
 // Values: text to number and back, and one key's value into the struct that holds it.
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/buffer.h"
 #include "config/file/source.h"
 #include "config/table.h"

@@ -2,9 +2,6 @@
 // it lacks to NULL. The role then skips the queues of that dialect.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/clock.h"
 #include "model/job.h"
 #include "model/metrics.h"

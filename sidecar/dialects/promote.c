@@ -1,7 +1,5 @@
 // What promotions of all dialects have in common.
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "dialects/dialect.h"
 #include "redis/reply.h"

@@ -1,7 +1,5 @@
 #include "dialects/requeue.h"
 
-#include <stdio.h>
-
 #include "queue/scripts.h"
 #include "queue/settle.h"
 #include "redis/reply.h"

@@ -1,8 +1,5 @@
 #include "dispatcher/dispatcher.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/keyset.h"

@@ -1,7 +1,6 @@
 #include "dispatcher/schedule.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/log.h"
 

@@ -1,9 +1,6 @@
 // Decides when one queue needs a request, and acts on each reply. No I/O, so that tests reach every case.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/clock.h"
 #include "base/condition.h"
 #include "dialects/dialect.h"

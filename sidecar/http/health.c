@@ -1,8 +1,6 @@
 #include "http/health.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/json/json.h"

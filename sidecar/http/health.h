@@ -1,9 +1,6 @@
 // Health of this instance: do its roles tick, can it do its work? Answers come from memory.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/buffer.h"
 #include "model/metrics.h"
 #include "role/role.h"

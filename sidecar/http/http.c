@@ -4,9 +4,6 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

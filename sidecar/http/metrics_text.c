@@ -1,9 +1,5 @@
 #include "http/metrics_text.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 // LEVEL and SINCE as in metrics.h.
 typedef enum kind { COUNTER, GAUGE, LEVEL, SINCE, SETTING, BY_LABEL, HISTOGRAM, BUILD, ROLE_TURNS, ROLE_SECONDS } kind_t;
 

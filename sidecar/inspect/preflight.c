@@ -1,7 +1,5 @@
 #include "inspect/preflight.h"
 
-#include <stdlib.h>
-
 #include "dialects/dialect.h"
 #include "inspect/probe.h"
 #include "redis/reply.h"

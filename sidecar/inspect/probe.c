@@ -1,8 +1,5 @@
 #include "inspect/probe.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "dialects/registry.h"
 #include "model/token.h"
 #include "queue/lock.h"

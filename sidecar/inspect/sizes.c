@@ -1,8 +1,5 @@
 #include "inspect/sizes.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "dialects/dialect.h"
 #include "queue/scripts.h"
 #include "queue/stamps.h"

@@ -1,8 +1,6 @@
 // The sizes of each queue, for /metrics and `status`. One read-only script reads the ends of keys. Only stamps are read whole.
 #pragma once
 
-#include <stdint.h>
-
 #include "queue/call.h"
 
 // A number that is unknown, or that the queue's dialect does not have.

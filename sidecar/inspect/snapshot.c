@@ -1,8 +1,5 @@
 #include "inspect/snapshot.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "queue/lock.h"
 #include "redis/reply.h"
 

@@ -1,7 +1,4 @@
 // One lock: acquired, renewed and lost; or held by another instance while this one stands by.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "leader/internal.h"

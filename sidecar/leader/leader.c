@@ -1,8 +1,5 @@
 #include "leader/leader.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "leader/internal.h"
 #include "redis/tracking.h"

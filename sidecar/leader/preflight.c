@@ -1,8 +1,5 @@
 #include "leader/preflight.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/condition.h"
 #include "base/log.h"

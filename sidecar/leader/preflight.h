@@ -1,8 +1,6 @@
 // The leader's preflight: its results go to the log and the metrics, and disable queues that must not be served.
 #pragma once
 
-#include <stdbool.h>
-
 #include "model/metrics.h"
 #include "queue/keys.h"
 #include "redis/conn.h"

@@ -1,7 +1,5 @@
 #include "leader/sizes.h"
 
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/condition.h"
 #include "base/log.h"

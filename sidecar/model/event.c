@@ -1,8 +1,5 @@
 #include "model/event.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 enum { INT64_TEXT_SIZE = 21, REF_BITS = 5, REF_DIGITS = EVENT_REF_SIZE - 1 };
 
 static slice_t event_number(int64_t number, char text[INT64_TEXT_SIZE]) {

@@ -4,9 +4,6 @@
 // text that is not known is empty, a number 0. Times are milliseconds since 1970 by Redis's clock.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/digest.h"
 #include "base/slice.h"
 

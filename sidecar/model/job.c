@@ -1,8 +1,6 @@
 #include "model/job.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json/json.h"
 

@@ -2,8 +2,6 @@
 // dialect.
 #pragma once
 
-#include <stdint.h>
-
 #include "base/digest.h"
 #include "base/slice.h"
 #include "config/config.h"

@@ -1,8 +1,5 @@
 #include "model/metrics.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 
 enum {

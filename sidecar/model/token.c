@@ -1,9 +1,5 @@
 #include "model/token.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 
 enum { RANDOM_DIGITS = 32, TTL_DIGITS = 6 };

@@ -1,7 +1,7 @@
 // Lock tokens: 128 random bits in hex, '-', and the lock's TTL in ms, so that everybody can see how long the lock may live.
 #pragma once
 
-#include <stdint.h>
+#include "base/std.h"
 
 enum { TOKEN_SIZE = 64 }; // bytes of a token with its NUL
 

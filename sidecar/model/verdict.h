@@ -3,9 +3,6 @@
 // All times are milliseconds since 1970 by Redis's clock, unless said otherwise; 0 = not known.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "config/config.h"
 
 // A stamp: the sidecar's own facts about a job in progress.

@@ -1,7 +1,5 @@
 #include "monitor/apply.h"
 
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "base/log.h"

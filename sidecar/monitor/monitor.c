@@ -1,8 +1,5 @@
 #include "monitor/monitor.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/log.h"

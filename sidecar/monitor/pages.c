@@ -1,8 +1,5 @@
 #include "monitor/pages.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/log.h"
 #include "dialects/dialect.h"

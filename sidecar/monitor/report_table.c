@@ -1,8 +1,5 @@
 #include "monitor/report_table.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 
 enum { ORPHAN_SCANS = 2 };

@@ -1,7 +1,5 @@
 #include "monitor/scan.h"
 
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/log.h"
 

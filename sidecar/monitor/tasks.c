@@ -1,8 +1,5 @@
 #include "monitor/tasks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "monitor/scan.h"

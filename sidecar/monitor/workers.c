@@ -1,7 +1,5 @@
 #include "monitor/workers.h"
 
-#include <stdlib.h>
-
 #include "base/utf8.h"
 
 // The map holds numbers.

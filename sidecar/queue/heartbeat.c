@@ -1,7 +1,5 @@
 #include "queue/heartbeat.h"
 
-#include <string.h>
-
 #include "redis/reply.h"
 
 static bool heartbeat_is_blank(const char *text, size_t len) {

@@ -1,9 +1,6 @@
 // Reads heartbeat keys: whether a key exists, and which worker its text names.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "redis/conn.h"
 
 enum { WORKER_NAME_MAX = 256 }; // bytes of a name that are read

@@ -1,8 +1,5 @@
 #include "queue/keys.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 
 static char *keyspace_key(const char *name, const char *what) { return mem_printf("sidecar:%s:%s", name, what); }

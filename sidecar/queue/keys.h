@@ -1,8 +1,6 @@
 // Every Redis key and channel that the sidecar uses. They are derived once from the configuration.
 #pragma once
 
-#include <stddef.h>
-
 #include "config/config.h"
 
 // A lock and its queues: all queues of the group, or one queue if lock.scope is "queue".

@@ -1,8 +1,5 @@
 #include "queue/lock.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/host.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"

@@ -1,9 +1,6 @@
 // The functions of the lock: acquire, renew, release, claim, break stale. Each function is one script. None keeps state here.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "model/token.h"
 #include "queue/keys.h"
 #include "redis/conn.h"

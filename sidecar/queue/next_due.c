@@ -1,8 +1,5 @@
 #include "queue/next_due.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "queue/scripts.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"

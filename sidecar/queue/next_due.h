@@ -1,9 +1,6 @@
 // The next due score of many queues in one request.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "queue/keys.h"
 #include "redis/conn.h"
 

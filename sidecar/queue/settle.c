@@ -1,9 +1,5 @@
 #include "queue/settle.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "queue/scripts.h"
 #include "redis/reply.h"
 

@@ -1,10 +1,6 @@
 // The failure stream of each queue: read, acknowledge, trim.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "model/event.h"
 #include "queue/call.h"
 

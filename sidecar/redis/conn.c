@@ -3,9 +3,6 @@
 #include <errno.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,8 +1,6 @@
 #include "redis/error.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 // After an error with one of these codes nothing is written, and the same request may succeed later (redis src/server.c,
 // createSharedObjects). After NOSCRIPT conn_open loads the scripts again.

@@ -1,8 +1,7 @@
 // The outcomes of a request to Redis. Every function of queue/ returns an outcome and puts the reason into a redis_error_t.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 typedef enum outcome {
     OUTCOME_OK,

@@ -2,10 +2,6 @@
 #pragma once
 
 #include <hiredis/hiredis.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/slice.h"
 

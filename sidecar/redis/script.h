@@ -1,7 +1,7 @@
 // A Lua script, embedded by the build. For each a/b/lua/NAME.lua the generated header a/b/scripts.h declares `script_NAME`.
 #pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 enum { SCRIPT_SHA1_SIZE = 41 };
 

@@ -5,8 +5,6 @@
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/time.h>
 
 #include "base/buffer.h"

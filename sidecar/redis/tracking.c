@@ -1,7 +1,5 @@
 #include "redis/tracking.h"
 
-#include <string.h>
-
 #include "redis/reply.h"
 
 static outcome_t tracking_subscribe_first(conn_t *subscriber, int64_t *id, redis_error_t *error) {

@@ -2,8 +2,7 @@
 // request in an array of WINDOW_SIZE. The window gives the index of the element.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 enum { WINDOW_SIZE = 2 };
 

@@ -1,7 +1,5 @@
 #include "role/leadership.h"
 
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/log.h"
 

@@ -1,10 +1,6 @@
 // Leadership: the queues that a role may serve now. The lease names the term; a fenced script ends it before the lease does.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "role/lease.h"
 
 typedef struct leadership {

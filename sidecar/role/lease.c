@@ -1,8 +1,6 @@
 #include "role/lease.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/buffer.h"
 #include "base/wakeup.h"

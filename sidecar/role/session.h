@@ -3,7 +3,6 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include "base/clock.h"
 #include "config/config.h"

@@ -1,5 +1,4 @@
 // Writes imported events to the log, in small transactions.
-#include <stdlib.h>
 #include <time.h>
 
 #include "audit/import/internal.h"

@@ -1,6 +1,5 @@
 // An import, and the reader of another log. The file may be foreign or damaged: validate each row, and trust nothing else
 // (sqlite.org/security.html on database files of unknown origin).
-#include <stdlib.h>
 
 #include "audit/import/internal.h"
 #include "audit/query/query.h"

@@ -1,8 +1,7 @@
 // The conditions of a query.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/std.h"
 
 typedef struct audit_filter {
     const char *kind;   // NULL = failed

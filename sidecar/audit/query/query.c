@@ -1,8 +1,5 @@
 #include "audit/query/query.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 #include "audit/query/statement.h"
 
 enum { PAGE_ROWS = 1000, SELECT_PAGE_ROWS = 20000 };

@@ -1,5 +1,4 @@
 // Counts final failures by hour, queue and reason.
-#include <stdlib.h>
 
 #include "audit/query/query.h"
 #include "audit/query/statement.h"

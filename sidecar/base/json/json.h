@@ -6,10 +6,6 @@
 // key that holds it is not found. A text is read in one walk, without memory of its own; the time grows with the length only.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/buffer.h"
 #include "base/slice.h"
 

@@ -1,5 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json/walk.h"
 #include "base/utf8.h"

@@ -1,8 +1,6 @@
 #include "base/json/walk.h"
 
 #include <endian.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "base/utf8.h"
 

@@ -1,8 +1,6 @@
 #include "base/text/base64.h"
 
 #include <nettle/base64.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 void base64_encode(buffer_t *out, slice_t bytes) {
     size_t len = BASE64_ENCODE_RAW_LENGTH(bytes.len);

@@ -1,8 +1,6 @@
 // Padded base64 (RFC 4648) by Nettle.
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/buffer.h"
 #include "base/slice.h"
 

@@ -1,7 +1,6 @@
 #include "base/text/suggest.h"
 
 #include <ctype.h>
-#include <string.h>
 
 enum { LONGEST = 64 }; // a longer word is no typo
 

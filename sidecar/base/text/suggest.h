@@ -1,7 +1,7 @@
 // The nearest known word, for "did you mean".
 #pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 // Returns the candidate (borrowed) with the fewest edits from `word`, the first of equals; NULL = all need more edits than a
 // third of the letters. Case and `-` for `_` cost nothing. NULL candidates are skipped.

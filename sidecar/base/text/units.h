@@ -1,8 +1,7 @@
 // Durations and sizes as text: exact, as a config says them, and rounded, as people read them.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/std.h"
 
 // "250ms", "30s", "3m", "24h", "30d". False: no number with such a unit, or it does not fit.
 bool duration_parse(const char *text, int64_t *ms);

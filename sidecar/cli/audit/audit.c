@@ -2,10 +2,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/text/suggest.h"
 #include "cli/time_text.h"

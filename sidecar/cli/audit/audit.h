@@ -1,8 +1,6 @@
 // queue-sidecar audit: what its subcommands share.
 #pragma once
 
-#include <stdio.h>
-
 #include "audit/query/query.h"
 #include "cli/args.h"
 

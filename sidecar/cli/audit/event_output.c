@@ -1,8 +1,5 @@
 #include "cli/audit/event_output.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "cli/terminal.h"
 
 const field_t event_fields[EVENT_FIELDS] = {

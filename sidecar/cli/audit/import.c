@@ -1,7 +1,5 @@
 // Events of other logs and of exports into this log.
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "audit/import/import.h"

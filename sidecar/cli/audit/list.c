@@ -1,6 +1,3 @@
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"

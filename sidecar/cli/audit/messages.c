@@ -1,8 +1,5 @@
 // Messages that several subcommands print.
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/text/suggest.h"
 #include "cli/audit/audit.h"

@@ -1,8 +1,5 @@
 #include "cli/audit/records.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "base/json/json.h"
 #include "base/text/base64.h"
 #include "cli/time_text.h"

@@ -1,8 +1,6 @@
 // Rows of a table as JSON or CSV, by one list of fields.
 #pragma once
 
-#include <stddef.h>
-
 #include "cli/audit/audit.h"
 
 typedef enum field_kind {

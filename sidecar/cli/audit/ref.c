@@ -1,6 +1,5 @@
 // Finds the event that a person names.
 #include <ctype.h>
-#include <stdio.h>
 
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"

@@ -1,5 +1,3 @@
-#include <inttypes.h>
-#include <stdio.h>
 
 #include "base/json/json.h"
 #include "base/text/units.h"

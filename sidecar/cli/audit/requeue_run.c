@@ -1,8 +1,5 @@
 // Requeues or discards failures, one script each, many in flight at once.
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "cli/audit/requeue.h"

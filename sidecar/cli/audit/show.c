@@ -1,6 +1,4 @@
 // One event with all that is known of it, and what else happened to its job.
-#include <inttypes.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/text/base64.h"

@@ -1,5 +1,3 @@
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/text/units.h"
 #include "cli/audit/audit.h"

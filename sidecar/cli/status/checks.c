@@ -1,9 +1,5 @@
 #include "cli/status/checks.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/text/units.h"
 #include "queue/lock.h"
 

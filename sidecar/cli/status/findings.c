@@ -1,6 +1,4 @@
 // Turns the facts of `status` into findings. Pure.
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/status/checks.h"
 

@@ -1,5 +1,4 @@
 // queue-sidecar healthcheck: asks the sidecar on this machine whether it is well. For containers without curl.
-#include <stdio.h>
 
 #include "cli/args.h"
 #include "cli/status/local_instance.h"

@@ -1,7 +1,5 @@
 // status for programs: one object on one line. docs/status.md describes it; a field never changes its name; fields may be added.
-#include <inttypes.h>
 #include <stdarg.h>
-#include <string.h>
 
 #include "base/json/json.h"
 #include "cli/status/status.h"

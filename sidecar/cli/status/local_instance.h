@@ -1,8 +1,6 @@
 // The sidecar on this machine, as it answers at http.port of the config.
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/buffer.h"
 #include "base/slice.h"
 #include "config/config.h"

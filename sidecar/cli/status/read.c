@@ -1,8 +1,5 @@
 // Reads the facts of `status` from Redis, from the audit log here, and from the instance here.
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "audit/query/query.h"

@@ -1,9 +1,6 @@
 // queue-sidecar status: the leader, the state of each queue, and findings.
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

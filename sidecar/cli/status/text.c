@@ -1,8 +1,5 @@
 // status for people: a head, a row for each queue, and the findings.
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/text/units.h"
 #include "cli/status/status.h"

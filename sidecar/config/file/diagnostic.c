@@ -1,8 +1,5 @@
 #include "config/file/diagnostic.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 void diagnostic_add(diagnostics_t *list, const location_t *location, const char *format, ...) {
     buffer_t text = {0};
     va_list args;

@@ -2,8 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct cursor {
     const char *at;

@@ -2,9 +2,6 @@
 // ignores an unclosed comment, and reports no more than "syntax error".
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/buffer.h"
 #include "base/slice.h"
 

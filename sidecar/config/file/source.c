@@ -2,9 +2,6 @@
 
 #include <errno.h>
 #include <libconfig.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "config/file/lexer.h"

@@ -1,9 +1,6 @@
 // A config file as a tree of names and literal texts. The only room that knows libconfig.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "config/file/diagnostic.h"
 
 typedef enum node_kind {

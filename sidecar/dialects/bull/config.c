@@ -1,8 +1,6 @@
 // Settings of dialect bull, and the key names that Bull makes of them.
 #include "dialects/bull/bull.h"
 
-#include <stdlib.h>
-
 #include "config/dialect.h"
 
 static const config_key_t setting_keys[] = {

@@ -7,9 +7,6 @@
 // job is recorded with the error of its message alone.
 #include "dialects/bull/failed_channel.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "base/log.h"

@@ -1,8 +1,5 @@
 #include "dialects/bull/failed_channel.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json/json.h"
 
 enum {

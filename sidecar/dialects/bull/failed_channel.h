@@ -1,9 +1,6 @@
 // Messages of Bull's channel `failed` that are not yet handled, and failures whose message has not yet come. For failed.c.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/digest.h"

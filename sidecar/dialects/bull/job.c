@@ -1,8 +1,6 @@
 #include "dialects/bull/job.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json/json.h"
 #include "base/text/base64.h"

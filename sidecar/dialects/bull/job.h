@@ -9,10 +9,6 @@
 // the id. Other bytes, as `preventParsingData` allows, are stored in base64 as "data64".
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/buffer.h"
 #include "base/slice.h"
 #include "config/config.h"

@@ -2,8 +2,6 @@
 // crash on a job without data. Here they end with a record.
 #include "queue/quarantine.h"
 
-#include <stdlib.h>
-
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "dialects/bull/bull.h"

@@ -1,8 +1,5 @@
 // The stalled check of Bull 4. The sidecar does it in place of the workers. Every stalled_interval it marks all active jobs. A
 // job that is still marked a whole interval later and has no lock goes back to the workers, or fails.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/failpoint.h"
 #include "base/json/json.h"

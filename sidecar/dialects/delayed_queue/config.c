@@ -2,8 +2,6 @@
 #include "dialects/delayed_queue/delayed_queue.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/dialect.h"
 #include "config/literal.h"

@@ -1,9 +1,5 @@
 #include "dialects/delayed_queue/delayed_queue.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/json/json.h"
 
 enum {

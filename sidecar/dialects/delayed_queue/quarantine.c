@@ -1,7 +1,5 @@
 // Handles events that delayed_promote.lua has quarantined: sends them, or ends them with a record.
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/failpoint.h"
 #include "base/keyset.h"

@@ -1,9 +1,6 @@
 // Settings of dialect kmqueue, and the key names that KMQueue makes of them.
 #include "dialects/kmqueue/kmqueue.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/digest.h"
 #include "config/dialect.h"
 #include "config/literal.h"

@@ -1,8 +1,5 @@
 #include "dialects/kmqueue/task.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/json/json.h"
 
 enum {

@@ -2,9 +2,6 @@
 // ends a scan of the backup list.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/buffer.h"
 #include "base/slice.h"
 

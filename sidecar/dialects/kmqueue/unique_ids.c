@@ -1,7 +1,5 @@
 #include "dialects/kmqueue/kmqueue.h"
 
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/log.h"
 #include "dialects/kmqueue/task.h"

@@ -1,5 +1,4 @@
 // A plain queue of one zset and lists. A delayed entry is the job itself. The score is the due time.
-#include <stdlib.h>
 
 #include "base/buffer.h"
 #include "config/dialect.h"

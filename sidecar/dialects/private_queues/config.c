@@ -1,8 +1,6 @@
 // Settings of dialect private_queues.
 #include "dialects/private_queues/private_queues.h"
 
-#include <string.h>
-
 #include "config/dialect.h"
 
 static const config_key_t private_keys[] = {

@@ -1,7 +1,5 @@
 #include "dialects/private_queues/private_queues.h"
 
-#include <stdlib.h>
-
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "base/log.h"

@@ -3,8 +3,6 @@
 // A scan reads each list once. The names come from a walk. The walk goes through a registry (a set, a hash or a list) or through
 // all keys (SCAN). Steps of the walk alternate with reads of lists, so no request blocks Redis for long. A list that exists
 // during the whole scan is always found.
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/buffer.h"
 #include "base/keyset.h"
