@@ -35,7 +35,7 @@ typedef struct app {
     bool reload_asked;  // SIGHUP asked, so always answer
     mono_t poll_at;     // when to read the file without being asked
     char *listen;       // address of the http role, which outlives configurations; owned
-    int signal_fd;      // owned, and so is the next
+    int signal_fd;      // owned, like watch_fd
     int watch_fd;
     bool failed;
     int signal_number; // the signal that ends the sidecar; 0 = none yet
@@ -155,7 +155,7 @@ static void app_read_signals(app_t *app) {
     }
 }
 
-// Feed the watchdog while every role ticks, as /healthz tells.
+// Feed the watchdog while every role ticks, like /healthz.
 static void app_notify_watchdog(app_t *app) {
     buffer_t why = {0};
     sd_notify_beat(&app->notify, health_alive(app->health, &why));

@@ -7,7 +7,7 @@
 
 typedef struct reload {
     condition_t refused; // the file was refused last time
-    char *changes;       // what the last accepted file changed; NULL = none was accepted. Owned
+    char *changes;       // changes of the last accepted file; NULL = none yet. Owned
 } reload_t;
 
 void reload_end(reload_t *reload);

@@ -48,7 +48,7 @@ typedef struct stream_read {
     mono_t deadline;  // deadline of the reply
     bool one_by_one;  // one request for each stream, because streams are in different slots
     bool catching_up; // read only streams that are behind, one by one and without waiting, because their entries may be large
-    size_t first;     // stream whose turn is next
+    size_t first;     // stream to read next
     int64_t budget;   // entries that the next reply may have
     int64_t streams;  // number of streams with entries in the last reply
     int64_t count;    // number of entries requested from each stream

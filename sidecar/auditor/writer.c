@@ -57,7 +57,7 @@ static bool writer_is_new_failure(audit_writer_t *writer, const char *reason) {
 bool audit_writer_fail(audit_writer_t *writer) {
     const char *reason = buffer_text(&writer->why);
     if (writer_is_new_failure(writer, reason) && !atomic_load(writer->stop))
-        log_error(ROLE, NULL, "cannot write audit log; the auditor copies no record until it can", F_STR("path", writer->path),
+        log_error(ROLE, NULL, "cannot write audit log; no record is copied until a write succeeds", F_STR("path", writer->path),
                   F_STR("reason", reason));
     metric_set(&writer->metrics->audit_bad, 1);
     metrics_say(writer->metrics, WHY_AUDIT, reason);
@@ -74,7 +74,7 @@ static void writer_report_loss(audit_writer_t *writer) {
     if (!loss) return;
     metric_add(&writer->metrics->audit_lost, 1);
     log_error(ROLE, NULL,
-              "audit log was lost; filling a new one from the failure streams (for the rest, `audit import` the log of another "
+              "audit log was lost; filling a new one from the failure streams (for lost rows, `audit import` the log of another "
               "instance, or .recover the file that was set aside)",
               F_STR("path", writer->path), F_STR("reason", loss->reason),
               F_STR("moved_to", *loss->set_aside_as ? loss->set_aside_as : NULL));

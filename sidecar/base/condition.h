@@ -10,11 +10,11 @@ typedef struct condition {
 
 typedef enum condition_change {
     CONDITION_UNCHANGED,
-    CONDITION_BEGAN, // it holds now, or for another reason
+    CONDITION_BEGAN, // the condition holds now, or for another reason
     CONDITION_ENDED,
 } condition_change_t;
 
 condition_change_t condition_update(condition_t *condition, bool holds);
 // The same with a reason, which is copied; NULL or "" = the condition does not hold.
 condition_change_t condition_update_reason(condition_t *condition, const char *reason);
-void condition_free(condition_t *condition); // it holds no longer
+void condition_free(condition_t *condition); // ends the condition

@@ -1,4 +1,4 @@
-// What this process knows of its host: its own name there, and the memory limit of its container.
+// Facts about the host: the name of this instance, and the memory limit of its container.
 #pragma once
 
 #include "base/std.h"

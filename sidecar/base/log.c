@@ -40,7 +40,7 @@ typedef struct repeat {
     uint64_t hash;
     mono_t written;
     int64_t count;            // lines suppressed since then
-    bool in_burst;            // it was left to the line that ends a burst
+    bool in_burst;            // the line at the end of a burst counts it
     suppressed_t *suppressed; // owned; NULL = nothing to report
 } repeat_t;
 
@@ -269,7 +269,7 @@ static void log_write_deduplicated(const message_t *message, mono_t now) {
         slot->count++;
         return;
     }
-    if (!same && slot->suppressed) repeat_end(slot, now); // it gives way to another message
+    if (!same && slot->suppressed) repeat_end(slot, now); // another message takes the slot
     int64_t repeated = same ? slot->count : 0;
     repeat_forget(slot);
     *slot = (repeat_t){.hash = hash, .written = now, .in_burst = !burst_allows(message, now)};

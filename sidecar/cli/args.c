@@ -64,7 +64,7 @@ const char *args_joined_value(const char *word) {
 
 static void *args_field(const cli_option_t *option, void *options) { return (char *)options + option->at; }
 
-// Moves the operand to the others at the front of argv, where everything has been read. False: the command takes no more of them.
+// Moves the operand to the front part of argv, which has been read. False: the command takes no more operands.
 static bool args_take_operand(const cli_command_t *command, void *options, char **argv, int at) {
     const cli_option_t *option = command->options, *end = option + command->option_count;
     while (option < end && option->name) option++;

@@ -33,10 +33,10 @@ const cli_command_t cli_run_command = {
                 "queue-sidecar run -c queue-sidecar.cfg\tanother config\n",
     .usage = "run [-c FILE]",
     CLI_OPTIONS(run_table),
-    .text =
-        "Logs on standard error: JSON lines, or text on a terminal. Redis may start later.\n\n"
-        "SIGTERM and SIGINT finish what is in flight, release the lock and exit with 0; a second one ends the process at once. "
-        "SIGHUP reads the config again. SIGUSR1 logs the counters.",
+    .text = "Logs on standard error: JSON lines, or text on a terminal. Redis may start later.\n\n"
+            "SIGTERM and SIGINT finish the requests in flight, release the lock and exit with 0; a second signal ends the "
+            "process at once. "
+            "SIGHUP reads the config again. SIGUSR1 logs the counters.",
     .exits = "0 stopped by a signal\n1 failed\n2 wrong usage\n78 bad config\n",
     .run = run_command,
 };

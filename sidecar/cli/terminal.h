@@ -33,12 +33,12 @@ void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap);
 // The same with a whole text from column `indent`, where every line begins.
 void wrap_at(buffer_t *out, const char *text, size_t indent, size_t width);
 
-// A line on a terminal that says how far a long command is. Nothing where standard error is not a terminal.
+// A line on a terminal with the progress of a long command. Prints nothing if stderr is not a terminal.
 typedef struct progress {
     const char *what; // "exporting"
     bool enabled;
     bool shown;
-    int64_t start; // what was done before it began, which is no speed
+    int64_t start; // done before the measurement; does not count for the speed
     mono_t began;
     mono_t next; // when it is printed again
 } progress_t;

@@ -20,8 +20,8 @@ static bool time_parse_ago(const char *text, int64_t now_ms, int64_t *out) {
     return true;
 }
 
-// Reads what strftime would write with this format, and returns the end of it. NULL: the text does not begin so, or there is no
-// such time, like 30 February.
+// Reads a time in a format of strftime and returns the end of the time. NULL: the text has another form, or the time does not
+// exist (30 February).
 static const char *time_read(const char *text, const char *format, struct tm *tm) {
     char written[sizeof(time_text_t)];
     const char *end = strptime(text, format, tm);

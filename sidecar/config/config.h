@@ -19,7 +19,7 @@ typedef enum log_format_name { FORMAT_AUTO, FORMAT_JSON, FORMAT_TEXT } log_forma
 
 enum { ROLE_DISPATCHER = 1u << 0, ROLE_MONITOR = 1u << 1 };
 
-// What `defaults` gives and a queue may override. Durations are milliseconds, sizes are bytes.
+// Settings of `defaults`, which a queue may override. Durations are milliseconds, sizes are bytes.
 typedef struct queue_policy {
     int64_t protected_timeout_ms; // one execution may take this long
     int64_t alive_timeout_ms;     // a job may exist this long; 0 = off
@@ -32,7 +32,7 @@ typedef struct queue_policy {
     int64_t retry_delay_max_ms;
     double retry_jitter;     // share of the delay, 0 to 1
     int64_t ready_limit;     // promotion waits while ready is this long; 0 = no limit
-    score_unit_t score_unit; // what a delayed score counts since 1970
+    score_unit_t score_unit; // of the delayed scores, since 1970
     char *id_path;           // JSON pointers into the payload; "" = none
     char *created_path;
     char *type_path;
@@ -46,7 +46,7 @@ typedef struct strings {
     size_t count;
 } strings_t;
 
-// How long the attempts below a number wait; of the last step, which is for the rest, `below` is INT64_MAX.
+// The delay after attempts below a number. The last step has `below` INT64_MAX, for all later attempts.
 typedef struct delay_step {
     int64_t below;
     int64_t delay_ms;
@@ -75,7 +75,7 @@ typedef struct queue_config {
 
 typedef enum redis_key_use { KEY_READS, KEY_WRITES } redis_key_use_t;
 
-// What the size of a key says.
+// The meaning of a key's size.
 typedef enum redis_key_size {
     SIZE_NONE,    // nothing that is shown
     SIZE_READY,   // of a list; there may be several

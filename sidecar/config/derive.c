@@ -1,4 +1,4 @@
-// A queue while its dialect derives what the file does not say.
+// A queue while its dialect derives settings that the file lacks.
 
 #include "config/dialect.h"
 #include "config/literal.h"

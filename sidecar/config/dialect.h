@@ -13,7 +13,7 @@ typedef struct config_refusal {
     bool takes_default; // the default may be written all the same
 } config_refusal_t;
 
-// A queue while its dialect derives what the file does not say.
+// A queue while its dialect derives settings that the file lacks.
 typedef struct derive {
     queue_config_t *queue;
     const config_t *config; // all but queues is there
@@ -41,7 +41,7 @@ struct config_dialect {
     // Reports two queues of this dialect that would harm each other although they share no key. The later one is derived. NULL:
     // none would.
     void (*compare)(derive_t *derive, const queue_config_t *earlier);
-    // Frees what derive has made in own; what the keys hold is freed already. NULL: nothing.
+    // Frees memory in own that derive allocated; values of keys are freed already. NULL: nothing.
     void (*release)(void *own);
     // Adds the keys that its workers and the sidecar share, in the order of the dump; patterns last.
     void (*redis_keys)(const queue_config_t *queue, redis_keys_t *out);
@@ -67,9 +67,9 @@ void redis_keys_add(redis_keys_t *keys, const redis_key_t *key);
 // The same for a key that stands under an option of its own name and that the sidecar writes.
 void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_size_t size);
 
-// ---- For the rest of config.
+// ---- For other files of config.
 
-// Whether queues of the dialect know the key: what a dialect does not know may not stand in its queues.
+// Whether the dialect has the key. A queue must not set a key that its dialect lacks.
 bool config_key_of_dialect(const config_key_t *key, const config_dialect_t *dialect);
 // Whether the key may stand with this value in a queue of the dialect.
 bool config_dialect_takes(const config_key_t *key, const config_dialect_t *dialect, const node_t *node);

@@ -27,7 +27,7 @@ bool config_number_in_bounds(const config_key_t *key, int64_t value);
 typedef bool config_text_fn(void *self, const char *text);
 bool config_list_each(const node_t *node, config_text_fn *take, void *self);
 
-// False: it is no such value, and what was added to `out`, which is empty before, must be freed.
+// `out` is empty before the call. False: the value is not valid; the caller frees `out`.
 bool strings_parse(const config_key_t *key, const node_t *node, strings_t *out);
 bool delay_steps_parse(const config_key_t *key, const node_t *node, delay_steps_t *out);
 

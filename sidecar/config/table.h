@@ -13,20 +13,20 @@ typedef enum key_type {
     KEY_ENUM,     // int: place in `words`
     KEY_ROLES,    // unsigned: ROLE_* bits
     KEY_DIALECT,  // const config_dialect_t *, set by queues.c; its words are the dialects that the program has
-    KEY_TEXT,     // char *, owned; the rest too, each with a rule of its own
+    KEY_TEXT,     // char *, owned; types below too, each with its own rule
     KEY_NAME,     // no spaces or control characters, not our prefix
     KEY_REDIS,    // name of a Redis key, not our prefix
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
     KEY_POINTER,  // JSON pointer, or ""
     KEY_STRINGS,  // strings_t, each item 1 to CONFIG_STRING_MOST bytes; bounds are of their number
-    KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for the rest; bounds are of the delays
+    KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for later ones; bounds of delays
 } key_type_t;
 
 typedef struct config_key_type {
     const char *name; // in the key list
     size_t size;
     int kinds;            // of nodes that may hold such a value, a bit for each
-    const char *describe; // what is allowed, with the bounds of the key; NULL = its words
+    const char *describe; // allowed values, with the key's bounds; NULL = its words
 } config_key_type_t;
 
 extern const config_key_type_t config_key_types[]; // by key_type_t

@@ -190,7 +190,7 @@ void config_value_describe(const config_key_t *key, buffer_t *out) {
     if (key->zero) buffer_printf(out, isdigit((unsigned char)*key->zero) ? ", or %s" : ", or \"%s\"", key->zero);
 }
 
-// Adds what the node is and what is allowed.
+// Adds the found and the allowed values.
 static void value_explain(const config_key_t *key, const node_t *node, buffer_t *why) {
     explain_value(key, node, why);
     if (explain_only_wraps(key, node)) {

@@ -5,8 +5,8 @@
 #include "config/file/source.h"
 #include "config/table.h"
 
-// Sets the field of key in base (a config_t, queue_policy_t or queue_config_t) from a node. When the node is no such value, adds
-// to why what it is and what is allowed ("is 0, but must be an integer from 1 to 65535"), changes nothing and returns false.
+// Sets the field of key in base (a config_t, queue_policy_t or queue_config_t) from a node. If the node is not valid, returns
+// false, changes nothing, and appends the found and the allowed values to why ("is 0, but must be an integer from 1 to 65535").
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why);
 
 // The same from plain text, as the environment and the defaults of the table have it.

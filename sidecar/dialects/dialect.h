@@ -133,7 +133,7 @@ typedef struct requeue_ops {
 
 // ---- Preflight.
 
-// Commands that Redis must not refuse to the user of the sidecar: those of a script, or some single ones.
+// Commands that the sidecar's Redis user needs: the commands of a script, or single commands.
 typedef struct right {
     const char *what; // for people: "script NAME", or what the commands are for; NULL ends a list of rights
     const script_t *script;
@@ -155,7 +155,7 @@ typedef struct dialect_ops {
     const requeue_ops_t *requeue;
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
-    const right_t *rights; // what its queues need, and others do not; NULL: nothing
+    const right_t *rights; // rights only for its queues; NULL: none
 } dialect_ops_t;
 
 // Operations of queue_config_t.dialect; never NULL for a loaded config.

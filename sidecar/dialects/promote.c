@@ -1,4 +1,4 @@
-// What promotions of all dialects have in common.
+// The common part of promotions in all dialects.
 #include <math.h>
 
 #include "dialects/dialect.h"

@@ -14,5 +14,5 @@
 DIALECTS(X)
 #undef X
 
-// What config_load gets: the settings of each dialect; NULL behind the last.
+// The settings of each dialect, for config_load; NULL behind the last.
 const config_dialect_t *dialect_settings(size_t index);

@@ -21,7 +21,7 @@ void health_wake(health_t *health, const char *role);
 
 // Sets why the newest configuration was refused; NULL = it is in effect. Copies.
 void health_set_refused(health_t *health, const char *refused);
-// Notes that a configuration took effect now; `changes`: what it changed, NULL = the first one. Copies.
+// Notes that a configuration took effect now; `changes`: its changes, NULL = the first one. Copies.
 void health_set_in_effect(health_t *health, const char *changes);
 
 // Whether every role ticks. Redis, a disk or a peer that hangs for a minute does not make this false. *why: one line for each

@@ -14,7 +14,7 @@
 #include "http/metrics_text.h"
 
 enum {
-    CONNECTIONS = 64,     // at once; more wait in the backlog, or replace the oldest
+    CONNECTIONS = 64,     // open ones; others wait in the backlog, or replace the oldest
     CROWDED = 48,         // from this number on the oldest is closed for a new one
     REQUEST_BYTES = 8192, // for request line, headers and response headers
     REQUEST_S = 10,       // from the first byte, or the end of the last request, to the end of the next

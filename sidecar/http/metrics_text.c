@@ -30,13 +30,13 @@ static const family_t families[] = {
     ROLE(turns, ROLE_TURNS, "role_turns", "1 while the role's loop turns as it should")
     ROLE(age_s, ROLE_SECONDS, "role_idle_seconds", "time since the role's last tick ended; -1 before the first one")
     ROLE(trouble_s, ROLE_SECONDS, "role_trouble_seconds",
-         "time since the role's last tick that could do all it wanted; 0 = its last one could")
+         "time since the role's last tick without trouble; 0 = the last tick had none")
     METRICS_QUEUE(QUEUE)
     METRICS_SIZES(QUEUE)
     METRICS_SETTINGS(QUEUE_SETTING)
     METRICS_BY_LABEL(QUEUE_BY_LABEL)
     {"lateness_seconds", HISTOGRAM, "queue",
-     "when a job reached ready, less its due time; each of a batch counts as late as the oldest one in it",
+     "when a job reached ready, less its due time; each job of a batch counts as late as the oldest job of the batch",
      offsetof(metrics_queue_t, lateness), 1000000, NULL, NULL},
 };
 // clang-format on

@@ -16,7 +16,7 @@ typedef struct probe {
 
 static bool probe_is_monitored(const queue_config_t *queue) { return (queue->policy.roles & ROLE_MONITOR) != 0; }
 
-// What queues need whatever their dialect.
+// Rights for queues of every dialect.
 static const right_t needed_rights[] = {
     {RIGHT_SCRIPT(acquire)},
     {RIGHT_SCRIPT(renew)},

@@ -20,7 +20,7 @@ void leader_free(leader_t *leader); // takes; NULL is fine
 
 void leader_tick(void *leader, role_wait_t *wait);
 
-// Releases every lock that is or may be held and tells the standbys; does nothing during a hand-over.
+// Releases every lock that is or may be held and notifies the standbys; does nothing during a hand-over.
 void leader_finish(void *leader);
 
 // A new configuration of the same group takes over in this process: leader_finish keeps the locks. From any thread.

@@ -86,7 +86,7 @@ static void preflight_note(void *self, preflight_level_t finding, const char *qu
     }
 }
 
-// During a recheck, note queues only: the whole preflight has told the rest.
+// During a recheck, note queues only: the whole preflight has logged all other problems.
 static void preflight_note_queues_only(void *self, preflight_level_t finding, const char *queue, const char *text) {
     if (finding == PREFLIGHT_QUEUE_REFUSED || finding == PREFLIGHT_QUEUE_DISABLED)
         preflight_note_queue(self, finding, queue, text);

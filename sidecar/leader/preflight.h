@@ -16,7 +16,7 @@ void preflight_results_free(preflight_results_t *preflight);    // takes; NULL i
 outcome_t preflight_results_check(preflight_results_t *preflight, conn_t *conn, redis_error_t *error);
 // Whether the last whole preflight allows to lead.
 bool preflight_results_allow(const preflight_results_t *preflight);
-// Whether it forbade to lead and a new one is due.
+// Whether the last preflight forbids to lead and a new preflight is due.
 bool preflight_results_check_due(const preflight_results_t *preflight, mono_t now);
 
 // When to recheck queues that are disabled, have wrong keys, or had a command refused lately; mono_never() while all is well.

@@ -84,7 +84,7 @@ static int64_t sizes_due_since(const sizes_t *sizes) {
     return sizes->delayed == 0 ? INT64_MAX : sizes->next_due_ms;
 }
 
-// Scans know this already, at no cost.
+// Without a measured time, use the time that scans have found.
 static int64_t sizes_running_since(const sizes_t *sizes, int64_t in_progress, const metrics_queue_t *row) {
     int64_t by_pass = metric_get(&row->in_progress_since_ms);
     if (in_progress == 0) return INT64_MAX;

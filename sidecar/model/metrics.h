@@ -39,7 +39,7 @@
     X(audit_bytes, GAUGE, "audit_bytes", 1, "size of the audit log on disk")                                                     \
     X(audit_kept_rows, GAUGE, "audit_kept_rows", 1, "rows that the audit log holds")                                             \
     X(audit_full_percent, GAUGE, "audit_full_ratio", 100,                                                                        \
-      "share of their limit that rows or bytes of the audit log take, the greater of both; 0 = no limit")                        \
+      "rows or bytes of the audit log as a share of their limit, the greater of both; 0 = no limit")                             \
     X(audit_oldest_ms, GAUGE, "audit_oldest_timestamp_seconds", 1000,                                                            \
       "time of the oldest row of the audit log, since 1970; 0 = no rows")                                                        \
     X(audit_dropped, COUNTER, "audit_dropped_rows_total", 1, "rows that retention has removed from the audit log")               \
@@ -74,11 +74,11 @@
     X(ended, COUNTER, "", 1, "final failures, whatever the reason")                                                              \
     X(failed_recorded, COUNTER, "", 1, "final failures that workers decided, with a record")                                     \
     X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no scan met their job")                         \
-    X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels planted")                                                     \
+    X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels pushed")                                                      \
     X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "sentinels removed because there was a newer one")                   \
     X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1,                                                                \
       "duplicates dropped, as their job was done before they could be retried or ended")                                         \
-    X(stale_unique, GAUGE, "stale_unique", 1, "ids in sets of unique tasks that have no task any more")                          \
+    X(stale_unique, GAUGE, "stale_unique", 1, "ids in sets of unique tasks without a task")                                      \
     X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because copies of the same bytes were in progress")               \
     X(faults, COUNTER, "faults_total", 1, "requests that Redis refused because of keys, rights or configuration")                \
     X(lateness_us, COUNTER, "", 1000000, "sum of lateness; each job of a batch counts as late as the oldest one in it")          \
@@ -97,7 +97,7 @@
     X(running_since_ms, SINCE, "oldest_in_progress_age_seconds", 1000,                                                           \
       "for how long the oldest job has been seen in progress; 0 = none is" COUNTED)                                              \
     X(stream_records, LEVEL, "failure_stream_records", 1, "entries of the failure stream" COUNTED)                               \
-    X(stream_bytes, LEVEL, "failure_stream_bytes", 1, "bytes of their values" COUNTED)                                           \
+    X(stream_bytes, LEVEL, "failure_stream_bytes", 1, "bytes of the values in the failure stream" COUNTED)                       \
     X(stream_full_percent, LEVEL, "failure_stream_full_ratio", 100,                                                              \
       "share of stream.max_bytes in use; while the next record would exceed 1, no job is ended" COUNTED)
 
@@ -169,7 +169,7 @@ typedef struct metrics_queue {
     metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they are unknown
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
-    bool served;                                 // stands in the configuration in effect; likewise
+    bool served;                                 // the configuration in effect has it; same guard
 } metrics_queue_t;
 
 // Problems whose reason /readyz shows.

@@ -59,7 +59,7 @@ static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *p
     return out;
 }
 
-// From the later of the start that the job tells and the time it was first seen. A start in the future does not count.
+// Counts from the job's own start or its first observation, whichever is later. Ignores a start in the future.
 static int64_t verdict_protected_until(const observation_t *s, const queue_policy_t *policy) {
     int64_t began = s->stamp.seen;
     if (s->executed > began && s->executed <= s->now) began = s->executed;

@@ -12,7 +12,7 @@ typedef struct stamp {
     int64_t missing;    // when it was first found overdue without a heartbeat
     int64_t retries;    // in this life, within retry_window
     int64_t retried_at; // the last retry; before the first: the requeue
-    bool requeued;      // an operator began this life, so the age that the job tells no longer counts
+    bool requeued;      // an operator began this life, so ignore the age in the job
 } stamp_t;
 
 typedef enum heartbeat {
@@ -60,7 +60,7 @@ typedef enum verdict_kind {
 
 typedef struct verdict {
     verdict_kind_t kind;
-    const char *reason; // of RETRY and END: as in the record; static
+    const char *reason; // of RETRY and END: for the record; static
     int64_t attempts;   // of RETRY and END: executions that count so far; of RETRY also the number of this retry
     int64_t delay_ms;   // of RETRY: 0 = at once; without jitter
     bool needs_silence; // of RETRY and END: only while there is no heartbeat

@@ -129,8 +129,8 @@ static outcome_t stream_read_ends_chunk(const call_t *call, size_t first, size_t
     return OUTCOME_OK;
 }
 
-// Keys in several Cluster slots refuse a whole request, and so does a missing right to one key. Then stream_read_ends and
-// stream_acknowledge ask for each of its queues alone.
+// Redis refuses a whole request if keys are in several Cluster slots, or if a right to one key is missing. Then
+// stream_read_ends and stream_acknowledge send one request for each queue.
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error) {
     const call_t call = {conn, keys, 0, NULL, error};
     size_t alone = 0; // queues below this index are asked for alone

@@ -54,6 +54,6 @@ bool lease_queue_disabled(const leases_t *leases, size_t queue);
 void lease_note_refusal(leases_t *leases, size_t queue);
 bool lease_was_refused(const leases_t *leases, size_t queue); // within the last seconds
 
-// A script of this term was fenced: the leader should look at once. lease_take_suspicion clears the note.
+// Notes a fenced script of this term, so that the leader checks the lock at once. lease_take_suspicion clears the note.
 void lease_suspect(leases_t *leases, size_t lock, uint64_t term);
 bool lease_take_suspicion(leases_t *leases, size_t lock);

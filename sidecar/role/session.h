@@ -27,7 +27,7 @@ typedef struct session {
     conn_t *data;
     conn_t *subscriber;       // receives invalidations and messages
     bool tracking;            // client tracking is on for this pair of connections
-    bool tracking_refused;    // the server refuses client tracking; a metric tells it
+    bool tracking_refused;    // the server refuses client tracking; counted in a metric
     mono_t tracking_retry_at; // when to try tracking again
     mono_t tracking_since;    // when tracking last began
     mono_t retry_at;          // no request before this

@@ -70,8 +70,8 @@ static bool gaps_read(audit_t *audit, gaps_t *gaps, buffer_t *why) {
     return audit_list(audit, &(audit_filter_t){.kind = "gap"}, gaps_take_row, gaps, why);
 }
 
-// Whether retention has removed a part of the range. No log keeps the very beginning of a stream. For a range from the
-// beginning, only the rest counts.
+// Whether retention has removed a part of the range. No log keeps the very beginning of a stream. So
+// ignore the beginning of a range that starts there.
 static bool gaps_range_removed(const gaps_t *its, const id_range_t *range) {
     uint64_t dropped = its->dropped_ms > 0 ? (uint64_t)its->dropped_ms : 0;
     return range->after.ms ? dropped > range->after.ms : dropped >= range->up_to.ms;

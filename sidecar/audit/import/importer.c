@@ -7,7 +7,7 @@
 
 enum {
     STEP_ROWS = 1000,               // rows that one transaction reads from the other log
-    MAX_EMPTY_STEPS = 64,           // steps without a readable row, after which the import gives the rest up
+    MAX_EMPTY_STEPS = 64,           // steps without a readable row, after which the import skips the remaining rows
     MAX_EMPTY_STEPS_TRUNCATED = 16, // the same limit for a truncated file, because mostly its end is lost
 };
 

@@ -5,7 +5,7 @@
 // compared with the segment.
 typedef struct seek {
     json_pick_t *pick;
-    slice_t segment; // without its slash; behind it the rest begins
+    slice_t segment; // without its slash; the next segment follows
     bool plain;      // each stands for itself: no "~"
     int depth;       // of the container; -1 = there is nothing to search for
     int met;         // the depth of the deepest key or element that was met

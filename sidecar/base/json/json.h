@@ -32,13 +32,13 @@ typedef enum json_found {
 
 // One wanted value.
 typedef struct json_pick {
-    const char *pointer; // RFC 6901, as "/meta/id"; "" = the whole text; finds nothing where it is no pointer; borrowed
+    const char *pointer; // RFC 6901, as "/meta/id"; "" = the whole text; another text finds nothing; borrowed
     json_found_t found;  // out
     json_value_t value;  // out: set by JSON_FOUND alone
 } json_pick_t;
 
 // Finds up to JSON_MOST_PICKS values of an object of any size. False, and each pick is JSON_BAD: the text is no good object, or
-// one of the picks is JSON_BAD. Without picks it tells whether the text is a good object.
+// one of the picks is JSON_BAD. Without picks: whether the text is a good object.
 bool json_pick(slice_t text, json_pick_t *picks, size_t count);
 // The same in any JSON text up to the bounds. A pick that is JSON_BAD leaves the others as they are found.
 bool json_find_all(slice_t text, json_pick_t *picks, size_t count);
@@ -55,7 +55,7 @@ bool json_integer(slice_t raw, int64_t *out);
 // A value that is replaced.
 typedef struct json_cut {
     slice_t raw;  // as it was found in the text. A string keeps its quotes
-    slice_t with; // a good token, or what may stand in the quotes of a string; written as it is
+    slice_t with; // a good token, or good content of a quoted string; written unchanged
 } json_cut_t;
 
 // Appends the text to *out, which is not where the text lives, with every cut made; sorts the cuts by place. False, and nothing

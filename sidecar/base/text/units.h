@@ -19,4 +19,4 @@ units_text_t size_exact(int64_t bytes);
 units_text_t duration_text(int64_t ms);  // "0.3 s", "12 s", "5 min", "7 h", "3 d"
 units_text_t size_text(int64_t bytes);   // "812 bytes", "3.1 MiB"
 units_text_t number_text(int64_t count); // "1,234,567"
-units_text_t count_text(int64_t count);  // the same below a million, then "12.3M"; "?" below 0
+units_text_t count_text(int64_t count);  // below a million like number_text, then "12.3M"; "?" below 0

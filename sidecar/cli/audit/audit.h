@@ -1,4 +1,4 @@
-// queue-sidecar audit: what its subcommands share.
+// queue-sidecar audit: common parts of its subcommands.
 #pragma once
 
 #include "audit/query/query.h"
@@ -27,7 +27,7 @@ typedef struct audit_args {
     } text;
 } audit_args_t;
 
-// One subcommand. A new one is a file of its own and a row in audit.c.
+// A subcommand: its own file, and a row in audit.c.
 typedef struct audit_command {
     cli_command_t about; // first. Its `run` is not used; its options are stored in an audit_args_t
     audit_format_t default_format;

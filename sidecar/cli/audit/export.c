@@ -111,12 +111,11 @@ const audit_command_t audit_export_command = {
                      "queue-sidecar audit export --kind failed --queue email -o csv | gzip >email.csv.gz\n",
          .usage = "audit export [FILE] [-c FILE | --db PATH] [FILTERS] [-o jsonl|csv] [--force]",
          CLI_OPTIONS(options),
-         .text =
-             "Events are final failures, retries, requeues, discards and gaps, in the order in which they reached the "
-             "log.\n\n" AUDIT_TEXT_DATA "\n\n"
-             "`audit import` reads a jsonl file back, byte for byte; csv is for spreadsheets. A long export does not hold up "
-             "the sidecar. The last line is not an event: its kind is `end`, and its size is the number of events before it. A "
-             "file without it was cut short.",
+         .text = "Events are final failures, retries, requeues, discards and gaps, in the order in which they reached the "
+                 "log.\n\n" AUDIT_TEXT_DATA "\n\n"
+                 "`audit import` reads a jsonl file back, byte for byte; csv is for spreadsheets. A long export does not hold up "
+                 "the sidecar. The last line is not an event: its kind is `end`, and its size is the number of events before it. "
+                 "A file without this line is truncated.",
          .exits = AUDIT_EXITS},
     .default_format = FORMAT_JSON_LINES,
     .run = export_run,

@@ -214,7 +214,7 @@ static const cli_option_t options[] = {
 const audit_command_t audit_import_command = {
     .about =
         {.name = "import",
-         .summary = "Add the events that another instance's log or an export has and this log lacks",
+         .summary = "Add events of another instance's log, or of an export, that this log lacks",
          .examples = "queue-sidecar audit import /backup/audit-of-pod-2.db\n"
                      "kubectl exec pod-2 -c queue-sidecar -- queue-sidecar audit export | queue-sidecar audit import -\n",
          .usage = "audit import FILE... [-c FILE | --db PATH]",
@@ -222,8 +222,8 @@ const audit_command_t audit_import_command = {
          .text =
              "Creates the log if there is none. Events are told apart by their ids, so you may interrupt an import and run it "
              "again, also while a sidecar writes to the log. Lines that are not events are skipped; the first 100 of each "
-             "file are named by line number (of a log: by row). A whole log also says where it is complete: gaps of this log "
-             "that it covers become filled, and `audit list --kind gap` shows both. CSV files are not read: export with `-o "
+             "file are named by line number (of a log: by row). A whole log also fills the gaps of this log that it covers; "
+             "`audit list --kind gap` shows both. CSV files are not read: export with `-o "
              "jsonl`. Run it as the user of the sidecar.",
          .exits = "0 ok\n1 failed, or events were skipped or are missing\n2 wrong usage\n78 bad config\n"},
     .opens_log_itself = true,

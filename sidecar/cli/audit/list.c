@@ -41,7 +41,7 @@ static int list_run(audit_args_t *args) {
     list.max_rows = args->has_limit ? args->filter.limit : args->format == FORMAT_TABLE ? TABLE_ROWS : 0;
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
-    filter.limit = list.max_rows ? list.max_rows + 1 : 0; // one more tells that there are more
+    filter.limit = list.max_rows ? list.max_rows + 1 : 0; // one row more shows that there are more
     event_output_begin(&list.output, columns, COUNT(columns), args->filter.queue ? 1U << CELL_QUEUE : 0, stdout);
     bool done = audit_list(args->audit, &filter, list_add_row, &list, &why);
     event_output_end(&list.output);

@@ -25,7 +25,7 @@ typedef struct records {
     const field_t *fields; // borrowed
     size_t field_count;
     int64_t count;
-    buffer_t text; // owned: what is not printed yet
+    buffer_t text; // owned: text not yet printed
 } records_t;
 
 // Appends the header of CSV to the text.

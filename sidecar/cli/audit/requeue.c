@@ -208,7 +208,7 @@ static int requeue_main(audit_args_t *args) {
         AUDIT_FLAG(0, "again", requeue.again, "also failures that were requeued or discarded before"),                           \
         AUDIT_VALUE(0, "rate", "N/s", requeue.rate, NULL, "at most N jobs a second, evenly (N/m: a minute)"),                    \
         AUDIT_FLAG(0, "dry-run", requeue.dry_run, "only print what would be done"),                                              \
-        AUDIT_FLAG('y', "yes", requeue.yes, "do not ask; --where needs it where there is no terminal"),                          \
+        AUDIT_FLAG('y', "yes", requeue.yes, "do not ask; without a terminal, --where needs -y"),                                 \
         AUDIT_OPTION_LIMIT("at most N jobs, the oldest first"),                                                                  \
         AUDIT_OPTION_OUTPUT("table json jsonl", "table, json (one object at the end), jsonl (an object for each failure)")
 #define REQUEUE_OPTIONS_WHERE                                                                                                    \
@@ -221,9 +221,9 @@ static int requeue_main(audit_args_t *args) {
                     "only this reason, which `list` calls --reason: retries_exhausted, reported, alive_timeout, ..."),           \
         AUDIT_OPTIONS_TIME, AUDIT_OPTION_UTC
 #define REQUEUE_TEXT_ONCE                                                                                                        \
-    "Each failure is answered once, whoever asks, on whichever instance, unless --again is given. So an interrupted run can "    \
-    "simply be run again: failures that were answered are skipped and reported. With --again it would repeat them. Ctrl-C "      \
-    "stops a run after the requests that are under way. The answer is an event, which reaches every instance's log."
+    "Each failure is requeued or discarded once, over all instances, unless you give --again. After an interruption repeat "     \
+    "the command: it skips and reports the failures of the first run. With --again it would repeat them. Ctrl-C stops a run "    \
+    "after the requests in flight. Each requeue or discard is an event, which reaches every instance's log."
 #define REQUEUE_EXITS                                                                                                            \
     "0 ok\n1 something was refused or not found\n2 wrong usage\n69 Redis unreachable\n78 bad config\n130 interrupted by "        \
     "Ctrl-C\n"
@@ -243,8 +243,8 @@ const audit_command_t audit_requeue_command = {
                           "queue-sidecar audit requeue --where --queue email --since 2h --grep 'SMTP timeout' --rate 50/s\n",
               .usage = "audit requeue REF... | --where FILTERS [--to QUEUE] [OPTIONS]",
               CLI_OPTIONS(requeue_option_rows),
-              .text = "A job goes behind the jobs that wait now, as a new one does, with all its retries and a whole alive "
-                      "timeout. It is added even if the queue already holds the same bytes.\n\n" REQUEUE_TEXT_ONCE,
+              .text = "A job goes behind the waiting jobs, like a new job, with all its retries and a full alive timeout. The "
+                      "command adds the job even if the queue already holds the same bytes.\n\n" REQUEUE_TEXT_ONCE,
               .exits = REQUEUE_EXITS},
     .needs_config = true,
     .run = requeue_main,
@@ -254,7 +254,7 @@ static const cli_option_t discard_option_rows[] = {REQUEUE_OPTIONS, REQUEUE_OPTI
 
 const audit_command_t audit_discard_command = {
     .about = {.name = "discard",
-              .summary = "Mark failed jobs as done with, so that they no longer count as open",
+              .summary = "Mark failures as discarded, so that they no longer count as open",
               .examples = "queue-sidecar audit discard k3vq7m2zt4pa --because 'customer is gone'\n"
                           "queue-sidecar audit discard --where --queue email --until 7d --yes\n",
               .usage = "audit discard REF... | --where FILTERS [OPTIONS]",

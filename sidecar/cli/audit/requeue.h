@@ -1,4 +1,4 @@
-// Inside `audit requeue` and `audit discard`: what was asked for, which failures it selects, doing it, and the report.
+// Inside `audit requeue` and `audit discard`: arguments, selection of failures, the run, and the report.
 #pragma once
 
 #include "cli/audit/audit.h"

@@ -30,11 +30,11 @@ typedef struct run {
     int64_t now_ms;                          // by Redis's clock, at `began`; 0 in a dry run
     mono_t began;
     mono_t due;            // when the next request may be sent
-    buffer_t pushed_bytes; // what is pushed instead of a row's payload
+    buffer_t pushed_bytes; // pushed instead of a row's payload
     buffer_t detail;       // of the result of a row
     redis_error_t stop;    // its outcome is not OK: send no more requests
     sigset_t signals;
-    int signal; // that stopped the run; 0 = none
+    int signal; // stopped the run; 0 = none
 } run_t;
 
 // A row of the log on its way to Redis.
@@ -92,7 +92,7 @@ static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by,
 }
 
 // The home queue holds the marker and the record. A failure whose queue is no longer in the config has the first queue as its
-// home, wherever the job goes: two markers in two places would not know of each other. In Redis Cluster the marker must be in the
+// home, for every target: markers in two places would allow two requeues. In Redis Cluster the marker must be in the
 // slot of the queue that takes the job.
 static requeue_result_t run_find_queues(const run_t *run, const event_t *event, requeue_target_t *target) {
     const keyspace_t *keys = run->requeue->keys;

@@ -15,10 +15,10 @@ enum { TERMINAL_TEXT = 64 * 1024, TERMINAL_BINARY = 12 * BASE64_LINE_BYTES };
 typedef struct show {
     const audit_args_t *args;
     bool found;
-    buffer_t why;           // what cannot be read
+    buffer_t why;           // errors of reading
     event_output_t history; // of its job, for a table
     int rows;               // of the history in JSON
-    buffer_t out;           // what is not printed yet
+    buffer_t out;           // text not yet printed
 } show_t;
 
 static void show_add_label(buffer_t *out, const char *name) { buffer_printf(out, "%-10s", name); }

@@ -13,7 +13,7 @@ typedef struct stats {
     audit_count_t *groups; // sums over hours, for a table; owned, with their texts
     audit_count_t *hours;  // sums over groups, for a table, newest first; owned
     size_t group_count, hour_count, rows;
-    records_t records; // of other formats than a table
+    records_t records; // for formats other than table
 } stats_t;
 
 static const field_t fields[] = {

@@ -12,7 +12,7 @@
 
 enum { FIRST_ROWS = 10, POLL_MS = 200, PAGE_BYTES = 256 * 1024, MAX_PRINTED = 32768 };
 
-// The events that were printed, as a new file may hold them again. Two generations take 3 MiB at most; older events are told by
+// The printed events, because a new file may hold them again. Two generations take 3 MiB at most; older events are known by
 // their time.
 typedef struct tail_printed {
     struct tail_generation {
@@ -147,7 +147,7 @@ static int tail_follow(tail_t *tail) {
     buffer_t why = {0};
     const audit_args_t *args = tail->args;
     int64_t wanted = args->has_limit ? args->filter.limit : FIRST_ROWS;
-    int64_t seen = wanted ? wanted : 1; // at least one row tells which rows are new
+    int64_t seen = wanted ? wanted : 1; // one row is needed to know which rows are new
     tail->skip_rows = wanted ? 0 : 1;
     stat(args->path, &tail->file);
     if (!tail_open_log(tail, &why) || !audit_find_last(tail->audit, &args->filter, seen, &tail->after, &why) ||
@@ -203,7 +203,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTION_UTC,
     AUDIT_OPTIONS_KIND,
     AUDIT_OPTION_OUTPUT("table jsonl csv", "table, jsonl (an object a line) or csv (RFC 4180)"),
-    AUDIT_OPTION_LIMIT("print so many old events first, 10 by default"),
+    AUDIT_OPTION_LIMIT("number of old events to print first; default 10"),
 };
 
 const audit_command_t audit_tail_command = {

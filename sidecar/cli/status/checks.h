@@ -5,7 +5,7 @@
 
 #define CHECK_NO_QUEUE SIZE_MAX
 
-// What the subjects of a check are.
+// The subjects of a check.
 typedef enum check_scope {
     CHECK_HERE,  // this machine
     CHECK_LOCAL, // each check of the instance here, if it answered

@@ -31,7 +31,7 @@ typedef struct local_instance {
 } local_instance_t;
 
 // Asks for `path`; connecting and the answer may take timeout_s each. Sets all but the checks, and adds the body of the answer to
-// *body, cut at some KiB. Only an answer of /readyz tells whether it is unrelated.
+// *body, cut at some KiB. Only /readyz shows an unrelated instance.
 void local_instance_ask(const config_t *config, const char *path, int timeout_s, local_instance_t *instance, buffer_t *body);
 
 // Asks /readyz, for the checks too.

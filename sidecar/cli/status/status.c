@@ -168,7 +168,7 @@ static void watch_handle_signals(bool in_place) {
     if (in_place) watch_handle(SIGPIPE, SIG_IGN); // or the terminal would keep the alternate screen
 }
 
-// Draws again and again until a signal comes: on a terminal in place, elsewhere block after block.
+// Redraws until a signal comes: in place on a terminal, else as one block after another.
 static void status_watch(status_run_t *run, int64_t interval_ms) {
     const bool in_place = !run->json && status_is_terminal();
     buffer_t frame = {0};

@@ -18,7 +18,7 @@ typedef struct lexer {
     size_t count;
     size_t next;      // where lexer_number goes on
     int open_string;  // line where an unclosed string begins; 0 = none
-    int open_comment; // the same for a comment
+    int open_comment; // line where an unclosed comment begins; 0 = none
     int nul_escape;   // line of the first \x00 in a string, which would cut it; 0 = none
 } lexer_t;
 

@@ -80,7 +80,7 @@ static lexer_t *source_lexer(source_t *source, const char *path) {
     return &file->lexer;
 }
 
-// The literal that stands in the file; of an element of a list, and where the file has changed, what libconfig has read.
+// The literal in the file; for an element of a list or a changed file, the value that libconfig read.
 static char *source_number(source_t *source, const config_setting_t *setting, const node_t *node) {
     const token_t *token = node->name ? lexer_number(source_lexer(source, node->location.file), node->name) : NULL;
     if (token) return mem_printf("%.*s", (int)token->text.len, token->text.data);

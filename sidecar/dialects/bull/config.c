@@ -5,7 +5,7 @@
 
 static const config_key_t setting_keys[] = {
     DIALECT_KEY("bull_queue", KEY_TEXT, "<name>", "1", "256", offsetof(bull_config_t, bull_queue), false,
-                "Name of the Bull queue, where it is not the name here."),
+                "Name of the Bull queue, if it differs from the name here."),
     DIALECT_KEY("stalled_interval", KEY_DURATION, "30s", "1s", "1h", offsetof(bull_config_t, stalled_interval_ms), true,
                 "How long a job without a lock must have been active before it counts as stalled, a duration; Bull's "
                 "stalledInterval."),

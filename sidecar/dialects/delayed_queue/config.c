@@ -13,8 +13,8 @@ static const config_key_t delayed_keys[] = {
                 "How many attempts an event gets in all; retryAttempts of the service."),
     DIALECT_KEY("delays", KEY_STEPS, "10: 10s, 20: 60s, 40: 300s, *: 1440s", "1s", "30d", offsetof(delayed_config_t, delays),
                 true,
-                "How long after an attempt the next one is due, as \"BELOW: DELAY\" for attempts below a number, and * for the "
-                "rest."),
+                "How long after an attempt the next one is due, as \"BELOW: DELAY\" for attempts below a number, and * for all "
+                "later attempts."),
 };
 
 static const config_refusal_t delayed_refusals[] = {

@@ -145,7 +145,7 @@ static void item_judge_last(quarantine_item_t *item, size_t class, const delayed
 static void item_judge_event(quarantine_item_t *item, size_t class) {
     const delayed_config_t *own = delayed_config(item->quarantine->keys->config);
     const quarantined_t *job = item->job;
-    int64_t limit = own->retry_attempts < 2 ? 2 : own->retry_attempts; // the only push of an event makes its attempt 2
+    int64_t limit = own->retry_attempts < 2 ? 2 : own->retry_attempts; // even a single push sets attempt 2
     delayed_envelope_t envelope;
     if (!delayed_read(job->envelope, item->name.class, &envelope)) {
         item_end(item, "unreadable", 0);

@@ -9,9 +9,9 @@ static const config_key_t private_keys[] = {
     DIALECT_KEY("private", KEY_REDIS, "", "0", "1024", offsetof(private_config_t, private), false,
                 "Keys of the private lists, with one * for the worker's name; needed unless there is a registry."),
     DIALECT_KEY("registry", KEY_REDIS, "", "0", "1024", offsetof(private_config_t, registry), false,
-                "Key of a set, list or hash that names the private lists; empty means that they are looked for by SCAN."),
+                "Key of a set, list or hash that names the private lists; empty means that SCAN finds the lists."),
     DIALECT_KEY("dedup", KEY_REDIS, "", "0", "1024", offsetof(private_config_t, dedup), false,
-                "Key of a set of the ids that are done, whose jobs are not given back; empty means none."),
+                "Key of a set of ids of finished jobs, which are not retried; empty means none."),
 };
 
 static const config_refusal_t private_refusals[] = {
