@@ -114,7 +114,7 @@ static bool reconcile_insert_loss(auditor_t *a, const audit_loss_t *loss) {
     return done && audit_writer_commit(&a->writer);
 }
 
-// Trimming trusts acknowledgements. So revoke those that a lost or restored log can no longer honour.
+// Trimming trusts acknowledgements. So revoke acknowledgements that a lost or restored log cannot honour.
 static bool auditor_revoke_acks(auditor_t *a) {
     redis_error_t error;
     int64_t queues;

@@ -1,13 +1,13 @@
 // The log: one JSON object a line on stderr, or text on a terminal. Never payloads. Thread-safe; one write(2) a line.
 //
 // A warning or error that repeats (same level, role, queue, message, `reason` and `token`) is written at most once in 10 s. The
-// next line of it carries `repeated`, how many lines were suppressed. If none comes for 10 s, a line of its own reports that
-// number, and `seconds_ago`, when the last one was.
+// next line of it carries `repeated`, how many lines were suppressed. If no line comes for 10 s, a separate line has this
+// number, and `seconds_ago`, the age of the last one.
 //
 // When many queues have the same level, role and message, the first 20 lines in 10 s are written. One more line then carries
 // `more`, how many lines were suppressed, and `queues`, some of their names.
 //
-// A line that finds no room, as nobody reads stderr, is dropped. The next line carries `lines_lost`.
+// Drops lines while stderr is full because nobody reads it. The next line carries `lines_lost`.
 #pragma once
 
 #include "base/std.h"

@@ -15,7 +15,7 @@ int help_run(const cli_command_t *const *commands, int argc, char **argv);
 // Adds the help of one command, in lines of at most `width` columns where words allow it.
 void help_command(const cli_command_t *command, size_t width, buffer_t *out);
 
-// The words that `help` takes beside commands, separated by spaces, and those that `help man` takes.
+// The words that `help` takes beside commands, separated by spaces, and the words for `help man`.
 #define HELP_TOPICS "keys metrics commands man"
 #define HELP_PAGES  "1 5"
 

@@ -28,7 +28,7 @@ typedef struct cli_values {
     size_t count;
 } cli_values_t;
 
-// The options of the commands that have no struct of their own. A command has only those of its table.
+// The options of the commands that have no struct of their own. A command has only options of its table.
 typedef struct cli_args {
     const char *config; // path of the config: as given, or the default
     const char *output;

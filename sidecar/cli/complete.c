@@ -120,7 +120,7 @@ static void complete_argument(const complete_t *c, const cli_command_t *command,
         if (option && option->argument && !value && i < c->count) value = c->words[++i];
         if (value && strcmp(option->name, "config") == 0) config = value;
     }
-    if (value) { // it is, or ends, the typed word
+    if (value) { // is, or ends, the typed word
         char *prefix = mem_printf("%.*s", (int)(value - typed), typed);
         complete_value(c, option, prefix, config);
         free(prefix);

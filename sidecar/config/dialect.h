@@ -58,25 +58,25 @@ void derive_report(const derive_t *derive, bool is_error, const char *key, const
     __attribute__((format(printf, 4, 5)));
 #define derive_error(derive, key, ...)   derive_report(derive, true, key, __VA_ARGS__)
 #define derive_warning(derive, key, ...) derive_report(derive, false, key, __VA_ARGS__)
-char *derive_quote(const char *text); // as the file would have it, safe on a terminal; owned
+char *derive_quote(const char *text); // in the syntax of the file, safe on a terminal; owned
 
 // ---- For redis_keys.
 
-// Adds a key, unless the name is NULL or "" or stands there already in this role. Copies the name.
+// Adds a key, unless the name is NULL or "", or a key of this role has the name. Copies the name.
 void redis_keys_add(redis_keys_t *keys, const redis_key_t *key);
-// The same for a key that stands under an option of its own name and that the sidecar writes.
+// The same for a key that the sidecar writes; the option that names the key has the name of the role.
 void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_size_t size);
 
 // ---- For other files of config.
 
 // Whether the dialect has the key. A queue must not set a key that its dialect lacks.
 bool config_key_of_dialect(const config_key_t *key, const config_dialect_t *dialect);
-// Whether the key may stand with this value in a queue of the dialect.
+// Whether a queue of the dialect may set the key to this value.
 bool config_dialect_takes(const config_key_t *key, const config_dialect_t *dialect, const node_t *node);
-// Adds why a key may not stand there: "is not for dialect bull: ...", or where it belongs.
+// Adds the reason of a refused key: "is not for dialect bull: ...", or its place.
 void config_dialect_refuse(const config_key_t *key, const config_dialect_t *dialect, config_dialects_fn *dialects, buffer_t *out);
 
-// The rows of a queue: those of config_keys, also what stands in no queue, then those of its dialect. NULL behind the last.
+// The rows of a queue: all rows of config_keys, also keys outside queues, then rows of its dialect. NULL behind the last.
 const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row);
 size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key);
 const config_key_t *config_queue_key_find(const config_dialect_t *dialect,

@@ -36,8 +36,8 @@ void config_load_url(load_t *load, origin_t origin);
 // Checks values that depend on each other: names, windows, delays, Redis keys.
 void config_load_check(load_t *load);
 
-// Reports an unknown key, with the nearest known one, or where it belongs, or the keys that are known here: in a queue those of
-// its dialect, which is NULL elsewhere. The prefix begins the message: "`redis`: ".
+// Reports an unknown key, with the nearest known one, its right place, or the keys that are known here: in a queue the keys
+// of its dialect, which is NULL elsewhere. The prefix begins the message: "`redis`: ".
 void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
                          const config_dialect_t *dialect);
 

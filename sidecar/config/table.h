@@ -64,7 +64,7 @@ typedef struct config_key {
 enum { CONFIG_STRING_MOST = 256, CONFIG_STEPS_MAX = 16 };
 enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 };
 
-// Without those of one dialect alone.
+// Without rows of a single dialect.
 extern const config_key_t config_keys[];
 extern const size_t config_key_count;
 

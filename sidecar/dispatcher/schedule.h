@@ -44,7 +44,7 @@ typedef struct schedule {
     int in_flight;        // requests; the caller counts replies down
     mono_t blocked_until; // no request before this: ready is full, or Redis refused a request
     bool backlog;         // the last batch was full, so more jobs are due
-    bool isolated;        // read this head in a request of its own: it spoils the reply for others
+    bool isolated;        // read this head alone: its error spoils replies for others
     int empty;            // promotes in a row that moved nothing although the head was due
     schedule_head_t head;
     schedule_oversized_t oversized;

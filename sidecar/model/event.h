@@ -1,4 +1,4 @@
-// An event in a job's life, as it stands in the failure stream and in the audit log.
+// An event in a job's life, in the form of the failure stream and the audit log.
 //
 // EVENT_TEXTS and EVENT_NUMBERS are the fields of a stream entry by name, of the table `events` by column, and of this struct. A
 // text that is not known is empty, a number 0. Times are milliseconds since 1970 by Redis's clock.
@@ -41,9 +41,9 @@ typedef struct event {
 
 enum { EVENT_ID_SIZE = DIGEST_HEX_SIZE, EVENT_REF_SIZE = 13 };
 
-// Sets event->event, borrowed from `id`: the id of the event, which is the same whenever and wherever it is computed: the
+// Sets event->event, borrowed from `id`: the id of the event, the same at every time and on every machine: the
 // digest_of_parts of dialect, queue, job, sha256, life, attempts, kind and nth, numbers in decimal. `life` (microseconds since
-// 1970) tells two lives of equal jobs apart, `nth` two events of one kind in one attempt.
+// 1970) separates two lives of equal jobs, `nth` two events of one kind in one attempt.
 void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]);
 
 // Makes the ref that people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False: `id` is no id.

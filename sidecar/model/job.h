@@ -15,8 +15,8 @@ typedef enum job_trouble {
 } job_trouble_t;
 
 typedef struct job {
-    digest_t digest;          // of its bytes
-    char id[JOB_ID_MOST + 1]; // id_path: a string or a number as it stands; else the 64 hex digits of the digest. No NUL inside
+    digest_t digest;              // of its bytes
+    char id[JOB_ID_MOST + 1];     // id_path: a string or a number, unchanged; else the 64 hex digits of the digest. No NUL inside
     char type[JOB_TYPE_MOST + 1]; // type_path, in the same way; "" = unknown
     int64_t created_ms;           // since 1970; 0 = unknown. created_path: a number above 0, at most of the year 9999
     int64_t executed_ms;          // when this execution began, since 1970; 0 = unknown

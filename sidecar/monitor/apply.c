@@ -240,7 +240,7 @@ static void apply_log_settled(const apply_t *apply, const candidate_t *candidate
         log_warn(ROLE, queue, "a job has failed for good", F_STR("reason", candidate->verdict.reason),
                  F_STR("job", candidate->job.id), F_INT("attempts", candidate->event.attempts));
     else
-        log_info(ROLE, queue, "gave a job back", F_STR("reason", candidate->verdict.reason), F_STR("job", candidate->job.id),
+        log_info(ROLE, queue, "retried a job", F_STR("reason", candidate->verdict.reason), F_STR("job", candidate->job.id),
                  F_INT("retry", candidate->verdict.attempts));
 }
 

@@ -26,7 +26,7 @@ static bool export_add_row(void *self, const audit_row_t *row) {
     return export->output.records.text.len < PAGE_BYTES;
 }
 
-// The last line looks like an event and counts the events before it. A file that was cut short has no such line.
+// The last line looks like an event and counts the events before it. A truncated file has no such line.
 static void export_add_end(export_t *export) {
     const audit_row_t end = {
         .event = {.kind = slice_text(EXPORT_END_KIND), .size = export->events}, .error_is_text = true, .payload_is_text = true};

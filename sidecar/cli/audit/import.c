@@ -19,7 +19,7 @@ enum {
 typedef struct import_file {
     import_t *import;
     const char *name;
-    const char *log;  // that it goes into
+    const char *log;  // target of the import
     const char *unit; // of positions in the file: "line", or "row" of an audit log
     int64_t events;   // of an export: since its beginning, or since the last end line
     int64_t missing;  // events that end lines count and that did not come

@@ -10,7 +10,7 @@ enum {
     CHUNK = 128,                           // requests that are sent before the replies to those before are read
     MAX_IN_FLIGHT = 2 * CHUNK,             // requests
     MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024, // of their jobs, beyond one
-    MAX_LATE_MS = 100,                     // that a run catches up; more is dropped, or a pause would end in a burst
+    MAX_LATE_MS = 100,                     // that a run catches up; drop longer delays, or a pause would end in a burst
     SIGNAL_CHECK_MS = 200,
 };
 
@@ -32,7 +32,7 @@ typedef struct run {
     mono_t due;            // when the next request may be sent
     buffer_t pushed_bytes; // pushed instead of a row's payload
     buffer_t detail;       // of the result of a row
-    redis_error_t stop;    // its outcome is not OK: send no more requests
+    redis_error_t stop;    // outcome not OK: send no more requests
     sigset_t signals;
     int signal; // stopped the run; 0 = none
 } run_t;
@@ -66,7 +66,7 @@ static bool run_is_interrupted(run_t *run, int64_t wait_ns) {
 
 static int64_t run_interval_ns(const run_t *run) { return 60 * NS_PER_S / run->requeue->per_minute; }
 
-// Waits until one request or more may be sent, and returns how many; 0 = interrupted. With a rate each has a time of its own.
+// Waits until one request or more may be sent, and returns how many; 0 = interrupted. With a rate, requests are evenly spaced.
 static size_t run_wait_for_turn(run_t *run) {
     if (!run->requeue->per_minute || run->requeue->args->requeue.dry_run) return run_is_interrupted(run, 0) ? 0 : CHUNK;
     int64_t late;

@@ -42,9 +42,9 @@ struct status_check {
     status_severity_t severity;
     const char *code;
     check_fn *find;
-    // In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for those of the worst match.
+    // In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for names of the worst match.
     const char *why, *next;
-    int variant; // of the troubles that `find` tells apart
+    int variant; // a kind of trouble that `find` returns
     // CHECK_LOCAL: the name of the check; NULL = of every check that no other row names. CHECK_HERE: the words before the reason.
     const char *words;
 };

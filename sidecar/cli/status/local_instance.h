@@ -10,7 +10,7 @@ enum { LOCAL_CHECKS_MAX = 8 };
 // One check of /readyz.
 typedef struct local_check {
     char name[32];
-    char why[512];   // it fails; "" = it does not
+    char why[512];   // of the failure; "" = none
     char state[512]; // "" = none
 } local_check_t;
 

@@ -253,7 +253,7 @@ static void text_row(table_t *table, const status_t *s, size_t queue, const stat
     if (view->width >= RECORDS_MIN_WIDTH) text_count_cell(table, sizes->records, error);
 }
 
-// Indices of the queues that are asked about, those of findings first where not all fit. Owned.
+// Indices of the selected queues; queues with findings come first if not all fit. Owned.
 static size_t *text_choose_rows(const status_t *s, const status_findings_t *findings, const bool *wanted, size_t max_rows,
                                 size_t *count) {
     size_t all = s->keys->queue_count, asked = 0;

@@ -26,8 +26,8 @@ typedef struct lexer {
 void lexer_read(const char *text, lexer_t *lexer);
 void lexer_free(lexer_t *lexer);
 
-// Returns the number after "name =", searching on from the last result; NULL = none. Numbers that are asked for in the order of
-// the file are found one by one, even if several share a name or a line.
+// Returns the number after "name =", searching on from the last result; NULL = none. Calls in the order of the file find the
+// numbers one by one, even if several share a name or a line.
 const token_t *lexer_number(lexer_t *lexer, const char *name);
 
 // Returns the line where a closing quote is most likely missing; 0 = all strings are closed. It is that of the first string that

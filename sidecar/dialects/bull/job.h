@@ -18,7 +18,7 @@
 
 struct redisReply;
 
-// Fields of the hash, as Bull calls them (OptimalBits/bull 4.16, lib/job.js and lib/commands): X(ID, name, what it holds). Those
+// Fields of the hash, as Bull calls them (OptimalBits/bull 4.16, lib/job.js and lib/commands): X(ID, name, content). Fields
 // before PROCESSED_ON make the payload.
 #define BULL_FIELD_LIST(X)                                                                                                       \
     X(NAME, "name", BULL_TEXT)                                                                                                   \

@@ -38,8 +38,8 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
     return 1;
 }
 
-// Reads what the keys of the ids hold. *reasons: why each id ends; NULL = it is released, because it names a job now, or because
-// another client has removed it.
+// Reads the keys of the ids. *reasons: why each id ends; NULL = the id is released, because it names a job now, or because
+// another client has removed the id.
 static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *page, const char **reasons) {
     *call->error = (redis_error_t){0};
     for (size_t i = 0; i < page->count; i++) {

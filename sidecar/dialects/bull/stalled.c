@@ -197,7 +197,7 @@ static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, 
     metrics_stall(call->metrics, CAUSE_lock_lost);
     if (job_is_retry(c)) {
         metric_add(&call->metrics->retried, 1);
-        log_info(ROLE, queue, "gave a job back", F_STR("reason", c->reason), F_SLICE("job", id),
+        log_info(ROLE, queue, "retried a job", F_STR("reason", c->reason), F_SLICE("job", id),
                  F_INT("retry", bull_number(&c->job, BULL_STALLED_COUNTER) + 1));
     } else {
         metrics_end(call->metrics, c->reason, 1);

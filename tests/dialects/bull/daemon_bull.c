@@ -195,7 +195,7 @@ static int hold(const char *version) {
     lives = worker(&stand);
     child_kill(dies);
     await_native(&stand, native_count(&stand.native, "finished", NULL) == 1);
-    if (!wait_for(cluster_says(stand.sidecar, "\"queue\":\"video\"", "gave a job back"), SOON_MS))
+    if (!wait_for(cluster_says(stand.sidecar, "\"queue\":\"video\"", "retried a job"), SOON_MS))
         cluster_fail(&stand.cluster, "who gave it back?");
     redis_expect(stand.cluster.r, "sidecar", "GET " BULL "stalled-check");
     child_free(dies);

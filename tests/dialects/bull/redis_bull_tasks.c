@@ -110,7 +110,7 @@ Test(redis_bull_tasks, a_stalled_job_goes_back_and_then_ends) {
     expect_field(r, "1", "reason", "stalled");
     expect_field(r, "1", "attempts", "3");
     expect_field(r, "1", "payload", NULL);
-    cr_assert_eq(fixture_log_count("gave a job back"), 1);
+    cr_assert_eq(fixture_log_count("retried a job"), 1);
     redis_ok(r, "DEL " STREAM);
     redis_ok(r, "LPUSH " BULL "active 1");
     check_until(&s, 2);

@@ -214,7 +214,7 @@ Test(daemon_kmqueue, both_monitors_lose_no_task) {
     daemon_continue(d);
     produce(&native, "flaky", FLAKY / 3, FLAKY / 3 * 2, false);
     await(&s, distinct(&native, "done", "flaky") == FLAKY / 3 * 2);
-    await(&s, daemon_log_count(d, "gave a job back") > 0);
+    await(&s, daemon_log_count(d, "retried a job") > 0);
     child_signal(monitor, SIGCONT);
     produce(&native, "flaky", FLAKY / 3 * 2, FLAKY, false);
     produce(&native, "ok", 0, OK, false);

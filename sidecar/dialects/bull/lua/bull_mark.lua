@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- bull_mark: keeps Bull 4's workers from their own stalled check, and marks all active jobs once an interval, as they would.
+-- bull_mark: replaces the stalled check of Bull 4's workers, and marks all active jobs once an interval.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  stalled   set of marked ids; a worker removes the id whose lock it takes or renews

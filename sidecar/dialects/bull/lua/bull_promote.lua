@@ -45,8 +45,8 @@ local count = #ids
 if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
 local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
 
--- Priorities. Bull writes one into every job, so an id without one is checked by itself. SORT reads them all at once, at a third of the
--- cost of HGET; Redis refuses it in a Cluster and to users who may not read every key.
+-- Priorities. Bull writes one into every job, so check each id without a priority alone. SORT reads all priorities at once, at a third of
+-- the cost of HGET; Redis refuses SORT in a Cluster and to users who may not read every key.
 local prefix, priorities = ARGV[5], {}
 if count >= 32 and not string.find(prefix, '*', 1, true) then
     priorities = redis.pcall('SORT', KEYS[2], 'BY', 'nosort', 'LIMIT', 0, count, 'GET', prefix .. '*->priority')

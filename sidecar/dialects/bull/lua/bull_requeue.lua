@@ -26,7 +26,7 @@
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
 -- Optional PUBLISH
 -- Uses     now, requeues
--- Safe     as requeue: the mark lets one caller through, everything is checked before the first write, and writes are undone if the push
+-- Safe     as requeue: the mark admits one caller, all checks come before the first write, and writes are undone if the push
 --          is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.
 local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
     {KEYS[8], 'list'}, {KEYS[9], 'string'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}}

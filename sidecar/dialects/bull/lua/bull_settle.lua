@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- bull_settle: gives one stalled job of a Bull 4 queue back to the workers, or ends it, with a record in the failure stream.
+-- bull_settle: retries or ends one stalled job of a Bull 4 queue, with a record in the failure stream.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  stalled   set; the id must still be marked; the mark of an id that is not active is removed

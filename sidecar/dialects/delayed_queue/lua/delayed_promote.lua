@@ -46,7 +46,7 @@ local function class_of(member)
     local cut = find(member, '###', 1, true)
     return cut and classes[sub(member, 1, cut - 1)]
 end
--- How an envelope of this class ends: with `attempt` as it is and as it will be, and the score for that. nil: in another shape.
+-- Returns the end of an envelope of this class with `attempt` now and next, and the next score. nil: another shape.
 local function tail_of(class, envelope)
     local digits = match(sub(envelope, -#DONE - 16), '"attempt":([1-9]%d?%d?%d?%d?),"logContext":{}}$')
     local tail = digits and class.tails[digits]
@@ -77,7 +77,7 @@ repeat
         if not envelope then
             gone[#gone + 1] = member
         else
-            -- Most are of the class, and of the attempt, of the one before.
+            -- Most envelopes have the class and attempt of the envelope before.
             if not lead or find(member, lead, 1, true) ~= 1 then
                 class = class_of(member)
                 lead = class and class.lead
