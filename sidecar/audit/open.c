@@ -199,7 +199,7 @@ static bool open_for_writing(audit_t *audit, const audit_open_options_t *options
     return audit_set_aside(audit->lock, AUDIT_DAMAGED, why) && open_file(audit, options, why);
 }
 
-// A read in WAL mode needs a -shm file. If none can be made, no process writes either. Then read the file alone, unless a -wal
+// A read in WAL mode needs a -shm file. If SQLite cannot make it, no process writes. Then read the file alone, unless a -wal
 // file holds newer rows.
 static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
     if (!audit_directory_is_read_only(audit->path)) return false;

@@ -157,7 +157,7 @@ static void read_note_missing(auditor_t *a, int64_t age_ms) {
     if (a->missing_since_ns == 0 || since_ns < a->missing_since_ns) read_set_missing_since(a, since_ns);
 }
 
-// While an XREAD waits without an entry, the log lacks none.
+// While an XREAD waits without an entry, the log is complete.
 void auditor_note_lag(auditor_t *a) {
     if (a->writer.audit && a->read.in_flight && !read_may_have_more(a))
         read_set_missing_since(a, 0);

@@ -12,5 +12,5 @@ typedef struct atomic_file {
 
 // Creates an empty part (mode 0640). Never replaces the audit log `log`. False with *why: it leaves nothing.
 bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why);
-// Gives a complete file its name, and removes another. False: it was not complete, or *why says why the file is not on disk.
+// Gives a complete file its name; removes an incomplete one. False: incomplete, or not on disk for the reason in *why.
 bool atomic_file_end(atomic_file_t *file, bool complete, buffer_t *why);

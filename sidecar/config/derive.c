@@ -59,7 +59,7 @@ static void derive_reset_policy(derive_t *derive) {
     derive->location->keys[config_key_row(config_key_find("queue", "heartbeat"))].origin = ORIGIN_DEFAULT;
 }
 
-// A queue without delayed jobs has nothing to dispatch.
+// A queue without delayed jobs needs no dispatcher.
 static void derive_limit_roles(derive_t *derive) {
     const config_dialect_t *dialect = derive->queue->dialect;
     unsigned *roles = &derive->queue->policy.roles;

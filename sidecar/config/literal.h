@@ -8,7 +8,7 @@
 // Adds text in quotes; control bytes are escaped.
 void config_quote(const char *text, buffer_t *out);
 
-// Reads "12", "-3", "0x1F", with or without the L or LL of libconfig. False: it is no integer, or does not fit 64 bits.
+// Reads "12", "-3", "0x1F", with or without the L or LL of libconfig. False: not an integer of 64 bits.
 bool config_number_parse(const char *text, int64_t *value);
 
 // True when libconfig would wrap this literal at 32 bits: too large, and without an L.

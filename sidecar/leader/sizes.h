@@ -13,7 +13,7 @@ typedef struct queue_sizes queue_sizes_t;
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics); // borrows; owned
 void queue_sizes_free(queue_sizes_t *sizes);                                                  // takes; NULL is fine
 
-// When the next step is due; mono_never() while nothing scrapes or nothing is led.
+// When the next step is due; mono_never() without scrapes or led queues.
 mono_t queue_sizes_next(const queue_sizes_t *sizes);
 
 // Runs one step if it is due: one round trip of a ms or two. RETRY and DISCONNECTED are returned; an error of one queue is

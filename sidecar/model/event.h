@@ -46,7 +46,7 @@ enum { EVENT_ID_SIZE = DIGEST_HEX_SIZE, EVENT_REF_SIZE = 13 };
 // 1970) separates two lives of equal jobs, `nth` two events of one kind in one attempt.
 void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]);
 
-// Makes the ref that people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False: `id` is no id.
+// Makes the ref that people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False: malformed `id`.
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]);
 
 // Sets the field `name`, a text (borrowed from `value`) or a number. False, and nothing is set: no field has that name, or

@@ -21,7 +21,7 @@ static void job_take_text(const json_pick_t *pick, size_t most, char *text) {
         json_copy_text(value->raw, text, most);
 }
 
-// Returns the time in ms, rounded; 0 = it is no number, or no date since 1973.
+// Returns the time in ms, rounded; 0 = not a date since 1973.
 static int64_t job_created_ms(const json_pick_t *pick, const queue_policy_t *policy) {
     const json_value_t *value = &pick->value;
     if (pick->found != JSON_FOUND || value->type != JSON_NUMBER || value->raw.len > NUMBER_MOST) return 0;

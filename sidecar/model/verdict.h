@@ -64,7 +64,7 @@ typedef struct verdict {
     int64_t attempts;   // of RETRY and END: executions that count so far; of RETRY also the number of this retry
     int64_t delay_ms;   // of RETRY: 0 = at once; without jitter
     bool needs_silence; // of RETRY and END: only while there is no heartbeat
-    int64_t again;      // of LEAVE, MISSING and PRESENT: no earlier verdict differs unless something happens; INT64_MAX = none
+    int64_t again;      // of LEAVE, MISSING and PRESENT: the verdict may differ from then on; INT64_MAX = never by time
 } verdict_t;
 
 verdict_t verdict(const observation_t *observation, const queue_policy_t *policy);

@@ -3,7 +3,7 @@
 
 #include "base/std.h"
 
-// "250ms", "30s", "3m", "24h", "30d". False: no number with such a unit, or it does not fit.
+// "250ms", "30s", "3m", "24h", "30d". False: not a number with such a unit, or too large.
 bool duration_parse(const char *text, int64_t *ms);
 // "512", "64KiB", "16MiB".
 bool size_parse(const char *text, int64_t *bytes);

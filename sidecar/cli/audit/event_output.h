@@ -88,6 +88,6 @@ typedef struct line_reader {
     buffer_t buffer; // owned
 } line_reader_t;
 
-// Reads a line of a file in bounded memory; a longer one is skipped, and *line is its beginning. *line has no line end and no
+// Reads a line of a file in bounded memory. Skips the end of a longer line: *line is its beginning. *line has no line end and no
 // byte order mark; it is borrowed until the next call.
 line_result_t line_reader_next(line_reader_t *reader, slice_t *line);

@@ -63,7 +63,7 @@ void kmqueue_task_rewrite(const kmqueue_task_t *task, slice_t bytes, int64_t ret
     snprintf(date, sizeof date, "%lld", (long long)gen);
     json_cut_t cuts[] = {
         {task->retry_text, slice_text(retries)}, {task->state, slice_text(state)}, {task->gen_text, slice_text(date)}};
-    // Values of one object neither overlap nor touch, so this is never refused.
+    // Values of one object are apart, so this always succeeds.
     if (!json_splice(bytes, cuts, gen == task->gen ? 2 : 3, out)) buffer_add(out, bytes.data, bytes.len);
 }
 
