@@ -6,7 +6,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "app/config_watch.h"
 #include "app/reload.h"
 #include "app/role_set.h"
 #include "app/sd_notify.h"
@@ -178,7 +177,7 @@ static void app_wait(app_t *app) {
     if (ppoll(ready, sizeof ready / sizeof *ready, mono_timeout(app_next_time(app), &left), NULL) < 0) return;
     if (mono_reached(sd_notify_due(&app->notify), mono_now())) app_notify_watchdog(app);
     if (ready[0].revents) app_read_signals(app);
-    if (ready[1].revents && config_watch_swapped(app->watch_fd)) app->reload_wanted = true;
+    if (ready[1].revents && reload_was_swapped(app->watch_fd)) app->reload_wanted = true;
     if (!app->next_roles && mono_reached(app->poll_at, mono_now())) app->reload_wanted = true;
 }
 
@@ -247,9 +246,8 @@ static void app_free(app_t *app) {
 }
 
 int app_run(config_t *config) {
-    app_t app = {.metrics = metrics_new(METRIC_ROWS),
-                 .watch_fd = config_watch_begin(config->path),
-                 .http_role = {.wake_fd = -1, .end_fd = -1}};
+    app_t app = {
+        .metrics = metrics_new(METRIC_ROWS), .watch_fd = reload_watch(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
     app.health = health_new(app.metrics, config->group);
     app_take_effect(&app, config);

@@ -1,5 +1,9 @@
 #include "app/reload.h"
 
+#include <stdalign.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include "base/log.h"
 #include "dialects/registry.h"
 
@@ -70,4 +74,28 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     if (taken) return fresh;
     config_free(fresh);
     return NULL;
+}
+
+int reload_watch(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *directory = slash ? mem_printf("%.*s", (int)(slash - path + 1), path) : mem_printf(".");
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd >= 0 && inotify_add_watch(fd, directory, IN_MOVED_TO | IN_CREATE | IN_ONLYDIR) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    free(directory);
+    return fd;
+}
+
+bool reload_was_swapped(int fd) {
+    alignas(struct inotify_event) char events[4096];
+    bool swapped = false;
+    for (ssize_t len; (len = read(fd, events, sizeof events)) > 0;)
+        for (ssize_t at = 0; at < len;) {
+            const struct inotify_event *event = (const void *)(events + at);
+            if (event->mask & IN_Q_OVERFLOW || (event->len && strcmp(event->name, "..data") == 0)) swapped = true;
+            at += (ssize_t)(sizeof *event + event->len);
+        }
+    return swapped;
 }

@@ -20,3 +20,10 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
 void reload_warn_uncopied_records(const config_t *current, const config_t *fresh);
 
 void reload_log_warnings(buffer_t *warnings); // of config_load, one a line; cuts the text up
+
+// Watches the directory of the file `path` for the swap of a mounted ConfigMap or Secret: the kubelet writes a new directory and
+// renames the symlink `..data` to it (kubernetes, pkg/volume/util/atomic_writer.go). Returns an owned descriptor to poll, or -1
+// when the system refuses; polling and SIGHUP still work then.
+int reload_watch(const char *path);
+
+bool reload_was_swapped(int fd); // reads all events; true: a swap was among them

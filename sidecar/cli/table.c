@@ -76,8 +76,10 @@ void table_flush(table_t *table) {
         for (size_t i = 0; i < table->count; i++) table_print_cell(table, i, slice_text(table->columns[i].title));
         table->started = true;
     }
-    for (size_t i = 0, from = 0; i < table->cells; from = table->ends[i++])
-        table_print_cell(table, i % table->count, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
+    for (size_t i = 0, column = 0, from = 0; i < table->cells; from = table->ends[i++]) {
+        table_print_cell(table, column, (slice_t){buffer_text(&table->text) + from, table->ends[i] - from});
+        column = column + 1 < table->count ? column + 1 : 0;
+    }
     buffer_clear(&table->text);
     table->cells = 0;
 }

@@ -24,8 +24,9 @@ static void field_add_text(buffer_t *out, const field_t *field, const void *row)
 
 // RFC 4180: a quote inside quotes is doubled.
 static void csv_write_field(buffer_t *out, const buffer_t *text) {
+    static const char special[] = {'"', ',', '\r', '\n'};
     bool quoted = false;
-    for (size_t i = 0; i < text->len; i++) quoted = quoted || memchr("\",\r\n", text->data[i], 4);
+    for (size_t i = 0; i < text->len; i++) quoted = quoted || memchr(special, text->data[i], sizeof special);
     if (quoted) buffer_str(out, "\"");
     for (size_t i = 0; i < text->len; i++) {
         if (text->data[i] == '"') buffer_str(out, "\"");

@@ -91,7 +91,7 @@ static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, sli
 }
 
 static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, const quarantine_page_t *page) {
-    const char *reasons[QUARANTINE_PAGE_JOBS];
+    const char *reasons[QUARANTINE_PAGE_JOBS] = {NULL};
     if (quarantine_judge(&call->redis, page, reasons) != OUTCOME_OK) return;
     for (size_t i = 0; i < page->count; i++) quarantine_append_settle(s, &call->redis, page, i, reasons[i]);
     failpoint("aside_before");
