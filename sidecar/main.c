@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 

@@ -1,10 +1,8 @@
 #include "app/app.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "app/reload.h"
 #include "app/role_set.h"

@@ -2,7 +2,6 @@
 
 #include <stdalign.h>
 #include <sys/inotify.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "dialects/registry.h"

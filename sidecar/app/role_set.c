@@ -1,7 +1,5 @@
 #include "app/role_set.h"
 
-#include <errno.h>
-
 #include "auditor/auditor.h"
 #include "base/buffer.h"
 #include "base/log.h"

@@ -1,9 +1,6 @@
 #include "app/sd_notify.h"
 
-#include <errno.h>
 #include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/log.h"
 

@@ -1,5 +1,4 @@
 // Turns errors of SQLite into texts with a remedy.
-#include <errno.h>
 
 #include "audit/store.h"
 

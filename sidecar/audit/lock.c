@@ -1,9 +1,7 @@
 #include "audit/lock.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "audit/store.h"
 

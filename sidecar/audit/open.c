@@ -1,6 +1,5 @@
 // Opens and closes the log: for writing, for reading, and after setting a damaged log aside.
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "audit/lock.h"
 #include "audit/migrations.h"

@@ -1,8 +1,6 @@
 // Checks whether a path can be an audit log, before SQLite opens it.
-#include <errno.h>
 #include <libgen.h>
 #include <sys/statfs.h>
-#include <unistd.h>
 
 #include "audit/store.h"
 

@@ -1,7 +1,5 @@
 // Checks whether a sidecar could keep an audit log at a path, before it begins.
-#include <errno.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "audit/lock.h"
 #include "audit/store.h"

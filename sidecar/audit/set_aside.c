@@ -1,10 +1,7 @@
 // Sets a damaged log aside, or the files that a lost log left behind. Nothing is deleted, because people may want to examine the
 // files.
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "audit/lock.h"
 #include "audit/store.h"

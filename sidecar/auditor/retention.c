@@ -1,5 +1,4 @@
 // The part of the audit writer that keeps the log within its limits, and warns before rows are removed.
-#include <time.h>
 
 #include "auditor/writer.h"
 #include "base/log.h"

@@ -1,7 +1,6 @@
 #include "auditor/writer.h"
 
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "role/role.h"

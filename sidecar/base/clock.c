@@ -1,7 +1,6 @@
 #include "base/clock.h"
 
 #include <sys/random.h>
-#include <time.h>
 
 mono_t mono_now(void) {
     struct timespec now;

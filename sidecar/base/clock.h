@@ -4,7 +4,6 @@
 #pragma once
 
 #include "base/std.h"
-#include <time.h>
 
 typedef struct mono {
     int64_t ns;

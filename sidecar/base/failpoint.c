@@ -2,7 +2,6 @@
 #include "base/std.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
 
 void failpoint(const char *name) {
     static atomic_long reached; // counts the named point

@@ -1,7 +1,6 @@
 #include "base/host.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 

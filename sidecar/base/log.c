@@ -3,7 +3,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/clock.h"

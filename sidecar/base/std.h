@@ -1,6 +1,7 @@
-// What nearly every file needs of the C library. All headers of ours bring it, so no other file includes these.
+// What many files need of the C library and of POSIX. The headers of ours bring it, so no other file includes these.
 #pragma once
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,3 +9,5 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>

@@ -2,7 +2,6 @@
 #include "base/std.h"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 int wakeup_new(void) { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
 

@@ -1,10 +1,8 @@
 #include "cli/atomic_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "audit/audit.h"
 

@@ -1,7 +1,5 @@
 #include "cli/cli.h"
 
-#include <errno.h>
-
 #include "cli/args.h"
 
 static const cli_command_t cli_version_command, cli_help_command;

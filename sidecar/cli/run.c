@@ -1,5 +1,4 @@
 // queue-sidecar run: the sidecar itself, in the foreground.
-#include <unistd.h>
 
 #include "app/app.h"
 #include "app/reload.h"

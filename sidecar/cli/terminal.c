@@ -1,7 +1,6 @@
 #include "cli/terminal.h"
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/text/units.h"
 #include "base/utf8.h"

@@ -1,7 +1,5 @@
 #include "cli/time_text.h"
 
-#include <time.h>
-
 enum { MS = 1000 };
 
 int64_t time_now_ms(void) {

@@ -1,5 +1,4 @@
 #include <ctype.h>
-#include <unistd.h>
 
 #include "base/text/suggest.h"
 #include "config/load.h"

@@ -1,7 +1,6 @@
 #include "config/literal.h"
 
 #include <ctype.h>
-#include <errno.h>
 
 #include "base/text/units.h"
 

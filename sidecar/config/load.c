@@ -1,7 +1,5 @@
 #include "config/load.h"
 
-#include <unistd.h>
-
 #include "config/dialect.h"
 #include "config/value.h"
 

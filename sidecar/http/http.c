@@ -1,11 +1,9 @@
 #include "http/http.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/clock.h"

@@ -1,10 +1,8 @@
 #include "redis/conn.h"
 
-#include <errno.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "redis/reply.h"
@@ -89,8 +87,15 @@ void request_begin_list(conn_t *conn, const char *const *texts, size_t count) {
     request_text_list(conn, texts, count);
 }
 
+const char *script_text(const script_t *script, int version, size_t *len) {
+    size_t skip = version < FIRST_VERSION_WITH_FLAGS ? script->first_line_len : 0;
+    *len = script->len - skip;
+    return script->text + skip;
+}
+
 void request_script(conn_t *conn, const script_t *script, int keys) {
-    request_begin(conn, "EVALSHA", script_sha1(script, conn->version));
+    bool flags = conn->version >= FIRST_VERSION_WITH_FLAGS;
+    request_begin(conn, "EVALSHA", flags ? script->sha1 : script->sha1_without_flags);
     request_int(conn, keys);
 }
 

@@ -23,6 +23,7 @@ typedef struct script {
 extern const script_t *const all_scripts[];
 extern const size_t all_script_count;
 
+enum { FIRST_VERSION_WITH_FLAGS = 70000 };
+
 // The text for a server of this version (see conn_version).
 const char *script_text(const script_t *script, int version, size_t *len);
-const char *script_sha1(const script_t *script, int version);

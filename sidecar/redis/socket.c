@@ -1,6 +1,5 @@
 #include "redis/socket.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>

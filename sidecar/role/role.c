@@ -1,9 +1,7 @@
 #include "role/role.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/wakeup.h"

@@ -1,5 +1,4 @@
 // Writes imported events to the log, in small transactions.
-#include <time.h>
 
 #include "audit/import/internal.h"
 #include "base/clock.h"

@@ -4,7 +4,6 @@
 // that stream. A gap concerns one log. The import drops a gap of the other log if this log is complete there. It fills a gap of
 // this log if the other log is complete there. Complete means: the log's position is at the end of the range or later, and no
 // open gap of the log overlaps the range.
-#include <time.h>
 
 #include "audit/import/internal.h"
 #include "audit/query/query.h"

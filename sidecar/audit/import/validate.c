@@ -1,5 +1,4 @@
 // Validates events of foreign files.
-#include <time.h>
 
 #include "audit/import/import.h"
 #include "base/utf8.h"

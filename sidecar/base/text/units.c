@@ -1,7 +1,6 @@
 #include "base/text/units.h"
 
 #include <ctype.h>
-#include <errno.h>
 
 typedef struct unit {
     const char *name;

@@ -1,6 +1,5 @@
 #include "cli/audit/audit.h"
 
-#include <errno.h>
 #include <signal.h>
 
 #include "base/text/suggest.h"

@@ -1,5 +1,3 @@
-#include <errno.h>
-#include <unistd.h>
 
 #include "base/failpoint.h"
 #include "cli/atomic_file.h"

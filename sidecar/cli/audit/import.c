@@ -1,6 +1,4 @@
 // Events of other logs and of exports into this log.
-#include <errno.h>
-#include <unistd.h>
 
 #include "audit/import/import.h"
 #include "base/text/units.h"

@@ -2,7 +2,6 @@
 
 #include <pwd.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "base/text/suggest.h"
 #include "base/text/units.h"

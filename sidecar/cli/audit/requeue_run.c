@@ -1,6 +1,5 @@
 // Requeues or discards failures, one script each, many in flight at once.
 #include <signal.h>
-#include <time.h>
 
 #include "cli/audit/requeue.h"
 #include "cli/time_text.h"

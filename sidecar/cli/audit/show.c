@@ -1,5 +1,4 @@
 // One event with all that is known of it, and what else happened to its job.
-#include <unistd.h>
 
 #include "base/text/base64.h"
 #include "base/text/units.h"
@@ -36,12 +35,10 @@ static void show_add_time(buffer_t *out, const char *name, int64_t ms, bool utc)
     buffer_printf(out, "%s.%03d %s\n", time_text(ms, utc, TIME_SECONDS).text, (int)(ms % 1000), time_zone(ms, utc).text);
 }
 
-static bool show_is_utf8_tail(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
-
 static slice_t show_truncate(slice_t bytes, bool is_text) {
     size_t most = is_text ? TERMINAL_TEXT : TERMINAL_BINARY;
     if (bytes.len <= most || !isatty(STDOUT_FILENO)) return bytes;
-    while (is_text && show_is_utf8_tail(bytes.data[most])) most--;
+    while (is_text && ((unsigned char)bytes.data[most] & 0xc0) == 0x80) most--; // keep a UTF-8 sequence whole
     return (slice_t){bytes.data, most};
 }
 

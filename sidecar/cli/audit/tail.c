@@ -1,7 +1,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/condition.h"
 #include "base/digest.h"

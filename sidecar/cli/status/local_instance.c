@@ -1,10 +1,8 @@
 #include "cli/status/local_instance.h"
 
-#include <errno.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include "base/json/json.h"
 

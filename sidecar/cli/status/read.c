@@ -1,6 +1,4 @@
 // Reads the facts of `status` from Redis, from the audit log here, and from the instance here.
-#include <errno.h>
-#include <unistd.h>
 
 #include "audit/query/query.h"
 #include "base/clock.h"

@@ -2,7 +2,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text/units.h"

@@ -1,7 +1,6 @@
 #include "config/file/lexer.h"
 
 #include <ctype.h>
-#include <errno.h>
 
 typedef struct cursor {
     const char *at;

@@ -1,8 +1,6 @@
 #include "config/file/source.h"
 
-#include <errno.h>
 #include <libconfig.h>
-#include <unistd.h>
 
 #include "config/file/lexer.h"
 
