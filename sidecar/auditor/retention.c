@@ -77,8 +77,8 @@ static void retention_warn_pinned_wal(audit_writer_t *writer) {
     condition_change_t change = condition_update(&retention->wal_pinned, bytes > 0);
     if (change == CONDITION_BEGAN)
         log_warn(ROLE, NULL,
-                 "a reader lets the -wal file of the audit log grow; end its transaction or its process (`fuser` on that file "
-                 "finds it)",
+                 "a reader lets the -wal file of the audit log grow; end the reader's transaction or process (`fuser` on that "
+                 "file finds the process)",
                  F_STR("path", writer->path), F_INT("wal_bytes", bytes));
     if (change == CONDITION_ENDED)
         log_info(ROLE, NULL, "-wal file of the audit log has stopped growing", F_STR("path", writer->path));

@@ -91,8 +91,7 @@ static int export_run(audit_args_t *args) {
 }
 
 static const cli_option_t options[] = {
-    AUDIT_OPERAND("FILE", "a new file, which appears when it is complete and on disk; without it, or as -, standard output",
-                  CLI_FILES),
+    AUDIT_OPERAND("FILE", "a new file, which appears when complete and on disk; - or no FILE: standard output", CLI_FILES),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
