@@ -198,7 +198,7 @@ static void sizes_read_length(count_t *c, size_t from, size_t to, redis_error_t 
         c->out[c->rows[i].queue].now_ms = now_us / 1000;
     }
     freeReplyObject(reply);
-    if (now_us <= 0) redis_error_set(refusal, OUTCOME_REFUSED, "census: unexpected reply");
+    if (now_us <= 0) redis_error_set(refusal, OUTCOME_REFUSED, "sizes: unexpected reply");
 }
 
 // Redis refused these rows together. Halve them until the refused key is found.

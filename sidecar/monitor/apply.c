@@ -10,7 +10,7 @@ enum { SETTLE_DEPTH = 4096 };
 
 static const char ROLE[] = "monitor";
 
-// A job with a verdict that apply_settle must carry out.
+// A job with a verdict that apply_settle_all must carry out.
 typedef struct candidate {
     const entry_t *entry;
     const stamp_raw_t *raw;

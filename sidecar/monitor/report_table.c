@@ -77,7 +77,7 @@ const worker_report_t *report_table_find_orphan(const report_table_t *table, con
     return report && report_is_orphan(report) ? report : NULL;
 }
 
-void report_table_remove(report_table_t *table, const worker_report_t *report) { // keep_listed frees the place of the report
+void report_table_remove(report_table_t *table, const worker_report_t *report) { // report_table_keep_listed frees its place
     table->list[report - table->list].removed = true;
 }
 

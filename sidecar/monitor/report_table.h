@@ -25,7 +25,8 @@ typedef struct report_table {
     bool full;
 } report_table_t;
 
-// A scan reads the hash in three calls: begin, add for each report (report_fn), keep_listed to drop the other reports.
+// A scan reads the hash in three calls: begin, add for each report (report_fn), report_table_keep_listed to drop the other
+// reports.
 void report_table_begin(report_table_t *table);
 void report_table_add(void *table, const report_ref_t *report);
 void report_table_keep_listed(report_table_t *table);

@@ -166,7 +166,7 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status
     request_bytes(call->conn, sentinel.data, sentinel.len);
     buffer_free(&sentinel);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
-    *pushed = reply_is(reply_at(reply, 0), "planted");
+    *pushed = reply_is(reply_at(reply, 0), "pushed");
     freeReplyObject(reply);
     return OUTCOME_OK;
 }

@@ -1,4 +1,5 @@
-// The outcomes of a request to Redis. Every function of queue/ returns an outcome and puts the reason into a redis_error_t.
+// The outcomes of a request to Redis. A function of queue/ that asks Redis returns an outcome and puts the reason into a
+// redis_error_t.
 #pragma once
 
 #include "base/std.h"

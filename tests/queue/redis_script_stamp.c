@@ -138,16 +138,16 @@ Test(redis_script_push_sentinel, plants_one_and_names_it) {
     expect_word(push_sentinel(f.r, "T", "", RANDOM), "empty");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:sentinel"), 0);
     redis_ok(f.r, "RPUSH email:backup job");
-    expect_word(push_sentinel(f.r, "T", "", RANDOM), "planted");
+    expect_word(push_sentinel(f.r, "T", "", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":1", "LINDEX email:backup 0");
     expect_word(push_sentinel(f.r, "T", "", OTHER), "other");
     expect_word(push_sentinel(f.r, "T", "1", OTHER), "other"); /* its random part stays: nobody would know this one */
-    expect_word(push_sentinel(f.r, "T", "1", RANDOM), "planted");
+    expect_word(push_sentinel(f.r, "T", "1", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":2", "LINDEX email:backup 0");
     expect_word(push_sentinel(f.r, "T", "1", RANDOM), "other");
     expect_word(push_sentinel(f.r, "S", "2", RANDOM), "fenced");
     redis_ok(f.r, "HSET sidecar:email:sentinel n 99999999999999");
-    expect_word(push_sentinel(f.r, "T", "99999999999999", RANDOM), "planted");
+    expect_word(push_sentinel(f.r, "T", "99999999999999", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":100000000000000", "LINDEX email:backup 0");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 4);
     fixture_stop(&f);

@@ -8,7 +8,7 @@
 -- ARGV[2]  n         that the scan read; '' = none
 -- ARGV[3]  random    32 hex digits that the scan read; new ones if the hash is absent
 -- ARGV[4]  entry     the sentinel, which the dialect makes from both
--- Reply    {'planted', n}, {'other', n} another instance pushed one first, {'empty'}, {'fenced'}, {'type', key, found}
+-- Reply    {'pushed', n}, {'other', n} another instance pushed one first, {'empty'}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence
 -- Safe     fenced, by compare; the list gets one entry. Writes the hash before the push: a sentinel without its hash would
 --          look like a job.
@@ -22,4 +22,4 @@ if #random == 32 and not string.find(random, '%X') and random ~= ARGV[3] then re
 local next_n = string.format('%.0f', (tonumber(n) or 0) + 1)
 redis.call('HSET', KEYS[3], 'random', ARGV[3], 'n', next_n)
 redis.call('LPUSH', KEYS[2], ARGV[4])
-return {'planted', next_n}
+return {'pushed', next_n}

@@ -1,5 +1,5 @@
-# The handler of the tests: a job is "KIND NUMBER ANYTHING". It works in the current directory; see tests/daemon/test_workers.c
-# and, for what only Python has (die, slow), tests/daemon/test_loop.c.
+# The handler of the tests: a job is "KIND NUMBER ANYTHING". It works in the current directory; see tests/monitor/daemon_workers.c
+# and, for what only Python has (die, slow), tests/app/daemon_loop.c.
 import os
 import signal
 import time
