@@ -159,12 +159,6 @@ static void app_notify_watchdog(app_t *app) {
     buffer_free(&why);
 }
 
-static mono_t app_next_time(const app_t *app) {
-    mono_t until = sd_notify_due(&app->notify);
-    if (!app->next_roles) until = mono_min(until, app->poll_at);
-    return until;
-}
-
 static void app_wait(app_t *app) {
     struct pollfd ready[2 + ROLE_SET_ROLES] = {{.fd = app->signal_fd, .events = POLLIN}, {.fd = app->watch_fd, .events = POLLIN}};
     for (int i = 0; i < ROLE_SET_ROLES; i++) {
@@ -172,7 +166,8 @@ static void app_wait(app_t *app) {
         ready[2 + i] = (struct pollfd){.fd = ending ? role_set_role(app->roles, i)->end_fd : -1, .events = POLLIN};
     }
     struct timespec left;
-    if (ppoll(ready, sizeof ready / sizeof *ready, mono_timeout(app_next_time(app), &left), NULL) < 0) return;
+    mono_t until = app->next_roles ? sd_notify_due(&app->notify) : mono_min(sd_notify_due(&app->notify), app->poll_at);
+    if (ppoll(ready, sizeof ready / sizeof *ready, mono_timeout(until, &left), NULL) < 0) return;
     if (mono_reached(sd_notify_due(&app->notify), mono_now())) app_notify_watchdog(app);
     if (ready[0].revents) app_read_signals(app);
     if (ready[1].revents && reload_was_swapped(app->watch_fd)) app->reload_wanted = true;

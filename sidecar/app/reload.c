@@ -14,7 +14,7 @@ void reload_end(reload_t *reload) {
 void reload_log_warnings(buffer_t *warnings) {
     char *rest = warnings->data;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        if (*line) log_warn("main", NULL, "configuration", F_STR("reason", line));
+        if (*line) log_warn("main", NULL, "configuration warning", F_STR("reason", line));
 }
 
 // Each line of `why` is one error. Repeats are logged only when somebody asked.

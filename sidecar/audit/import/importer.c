@@ -95,8 +95,6 @@ static bool log_read_one_by_one(log_reader_t *reader, int64_t to, bool *some) {
     return !reader->failed;
 }
 
-static bool log_is_damaged(const audit_t *peer) { return (sqlite3_errcode(peer->db) & 0xff) == SQLITE_CORRUPT; }
-
 // *done: there are no more rows. False: the rows cannot be read.
 static bool log_read_range(log_reader_t *reader, bool *done, buffer_t *why) {
     int64_t first, last;
@@ -116,7 +114,7 @@ static bool log_read_step(log_reader_t *reader, int *empty_steps, bool *done) {
     buffer_t why = {0};
     *done = false;
     bool some = log_read_range(reader, done, &why);
-    bool damaged = !some && log_is_damaged(reader->peer);
+    bool damaged = !some && (sqlite3_errcode(reader->peer->db) & 0xff) == SQLITE_CORRUPT;
     if (!some && !damaged) buffer_str(reader->why, buffer_text(&why));
     buffer_free(&why);
     if (reader->failed || (!some && !damaged)) return false;
