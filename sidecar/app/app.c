@@ -29,7 +29,7 @@ typedef struct app {
     reload_t reload;
     sd_notify_t notify;
     bool reload_wanted; // read the file once no hand-over is under way
-    bool reload_asked;  // SIGHUP asked, so always answer
+    bool reload_asked;  // SIGHUP: always log the result
     mono_t poll_at;     // when to read the file without being asked
     char *listen;       // address of the http role, which outlives configurations; owned
     int signal_fd;      // owned, like watch_fd

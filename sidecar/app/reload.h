@@ -16,7 +16,7 @@ void reload_end(reload_t *reload);
 // change and each refusal once; `asked` (SIGHUP) always logs.
 config_t *reload_read(reload_t *reload, const config_t *current, bool asked, metrics_t *metrics);
 
-// Warns of each queue that `fresh` no longer has, for when the audit log is behind: nobody copies the records of such a queue.
+// Warns of each queue that `fresh` lacks. Call it if the audit log is behind: no auditor copies records of such a queue.
 void reload_warn_uncopied_records(const config_t *current, const config_t *fresh);
 
 void reload_log_warnings(buffer_t *warnings); // of config_load, one a line; cuts the text up

@@ -180,7 +180,7 @@ static void writer_recovered(audit_writer_t *writer) {
     backoff_reset(&writer->backoff);
     metric_set(&writer->metrics->audit_bad, 0);
     if (condition_update_reason(&writer->failure, NULL) != CONDITION_ENDED) return;
-    log_info(ROLE, NULL, "writing audit log again", F_STR("path", writer->path));
+    log_info(ROLE, NULL, "audit log is writable again", F_STR("path", writer->path));
     metrics_say(writer->metrics, WHY_AUDIT, NULL);
 }
 

@@ -40,7 +40,7 @@ static void buffer_reserve(buffer_t *buffer, size_t more) {
 }
 
 void *mem_grown(void *array, size_t count, size_t size) {
-    if (count & (count - 1)) return array; // only powers of two, and 0, are full
+    if (count & (count - 1)) return array; // full only at 0 and powers of two
     void *larger = mem_array(count ? 2 * count : 1, size);
     if (count) memcpy(larger, array, count * size);
     free(array);

@@ -30,7 +30,7 @@ int64_t wall_ms(void); // since 1970 by the machine's clock, for display only: n
 // A random number in [0, 1), from a generator of the thread's own; and cryptographically random bytes.
 double random_unit(void);
 void random_bytes(void *bytes, size_t len);
-void random_hex(char *hex, size_t digits); // so many digits and a NUL
+void random_hex(char *hex, size_t digits); // `digits` digits, a NUL
 
 // ---- Waiting times between attempts. They double from `first` to `most`. A random cut of up to half spreads the attempts of
 // instances that failed together.

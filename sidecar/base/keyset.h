@@ -18,7 +18,7 @@ typedef struct keymap {
 
 int64_t *keymap_find(const keymap_t *map, const uint8_t key[KEY_BYTES]); // borrowed until the next put; NULL = not there
 int64_t *keymap_put(keymap_t *map, const uint8_t key[KEY_BYTES]);        // finds it, or adds it with the value 0
-// Removes every key for which `keep` says no.
+// Removes each key for which `keep` is false.
 void keymap_filter(keymap_t *map, bool (*keep)(void *self, const uint8_t key[KEY_BYTES], int64_t *value), void *self);
 void keymap_free(keymap_t *map); // leaves an empty map that can be used again
 

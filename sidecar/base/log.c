@@ -63,7 +63,7 @@ static struct {
     size_t suppressing; // repeats that have something to report
     mono_t check_at;    // when to look for one that is due
     burst_t bursts[BURSTS];
-    int64_t dropped; // lines that found no room since the last one that was written
+    int64_t dropped; // lines without room since the last written line
 } state = {.level = LOG_INFO, .json = 1, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const LEVEL_NAMES[] = {"error", "warn", "info", "debug"};
@@ -195,7 +195,7 @@ static const char *log_text_field(const log_field_t *fields, const char *key) {
     return NULL;
 }
 
-// The slot of this message, or else the one of its places that was written longest ago.
+// The slot of this message, else the oldest of the slots that it may use.
 static repeat_t *repeat_slot(uint64_t hash) {
     repeat_t *oldest = &state.repeats[hash % REPEAT_SLOTS];
     for (uint64_t i = 0; i < REPEAT_PROBES; i++) {
@@ -230,7 +230,7 @@ static void repeat_forget(repeat_t *slot) {
     state.suppressing--;
 }
 
-// Reports how often the message was repeated since it was written, and when the last time was: a reader may have seen since that
+// Reports how often the message was repeated since it was written, and when it last came. A reader may by now believe that
 // all is well. The next line of this message is news, with all its fields.
 static void repeat_end(repeat_t *slot, mono_t now) {
     const suppressed_t *suppressed = slot->suppressed;

@@ -1,4 +1,4 @@
-// What many files need of the C library and of POSIX. The headers of ours bring it, so no other file includes these.
+// Headers of the C library and POSIX that many files need. Our headers include this file; other files need not.
 #pragma once
 
 #include <errno.h>

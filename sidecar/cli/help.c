@@ -168,7 +168,7 @@ static void help_list_command(const cli_command_t *command, const char *name, bu
     buffer_free(&spelled);
 }
 
-// Command, kind of row, tag, text: all that the help of each command says, for the manual page.
+// Lists the help of each command for the manual page: command, kind of row, tag, text.
 static void help_list_commands(const cli_command_t *const *commands, buffer_t *out) {
     help_add_rows(out, "", "exit", help_exits, " ");
     for (const cli_command_t *const *at = commands; *at; at++) {

@@ -15,7 +15,7 @@ size_t terminal_fit(slice_t text, size_t columns);
 
 // Columns of the terminal that `out` is, or $COLUMNS; 0 = neither, any width will do.
 size_t terminal_columns(FILE *out);
-// Whether they are too few for dates with year and seconds: TIME_SHORT.
+// Whether the terminal is too narrow for year and seconds: TIME_SHORT.
 bool terminal_is_narrow(FILE *out);
 
 // How text is broken into lines.

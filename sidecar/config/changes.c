@@ -12,7 +12,7 @@ static void changes_write_key(const config_key_t *key, const char *queue, buffer
     buffer_str(out, key->name);
 }
 
-// A secret is compared itself, as config_value_write redacts it. Only texts are secret.
+// Compare secrets raw: config_value_write redacts them. Only texts are secret.
 static bool changes_is_equal(const config_key_t *key, const void *old, const void *fresh, buffer_t *was, buffer_t *is) {
     config_value_write(key, old, was);
     config_value_write(key, fresh, is);

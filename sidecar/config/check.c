@@ -86,7 +86,7 @@ typedef struct entry {
 } entry_t;
 
 typedef struct clash {
-    const entry_t *left, *right; // right is the later one in the file
+    const entry_t *left, *right; // `right` is later in the file
 } clash_t;
 
 // All keys of the queues that have no errors.
@@ -137,7 +137,7 @@ static keys_in_use_t conflicts_gather(const load_t *load) {
     return field;
 }
 
-// Queues that reserve a prefix are compared by it elsewhere. Two queues may share a key that both only read.
+// Reserved prefixes are compared elsewhere. Two queues may share a key that both only read.
 static bool conflict_is(const keys_in_use_t *field, const entry_t *a, const entry_t *b) {
     if (strcmp(a->key->name, b->key->name) != 0 || (a->key->use == KEY_READS && b->key->use == KEY_READS)) return false;
     return a->queue == b->queue || (!conflict_reserves(field, a->queue) && !conflict_reserves(field, b->queue));

@@ -63,9 +63,9 @@ typedef struct queue_config {
     int line; // where the queue's group begins in the file, for messages; 0 = unknown
     // Key names, effective: never NULL; "" = this dialect has none (of list only dlq may be empty). They may hold any byte but
     // NUL.
-    char *ready;   // "" also where there are several
+    char *ready;   // "" = no list, or several lists
     char *delayed; // zset
-    char *backup;  // list that passes rotate
+    char *backup;  // list that scans rotate
     char *errors;
     char *dlq;    // "" = none
     char *prefix; // how its keys begin; "" = the dialect has no such key
@@ -177,7 +177,7 @@ const char *config_dialect_word(const config_dialect_t *dialect);
 // Takes the config; NULL is fine.
 void config_free(config_t *config);
 
-// Reads of a refused config what is readable, so that the CLI finds the instance that still runs with an earlier one: all but
+// Reads the readable part of a refused config, so that the CLI finds the instance that runs with an earlier one: all but
 // queues, with the default where a value is wrong. Owned; NULL = the file cannot be read.
 config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __attribute__((warn_unused_result));
 

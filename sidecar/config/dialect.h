@@ -10,13 +10,13 @@
 typedef struct config_refusal {
     const char *keys; // names, separated by spaces
     const char *instead;
-    bool takes_default; // the default may be written all the same
+    bool takes_default; // the file may still set the default
 } config_refusal_t;
 
 // A queue while its dialect derives settings that the file lacks.
 typedef struct derive {
     queue_config_t *queue;
-    const config_t *config; // all but queues is there
+    const config_t *config; // all but queues is set
     // For the functions below.
     struct load *load;
     size_t index;
@@ -34,7 +34,7 @@ struct config_dialect {
     size_t refusal_count;
     const char *prefix;    // default of the key `prefix`; NULL = the dialect does not know that key
     bool delays;           // jobs are delayed; false: its queues take the role monitor alone
-    bool heartbeat_of_job; // * in `heartbeat` is the job's id, so that its default and `defaults` hold here too
+    bool heartbeat_of_job; // * in `heartbeat` is the job's id; the default and `defaults` apply here too
 
     // Derives key names, and reports settings that cannot work. NULL: the key names stand in the file.
     void (*derive)(derive_t *derive);
@@ -86,7 +86,7 @@ void *config_queue_base(const config_key_t *key, const queue_config_t *queue);
 // Calls `each` for every key, also those of the dialects. The row is valid during the call.
 typedef void config_key_fn(void *self, const config_key_t *key);
 void config_key_each(config_dialects_fn *dialects, config_key_fn *each, void *self);
-// The row of the key `dialect` as an enum of these dialects, of which the first is the default; another row as it is.
+// Turns the row of the key `dialect` into an enum of these dialects, the first as default; copies any other row.
 typedef const char *config_words_t[CONFIG_DIALECTS_MAX + 1];
 config_key_t config_key_with_dialects(const config_key_t *key, config_dialects_fn *dialects, config_words_t words);
 // Adds the names of the dialects that know the key; nothing where all do. `last` is between the last two.

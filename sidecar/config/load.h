@@ -9,8 +9,8 @@
 typedef struct queue_location {
     location_t self; // where the queue's group begins
     location_t keys[CONFIG_KEYS_MAX];
-    bool has_errors; // a value is wrong, so its values are not compared
-    bool duplicate;  // an earlier queue has its name; their other conflicts are not reported
+    bool has_errors; // a value is wrong: do not compare this queue
+    bool duplicate;  // an earlier queue has this name; report no other conflict of the two
 } queue_location_t;
 
 typedef struct load {

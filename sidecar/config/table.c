@@ -44,7 +44,7 @@ const config_key_t config_keys[] = {
         "One lock for the whole group, or one for each queue, as Redis Cluster needs.", .words = scope_words),
 
     ROW("dispatcher", "batch", KEY_INT, "400", "1", "5000", TOP(dispatcher.batch), true,
-        "Most jobs that one promote script moves; other clients of Redis wait while it runs.", PLAIN),
+        "Maximum number of jobs that one promote script moves; other clients of Redis wait while it runs.", PLAIN),
     ROW("dispatcher", "safety_poll", KEY_DURATION, "5s", "50ms", "24h", TOP(dispatcher.safety_poll_ms), true,
         "Time between two polls of all queues without a wake-up, a duration; bounds the delay after a lost wake-up.", PLAIN),
 
@@ -65,7 +65,7 @@ const config_key_t config_keys[] = {
     ROW("audit", "retain", KEY_DURATION, "30d", "1h", "3650d", TOP(audit.retain_ms), true,
         "How long rows stay in the audit log, a duration.", PLAIN),
     ROW("audit", "retain_rows", KEY_INT, "0", "0", "1000000000000", TOP(audit.retain_rows), true,
-        "Most rows in the audit log; 0 means no limit.", PLAIN),
+        "Maximum number of rows in the audit log; 0 means no limit.", PLAIN),
     ROW("audit", "retain_bytes", KEY_SIZE, "1GiB", "1MiB", "16TiB", TOP(audit.retain_bytes), true,
         "Largest audit log, a size in bytes; 0 means no limit.", .zero = "0"),
 

@@ -25,13 +25,13 @@ typedef enum key_type {
 typedef struct config_key_type {
     const char *name; // in the key list
     size_t size;
-    int kinds;            // of nodes that may hold such a value, a bit for each
+    int kinds;            // node kinds that may hold such a value, as bits
     const char *describe; // allowed values, with the key's bounds; NULL = its words
 } config_key_type_t;
 
 extern const config_key_type_t config_key_types[]; // by key_type_t
 
-#define CONFIG_DIALECT_PREFIX "<dialect>" // the default that each dialect has its own of
+#define CONFIG_DIALECT_PREFIX "<dialect>" // stands for a default of each dialect
 
 typedef struct config_key {
     const char *section; // "" = top level; "queue" = in `defaults` and in each queue; "queue-only" = in each queue
@@ -68,7 +68,7 @@ enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 
 extern const config_key_t config_keys[];
 extern const size_t config_key_count;
 
-// By row of config_keys: of all keys outside queues (those of "queue" are the group `defaults`); and by config_queue_row of each
+// `keys`, by row of config_keys: keys outside queues ("queue": the group `defaults`). `queues`, by config_queue_row: of each
 // queue.
 struct config_origins {
     origin_t keys[CONFIG_KEYS_MAX];

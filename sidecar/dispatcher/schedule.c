@@ -126,7 +126,7 @@ static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t 
     if (ask->epoch != schedule->oversized.epoch || found <= 0) return;
     schedule->oversized.skip += found;
     metric_add(&schedule->metrics->large, found);
-    log_warn(ROLE, schedule->config->name, "left entries in delayed that are larger than max_payload", F_INT("entries", found),
+    log_warn(ROLE, schedule->config->name, "left entries larger than max_payload in delayed", F_INT("entries", found),
              F_INT("bytes", reply->large_bytes), F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
              F_INT("max_payload", schedule->config->policy.max_payload));
 }

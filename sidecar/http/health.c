@@ -49,7 +49,7 @@ void health_wake(health_t *health, const char *role) {
     pthread_mutex_unlock(&health->mutex);
 }
 
-// Returns the text, owned, cut behind `most` bytes or a character before.
+// Returns the text, owned, cut to `most` bytes, without half a character.
 static char *health_shorten(const char *text, size_t len, size_t most) {
     size_t shown = len <= most ? len : most;
     while (shown && shown < len && ((unsigned char)text[shown] & 0xc0) == 0x80) shown--;

@@ -15,7 +15,7 @@ enum {
     CONNECTIONS = 64,     // open ones; others wait in the backlog, or replace the oldest
     CROWDED = 48,         // from this number on the oldest is closed for a new one
     REQUEST_BYTES = 8192, // for request line, headers and response headers
-    REQUEST_S = 10,       // from the first byte, or the end of the last request, to the end of the next
+    REQUEST_S = 10,       // longest time until a request is complete
     IDLE_S = 60,          // for a kept-alive connection; longer than between two scrapes or probes
     LISTEN_AGAIN_S = 10,
     BACKLOG = 128,
@@ -24,7 +24,7 @@ enum {
 static const char ROLE[] = "http";
 static const char LIBRARY[] = "libmicrohttpd.so.12";
 
-// libmicrohttpd is loaded on demand: Debian's brings GnuTLS, 2.5 MB that an instance without http need not carry.
+// Load libmicrohttpd on demand: Debian's needs GnuTLS, 2.5 MB that are of no use to an instance without http.
 #define LIBRARY_FUNCTIONS(X)                                                                                                     \
     X(add_response_header)                                                                                                       \
     X(create_response_from_buffer)                                                                                               \
@@ -130,8 +130,8 @@ static const struct page *http_find_page(const char *path) {
     return NULL;
 }
 
-// Called when the headers have arrived and again when the request is complete. Answer at once where a body may follow, which
-// closes the connection; otherwise answer the second call, which keeps it open.
+// Called when the headers have arrived and again when the request is complete. Answer at once if a body may follow: that
+// closes the connection. Otherwise answer the second call, which keeps it open.
 static enum MHD_Result http_on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
                                        const char *version, const char *data, size_t *size, void **request) {
     const http_t *http = self;

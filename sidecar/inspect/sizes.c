@@ -226,7 +226,7 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
     return to;
 }
 
-// Reads the rows from .. limit - 1, in one round trip unless Redis refuses one.
+// Reads the rows [from, limit), in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
     redis_error_t refusals[ROWS_MOST]; // of the request that begins with this row
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));

@@ -216,7 +216,7 @@ outcome_t snapshot_read(conn_t *conn, const keyspace_t *keys, snapshot_t *out, r
         snapshot_read_each(&reader, keys->lock_count, snapshot_append_lock, snapshot_read_lock);
         snapshot_read_each(&reader, keys->queue_count, snapshot_append_queue, snapshot_read_queue);
     }
-    if (error->outcome == OUTCOME_OK) snapshot_read_streams(&reader); // last: its error of a queue counts only after no other
+    if (error->outcome == OUTCOME_OK) snapshot_read_streams(&reader); // last: a queue keeps its first error
     if (error->outcome != OUTCOME_OK) conn_close(conn);               // replies may be in flight
     return error->outcome;
 }

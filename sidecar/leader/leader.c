@@ -235,7 +235,7 @@ void leader_finish(void *self) {
     leader_t *leader = self;
     if (atomic_load(&leader->handing_over)) return;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
-        if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // each other lock would wait for the same timeout
+        if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // every other release would time out too
     conn_close(leader->conn);
     conn_close(leader->subscriber);
 }

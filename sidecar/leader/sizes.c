@@ -7,8 +7,8 @@
 
 enum {
     PERIOD_S = 5,      // between two rounds over all queues
-    PERIOD_TIMES = 50, // but at least so many times as long as one took
-    PERIOD_MAX_S = 30, // and at most so long that the numbers stay fresh
+    PERIOD_TIMES = 50, // or this multiple of a round's time, if longer
+    PERIOD_MAX_S = 30, // but at most this, to keep the numbers fresh
     STEP_MAX = 50,     // queues in one step
     STEP_FIRST = 4,    // queues in the first step, whose cost is unknown
     STEP_SHORT_US = 1000,
@@ -75,7 +75,7 @@ static void queue_sizes_log_error(queue_sizes_t *c, size_t queue, const char *er
     if (*error) metric_add(&c->queues[queue].metrics->faults, 1);
     condition_change_t change = condition_update_reason(&c->queues[queue].error, error);
     if (change == CONDITION_BEGAN) log_warn(ROLE, name, "cannot read some queue sizes", F_STR("reason", error));
-    if (change == CONDITION_ENDED) log_info(ROLE, name, "reading all queue sizes again");
+    if (change == CONDITION_ENDED) log_info(ROLE, name, "all queue sizes are readable again");
 }
 
 // ms by Redis's clock; INT64_MAX = nothing is due.

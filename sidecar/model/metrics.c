@@ -3,9 +3,9 @@
 #include "base/buffer.h"
 
 enum {
-    WANTED_S = 120, // sizes are counted for so long after a scrape
-    COUNTED_S = 60, // and served for so long after they were counted
-    REFUSED_S = 15, // a refusal is over after so long without another
+    WANTED_S = 120, // sizes are counted this long after a scrape
+    COUNTED_S = 60, // sizes are served this long after the count
+    REFUSED_S = 15, // a refusal ends this long after the last one
 };
 
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
@@ -53,7 +53,7 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     metrics_queue_t *queue = metrics_place_for(metrics, name);
     if (queue && queue->name && strcmp(queue->name, name) != 0) {
         free(queue->name);
-        memset(queue, 0, sizeof *queue); // no role uses the place any more, and who reads all places holds the mutex
+        memset(queue, 0, sizeof *queue); // no role uses the place now, and readers of all places hold the mutex
     }
     if (queue && !queue->name) {
         queue->name = mem_str(name);

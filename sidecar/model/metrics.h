@@ -76,8 +76,7 @@
     X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no scan met their job")                         \
     X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels pushed")                                                      \
     X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "sentinels removed because there was a newer one")                   \
-    X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1,                                                                \
-      "duplicates dropped, as their job was done before they could be retried or ended")                                         \
+    X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1, "duplicates dropped because their job was already done")       \
     X(stale_unique, GAUGE, "stale_unique", 1, "ids in sets of unique tasks without a task")                                      \
     X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because copies of the same bytes were in progress")               \
     X(faults, COUNTER, "faults_total", 1, "requests that Redis refused because of keys, rights or configuration")                \
@@ -99,7 +98,7 @@
     X(stream_records, LEVEL, "failure_stream_records", 1, "entries of the failure stream" COUNTED)                               \
     X(stream_bytes, LEVEL, "failure_stream_bytes", 1, "bytes of the values in the failure stream" COUNTED)                       \
     X(stream_full_percent, LEVEL, "failure_stream_full_ratio", 100,                                                              \
-      "share of stream.max_bytes in use; while the next record would exceed 1, no job is ended" COUNTED)
+      "share of stream.max_bytes in use; no job is ended while the next record does not fit" COUNTED)
 
 // Settings in effect, which show when a new configuration arrives: X(name, family, scale, config key, help). A dialect without
 // the key has no sample.
@@ -165,7 +164,7 @@ typedef struct metrics_queue {
 #undef X
     metric_t ended_by[METRICS_REASON_COUNT];
     metric_t stalled_by[METRICS_CAUSE_COUNT];
-    metric_t refused_ns;                         // of mono_t: when a request that serves it was last refused; 0 = never
+    metric_t refused_ns;                         // of mono_t: the last refused request for the queue; 0 = never
     metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they are unknown
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
@@ -217,7 +216,7 @@ int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
 // Notes that Redis refused a request for this queue.
 void metrics_refused(metrics_queue_t *queue, mono_t now);
 bool metrics_is_refused(const metrics_queue_t *queue, mono_t now); // within the last seconds
-// Returns for how many queues that is so, and the name of the first one (owned; NULL = none).
+// Returns the number of refused queues, and the name of the first one (owned; NULL = none).
 size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first);
 
 // Sets the reason of a problem, copied; NULL = it is over.
@@ -236,6 +235,6 @@ void metrics_stall(metrics_queue_t *queue, metrics_cause_t cause);
 // Records that `jobs` reached ready at most `us` after their due time; a negative `us` counts as 0.
 void metrics_lateness(metrics_queue_t *queue, int64_t us, int64_t jobs);
 
-// Returns an upper bound, in us, of the lateness of the share `quantile` (0 to 1) of all jobs; INT64_MAX above the last bound; 0
+// Returns an upper bound, in us, for the lateness at `quantile` (0 to 1); INT64_MAX above the last bound; 0
 // without jobs.
 int64_t metrics_lateness_quantile(const metrics_queue_t *queue, double quantile);

@@ -19,7 +19,7 @@ int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double
     if (!delay_ms) return 0;
     int64_t delay = delay_ms + (int64_t)((double)delay_ms * policy->retry_jitter * share);
     int64_t most = policy->retry_backoff == BACKOFF_EXPONENTIAL ? policy->retry_delay_max_ms : INT64_MAX;
-    if (delay > most) delay = most - (delay - most); // capping at `most` would let half of the retries come at one moment
+    if (delay > most) delay = most - (delay - most); // a cap at `most` would send half of the retries at once
     return delay < 1 ? 1 : delay;
 }
 
@@ -33,21 +33,21 @@ static verdict_t verdict_retry_or_end(const observation_t *s, const queue_policy
     int64_t count = verdict_attempts(s, policy);
     bool again = count <= policy->retry_times && s->report != REPORT_END;
     if (again && s->foreign) at_last = "invalid_target";
-    // Copies cannot be told apart, so ending one while several are in progress could end more than have failed. A foreign job is
+    // Duplicates look alike, so an end while several are in progress could end more jobs than have failed. A foreign job is
     // ended all the same: it cannot be retried, and would stay for ever.
     if (s->foreign || (!again && (!s->has_duplicates || policy->end_duplicates)))
         return (verdict_t){.kind = VERDICT_END, .reason = at_last, .attempts = count};
     return (verdict_t){.kind = VERDICT_RETRY, .reason = why, .attempts = count, .delay_ms = verdict_delay_ms(policy, count)};
 }
 
-// The execution is overdue. A missing heartbeat must be seen missing by two scans.
+// The execution is overdue. Two scans must find the heartbeat missing.
 static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *policy, int64_t alive_until) {
     switch (s->heartbeat) {
     case HEARTBEAT_UNKNOWN: return (verdict_t){.kind = VERDICT_LOOK};
     case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
     case HEARTBEAT_GONE:
         if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
-        // A scan may meet a job twice, and copies share a stamp, so a scan does not act on its own note.
+        // A scan may meet a job twice, and duplicates share a stamp: do not act on a note of this scan.
         if (s->stamp.missing >= s->began) return verdict_leave_until(s->now);
         if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms)
             return verdict_leave_until(s->stamp.missing + s->silence_ms);
@@ -66,7 +66,7 @@ static int64_t verdict_protected_until(const observation_t *s, const queue_polic
     return began + policy->protected_timeout_ms;
 }
 
-// A worker may still be on an unreadable job, so it is ended only after the protected timeout. Copies end one after the other,
+// A worker may still be on an unreadable job, so it is ended only after the protected timeout. Duplicates end one by one,
 // as the stamp goes with each.
 static verdict_t verdict_unreadable(const observation_t *s, const queue_policy_t *policy) {
     int64_t until = verdict_protected_until(s, policy);

@@ -41,7 +41,7 @@ typedef struct observation {
     bool unreadable;        // not a job of this dialect: it cannot be retried
     bool foreign;           // its list is not configured: it cannot be retried
     heartbeat_t heartbeat;
-    int64_t silence_ms; // the heartbeat is the worker's, which is gone after so long without it, whatever the protected timeout;
+    int64_t silence_ms; // the heartbeat is the worker's: without it for this time the worker is gone, before the timeout too;
                         // 0 = the heartbeat is the job's, and counts once the protected timeout is over
     report_t report;
     bool has_duplicates; // another entry of the same bytes is in progress

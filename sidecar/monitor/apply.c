@@ -111,8 +111,8 @@ static void apply_log_oversized(const apply_t *apply, const entry_t *entry) {
     char sha256[DIGEST_HEX_SIZE];
     digest_hex(&entry->digest, sha256);
     metric_add(&apply->scan->metrics->large, 1);
-    log_warn(ROLE, apply->scan->config->name, "left an entry in backup that is larger than max_payload",
-             F_INT("bytes", entry->bytes.len), F_STR("sha256", sha256), F_INT("max_payload", apply_policy(apply)->max_payload));
+    log_warn(ROLE, apply->scan->config->name, "left an entry larger than max_payload in backup", F_INT("bytes", entry->bytes.len),
+             F_STR("sha256", sha256), F_INT("max_payload", apply_policy(apply)->max_payload));
 }
 
 // NULL: the job has none. Owned.

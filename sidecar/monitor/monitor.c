@@ -154,7 +154,7 @@ void monitor_finish(void *self) {
         if (!monitor_may_serve(m, i, &lease)) continue;
         const call_t call = monitor_call(m, i, lease.token, &error);
         if (tasks_leave(&m->tasks, &call) == OUTCOME_OK) continue;
-        log_warn(ROLE, NULL, "cannot release what the monitor holds in redis", F_STR("reason", error.text));
+        log_warn(ROLE, NULL, "cannot release the monitor's keys in redis", F_STR("reason", error.text));
         return;
     }
 }

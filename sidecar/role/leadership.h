@@ -1,4 +1,4 @@
-// Leadership: the queues that a role may serve now. The lease names the term; a fenced script ends it before the lease does.
+// Leadership: the queues that a role may serve now. The lease names the term; a fenced script ends the term earlier.
 #pragma once
 
 #include "role/lease.h"

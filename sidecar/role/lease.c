@@ -82,7 +82,7 @@ void lease_extend(leases_t *leases, size_t lock, mono_t deadline) {
     bool had_expired = mono_reached(leases->locks[lock].lease.deadline, mono_now());
     leases->locks[lock].lease.deadline = deadline;
     pthread_mutex_unlock(&leases->mutex);
-    if (had_expired) leases_notify(leases); // a role that looked while it was expired waits for this
+    if (had_expired) leases_notify(leases); // a role that saw an expired lease waits for this
 }
 
 void lease_end(leases_t *leases, size_t lock) {

@@ -50,7 +50,7 @@ static void *role_main(void *arg) {
     role_t *role = role_current = arg;
     mono_t good = mono_now();
     prctl(PR_SET_NAME, role->name);
-    prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default of 50 us would be most of our lateness
+    prctl(PR_SET_TIMERSLACK, 1UL); // ns; the default, 50 us, would dominate the lateness
     while (!atomic_load(&role->stop)) {
         role_wait_t wait = {.until = mono_never()};
         role_expect_until(role, mono_now(), ROLE_TICK_MAX_S);

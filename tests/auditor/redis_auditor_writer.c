@@ -267,7 +267,7 @@ Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_hold
     expect_rows(&d, 10);
     stop(&d);
     cr_assert(driver_until(&other.driver,
-                           metric_get(&other.metrics->audit_faults) && fixture_log_count("writing audit log again") == 1,
+                           metric_get(&other.metrics->audit_faults) && fixture_log_count("audit log is writable again") == 1,
                            30000) ||
               redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1);
     start(&d); /* this one waits now */
@@ -450,7 +450,7 @@ Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=2m"), 0);
     expect_acknowledged(&d, "email", "1-19 ");
     audit_log_expect(d.path, "email", 0, 20);
-    cr_assert_eq(fixture_log_count("writing audit log again"), 1);
+    cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
     free(dir);
     close_auditor(&d);
@@ -471,7 +471,7 @@ Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     expect_acknowledged(&d, "email", "1-7999 ");
     expect_rows(&d, 8000);
     audit_log_expect(d.path, "email", 0, 8000);
-    cr_assert_eq(fixture_log_count("writing audit log again"), 1);
+    cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
     free(claim), free(dir);
     close_auditor(&d);

@@ -151,7 +151,7 @@ Test(redis_leader_sizes, key_of_wrong_type_is_logged_once_and_spoils_no_other_si
     redis_ok(d.f.r, "DEL email:delayed");
     later(&d, 5);
     cr_assert_eq(metric_get(&of(&d, 0)->delayed_jobs), 0);
-    cr_assert_eq(fixture_log_count("reading all queue sizes again"), 1);
+    cr_assert_eq(fixture_log_count("all queue sizes are readable again"), 1);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "nobody lost the lock by it");
     close_setup(&d);
 }

@@ -6,9 +6,9 @@
 typedef struct seek {
     json_pick_t *pick;
     slice_t segment; // without its slash; the next segment follows
-    bool plain;      // each stands for itself: no "~"
+    bool plain;      // the segment has no "~"
     int depth;       // of the container; -1 = there is nothing to search for
-    int met;         // the depth of the deepest key or element that was met
+    int met;         // depth of the deepest key or element found so far
     int index;       // of the next element, in an array
 } seek_t;
 
@@ -19,7 +19,7 @@ typedef struct find {
     seek_t seeks[JSON_MOST_PICKS];
     size_t count;
     uint32_t pending; // a bit for each seek that was met and whose value is next or under way
-    int depth;        // the deepest one of a seek: nothing below matters
+    int depth;        // largest depth of the seeks; ignore deeper keys
 } find_t;
 
 // Takes a letter off a segment, in which "~0" and "~1" stand for "~" and "/". NUL = it ends here, or is bad.
@@ -123,7 +123,7 @@ static void find_at_value(find_t *find, json_event_t event, int depth) {
     }
 }
 
-// A container ended in which there are seeks: they go back to the one around it.
+// At the end of a container: moves its seeks back to the container around it.
 static void find_leave(find_t *find, int depth) {
     find->depth = depth;
     for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {

@@ -1,7 +1,7 @@
 // Reads JSON: finds values, says where in the text they lie, and replaces them there. All other bytes stay as they are. Writes
 // strings.
 //
-// Good is what RFC 8259 calls JSON, with at most JSON_MOST_DEPTH containers in each other. A lone surrogate (\ud800, half of a
+// A text is good if RFC 8259 accepts it and at most JSON_MOST_DEPTH containers nest. A lone surrogate (\ud800, half of a
 // character) is good too, as producers that cut texts short write it. It has no UTF-8, so its string cannot be decoded, and a
 // key that holds it is not found. A text is read in one walk, without memory of its own; the time grows with the length only.
 #pragma once

@@ -77,7 +77,7 @@ static size_t walk_escape_length(const char *at, const char *end) {
     return 6;
 }
 
-// Plain is ASCII that stands for itself: no quote, no backslash, no control byte.
+// A plain byte is ASCII, but no quote, no backslash, no control byte.
 static bool walk_is_plain(char byte) { return (unsigned char)(byte - 0x20) < 0x60 && byte != '"' && byte != '\\'; }
 
 // Tests 8 bytes at once: the lowest top bit that is set belongs to the first byte that is not plain; 0 = all are plain. (A borrow

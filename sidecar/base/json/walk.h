@@ -30,7 +30,7 @@ typedef struct json_walk {
 void json_walk_begin(json_walk_t *walk, slice_t text);
 json_event_t json_walk_next(json_walk_t *walk);
 
-// Whether members of the innermost open container are named.
+// Whether the innermost open container is an object.
 static inline bool json_walk_in_object(const json_walk_t *walk) { return *walk->open[walk->depth - 1] == '{'; }
 
 // A token without its quotes.

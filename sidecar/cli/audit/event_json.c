@@ -88,7 +88,7 @@ static bool reader_scan(event_reader_t *reader, slice_t line) {
     }
 }
 
-// Decodes bytes in base64 in place. An encoding may come before its bytes.
+// Decodes base64 in place, after all members: an encoding may come first.
 static bool reader_decode_bytes(event_reader_t *reader) {
     for (size_t i = 1; i < EVENT_FIELDS; i++) {
         const bool *is_text = (const bool *)((char *)&reader->record + event_fields[i].offset);

@@ -10,7 +10,7 @@
 enum {
     LINES_PER_PROGRESS = 256,
     BUSY_TIMEOUT_MS = 30000, // beside a sidecar that writes all the time
-    MAX_NAMED = 100,         // skipped lines of one file: a wrong file has nothing else
+    MAX_NAMED = 100,         // skipped lines per file: in a wrong file all are skipped
 };
 
 // One file that is imported.
@@ -20,7 +20,7 @@ typedef struct import_file {
     const char *log;  // target of the import
     const char *unit; // of positions in the file: "line", or "row" of an audit log
     int64_t events;   // of an export: since its beginning, or since the last end line
-    int64_t missing;  // events that end lines count and that did not come
+    int64_t missing;  // events counted by end lines, but not in the file
     bool complete;    // an end line came last
     int64_t named;    // lines that were reported as skipped
     line_reader_t reader;

@@ -13,7 +13,7 @@ typedef struct ref_search {
     char event[EVENT_ID_SIZE]; // "" = only the prefix is known
     int count;                 // of matches
     audit_found_t *found;      // one of them
-    event_output_t table;      // of the matches; its `table` is NULL where they are only counted
+    event_output_t table;      // of the matches; its `table` is NULL if the search only counts
 } ref_search_t;
 
 static bool ref_parse(ref_search_t *search, const char *word) {

@@ -6,16 +6,16 @@
 #include "dialects/dialect.h"
 
 enum {
-    CHUNK = 128,                           // requests that are sent before the replies to those before are read
+    CHUNK = 128,                           // requests sent before the previous chunk's replies are read
     MAX_IN_FLIGHT = 2 * CHUNK,             // requests
     MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024, // of their jobs, beyond one
-    MAX_LATE_MS = 100,                     // that a run catches up; drop longer delays, or a pause would end in a burst
+    MAX_LATE_MS = 100,                     // longest delay that a run makes up for, or a pause would end in a burst
     SIGNAL_CHECK_MS = 200,
 };
 
 // Owned texts; NULL = none.
 typedef struct run_queue {
-    char *refused;  // Redis's error for all failures of which this is the home queue
+    char *refused;  // Redis's error for all failures with this home queue
     char *unusable; // why the queue takes no job
 } run_queue_t;
 
@@ -190,7 +190,7 @@ static void run_read_reply(run_t *run) {
     if (later) return; // a later run does it
     requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
     const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
-    char **refused = &run->queues[target->home].refused; // would refuse all further requests too
+    char **refused = &run->queues[target->home].refused; // holds for all further requests
     if (result == RESULT_REFUSED && !*refused) *refused = mem_str(why);
     buffer_clear(&run->detail);
     if (result == RESULT_ANSWERED)

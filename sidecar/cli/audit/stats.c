@@ -155,7 +155,7 @@ static int stats_run(audit_args_t *args) {
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
     if (args->format == FORMAT_TABLE)
-        filter.limit = 0; // there it limits the hours; sums are of all of them
+        filter.limit = 0; // a table limits hours; its sums cover all hours
     else
         records_begin(&stats.records, args->format, fields, COUNT(fields));
     bool done = audit_stats(args->audit, &filter, stats_add_row, &stats, &why);

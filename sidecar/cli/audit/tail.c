@@ -18,7 +18,7 @@ typedef struct tail_printed {
         keymap_t keys;
         int64_t last_ms; // the latest time of these events
     } recent, older;
-    int64_t floor_ms; // a new file has nothing new before it
+    int64_t floor_ms; // in a new file, skip events before it
 } tail_printed_t;
 
 typedef struct tail {
@@ -29,7 +29,7 @@ typedef struct tail {
     int64_t commits;       // of the log, when it was read last
     bool check_printed;    // the file was replaced
     bool printing_old;     // the first rows
-    int64_t skip_rows;     // so many of them are not printed
+    int64_t skip_rows;     // number of rows not to print
     event_output_t output; // of one page, so that no read transaction waits for the terminal
     condition_t error;
     tail_printed_t printed;

@@ -4,13 +4,13 @@
 #include "queue/lock.h"
 
 enum {
-    FULL = 1,                // variant of a row; the other one is nearly full
+    FULL = 1,                // variant of a row; variant 0 is nearly full
     CLOCK_OFFSET_MS = 60000, // between Redis and this machine
     MEMORY_PERCENT = 95,     // of maxmemory
-    LATE_TTLS = 3,           // a due job may wait for so many TTLs, in which a takeover ends
-    LATE_MIN_MS = 5000,      // and for so long
-    UNCOPIED_MS = 60000,     // a record may wait so long for a log
-    SCAN_MARGIN_MS = 180000, // a scan may take so long to end a job that is past its alive timeout
+    LATE_TTLS = 3,           // longest wait of a due job, in TTLs; a takeover takes less
+    LATE_MIN_MS = 5000,      // its lower limit
+    UNCOPIED_MS = 60000,     // longest wait of a record for a log
+    SCAN_MARGIN_MS = 180000, // longest time until a scan ends a job past its alive timeout
     HEARD_RECENTLY_MS = 2 * 3600 * 1000,
     NEARLY_FULL_PERCENT = 80, // of stream.max_bytes
 };
@@ -102,7 +102,7 @@ static int64_t check_key_fault(const check_subject_t *x, buffer_t *what) {
     return what->len > 0;
 }
 
-// 0 = no due job is late, or another takes care of it.
+// 0 = no due job is late, or no leader promotes them.
 static int64_t checks_late_ms(const check_subject_t *x) {
     int64_t late = sizes_overdue_ms(x->sizes), allowed = LATE_TTLS * x->s->config->lock.ttl_ms;
     if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
@@ -224,7 +224,7 @@ static int64_t check_instance(const check_subject_t *x, buffer_t *what) {
     return x->s->local.state == (local_state_t)x->row->variant;
 }
 
-// Whether the row is that of a check: the one with its name, else the one without a name.
+// Whether the row handles the check `name`: by this name, or as the row without a name.
 static bool checks_is_row_of(const status_check_t *row, const char *name) {
     for (size_t i = 0; i < status_check_count; i++)
         if (status_checks[i].scope == CHECK_LOCAL && status_checks[i].words && strcmp(status_checks[i].words, name) == 0)

@@ -10,7 +10,7 @@ enum { ANSWER_MAX = 8192, READ_TIMEOUT_S = 1 };
 
 // Returns the connection, or -1 with the reason in *why.
 static int local_instance_connect(const config_t *config, int timeout_s, const char **why) {
-    // An instance that listens on all addresses is asked on this machine.
+    // If the instance listens on all addresses, ask it on this machine.
     bool anywhere = strcmp(config->http.listen, "0.0.0.0") == 0 || strcmp(config->http.listen, "::") == 0;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;

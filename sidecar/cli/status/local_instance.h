@@ -25,7 +25,7 @@ typedef enum local_state {
 typedef struct local_instance {
     local_state_t state;
     bool well;     // it answered 200
-    char why[400]; // why there is no answer of ours
+    char why[400]; // why no valid answer came
     local_check_t checks[LOCAL_CHECKS_MAX];
     size_t count;
 } local_instance_t;

@@ -19,9 +19,9 @@ enum {
     ROWS_MIN = 3,
 };
 
-// ---- Lines in the width that there is.
+// ---- Lines within the given width.
 
-// Adds sentences, made safe for a terminal and wrapped; the first word comes to stand where it is, the other lines at `indent`.
+// Adds sentences, made safe for a terminal and wrapped; the first line goes on at the cursor, the others begin at `indent`.
 static void text_wrap(buffer_t *out, const char *text, size_t indent, const status_view_t *view) {
     buffer_t safe = {0};
     // A long word stays whole, so that people can copy it. A screen has no room for it.

@@ -30,8 +30,8 @@ void lexer_free(lexer_t *lexer);
 // numbers one by one, even if several share a name or a line.
 const token_t *lexer_number(lexer_t *lexer, const char *name);
 
-// Returns the line where a closing quote is most likely missing; 0 = all strings are closed. It is that of the first string that
-// spans lines, as it ends where the next one should begin.
+// Returns the line where a closing quote is most likely missing; 0 = all strings are closed. It has the first string that
+// spans lines: it ends where the next one should begin.
 int lexer_open_string_line(const lexer_t *lexer);
 
 // Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 reports that syntax error too, but leaks

@@ -1,4 +1,4 @@
-// A config file as a tree of names and literal texts. The only room that knows libconfig.
+// A config file as a tree of names and literal texts. Only source.c uses libconfig.
 #pragma once
 
 #include "config/file/diagnostic.h"

@@ -1,9 +1,9 @@
-// Reads the failures that Bull's own workers decide out of `failed` into the failure stream, each once.
+// Copies failures that Bull's workers decided, each once, from zset `failed` to the failure stream.
 //
 // The zset is read by score. The score is the time of the failure by the clock of its worker. A read after a change begins a
 // little before the last read. Once a minute at most, a full-range read covers the last 10 minutes, because the clock of a
 // worker may be behind. A zset of the sidecar holds the recorded failures. The channel `failed` names each job too. Its messages
-// lead to failures of clocks that are further behind. They also lead to jobs that Bull removed at once (removeOnFail). Such a
+// show failures of clocks that are further behind. They also show jobs that Bull removed at once (removeOnFail). Such a
 // job is recorded with the error of its message alone.
 #include "dialects/bull/failed_channel.h"
 

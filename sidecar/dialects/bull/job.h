@@ -54,7 +54,7 @@ typedef struct bull_job {
     slice_t id;
     slice_t score;               // in `failed`; len 0 = it is not there, or not known
     const char *state;           // of its key: "" = a job, "large N" (bytes), "none" = no job, or the type of another key
-    slice_t fields[BULL_FIELDS]; // len 0 = it lacks it
+    slice_t fields[BULL_FIELDS]; // len 0 = missing
 } bull_job_t;
 
 // A field as a number; 0 if it is missing or not from 0 to 2^53.

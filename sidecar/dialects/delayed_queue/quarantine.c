@@ -37,7 +37,7 @@ typedef struct quarantine {
     bool full;        // the failure stream was full in this round
     bool full_logged; // the full stream was logged in the last round
     keymap_t logged;  // digests of logged events
-    bool waits[];     // of each class: its list still holds an event after its last push
+    bool waits[];     // of each class: its list holds an event that had the last push
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *keys) {
@@ -165,7 +165,7 @@ static void item_note_large(quarantine_item_t *item) {
     item_leave(item, INT64_MAX);
     if (!quarantine_is_news(item->quarantine, item->job->member)) return;
     metric_add(&item->call->metrics->large, 1);
-    log_warn(ROLE, queue->name, "left entries in delayed that are larger than max_payload", F_INT("entries", 1),
+    log_warn(ROLE, queue->name, "left entries larger than max_payload in delayed", F_INT("entries", 1),
              F_INT("bytes", item->job->too_large), F_SLICE("member", slice_cut(item->job->member, SHOWN_MOST)),
              F_INT("max_payload", queue->policy.max_payload));
 }
