@@ -12,7 +12,7 @@ typedef enum origin {
     ORIGIN_DEFAULTS
 } origin_t; // the last: the group `defaults`
 
-// Where a value is set.
+// The place of a value in the configuration.
 typedef struct location {
     const char *file; // NULL = in no file
     int line;         // 0 = the file as a whole
