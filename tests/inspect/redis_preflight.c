@@ -60,7 +60,7 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     fixture_stop(&f);
 }
 
-/* The log of Redis or of the sidecar must not report the scratch key. */
+/* The scratch key of the preflight leaves no line in our log. */
 Test(redis_preflight, does_not_report_scratch_jobs) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; } );"});
