@@ -61,11 +61,11 @@ static bool set_aside_move_wal(const char *path, const char *to, buffer_t *why) 
 
 // Moves the database first. After a crash the next opening finds files without a database and moves these files too.
 static bool set_aside_move_all(const char *path, const char *to, buffer_t *why) {
-    failpoint("audit_aside_before");
+    failpoint("audit_set_aside_before");
     if (!set_aside_move(path, to, "", why)) return false;
-    failpoint("audit_aside_database");
+    failpoint("audit_set_aside_database");
     if (!set_aside_move_wal(path, to, why)) return false;
-    failpoint("audit_aside_moved");
+    failpoint("audit_set_aside_moved");
     return true;
 }
 

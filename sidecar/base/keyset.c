@@ -8,8 +8,8 @@ enum {
     BLOCK_WORDS = 8,
     BLOCK_BIT_SHIFT = 9, // 512 bits in a block
     FILTER_BITS = 16,    // for each key
-    FILTER_LEAST = 64,
-    FILTER_MOST = 1 << 24,
+    MIN_FILTER = 64,
+    MAX_FILTER = 1 << 24,
 };
 
 static uint32_t keymap_half(const uint8_t key[KEY_BYTES], int index) {
@@ -67,8 +67,8 @@ void keymap_free(keymap_t *map) {
 }
 
 void keyfilter_begin(keyfilter_t *filter, size_t keys) {
-    if (keys < FILTER_LEAST) keys = FILTER_LEAST;
-    if (keys > FILTER_MOST) keys = FILTER_MOST;
+    if (keys < MIN_FILTER) keys = MIN_FILTER;
+    if (keys > MAX_FILTER) keys = MAX_FILTER;
     size_t words = 1;
     while (words * 64 < keys * FILTER_BITS) words *= 2;
     if (words == filter->words) {

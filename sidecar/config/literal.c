@@ -81,7 +81,7 @@ bool config_list_each(const node_t *node, config_text_fn *take, void *self) {
 
 static bool strings_take(void *self, const char *text) {
     size_t len = strlen(text);
-    if (len == 0 || len > CONFIG_STRING_MOST) return false;
+    if (len == 0 || len > MAX_CONFIG_STRING) return false;
     strings_add(self, text);
     return true;
 }

@@ -169,7 +169,7 @@ enum {
     ANY_LIST = 1 << NODE_ARRAY | 1 << NODE_LIST,
 };
 
-_Static_assert(CONFIG_STRING_MOST == 256 && CONFIG_STEPS_MAX == 16, "the descriptions name them");
+_Static_assert(MAX_CONFIG_STRING == 256 && CONFIG_STEPS_MAX == 16, "the descriptions name them");
 
 const config_key_type_t config_key_types[] = {
     [KEY_INT] = {"integer", sizeof(int64_t), 1 << NODE_INT, "an integer from %s to %s"},

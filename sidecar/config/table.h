@@ -18,7 +18,7 @@ typedef enum key_type {
     KEY_REDIS,    // name of a Redis key, not our prefix
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
     KEY_POINTER,  // JSON pointer, or ""
-    KEY_STRINGS,  // strings_t, each item 1 to CONFIG_STRING_MOST bytes; bounds are of their number
+    KEY_STRINGS,  // strings_t, each item 1 to MAX_CONFIG_STRING bytes; bounds are of their number
     KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for later ones; bounds of delays
 } key_type_t;
 
@@ -61,7 +61,7 @@ typedef struct config_key {
     CONFIG_KEY("queue-only", name_, type_, fallback_, low_, high_, at_, reloadable_, help_, .own = true)
 
 #define CONFIG_OWN_PREFIX "sidecar:" // begins the keys of the sidecar itself
-enum { CONFIG_STRING_MOST = 256, CONFIG_STEPS_MAX = 16 };
+enum { MAX_CONFIG_STRING = 256, CONFIG_STEPS_MAX = 16 };
 enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 };
 
 // Without rows of a single dialect.

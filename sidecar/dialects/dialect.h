@@ -36,7 +36,7 @@ typedef struct promote_ops {
     void (*append)(const call_t *call, const promote_request_t *ask);
     // Returns the due time of a job with this score, in us since 1970 by Redis's clock, rounded up. INT64_MAX = never.
     int64_t (*due_us)(const queue_config_t *queue, double score);
-    int64_t most; // upper limit of a batch, beside dispatcher.batch
+    int64_t max_batch; // upper limit of a batch, beside dispatcher.batch
 } promote_ops_t;
 
 // Every promote script replies as promote.lua does.

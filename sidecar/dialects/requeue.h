@@ -7,7 +7,7 @@
 #include "queue/keys.h"
 #include "redis/conn.h"
 
-enum { REQUEUE_BY_MOST = 128, REQUEUE_MARK_BYTES = 16 };
+enum { MAX_REQUEUE_BY = 128, REQUEUE_MARK_BYTES = 16 };
 
 typedef struct requeue_request {
     size_t queue; // index of the queue that gets the record and the mark
@@ -16,7 +16,7 @@ typedef struct requeue_request {
     bool again;                  // ignore an earlier mark
     const requeue_push_t *where; // from requeue_prepare; a discard ignores it
     const digest_t *digest;      // of the job's bytes as recorded
-    const char *by;              // operator, 1 to REQUEUE_BY_MOST bytes
+    const char *by;              // operator, 1 to MAX_REQUEUE_BY bytes
     const event_t *record;       // `answers` is the id of the failure, 64 hex digits; Redis adds `at`
 } requeue_request_t;
 
@@ -32,7 +32,7 @@ typedef struct requeue_reply {
     requeued_t kind;
     char state[16]; // requeued or discarded
     int64_t at_ms;  // by Redis's clock
-    char by[REQUEUE_BY_MOST + 1];
+    char by[MAX_REQUEUE_BY + 1];
     char why[256];
 } requeue_reply_t;
 

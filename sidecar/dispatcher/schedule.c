@@ -18,7 +18,7 @@ static const char ROLE[] = "dispatcher";
 
 void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch) {
     *schedule = (schedule_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch};
-    if (schedule->ops->promote && schedule->ops->promote->most < batch) schedule->batch = schedule->ops->promote->most;
+    if (schedule->ops->promote && schedule->ops->promote->max_batch < batch) schedule->batch = schedule->ops->promote->max_batch;
     schedule_reset(schedule);
 }
 

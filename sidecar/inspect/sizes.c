@@ -6,9 +6,9 @@
 #include "redis/reply.h"
 
 enum {
-    ROWS_MOST = 300,   // rows of one request: some 300 us of Redis
-    AGAIN_MOST = 64,   // requests that search for the refused key
-    SCANS_MOST = 16,   // queues whose stamps one request reads
+    MAX_ROWS = 300,    // rows of one request: some 300 us of Redis
+    MAX_AGAIN = 64,    // requests that search for the refused key
+    MAX_SCANS = 16,    // queues whose stamps one request reads
     SCAN_COUNT = 1000, // of each: some 300 us of Redis
 };
 
@@ -228,7 +228,7 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
 
 // Reads the rows [from, limit), in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
-    redis_error_t refusals[ROWS_MOST]; // of the request that begins with this row
+    redis_error_t refusals[MAX_ROWS]; // of the request that begins with this row
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit))
         sizes_read_length(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
@@ -278,11 +278,11 @@ static outcome_t sizes_scan_some_stamps(const count_t *c, const size_t *queues, 
 }
 
 static outcome_t sizes_scan_stamps(const count_t *c, redis_error_t *error) {
-    size_t queues[SCANS_MOST];
+    size_t queues[MAX_SCANS];
     size_t count;
     do {
         count = 0;
-        for (size_t i = 0; i < c->count && count < SCANS_MOST; i++)
+        for (size_t i = 0; i < c->count && count < MAX_SCANS; i++)
             if (*c->tallies[i].cursor && c->out[i].in_progress != 0) queues[count++] = i; // 0: its stamps are not needed
     } while (count && sizes_scan_some_stamps(c, queues, count, error) == OUTCOME_OK);
     return error->outcome;
@@ -303,13 +303,13 @@ static void sizes_count_backup(const tally_t *tally, sizes_t *out) {
 }
 
 outcome_t sizes_read(const call_t *call, size_t count, sizes_depth_t depth, sizes_t *out) {
-    count_t c = {.conn = call->conn, .keys = call->keys, .out = out, .count = count, .again = AGAIN_MOST};
+    count_t c = {.conn = call->conn, .keys = call->keys, .out = out, .count = count, .again = MAX_AGAIN};
     redis_error_t *error = call->error;
     *error = (redis_error_t){0};
     c.tallies = mem_array(count ? count : 1, sizeof *c.tallies);
     sizes_begin(&c, call->queue, depth);
-    for (size_t from = 0; from < c.row_count && error->outcome == OUTCOME_OK; from += ROWS_MOST)
-        sizes_read_some(&c, from, from + ROWS_MOST < c.row_count ? from + ROWS_MOST : c.row_count, error);
+    for (size_t from = 0; from < c.row_count && error->outcome == OUTCOME_OK; from += MAX_ROWS)
+        sizes_read_some(&c, from, from + MAX_ROWS < c.row_count ? from + MAX_ROWS : c.row_count, error);
     for (size_t i = 0; i < count; i++) sizes_count_backup(&c.tallies[i], &out[i]);
     if (error->outcome == OUTCOME_OK) sizes_scan_stamps(&c, error);
     sizes_end(&c);

@@ -4,16 +4,16 @@
 
 #include "base/json/json.h"
 
-enum { NUMBER_MOST = 64 }; // bytes of a time
+enum { MAX_NUMBER = 64 }; // bytes of a time
 
 // A time in seconds, read as milliseconds, falls into January 1970, and the alive timeout would end the job at once. So earlier
 // dates count as not given.
-#define CREATED_LEAST_MS 1e11              // March 1973
-#define CREATED_MOST_MS  253402300799999.0 // the last millisecond of the year 9999
+#define MIN_CREATED_MS 1e11              // March 1973
+#define MAX_CREATED_MS 253402300799999.0 // the last millisecond of the year 9999
 
 static const char NO_POINTER[] = "none";
 
-_Static_assert(JOB_ID_MOST >= DIGEST_HEX_SIZE - 1, "a digest fits where an id stands");
+_Static_assert(MAX_JOB_ID >= DIGEST_HEX_SIZE - 1, "a digest fits where an id stands");
 
 static void job_take_text(const json_pick_t *pick, size_t most, char *text) {
     const json_value_t *value = &pick->value;
@@ -24,12 +24,12 @@ static void job_take_text(const json_pick_t *pick, size_t most, char *text) {
 // Returns the time in ms, rounded; 0 = not a date since 1973.
 static int64_t job_created_ms(const json_pick_t *pick, const queue_policy_t *policy) {
     const json_value_t *value = &pick->value;
-    if (pick->found != JSON_FOUND || value->type != JSON_NUMBER || value->raw.len > NUMBER_MOST) return 0;
-    char number[NUMBER_MOST + 1];
+    if (pick->found != JSON_FOUND || value->type != JSON_NUMBER || value->raw.len > MAX_NUMBER) return 0;
+    char number[MAX_NUMBER + 1];
     memcpy(number, value->raw.data, value->raw.len);
     number[value->raw.len] = '\0';
     double ms = strtod(number, NULL) * (policy->score_unit == SCORE_S ? 1000 : 1); // the locale is always "C"
-    return ms >= CREATED_LEAST_MS && ms <= CREATED_MOST_MS ? llround(ms) : 0;
+    return ms >= MIN_CREATED_MS && ms <= MAX_CREATED_MS ? llround(ms) : 0;
 }
 
 // An empty path is not set, although as a JSON pointer it means the whole text.
@@ -45,8 +45,8 @@ void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out) {
     if (*policy->id_path || *policy->type_path || *policy->created_path) {
         json_pick_t picks[] = {job_pick(policy->id_path), job_pick(policy->type_path), job_pick(policy->created_path)};
         json_find_all(bytes, picks, 3);
-        job_take_text(&picks[0], JOB_ID_MOST, out->id);
-        job_take_text(&picks[1], JOB_TYPE_MOST, out->type);
+        job_take_text(&picks[0], MAX_JOB_ID, out->id);
+        job_take_text(&picks[1], MAX_JOB_TYPE, out->type);
         out->created_ms = job_created_ms(&picks[2], policy);
     }
     if (!*out->id) digest_hex(&out->digest, out->id);

@@ -6,7 +6,7 @@
 #include "base/slice.h"
 #include "config/config.h"
 
-enum { JOB_ID_MOST = 256, JOB_TYPE_MOST = 256 }; // bytes
+enum { MAX_JOB_ID = 256, MAX_JOB_TYPE = 256 }; // bytes
 
 typedef enum job_trouble {
     JOB_FINE,
@@ -15,12 +15,12 @@ typedef enum job_trouble {
 } job_trouble_t;
 
 typedef struct job {
-    digest_t digest;              // of its bytes
-    char id[JOB_ID_MOST + 1];     // id_path: a string or a number, unchanged; else the 64 hex digits of the digest. No NUL inside
-    char type[JOB_TYPE_MOST + 1]; // type_path, in the same way; "" = unknown
-    int64_t created_ms;           // since 1970; 0 = unknown. created_path: a number above 0, at most of the year 9999
-    int64_t executed_ms;          // when this execution began, since 1970; 0 = unknown
-    int64_t retries_in_job;       // as its bytes count them; -1 = the stamp counts them
+    digest_t digest;             // of its bytes
+    char id[MAX_JOB_ID + 1];     // id_path: a string or a number, unchanged; else the 64 hex digits of the digest. No NUL inside
+    char type[MAX_JOB_TYPE + 1]; // type_path, in the same way; "" = unknown
+    int64_t created_ms;          // since 1970; 0 = unknown. created_path: a number above 0, at most of the year 9999
+    int64_t executed_ms;         // when this execution began, since 1970; 0 = unknown
+    int64_t retries_in_job;      // as its bytes count them; -1 = the stamp counts them
     job_trouble_t trouble;
     size_t target; // index of the ready list that it returns to
 } job_t;

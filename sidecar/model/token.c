@@ -15,5 +15,5 @@ int64_t token_ttl_ms(const char *token) {
     size_t count = strspn(digits, "0123456789");
     if (count == 0 || count > TTL_DIGITS || digits[count] != '\0') return 0;
     int64_t ttl_ms = strtoll(digits, NULL, 10);
-    return ttl_ms >= LOCK_TTL_LEAST_MS && ttl_ms <= LOCK_TTL_MOST_MS ? ttl_ms : 0;
+    return ttl_ms >= MIN_LOCK_TTL_MS && ttl_ms <= MAX_LOCK_TTL_MS ? ttl_ms : 0;
 }

@@ -26,7 +26,7 @@ static void monitor_on_message(void *self, const char *channel, slice_t message)
 
 static const session_ops_t SESSION = {.role = ROLE,
                                       .data_name = "queue-sidecar-monitor",
-                                      .subscriber_name = "queue-sidecar-monitor-ear",
+                                      .subscriber_name = "queue-sidecar-monitor-subscriber",
                                       .reset = monitor_reset,
                                       .on_change = monitor_on_change,
                                       .on_message = monitor_on_message};

@@ -121,7 +121,7 @@ bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(
 // The sentinels that scans have met stay valid after the next read of the state.
 static void scan_take_status(scan_t *scan, const backup_status_t *status) {
     size_t known = scan->status.sentinel_len;
-    char sentinel[SENTINEL_MOST];
+    char sentinel[MAX_SENTINEL];
     memcpy(sentinel, scan->status.sentinel, known);
     scan->status = *status;
     scan->status.sentinel_met = false;

@@ -228,10 +228,10 @@ static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
     if (scan->progress.met_sentinel || scan->progress.read_only || scan->status.entries == 0) return true;
-    failpoint("plant_before");
+    failpoint("push_marker_before");
     backup_push_sentinel(call, &scan->status, &pushed);
     if (!monitor_handle_job_outcome(m, call)) return false;
-    failpoint("plant_answered");
+    failpoint("push_marker_answered");
     if (pushed) metric_add(&scan->metrics->sentinels, 1);
     return true;
 }
@@ -249,10 +249,10 @@ static bool monitor_end_scan(monitor_t *m, const call_t *call) {
 
 static bool monitor_prune_stamps(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
-    failpoint("sweep_before");
+    failpoint("prune_before");
     outcome_t outcome = stamps_prune(call, &scan->progress.cursor, scan_keeps_stamp, scan);
     if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
-    failpoint("sweep_answered");
+    failpoint("prune_answered");
     if (outcome != OUTCOME_OK || scan->progress.cursor) return true;
     return monitor_end_scan(m, call);
 }

@@ -11,7 +11,7 @@ enum {
     BACKUP_PAGE = 256,     // entries of one request
     PAGES_BYTES = 4 << 20, // bytes of all entries in memory at once; a larger entry is held alone
     SENTINEL_RANDOM_SIZE = 33,
-    SENTINEL_MOST = 1024, // bytes of the longest sentinel; a longer entry is a job
+    MAX_SENTINEL = 1024, // bytes of the longest sentinel; a longer entry is a job
 };
 
 struct rotation_ops;
@@ -29,9 +29,9 @@ typedef struct backup_status {
     bool sentinel_alone;               // the current sentinel is the only entry of the list
     bool armed;                        // Redis reports the next change
     // From earlier scans; the monitor carries it over.
-    bool sentinel_met;            // this scan has met a sentinel
-    size_t sentinel_len;          // 0 = no scan has met a sentinel yet
-    char sentinel[SENTINEL_MOST]; // the bytes of the last sentinel
+    bool sentinel_met;           // this scan has met a sentinel
+    size_t sentinel_len;         // 0 = no scan has met a sentinel yet
+    char sentinel[MAX_SENTINEL]; // the bytes of the last sentinel
 } backup_status_t;
 
 typedef enum entry_kind {
@@ -47,7 +47,7 @@ typedef struct rotation_ops {
     // in the state of the list. So sentinel_met and sentinel name the last sentinel before this entry, in this scan or an
     // earlier one.
     entry_kind_t (*kind_of)(const backup_status_t *status, slice_t entry);
-    // Appends the bytes of sentinel number status->n + 1, at most SENTINEL_MOST. kind_of must recognize these bytes. `random` is
+    // Appends the bytes of sentinel number status->n + 1, at most MAX_SENTINEL. kind_of must recognize these bytes. `random` is
     // status->random, or 32 fresh hex digits. The function may change fresh digits for the first sentinel of a list.
     void (*sentinel)(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
 } rotation_ops_t;

@@ -15,4 +15,4 @@ typedef struct heartbeat_check {
 } heartbeat_check_t;
 
 // One request reads all names. A second request asks whether the keys without a name exist.
-outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *looks, size_t count, redis_error_t *error);
+outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *checks, size_t count, redis_error_t *error);

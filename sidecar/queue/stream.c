@@ -227,7 +227,7 @@ outcome_t stream_trim(const call_t *call, stream_trimmed_t *out) {
     *out = (stream_trimmed_t){0};
     call_script(call, &script_trim, 4);
     request_text(conn, of->failures, of->auditors, of->meta, call->token);
-    request_int(conn, config->stream.retain_ms, config->stream.min_records, config->stream.min_copies, STREAM_TRIM_MOST,
+    request_int(conn, config->stream.retain_ms, config->stream.min_records, config->stream.min_copies, MAX_STREAM_TRIM,
                 STREAM_TRIM_BYTES, STREAM_HEARD_MS, STREAM_FORGET_MS, stream_room(call->keys));
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     if (reply_is(reply_at(reply, 0), "trimmed")) {

@@ -58,7 +58,7 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
                              int64_t *removed, redis_error_t *error);
 
 enum {
-    STREAM_TRIM_MOST = 1000,                 // entries that one call removes
+    MAX_STREAM_TRIM = 1000,                  // entries that one call removes
     STREAM_TRIM_BYTES = 2 * 1024 * 1024,     // a call stops after it has read this many bytes
     STREAM_HEARD_MS = 24 * 3600 * 1000,      // an auditor that is silent for longer does not count
     STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // an auditor that is silent for longer is removed

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 50, TAKE = 500, LEAST_ACTS = 15, SLOWEST_JOB_MS = 1500, SETTLE_MS = 15000 };
+enum { BATCH = 50, TAKE = 500, MIN_ACTS = 15, SLOWEST_JOB_MS = 1500, SETTLE_MS = 15000 };
 
 typedef enum { RUNS, PAUSED, DEAD } fate_t;
 
@@ -141,7 +141,7 @@ static bool step(storm_t *storm) {
     while (storm->added < storm->total && storm->added < wanted) produce(storm);
     consume(storm);
     if (over) return storm->arrived == storm->total;
-    if (passed >= storm->span_us && storm->acts > LEAST_ACTS)
+    if (passed >= storm->span_us && storm->acts > MIN_ACTS)
         calm(storm);
     else if (pick(storm, 3) == 0 && storm->proxy)
         disturb_the_network(storm);

@@ -14,7 +14,7 @@ static void expect_job(cluster_t *s, const char *queue, const char *expected) {
     free(job);
 }
 
-enum { BIG = 200000, SMALL = 20, CHUNK = 5000, MOST_SAMPLES = 100000 };
+enum { BIG = 200000, SMALL = 20, CHUNK = 5000, MAX_SAMPLES = 100000 };
 
 static int compare_times(const void *a, const void *b) {
     return (*(const int64_t *)a > *(const int64_t *)b) - (*(const int64_t *)a < *(const int64_t *)b);
@@ -42,7 +42,7 @@ static size_t sample(redis_t *r, int64_t *late, size_t room) {
 /* How many us late 95% of the small jobs were at the most: a machine that stands still for a moment is not the daemon's fault. */
 static int64_t small_ones_late_us(void) {
     static const char fill[] = "for i = ARGV[1], ARGV[1] + ARGV[3] - 1 do redis.call('ZADD', KEYS[1], ARGV[2], i) end";
-    static int64_t late[MOST_SAMPLES];
+    static int64_t late[MAX_SAMPLES];
     cluster_t s = cluster_begin(NULL);
     char *queues = cluster_queues("{ name = \"big\"; }", "small", SMALL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
@@ -57,7 +57,7 @@ static int64_t small_ones_late_us(void) {
     }
     cr_assert(wait_for(redis_int(s.r, "LLEN big") > 0, 60000)); /* as far ahead as it may be */
     size_t count = 0;
-    while (redis_int(s.r, "ZCARD big:delayed") > 0) count += sample(s.r, late + count, MOST_SAMPLES - count);
+    while (redis_int(s.r, "ZCARD big:delayed") > 0) count += sample(s.r, late + count, MAX_SAMPLES - count);
     cr_assert_geq(count, 2 * SMALL);
     qsort(late, count, sizeof(*late), compare_times);
     int64_t most = late[count - 1 - count / 20];

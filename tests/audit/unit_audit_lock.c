@@ -268,8 +268,11 @@ Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
 /* A process dies while it sets a damaged log with a -wal file aside; the next one completes the move. */
 static struct point {
     char name[32];
-} points[] = {
-    {"audit_aside_before"}, {"audit_aside_database"}, {"audit_aside_moved"}, {"audit_migrate_before_commit"}, {"audit_migrated"}};
+} points[] = {{"audit_set_aside_before"},
+              {"audit_set_aside_database"},
+              {"audit_set_aside_moved"},
+              {"audit_migrate_before_commit"},
+              {"audit_migrated"}};
 ParameterizedTestParameters(unit_audit_lock, crash_points) {
     return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
 }

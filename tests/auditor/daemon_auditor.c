@@ -116,9 +116,9 @@ ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     cluster_end(&s);
 }
 
-static struct point lost[] = {{"audit_aside_before", 0}, {"audit_aside_database", 0}, {"audit_aside_moved", 0},
-                              {"audit_migrated", 0},     {"audit_loss_forgotten", 0}, {"audit_loss_before_commit", 0},
-                              {"audit_loss_noted", 0},   {"audit_before_commit", 0},  {"audit_committed", 0},
+static struct point lost[] = {{"audit_set_aside_before", 0}, {"audit_set_aside_database", 0}, {"audit_set_aside_moved", 0},
+                              {"audit_migrated", 0},         {"audit_loss_forgotten", 0},     {"audit_loss_before_commit", 0},
+                              {"audit_loss_noted", 0},       {"audit_before_commit", 0},      {"audit_committed", 0},
                               {"audit_committed:2", 0}};
 
 ParameterizedTestParameters(daemon_auditor, killed_while_a_damaged_log_is_replaced) {

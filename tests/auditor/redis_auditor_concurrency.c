@@ -18,7 +18,7 @@ static long long size_of(setup_t *d, const char *suffix) {
 /* As a sqlite3 shell with an open transaction does. */
 Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     static const char GROWS[] = "a reader lets the -wal file of the audit log grow";
-    enum { WAL_MOST = 4 * 1024 * 1024 / 16, ROWS = 1500 };
+    enum { MAX_WAL = 4 * 1024 * 1024 / 16, ROWS = 1500 };
     setup_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
     sqlite3 *shell;
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
@@ -34,7 +34,7 @@ Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     expect_rows(&d, ROWS + 101);
     settle(&d);
     cr_assert_eq(fixture_log_count(GROWS), 1);
-    cr_assert_gt(size_of(&d, "-wal"), 2 * WAL_MOST);
+    cr_assert_gt(size_of(&d, "-wal"), 2 * MAX_WAL);
     cr_assert_eq(sqlite3_exec(shell, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     fixture_step_boottime(31000);
     audit_log_feed(d.f.r, "email", ROWS + 101, 1, NULL);
@@ -42,7 +42,7 @@ Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("-wal file of the audit log has stopped growing") == 1, 5000));
     audit_log_feed(d.f.r, "email", ROWS + 102, 1, NULL);
     expect_rows(&d, ROWS + 103);
-    cr_assert_leq(size_of(&d, "-wal"), 2 * WAL_MOST);
+    cr_assert_leq(size_of(&d, "-wal"), 2 * MAX_WAL);
     sqlite3_close(shell);
     close_auditor(&d);
 }

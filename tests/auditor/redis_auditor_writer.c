@@ -408,7 +408,7 @@ Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .
             cr_assert_eq(number(&d, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
             free(claim);
         }
-        cr_assert_gt(nth, faults[i].kinds == DISK_CUT ? 2 : 10, "%s: it swept %d operations", faults[i].name, nth - 2);
+        cr_assert_gt(nth, faults[i].kinds == DISK_CUT ? 2 : 10, "%s: it tried %d operations", faults[i].name, nth - 2);
     }
     close_auditor(&d);
 }

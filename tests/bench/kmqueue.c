@@ -2,7 +2,7 @@
 // and, by turns, how fast it goes over the same bytes in a queue of dialect `list`.
 #include "pass.h"
 
-enum { ENTRIES = 100000, TASKS_PER_PUSH = 500, TASK_MOST = 512 };
+enum { ENTRIES = 100000, TASKS_PER_PUSH = 500, MAX_TASK = 512 };
 
 static const char BACKUP[] = "q0:backup";
 
@@ -16,9 +16,9 @@ static const struct {
 enum { LIST, KMQUEUE, LAYOUT_COUNT };
 
 // A task that a worker has taken.
-static size_t make_task(char text[TASK_MOST], int number, int64_t now_ms) {
+static size_t make_task(char text[MAX_TASK], int number, int64_t now_ms) {
     return (size_t)snprintf(
-        text, TASK_MOST,
+        text, MAX_TASK,
         "{\"data\":\"{\\\"to\\\":\\\"user-%06d@example.org\\\",\\\"template\\\":\\\"welcome\\\",\\\"text\\\":\\\"%060d\\\"}\","
         "\"id\":\"a509bd99-1071-4de1-9220-%012d\",\"queue\":\"mail\",\"taskStatus\":{\"excTimestamp\":%lld,"
         "\"genTimestamp\":%lld,\"retry\":0,\"state\":\"normal\"},\"type\":\"mail\",\"unique\":true}",
@@ -26,7 +26,7 @@ static size_t make_task(char text[TASK_MOST], int number, int64_t now_ms) {
 }
 
 static void load(redisContext *redis, int entries) {
-    static char tasks[TASKS_PER_PUSH][TASK_MOST];
+    static char tasks[TASKS_PER_PUSH][MAX_TASK];
     const char *argv[2 + TASKS_PER_PUSH] = {"LPUSH", BACKUP};
     size_t lens[2 + TASKS_PER_PUSH] = {5, sizeof BACKUP - 1};
     int64_t now_ms = (int64_t)time(NULL) * 1000;
@@ -60,7 +60,7 @@ static double measure(const bench_t *bench, redisContext *redis, int layout, int
 int main(int argc, char **argv) {
     bench_t bench = bench_begin(argc, argv);
     redisContext *redis = redis_open(&bench);
-    char text[TASK_MOST];
+    char text[MAX_TASK];
     series_t rates[LAYOUT_COUNT] = {{{0}, 0}, {{0}, 0}};
     series_t ratios = {0};
     char title[128];

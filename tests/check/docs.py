@@ -14,9 +14,9 @@ import sys
 import textwrap
 
 PROGRAM = os.environ.get("QS_PROGRAM", "build/queue-sidecar")
-MOST_COLUMNS = 160
+MAX_COLUMNS = 160
 WRAPPED_COLUMNS = 120
-MOST_README_LINES = 250
+MAX_README_LINES = 250
 SKIPPED = {"build", ".git"}
 BLOCK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->\n(.*?)^<!-- end -->$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
@@ -260,11 +260,11 @@ def blocks(path, text):
 
 def widths(path, text):
     for number, line in enumerate(text.splitlines(), 1):
-        if len(line) > MOST_COLUMNS:
-            yield number, f"has {len(line)} columns: at most {MOST_COLUMNS}"
+        if len(line) > MAX_COLUMNS:
+            yield number, f"has {len(line)} columns: at most {MAX_COLUMNS}"
     lines = text.count("\n")
-    if path == pathlib.Path("README.md") and lines > MOST_README_LINES:
-        yield lines, f"README.md has {lines} lines: at most {MOST_README_LINES}; the rest belongs into docs/"
+    if path == pathlib.Path("README.md") and lines > MAX_README_LINES:
+        yield lines, f"README.md has {lines} lines: at most {MAX_README_LINES}; the rest belongs into docs/"
 
 
 def prose(text):

@@ -13,7 +13,7 @@ import sys
 
 TOP = pathlib.Path("sidecar")
 OBJECTS = pathlib.Path(os.environ.get("QS_OBJECTS", "build/sidecar"))
-MOST_FILES = 27  # .c and .h in one folder
+MAX_FILES = 27  # .c and .h in one folder
 
 LOW = "config base"
 REDIS = "queue redis model " + LOW
@@ -151,8 +151,8 @@ def circles(edges, what):
 def folders():
     for folder in [TOP, *(path for path in TOP.rglob("*") if path.is_dir())]:
         count = len([path for path in folder.iterdir() if path.suffix in (".c", ".h")])
-        if count > MOST_FILES:
-            offence(f"{folder.relative_to(TOP)}:1", f"{count} sources in one folder, {MOST_FILES} are the most: make rooms")
+        if count > MAX_FILES:
+            offence(f"{folder.relative_to(TOP)}:1", f"{count} sources in one folder, {MAX_FILES} are the most: make rooms")
 
 
 def main():

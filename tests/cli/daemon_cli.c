@@ -372,7 +372,7 @@ Test(daemon_cli, sigint_stops_it_like_sigterm) {
 }
 
 Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
-    enum { QUEUES = 100, MOST_KIB = 8 * 1024 };
+    enum { QUEUES = 100, MAX_KIB = 8 * 1024 };
     char *queues = cluster_queues("", "q", QUEUES);
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = queues});
@@ -382,6 +382,6 @@ Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
                  i);
     for (int i = 0; i < QUEUES; i++) cr_assert(wait_for(redis_int(s.r, "LLEN q%d", i) == 1000, 10000));
     if (daemon_is_sanitized(d)) cr_skip_test("memory is measured without sanitizers");
-    cr_assert_leq(daemon_rss_kib(d), MOST_KIB, "%ld KiB", daemon_rss_kib(d));
+    cr_assert_leq(daemon_rss_kib(d), MAX_KIB, "%ld KiB", daemon_rss_kib(d));
     cluster_end(&s);
 }

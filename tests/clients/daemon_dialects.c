@@ -25,7 +25,7 @@ enum {
     WORKERS = 2,
     SIDECARS = 2,
     ALL_MS = 90000,
-    MOST_ENV = 8,
+    MAX_ENV = 8,
     WINDOW = 96, /* bytes in which the tokens that a dialect changes stand */
 };
 
@@ -34,7 +34,7 @@ typedef struct {
     const char *client;     /* build/clients/<client> */
     const char *produce[4]; /* what its producer is run with, */
     const char *work[4];    /* and its workers; NAME becomes the number of the worker, which is never used again */
-    const char *env[MOST_ENV];
+    const char *env[MAX_ENV];
     const char *queue;  /* group of the config; %d is the timeout */
     int timeout_ms;     /* scaled; 0 is TIMEOUT_MS */
     const char *reason; /* of a job whose handler always fails */

@@ -58,7 +58,7 @@ static void check_pick(const char *pointer, const uint8_t *data, size_t size) {
         if (pick.found == JSON_FOUND) insist(value.type == pick.value.type && value.raw.data == pick.value.raw.data);
         if (pick.found == JSON_FOUND) insist(value.raw.len == pick.value.raw.len);
     } else {
-        insist(pick.found == JSON_BAD || size > 2 * JSON_MOST_TOKENS); /* beyond the bounds of json_find alone */
+        insist(pick.found == JSON_BAD || size > 2 * JSON_MAX_TOKENS); /* beyond the bounds of json_find alone */
     }
     if (pick.found == JSON_FOUND) check_splice(text, &pick);
     free(copy);

@@ -9,7 +9,7 @@ import unittest
 
 from engine import HARDENED, IMAGE, TOP, UID, podman, run
 
-MOST_BYTES = 17_000_000
+MAX_BYTES = 17_000_000
 
 
 class Files(unittest.TestCase):
@@ -24,8 +24,8 @@ class Files(unittest.TestCase):
         return "/" + str(path.relative_to(self.root))
 
     def test_is_small(self):
-        self.assertLessEqual(self.about["Size"], MOST_BYTES)
-        self.assertLessEqual(sum(path.stat().st_size for path in self.files if path.is_file()), MOST_BYTES)
+        self.assertLessEqual(self.about["Size"], MAX_BYTES)
+        self.assertLessEqual(sum(path.stat().st_size for path in self.files if path.is_file()), MAX_BYTES)
         for path, words in (("README.md", r"an image of (\d+) MB"), ("deploy/image/README.md", r"^It is (\d+) MB")):
             (told,) = re.findall(words, (TOP / path).read_text(), re.M)
             self.assertAlmostEqual(int(told), self.about["Size"] / 1e6, delta=1.5, msg=path)

@@ -126,19 +126,19 @@ Test(unit_job, ids) {
 }
 
 Test(unit_job, bounds_of_ids_and_types) {
-    for (size_t len = JOB_ID_MOST - 1; len <= JOB_ID_MOST + 1; len++) {
+    for (size_t len = MAX_JOB_ID - 1; len <= MAX_JOB_ID + 1; len++) {
         char *text = with_long_id(len);
         job_t job = read_job(&all_paths, slice_text(text));
-        cr_expect_eq(strlen(job.id), len <= JOB_ID_MOST ? len : DIGEST_HEX_SIZE - 1);
-        cr_expect_eq(strlen(job.type), len <= JOB_TYPE_MOST ? len : 0);
+        cr_expect_eq(strlen(job.id), len <= MAX_JOB_ID ? len : DIGEST_HEX_SIZE - 1);
+        cr_expect_eq(strlen(job.type), len <= MAX_JOB_TYPE ? len : 0);
         free(text);
     }
     /* Of the decoded text: 256 letters in 1536 bytes. */
     buffer_t escaped = {0};
     buffer_str(&escaped, "{\"id\":\"");
-    for (int i = 0; i < JOB_ID_MOST; i++) buffer_str(&escaped, "\\u0061");
+    for (int i = 0; i < MAX_JOB_ID; i++) buffer_str(&escaped, "\\u0061");
     buffer_str(&escaped, "\"}");
-    cr_expect_eq(strspn(read_job(&all_paths, slice_text(buffer_text(&escaped))).id, "a"), JOB_ID_MOST);
+    cr_expect_eq(strspn(read_job(&all_paths, slice_text(buffer_text(&escaped))).id, "a"), MAX_JOB_ID);
     buffer_free(&escaped);
 }
 

@@ -65,9 +65,9 @@ Test(daemon_monitor, a_standby_continues_after_a_killed_leader) {
     cluster_end(&s);
 }
 
-static const char *const POINTS[] = {"stamp_before",  "stamp_answered",  "plant_before",    "plant_answered",
-                                     "settle_before", "settle_sent",     "settle_answered", "settle_answered:2",
-                                     "report_before", "report_answered", "sweep_before",    "sweep_answered"};
+static const char *const POINTS[] = {"stamp_before",  "stamp_answered",  "push_marker_before", "push_marker_answered",
+                                     "settle_before", "settle_sent",     "settle_answered",    "settle_answered:2",
+                                     "report_before", "report_answered", "prune_before",       "prune_answered"};
 enum { POINT_COUNT = sizeof POINTS / sizeof *POINTS };
 
 ParameterizedTestParameters(daemon_monitor, crash_points) {

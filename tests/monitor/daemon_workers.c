@@ -26,13 +26,13 @@ enum {
     WORKERS = 2,
     RETRIES = 3,
     PROTECTED_MS = 2000, /* longer than a worker stands still with the machine */
-    JOB_MOST = 160,
+    MAX_JOB = 160,
     ALL_MS = 30000,
     UP_MS = 30000,
 };
 
 typedef struct {
-    char bytes[JOB_MOST];
+    char bytes[MAX_JOB];
     size_t len;
     const char *kind;
 } job_t;
@@ -83,7 +83,7 @@ static const char *kind_of(int number) {
 
 /* How often a job stands in one of the handlers' files. */
 static int times(const election_t *stand, const char *file, const job_t *job) {
-    char *path = temp_path(stand->dir, file), *text = temp_read(path), hex[2 * JOB_MOST + 1] = "", *rest = text;
+    char *path = temp_path(stand->dir, file), *text = temp_read(path), hex[2 * MAX_JOB + 1] = "", *rest = text;
     int count = 0;
     for (size_t i = 0; i < job->len; i++) sprintf(hex + 2 * i, "%02x", (unsigned char)job->bytes[i]);
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) count += strcmp(line, hex) == 0;

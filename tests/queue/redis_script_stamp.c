@@ -224,20 +224,20 @@ Test(redis_script_prune, removes_only_unchanged_stamps) {
     redis_ok(f.r, "HSET email:errors %b a other a", odd.data, odd.len);
     char *before = fixture_digest(f.r);
     expect_word(prune(f.r, "S", "sha1", odd, slice_text(SHA1)), "fenced");
-    expect_word(prune(f.r, "T", "sha1", odd, slice_text("a")), "swept");
-    expect_word(prune(f.r, "T", "value", odd, slice_text(SHA1)), "swept");
-    expect_word(prune(f.r, "T", "value", slice_text("missing"), slice_text("")), "swept");
+    expect_word(prune(f.r, "T", "sha1", odd, slice_text("a")), "pruned");
+    expect_word(prune(f.r, "T", "value", odd, slice_text(SHA1)), "pruned");
+    expect_word(prune(f.r, "T", "value", slice_text("missing"), slice_text("")), "pruned");
     redis_expect(f.r, before, "DEBUG DIGEST");
     redisReply *reply = prune(f.r, "T", "sha1", odd, slice_text(SHA1));
     cr_assert_eq(reply->element[1]->integer, 1);
     freeReplyObject(reply);
     cr_assert_eq(redis_int(f.r, "HLEN email:errors"), 1);
-    expect_word(prune(f.r, "T", "value", slice_text("other"), slice_text("a")), "swept");
+    expect_word(prune(f.r, "T", "value", slice_text("other"), slice_text("a")), "pruned");
     cr_assert_eq(redis_int(f.r, "EXISTS email:errors"), 0);
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
         if (strcmp(fixture_types[t], "hash") == 0) continue;
         fixture_make_key(f.r, "email:errors", fixture_types[t]);
-        expect_type(prune(f.r, "T", "value", odd, odd), "swept", fixture_types[t]);
+        expect_type(prune(f.r, "T", "value", odd, odd), "hash", fixture_types[t]);
     }
     free(before);
     fixture_stop(&f);

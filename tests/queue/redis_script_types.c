@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALL_COUNT = sizeof CALLS / sizeof *CALLS, KEYS_MOST = 16 };
+enum { CALL_COUNT = sizeof CALLS / sizeof *CALLS, MAX_KEYS = 16 };
 
 static redisReply *call(redis_t *r, size_t at) {
     size_t len;
@@ -44,7 +44,7 @@ static void lay_out(redis_t *r, size_t at) {
 static size_t keys_of(char *copy, char **keys) {
     char *rest = copy;
     size_t count = strtoul(strsep(&rest, " "), NULL, 10);
-    cr_assert_leq(count, KEYS_MOST);
+    cr_assert_leq(count, MAX_KEYS);
     for (size_t i = 0; i < count; i++) keys[i] = strsep(&rest, " ");
     return count;
 }
@@ -80,7 +80,7 @@ Test(redis_script_types, a_refused_call_has_written_nothing, .timeout = 120) {
     int refusals = 0;
     cr_assert_eq(CALL_COUNT, all_script_count);
     for (size_t at = 0; at < CALL_COUNT; at++) {
-        char *copy = mem_printf("%s", CALLS[at].arguments), *keys[KEYS_MOST];
+        char *copy = mem_printf("%s", CALLS[at].arguments), *keys[MAX_KEYS];
         size_t count = keys_of(copy, keys);
         for (size_t k = 0; k < count; k++) refusals += expect_no_trace(f.r, at, keys[k]);
         free(copy);

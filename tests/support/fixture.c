@@ -21,7 +21,7 @@
 void __sanitizer_set_report_fd(void *fd);
 #endif
 
-enum { LEAD_MS = 24 * 3600 * 1000, NEAR_MS = 15, RESTS = 3, MOST_STEPS = 400 };
+enum { LEAD_MS = 24 * 3600 * 1000, NEAR_MS = 15, RESTS = 3, MAX_STEPS = 400 };
 
 static const char DEFAULT_CONFIG[] = "group = \"app\"; queues = ( { name = \"email\"; } );";
 
@@ -198,7 +198,7 @@ static bool at_rest(const role_wait_t *wait, int wake_fd) {
 }
 
 void driver_settle(driver_t *driver, redis_t *r) {
-    for (int rests = 0, steps = 0; rests < RESTS && steps < MOST_STEPS; steps++) {
+    for (int rests = 0, steps = 0; rests < RESTS && steps < MAX_STEPS; steps++) {
         role_wait_t all = tick_all(driver);
         redis_expect(r, "PONG", "PING"); /* what was asked before it is answered now */
         rests = at_rest(&all, driver->role.wake_fd) ? rests + 1 : 0;

@@ -70,7 +70,7 @@ void fixture_step_boottime(int64_t ms);
 void fixture_hold_boottime(void);
 
 /* Roles called by turns in the thread of the test, with the waits that their shells would make. */
-enum { DRIVER_ROLES = 4, DRIVER_LEAST_STEPS = 20 };
+enum { DRIVER_ROLES = 4, DRIVER_MIN_STEPS = 20 };
 typedef struct {
     role_t role; /* only its wake_fd and stop are used */
     role_tick_fn *ticks[DRIVER_ROLES];
@@ -93,7 +93,7 @@ void driver_settle(driver_t *driver, redis_t *r);
 #define driver_until(driver, cond, timeout_ms)                                                                                   \
     __extension__({                                                                                                              \
         int64_t driver_end_ = driver_deadline_us(timeout_ms);                                                                    \
-        long driver_least_ = (driver)->steps + DRIVER_LEAST_STEPS;                                                               \
+        long driver_least_ = (driver)->steps + DRIVER_MIN_STEPS;                                                                 \
         bool driver_met_;                                                                                                        \
         while (!(driver_met_ = (cond) ? true : false) &&                                                                         \
                ((driver)->steps < driver_least_ || driver_deadline_us(0) < driver_end_))                                         \

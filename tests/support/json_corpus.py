@@ -12,7 +12,7 @@ import random
 import struct
 import sys
 
-MOST_BYTES, MOST_TOKENS, MOST_DEPTH = 64 * 1024, 4096, 64
+MAX_BYTES, MAX_TOKENS, MAX_DEPTH = 64 * 1024, 4096, 64
 FOUND, MISSING, BAD = 0, 1, 2
 STRING, NUMBER, BOOL, NULL, OBJECT, ARRAY = range(6)
 KEYS = ["a", "b", "id", "", "~", "/", "m~n", "~1", "0", "1", "é", "\u0000", "\U0001f600", "\ud800", "a b", '"', "\\", "-"]
@@ -102,7 +102,7 @@ class Maker:
         elif kind < 0.012:
             text = "[" + ",".join(["1"] * self.rnd.randrange(4085, 4096)) + "," + text + "]"
         elif kind < 0.014:
-            text = '{"pad":"' + "x" * (MOST_BYTES - len(text.encode()) - self.rnd.randrange(10, 25)) + '","a":' + text + "}"
+            text = '{"pad":"' + "x" * (MAX_BYTES - len(text.encode()) - self.rnd.randrange(10, 25)) + '","a":' + text + "}"
         return text.encode()
 
     def broken(self, text):
@@ -145,14 +145,14 @@ def loads(text):
 
 def parse(text):
     """(good, value)"""
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_BYTES:
         return False, None
     try:
         value = loads(text)
     except (ValueError, RecursionError):
         return False, None
     tokens, depth = measure(value)
-    return tokens <= MOST_TOKENS and depth <= MOST_DEPTH, value
+    return tokens <= MAX_TOKENS and depth <= MAX_DEPTH, value
 
 
 def find(value, segments):

@@ -20,7 +20,7 @@ import struct
 import sys
 
 import json_corpus
-from json_corpus import MOST_DEPTH, Number, Object, OBJECT, ARRAY, STRING
+from json_corpus import MAX_DEPTH, Number, Object, OBJECT, ARRAY, STRING
 
 NAMES = ["a", "b", "id", "", "0", "1", "~", "a b", '"', "\\", "retry", "state", "queue", "taskStatus", "attempt", "payload"]
 NUMBERS = json_corpus.NUMBERS + ["1e400", "-1E-400", "1" + "0" * 308, "-" + "7" * 400, "0." + "3" * 60, "9223372036854775808"]
@@ -151,7 +151,7 @@ def parse(text):
         value = json_corpus.loads(text)
     except (ValueError, RecursionError):
         return False, None
-    return json_corpus.measure(value)[1] <= MOST_DEPTH, value
+    return json_corpus.measure(value)[1] <= MAX_DEPTH, value
 
 
 def is_clear(value, wanted):

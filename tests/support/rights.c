@@ -18,7 +18,7 @@ static void add_block(rights_t *rights, char *block) {
     for (char *word = strtok_r(rest, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) {
         bool known = *word == '>' || strcmp(word, "reset") == 0 || strcmp(word, "on") == 0;
         for (size_t i = 0; i < rights->count; i++) known |= strcmp(rights->words[i], word) == 0;
-        cr_assert_lt(rights->count, RIGHTS_MOST);
+        cr_assert_lt(rights->count, MAX_RIGHTS);
         if (!known) rights->words[rights->count++] = word;
     }
 }
@@ -55,7 +55,7 @@ void rights_leave_out(rights_t *rights, const char *prefix) {
 }
 
 void rights_grant(redis_t *r, const rights_t *rights, const char *without) {
-    const char *argv[RIGHTS_MOST + 8] = {"ACL", "SETUSER", "sidecar", "reset", "on", ">secret"};
+    const char *argv[MAX_RIGHTS + 8] = {"ACL", "SETUSER", "sidecar", "reset", "on", ">secret"};
     int argc = 6;
     for (size_t i = 0; i < rights->count; i++)
         if (rights->words[i] != without) argv[argc++] = rights->words[i];

@@ -5,12 +5,12 @@
 
 #include <stddef.h>
 
-enum { RIGHTS_MOST = 160 };
+enum { MAX_RIGHTS = 160 };
 #define RIGHTS_LOGIN "username = \"sidecar\"; password = \"secret\";" /* settings of the section redis */
 
 typedef struct {
     char *text; /* owned; the words point into it */
-    const char *words[RIGHTS_MOST];
+    const char *words[MAX_RIGHTS];
     size_t count, own; /* those of the dialect begin at `own` */
 } rights_t;
 

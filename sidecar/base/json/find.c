@@ -12,11 +12,11 @@ typedef struct seek {
     int index;       // of the next element, in an array
 } seek_t;
 
-_Static_assert(JSON_MOST_PICKS < 32, "find_t.pending has a bit for each");
+_Static_assert(JSON_MAX_PICKS < 32, "find_t.pending has a bit for each");
 
 typedef struct find {
     json_walk_t walk;
-    seek_t seeks[JSON_MOST_PICKS];
+    seek_t seeks[JSON_MAX_PICKS];
     size_t count;
     uint32_t pending; // a bit for each seek that was met and whose value is next or under way
     int depth;        // largest depth of the seeks; ignore deeper keys
@@ -148,7 +148,7 @@ static void find_step(find_t *find, json_event_t event) {
 
 static bool find_run(slice_t text, json_pick_t *picks, size_t count, bool object, size_t most_tokens) {
     find_t find;
-    if (count > JSON_MOST_PICKS) return false;
+    if (count > JSON_MAX_PICKS) return false;
     find_begin(&find, text, picks, count);
     for (size_t tokens = 0;;) {
         json_event_t event = json_walk_next(&find.walk);
@@ -173,7 +173,7 @@ bool json_pick(slice_t text, json_pick_t *picks, size_t count) {
 }
 
 bool json_find_all(slice_t text, json_pick_t *picks, size_t count) {
-    bool good = text.len <= JSON_MOST_BYTES && find_run(text, picks, count, false, JSON_MOST_TOKENS);
+    bool good = text.len <= JSON_MAX_BYTES && find_run(text, picks, count, false, JSON_MAX_TOKENS);
     return good || find_fail(picks, count);
 }
 

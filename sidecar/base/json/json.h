@@ -1,7 +1,7 @@
 // Reads JSON: finds values, says where in the text they lie, and replaces them there. All other bytes stay as they are. Writes
 // strings.
 //
-// A text is good if RFC 8259 accepts it and at most JSON_MOST_DEPTH containers nest. A lone surrogate (\ud800, half of a
+// A text is good if RFC 8259 accepts it and at most JSON_MAX_DEPTH containers nest. A lone surrogate (\ud800, half of a
 // character) is good too, as producers that cut texts short write it. It has no UTF-8, so its string cannot be decoded, and a
 // key that holds it is not found. A text is read in one walk, without memory of its own; the time grows with the length only.
 #pragma once
@@ -10,11 +10,11 @@
 #include "base/slice.h"
 
 enum {
-    JSON_MOST_DEPTH = 64,
-    JSON_MOST_PICKS = 16,
-    JSON_MOST_BYTES = 64 * 1024, // of a text that json_find looks at
-    JSON_MOST_TOKENS = 4096,     // keys and values in such a text
-    JSON_ESCAPED_BYTE = 6,       // bytes of \u00XX
+    JSON_MAX_DEPTH = 64,
+    JSON_MAX_PICKS = 16,
+    JSON_MAX_BYTES = 64 * 1024, // of a text that json_find looks at
+    JSON_MAX_TOKENS = 4096,     // keys and values in such a text
+    JSON_ESCAPED_BYTE = 6,      // bytes of \u00XX
 };
 
 typedef enum json_type { JSON_STRING, JSON_NUMBER, JSON_BOOL, JSON_NULL, JSON_OBJECT, JSON_ARRAY } json_type_t;
@@ -37,7 +37,7 @@ typedef struct json_pick {
     json_value_t value;  // out: set by JSON_FOUND alone
 } json_pick_t;
 
-// Finds up to JSON_MOST_PICKS values of an object of any size. False, and each pick is JSON_BAD: the text is no good object, or
+// Finds up to JSON_MAX_PICKS values of an object of any size. False, and each pick is JSON_BAD: the text is no good object, or
 // one of the picks is JSON_BAD. Without picks: whether the text is a good object.
 bool json_pick(slice_t text, json_pick_t *picks, size_t count);
 // The same in any JSON text up to the bounds. A pick that is JSON_BAD leaves the others as they are found.

@@ -133,7 +133,7 @@ static void walk_set_token(json_walk_t *walk, const char *from) { walk->token = 
 static json_event_t walk_take_value(json_walk_t *walk) {
     const char *from = walk->at;
     if (walk_peek(walk) == '{' || walk_peek(walk) == '[') {
-        if (walk->depth == JSON_MOST_DEPTH) return walk_fail(walk);
+        if (walk->depth == JSON_MAX_DEPTH) return walk_fail(walk);
         walk->open[walk->depth++] = walk->at++;
         walk->want = JSON_WANT_FIRST;
     } else {

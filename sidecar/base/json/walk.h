@@ -23,7 +23,7 @@ typedef struct json_walk {
     int depth;     // containers that are open; at JSON_AT_OPEN with the new one, at JSON_AT_CLOSE without the old one
     slice_t token; // of the event, with quotes; at JSON_AT_OPEN the bracket, at JSON_AT_CLOSE the whole container
     bool escaped;  // the last string has an escape
-    const char *open[JSON_MOST_DEPTH]; // the opening bracket of each
+    const char *open[JSON_MAX_DEPTH]; // the opening bracket of each
 } json_walk_t;
 
 // The text is borrowed while the walk is in use.

@@ -48,7 +48,7 @@ static int requeue_parse_rate(requeue_t *requeue) {
 
 static int requeue_check_operator(const requeue_t *requeue) {
     size_t len = strlen(requeue->by);
-    bool good = len > 0 && len <= REQUEUE_BY_MOST;
+    bool good = len > 0 && len <= MAX_REQUEUE_BY;
     for (const char *at = requeue->by; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f) good = false;
     return good ? CLI_OK : audit_usage_error(requeue->args, "--by takes 1 to 128 bytes without control characters");

@@ -69,7 +69,7 @@ static int64_t bull_due_us(const queue_config_t *queue, double score) {
     return (int64_t)ms * 1000;
 }
 
-static const promote_ops_t bull_promote = {.append = bull_promote_append, .due_us = bull_due_us, .most = PROMOTE_MAX};
+static const promote_ops_t bull_promote = {.append = bull_promote_append, .due_us = bull_due_us, .max_batch = PROMOTE_MAX};
 
 // ---- Requeue, as Bull's own Job.retry() does. If the hash of the job is gone, the script makes the hash again.
 

@@ -193,7 +193,7 @@ static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent
             metrics_end(call->metrics, sent[i].reason, 1);
             if (sent[i].kept) bull_messages_expect(&s->messages, sent[i].id, call->now);
             log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", sent[i].reason),
-                     F_SLICE("job", slice_cut(sent[i].id, JOB_ID_MOST)));
+                     F_SLICE("job", slice_cut(sent[i].id, MAX_JOB_ID)));
         } else if (settled == SETTLED_FULL) {
             metric_add(&call->metrics->ends_held, 1);
             s->full = true;

@@ -19,7 +19,7 @@ const char *const bull_field_names[BULL_FIELDS] = {
 
 // The members of a payload: the fields that are kept, and the id.
 enum { ID = BULL_KEPT_FIELDS, MEMBERS };
-_Static_assert((int)MEMBERS <= (int)JSON_MOST_PICKS, "one look finds all members of a payload");
+_Static_assert((int)MEMBERS <= (int)JSON_MAX_PICKS, "one look finds all members of a payload");
 
 // `coded` is the name of the member that holds, in base64, a value that is not JSON or not UTF-8.
 typedef struct member {
@@ -194,8 +194,8 @@ void bull_record_make(bull_record_t *record, const queue_config_t *queue, const 
         .kind = slice_text("failed"),
         .dialect = slice_text("bull"),
         .queue = slice_text(queue->name),
-        .job = slice_cut(job->id, JOB_ID_MOST),
-        .type = slice_cut(job->fields[BULL_NAME], JOB_TYPE_MOST),
+        .job = slice_cut(job->id, MAX_JOB_ID),
+        .type = slice_cut(job->fields[BULL_NAME], MAX_JOB_TYPE),
         .reason = slice_text(reason),
         .error = {record->error.data, record->error.len},
         .term = slice_text(term),

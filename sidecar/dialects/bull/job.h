@@ -84,7 +84,7 @@ void bull_error(const bull_job_t *job, buffer_t *out);
 
 // The record of one event of a job.
 typedef struct bull_record {
-    event_t event; // borrows from the job and the fields below; job and type are cut to JOB_ID_MOST and JOB_TYPE_MOST bytes
+    event_t event; // borrows from the job and the fields below; job and type are cut to MAX_JOB_ID and MAX_JOB_TYPE bytes
     char id[EVENT_ID_SIZE];
     char sha256[DIGEST_HEX_SIZE];
     buffer_t payload;

@@ -83,7 +83,7 @@ static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, sli
     if (settled == SETTLED && reason) {
         metrics_end(call->metrics, reason, 1);
         log_warn(ROLE, s->at->config->name, "ended an id in delayed that has no job", F_STR("reason", reason),
-                 F_SLICE("job", slice_cut(id, JOB_ID_MOST)));
+                 F_SLICE("job", slice_cut(id, MAX_JOB_ID)));
     } else if (settled == SETTLED_FULL) {
         metric_add(&call->metrics->ends_held, 1);
         s->full = true;
@@ -94,13 +94,13 @@ static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, cons
     const char *reasons[QUARANTINE_PAGE_JOBS] = {NULL};
     if (quarantine_judge(&call->redis, page, reasons) != OUTCOME_OK) return;
     for (size_t i = 0; i < page->count; i++) quarantine_append_settle(s, &call->redis, page, i, reasons[i]);
-    failpoint("aside_before");
+    failpoint("quarantine_before");
     conn_flush(call->redis.conn, call->redis.error);
-    failpoint("aside_sent");
+    failpoint("quarantine_sent");
     for (size_t i = 0; i < page->count; i++) {
         settled_t settled;
         if (!settle_read(&call->redis, &settled)) continue;
-        failpoint("aside_answered");
+        failpoint("quarantine_answered");
         quarantine_note_settled(s, call, page->jobs[i].member, reasons[i], settled);
     }
 }

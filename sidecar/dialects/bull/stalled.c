@@ -193,7 +193,7 @@ static void job_append_settle(const stalled_t *s, const call_t *call, const stal
 
 static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, const stalled_job_t *c) {
     const char *queue = s->at->config->name;
-    slice_t id = slice_cut(c->job.id, JOB_ID_MOST);
+    slice_t id = slice_cut(c->job.id, MAX_JOB_ID);
     metrics_stall(call->metrics, CAUSE_lock_lost);
     if (job_is_retry(c)) {
         metric_add(&call->metrics->retried, 1);

@@ -10,7 +10,7 @@
 #include "queue/settle.h"
 
 // Upper limit of the library's schedulingBatchSize (DelayedEventService.java, checkInRange).
-enum { BATCH_MOST = 1000 };
+enum { MAX_BATCH = 1000 };
 
 static void delayed_promote_append(const call_t *call, const promote_request_t *ask) {
     const queue_keys_t *queue = call_queue(call);
@@ -27,7 +27,7 @@ static void delayed_promote_append(const call_t *call, const promote_request_t *
     request_end(conn);
 }
 
-static const promote_ops_t delayed_promote = {.append = delayed_promote_append, .due_us = promote_due_us, .most = BATCH_MOST};
+static const promote_ops_t delayed_promote = {.append = delayed_promote_append, .due_us = promote_due_us, .max_batch = MAX_BATCH};
 
 // ---- An operator requeues an event. The attempts of the event begin again.
 

@@ -3,7 +3,7 @@
 #include "base/json/json.h"
 
 enum {
-    ATTEMPT_MOST = 1000000,
+    MAX_ATTEMPT = 1000000,
     FAST_DIGITS = 5, // the largest number of digits of an attempt that the script reads
 };
 
@@ -31,7 +31,7 @@ bool delayed_read(slice_t text, slice_t class, delayed_envelope_t *out) {
     out->digits = picks[ATTEMPT].value.raw;
     return picks[PAYLOAD].value.type == JSON_OBJECT && picks[TYPE].value.type == JSON_STRING &&
            slice_equal(picks[TYPE].value.raw, class) && picks[ATTEMPT].value.type == JSON_NUMBER &&
-           json_integer(out->digits, &out->attempt) && out->attempt >= 1 && out->attempt <= ATTEMPT_MOST;
+           json_integer(out->digits, &out->attempt) && out->attempt >= 1 && out->attempt <= MAX_ATTEMPT;
 }
 
 bool delayed_is_fast(slice_t text, slice_t class, const delayed_envelope_t *envelope) {

@@ -14,7 +14,7 @@ enum {
     FULL_MS = 1000,   // read again after this while the failure stream is full
     WAITS_MS = 10000, // read an event again after this while the event waits in its list after its last push
     CHANGED_MS = 100, // read an event again after this if the event changed meanwhile
-    SHOWN_MOST = 256, // bytes of foreign text in a log line
+    MAX_SHOWN = 256,  // bytes of foreign text in a log line
     LOGGED_MAX = 64,  // events that are remembered, so that each event is logged once
     SHORT = 64,       // a change restarts a round that has left fewer members than this
 };
@@ -125,7 +125,7 @@ static void item_judge_foreign(quarantine_item_t *item) {
     item_leave(item, left);
     if (quarantine_is_news(item->quarantine, item->name.class))
         log_warn(ROLE, queue->name, "class is not among `types`; its events end after protected_timeout",
-                 F_SLICE("class", slice_cut(item->name.class, SHOWN_MOST)));
+                 F_SLICE("class", slice_cut(item->name.class, MAX_SHOWN)));
 }
 
 // The last push of the event was a whole delay ago. While the event still waits for a worker, the last attempt has not failed.
@@ -166,7 +166,7 @@ static void item_note_large(quarantine_item_t *item) {
     if (!quarantine_is_news(item->quarantine, item->job->member)) return;
     metric_add(&item->call->metrics->large, 1);
     log_warn(ROLE, queue->name, "left entries larger than max_payload in delayed", F_INT("entries", 1),
-             F_INT("bytes", item->job->too_large), F_SLICE("member", slice_cut(item->job->member, SHOWN_MOST)),
+             F_INT("bytes", item->job->too_large), F_SLICE("member", slice_cut(item->job->member, MAX_SHOWN)),
              F_INT("max_payload", queue->policy.max_payload));
 }
 
@@ -190,7 +190,7 @@ static void item_judge(quarantine_item_t *item) {
 // cannot store.
 static void item_name_job(quarantine_item_t *item) {
     slice_t id = item->name.id;
-    bool fits = id.len > 0 && id.len <= JOB_ID_MOST && item->name.class.len <= JOB_TYPE_MOST && !memchr(id.data, 0, id.len) &&
+    bool fits = id.len > 0 && id.len <= MAX_JOB_ID && item->name.class.len <= MAX_JOB_TYPE && !memchr(id.data, 0, id.len) &&
                 utf8_is_valid(id.data, id.len) && utf8_is_valid(item->name.class.data, item->name.class.len);
     item->event.type = fits ? item->name.class : (slice_t) { 0 };
     item->event.job = id;
@@ -232,7 +232,7 @@ static void item_append_settle(quarantine_item_t *item) {
 static void quarantine_note_ended(const quarantine_item_t *item) {
     metrics_end(item->call->metrics, item->event.reason.data, 1);
     log_warn(ROLE, item->quarantine->keys->config->name, "a job has failed for good", F_STR("reason", item->event.reason.data),
-             F_SLICE("job", slice_cut(item->event.job, SHOWN_MOST)), F_INT("attempts", item->event.attempts));
+             F_SLICE("job", slice_cut(item->event.job, MAX_SHOWN)), F_INT("attempts", item->event.attempts));
 }
 
 static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, side_task_call_t *call) {
@@ -260,13 +260,13 @@ static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call
         item_append_settle(item);
         asked++;
     }
-    if (asked) failpoint("aside_before");
+    if (asked) failpoint("quarantine_before");
     if (asked && conn_flush(call->redis.conn, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
-    if (asked) failpoint("aside_sent");
+    if (asked) failpoint("quarantine_sent");
     for (size_t i = 0; i < asked; i++) {
         settled_t settled;
         bool good = settle_read(&call->redis, &settled);
-        failpoint("aside_answered");
+        failpoint("quarantine_answered");
         if (good) quarantine_note_settled(&items[i], settled, call);
     }
     return call->redis.error->outcome;

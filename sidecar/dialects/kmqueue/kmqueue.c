@@ -9,8 +9,8 @@
 #include "dialects/kmqueue/task.h"
 
 // Ignore dates outside these bounds, as job_read does: they would end a task at once, or never.
-#define CREATED_LEAST_MS INT64_C(100000000000)    // March 1973
-#define CREATED_MOST_MS  INT64_C(253402300799999) // the last millisecond of the year 9999
+#define MIN_CREATED_MS INT64_C(100000000000)    // March 1973
+#define MAX_CREATED_MS INT64_C(253402300799999) // the last millisecond of the year 9999
 
 static bool kmqueue_find_list(const strings_t *lists, slice_t queue, size_t *at) {
     for (*at = 0; *at < lists->count; ++*at)
@@ -32,13 +32,13 @@ static void kmqueue_sentinel(const backup_status_t *status, char random[SENTINEL
 static void kmqueue_read_job(const queue_config_t *queue, slice_t bytes, job_t *out) {
     kmqueue_task_t task;
     *out = (job_t){.digest = digest_of(bytes.data, bytes.len), .retries_in_job = -1};
-    if (!kmqueue_task_read(bytes, &task) || !json_copy_text(task.id, out->id, JOB_ID_MOST)) {
+    if (!kmqueue_task_read(bytes, &task) || !json_copy_text(task.id, out->id, MAX_JOB_ID)) {
         digest_hex(&out->digest, out->id);
         out->trouble = JOB_UNREADABLE;
         return;
     }
-    if (!json_copy_text(task.type, out->type, JOB_TYPE_MOST)) out->type[0] = '\0';
-    if (task.gen >= CREATED_LEAST_MS && task.gen <= CREATED_MOST_MS) out->created_ms = task.gen;
+    if (!json_copy_text(task.type, out->type, MAX_JOB_TYPE)) out->type[0] = '\0';
+    if (task.gen >= MIN_CREATED_MS && task.gen <= MAX_CREATED_MS) out->created_ms = task.gen;
     if (task.exc > 0) out->executed_ms = task.exc;
     out->retries_in_job = task.retry;
     if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &out->target)) out->trouble = JOB_FOREIGN;
@@ -64,8 +64,8 @@ static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *
                                     buffer_t *bytes, buffer_t *why) {
     kmqueue_task_t task = {0};
     size_t list = 0;
-    char id[JOB_ID_MOST + 1];
-    if (!kmqueue_task_read(row->payload, &task) || !json_copy_text(task.id, id, JOB_ID_MOST))
+    char id[MAX_JOB_ID + 1];
+    if (!kmqueue_task_read(row->payload, &task) || !json_copy_text(task.id, id, MAX_JOB_ID))
         buffer_str(why, "its payload is not a task of KMQueue");
     else if (!kmqueue_find_list(&kmqueue_config(queue)->lists, task.queue, &list))
         buffer_printf(why, "its list `%.*s` is not among `queues`", (int)task.queue.len, task.queue.data);

@@ -3,8 +3,8 @@
 #include "base/json/json.h"
 
 enum {
-    RETRY_MOST = INT32_MAX, // an int in Java
-    MARKER_MOST = 512, // bytes of a marker without the name of its list: fastjson's marker has 192; an id of KMQueue's own has 36
+    MAX_RETRY = INT32_MAX, // an int in Java
+    MAX_MARKER = 512, // bytes of a marker without the name of its list: fastjson's marker has 192; an id of KMQueue's own has 36
 };
 
 enum { QUEUE, ID, TYPE, UNIQUE, STATE, GEN, EXC, RETRY, FIELDS };
@@ -44,7 +44,7 @@ bool kmqueue_task_read(slice_t bytes, kmqueue_task_t *out) {
         .gen_text = fields[GEN].value.raw,
     };
     return task_read_number(&fields[GEN], &out->gen) && task_read_number(&fields[EXC], &out->exc) &&
-           task_read_number(&fields[RETRY], &out->retry) && out->retry >= 0 && out->retry <= RETRY_MOST;
+           task_read_number(&fields[RETRY], &out->retry) && out->retry >= 0 && out->retry <= MAX_RETRY;
 }
 
 bool kmqueue_text_is(slice_t text, slice_t wanted) {
@@ -74,7 +74,7 @@ static bool task_text_is(const json_pick_t *pick, slice_t wanted) {
 bool kmqueue_is_marker(slice_t entry, const char *backup) {
     static const char type[] = "\"marker\"";
     slice_t name = slice_text(backup);
-    if (entry.len < sizeof type || entry.len > MARKER_MOST + JSON_ESCAPED_BYTE * name.len) return false;
+    if (entry.len < sizeof type || entry.len > MAX_MARKER + JSON_ESCAPED_BYTE * name.len) return false;
     if (!memmem(entry.data, entry.len, type, sizeof type - 1)) return false;
     json_pick_t fields[] = {
         {.pointer = "/queue"}, {.pointer = "/type"}, {.pointer = "/data"}, {.pointer = "/taskStatus/excTimestamp"}};

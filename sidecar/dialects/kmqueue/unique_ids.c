@@ -7,7 +7,7 @@
 
 enum {
     LOOK_EVERY_MS = 60000,
-    LOOK_LEAST_MS = 100, // shortest time between two counts
+    MIN_LOOK_MS = 100, // shortest time between two counts
     REPORT_BYTES = 1024,
 };
 
@@ -109,7 +109,7 @@ static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics
 // Called while there is no task. Returns the delay until the next count, in ms.
 static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *call) {
     int64_t apart = unique_ids->config->policy.protected_timeout_ms;
-    if (apart < LOOK_LEAST_MS) apart = LOOK_LEAST_MS;
+    if (apart < MIN_LOOK_MS) apart = MIN_LOOK_MS;
     bool sure = unique_ids->idle && mono_diff(call->now, unique_ids->at) >= apart * NS_PER_MS;
     if (sure || unique_ids->ids == 0) unique_ids_report(unique_ids, call->metrics);
     if (sure || !unique_ids->idle) {

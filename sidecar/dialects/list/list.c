@@ -7,7 +7,7 @@
 
 #define SENTINEL_PREFIX "sidecar-sentinel:"
 
-enum { BATCH_MOST = 5000 }; // upper limit of dispatcher.batch
+enum { MAX_BATCH = 5000 }; // upper limit of dispatcher.batch
 
 static void list_promote_append(const call_t *call, const promote_request_t *ask) {
     const queue_keys_t *queue = call_queue(call);
@@ -21,7 +21,7 @@ static void list_promote_append(const call_t *call, const promote_request_t *ask
     request_end(conn);
 }
 
-static const promote_ops_t list_promote = {.append = list_promote_append, .due_us = promote_due_us, .most = BATCH_MOST};
+static const promote_ops_t list_promote = {.append = list_promote_append, .due_us = promote_due_us, .max_batch = MAX_BATCH};
 
 enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
 

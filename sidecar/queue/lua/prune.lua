@@ -2,14 +2,14 @@
 -- prune: removes stamps and reports of jobs that are not in progress.
 --
 -- KEYS[1]  lock
--- KEYS[2]  swept     stamps or errors, a hash
+-- KEYS[2]  hash      stamps or errors, a hash
 -- ARGV[1]  token
 -- ARGV[2]  by        'value' or 'sha1': form of the values in ARGV
 -- ARGV[3+] two for each: field; the value that was read, or its SHA-1
--- Reply    {'swept', how many}, {'fenced'}, {'type', key, found}
+-- Reply    {'pruned', how many}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence
 -- Safe     fenced, by compare: keeps a changed value.
-local refusal = fenced() or wrong_type({{'swept', KEYS[2], 'hash'}})
+local refusal = fenced() or wrong_type({{'hash', KEYS[2], 'hash'}})
 if refusal then return refusal end
 local gone = {}
 for i = 3, #ARGV, 2 do
@@ -18,4 +18,4 @@ for i = 3, #ARGV, 2 do
     if value == ARGV[i + 1] then gone[#gone + 1] = ARGV[i] end
 end
 if #gone > 0 then redis.call('HDEL', KEYS[2], unpack(gone)) end
-return {'swept', #gone}
+return {'pruned', #gone}

@@ -12,13 +12,13 @@ static void add_times(buffer_t *out, const char *text, int times) {
 Test(unit_json, bounds_of_bytes) {
     buffer_t text = {0};
     buffer_str(&text, "{\"id\":7,\"x\":\"");
-    while (text.len < JSON_MOST_BYTES - 2) buffer_str(&text, "a");
+    while (text.len < JSON_MAX_BYTES - 2) buffer_str(&text, "a");
     buffer_str(&text, "\"}");
-    cr_assert_eq(text.len, JSON_MOST_BYTES);
+    cr_assert_eq(text.len, JSON_MAX_BYTES);
     json_value_t value;
     cr_assert_eq(json_find(slice_of(&text), "/id", &value), JSON_FOUND);
     cr_assert_eq(json_find(slice_of(&text), "/x", &value), JSON_FOUND);
-    cr_assert_eq(value.raw.len, JSON_MOST_BYTES - 15);
+    cr_assert_eq(value.raw.len, JSON_MAX_BYTES - 15);
     buffer_str(&text, " ");
     cr_assert_eq(json_find(slice_of(&text), "/id", &value), JSON_BAD);
     buffer_free(&text);
@@ -59,7 +59,7 @@ Test(unit_json, bounds_of_tokens) {
 }
 
 Test(unit_json, bounds_of_depth) {
-    for (int depth = 1; depth <= JSON_MOST_DEPTH + 2; depth++) {
+    for (int depth = 1; depth <= JSON_MAX_DEPTH + 2; depth++) {
         buffer_t arrays = {0}, objects = {0}, pointer = {0};
         add_times(&arrays, "[", depth);
         add_times(&arrays, "]", depth);
@@ -67,11 +67,11 @@ Test(unit_json, bounds_of_depth) {
         buffer_str(&objects, "{");
         add_times(&objects, "}", depth);
         add_times(&pointer, "/a", depth - 1);
-        cr_assert_eq(is_good_text(slice_of(&arrays)), depth <= JSON_MOST_DEPTH, "%d", depth);
+        cr_assert_eq(is_good_text(slice_of(&arrays)), depth <= JSON_MAX_DEPTH, "%d", depth);
         json_value_t value;
         cr_assert_eq(json_find(slice_of(&objects), buffer_text(&pointer), &value),
-                     depth <= JSON_MOST_DEPTH ? JSON_FOUND : JSON_BAD);
-        if (depth <= JSON_MOST_DEPTH) cr_assert(slice_is(value.raw, "{}"));
+                     depth <= JSON_MAX_DEPTH ? JSON_FOUND : JSON_BAD);
+        if (depth <= JSON_MAX_DEPTH) cr_assert(slice_is(value.raw, "{}"));
         buffer_free(&arrays);
         buffer_free(&objects);
         buffer_free(&pointer);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WANTED = 8 };
+enum { MAX_WANTED = 8 };
 
 typedef struct {
     bool has_outer;
@@ -56,8 +56,8 @@ static void free_want(want_t *want) {
 }
 
 static void answer(slice_t text, const want_t *wants, size_t count, FILE *answers) {
-    json_pick_t picks[MOST_WANTED];
-    json_cut_t cuts[MOST_WANTED];
+    json_pick_t picks[MAX_WANTED];
+    json_cut_t cuts[MAX_WANTED];
     size_t made = 0;
     for (size_t i = 0; i < count; i++)
         picks[i] = (json_pick_t){.pointer = pointer_to(wants[i].has_outer ? wants[i].outer : NULL, wants[i].key)};
@@ -87,11 +87,11 @@ static void answer_all(int count, const char *path, const char *answers_path) {
     FILE *file = fopen(path, "rb"), *answers = fopen(answers_path, "wb");
     cr_assert(file && answers);
     for (int i = 0; i < count; i++) {
-        want_t wants[MOST_WANTED];
+        want_t wants[MAX_WANTED];
         size_t len;
         char *text = read_bytes(file, &len, false);
         size_t wanted = read_number(file, 1);
-        cr_assert_leq(wanted, MOST_WANTED);
+        cr_assert_leq(wanted, MAX_WANTED);
         for (size_t w = 0; w < wanted; w++) read_want(file, &wants[w]);
         answer((slice_t){text, len}, wants, wanted, answers);
         for (size_t w = 0; w < wanted; w++) free_want(&wants[w]);

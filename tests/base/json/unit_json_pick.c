@@ -143,26 +143,26 @@ Test(unit_json_pick, finds_many_values_in_one_walk) {
 }
 
 Test(unit_json_pick, takes_at_most_json_most_picks) {
-    char keys[JSON_MOST_PICKS + 1][8];
-    json_pick_t wanted[JSON_MOST_PICKS + 1];
+    char keys[JSON_MAX_PICKS + 1][8];
+    json_pick_t wanted[JSON_MAX_PICKS + 1];
     buffer_t text = {0};
-    for (int i = 0; i <= JSON_MOST_PICKS; i++) {
+    for (int i = 0; i <= JSON_MAX_PICKS; i++) {
         snprintf(keys[i], sizeof keys[i], i % 2 ? "/o/k%d" : "/k%d", i);
         wanted[i] = (json_pick_t){.pointer = keys[i]};
     }
     buffer_str(&text, "{\"o\":{");
-    for (int i = 1; i < JSON_MOST_PICKS; i += 2) buffer_printf(&text, "\"\\u006b%d\":%d,", i, i);
+    for (int i = 1; i < JSON_MAX_PICKS; i += 2) buffer_printf(&text, "\"\\u006b%d\":%d,", i, i);
     buffer_str(&text, "\"x\":0}");
-    for (int i = 0; i < JSON_MOST_PICKS; i += 2) buffer_printf(&text, ",\"k%d\":%d", i, i);
+    for (int i = 0; i < JSON_MAX_PICKS; i += 2) buffer_printf(&text, ",\"k%d\":%d", i, i);
     buffer_str(&text, "}");
-    cr_assert(json_pick(slice_of(&text), wanted, JSON_MOST_PICKS));
-    for (int i = 0; i < JSON_MOST_PICKS; i++) {
+    cr_assert(json_pick(slice_of(&text), wanted, JSON_MAX_PICKS));
+    for (int i = 0; i < JSON_MAX_PICKS; i++) {
         int64_t value = -1;
         cr_assert(wanted[i].found == JSON_FOUND && json_integer(wanted[i].value.raw, &value), "pick %d of %s", i, text.data);
         cr_assert_eq(value, i);
     }
-    cr_assert_not(json_pick(slice_of(&text), wanted, JSON_MOST_PICKS + 1));
-    cr_assert_eq(wanted[JSON_MOST_PICKS].found, JSON_BAD);
+    cr_assert_not(json_pick(slice_of(&text), wanted, JSON_MAX_PICKS + 1));
+    cr_assert_eq(wanted[JSON_MAX_PICKS].found, JSON_BAD);
     buffer_free(&text);
     cr_assert(json_pick(slice_text("{\"a\":1,\"a\":2}"), NULL, 0), "a good object, of which nothing is wanted");
     cr_assert_not(json_pick((slice_t){NULL, 0}, NULL, 0));
@@ -185,7 +185,7 @@ Test(unit_json_pick, reads_texts_of_any_size) {
 }
 
 Test(unit_json_pick, bounds_of_depth) {
-    for (int depth = 2; depth <= JSON_MOST_DEPTH + 2; depth++) {
+    for (int depth = 2; depth <= JSON_MAX_DEPTH + 2; depth++) {
         for (int object = 0; object < 2; object++) {
             buffer_t text = {0};
             buffer_str(&text, "{\"deep\":");
@@ -194,7 +194,7 @@ Test(unit_json_pick, bounds_of_depth) {
             for (int i = 1; i < depth; i++) buffer_str(&text, object ? "}" : "]");
             buffer_str(&text, ",\"a\":7}");
             json_pick_t pick = {.pointer = "/a"};
-            cr_assert_eq(picks(slice_of(&text), &pick, 1), depth <= JSON_MOST_DEPTH, "%d", depth);
+            cr_assert_eq(picks(slice_of(&text), &pick, 1), depth <= JSON_MAX_DEPTH, "%d", depth);
             buffer_free(&text);
         }
     }

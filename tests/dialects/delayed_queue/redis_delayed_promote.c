@@ -7,7 +7,7 @@
 
 /* ---- The bytes that Jackson writes */
 
-enum { VECTOR_MOST = 1 << 20 };
+enum { MAX_VECTOR = 1 << 20 };
 
 /* The value of a member of one line of a vector file, as it stands; "" where there is none. Static. */
 static const char *part(const char *line, const char *name, char *out) {
@@ -18,7 +18,7 @@ static const char *part(const char *line, const char *name, char *out) {
     if (!at) return out;
     at += strlen(key);
     size_t len = strcspn(at, "\"");
-    cr_assert_lt(len, VECTOR_MOST);
+    cr_assert_lt(len, MAX_VECTOR);
     memcpy(out, at, len);
     out[len] = '\0';
     return out;
@@ -88,7 +88,7 @@ static void check_vector(redis_t *r, const vector_t *v) {
 
 Test(redis_delayed_promote, only_the_digits_of_attempt_change) {
     fixture_t f = de_setup();
-    char *all = temp_read("tests/data/delayed_queue/jackson-2.17.2.jsonl"), *rest = all, *text = malloc(VECTOR_MOST);
+    char *all = temp_read("tests/data/delayed_queue/jackson-2.17.2.jsonl"), *rest = all, *text = malloc(MAX_VECTOR);
     vector_t v = {0};
     int scenes = 0;
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {

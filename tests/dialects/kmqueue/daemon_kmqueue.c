@@ -27,8 +27,8 @@ enum { ALL_MS = 60000 };
         if (!wait_for(cond, ALL_MS)) cluster_fail(cluster, "never came: " #cond);                                                \
     } while (0)
 
-static const char *const POINTS[] = {"stamp_before",  "stamp_answered", "plant_before",    "plant_answered",
-                                     "settle_before", "settle_sent",    "settle_answered", "settle_answered:2"};
+static const char *const POINTS[] = {"stamp_before",  "stamp_answered", "push_marker_before", "push_marker_answered",
+                                     "settle_before", "settle_sent",    "settle_answered",    "settle_answered:2"};
 enum { POINT_COUNT = sizeof POINTS / sizeof *POINTS };
 
 ParameterizedTestParameters(daemon_kmqueue, kill_points) {
