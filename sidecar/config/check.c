@@ -21,10 +21,10 @@ static void check_names(load_t *load, size_t i) {
 
 // Returns the longest delay of a retry, jitter included.
 static int64_t check_longest_backoff(const queue_policy_t *policy) {
-    int64_t delay = policy->retry_delay_ms;
-    if (policy->retry_backoff == BACKOFF_NONE) return 0;
-    if (policy->retry_backoff == BACKOFF_EXPONENTIAL) return policy->retry_delay_max_ms;
-    return delay + (int64_t)((double)delay * policy->retry_jitter);
+    int64_t delay = policy->retry.delay_ms;
+    if (policy->retry.backoff == BACKOFF_NONE) return 0;
+    if (policy->retry.backoff == BACKOFF_EXPONENTIAL) return policy->retry.delay_max_ms;
+    return delay + (int64_t)((double)delay * policy->retry.jitter);
 }
 
 static void check_window(load_t *load, size_t i) {
@@ -32,13 +32,13 @@ static void check_window(load_t *load, size_t i) {
     const queue_policy_t *policy = &queue->policy;
     int64_t backoff = check_longest_backoff(policy);
     int64_t least = 2 * (policy->protected_timeout_ms + backoff);
-    if (!(policy->roles & ROLE_MONITOR) || policy->retry_window_ms > least) return;
+    if (!(policy->roles & ROLE_MONITOR) || policy->retry.window_ms > least) return;
     const location_t *location = config_load_location(load, i, "retry_window");
     if (location == &load->queues[i].self) location = config_load_location(load, i, "protected_timeout");
     diagnostic_add(load->errors, location,
                    "queue `%s`: `retry_window` is %s, but must be more than 2 x (`protected_timeout` %s + longest backoff %s) = "
                    "%s, or retries would be forgotten before they are counted",
-                   queue->name, duration_exact(policy->retry_window_ms).text, duration_exact(policy->protected_timeout_ms).text,
+                   queue->name, duration_exact(policy->retry.window_ms).text, duration_exact(policy->protected_timeout_ms).text,
                    duration_exact(backoff).text, duration_exact(least).text);
 }
 
@@ -57,9 +57,9 @@ static void check_policy(load_t *load, size_t i) {
     if (config_queue_knows(queue, "retry_window")) check_window(load, i);
     if (policy->alive_timeout_ms && config_queue_knows(queue, "protected_timeout"))
         check_order(load, i, "alive_timeout", policy->alive_timeout_ms, "protected_timeout", policy->protected_timeout_ms);
-    if (policy->retry_backoff == BACKOFF_EXPONENTIAL)
-        check_order(load, i, "retry_delay_max", policy->retry_delay_max_ms, "retry_delay", policy->retry_delay_ms);
-    if (policy->retry_backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
+    if (policy->retry.backoff == BACKOFF_EXPONENTIAL)
+        check_order(load, i, "retry_delay_max", policy->retry.delay_max_ms, "retry_delay", policy->retry.delay_ms);
+    if (policy->retry.backoff != BACKOFF_NONE && policy->roles == ROLE_MONITOR) {
         const location_t *location = config_load_location(load, i, "roles");
         diagnostic_add(load->warnings, location,
                        "queue `%s`: retries wait in `%s`, but this queue lacks the role dispatcher: add it, or let another "

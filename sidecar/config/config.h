@@ -19,18 +19,22 @@ typedef enum log_format_name { FORMAT_AUTO, FORMAT_JSON, FORMAT_TEXT } log_forma
 
 enum { ROLE_DISPATCHER = 1u << 0, ROLE_MONITOR = 1u << 1 };
 
+typedef struct retry_policy {
+    int64_t times;     // retries before the final failure
+    int64_t window_ms; // the count is forgotten this long after the last retry
+    retry_backoff_t backoff;
+    int64_t delay_ms;
+    int64_t delay_max_ms;
+    double jitter; // share of the delay, 0 to 1
+} retry_policy_t;
+
 // Settings of `defaults`, which a queue may override. Durations are milliseconds, sizes are bytes.
 typedef struct queue_policy {
     int64_t protected_timeout_ms; // one execution may take this long
     int64_t alive_timeout_ms;     // a job may exist this long; 0 = off
     bool alive_kills;             // end a job past its alive timeout even with a heartbeat
     char *heartbeat;              // pattern in which * is the job id; "off" = none
-    int64_t retry_times;          // retries before the final failure
-    int64_t retry_window_ms;      // the count is forgotten this long after the last retry
-    retry_backoff_t retry_backoff;
-    int64_t retry_delay_ms;
-    int64_t retry_delay_max_ms;
-    double retry_jitter;     // share of the delay, 0 to 1
+    retry_policy_t retry;
     int64_t ready_limit;     // promotion waits while ready is this long; 0 = no limit
     score_unit_t score_unit; // of the delayed scores, since 1970
     char *id_path;           // JSON pointers into the payload; "" = none

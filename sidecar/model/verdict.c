@@ -3,22 +3,22 @@
 static int64_t verdict_retries(const observation_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
     if (s->has_retries_in_job) return s->retries_in_job;
-    bool forgotten = stamp->retried_at && s->now - stamp->retried_at > policy->retry_window_ms;
+    bool forgotten = stamp->retried_at && s->now - stamp->retried_at > policy->retry.window_ms;
     return forgotten ? 0 : stamp->retries;
 }
 
 int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry) {
-    if (policy->retry_backoff == BACKOFF_NONE) return 0;
-    int64_t delay = policy->retry_delay_ms;
-    if (policy->retry_backoff == BACKOFF_FIXED) return delay;
-    for (int64_t i = 1; i < retry && delay < policy->retry_delay_max_ms; i++) delay *= 2;
-    return delay < policy->retry_delay_max_ms ? delay : policy->retry_delay_max_ms;
+    if (policy->retry.backoff == BACKOFF_NONE) return 0;
+    int64_t delay = policy->retry.delay_ms;
+    if (policy->retry.backoff == BACKOFF_FIXED) return delay;
+    for (int64_t i = 1; i < retry && delay < policy->retry.delay_max_ms; i++) delay *= 2;
+    return delay < policy->retry.delay_max_ms ? delay : policy->retry.delay_max_ms;
 }
 
 int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double share) {
     if (!delay_ms) return 0;
-    int64_t delay = delay_ms + (int64_t)((double)delay_ms * policy->retry_jitter * share);
-    int64_t most = policy->retry_backoff == BACKOFF_EXPONENTIAL ? policy->retry_delay_max_ms : INT64_MAX;
+    int64_t delay = delay_ms + (int64_t)((double)delay_ms * policy->retry.jitter * share);
+    int64_t most = policy->retry.backoff == BACKOFF_EXPONENTIAL ? policy->retry.delay_max_ms : INT64_MAX;
     if (delay > most) delay = most - (delay - most); // a cap at `most` would send half of the retries at once
     return delay < 1 ? 1 : delay;
 }
@@ -31,7 +31,7 @@ static verdict_t verdict_leave_until(int64_t again) { return (verdict_t){.kind =
 static verdict_t verdict_retry_or_end(const observation_t *s, const queue_policy_t *policy, const char *why,
                                       const char *at_last) {
     int64_t count = verdict_attempts(s, policy);
-    bool again = count <= policy->retry_times && s->report != REPORT_END;
+    bool again = count <= policy->retry.times && s->report != REPORT_END;
     if (again && s->foreign) at_last = "invalid_target";
     // Duplicates look alike, so an end while several are in progress could end more jobs than have failed. A foreign job is
     // ended all the same: it cannot be retried, and would stay for ever.

@@ -246,7 +246,7 @@ static void apply_log_settled(const apply_t *apply, const candidate_t *candidate
 
 // The job would have ended if it had no duplicates.
 static bool apply_due_to_end(const apply_t *apply, const candidate_t *candidate) {
-    return candidate->verdict.attempts > apply_policy(apply)->retry_times || candidate->observation.report == REPORT_END;
+    return candidate->verdict.attempts > apply_policy(apply)->retry.times || candidate->observation.report == REPORT_END;
 }
 
 static metrics_cause_t apply_cause(const candidate_t *candidate) {

@@ -260,7 +260,7 @@ bool scan_keeps_stamp(void *self, slice_t field, slice_t value) {
     const queue_policy_t *policy = &scan->config->policy;
     if (stamp.seen) return scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, (const uint8_t *)field.data);
     bool requeued = stamp.requeued && !stamp.retries;
-    return scan->progress.now - stamp.retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry_window_ms);
+    return scan->progress.now - stamp.retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry.window_ms);
 }
 
 static void scan_note_metrics(const scan_t *scan, int64_t took_ns) {

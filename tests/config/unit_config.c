@@ -71,12 +71,12 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_eq(policy->alive_timeout_ms, 0);
     cr_expect_not(policy->alive_kills);
     cr_expect_str_eq(policy->heartbeat, "*_alive");
-    cr_expect_eq(policy->retry_times, 3);
-    cr_expect_eq(policy->retry_window_ms, 86400000);
-    cr_expect_eq(policy->retry_backoff, BACKOFF_NONE);
-    cr_expect_eq(policy->retry_delay_ms, 10000);
-    cr_expect_eq(policy->retry_delay_max_ms, 3600000);
-    cr_expect_float_eq(policy->retry_jitter, 0.2, 1e-12);
+    cr_expect_eq(policy->retry.times, 3);
+    cr_expect_eq(policy->retry.window_ms, 86400000);
+    cr_expect_eq(policy->retry.backoff, BACKOFF_NONE);
+    cr_expect_eq(policy->retry.delay_ms, 10000);
+    cr_expect_eq(policy->retry.delay_max_ms, 3600000);
+    cr_expect_float_eq(policy->retry.jitter, 0.2, 1e-12);
     cr_expect_eq(policy->ready_limit, 0);
     cr_expect_eq(policy->score_unit, SCORE_MS);
     cr_expect_str_eq(policy->id_path, "");
@@ -101,8 +101,8 @@ Test(unit_config, takes_the_bounds_themselves) {
     cr_expect_eq(config->monitor.scan_interval_ms, 3600000);
     cr_expect_eq(config->http.port, 0);
     cr_expect_eq(config->queues[0].policy.protected_timeout_ms, 50);
-    cr_expect_eq(config->queues[0].policy.retry_times, 0);
-    cr_expect_float_eq(config->queues[0].policy.retry_jitter, 1.0, 0);
+    cr_expect_eq(config->queues[0].policy.retry.times, 0);
+    cr_expect_float_eq(config->queues[0].policy.retry.jitter, 1.0, 0);
     config_free(config);
 }
 
@@ -127,8 +127,8 @@ Test(unit_config, lets_a_queue_fall_back_to_defaults_wherever_they_stand) {
     const queue_config_t *a = &config->queues[0], *b = &config->queues[1];
     cr_expect_eq(a->policy.protected_timeout_ms, 30000);
     cr_expect_eq(b->policy.protected_timeout_ms, 60000);
-    cr_expect_float_eq(a->policy.retry_jitter, 0.0, 0);
-    cr_expect_float_eq(b->policy.retry_jitter, 0.5, 0);
+    cr_expect_float_eq(a->policy.retry.jitter, 0.0, 0);
+    cr_expect_float_eq(b->policy.retry.jitter, 0.5, 0);
     cr_expect_eq(a->policy.score_unit, SCORE_S);
     cr_expect_str_eq(b->policy.id_path, "/id");
     cr_expect_eq(a->policy.roles, ROLE_DISPATCHER | ROLE_MONITOR);

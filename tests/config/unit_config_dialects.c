@@ -199,9 +199,9 @@ Test(unit_config_dialects, defaults_reach_only_keys_of_the_dialect) {
         const queue_policy_t *policy = &config->queues[i].policy;
         cr_expect_eq(policy->protected_timeout_ms, rows[i].protected_timeout, "%zu", i);
         cr_expect_eq(policy->alive_timeout_ms, rows[i].alive, "%zu", i);
-        cr_expect_eq(policy->retry_times, rows[i].times, "%zu", i);
+        cr_expect_eq(policy->retry.times, rows[i].times, "%zu", i);
         cr_expect_eq(policy->ready_limit, rows[i].limit, "%zu", i);
-        cr_expect_eq(policy->retry_backoff, BACKOFF_NONE, "%zu", i);
+        cr_expect_eq(policy->retry.backoff, BACKOFF_NONE, "%zu", i);
         cr_expect_str_eq(policy->id_path, rows[i].id, "%zu", i);
         cr_expect_str_eq(policy->heartbeat, rows[i].heartbeat, "%zu", i);
         cr_expect_eq(policy->score_unit, rows[i].unit, "%zu", i);

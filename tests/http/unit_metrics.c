@@ -99,7 +99,7 @@ Test(unit_metrics, queue_keeps_its_row_and_numbers) {
 /* A queue that a reload is about to bring has its place already. */
 Test(unit_metrics, settings_are_reported_once_in_effect) {
     metrics_t *metrics = metrics_new(1);
-    queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings, .policy.retry_times = 3}};
+    queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings, .policy.retry.times = 3}};
     metrics_serve(metrics, config_of(queues, 1));
     metrics_queue_t *queue = metrics_queue(metrics, "a");
     cr_assert_eq(metric_get(&queue->set_retries), 3);

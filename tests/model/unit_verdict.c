@@ -9,11 +9,11 @@ enum { T = 1000000, PROTECTED = 1000, ALIVE = 5000, WINDOW = 100000 };
 
 static queue_policy_t policy(void) {
     return (queue_policy_t){.protected_timeout_ms = PROTECTED,
-                            .retry_times = 3,
-                            .retry_window_ms = WINDOW,
-                            .retry_backoff = BACKOFF_NONE,
-                            .retry_delay_ms = 100,
-                            .retry_delay_max_ms = 1000};
+                            .retry.times = 3,
+                            .retry.window_ms = WINDOW,
+                            .retry.backoff = BACKOFF_NONE,
+                            .retry.delay_ms = 100,
+                            .retry.delay_max_ms = 1000};
 }
 
 static observation_t at(int64_t now) {
@@ -74,7 +74,7 @@ Test(unit_verdict, allows_retry_times_plus_one_executions) {
             expect(judge(s, policy()), VERDICT_END, "retries_exhausted", retries + 1);
     }
     queue_policy_t none = policy();
-    none.retry_times = 0;
+    none.retry.times = 0;
     expect(judge(at(T + PROTECTED + 1), none), VERDICT_END, "retries_exhausted", 1);
 }
 
@@ -86,7 +86,7 @@ Test(unit_verdict, retries_are_forgotten_after_the_window) {
     s.now = s.began = T + WINDOW + 1;
     expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
     queue_policy_t none = policy();
-    none.retry_times = 0;
+    none.retry.times = 0;
     expect(judge(s, none), VERDICT_END, "retries_exhausted", 1);
 }
 
@@ -262,8 +262,8 @@ Test(unit_verdict, acts_on_a_report_at_once) {
 
 Test(unit_verdict, jitter_stays_within_its_share_and_below_the_longest_delay) {
     queue_policy_t p = policy();
-    p.retry_backoff = BACKOFF_EXPONENTIAL;
-    p.retry_jitter = 0.2;
+    p.retry.backoff = BACKOFF_EXPONENTIAL;
+    p.retry.jitter = 0.2;
     static const struct {
         int64_t delay;
         double share;
@@ -272,29 +272,29 @@ Test(unit_verdict, jitter_stays_within_its_share_and_below_the_longest_delay) {
                    {1000, 1, 800}, {1000, 0.5, 900}, {1000, 0, 1000}, {900, 1, 920}, {1, -1, 1}};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         cr_expect_eq(verdict_jitter_ms(&p, vectors[i].delay, vectors[i].share), vectors[i].got, "vector %zu", i);
-    p.retry_jitter = 1;
+    p.retry.jitter = 1;
     cr_expect_eq(verdict_jitter_ms(&p, 1000, 1), 1, "never at once");
-    p.retry_backoff = BACKOFF_FIXED;
+    p.retry.backoff = BACKOFF_FIXED;
     cr_expect_eq(verdict_jitter_ms(&p, 5000, 1), 10000);
 }
 
 Test(unit_verdict, backoff) {
     queue_policy_t p = policy();
     for (int64_t retry = 1; retry < 70; retry++) {
-        p.retry_backoff = BACKOFF_NONE;
+        p.retry.backoff = BACKOFF_NONE;
         cr_assert_eq(verdict_delay_ms(&p, retry), 0);
-        p.retry_backoff = BACKOFF_FIXED;
+        p.retry.backoff = BACKOFF_FIXED;
         cr_assert_eq(verdict_delay_ms(&p, retry), 100);
-        p.retry_backoff = BACKOFF_EXPONENTIAL;
+        p.retry.backoff = BACKOFF_EXPONENTIAL;
         int64_t delay = retry < 5 ? INT64_C(100) << (retry - 1) : 1000;
         cr_assert_eq(verdict_delay_ms(&p, retry), delay, "retry %d", (int)retry);
     }
-    p.retry_delay_max_ms = 50; /* less than the delay */
+    p.retry.delay_max_ms = 50; /* less than the delay */
     cr_assert_eq(verdict_delay_ms(&p, 1), 50);
-    p.retry_backoff = BACKOFF_FIXED; /* which knows no most */
+    p.retry.backoff = BACKOFF_FIXED; /* which knows no most */
     cr_assert_eq(verdict_delay_ms(&p, 1), 100);
-    p.retry_delay_max_ms = INT64_MAX / 4;
-    p.retry_backoff = BACKOFF_EXPONENTIAL;
+    p.retry.delay_max_ms = INT64_MAX / 4;
+    p.retry.backoff = BACKOFF_EXPONENTIAL;
     cr_assert_eq(verdict_delay_ms(&p, 1000), INT64_MAX / 4);
     observation_t s = at(T + PROTECTED + 1);
     s.stamp.retries = 2;

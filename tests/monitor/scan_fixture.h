@@ -24,7 +24,7 @@ static inline void begin(void) {
     config = (queue_config_t){.name = "email", .dialect = dialect_list.settings};
     config.policy.protected_timeout_ms = 10000;
     config.policy.created_path = empty;
-    config.policy.retry_window_ms = 60000;
+    config.policy.retry.window_ms = 60000;
     metrics = (metrics_queue_t){0};
     now_ms = 0;
     scan_init(&scan, &config, &metrics, INTERVAL);

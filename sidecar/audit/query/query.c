@@ -113,12 +113,12 @@ bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take
     return audit_finish(audit, of, query_take_rows(of, take, self), "read from it", why);
 }
 
-static bool query_read_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self,
-                            bool *more, buffer_t *why) {
+static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *at, audit_row_fn *take, void *self,
+                            buffer_t *why) {
     static const char rest[] = " AND seq BETWEEN :first AND :last ORDER BY seq";
     int64_t first, last;
-    if (!audit_bounds(audit, *after, &first, &last, why)) return false;
-    if (last <= *after) return true;
+    if (!audit_bounds(audit, at->after, &first, &last, why)) return false;
+    if (last <= at->after) return true;
     int64_t to = (uint64_t)last - (uint64_t)first < PAGE_ROWS ? last : first + PAGE_ROWS - 1;
     sqlite3_stmt *of = statement_prepare_filtered(audit, SELECT_ROWS, filter, rest, why);
     if (!of) return false;
@@ -127,17 +127,16 @@ static bool query_read_page(audit_t *audit, const audit_filter_t *filter, int64_
     int code = query_take_rows(of, take, self);
     if (code == SQLITE_ROW) to = sqlite3_column_int64(of, 0); // seq of the row at which `take` ended the query
     if (!statement_finish(audit, of, code, why)) return false;
-    *after = to;
-    *more = to < last;
+    *at = (audit_position_t){.after = to, .more = to < last};
     return true;
 }
 
 // One transaction, because a row that is added between two statements must not be skipped.
-bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self, bool *more,
+bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *at, audit_row_fn *take, void *self,
                 buffer_t *why) {
-    *more = false;
+    at->more = false;
     if (!audit_exec(audit, "BEGIN", "query it", why)) return false;
-    bool done = query_read_page(audit, filter, after, take, self, more, why);
+    bool done = query_read_page(audit, filter, at, take, self, why);
     sqlite3_exec(audit->db, "COMMIT", NULL, NULL, NULL);
     return done;
 }
@@ -203,6 +202,7 @@ bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
 typedef struct select_position {
     int64_t at, seq;
     char *queue, *reason; // owned; NULL = at the beginning
+    int64_t rows;         // of the last page
 } select_position_t;
 
 static void select_set_position(select_position_t *position, sqlite3_stmt *at) {
@@ -214,15 +214,15 @@ static void select_set_position(select_position_t *position, sqlite3_stmt *at) {
     position->seq = sqlite3_column_int64(at, 0);
 }
 
-// One page of at most filter->limit rows; *taken of them. Sorted as the index is.
-static bool select_page(audit_t *audit, const audit_filter_t *filter, select_position_t *position, int64_t *taken,
-                        audit_match_fn *take, void *self, buffer_t *why) {
+// Reads one page of at most filter->limit rows, sorted as the index is.
+static bool select_page(audit_t *audit, const audit_filter_t *filter, select_position_t *position, audit_match_fn *take,
+                        void *self, buffer_t *why) {
     static const char select[] = "SELECT seq, at, queue, reason, state FROM event_states";
     const char *rest = position->queue ? " AND at >= :at AND (at, queue, reason, seq) > (:at, :after_queue, :after_reason, :seq)"
                                          " ORDER BY at, queue, reason, seq LIMIT :limit"
                                        : " ORDER BY at, queue, reason, seq LIMIT :limit";
     int code;
-    *taken = 0;
+    position->rows = 0;
     sqlite3_stmt *of = statement_prepare_filtered(audit, select, filter, rest, why);
     if (!of) return false;
     statement_bind_number(of, ":at", position->at);
@@ -237,7 +237,7 @@ static bool select_page(audit_t *audit, const audit_filter_t *filter, select_pos
                                      .queue = statement_bytes(of, 2),
                                      .state = statement_bytes(of, 4)};
         if (!take(self, &match)) break;
-        if (++*taken == filter->limit) select_set_position(position, of);
+        if (++position->rows == filter->limit) select_set_position(position, of);
     }
     return statement_finish(audit, of, code, why);
 }
@@ -245,13 +245,13 @@ static bool select_page(audit_t *audit, const audit_filter_t *filter, select_pos
 bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why) {
     select_position_t position = {0};
     audit_filter_t page = *filter;
-    int64_t taken = 0, all = 0;
+    int64_t all = 0;
     bool done;
     do {
         page.limit = filter->limit && filter->limit - all < SELECT_PAGE_ROWS ? filter->limit - all : SELECT_PAGE_ROWS;
-        done = select_page(audit, &page, &position, &taken, take, self, why);
-        all += taken;
-    } while (done && taken == page.limit && all != filter->limit);
+        done = select_page(audit, &page, &position, take, self, why);
+        all += position.rows;
+    } while (done && position.rows == page.limit && all != filter->limit);
     free(position.queue);
     free(position.reason);
     return done;

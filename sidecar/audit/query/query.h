@@ -49,10 +49,14 @@ bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, 
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why);
 // Events of all kinds with first <= seq <= last, in the order of arrival.
 bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why);
-// Reads the next events above *after in the order of arrival: one read transaction over at most 1,000 rows. *after moves behind
-// these rows, so that the next call continues. If `take` returns false, *after moves behind that row. *more: further events may
-// follow.
-bool audit_page(audit_t *audit, const audit_filter_t *filter, int64_t *after, audit_row_fn *take, void *self, bool *more,
+typedef struct audit_position {
+    int64_t after; // seq of the last event that was read
+    bool more;     // further events may follow
+} audit_position_t;
+
+// Reads the next events in the order of arrival: one read transaction over at most 1,000 rows. The position moves behind these
+// rows, or behind the row at which `take` returns false.
+bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *at, audit_row_fn *take, void *self,
                 buffer_t *why);
 // Sets *after below the last `count` events of the filter, or below all of them if there are fewer.
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why);

@@ -48,15 +48,14 @@ static bool export_flush(export_t *export, buffer_t *why) {
 
 // Events that come meanwhile are left out, or an export beside a busy sidecar would never end.
 static bool export_write_pages(export_t *export, buffer_t *why) {
-    int64_t first, last, after;
-    bool more = true;
+    int64_t first, last;
     if (!audit_bounds(export->args->audit, INT64_MIN, &first, &last, why)) return false;
-    after = first - 1;
-    while (more && after < last) {
-        if (!audit_page(export->args->audit, &export->args->filter, &after, export_add_row, export, &more, why) ||
+    audit_position_t at = {.after = first - 1, .more = true};
+    while (at.more && at.after < last) {
+        if (!audit_page(export->args->audit, &export->args->filter, &at, export_add_row, export, why) ||
             !export_flush(export, why))
             return false;
-        progress_show(&export->progress, after - first, last - first);
+        progress_show(&export->progress, at.after - first, last - first);
     }
     return true;
 }

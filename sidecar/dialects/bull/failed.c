@@ -34,32 +34,37 @@ enum {
 
 static const char ROLE[] = "monitor";
 
+// A read of `failed`: one page, or several.
+typedef struct failed_read {
+    bool started;           // a page has come, the last one has not
+    bool full_range;        // covers the whole overlap
+    mono_t began;           // when it began
+    int64_t began_ms;       // the same by Redis's clock; 0 = its first page has not come
+    char from[NUMBER_SIZE]; // score at which the next page begins
+    int64_t skip;           // entries of that score that were read
+} failed_read_t;
+
 typedef struct failed {
     const queue_keys_t *at;
-    bool records;         // record_failed
-    char *key;            // key of the zset, and channel
-    bool seen_known;      // the mark of this term is read, or deleted
-    bool reading;         // a read of several pages is in progress
-    bool full_range;      // the read in progress covers the whole overlap
-    bool changed;         // something changed since the read in progress began
-    bool full_range_due;  // something may have changed since the last full-range read began
-    bool messages_turn;   // messages are next
-    bool full;            // the stream was full; wait for pause_until
-    mono_t read_began;    // when the current read began
-    mono_t pause_until;   // when the next read may begin
-    mono_t full_range_at; // when the next full-range read begins
-    int64_t seen;         // ms by Redis's clock: when the last full-range read began
-    int64_t near;         // when the last read of any kind began
-    int64_t began;        // when the current read began; 0 = its first page has not come
-    char from[NUMBER_SIZE];
-    int64_t skip;
+    bool records; // record_failed
+    char *key;    // key of the zset, and channel
+    failed_read_t read;
+    bool changed;          // something changed since the last read began
+    bool full_range_due;   // something may have changed since the last full-range read began
+    bool mark_known;       // the mark was read, or deleted, in this term
+    int64_t full_range_ms; // by Redis's clock: when the last full-range read began
+    int64_t near_ms;       // by Redis's clock: when the last read of any kind began
+    mono_t pause_until;    // when the next read may begin
+    mono_t full_range_at;  // when the next full-range read begins
+    bool full;             // the stream was full; wait for pause_until
+    bool messages_turn;    // messages are next
     bull_messages_t messages;
 } failed_t;
 
 static void failed_forget(void *state) {
     failed_t *s = state;
     bull_messages_clear(&s->messages);
-    s->seen_known = s->reading = s->full = false;
+    s->mark_known = s->read.started = s->full = false;
     s->changed = s->full_range_due = true;
     s->full_range_at = s->pause_until = (mono_t){0};
 }
@@ -112,9 +117,9 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
     if (bull_reply_begins(reply, "seen", "off", call->error)) {
         int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
         // A mark in the future comes from a clock that was ahead.
-        s->seen = at > now + OVERLAP_MS ? now : at;
-        if (!s->seen_known) s->near = s->seen;
-        s->seen_known = true;
+        s->full_range_ms = at > now + OVERLAP_MS ? now : at;
+        if (!s->mark_known) s->near_ms = s->full_range_ms;
+        s->mark_known = true;
     }
     freeReplyObject(reply);
     return call->error->outcome;
@@ -124,10 +129,11 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
 static bool failed_begin_read(failed_t *s, mono_t now) {
     bool full_range = s->full_range_due && mono_reached(s->full_range_at, now);
     if (!mono_reached(s->pause_until, now) || (!full_range && !s->changed)) return false;
-    snprintf(s->from, sizeof s->from, "%lld", (long long)(full_range ? s->seen - OVERLAP_MS : s->near - NEAR_MS));
-    s->full_range = full_range;
-    s->skip = s->began = 0;
-    s->read_began = now;
+    snprintf(s->read.from, sizeof s->read.from, "%lld",
+             (long long)(full_range ? s->full_range_ms - OVERLAP_MS : s->near_ms - NEAR_MS));
+    s->read.full_range = full_range;
+    s->read.skip = s->read.began_ms = 0;
+    s->read.began = now;
     s->changed = s->messages_turn = false;
     if (full_range) s->full_range_due = false;
     return true;
@@ -140,8 +146,8 @@ static void failed_append_page(const failed_t *s, conn_t *conn, size_t messages)
     request_script(conn, &script_bull_failed, 2);
     request_text(conn, s->key, s->at->recorded);
     bull_keys(conn, s->at, "");
-    request_text(conn, messages ? "" : s->from);
-    request_int(conn, s->skip, PAGE, PAGE_JOBS, PAGE_BYTES, s->at->config->policy.max_payload, BULL_FIELDS);
+    request_text(conn, messages ? "" : s->read.from);
+    request_int(conn, s->read.skip, PAGE, PAGE_JOBS, PAGE_BYTES, s->at->config->policy.max_payload, BULL_FIELDS);
     request_text_list(conn, bull_field_names, BULL_FIELDS);
     for (size_t i = 0; i < messages; i++) request_bytes(conn, s->messages.all[i]->id.data, s->messages.all[i]->id.len);
     request_end(conn);
@@ -218,14 +224,14 @@ static outcome_t failed_record_page(failed_t *s, side_task_call_t *call, const r
 static outcome_t failed_end_read(failed_t *s, side_task_call_t *call) {
     char mark[NUMBER_SIZE];
     mono_t now = mono_now();
-    int64_t rest = mono_diff(now, s->read_began) * PAUSE_FACTOR;
+    int64_t rest = mono_diff(now, s->read.began) * PAUSE_FACTOR;
     s->pause_until = mono_add(now, rest < PAUSE_MAX_MS * NS_PER_MS ? rest : PAUSE_MAX_MS * NS_PER_MS);
-    s->reading = false;
+    s->read.started = false;
     s->messages_turn = true;
-    s->near = s->began;
-    if (!s->full_range) return OUTCOME_OK;
+    s->near_ms = s->read.began_ms;
+    if (!s->read.full_range) return OUTCOME_OK;
     s->full_range_at = mono_add(now, FULL_RANGE_S * NS_PER_S);
-    snprintf(mark, sizeof mark, "%lld", (long long)s->began);
+    snprintf(mark, sizeof mark, "%lld", (long long)s->read.began_ms);
     return failed_ask_mark(s, call, mark);
 }
 
@@ -234,9 +240,9 @@ static outcome_t failed_next_page(failed_t *s, side_task_call_t *call, const red
     int64_t looked = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
     const char *score = reply_text(reply_at(page, 2));
     if (looked > 0) {
-        bool goes_on = same == looked && strcmp(score, s->from) == 0;
-        s->skip = goes_on ? s->skip + looked : same;
-        snprintf(s->from, sizeof s->from, "%s", score);
+        bool goes_on = same == looked && strcmp(score, s->read.from) == 0;
+        s->read.skip = goes_on ? s->read.skip + looked : same;
+        snprintf(s->read.from, sizeof s->read.from, "%s", score);
     }
     bool more = looked == PAGE || page->elements > BULL_PAGE_HEAD;
     return more ? OUTCOME_OK : failed_end_read(s, call);
@@ -256,15 +262,15 @@ static redisReply *failed_read_page(const call_t *call) {
 static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
     conn_t *conn = call->redis.conn;
     redis_error_t *error = call->redis.error;
-    bool arms = call->arm && !s->began;
+    bool arms = call->arm && !s->read.began_ms;
     if (arms) request_caching(conn);
     failed_append_page(s, conn, 0);
     // The monitor reports refused tracking; then its safety poll triggers the reads.
     if (arms) conn_reply_free(conn_read_next(conn, NULL, error));
     redisReply *page = error->outcome == OUTCOME_DISCONNECTED ? NULL : failed_read_page(&call->redis);
     if (!page) return error->outcome;
-    if (!s->began) s->began = reply_number(reply_at(page, 0));
-    s->reading = true;
+    if (!s->read.began_ms) s->read.began_ms = reply_number(reply_at(page, 0));
+    s->read.started = true;
     if (failed_record_page(s, call, page) == OUTCOME_OK && !s->full) failed_next_page(s, call, page);
     freeReplyObject(page);
     return error->outcome;
@@ -320,14 +326,14 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
 // ---- The step.
 
 static mono_t failed_next(const failed_t *s, mono_t now) {
-    if (!s->full && (s->reading || (s->messages.count && (s->messages_turn || !s->changed)))) return now;
+    if (!s->full && (s->read.started || (s->messages.count && (s->messages_turn || !s->changed)))) return now;
     if (s->full || s->changed) return s->pause_until;
     return mono_max(s->full_range_due ? s->full_range_at : mono_never(), s->pause_until);
 }
 
 static outcome_t failed_step(void *state, side_task_call_t *call) {
     failed_t *s = state;
-    if (!s->seen_known && failed_ask_mark(s, call, s->records ? "" : "off") != OUTCOME_OK) return call->redis.error->outcome;
+    if (!s->mark_known && failed_ask_mark(s, call, s->records ? "" : "off") != OUTCOME_OK) return call->redis.error->outcome;
     if (!s->records) return OUTCOME_OK;
     if (call->changed || !call->arm) s->changed = s->full_range_due = true; // without tracking every step assumes a change
     if (s->full && !mono_reached(s->pause_until, call->now)) {
@@ -335,8 +341,8 @@ static outcome_t failed_step(void *state, side_task_call_t *call) {
         return OUTCOME_OK;
     }
     s->full = false;
-    if (s->reading || !s->messages.count || (s->changed && !s->messages_turn)) {
-        if (s->reading || failed_begin_read(s, call->now)) failed_step_read(s, call);
+    if (s->read.started || !s->messages.count || (s->changed && !s->messages_turn)) {
+        if (s->read.started || failed_begin_read(s, call->now)) failed_step_read(s, call);
     } else {
         failed_step_messages(s, call);
     }

@@ -70,7 +70,7 @@ static const scan_ops_t list_scan = {.rotation = &list_rotation};
 static void list_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     const queue_policy_t *policy = &queue->policy;
     redis_keys_add_option(out, "ready", queue->ready, "list", SIZE_READY);
-    if ((policy->roles & ROLE_DISPATCHER) || policy->retry_backoff != BACKOFF_NONE)
+    if ((policy->roles & ROLE_DISPATCHER) || policy->retry.backoff != BACKOFF_NONE)
         redis_keys_add_option(out, "delayed", queue->delayed, "zset", SIZE_DELAYED);
     if (!(policy->roles & ROLE_MONITOR)) return;
     redis_keys_add_option(out, "backup", queue->backup, "list", SIZE_BACKUP);
