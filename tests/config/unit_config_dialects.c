@@ -276,7 +276,7 @@ Test(unit_config_dialects, compares_patterns) {
         char *text = mem_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", meet[i].a, meet[i].b);
         buffer_t messages = {0};
         cr_expect_null(config_case_load(text, &messages), "%s", text);
-        cr_expect_not_null(strstr(buffer_text(&messages), "queues `a` and `b`: a list can fit both"), "%s",
+        cr_expect_not_null(strstr(buffer_text(&messages), "queues `a` and `b`: a list can match both"), "%s",
                            buffer_text(&messages));
         buffer_free(&messages);
         free(text);
@@ -286,11 +286,10 @@ Test(unit_config_dialects, compares_patterns) {
         config_free(config_case_good(text, NULL));
         free(text);
     }
-    config_case_expect_fault(
-        "queues = ({ name = \"a\"; " WORKERS("w-*", "main = \"m\";") " },\n{ name = \"b\"; " WORKERS("w-*1",
-                                                                                                     "main = \"n\";") " });",
-        "F:2: queues `a` and `b`: a list can fit both `w-*` and `w-*1`: choose a `private` that has no name in "
-        "common with the other\n");
+    config_case_expect_fault("queues = ({ name = \"a\"; " WORKERS("w-*", "main = \"m\";") " },\n{ name = \"b\"; " WORKERS(
+                                 "w-*1", "main = \"n\";") " });",
+                             "F:2: queues `a` and `b`: a list can match both `w-*` and `w-*1`: choose patterns that no name "
+                             "matches both\n");
 }
 
 /* What `check` prints is a config of the same values, and says each key. */

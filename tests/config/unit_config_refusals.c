@@ -40,8 +40,9 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_kmqueue) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
     config_t *config = config_case_good(ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" a \"];"), &warnings);
-    cr_expect_str_eq(warnings,
-                     F "`queues` has \" a \", whose queue stands before it: KMQueueManager keeps the first, and so is it here\n");
+    cr_expect_str_eq(
+        warnings,
+        F "`queues` has \" a \", whose queue is listed before it: KMQueueManager and the sidecar keep the first entry\n");
     cr_expect_eq(kmqueue_config(&config->queues[0])->lists.count, 1);
     free(warnings);
     config_free(config);
@@ -61,10 +62,10 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_delayed_queue) {
          F "`types` has \"=b\", which is not the name of a Java class, or CLASS=LIST\n"},
         {ONE("dialect = \"delayed_queue\"; types = [\"a.B=\"];"), F "`types` has \"a.B=\" without a list after the =\n"},
         {ONE("dialect = \"delayed_queue\"; types = [\"a.\xc3\x9cnder\"];"),
-         F "`types` has \"a.\xc3\x9cnder\", whose list cannot be told from its name: write \"a.\xc3\x9cnder=LIST\", without the "
+         F "`types` has \"a.\xc3\x9cnder\", whose list does not follow from its name: write \"a.\xc3\x9cnder=LIST\", without the "
            "prefix\n"},
         {ONE("dialect = \"delayed_queue\"; types = [\"a.Outer$1\"];"),
-         F "`types` has \"a.Outer$1\", whose list cannot be told from its name: write \"a.Outer$1=LIST\", without the prefix\n"},
+         F "`types` has \"a.Outer$1\", whose list does not follow from its name: write \"a.Outer$1=LIST\", without the prefix\n"},
         {ONE("dialect = \"delayed_queue\"; types = [\"a.B\", \"a.B=c\"];"), F "`types` names the class \"a.B\" twice\n"},
         {DE("roles = [\"dispatcher\"];"),
          F "dialect delayed_queue needs both roles: the dispatcher sends events, and without the "
@@ -129,9 +130,8 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_private_queues) {
         {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"*-*\";"),
          F "`private` is \"*-*\", but must hold one * for the worker's name, such as \"queue-*\"\n"},
         {ONE("dialect = \"private_queues\"; main = \"m\"; private = \"*\";"),
-         F "`private` is \"*\", which every list of the database fits, and their entries would go to `main`: give what the names "
-           "of "
-           "the private lists have in common, such as \"queue-*\", or a `registry`\n"},
+         F "`private` is \"*\", which matches every list of the database; the entries of all lists would go to `main`: "
+           "give a pattern that matches private lists only, such as \"queue-*\", or a `registry`\n"},
         {PQ("dedup = \"seen\";"), F "`dedup` holds ids of jobs, but `id_path` does not say where a job has its id\n"},
         {PQ("dlq = \"m\";"), F "its main and its dlq are the same key `m`\n"},
         {PQ("registry = \"m\";"), F "its main and its registry are the same key `m`\n"},
@@ -169,24 +169,24 @@ Test(unit_config_refusals, kmqueue_and_delayed_queue_name_the_replacement_key) {
          NOT_FOR("kmqueue", "retry_window") "a task counts its retries itself, in taskStatus.retry\n"},
         {KM("ready_limit = 5;"), NOT_FOR("kmqueue", "ready_limit") "KMQueue delays nothing, so nothing is promoted\n"},
         {KM("score_unit = \"s\";"), F "`score_unit` must be \"ms\" in dialect kmqueue: KMQueue's times are milliseconds\n"},
-        {KM("id_path = \"/id\";"), NOT_FOR("kmqueue", "id_path") "a task says it itself: id, taskStatus.genTimestamp and type\n"},
+        {KM("id_path = \"/id\";"), NOT_FOR("kmqueue", "id_path") "a task has them in id, taskStatus.genTimestamp and type\n"},
         {DE("ready = \"x\";"), NOT_FOR("delayed_queue", "ready") "`prefix` and `types` name its lists\n"},
         {DE("delayed = \"x\";"), NOT_FOR("delayed_queue", "delayed") "`prefix` names it\n"},
         {DE("backup = \"x\";"), NOT_FOR("delayed_queue", "backup") "delayedQueue has no list of jobs in progress\n"},
         {DE("errors = \"x\";"),
          NOT_FOR("delayed_queue", "errors") "delayedQueue's workers report no errors: an event that was not "
                                             "handled stays where it is\n"},
-        {DE("dlq = \"x\";"), NOT_FOR("delayed_queue", "dlq") "the audit log keeps what is ended\n"},
+        {DE("dlq = \"x\";"), NOT_FOR("delayed_queue", "dlq") "the audit log keeps ended events\n"},
         {DE("alive_timeout = \"1h\";"), NOT_FOR("delayed_queue", "alive_timeout") "an event lives as long as it has attempts: "
                                                                                   "`retry_attempts` and `delays`\n"},
         {DE("heartbeat = \"off\";"),
-         NOT_FOR("delayed_queue", "heartbeat") "delayedQueue knows none: an event is sent again after its "
+         NOT_FOR("delayed_queue", "heartbeat") "delayedQueue has no heartbeats: an event is sent again after its "
                                                "delay until a handler removes it\n"},
         {DE("retry_times = 3;"), NOT_FOR("delayed_queue", "retry_times") "`retry_attempts` takes its place\n"},
         {DE("retry_window = \"24h\";"), NOT_FOR("delayed_queue", "retry_window") "an event counts its attempts itself\n"},
         {DE("retry_jitter = 0;"), NOT_FOR("delayed_queue", "retry_jitter") "`delays` takes its place\n"},
         {DE("ready_limit = 5;"),
-         NOT_FOR("delayed_queue", "ready_limit") "delayedQueue sends what is due, however long its lists are\n"},
+         NOT_FOR("delayed_queue", "ready_limit") "delayedQueue sends due events, however long its lists are\n"},
         {DE("score_unit = \"ms\";"), NOT_FOR("delayed_queue", "score_unit") "its scores are milliseconds\n"},
         {DE("created_path = \"/t\";"), NOT_FOR("delayed_queue", "created_path") "an event's member says its class and id\n"},
         {DE("end_duplicates = true;"), NOT_FOR("delayed_queue", "end_duplicates") "an event is known by its id, so there are no "

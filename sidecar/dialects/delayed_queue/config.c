@@ -1,4 +1,4 @@
-// Settings of dialect delayed_queue, and the key names that DelayedEventService makes of them.
+// Settings of dialect delayed_queue, and the key names that DelayedEventService derives from them.
 #include "dialects/delayed_queue/delayed_queue.h"
 
 #include <ctype.h>
@@ -22,13 +22,13 @@ static const config_refusal_t delayed_refusals[] = {
     {"delayed", "`prefix` names it", false},
     {"backup", "delayedQueue has no list of jobs in progress", false},
     {"errors", "delayedQueue's workers report no errors: an event that was not handled stays where it is", false},
-    {"dlq", "the audit log keeps what is ended", false},
+    {"dlq", "the audit log keeps ended events", false},
     {"alive_timeout alive_kills", "an event lives as long as it has attempts: `retry_attempts` and `delays`", false},
-    {"heartbeat", "delayedQueue knows none: an event is sent again after its delay until a handler removes it", false},
+    {"heartbeat", "delayedQueue has no heartbeats: an event is sent again after its delay until a handler removes it", false},
     {"retry_times", "`retry_attempts` takes its place", false},
     {"retry_window", "an event counts its attempts itself", false},
     {"retry_backoff retry_delay retry_delay_max retry_jitter", "`delays` takes its place", false},
-    {"ready_limit", "delayedQueue sends what is due, however long its lists are", false},
+    {"ready_limit", "delayedQueue sends due events, however long its lists are", false},
     {"score_unit", "its scores are milliseconds", false},
     {"id_path created_path type_path", "an event's member says its class and id", false},
     {"end_duplicates", "an event is known by its id, so there are no duplicates", false},
@@ -44,13 +44,13 @@ static const char *delayed_simple_name(const char *class) {
     return dollar + 1 + strspn(dollar + 1, "0123456789");
 }
 
-#define ASCII_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$."
+#define ASCII_NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$."
 
 // Accepts letters and digits of any language, _, $ and dots between names. Refuses bytes that JSON escapes, and #, which ends the
 // class in a member.
 static bool delayed_is_class_name(const char *text) {
     if (!*text || *text == '.' || text[strlen(text) - 1] == '.' || strstr(text, "..")) return false;
-    while (*text && (strchr(ASCII_LETTERS, *text) || (unsigned char)*text >= 0x80)) text++;
+    while (*text && (strchr(ASCII_NAME_CHARS, *text) || (unsigned char)*text >= 0x80)) text++;
     return !*text;
 }
 
@@ -68,7 +68,7 @@ static void delayed_add_type(derive_t *derive, const char *class, const char *li
     free(key);
 }
 
-static void delayed_take_type(derive_t *derive, const char *given) {
+static void delayed_read_type(derive_t *derive, const char *given) {
     size_t len = strcspn(given, "=");
     char *class = mem_printf("%.*s", (int)len, given);
     char *list = mem_str(given[len] ? given + len + 1 : delayed_simple_name(class));
@@ -77,10 +77,10 @@ static void delayed_take_type(derive_t *derive, const char *given) {
         derive_error(derive, "types", "`types` has %s, which is not the name of a Java class, or CLASS=LIST", shown);
     } else if (given[len] && !*list) {
         derive_error(derive, "types", "`types` has %s without a list after the =", shown);
-    } else if (!given[len] && (!*list || list[strspn(list, ASCII_LETTERS)])) {
-        // String.toLowerCase follows the locale of the JVM.
+    } else if (!given[len] && (!*list || list[strspn(list, ASCII_NAME_CHARS)])) {
+        // String.toLowerCase follows the JVM's locale, so the list of a class with other letters is unknown.
         derive_error(derive, "types",
-                     "`types` has %s, whose list cannot be told from its name: write \"%s=LIST\", without the prefix", shown,
+                     "`types` has %s, whose list does not follow from its name: write \"%s=LIST\", without the prefix", shown,
                      given);
     } else {
         for (char *at = list; !given[len] && *at; at++) *at = (char)tolower((unsigned char)*at);
@@ -98,7 +98,7 @@ static void delayed_derive(derive_t *derive) {
         derive_error(derive, "types",
                      "it has no `types`: dialect delayed_queue needs the classes of its events, such as "
                      "[\"com.example.PaymentCheck\"]");
-    for (size_t i = 0; i < own->types.count; i++) delayed_take_type(derive, own->types.items[i]);
+    for (size_t i = 0; i < own->types.count; i++) delayed_read_type(derive, own->types.items[i]);
     derive_text(&queue->delayed, mem_printf("%sdelayed_events", queue->prefix));
     derive_text(&own->events, mem_printf("%sevents", queue->prefix));
     if (queue->policy.roles != (ROLE_DISPATCHER | ROLE_MONITOR))

@@ -29,9 +29,9 @@ static void delayed_promote_append(const call_t *call, const promote_request_t *
 
 static const promote_ops_t delayed_promote = {.append = delayed_promote_append, .due_us = promote_due_us, .max_batch = MAX_BATCH};
 
-// ---- An operator requeues an event. The attempts of the event begin again.
+// ---- An operator requeues an event. The event begins with attempt 1 again.
 
-// `mark_id` carries the member to delayed_requeue_append; `mark` stays NULL.
+// out->mark_id passes the member to delayed_requeue_append; out->mark stays NULL, because no set holds the member.
 static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *row, int64_t now_ms, requeue_push_t *out,
                                     buffer_t *bytes, buffer_t *why) {
     size_t class = 0;

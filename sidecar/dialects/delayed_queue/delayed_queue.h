@@ -8,10 +8,10 @@
 
 typedef struct delayed_config {
     strings_t types;        // CLASS or CLASS=LIST, as in the file
-    int64_t retry_attempts; // attempts in all
-    delay_steps_t delays;   // until the next attempt
-    strings_t classes;      // derived: Java class, of each of `types`
-    strings_t lists;        // derived: key of the ready list, of each of `classes`; two may be equal
+    int64_t retry_attempts; // an event's attempts, with the first
+    delay_steps_t delays;   // time until the next attempt
+    strings_t classes;      // derived: the Java class of each of `types`
+    strings_t lists;        // derived: key of the ready list of each class; two may be equal
     char *events;           // derived: key of the hash of envelopes
 } delayed_config_t;
 
@@ -25,11 +25,11 @@ extern const side_task_ops_t delayed_task; // quarantine.c
 
 #define DELAYED_DELIMITER "###" // between class and id (DelayedEventService.java, DELIMITER)
 
-enum { DELAYED_LATER_MS = 10000 }; // the delay of a quarantined event
+enum { DELAYED_LATER_MS = 10000 }; // the promote script postpones a quarantined event by this
 
 // A member, split at its first delimiter: class names hold no #. The parts are borrowed from the member.
 typedef struct delayed_name {
-    slice_t class; // "" = none
+    slice_t class; // "" = the member has no delimiter
     slice_t id;
 } delayed_name_t;
 
@@ -43,7 +43,7 @@ typedef struct delayed_envelope {
     slice_t digits;  // the digits of `attempt` in the text
 } delayed_envelope_t;
 
-// False: not an envelope of this class. Stricter than Jackson: `attempt` must be there once, and unquoted.
+// False: not an envelope of this class. Stricter than Jackson: `attempt` must occur exactly once, unquoted.
 bool delayed_read(slice_t text, slice_t class, delayed_envelope_t *out);
 
 // Whether delayed_promote.lua can read this envelope: the envelope ends exactly as Jackson writes it.

@@ -8,15 +8,15 @@
 #include "dialects/delayed_queue/delayed_queue.h"
 #include "queue/quarantine.h"
 
-#define UNFIT "sha256:" // begins the job of a record whose id the audit log cannot keep
+#define UNFIT "sha256:" // prefix of the digest that replaces a job id which the audit log cannot store
 
 enum {
     FULL_MS = 1000,   // read again after this while the failure stream is full
     WAITS_MS = 10000, // read an event again after this while the event waits in its list after its last push
     CHANGED_MS = 100, // read an event again after this if the event changed meanwhile
-    MAX_SHOWN = 256,  // bytes of foreign text in a log line
-    LOGGED_MAX = 64,  // events that are remembered, so that each event is logged once
-    SHORT = 64,       // a change restarts a round that has left fewer members than this
+    MAX_SHOWN = 256,  // bytes of a class, member or id in a log line
+    LOGGED_MAX = 64,  // digests of logged events and classes to remember, so that each is logged once
+    SHORT = 64,       // a change restarts a round that has skipped fewer members than this
 };
 
 // Producers write whole ms as scores; the promote script adds .25, .5 or .75 as flags.
@@ -24,20 +24,20 @@ enum { FLAG_POSTPONED = 1, FLAG_LAST_ATTEMPT = 2 };
 
 static const char ROLE[] = "monitor";
 
-// A round goes through all members, the oldest first. New members come last. If a round has left many members, a change does not
-// restart the round: steady changes would keep the round from its end. Members of equal age may come earlier, and so may members
-// after a step of Redis's clock. So another round follows.
+// A round reads all quarantined members, the oldest first; new members come last. After SHORT skipped members a change does not
+// restart the round, because steady changes would keep the round from its end. But a new member may sort before the members
+// read, by equal age or after a step of Redis's clock. So another round follows.
 typedef struct quarantine {
     const queue_keys_t *keys;
-    size_t skip;      // members that this round has left
-    mono_t nearest;   // when the first of the left members is due again
+    size_t skip;      // members that this round has skipped: they stay in quarantine
+    mono_t nearest;   // when the first skipped member must be read again
     mono_t began;     // when this round began
     mono_t again;     // when the next round begins
-    bool behind;      // there was a change since this round began
+    bool behind;      // the quarantine changed after this round had skipped members
     bool full;        // the failure stream was full in this round
     bool full_logged; // the full stream was logged in the last round
-    keymap_t logged;  // digests of logged events
-    bool waits[];     // of each class: its list holds an event that had the last push
+    keymap_t logged;  // digests of logged events and classes
+    bool waits[];     // for each class: an event waits in its list after the event's last push
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *keys) {
@@ -68,7 +68,7 @@ static size_t quarantine_watched_keys(const void *state, const char **out) {
     return 1;
 }
 
-// False: a recent line names the same event.
+// False: a recent log line names the same event or class.
 static bool quarantine_is_news(quarantine_t *quarantine, slice_t what) {
     digest_t digest = digest_of(what.data, what.len);
     if (keymap_find(&quarantine->logged, digest.bytes)) return false;
@@ -89,18 +89,18 @@ typedef struct item {
     const quarantined_t *job;
     int64_t now; // ms by Redis's clock
     quarantine_decision_t ask;
-    bool left;    // nothing to do now
+    bool skipped; // nothing to do now
     size_t class; // index of the class of an event that ran out of attempts
     delayed_name_t name;
     event_t event; // the record of an end
-    buffer_t next; // owned
+    buffer_t next; // quarantine_decision_t.next; owned
     char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof UNFIT + DIGEST_HEX_SIZE];
 } quarantine_item_t;
 
-// Leaves the member and reads the member again after `for_ms`; INT64_MAX: in the next round.
-static void item_leave(quarantine_item_t *item, int64_t for_ms) {
+// Leaves the member in quarantine. Reads the member again after `for_ms`; INT64_MAX: in the next round.
+static void item_skip(quarantine_item_t *item, int64_t for_ms) {
     quarantine_t *quarantine = item->quarantine;
-    item->left = true;
+    item->skipped = true;
     quarantine->skip++;
     if (for_ms == INT64_MAX) return;
     quarantine->nearest = mono_min(quarantine->nearest, mono_add(item->call->now, for_ms * NS_PER_MS));
@@ -112,8 +112,8 @@ static void item_end(quarantine_item_t *item, const char *reason, int64_t attemp
     item->event.attempts = attempts;
 }
 
-// The class is not configured. Wait for the protected timeout: all instances may get a new configuration meanwhile.
-static void item_judge_foreign(quarantine_item_t *item) {
+// Wait for the protected timeout, so that a config that lacks a class by mistake does not end its events at once.
+static void item_judge_unknown_class(quarantine_item_t *item) {
     const queue_config_t *queue = item->quarantine->keys->config;
     int64_t left = item->job->since + queue->policy.protected_timeout_ms - item->now;
     delayed_envelope_t envelope;
@@ -122,7 +122,7 @@ static void item_judge_foreign(quarantine_item_t *item) {
         item_end(item, readable ? "invalid_target" : "unreadable", readable ? envelope.attempt - 1 : 0);
         return;
     }
-    item_leave(item, left);
+    item_skip(item, left);
     if (quarantine_is_news(item->quarantine, item->name.class))
         log_warn(ROLE, queue->name, "class is not among `types`; its events end after protected_timeout",
                  F_SLICE("class", slice_cut(item->name.class, MAX_SHOWN)));
@@ -132,7 +132,7 @@ static void item_judge_foreign(quarantine_item_t *item) {
 static void item_judge_last(quarantine_item_t *item, size_t class, const delayed_envelope_t *envelope) {
     const delayed_config_t *own = delayed_config(item->quarantine->keys->config);
     if (item->quarantine->waits[class]) {
-        item_leave(item, WAITS_MS);
+        item_skip(item, WAITS_MS);
         return;
     }
     item_end(item, "retries_exhausted", envelope->attempt - 1);
@@ -162,7 +162,7 @@ static void item_judge_event(quarantine_item_t *item, size_t class) {
 
 static void item_note_large(quarantine_item_t *item) {
     const queue_config_t *queue = item->quarantine->keys->config;
-    item_leave(item, INT64_MAX);
+    item_skip(item, INT64_MAX);
     if (!quarantine_is_news(item->quarantine, item->job->member)) return;
     metric_add(&item->call->metrics->large, 1);
     log_warn(ROLE, queue->name, "left entries larger than max_payload in delayed", F_INT("entries", 1),
@@ -183,11 +183,11 @@ static void item_judge(quarantine_item_t *item) {
     else if (delayed_class(delayed_config(item->quarantine->keys->config), item->name.class, &class))
         item_judge_event(item, class);
     else
-        item_judge_foreign(item);
+        item_judge_unknown_class(item);
 }
 
-// A requeue makes the member from id and class again. The audit log cannot store every name. A digest replaces a name that it
-// cannot store.
+// A requeue makes the member again from the record's id and class. If the audit log cannot store these two, a digest of the
+// member replaces the id.
 static void item_name_job(quarantine_item_t *item) {
     slice_t id = item->name.id;
     bool fits = id.len > 0 && id.len <= MAX_JOB_ID && item->name.class.len <= MAX_JOB_TYPE && !memchr(id.data, 0, id.len) &&
@@ -215,7 +215,7 @@ static void item_make_event(quarantine_item_t *item) {
     event->sha256 = slice_text(item->sha256);
     event->size = (int64_t)job->envelope.len;
     event->payload = job->envelope;
-    // The score is unique for each end of an event, because the end removes it.
+    // Each end of an event has its own score, because the end removes the member with the score.
     event_id(event, (int64_t)(strtod(job->score, NULL) * 1e3), 0, item->id);
 }
 
@@ -242,7 +242,7 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
         if (item->ask.verdict == QUARANTINE_PUSH) metric_add(&call->metrics->promoted, 1);
         return;
     }
-    item_leave(item, settled == SETTLED_FULL ? FULL_MS : settled == SETTLED_ALIVE ? WAITS_MS : CHANGED_MS);
+    item_skip(item, settled == SETTLED_FULL ? FULL_MS : settled == SETTLED_ALIVE ? WAITS_MS : CHANGED_MS);
     if (settled == SETTLED_ALIVE) quarantine->waits[item->class] = true;
     if (settled != SETTLED_FULL) return;
     metric_add(&call->metrics->ends_held, 1);
@@ -256,7 +256,7 @@ static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call
         quarantine_item_t *item = &items[asked];
         *item = (quarantine_item_t){.quarantine = quarantine, .call = call, .job = &page->jobs[i], .now = page->now};
         item_judge(item);
-        if (item->left) continue;
+        if (item->skipped) continue;
         item_append_settle(item);
         asked++;
     }

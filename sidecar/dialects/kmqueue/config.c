@@ -1,4 +1,4 @@
-// Settings of dialect kmqueue, and the key names that KMQueue makes of them.
+// Settings of dialect kmqueue, and the key names that KMQueue derives from them.
 #include "dialects/kmqueue/kmqueue.h"
 
 #include "base/digest.h"
@@ -7,7 +7,7 @@
 
 static const config_key_t kmqueue_keys[] = {
     DIALECT_KEY("queues", KEY_STRINGS, NULL, "1", "64", offsetof(kmqueue_config_t, queues), false,
-                "Names as given to KMQueueManager, in its order, with :safe where set."),
+                "Names as given to KMQueueManager, in the same order, with :safe where set."),
 };
 
 static const config_refusal_t kmqueue_refusals[] = {
@@ -19,7 +19,7 @@ static const config_refusal_t kmqueue_refusals[] = {
     {"retry_window", "a task counts its retries itself, in taskStatus.retry", false},
     {"ready_limit", "KMQueue delays nothing, so nothing is promoted", false},
     {"score_unit", "KMQueue's times are milliseconds", true},
-    {"id_path created_path type_path", "a task says it itself: id, taskStatus.genTimestamp and type", false},
+    {"id_path created_path type_path", "a task has them in id, taskStatus.genTimestamp and type", false},
 };
 
 // Removes bytes up to a space at both ends, as Java's trim does. Owned.
@@ -29,10 +29,10 @@ static char *kmqueue_trim(const char *text, size_t len) {
     return mem_printf("%.*s", (int)len, text);
 }
 
-// Adds the queue of one name, and its part for KMQUtils.genBackUpQueueName. Returns whether the queue is new and safe. The name
-// is split as KMQueueManager.init does (Trekkiii/KMQueue 4241368, KMQueueManager.java 88-97): Java trims the name, splits the
-// name at colons and drops empty parts at the end. If there are exactly two parts, the second part is the mode.
-static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *digested) {
+// Adds the queue that `given` names, and the name to `digested`, whose MD5 names the backup list (KMQUtils.genBackUpQueueName).
+// Returns whether the queue is new and safe. Splits as KMQueueManager.init does (KMQueueManager.java 88-97): Java trims the name,
+// splits it at colons and drops empty parts at the end. If there are exactly two parts, the second part is the mode.
+static bool kmqueue_add_name(derive_t *derive, const char *given, buffer_t *digested) {
     kmqueue_config_t *own = kmqueue_config(derive->queue);
     char *whole = kmqueue_trim(given, strlen(given));
     size_t len = strlen(whole);
@@ -56,7 +56,8 @@ static bool kmqueue_take_name(derive_t *derive, const char *given, buffer_t *dig
             shown);
     } else if (strings_has(&own->lists, key)) {
         derive_warning(derive, "queues",
-                       "`queues` has %s, whose queue stands before it: KMQueueManager keeps the first, and so is it here", shown);
+                       "`queues` has %s, whose queue is listed before it: KMQueueManager and the sidecar keep the first entry",
+                       shown);
     } else {
         char *unique = mem_printf("%s_unique", key);
         strings_add(&own->lists, key);
@@ -80,7 +81,7 @@ static void kmqueue_derive(derive_t *derive) {
     if (!derive_is_given(derive, "queues"))
         derive_error(derive, "queues",
                      "it has no `queues`: dialect kmqueue needs the names that KMQueueManager is given, such as [\"mail:safe\"]");
-    for (size_t i = 0; i < given->count; i++) safe |= kmqueue_take_name(derive, given->items[i], &digested);
+    for (size_t i = 0; i < given->count; i++) safe |= kmqueue_add_name(derive, given->items[i], &digested);
     if (given->count && !safe && !derive_has_failed(derive))
         derive_error(derive, "queues",
                      "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only");

@@ -87,14 +87,14 @@ static const rotation_ops_t kmqueue_rotation = {.kind_of = kmqueue_kind_of, .sen
 static const scan_ops_t kmqueue_scan = {
     .rotation = &kmqueue_rotation,
     .bytes_tell = true,
-    .blank_is_dead = true, // AliveDetectHandler as KMQueue's own example has it (MyAliveDetectHandler.java, check)
+    .blank_is_dead = true, // as in KMQueue's example of an AliveDetectHandler (MyAliveDetectHandler.java, check)
     .read = kmqueue_read_job,
     .settle = kmqueue_settle,
 };
 
 static const requeue_ops_t kmqueue_requeue = {.prepare = kmqueue_requeue_prepare};
 
-// On the sets of unique ids.
+// Rights on the sets of unique ids.
 static const right_t kmqueue_rights[] = {
     {"script requeue", RIGHT_COMMANDS("SADD", "SISMEMBER", "SREM")},
     {"script settle", RIGHT_COMMANDS("SREM")},
@@ -105,7 +105,7 @@ static const right_t kmqueue_rights[] = {
 const dialect_ops_t dialect_kmqueue = {
     .settings = &kmqueue_settings,
     .scan = &kmqueue_scan,
-    .side_tasks = {&kmqueue_task_ops},
+    .side_tasks = {&kmqueue_unique_ids},
     .requeue = &kmqueue_requeue,
     .rights = kmqueue_rights,
 };

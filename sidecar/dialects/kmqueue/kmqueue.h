@@ -5,9 +5,9 @@
 #include "dialects/dialect.h"
 
 typedef struct kmqueue_config {
-    strings_t queues;      // as given to KMQueueManager, in its order
-    strings_t lists;       // derived: key of each ready list, each one once
-    strings_t unique_sets; // derived: set of unique task ids, of each of `lists`
+    strings_t queues;      // names as given to KMQueueManager, in the same order
+    strings_t lists;       // derived: keys of the ready lists, each once
+    strings_t unique_sets; // derived: key of the set of unique task ids of each list
 } kmqueue_config_t;
 
 static inline kmqueue_config_t *kmqueue_config(const queue_config_t *queue) { return queue->own; }
@@ -15,4 +15,4 @@ static inline kmqueue_config_t *kmqueue_config(const queue_config_t *queue) { re
 extern const config_dialect_t kmqueue_settings;
 
 // unique_ids.c: reports members of <queue>_unique that belong to no task.
-extern const side_task_ops_t kmqueue_task_ops;
+extern const side_task_ops_t kmqueue_unique_ids;

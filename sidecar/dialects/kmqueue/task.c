@@ -4,7 +4,7 @@
 
 enum {
     MAX_RETRY = INT32_MAX, // an int in Java
-    MAX_MARKER = 512, // bytes of a marker without the name of its list: fastjson's marker has 192; an id of KMQueue's own has 36
+    MAX_MARKER = 512,      // bytes at most of a marker without its list's name; fastjson writes 192, with an id of 36
 };
 
 enum { QUEUE, ID, TYPE, UNIQUE, STATE, GEN, EXC, RETRY, FIELDS };
@@ -63,7 +63,7 @@ void kmqueue_task_rewrite(const kmqueue_task_t *task, slice_t bytes, int64_t ret
     snprintf(date, sizeof date, "%lld", (long long)gen);
     json_cut_t cuts[] = {
         {task->retry_text, slice_text(retries)}, {task->state, slice_text(state)}, {task->gen_text, slice_text(date)}};
-    // Values of one object are apart, so this always succeeds.
+    // Values of one object do not overlap, so json_splice always succeeds.
     if (!json_splice(bytes, cuts, gen == task->gen ? 2 : 3, out)) buffer_add(out, bytes.data, bytes.len);
 }
 

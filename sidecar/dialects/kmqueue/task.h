@@ -18,7 +18,7 @@ typedef struct kmqueue_task {
 } kmqueue_task_t;
 
 // False: not a task. Stricter than fastjson, which also accepts "1", 1.0, a doubled key or a missing taskStatus: workers write
-// entries of the backup list themselves, so none of that is found there.
+// entries of the backup list themselves, so the list has no such text.
 bool kmqueue_task_read(slice_t bytes, kmqueue_task_t *out);
 
 // Whether a raw text, decoded, equals `wanted`.
@@ -29,9 +29,9 @@ bool kmqueue_text_is(slice_t text, slice_t wanted);
 void kmqueue_task_rewrite(const kmqueue_task_t *task, slice_t bytes, int64_t retry, const char *state, int64_t gen,
                           buffer_t *out);
 
-// Whether an entry of the backup list is its marker: queue is the list itself, type is "marker", it was never executed, and it
-// has no data. KMQueue accepts either of the first two (BackupQueueMonitor.java, monitor), so one crafted task could hide all
-// tasks behind it; workers set excTimestamp of every task that they put there.
+// Whether an entry of the backup list is its marker: queue is the list itself, type is "marker", excTimestamp is 0, and there is
+// no data. KMQueue requires only one of the first two (BackupQueueMonitor.java, monitor), so one crafted task could hide all
+// tasks behind it. No task fits all four, because workers set excTimestamp of each task that they put into the list.
 bool kmqueue_is_marker(slice_t entry, const char *backup);
 // Appends a new marker. Its id is a UUID of version 4 made of `random`, 32 hex digits.
 void kmqueue_marker(const char *backup, const char *random, int64_t now_ms, buffer_t *out);

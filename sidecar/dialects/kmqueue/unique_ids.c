@@ -6,9 +6,9 @@
 #include "redis/reply.h"
 
 enum {
-    LOOK_EVERY_MS = 60000,
-    MIN_LOOK_MS = 100, // shortest time between two counts
-    REPORT_BYTES = 1024,
+    COUNT_EVERY_MS = 60000,
+    MIN_APART_MS = 100,  // shortest time between two counts
+    REPORT_BYTES = 1024, // limit of the sets in one log line
 };
 
 static const char ROLE[] = "monitor";
@@ -82,7 +82,7 @@ static int64_t unique_ids_keep_least(unique_ids_t *unique_ids) {
     return sum;
 }
 
-// "mail_unique: 2, other_unique: 1", cut after REPORT_BYTES.
+// Appends such as "mail_unique: 2, other_unique: 1", cut after REPORT_BYTES.
 static void unique_ids_write(const unique_ids_t *unique_ids, buffer_t *out) {
     for (size_t i = 0; i < unique_ids->sets->count && out->len < REPORT_BYTES; i++)
         if (unique_ids->counts[i].before)
@@ -91,38 +91,38 @@ static void unique_ids_write(const unique_ids_t *unique_ids, buffer_t *out) {
 }
 
 static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics) {
-    int64_t counts = unique_ids_keep_least(unique_ids);
-    metric_set(&metrics->stale_unique, counts);
-    if (counts > unique_ids->reported) {
+    int64_t orphans = unique_ids_keep_least(unique_ids);
+    metric_set(&metrics->stale_unique, orphans);
+    if (orphans > unique_ids->reported) {
         buffer_t sets = {0};
         unique_ids_write(unique_ids, &sets);
         log_warn(ROLE, unique_ids->config->name,
                  "orphaned ids in sets of unique tasks: a worker lost their tasks; SREM each id and push its task again",
-                 F_STR("sets", sets.data), F_INT("ids", counts));
+                 F_STR("sets", sets.data), F_INT("ids", orphans));
         buffer_free(&sets);
-    } else if (counts < unique_ids->reported) {
-        log_info(ROLE, unique_ids->config->name, "fewer orphaned ids in sets of unique tasks", F_INT("ids", counts));
+    } else if (orphans < unique_ids->reported) {
+        log_info(ROLE, unique_ids->config->name, "fewer orphaned ids in sets of unique tasks", F_INT("ids", orphans));
     }
-    unique_ids->reported = counts;
+    unique_ids->reported = orphans;
 }
 
 // Called while there is no task. Returns the delay until the next count, in ms.
 static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *call) {
     int64_t apart = unique_ids->config->policy.protected_timeout_ms;
-    if (apart < MIN_LOOK_MS) apart = MIN_LOOK_MS;
+    if (apart < MIN_APART_MS) apart = MIN_APART_MS;
     bool sure = unique_ids->idle && mono_diff(call->now, unique_ids->at) >= apart * NS_PER_MS;
     if (sure || unique_ids->ids == 0) unique_ids_report(unique_ids, call->metrics);
     if (sure || !unique_ids->idle) {
         for (size_t i = 0; i < unique_ids->sets->count; i++) unique_ids->counts[i].before = unique_ids->counts[i].found;
         unique_ids->at = call->now;
     }
-    return unique_ids->ids > unique_ids->reported && apart < LOOK_EVERY_MS ? apart : LOOK_EVERY_MS;
+    return unique_ids->ids > unique_ids->reported && apart < COUNT_EVERY_MS ? apart : COUNT_EVERY_MS;
 }
 
 static outcome_t unique_ids_step(void *self, side_task_call_t *call) {
     redis_error_t *error = call->redis.error;
     unique_ids_t *unique_ids = self;
-    int64_t wait_ms = LOOK_EVERY_MS;
+    int64_t wait_ms = COUNT_EVERY_MS;
     bool idle = unique_ids_find_idle(call->redis.conn, unique_ids, error);
     if (error->outcome == OUTCOME_OK && idle) wait_ms = unique_ids_compare(unique_ids, call);
     unique_ids->idle = idle;
@@ -130,7 +130,7 @@ static outcome_t unique_ids_step(void *self, side_task_call_t *call) {
     return error->outcome;
 }
 
-const side_task_ops_t kmqueue_task_ops = {
+const side_task_ops_t kmqueue_unique_ids = {
     .open = unique_ids_open,
     .close = free,
     .forget = unique_ids_forget,

@@ -25,8 +25,8 @@ static const promote_ops_t list_promote = {.append = list_promote_append, .due_u
 
 enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
 
-// The second half of the random part is a digest of the first. So a sentinel is recognized after its hash was deleted, and no job
-// looks like one by chance.
+// The second half of the random part is a digest of the first half. So a sentinel is recognized after the hash with the random
+// part (sidecar:<queue>:sentinel) was deleted, and no job looks like a sentinel by chance.
 static void sentinel_add_check(char random[SENTINEL_RANDOM_SIZE]) {
     char hex[DIGEST_HEX_SIZE];
     slice_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
@@ -43,8 +43,8 @@ static bool sentinel_has_check(const char *random) {
     return memcmp(expected, random, RANDOM_DIGITS) == 0;
 }
 
-// The number shows whether a sentinel with this list's random part is current. A sentinel with another random part is old: its
-// hash was deleted, or its list was renamed.
+// The number shows whether a sentinel with this list's random part is current. A sentinel with another random part is old: the
+// hash with its random part was deleted, or the list was renamed.
 static entry_kind_t list_kind_of(const backup_status_t *status, slice_t bytes) {
     static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
     if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;
@@ -66,7 +66,7 @@ static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_ki
 
 static const scan_ops_t list_scan = {.rotation = &list_rotation};
 
-// This dialect honours every setting that queues have in common.
+// This dialect uses every key that a queue's settings can name.
 static void list_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     const queue_policy_t *policy = &queue->policy;
     redis_keys_add_option(out, "ready", queue->ready, "list", SIZE_READY);

@@ -35,10 +35,9 @@ static void private_derive(derive_t *derive) {
         derive_error(derive, "private", "`private` is \"%s\", but must hold one * for the worker's name, such as \"queue-*\"",
                      own->private);
     else if (strcmp(own->private, "*") == 0 && !*own->registry)
-        derive_error(
-            derive, "private",
-            "`private` is \"*\", which every list of the database fits, and their entries would go to `main`: give what the "
-            "names of the private lists have in common, such as \"queue-*\", or a `registry`");
+        derive_error(derive, "private",
+                     "`private` is \"*\", which matches every list of the database; the entries of all lists would go to `main`: "
+                     "give a pattern that matches private lists only, such as \"queue-*\", or a `registry`");
     else if (!*own->private && !*own->registry && !derive_is_given(derive, "private") && !derive_is_given(derive, "registry"))
         derive_error(
             derive, "private",
@@ -71,11 +70,9 @@ static void private_compare(derive_t *derive, const queue_config_t *earlier) {
     const queue_config_t *queue = derive->queue;
     const private_config_t *a = private_config(earlier), *b = private_config(queue);
     if ((*a->registry && *b->registry) || !patterns_overlap(a->private, b->private)) return;
-    derive_error(
-        derive, "private",
-        "queues `%s` and `%s`: a list can fit both `%s` and `%s`: choose a `private` that has no name in common with the "
-        "other",
-        earlier->name, queue->name, a->private, b->private);
+    derive_error(derive, "private",
+                 "queues `%s` and `%s`: a list can match both `%s` and `%s`: choose patterns that no name matches both",
+                 earlier->name, queue->name, a->private, b->private);
 }
 
 static void private_redis_keys(const queue_config_t *queue, redis_keys_t *out) {

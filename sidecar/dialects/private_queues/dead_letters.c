@@ -15,10 +15,10 @@ enum {
     PAGE_BYTES = 256 * 1024, // no further entry is read after this many bytes
     POLL_S = 5,              // interval of reads without a wake-up: the sidecar's own pushes clear tracking
     FULL_SCAN_S = 3600,      // between two scans of the whole list
-    RENEW_MS = 12 * 3600000, // a scan renews older marks
+    RENEW_MS = 12 * 3600000, // a read renews marks (KEYS[3] of dead_letters.lua) that are older
 };
 
-// A scan renews the mark of each entry in the list. So the entry of a mark that is a day old is gone.
+// The hourly scan renews the mark of each entry in the list. So a mark that is a day old has no entry, and can be removed.
 #define FORGET_MS "86400000"
 
 static const char ROLE[] = "monitor";
@@ -84,7 +84,7 @@ static void dead_letters_append_record(const call_t *call, slice_t letter, const
     request_end(call->conn);
 }
 
-// Appends the records of the entries that have none. Returns the number of records. Large entries are logged once a scan.
+// Appends the records of the entries that have none. Returns the number of records. Full scans log oversized entries.
 static size_t dead_letters_append_records(const dead_letters_t *dead_letters, const side_task_call_t *task,
                                           const redisReply *reply) {
     const queue_config_t *queue = call_queue(&task->redis)->config;
@@ -105,7 +105,7 @@ static size_t dead_letters_append_records(const dead_letters_t *dead_letters, co
     return count;
 }
 
-// Sends the records. False: some are missing.
+// Sends the records. False: Redis did not write all records.
 static bool dead_letters_send_records(side_task_call_t *task, size_t count) {
     const call_t *call = &task->redis;
     const char *queue = call_queue(call)->config->name;
@@ -134,7 +134,7 @@ static bool dead_letters_send_records(side_task_call_t *task, size_t count) {
     return !full && !failed;
 }
 
-// Sets the start of the next read. Workers push at the head, so reads stay at the head while they bring new entries. Other
+// Sets the start of the next read. Workers push at the head, so reads go on from the head while they find new entries. Some
 // workers may push at the tail, so one read at the tail follows. Once an hour, reads go through the whole list.
 static void dead_letters_advance(dead_letters_t *dead_letters, side_task_call_t *task, int64_t looked, bool ended, bool news) {
     task->next = task->now;

@@ -13,10 +13,10 @@
 #include "redis/reply.h"
 
 enum {
-    PAGE = 64,      // lists of one request
-    WALK = 500,     // keys or members of one step of the walk: about 0.6 ms of Redis for keys
-    MOST = 100000,  // names that fit in memory; the next scan reads the rest
-    BYTES = 1 << 20 // one request reads no further entry after this many bytes
+    PAGE = 64,          // lists of one request
+    WALK = 500,         // keys or members of one step of the walk: about 0.6 ms of Redis for keys
+    MAX_NAMES = 100000, // names of one scan, to bound memory; the next scan reads the rest
+    BYTES = 1 << 20     // one request reads no further entry after this many bytes
 };
 
 static const char ROLE[] = "monitor";
@@ -35,7 +35,7 @@ static const struct {
     const char *command;
 } walks[] = {[WALK_SET] = {"set", "SSCAN"}, [WALK_HASH] = {"hash", "HSCAN"}, [WALK_LIST] = {"list", "LRANGE"}};
 
-// The key of a private list. The name of the owner follows after the NUL byte.
+// The key of a private list. The owner (the worker's name) follows in the same memory, after the NUL byte.
 typedef struct private_name {
     char *key; // owned
     const char *owner;
@@ -43,7 +43,7 @@ typedef struct private_name {
 
 typedef struct private_lists {
     const queue_config_t *queue; // borrowed
-    char *match;                 // owned: the pattern as SCAN takes it
+    char *match;                 // owned: the pattern, escaped for SCAN
     keymap_t reserved;           // digests of the keys that the config names
     walk_t walk;
     char cursor[24]; // where the walk continues
@@ -55,7 +55,7 @@ typedef struct private_lists {
     keymap_t known;  // digests of the names
     size_t asked;    // lists in the current page
     bool stepped;    // the current page includes a step of the walk
-    bool one_by_one; // Redis refused a page: read one list at a time to find the culprit
+    bool one_by_one; // Redis refused a page: read one list at a time to find the refused key
 } private_lists_t;
 
 // Keeps the one * and escapes the other special characters of SCAN (redis src/util.c, stringmatchlen).
@@ -92,7 +92,7 @@ static void lists_close(void *self) {
     free(lists);
 }
 
-// The keys of all queues are never private lists.
+// Keys that the config names for any queue are never private lists.
 static void lists_load_reserved(private_lists_t *lists, const keyspace_t *keys) {
     for (size_t i = 0; i < keys->queue_count; i++) {
         redis_keys_t used = config_redis_keys(keys->queues[i].config);
@@ -119,15 +119,15 @@ static bool pattern_matches(const char *pattern, slice_t name, slice_t *owner) {
 
 // Adds a key if it may be a worker's list and is not known yet.
 static void lists_add(private_lists_t *lists, slice_t name) {
-    static const char OURS[] = "sidecar:";
+    static const char SIDECAR[] = "sidecar:";
     slice_t owner;
     if (name.len == 0 || memchr(name.data, '\0', name.len)) return;
     if (!pattern_matches(private_config(lists->queue)->private, name, &owner)) return;
-    if (name.len >= sizeof OURS - 1 && memcmp(name.data, OURS, sizeof OURS - 1) == 0) return;
+    if (name.len >= sizeof SIDECAR - 1 && memcmp(name.data, SIDECAR, sizeof SIDECAR - 1) == 0) return;
     digest_t digest = digest_of(name.data, name.len);
     if (keymap_find(&lists->reserved, digest.bytes)) return;
-    int64_t *met = keymap_put(&lists->known, digest.bytes);
-    if (++*met > 1) return;
+    int64_t *seen = keymap_put(&lists->known, digest.bytes);
+    if (++*seen > 1) return;
     char *key = mem_alloc(name.len + owner.len + 2);
     memcpy(key, name.data, name.len);
     memcpy(key + name.len + 1, owner.data, owner.len);
@@ -159,7 +159,7 @@ static void lists_read_registry(conn_t *conn, private_lists_t *lists, redis_erro
     if (walk != lists->walk) lists_restart_walk(lists);
     lists->walk = walk;
     if (walk == WALK_NONE && !reply_is(type, "none") && worst->outcome < OUTCOME_REFUSED)
-        redis_error_set(worst, OUTCOME_REFUSED, "%s holds a %s where a set, a hash or a list of names is wanted",
+        redis_error_set(worst, OUTCOME_REFUSED, "%s is a %s, but must be a set, a hash or a list of names",
                         private_config(lists->queue)->registry, reply_text(type));
     freeReplyObject(type);
 }
@@ -215,7 +215,7 @@ static void lists_page_append(const call_t *call, void *self, size_t count) {
     lists->asked = left < count ? left : count;
     if (lists->asked > PAGE) lists->asked = PAGE;
     if (lists->asked > 1 && lists->one_by_one) lists->asked = 1;
-    lists->stepped = !lists->walked && left - lists->asked < PAGE && lists->count < MOST;
+    lists->stepped = !lists->walked && left - lists->asked < PAGE && lists->count < MAX_NAMES;
     if (lists->asked) lists_append_tails(call, lists);
     if (lists->stepped) lists_append_step(call->conn, lists);
 }
@@ -238,8 +238,8 @@ static void lists_add_tail(private_lists_t *lists, const redisReply *reply, size
     entry->owner = name->owner;
 }
 
-// One refused key, such as a name in the registry without rights, must not stop the other lists. Read one list at a time and
-// skip the refused key.
+// One refused key, such as one that the registry names and the ACL forbids, must not stop the other lists. Read one list at a
+// time and skip the refused key.
 static outcome_t lists_skip_refused(private_lists_t *lists, redis_error_t *error) {
     if (error->outcome != OUTCOME_REFUSED) return error->outcome;
     if (lists->asked == 1) {
@@ -271,8 +271,8 @@ static void lists_read_step(conn_t *conn, private_lists_t *lists, redis_error_t 
     bool paged = lists->walk == WALK_LIST;
     const redisReply *names = paged ? reply : reply_at(reply, 1);
     size_t found = names && names->type == REDIS_REPLY_ARRAY ? names->elements : 0;
-    size_t apart = lists->walk == WALK_HASH ? 2 : 1; // skip the values of a hash
-    for (size_t i = 0; i < found; i += apart) lists_add(lists, reply_slice(names->element[i]));
+    size_t stride = lists->walk == WALK_HASH ? 2 : 1; // skip the values of a hash
+    for (size_t i = 0; i < found; i += stride) lists_add(lists, reply_slice(names->element[i]));
     if (paged)
         snprintf(lists->cursor, sizeof lists->cursor, "%lld", strtoll(lists->cursor, NULL, 10) + WALK);
     else
@@ -287,14 +287,14 @@ static outcome_t lists_page_read(const call_t *call, void *self, backup_page_t *
     *error = (redis_error_t){0};
     if (lists->asked && lists_read_tails(call->conn, lists, page, error) == OUTCOME_DISCONNECTED) return OUTCOME_DISCONNECTED;
     if (lists->stepped) lists_read_step(call->conn, lists, error);
-    lists->cut = !lists->walked && lists->count >= MOST;
+    lists->cut = !lists->walked && lists->count >= MAX_NAMES;
     page->ended = lists->next == lists->count && (lists->walked || lists->cut);
     return error->outcome;
 }
 
 // ---- Settles.
 
-// A job without an id has its digest as id (model/job.h). No worker knows that digest.
+// A job without an id has its digest as id (model/job.h). No worker puts that digest into `dedup`.
 static bool job_has_id(const job_t *job) {
     char hex[DIGEST_HEX_SIZE];
     digest_hex(&job->digest, hex);

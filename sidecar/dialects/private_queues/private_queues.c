@@ -5,8 +5,8 @@
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 
-// A requeue removes the dead letter, because its readers could requeue it a second time. A dead letter that stayed would also
-// look like a later one of equal bytes.
+// A requeue removes the dead letter from dlq, because readers of dlq could requeue the job a second time. If the dead letter
+// stayed, a later dead letter of equal bytes would look like this one.
 static const requeue_ops_t private_requeue = {.leaves_dlq = true};
 
 static bool private_has_registry(const queue_config_t *queue) { return *private_config(queue)->registry; }

@@ -6,7 +6,7 @@
 
 typedef struct private_config {
     char *main;     // the list that workers move jobs from
-    char *private;  // pattern in which * is the worker; "" = registry alone
+    char *private;  // pattern of the keys, * = the worker's name; "" = `registry` alone names the lists
     char *registry; // key that names the private lists; "" = SCAN finds the lists
     char *dedup;    // set of ids of finished jobs; "" = none
 } private_config_t;

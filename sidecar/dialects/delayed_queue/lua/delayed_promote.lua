@@ -3,21 +3,21 @@
 --
 -- KEYS[1]  lock
 -- KEYS[2]  delayed   zset of `<class>###<id>`, score = due time in ms
--- KEYS[3]  events    hash: the same -> envelope
--- KEYS[4]  meta      our hash; field `group`, if any, is the owner
--- KEYS[5]  aside     our zset, the quarantine: members for the monitor -> when they were added, ms
+-- KEYS[3]  events    hash: member of delayed -> envelope
+-- KEYS[4]  meta      hash of the sidecar; its field `group`, if any, is the group that owns the queue
+-- KEYS[5]  aside     zset of the sidecar, the quarantine: member that the monitor must handle -> when it was added, ms
 -- KEYS[6+] ready     list of each class
 -- ARGV[1]  token
--- ARGV[2]  group     the caller's
--- ARGV[3]  batch     most members, 1 to 1000
--- ARGV[4]  first     members to read at once, by the size of the last envelopes
+-- ARGV[2]  group     of the caller
+-- ARGV[3]  batch     members at most, 1 to 1000
+-- ARGV[4]  first     members of the first read; few if the last envelopes were large
 -- ARGV[5]  bytes     the batch ends after this many
 -- ARGV[6]  payload   bytes; a larger envelope is quarantined
--- ARGV[7]  attempts  limit at which an event is not scheduled again
+-- ARGV[7]  attempts  limit: the push that sets `attempt` to this is the last
 -- ARGV[8]  later     ms by which a quarantined event is postponed
--- ARGV[9]  steps     number of pairs of delays that follow
--- ARGV[10+] two for each step: attempts below this wait this many ms; then the class of each list in KEYS[6+]
--- Reply    as promote; the score of the oldest is '' if it was not moved
+-- ARGV[9]  steps     number of delays that follow
+-- ARGV[10+] for each delay: the attempt below which it counts, and its ms; then the class of each list in KEYS[6+]
+-- Reply    as promote; the score of the oldest is '' if the oldest was not moved
 -- Uses     types, fence
 -- Safe     fenced; reads and writes in one step. Schedules before it pushes, so a refused push is repeated when the event is due next, and
 --          not at once, twice or never. Removes only members without an envelope. Changes only the digits of `attempt`, and only in the
@@ -46,7 +46,7 @@ local function class_of(member)
     local cut = find(member, '###', 1, true)
     return cut and classes[sub(member, 1, cut - 1)]
 end
--- Returns the end of an envelope of this class with `attempt` now and next, and the next score. nil: another shape.
+-- Returns the end of the envelope with its `attempt` and with the next one, and the next score. False or nil: another shape.
 local function tail_of(class, envelope)
     local digits = match(sub(envelope, -#DONE - 16), '"attempt":([1-9]%d?%d?%d?%d?),"logContext":{}}$')
     local tail = digits and class.tails[digits]

@@ -1,22 +1,22 @@
 #!lua
 -- delayed_requeue: schedules an event of fred84's delayedQueue again, due now, with attempt 1, at most once for each failure.
 --
--- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, as requeue.lua writes it
+-- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its requeue marker, as requeue.lua writes it
 -- KEYS[2]  failures  stream that takes the record
 -- KEYS[3]  meta      hash of that stream's queue; field `bytes`: of all values in the stream
 -- KEYS[4]  delayed   zset
 -- KEYS[5]  events    hash: member -> envelope
 -- ARGV[1]  event     the field in requeued
 -- ARGV[2]  by        operator
--- ARGV[3]  again     '1': ignore a mark
+-- ARGV[3]  again     '1': ignore a requeue marker
 -- ARGV[4]  member
 -- ARGV[5]  envelope  with attempt 1
 -- ARGV[6]  size      bytes of all values of the record
 -- ARGV[7+] names and values of the record; 'at' is added here
 -- Reply    as requeue; {'waiting', why} if the event is scheduled: it was requeued, or the application enqueued it again
 -- Uses     types, now, requeues
--- Safe     not fenced; compares, as requeue: the mark is written first and undone if the rest is refused. HSET before ZADD NX, as the
---          library enqueues: an envelope without a member has no effect. Without allow-oom: a full Redis refuses it.
+-- Safe     not fenced; writes the requeue marker first, and undoes it if Redis refuses the rest. HSET before ZADD NX, as the
+--          library enqueues: an envelope without a member has no effect. Without allow-oom: a full Redis refuses the script.
 local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'},
     {KEYS[4], KEYS[4], 'zset'}, {KEYS[5], KEYS[5], 'hash'}})
 if refusal then return refusal end

@@ -3,14 +3,14 @@
 --
 -- KEYS[1]  lock
 -- KEYS[2]  dlq       list
--- KEYS[3]  recorded  our zset: SHA-1 of an entry -> when it was last seen, ms
+-- KEYS[3]  recorded  zset of the sidecar: SHA-1 of an entry, its mark -> when the entry was last seen, ms
 -- ARGV[1]  token
 -- ARGV[2]  skip      entries from the head; negative: from the tail
--- ARGV[3]  count     entries to look at; near the tail the last ones first
--- ARGV[4]  most      bytes; of a larger entry only size and SHA-1 are returned
+-- ARGV[3]  count     entries at most; from the tail, the last entry first
+-- ARGV[4]  most      bytes; the reply has only size and SHA-1 of a larger entry
 -- ARGV[5]  size      bytes; stop after this many
 -- ARGV[6]  renew     ms: renew older marks, so that only marks of removed entries grow old
--- ARGV[7]  forget    ms: at the end of the list remove older marks; '' = none
+-- ARGV[7]  forget    ms: at the end of the list remove older marks; '' = remove none
 -- Reply    {'letters', now in ms, entries looked at, 1 at the end of the list or else 0, and for each entry without a record: the
 --          entry or '', its size, its SHA-1}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, now
@@ -20,8 +20,8 @@ if refusal then return refusal end
 local now = tonumber(now_ms())
 local reply = {'letters', string.format('%.0f', now), 0, 0}
 local low, high, size, chunk = tonumber(ARGV[2]), tonumber(ARGV[2]) + tonumber(ARGV[3]) - 1, 0, 8
-local at_tail = low < 0 -- new entries are last there: read backwards
--- In small steps, because the size of entries is not known before they are read.
+local at_tail = low < 0 -- the newest entries are last: read backwards
+-- Read in small steps, because the size of an entry is unknown until the entry is read.
 while low <= high and size < tonumber(ARGV[5]) do
     local from = at_tail and math.max(high - chunk + 1, low) or low
     local to = at_tail and high or math.min(low + chunk - 1, high)
@@ -31,11 +31,11 @@ while low <= high and size < tonumber(ARGV[5]) do
         looked = looked + 1
         local entry = found[at_tail and #found + 1 - looked or looked]
         local mark = redis.sha1hex(entry)
-        local met = redis.call('ZSCORE', KEYS[3], mark)
+        local seen = redis.call('ZSCORE', KEYS[3], mark)
         size = size + #entry
-        if not met then
+        if not seen then
             for _, value in ipairs({#entry > tonumber(ARGV[4]) and '' or entry, #entry, mark}) do reply[#reply + 1] = value end
-        elseif tonumber(met) < now - tonumber(ARGV[6]) then
+        elseif tonumber(seen) < now - tonumber(ARGV[6]) then
             redis.call('ZADD', KEYS[3], 'XX', string.format('%.0f', now), mark)
         end
     end

@@ -2,10 +2,10 @@
 -- private_tails: reads the running jobs of many workers: the last entry of each private list.
 --
 -- KEYS[1+] private   lists; a key of another type counts as empty
--- ARGV[1]  most      bytes; of a larger entry only size and SHA-1 are returned
+-- ARGV[1]  most      bytes; the reply has only size and SHA-1 of a larger entry
 -- ARGV[2]  size      bytes; no further list is read after this many
--- Reply    {lists read, and for each that is not empty: its index from 1, its last entry or '', the size of that entry, its SHA-1 if it
---          is too large or else ''}
+-- Reply    {lists read, and for each list that is not empty: its index from 1, its last entry ('' = larger than `most`), the size of
+--          that entry, its SHA-1 if it is larger than `most`, else ''}
 -- Safe     reads only; one key of the wrong type does not affect others.
 local reply, size = {0}, 0
 for i, key in ipairs(KEYS) do
