@@ -11,7 +11,7 @@ static void main_reserve_standard_files(void) {
     if (fd > STDERR_FILENO) close(fd);
 }
 
-enum { LARGE = 256 * 1024 };
+enum { LARGE = 256 * 1024 }; // bytes
 
 // Fix the threshold above which malloc maps a block by itself and returns it on free. By default malloc raises it up to 32 MiB
 // and keeps such blocks (mallopt(3), M_MMAP_THRESHOLD).
@@ -20,6 +20,6 @@ static void main_return_large_blocks(void) { mallopt(M_MMAP_THRESHOLD, LARGE); }
 int main(int argc, char **argv) {
     main_reserve_standard_files();
     main_return_large_blocks();
-    signal(SIGPIPE, SIG_IGN); // a closed socket or pipe is an error like any other
+    signal(SIGPIPE, SIG_IGN); // a write to a closed socket or pipe then fails with EPIPE
     return cli_main(argc, argv);
 }

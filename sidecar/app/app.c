@@ -62,8 +62,8 @@ static void app_watch_roles(app_t *app) {
     health_watch_roles(app->health, roles, ROLE_SET_ROLES + 1);
 }
 
-// The peak memory of an instance, measured with many of the largest jobs failing at once: the monitor holds one, for a moment
-// twice, the auditor another, and the kernel buffers more.
+// Peak memory of an instance in bytes: MEMORY_BASE and MEMORY_OF_JOB times the largest job; measured while many of the largest
+// jobs failed. The monitor has two copies of a job for a moment, the auditor has one, and the kernel buffers more.
 enum { MEMORY_BASE = 24 << 20, MEMORY_OF_JOB = 5, SMALLEST_PAYLOAD = 1 << 10 };
 
 void app_log_memory(const config_t *config, int64_t limit) {
@@ -81,7 +81,7 @@ void app_log_memory(const config_t *config, int64_t limit) {
                  F_INT("needed", needed), F_INT("max_payload", largest));
 }
 
-// The configuration is now in effect.
+// Tells metrics, health and log which configuration is now in effect.
 static void app_take_effect(app_t *app, const config_t *config) {
     metrics_serve(app->metrics, config);
     metric_set(&app->metrics->config_loaded_ms, wall_ms());
@@ -152,7 +152,7 @@ static void app_read_signals(app_t *app) {
     }
 }
 
-// Feed the watchdog while every role ticks, like /healthz.
+// Feed the watchdog while every role ticks: the condition of /healthz.
 static void app_notify_watchdog(app_t *app) {
     buffer_t why = {0};
     sd_notify_beat(&app->notify, health_alive(app->health, &why));
@@ -211,7 +211,7 @@ static bool app_stop(app_t *app) {
     return role_join(&app->http_role, HTTP_STOP_MS) && ended;
 }
 
-// All threads block signals and the main thread reads them, so no handler runs.
+// All threads block signals and the main thread reads them, so no handler runs. *ends: the signals that end the process.
 static bool app_block_signals(app_t *app, sigset_t *ends) {
     sigemptyset(ends);
     sigaddset(ends, SIGTERM);

@@ -9,6 +9,6 @@
 // logs the counters.
 int app_run(config_t *config);
 
-// Warns when the cgroup's `limit` (bytes) is too small for the largest job that the configuration allows: the kernel would kill
-// the process again for the same job.
+// Warns when the cgroup's `limit` (bytes) is too small for the largest job that the configuration allows. The kernel would kill
+// the process for such a job, and again after each restart.
 void app_log_memory(const config_t *config, int64_t limit);

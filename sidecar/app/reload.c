@@ -17,7 +17,7 @@ void reload_log_warnings(buffer_t *warnings) {
         if (*line) log_warn("main", NULL, "configuration warning", F_STR("reason", line));
 }
 
-// Each line of `why` is one error. Repeats are logged only when somebody asked.
+// Each line of `why` is one error. The same errors are logged again only if `asked`.
 static void reload_refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t *metrics) {
     bool began = condition_update_reason(&reload->refused, buffer_text(why)) == CONDITION_BEGAN;
     metric_set(&metrics->config_bad, 1);
@@ -59,7 +59,7 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     if (fresh) config_changes(current, fresh, &frozen, &changes);
     if (frozen.len) {
         buffer_clear(&messages);
-        buffer_printf(&messages, "cannot change while the sidecar runs: %s; put them back, or restart it", buffer_text(&frozen));
+        buffer_printf(&messages, "cannot change while running: %s; restore them, or restart the sidecar", buffer_text(&frozen));
     }
     bool good = fresh && !frozen.len, taken = good && changes.len;
     if (good)

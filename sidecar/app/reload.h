@@ -13,13 +13,13 @@ typedef struct reload {
 void reload_end(reload_t *reload);
 
 // Reads the file of `current` again. Returns the new configuration, owned, if it is good and differs; otherwise NULL. Logs each
-// change and each refusal once; `asked` (SIGHUP) always logs.
+// change and each refusal once. `asked`: an operator sent SIGHUP, so log the result in any case.
 config_t *reload_read(reload_t *reload, const config_t *current, bool asked, metrics_t *metrics);
 
-// Warns of each queue that `fresh` lacks. Call it if the audit log is behind: no auditor copies records of such a queue.
+// Warns of each queue that `fresh` lacks. Call it if the audit log is behind: nobody copies the records later.
 void reload_warn_uncopied_records(const config_t *current, const config_t *fresh);
 
-void reload_log_warnings(buffer_t *warnings); // of config_load, one a line; cuts the text up
+void reload_log_warnings(buffer_t *warnings); // of config_load, one a line; overwrites the text
 
 // Watches the directory of the file `path` for the swap of a mounted ConfigMap or Secret: the kubelet writes a new directory and
 // renames the symlink `..data` to it (kubernetes, pkg/volume/util/atomic_writer.go). Returns an owned descriptor to poll, or -1

@@ -9,7 +9,7 @@
 #include "queue/keys.h"
 #include "role/lease.h"
 
-// Longer than a reply is awaited after the stop (CONN_STOP_GRACE_MS).
+// Longer than CONN_STOP_GRACE_MS, for which a stopped role still waits for a reply.
 enum { STOP_MS = 1500 };
 enum { LEADER, DISPATCHER, MONITOR, AUDITOR };
 
@@ -81,7 +81,7 @@ bool role_set_start_role(role_set_t *set, int number) {
 void role_set_stop_for_reload(role_set_t *set) {
     set->handing_over = true;
     leader_expect_hand_over(set->leader, true);
-    set->roles[MONITOR].finish = NULL; // keep the monitor's keys in Redis; the thread reads `finish` only after role_stop
+    set->roles[MONITOR].finish = NULL; // the next monitor needs the keys in Redis; the thread reads `finish` only after role_stop
     for (int i = ROLE_SET_ROLES - 1; i >= 0; i--) role_stop(&set->roles[i]);
 }
 
@@ -104,6 +104,6 @@ bool role_set_end(role_set_t *set) {
         log_warn("main", NULL, "role did not stop in time", F_STR("thread", set->roles[i].name));
         return false;
     }
-    if (set->handing_over) leader_finish(set->leader); // the next set never took over
+    if (set->handing_over) leader_finish(set->leader); // the next leader never took over
     return true;
 }

@@ -1,5 +1,5 @@
-// The roles of one configuration with all that they share. A reload builds a second set; it takes over role by role, so that no
-// role sees a setting change under it.
+// The roles of one configuration with all that they share. A reload builds a second set, which takes over role by role. So the
+// settings of a running role never change.
 #pragma once
 
 #include "config/config.h"
@@ -27,7 +27,7 @@ bool role_set_start_role(role_set_t *set, int number);
 // Asks all roles to stop, and the leader to keep its locks for the next set.
 void role_set_stop_for_reload(role_set_t *set);
 
-// Starts role `number` of `next` once the same role of `old` has ended. False: it has not. *failed: it cannot be started.
+// Starts role `number` of `next`, if the same role of `old` has ended; else returns false. *failed: the start failed.
 bool role_set_hand_over(role_set_t *old, role_set_t *next, int number, bool *failed);
 
 // Stops all roles and releases the locks. False: a role did not stop in time, so free nothing.

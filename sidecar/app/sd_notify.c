@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 
-// Protocol: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html. The address is a path, or with @ a name in
-// the abstract namespace, which begins with a NUL byte.
+// Protocol: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html. The address is a path, or @ and a name in
+// the abstract namespace. The kernel expects a NUL byte in place of the @.
 static bool sd_notify_find_socket(sd_notify_t *notify) {
     const char *path = getenv("NOTIFY_SOCKET");
     if (!path || !*path) return false;
@@ -21,7 +21,7 @@ static bool sd_notify_find_socket(sd_notify_t *notify) {
     return true;
 }
 
-// Send at twice the required rate, as its documentation advises. Ignore a time meant for another process.
+// Send at twice the required rate, as sd_watchdog_enabled(3) advises. Ignore a time for another process (WATCHDOG_PID).
 static int64_t sd_notify_find_watchdog(void) {
     const char *time = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     if (!time || (pid && strtoll(pid, NULL, 10) != getpid())) return 0;
@@ -41,7 +41,7 @@ static void sd_notify_send(const sd_notify_t *notify, const char *state) {
 }
 
 void sd_notify_begin(sd_notify_t *notify) {
-    // A service manager that does not read must not block us.
+    // A service manager that does not read must not block the main thread for long.
     struct timeval timeout = {.tv_sec = 1};
     *notify = (sd_notify_t){.fd = -1};
     if (!sd_notify_find_socket(notify)) return;

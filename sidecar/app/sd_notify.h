@@ -15,17 +15,17 @@ typedef struct sd_notify {
     mono_t next;     // when the next watchdog message is due
 } sd_notify_t;
 
-// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID; logs what is wrong with them.
+// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and opens the socket. Logs an error.
 void sd_notify_begin(sd_notify_t *notify);
 void sd_notify_end(sd_notify_t *notify);
 
-// The roles run with a configuration of `queues` queues. `refused`: a newer configuration was refused.
+// Reports that the roles serve `queues` queues. `refused`: a newer configuration was refused.
 void sd_notify_ready(const sd_notify_t *notify, size_t queues, bool refused);
-// A reload has begun; sd_notify_ready ends it.
+// Reports that a reload has begun; the next sd_notify_ready reports its end.
 void sd_notify_reloading(const sd_notify_t *notify);
 void sd_notify_stopping(const sd_notify_t *notify);
 
-// When to call sd_notify_beat next; never without a watchdog.
+// When to call sd_notify_beat next; mono_never() without a watchdog.
 mono_t sd_notify_due(const sd_notify_t *notify);
-// Sends a watchdog message if all is well.
+// Sends a watchdog message if `well`, and schedules the next call.
 void sd_notify_beat(sd_notify_t *notify, bool well);

@@ -50,11 +50,11 @@ static bool auditor_open_log(auditor_t *a) {
         char position[AUDIT_POSITION_SIZE];
         stream_cursor_t *cursor = &a->cursors[i];
         if (!audit_writer_position(&a->writer, auditor_queue_name(a, i), position)) return false;
-        bool ours = !a->writer.file.other && stream_id_compare(position, cursor->logged_id) == 0;
-        if (!ours) stream_id_set(cursor->read_id, STREAM_ID_NONE);
+        bool same_log = !a->writer.file.other && stream_id_compare(position, cursor->logged_id) == 0;
+        if (!same_log) stream_id_set(cursor->read_id, STREAM_ID_NONE);
         stream_id_set(cursor->logged_id, position);
     }
-    if (a->read.in_flight) conn_close(a->redis.conn); // the reply in flight would be for the former log
+    if (a->read.in_flight) conn_close(a->redis.conn); // its reply would be for the former log
     a->read.in_flight = false;
     a->acks_unverified = a->read.catching_up = true;
     a->timers.reconcile_at = mono_now();
@@ -91,8 +91,8 @@ static bool auditor_work(auditor_t *a) {
     return false;
 }
 
-// Keeps the log within its limits. Returns when to do so again. A reply arrives in hundreds of parts. Each step is a commit that
-// delays the next part. So make one step for each transaction of new rows, unless a limit is far exceeded.
+// Keeps the log within its limits. Returns when to call it again. A reply arrives in hundreds of parts, and each step is a commit
+// that delays the next part. So make one step for each transaction of new rows, unless a limit is far exceeded.
 static mono_t auditor_retain(auditor_t *a) {
     bool receiving = a->read.in_flight && conn_received(a->redis.conn) > a->read.received_before;
     if (receiving && a->retained && !a->writer.retention.falling_behind) return a->writer.file.check_at;

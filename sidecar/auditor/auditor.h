@@ -2,8 +2,8 @@
 // are on disk. Every instance runs an auditor. The auditor of the leader also trims records that enough auditors have.
 //
 // One blocking XREAD over all streams waits for records, on one connection. Rows and positions are one transaction. A stream
-// that may hold other records than before is read again from its beginning. That is harmless, because the id of an event makes
-// one row of it.
+// that may have other records than before is read again from its beginning. The log still gets one row for each event, because
+// a row's key is the id of the event.
 #pragma once
 
 #include <stdatomic.h>

@@ -12,7 +12,7 @@ typedef struct auditor auditor_t; // as in auditor.h
 
 // The position of the log in one failure stream.
 typedef struct stream_cursor {
-    stream_id_t read_id;   // entries up to here were read and are on disk, in this life of the stream
+    stream_id_t read_id;   // entries up to here were read since the stream was last reset, and are on disk
     stream_id_t logged_id; // position in the log; the log lacks entries above this position that were trimmed
     bool unreadable;       // the stream has an error: skip it
     bool behind;           // the stream had entries above read_id at the last read
@@ -43,7 +43,7 @@ typedef struct auditor_timers {
 
 // The XREAD that is under construction or in flight.
 typedef struct stream_read {
-    stream_id_t *positions; // the XREAD reads behind these positions; "" = skip the stream; owned
+    stream_id_t *positions; // the XREAD reads after these positions; "" = skip the stream; owned
     bool in_flight;
     mono_t deadline;  // deadline of the reply
     bool one_by_one;  // one request for each stream, because streams are in different slots
@@ -53,7 +53,7 @@ typedef struct stream_read {
     int64_t streams;  // number of streams with entries in the last reply
     int64_t count;    // number of entries requested from each stream
     int64_t received_before; // bytes that the connection had received before this request
-    bool release_memory;     // malloc keeps memory of large replies since the last pause
+    bool release_memory;     // malloc still has memory of large replies: trim it before the next wait
 } stream_read_t;
 
 // The entries of the reply.
@@ -63,7 +63,7 @@ typedef struct stream_reply {
     int64_t bytes;     // memory of the reply
     int64_t added;     // rows that the reply added
     int64_t oldest_ms; // age of the oldest entry that the log lacked
-    bool write_failed; // the log has refused an entry
+    bool write_failed; // an entry could not be written
     bool full;         // more entries may be in the streams
 } stream_reply_t;
 
@@ -91,10 +91,11 @@ int64_t auditor_redis_ms(const auditor_t *a);
 // Handles a failed request: no request is sent before the back-off ends. Always false, so that a caller can return it.
 bool auditor_back_off(auditor_t *a, const redis_error_t *error);
 
-// Compares every cursor with its stream. False: the request failed. *found, if not NULL: one more stream is unreadable.
+// Compares every cursor with its stream. False: the request failed. *found (may be NULL): a stream became unreadable.
 bool auditor_reconcile(auditor_t *a, bool *found);
 
-// Acknowledges in Redis every record up to `positions`. Logs a refusal and tries again at the next renewal.
+// Acknowledges in Redis every record up to `positions`. Logs a refusal; the next renewal tries again. False: the request
+// failed.
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions);
 // Reconciles, renews acknowledgements, prunes requeue markers and trims, if these are due. False: a request failed.
 bool auditor_run_timers(auditor_t *a);
@@ -108,8 +109,7 @@ mono_t auditor_next_timer(auditor_t *a);
 // Sends the next XREAD. Redis replies when an entry comes, or in time for the next timer. False: there is no stream to read, or
 // a request failed.
 bool auditor_send_read(auditor_t *a);
-// Reads the reply if it has arrived, writes its entries to the log and acknowledges them. False: a request failed or the log
-// refused.
+// Reads the reply if it has arrived, writes its entries to the log and acknowledges them. False: a request or a write failed.
 bool auditor_read_reply(auditor_t *a);
 // Updates the time since which the log may lack an entry.
 void auditor_note_lag(auditor_t *a);

@@ -12,7 +12,7 @@ enum {
     REPLY_MAX_MEMORY = 12 * 1024 * 1024, // memory that one reply should take; REPLY_MAX_ENTRIES small entries take as much
     ENTRY_OVERHEAD = 3584,               // memory of an entry without its values: hiredis makes 37 objects of an entry
     REPLY_MAX_BYTES = 4 * 1024 * 1024,   // received bytes after which a reply is aborted and a smaller one is requested
-    RELEASE_MEMORY_FROM = 1024 * 1024,   // malloc keeps this much free memory unless trimmed
+    RELEASE_MEMORY_FROM = 1024 * 1024,   // trim malloc's free memory after a reply larger than this
     CLOCK_SUSPECT_MS = 60000,            // a new record that is older than this causes a read of Redis's clock
 };
 
@@ -111,7 +111,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
     if (added) reply->added++;
 }
 
-// Commits rows and positions in one transaction. False: the log refuses, and nothing has changed.
+// Commits rows and positions in one transaction. False: the write failed, and nothing has changed.
 static bool read_commit(auditor_t *a) {
     if (a->reply.write_failed || !audit_writer_begin(&a->writer)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
@@ -150,7 +150,7 @@ static void read_set_missing_since(auditor_t *a, int64_t ns) {
     metric_set(&a->metrics->audit_lacks_ns, ns);
 }
 
-// The log lacks an entry of this age, or may lack a new one: 0.
+// Notes that the log lacks an entry of this age. Age 0: the log may lack a new entry.
 static void read_note_missing(auditor_t *a, int64_t age_ms) {
     int64_t since_ns = mono_now().ns - age_ms * NS_PER_MS;
     if (since_ns < 1) since_ns = 1;
@@ -165,7 +165,7 @@ void auditor_note_lag(auditor_t *a) {
         read_note_missing(a, 0);
 }
 
-// Sends the requests of an XREAD. False: a request failed.
+// Stores and acknowledges the entries of a reply. False: a write or a request failed.
 static bool read_store(auditor_t *a) {
     stream_reply_t *reply = &a->reply;
     int64_t next_age_ms = 0; // entries after this reply are at most as old as its last ones

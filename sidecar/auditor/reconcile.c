@@ -37,7 +37,7 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
 // Why the log may lack records of a stream.
 typedef struct gap_cause {
     const char *reason, *text;
-    int64_t life;        // separates the gaps of two logs
+    int64_t life;        // part of the row's id: the gaps of two lost logs get different ids; 0 = no log was lost
     const char *message; // message for a new gap; NULL = no message
 } gap_cause_t;
 
@@ -160,11 +160,11 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
     return reconcile_set_position(a, queue, trimmed);
 }
 
-// Keeps the log's position in step with the stream. False: the log refuses.
+// Compares the log's position with the stream: inserts a gap or resets the position. False: a write failed.
 static bool reconcile_stream(auditor_t *a, size_t queue) {
     const stream_cursor_t *cursor = &a->cursors[queue];
     const stream_ends_t *state = &a->states[queue];
-    // An id above the last id of the stream belongs to an earlier life of the stream.
+    // An id above the last id of the stream is from before a reset of the stream.
     const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
     if (stream_id_compare(state->last, cursor->logged_id) < 0) return reconcile_reset_stream(a, queue, trimmed);
     if (stream_id_compare(trimmed, cursor->logged_id) > 0)

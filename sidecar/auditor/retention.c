@@ -12,7 +12,7 @@ enum {
     STEP_MAX_US = 60000,    // duration of one step while retention falls behind
     FALLING_BEHIND = 105,   // percent of a limit at which retention falls behind
     NEARLY_FULL = 90,       // percent of a limit or of the age at which the warning comes
-    NEARLY_FULL_ENDS = 80,  // percent at which the warning may come again
+    NEARLY_FULL_ENDS = 80,  // percent below which the warning may come again
 };
 
 static const char ROLE[] = "auditor";
@@ -34,8 +34,8 @@ bool audit_writer_clocks_agree(const audit_writer_t *writer, int64_t redis_ms) {
     return llabs(redis_ms - (int64_t)time(NULL) * 1000) <= max_ms;
 }
 
-// While the clocks disagree, one of them is wrong, and a removed row is gone for good. So it then returns 0: the time is
-// unknown.
+// Returns Redis's time, or 0 (unknown) while the clocks disagree: one of the clocks is wrong, and a removed row cannot be
+// restored.
 static int64_t retention_trusted_clock(audit_writer_t *writer, int64_t redis_ms) {
     bool apart = redis_ms > 0 && !audit_writer_clocks_agree(writer, redis_ms);
     if (condition_update(&writer->retention.clocks_apart, apart) == CONDITION_BEGAN)
@@ -125,11 +125,11 @@ bool audit_writer_retain(audit_writer_t *writer, int64_t now_ms) {
     retention->limits.latest_ms = now_ms > 0 ? now_ms + CLOCK_AHEAD_MS : 0;
     now_ms = retention_trusted_clock(writer, now_ms);
     retention_report(writer, &usage, now_ms);
-    // Rows grow old one by one. One transaction a minute removes them.
+    // Rows expire one by one. Remove them in one transaction a minute.
     bool expire = mono_reached(retention->expire_at, now);
     if (!audit_retain(writer->audit, &retention->limits, expire ? now_ms : 0, retention_budget_us(writer), &result,
                       &writer->why)) {
-        writer->transaction.open = true; // for the rollback
+        writer->transaction.open = true; // audit_writer_fail rolls back only an open transaction
         return audit_writer_fail(writer);
     }
     retention_report_removed(writer, result.removed);

@@ -41,8 +41,8 @@ static bool trim_renew_acks(auditor_t *a) {
     return auditor_acknowledge(a, (const stream_id_t *)a->read.positions);
 }
 
-// Whether this instance leads and a trim may remove entries. Entries that this auditor has not copied are seldom older than
-// those that other auditors have not copied.
+// Whether this instance leads and a trim may remove entries. Before this auditor has copied an entry, the other auditors have
+// seldom copied one either, so a trim would be useless.
 static bool trim_is_possible(auditor_t *a, size_t queue, lease_t *lease) {
     const stream_cursor_t *cursor = &a->cursors[queue];
     bool some = !cursor->unreadable && cursor->growth_left < 0 && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;

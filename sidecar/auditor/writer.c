@@ -98,7 +98,7 @@ static bool writer_file_changing(const audit_writer_t *writer) {
     return age_ms >= 0 && age_ms < SETTLE_MS;
 }
 
-// The check of a whole log takes time. A health check must not take this time for a hang and kill the process again and again.
+// The check of a whole log takes time. A health check must not mistake this time for a hang and kill the process each time.
 static void writer_allow_check(const audit_writer_t *writer) {
     struct stat at;
     if (stat(writer->path, &at) != 0) return;
@@ -119,7 +119,7 @@ static bool writer_open_log(audit_writer_t *writer) {
                                           .busy_timeout_ms = BUSY_TIMEOUT_MS};
     writer->audit = audit_open_locked(writer->lock, &options, &writer->why);
     if (!writer->audit) return audit_writer_fail(writer);
-    buffer_free(&writer->why); // for a damaged log that was set aside
+    buffer_free(&writer->why); // it may name the damage of a log that was set aside
     writer->file.checked = true;
     writer->file.damaged = writer->file.overwritten = false;
     if (writer->failure.holds && !audit_checkpoint(writer->audit, &writer->why)) return audit_writer_fail(writer);

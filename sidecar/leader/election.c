@@ -1,12 +1,12 @@
-// One lock: acquired, renewed and lost; or held by another instance while this one stands by.
+// Acquires and renews a lock, notices its loss, and stands by while another instance holds it.
 
 #include "base/log.h"
 #include "leader/internal.h"
 
 enum {
-    MARGIN_DIVISOR = 10, // the lease ends a tenth of the TTL before the lock
-    JITTER_DIVISOR = 20, // standbys try at random times within a twentieth of the TTL
-    LOCK_WITHOUT_TTL = -1,
+    MARGIN_DIVISOR = 10,   // the lease ends a tenth of the TTL before the lock expires
+    JITTER_DIVISOR = 20,   // standbys try at random times within a twentieth of the TTL
+    LOCK_WITHOUT_TTL = -1, // reply of PTTL
 };
 
 static const char ROLE[] = "leader";
@@ -81,7 +81,7 @@ static mono_t election_lease_deadline(const leader_t *leader, mono_t sent) {
     return mono_add(sent, leader->ttl_ms * NS_PER_MS - election_ttl_part_ns(leader, MARGIN_DIVISOR));
 }
 
-// The leaders of the other groups measure these queues until we own them.
+// Stores which queues other groups own. The leaders of those groups measure them until this group owns them.
 static void election_take_other_owned(leader_t *leader, size_t lock, lock_state_t *state, mono_t now) {
     election_t *election = &leader->elections[lock];
     free(election->other_owner);
@@ -140,7 +140,7 @@ static void election_check_clock_step(leader_t *leader, size_t lock, const lock_
     int64_t ttl_ms = token_ttl_ms(state->holder);
     bool overlong = ttl_ms > 0 && (state->pttl_ms > ttl_ms || state->pttl_ms == LOCK_WITHOUT_TTL);
     int64_t look_in_ms = overlong ? ttl_ms : state->pttl_ms;
-    if (ttl_ms <= 0) look_in_ms = leader->ttl_ms; // not a sidecar's lock: try at our own pace
+    if (ttl_ms <= 0) look_in_ms = leader->ttl_ms; // no sidecar wrote this lock: try once a TTL
     if (!overlong) {
         election->overlong[0] = '\0';
     } else if (strcmp(election->overlong, state->holder) != 0) {
@@ -178,7 +178,7 @@ static void election_lost(leader_t *leader, size_t lock, const lock_state_t *sta
         log_error(ROLE, NULL, "lock key holds a foreign value; delete it", F_STR("key", leader->keys->locks[lock].key),
                   F_STR("holds", state->holder));
     if (state->unserved_count)
-        log_warn(ROLE, NULL, "leader does not serve some of our queues; give instances with other queues their own group",
+        log_warn(ROLE, NULL, "leader does not serve some queues of this instance; give each set of queues its own group",
                  F_STR("lock", leader_lock_name(leader, lock)), F_STR("queues", buffer_text(&state->unserved)));
     election_check_clock_step(leader, lock, state, now);
 }

@@ -1,4 +1,4 @@
-// Shared by the files of the leader only.
+// Types and functions that the files of leader/ share.
 #pragma once
 
 #include <stdatomic.h>
@@ -25,9 +25,9 @@ typedef struct election {
     mono_t claim_at;            // leading: when to claim queues of other groups again
     bool maybe_held;            // an acquire was sent and may have succeeded
     char overlong[TOKEN_SIZE];  // holder whose lock has more time left than its TTL; "" = none
-    mono_t overlong_at;         // when that was first seen
+    mono_t overlong_at;         // when this holder was first seen
     char holder[TOKEN_SIZE];    // last holder seen, to log a change once
-    size_t unserved;            // our queues that the leader does not serve
+    size_t unserved;            // queues of this instance that the leader does not serve
     other_owner_t *other_owner; // leading: queues that other groups own; owned
     size_t other_owner_count;
     bool handed_over; // the lock comes from the roles of the previous configuration
@@ -43,9 +43,9 @@ struct leader {
     backoff_t backoff;
     mono_t retry_at;            // no request before this
     mono_t subscriber_retry_at; // the same for the subscriber, whose errors must not delay the lock
-    unsigned checked;           // generation of the connection that had its preflight; 0 = none
+    unsigned checked;           // generation of the connection on which the preflight last ran; 0 = none
     bool was_connected;
-    mono_t logged_connected; // when a connection was last logged, so that one that flaps does not fill the log
+    mono_t logged_connected; // when "connected" was last logged: an unstable connection must not fill the log
     preflight_results_t *preflight;
     queue_sizes_t *sizes;
     election_t *elections;
@@ -54,12 +54,12 @@ struct leader {
 
 const char *leader_lock_name(const leader_t *leader, size_t lock);
 
-// Logs why a request (for `lock`, or NULL) failed and schedules the next attempt. After REFUSED it waits longest.
+// Logs why a request (for `lock`, may be NULL) failed and schedules the next attempt; the pause is longest after REFUSED.
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
 
 lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error);
 
-// election.c; each needs an open connection.
+// In election.c. The first two need an open connection.
 void leader_acquire(leader_t *leader, size_t lock);
 void leader_renew(leader_t *leader, size_t lock);
 // The only place where an election changes its state. `reason` says why leading ended.

@@ -6,9 +6,9 @@
 
 enum {
     VACANT_JITTER_MS = 10, // standbys try at random times within this after a release
-    PREFLIGHT_AGAIN_S = 5, // between preflights while one fails
-    TIMEOUT_MIN_MS = 100,
-    LOG_CONNECTED_S = 10,
+    PREFLIGHT_AGAIN_S = 5, // between preflights while they fail
+    TIMEOUT_MIN_MS = 100,  // shortest timeout of a reply
+    LOG_CONNECTED_S = 10,  // between two lines "connected"
 };
 
 static const char ROLE[] = "leader";
@@ -44,10 +44,10 @@ static bool leader_connect(leader_t *leader, redis_error_t *error) {
     if (conn_open(leader->conn, error) != OUTCOME_OK) return false;
     if (was_open) return true;
     mono_t now = mono_now();
-    bool said = leader->was_connected && mono_diff(now, leader->logged_connected) < LOG_CONNECTED_S * NS_PER_S;
-    LOG_AT(said ? LOG_DEBUG : LOG_INFO, ROLE, NULL, "connected", F_STR("redis", conn_target(leader->conn)),
+    bool logged = leader->was_connected && mono_diff(now, leader->logged_connected) < LOG_CONNECTED_S * NS_PER_S;
+    LOG_AT(logged ? LOG_DEBUG : LOG_INFO, ROLE, NULL, "connected", F_STR("redis", conn_target(leader->conn)),
            F_STR("server", conn_server(leader->conn)));
-    if (!said) leader->logged_connected = now;
+    if (!logged) leader->logged_connected = now;
     if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
     metric_set(&leader->metrics->redis_up, 1);
     leader->was_connected = true;
@@ -68,8 +68,8 @@ static bool leader_leads_any(const leader_t *leader) {
     return false;
 }
 
-// Repeat the preflight on a new connection, because it may reach another server. Keep the connection when it renews other locks;
-// the preflight then follows a renewal.
+// Repeat the preflight on a new connection, because a new connection may reach another server. Keep a connection that renews
+// other locks; the preflight then follows a renewal.
 static void leader_retry_preflight_later(leader_t *leader, size_t lock) {
     mono_t again = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
     if (leader_leads_any(leader)) {
@@ -93,7 +93,7 @@ static bool leader_may_lead(leader_t *leader, size_t lock, redis_error_t *error)
     return false;
 }
 
-// The lock was renewed, so there is time for a preflight. Its results are only reported.
+// The lock was renewed, so there is time for a preflight. It may disable queues, but does not end a term.
 static void leader_repeat_preflight(leader_t *leader) {
     redis_error_t error;
     bool checked = leader->checked == conn_generation(leader->conn);
@@ -102,7 +102,7 @@ static void leader_repeat_preflight(leader_t *leader) {
     if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, NULL, &error);
 }
 
-// Recheck faulty queues now and then, so that a mended right or key needs no restart.
+// Recheck faulty queues now and then, so that a repaired right or key needs no restart.
 static void leader_recheck_queues(leader_t *leader, mono_t now) {
     redis_error_t error;
     if (!mono_reached(preflight_results_recheck_at(leader->preflight), now) || !mono_reached(leader->retry_at, now)) return;
@@ -133,7 +133,7 @@ static void leader_note_vacancy(void *self, const char *channel, slice_t lock) {
     }
 }
 
-// Subscribes to released locks while another instance holds one of ours.
+// Subscribes to released locks while another instance holds a lock that this one wants.
 static void leader_listen_for_vacancies(leader_t *leader) {
     bool wanted = false;
     redis_error_t error;
@@ -213,7 +213,7 @@ void leader_tick(void *self, role_wait_t *wait) {
     role_wait_fd(wait, conn_fd(leader->subscriber));
 }
 
-// Returns false when Redis did not answer.
+// False: the lock could not be released (logged).
 static bool leader_release(leader_t *leader, size_t lock) {
     redis_error_t error = {0};
     lease_end(leader->leases, lock);
@@ -252,13 +252,13 @@ void leader_hand_over(leader_t *leader, leader_t *old) {
     bool answered = true;
     for (size_t i = 0; i < old->keys->lock_count; i++) {
         if (!leader_may_hold(old, i)) continue;
-        election_t *handing_over = leader_find_election(leader, old->keys->locks[i].key);
+        election_t *successor = leader_find_election(leader, old->keys->locks[i].key);
         if (old->elections[i].state == ELECTION_LEADING) metric_add(&old->metrics->leading, -1);
-        if (handing_over) {
-            memcpy(handing_over->token, old->elections[i].token, sizeof handing_over->token);
-            handing_over->maybe_held = true;
-            handing_over->handed_over = old->elections[i].state == ELECTION_LEADING ||
-                                        old->elections[i].handed_over; // a second reload may come before the first tick
+        if (successor) {
+            memcpy(successor->token, old->elections[i].token, sizeof successor->token);
+            successor->maybe_held = true;
+            successor->handed_over = old->elections[i].state == ELECTION_LEADING ||
+                                     old->elections[i].handed_over; // a second reload may come before the first tick
         } else if (answered) {
             answered = leader_release(old, i);
         }

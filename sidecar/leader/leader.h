@@ -1,8 +1,8 @@
 // The leader role: acquires, renews and releases the locks, and stands by while another instance holds one.
 //
-// Only this role writes leases. Renewals come at a third of the TTL on their own connection. A lease counts from the send of the
-// last good renewal, less a margin. A standby tries again when the lock should have expired, or at once after a message on the
-// vacant channel (redis-contract, R4).
+// Only this role writes leases. Renewals come at a third of the TTL on their own connection. A lease begins when the last good
+// renewal was sent, and ends a margin before the lock expires. A standby tries again when the lock should have expired, or at
+// once after a message on the vacant channel (redis-contract, R4).
 #pragma once
 
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ void leader_tick(void *leader, role_wait_t *wait);
 // Releases every lock that is or may be held and notifies the standbys; does nothing during a hand-over.
 void leader_finish(void *leader);
 
-// A new configuration of the same group takes over in this process: leader_finish keeps the locks. From any thread.
+// `expected`: a new configuration takes over in this process, so leader_finish keeps the locks. For any thread.
 void leader_expect_hand_over(leader_t *leader, bool expected);
 
 // Passes the locks of `old`, whose thread has ended, to `leader`, whose thread has not begun. Its first tick acquires them with

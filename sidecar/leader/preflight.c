@@ -12,7 +12,7 @@ enum {
 
 static const char ROLE[] = "leader";
 
-// The faults of one queue. The check under way appends to the texts.
+// The faults of one queue. The check under way appends to the *_found texts.
 typedef struct queue_faults {
     condition_t disabled;
     condition_t wrong_keys;
@@ -25,7 +25,7 @@ struct preflight_results {
     leases_t *leases;
     metrics_t *metrics;
     queue_faults_t *faults; // of each queue; owned
-    int64_t general;        // faults of the last whole check that concern no single queue; with one nobody may lead
+    int64_t general;        // faults of the last whole check that concern no single queue; > 0: must not lead
     int64_t general_found;  // the same, in the check under way
     mono_t recheck_at;      // when the next recheck may run
     mono_t check_at;        // when the next whole check may run

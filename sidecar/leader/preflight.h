@@ -21,5 +21,5 @@ bool preflight_results_check_due(const preflight_results_t *preflight, mono_t no
 
 // When to recheck queues that are disabled, have wrong keys, or had a command refused lately; mono_never() while all is well.
 mono_t preflight_results_recheck_at(const preflight_results_t *preflight);
-// Rechecks these queues and enables the repaired ones. Outcomes as above.
+// Rechecks these queues and enables the repaired ones. Returns outcomes like preflight_results_check.
 outcome_t preflight_results_recheck(preflight_results_t *preflight, conn_t *conn, redis_error_t *error);

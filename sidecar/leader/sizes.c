@@ -6,20 +6,20 @@
 #include "inspect/sizes.h"
 
 enum {
-    PERIOD_S = 5,      // between two rounds over all queues
-    PERIOD_TIMES = 50, // or this multiple of a round's time, if longer
-    PERIOD_MAX_S = 30, // but at most this, to keep the numbers fresh
-    STEP_MAX = 50,     // queues in one step
-    STEP_FIRST = 4,    // queues in the first step, whose cost is unknown
-    STEP_SHORT_US = 1000,
-    STEP_LONG_US = 4000,
+    PERIOD_S = 5,         // between two rounds over all queues
+    PERIOD_TIMES = 50,    // or this multiple of a round's time, if longer
+    PERIOD_MAX_S = 30,    // but at most this, to keep the numbers fresh
+    STEP_MAX = 50,        // queues in one step
+    STEP_FIRST = 4,       // queues in the first step, whose cost is unknown
+    STEP_SHORT_US = 1000, // after a shorter step the next step takes twice as many queues
+    STEP_LONG_US = 4000,  // after a longer step the next step takes half as many
 };
 
 static const char ROLE[] = "leader";
 
 typedef struct counted_queue {
     metrics_queue_t *metrics;
-    bool counted_elsewhere; // another group measures it
+    bool counted_elsewhere; // another group measures this queue
     condition_t error;
 } counted_queue_t;
 
@@ -86,17 +86,17 @@ static int64_t sizes_due_since(const sizes_t *sizes) {
 
 // Without a measured time, use the time that scans have found.
 static int64_t sizes_running_since(const sizes_t *sizes, int64_t in_progress, const metrics_queue_t *row) {
-    int64_t by_pass = metric_get(&row->in_progress_since_ms);
+    int64_t by_scan = metric_get(&row->in_progress_since_ms);
     if (in_progress == 0) return INT64_MAX;
     if (sizes->oldest_in_progress_ms >= 0) return sizes->oldest_in_progress_ms;
-    return by_pass > 0 ? by_pass : SIZES_UNKNOWN;
+    return by_scan > 0 ? by_scan : SIZES_UNKNOWN;
 }
 
 static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const sizes_t *sizes, mono_t now) {
     metrics_queue_t *row = c->queues[queue].metrics;
     int64_t in_progress = sizes->in_progress;
     int64_t most = c->keys->config->stream.max_bytes;
-    // Only scans count the workers' private lists.
+    // sizes_read does not count the workers' private lists, but scans do.
     if (in_progress < 0 && !*sizes->error && metric_get(&row->passes) > 0) in_progress = metric_get(&row->in_progress);
     metric_set(&row->delayed_jobs, sizes->delayed);
     metric_set(&row->ready_jobs, sizes->ready);
@@ -134,7 +134,7 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     mono_t began = mono_now();
     *error = (redis_error_t){0};
     if (!mono_reached(queue_sizes_next(c), began)) return OUTCOME_OK;
-    if (!conn_is_open(conn)) { // another step of the leader opens it; do not stay due meanwhile
+    if (!conn_is_open(conn)) { // another step of the leader opens it; retry later, not at once
         c->at = mono_add(began, PERIOD_S * NS_PER_S);
         return OUTCOME_OK;
     }

@@ -1,5 +1,5 @@
 // Measures the queues that this instance leads, for /metrics: some queues in each step, every few seconds, and only while
-// something scrapes.
+// /metrics is scraped.
 #pragma once
 
 #include "base/clock.h"
@@ -16,10 +16,10 @@ void queue_sizes_free(queue_sizes_t *sizes);                                    
 // When the next step is due; mono_never() without scrapes or led queues.
 mono_t queue_sizes_next(const queue_sizes_t *sizes);
 
-// Runs one step if it is due: one round trip of a ms or two. RETRY and DISCONNECTED are returned; an error of one queue is
-// logged once until it changes.
+// Runs one step if it is due: one round trip of a ms or two. Returns RETRY or DISCONNECTED after a failed request. Logs an
+// error of one queue once until it changes.
 outcome_t queue_sizes_step(queue_sizes_t *sizes, conn_t *conn, redis_error_t *error);
 
-// Stops reporting this queue: this instance does not lead it any more. `ceded`: the leader of the owning group measures it
-// until this group takes it over.
-void queue_sizes_cede(queue_sizes_t *sizes, size_t queue, bool ceded);
+// Discards the sizes of this queue: its leader changes. `counted_elsewhere`: the leader of another group measures it from now
+// on.
+void queue_sizes_cede(queue_sizes_t *sizes, size_t queue, bool counted_elsewhere);

@@ -6,8 +6,8 @@
 typedef struct leadership {
     const char *role; // static; the role in log lines
     leases_t *leases;
-    uint64_t *seen;   // of each lock: the last term announced; owned
-    uint64_t *fenced; // of each lock: the term that a script found fenced; owned
+    uint64_t *seen;   // of each lock: the last term for which `began` was called; owned
+    uint64_t *fenced; // of each lock: the last term of which a script was fenced; owned
 } leadership_t;
 
 // Borrows everything. End with leadership_free.
@@ -20,7 +20,7 @@ bool leadership_refresh(leadership_t *leadership, void (*began)(void *self, size
 // Copies the lease under which the queue may be served now; false when there is none.
 bool leadership_may_serve(leadership_t *leadership, size_t queue, lease_t *lease);
 
-// A script was fenced: ends this term of the queue's lock here and asks the leader to look.
+// A script was fenced: ends this term of the queue's lock for this role, and asks the leader to check the lock.
 void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term);
-// Asks the leader to look at every lock, for example after FLUSHALL.
+// Asks the leader to check every lock, for example after FLUSHALL.
 void leadership_suspect(leadership_t *leadership);

@@ -5,18 +5,18 @@
 #include "base/buffer.h"
 #include "base/wakeup.h"
 
-enum { LISTENERS = 4, REFUSED_S = 15 };
+enum { LISTENERS = 4, REFUSED_S = 15 }; // most listeners; how long lease_was_refused is true
 
 typedef struct lease_lock {
     lease_t lease;
     lease_queues_t queues;
-    uint64_t suspected; // the term that a script found fenced; 0 = none
+    uint64_t suspected; // the term of which a script was fenced; 0 = none
 } lease_lock_t;
 
 typedef struct lease_queue {
     size_t lock;
     atomic_bool disabled;
-    _Atomic int64_t refused_until_ns; // of mono_t
+    _Atomic int64_t refused_until_ns; // ns of a mono_t; 0 = never refused
 } lease_queue_t;
 
 struct leases {
@@ -24,9 +24,9 @@ struct leases {
     lease_lock_t *locks;
     size_t lock_count;
     lease_queue_t *queues;
-    int listeners[LISTENERS];
+    int listeners[LISTENERS]; // of leases_wake_on_change
     size_t listener_count;
-    int leader; // -1 = none
+    int leader; // of leases_wake_on_suspicion; -1 = none
 };
 
 leases_t *leases_new(size_t lock_count, size_t queue_count) {

@@ -28,8 +28,8 @@ typedef struct lease_queues {
 leases_t *leases_new(size_t lock_count, size_t queue_count); // owned
 void leases_free(leases_t *leases);                          // takes; NULL is fine
 
-// Registers a wake-up (base/wakeup.h): on change when a term begins, ends or resumes after it had expired; on suspicion for the
-// leader. Call before threads start.
+// Registers a wake-up (base/wakeup.h). leases_wake_on_change raises it when a term begins, ends or resumes after it had expired,
+// or a queue is disabled or enabled; leases_wake_on_suspicion, after lease_suspect. Call before threads start.
 void leases_wake_on_change(leases_t *leases, int wake_fd);
 void leases_wake_on_suspicion(leases_t *leases, int wake_fd);
 
@@ -46,14 +46,14 @@ void lease_end(leases_t *leases, size_t lock);
 // Copies the lease; false when there is none or it has expired.
 bool lease_get(leases_t *leases, size_t lock, lease_t *lease);
 
-// Disables a queue although its lock is held: its keys have wrong types, or Redis refuses its commands. Wakes the listeners.
+// Disables a queue although its lock is held: its keys have wrong types, or Redis refuses its commands. False enables it.
 void lease_disable_queue(leases_t *leases, size_t queue, bool disabled);
 bool lease_queue_disabled(const leases_t *leases, size_t queue);
 
 // Notes that Redis refused a request for this queue. The leader then rechecks the queue.
 void lease_note_refusal(leases_t *leases, size_t queue);
-bool lease_was_refused(const leases_t *leases, size_t queue); // within the last seconds
+bool lease_was_refused(const leases_t *leases, size_t queue); // within the last 15 s
 
-// Notes a fenced script of this term, so that the leader checks the lock at once. lease_take_suspicion clears the note.
+// Notes a fenced script of this term: the leader checks the lock at once. lease_take_suspicion returns and clears the note.
 void lease_suspect(leases_t *leases, size_t lock, uint64_t term);
 bool lease_take_suspicion(leases_t *leases, size_t lock);

@@ -13,9 +13,9 @@ void role_wait_fd(role_wait_t *wait, int fd) {
 }
 
 bool role_backing_off(role_wait_t *wait, mono_t retry_at) {
-    bool put_off = !mono_reached(retry_at, mono_now());
-    wait->trouble = wait->trouble || put_off;
-    return put_off;
+    bool backing_off = !mono_reached(retry_at, mono_now());
+    wait->trouble = wait->trouble || backing_off;
+    return backing_off;
 }
 
 bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish)(void *self), void *self) {

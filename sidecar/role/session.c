@@ -3,7 +3,7 @@
 #include "base/log.h"
 
 enum {
-    NO_WAKE_RETRY_S = 60,
+    TRACKING_RETRY_S = 60, // between attempts at client tracking while Redis refuses it
 };
 
 void session_init(session_t *session, const session_ops_t *ops, void *self, const redis_config_t *redis, metrics_t *metrics,
@@ -46,7 +46,7 @@ void session_disable_tracking(session_t *session, const redis_error_t *error, mo
     session->tracking = false;
     session_set_tracking_refused(session, true);
     conn_close(session->subscriber);
-    session->tracking_retry_at = mono_add(now, NO_WAKE_RETRY_S * NS_PER_S);
+    session->tracking_retry_at = mono_add(now, TRACKING_RETRY_S * NS_PER_S);
 }
 
 void session_subscribe(session_t *session, const char *const *channels, size_t count) {

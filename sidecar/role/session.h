@@ -1,5 +1,5 @@
 // A role's session with Redis: a connection for requests, a second one subscribed to changes (client tracking), and the
-// back-off. It knows nothing of queues.
+// back-off. A session does not depend on queues.
 #pragma once
 
 #include <stdatomic.h>
@@ -57,5 +57,5 @@ void session_wait(const session_t *session, mono_t next, role_wait_t *wait);
 
 // Reads the messages that have arrived. False: the subscriber connection was lost; session_ready replaces it.
 bool session_read_messages(session_t *session);
-// The server refuses client tracking: polls alone find changes until tracking is tried again.
+// Handles a refusal of client tracking: until the next attempt at tracking, only polls find changes.
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now);

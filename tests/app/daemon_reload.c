@@ -71,7 +71,7 @@ Test(daemon_reload, queues_are_added_and_removed) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }"});
     daemon_t *other = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
-    await_line(other, "leader does not serve some of our queues", 0);
+    await_line(other, "leader does not serve some queues of this instance", 0);
     reload(&cluster, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
     cluster_works(&cluster, "sms");
     cluster_works(&cluster, "q");

@@ -50,7 +50,7 @@ Test(daemon_queues, standby_reports_queues_its_leader_skips) {
     cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q")});
     daemon_t *d = cluster_sidecar(&s, (sidecar_t){.ttl = "4s", .queues = QUEUE("q") ", " QUEUE("extra") ", " QUEUE("more")});
-    cr_assert(daemon_wait_log(d, "leader does not serve some of our queues", 5000));
+    cr_assert(daemon_wait_log(d, "leader does not serve some queues of this instance", 5000));
     cr_assert(cluster_says(d, "leader does not serve", "\"extra, more\""));
     daemon_signal(d, SIGUSR1);
     cr_assert(daemon_wait_log(d, "\"unserved\":2", 5000));
