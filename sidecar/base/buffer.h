@@ -1,5 +1,5 @@
-// A growable byte buffer that always ends in a NUL byte (not counted in len). Out of memory ends the process: no
-// caller could do better, and no test could reach the branch.
+// A growable byte buffer that always ends in a NUL byte (not counted in len). The process
+// aborts when memory runs out: no caller could do better, and no test could reach its error path.
 #pragma once
 
 #include "base/std.h"
@@ -22,10 +22,10 @@ void buffer_shrink(buffer_t *buffer);            // clears; keeps at most BUFFER
 void buffer_free(buffer_t *buffer);              // leaves an empty buffer
 const char *buffer_text(const buffer_t *buffer); // never NULL; borrowed until the next change
 
-// malloc and friends that end the process when memory is out. Results are owned.
+// malloc and friends; they abort the process when memory runs out. Results are owned.
 void *mem_alloc(size_t size);               // zeroed
 void *mem_array(size_t count, size_t size); // zeroed
-// Returns an array of `count` items with room for one more, zeroed. Takes `array`, which is NULL or an earlier result.
+// Returns an array of `count` items with room for one more, zeroed. `array` is NULL or an earlier result, and no longer valid.
 void *mem_grown(void *array, size_t count, size_t size);
 char *mem_str(const char *text); // NULL stays NULL
 char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));

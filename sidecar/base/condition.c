@@ -11,7 +11,7 @@ condition_change_t condition_update(condition_t *condition, bool holds) {
 condition_change_t condition_update_reason(condition_t *condition, const char *reason) {
     bool holds = reason && *reason;
     if (holds && condition->reason && strcmp(condition->reason, reason) == 0) return CONDITION_UNCHANGED;
-    char *copy = holds ? mem_str(reason) : NULL; // `reason` may lie in the old one
+    char *copy = holds ? mem_str(reason) : NULL; // `reason` may point into the old reason
     free(condition->reason);
     condition->reason = copy;
     condition_change_t change = condition_update(condition, holds);

@@ -5,12 +5,12 @@
 
 typedef struct condition {
     bool holds;
-    char *reason; // owned; NULL without one
+    char *reason; // owned; NULL = none
 } condition_t;
 
 typedef enum condition_change {
     CONDITION_UNCHANGED,
-    CONDITION_BEGAN, // the condition holds now, or for another reason
+    CONDITION_BEGAN, // the condition holds and did not before, or it holds for another reason
     CONDITION_ENDED,
 } condition_change_t;
 

@@ -38,7 +38,7 @@ void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]) {
     hex[DIGEST_HEX_SIZE - 1] = '\0';
 }
 
-// Only lower case: one digest has one text.
+// Accepts lower case only, so that a digest has only one text.
 static int digest_digit(char digit) { return digit >= 'A' && digit <= 'F' ? -1 : hex_digit(digit); }
 
 bool digest_parse(slice_t hex, digest_t *out) {

@@ -9,5 +9,5 @@ enum { INSTANCE_SIZE = 128 }; // bytes with the NUL
 const char *instance_name(void);
 
 // Returns the limit in bytes above which the kernel kills the process; INT64_MAX = no limit, or it cannot be read. Knows cgroups
-// 1 and 2, inside and outside of a container, but not the limits of parent cgroups. `root` is "", or a directory of a test.
+// 1 and 2, inside and outside of a container, but not the limits of parent cgroups. `root` is "", or a test's directory.
 int64_t cgroup_memory_limit(const char *root);

@@ -12,7 +12,7 @@ enum {
     MAX_FILTER = 1 << 24,
 };
 
-static uint32_t keymap_half(const uint8_t key[KEY_BYTES], int index) {
+static uint32_t keymap_word(const uint8_t key[KEY_BYTES], int index) {
     uint32_t number;
     memcpy(&number, key + 4 * index, sizeof number);
     return number;
@@ -20,7 +20,7 @@ static uint32_t keymap_half(const uint8_t key[KEY_BYTES], int index) {
 
 // Returns the slot of the key, or the free one for it.
 static struct keymap_slot *keymap_slot(const keymap_t *map, const uint8_t key[KEY_BYTES]) {
-    size_t at = keymap_half(key, 0) & (map->room - 1);
+    size_t at = keymap_word(key, 0) & (map->room - 1);
     while (map->slots[at].used && memcmp(map->slots[at].key, key, KEY_BYTES) != 0) at = (at + 1) & (map->room - 1);
     return &map->slots[at];
 }
@@ -58,7 +58,7 @@ void keymap_filter(keymap_t *map, bool (*keep)(void *self, const uint8_t key[KEY
         slot->used = false;
         map->count--;
     }
-    keymap_rebuild(map, map->room); // an emptied slot would hide keys behind it
+    keymap_rebuild(map, map->room); // keymap_slot stops at a free slot and would miss the keys behind it
 }
 
 void keymap_free(keymap_t *map) {
@@ -81,11 +81,11 @@ void keyfilter_begin(keyfilter_t *filter, size_t keys) {
 
 // All bits of a key lie in one cache line, as a filter of millions of keys mostly waits for memory.
 static uint64_t *keyfilter_block(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]) {
-    return &filter->bits[(keymap_half(key, 0) & (filter->words / BLOCK_WORDS - 1)) * BLOCK_WORDS];
+    return &filter->bits[(keymap_word(key, 0) & (filter->words / BLOCK_WORDS - 1)) * BLOCK_WORDS];
 }
 
 static uint64_t keyfilter_bit(const uint8_t key[KEY_BYTES], int index) {
-    uint64_t bits = (uint64_t)keymap_half(key, 1) << 32 | keymap_half(key, 2);
+    uint64_t bits = (uint64_t)keymap_word(key, 1) << 32 | keymap_word(key, 2);
     return bits >> (BLOCK_BIT_SHIFT * index) & (BLOCK_WORDS * 64 - 1);
 }
 

@@ -12,12 +12,12 @@ typedef struct keymap {
         int64_t value;
         bool used;
     } * slots;   // owned
-    size_t room; // a power of two, or 0
+    size_t room; // slots: a power of two, or 0
     size_t count;
 } keymap_t;
 
 int64_t *keymap_find(const keymap_t *map, const uint8_t key[KEY_BYTES]); // borrowed until the next put; NULL = not there
-int64_t *keymap_put(keymap_t *map, const uint8_t key[KEY_BYTES]);        // finds it, or adds it with the value 0
+int64_t *keymap_put(keymap_t *map, const uint8_t key[KEY_BYTES]);        // finds the key, or adds it with the value 0
 // Removes each key for which `keep` is false.
 void keymap_filter(keymap_t *map, bool (*keep)(void *self, const uint8_t key[KEY_BYTES], int64_t *value), void *self);
 void keymap_free(keymap_t *map); // leaves an empty map that can be used again
@@ -29,7 +29,7 @@ typedef struct keyfilter {
     size_t words;   // a power of two, or 0
 } keyfilter_t;
 
-// Empties the filter and sizes it for so many keys (64 to 16 million).
+// Empties the filter and sizes it for `keys` keys (64 to 16 million).
 void keyfilter_begin(keyfilter_t *filter, size_t keys);
 bool keyfilter_add(keyfilter_t *filter, const uint8_t key[KEY_BYTES]); // returns whether the key was (perhaps) there
 bool keyfilter_has(const keyfilter_t *filter, const uint8_t key[KEY_BYTES]);

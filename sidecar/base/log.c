@@ -11,11 +11,11 @@
 
 enum {
     REPEAT_SLOTS = 4096,
-    REPEAT_PROBES = 8,
+    REPEAT_PROBES = 8, // slots in which a message may be
     REPEAT_WINDOW_S = 10,
-    BURSTS = 16,
-    BURST_LINES = 20, // in a window
-    BURST_NAMES = 10,
+    BURSTS = 16,      // tracked at once
+    BURST_LINES = 20, // written in a window
+    BURST_NAMES = 10, // queues that the last line names
 };
 
 // A message to write; `queue` may be NULL.
@@ -33,37 +33,35 @@ typedef struct suppressed {
     char *queue, *reason, *token; // owned
 } suppressed_t;
 
-// A message that was written lately. Another message with the same hash takes the slot over: then one line too many is written,
-// never one too few.
+// A message that was written lately. When another message takes the slot over, one line too many is written, never one too few.
 typedef struct repeat {
     uint64_t hash;
     mono_t written;
     int64_t count;            // lines suppressed since then
-    bool in_burst;            // the line at the end of a burst counts it
+    bool in_burst;            // it was not written: the line that ends the burst counts it
     suppressed_t *suppressed; // owned; NULL = nothing to report
 } repeat_t;
 
-// A message that several queues have. With more messages than places the oldest burst ends early: then lines too many are
-// written.
+// The lines of one message for several queues. If no slot is free, the oldest burst ends early, and extra lines are written.
 typedef struct burst {
     uint64_t hash;
     mono_t began; // of the window
-    int lines;    // written and suppressed; 0 = the place is free
+    int lines;    // written and suppressed; 0 = the slot is free
     log_level_t level;
     const char *role, *msg;
     buffer_t names; // some of the queues whose lines were suppressed
 } burst_t;
 
-// All but the first two are guarded by the mutex.
+// The mutex guards all fields but the first two.
 static struct {
     _Atomic log_level_t level;
     int json;
     pthread_mutex_t mutex;
     repeat_t repeats[REPEAT_SLOTS];
     size_t suppressing; // repeats that have something to report
-    mono_t check_at;    // when to look for one that is due
+    mono_t check_at;    // when to look for a repeat that is due
     burst_t bursts[BURSTS];
-    int64_t dropped; // lines without room since the last written line
+    int64_t dropped; // lines dropped since the last written line
 } state = {.level = LOG_INFO, .json = 1, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const LEVEL_NAMES[] = {"error", "warn", "info", "debug"};
@@ -126,8 +124,8 @@ static void log_add_head(buffer_t *line, const message_t *message) {
     }
 }
 
-// A full pipe must not stop the roles, least of all the renewal of the lock, so a line that finds no room is dropped and counted.
-// POLLOUT promises room for PIPE_BUF bytes, more than a line takes.
+// A full pipe must not block a role: the leader would lose its lock. So drop and count a line that finds no room. POLLOUT
+// promises room for PIPE_BUF bytes; a line is shorter.
 static void log_put_line(const buffer_t *line) {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT)) {
@@ -195,7 +193,7 @@ static const char *log_text_field(const log_field_t *fields, const char *key) {
     return NULL;
 }
 
-// The slot of this message, else the oldest of the slots that it may use.
+// Returns the slot of this message, else the oldest slot that it may use.
 static repeat_t *repeat_slot(uint64_t hash) {
     repeat_t *oldest = &state.repeats[hash % REPEAT_SLOTS];
     for (uint64_t i = 0; i < REPEAT_PROBES; i++) {
@@ -230,8 +228,8 @@ static void repeat_forget(repeat_t *slot) {
     state.suppressing--;
 }
 
-// Reports how often the message was repeated since it was written, and when it last came. A reader may by now believe that
-// all is well. The next line of this message is news, with all its fields.
+// Reports how often the message was repeated since it was written, and when it last came: without this line a reader could
+// believe that the problem is over. The next line of this message has all its fields again.
 static void repeat_end(repeat_t *slot, mono_t now) {
     const suppressed_t *suppressed = slot->suppressed;
     const log_field_t fields[] = {F_STR("reason", suppressed->reason),

@@ -1,20 +1,20 @@
 // The log: one JSON object a line on stderr, or text on a terminal. Never payloads. Thread-safe; one write(2) a line.
 //
-// A warning or error that repeats (same level, role, queue, message, `reason` and `token`) is written at most once in 10 s. The
-// next line of it carries `repeated`, how many lines were suppressed. If no line comes for 10 s, a separate line has this
-// number, and `seconds_ago`, the age of the last one.
+// A warning or error that repeats (same level, role, queue, message, `reason` and `token`) is written at most once in 10 s. Its
+// next line carries `repeated`, how many lines were suppressed. If it does not come again for 10 s, a separate line has this
+// number, and `seconds_ago`, the age of the last suppressed line.
 //
 // When many queues have the same level, role and message, the first 20 lines in 10 s are written. One more line then carries
 // `more`, how many lines were suppressed, and `queues`, some of their names.
 //
-// Drops lines while stderr is full because nobody reads it. The next line carries `lines_lost`.
+// Lines are dropped while stderr is full because nobody reads it. The next line that is written carries `lines_lost`.
 #pragma once
 
 #include "base/std.h"
 
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level_t;
 
-// A field of a line. A string is borrowed; a NULL one is left out. Broken UTF-8 and control bytes are escaped.
+// A field of a line. A string is borrowed; a field with a NULL string is left out. Broken UTF-8 and control bytes are escaped.
 typedef struct log_field {
     const char *key; // NULL ends the list
     enum { LOG_FIELD_STR, LOG_FIELD_SLICE, LOG_FIELD_INT, LOG_FIELD_NUM } type;
@@ -28,14 +28,14 @@ typedef struct log_field {
 #define F_INT(k, v)   ((log_field_t){.key = (k), .type = LOG_FIELD_INT, .num = (int64_t)(v)})
 #define F_NUM(k, v)   ((log_field_t){.key = (k), .type = LOG_FIELD_NUM, .real = (v)})
 
-// json: JSON objects, otherwise text. Call once, before any other thread runs.
+// `json`: 1 = JSON objects, 0 = text. Call once, before any other thread runs.
 void log_setup(log_level_t level, int json);
 void log_set_level(log_level_t level); // at any time
 
-// `queue` may be NULL. `role` and `msg` are constant texts; particulars go into fields.
+// `queue` may be NULL. `role` and `msg` are constant texts, kept as pointers; particulars go into fields.
 void log_write(log_level_t level, const char *role, const char *queue, const char *msg, const log_field_t *fields);
 
-// Reports suppressed lines that are due. Cheap; call it regularly, as nothing else may be logged.
+// Reports suppressed lines that are due, as log_write does. Cheap; call it regularly, since log_write may not be called again.
 void log_flush_suppressed(void);
 
 // log_error("leader", NULL, "lost the lock", F_STR("lock", name));

@@ -7,7 +7,7 @@
 // no surrogates, nothing above U+10FFFF).
 size_t utf8_sequence(const char *text, size_t len);
 
-// Whether all of it is well-formed UTF-8.
+// Whether the whole text is well-formed UTF-8.
 bool utf8_is_valid(const char *text, size_t len);
 
 // Appends `text` with control bytes as \u00XX, each broken byte as \ufffd, and a backslash before every ASCII character of

@@ -15,7 +15,7 @@ struct health {
     const role_t *roles[HEALTH_ROLES];
     size_t count;
     char *refused; // owned; NULL = the configuration is in effect
-    char *taken;   // owned; which configuration is in effect since when
+    char *state;   // owned; a text: since when the configuration is in effect, and what it changed
 };
 
 health_t *health_new(metrics_t *metrics, const char *group) {
@@ -31,7 +31,7 @@ void health_free(health_t *health) {
     pthread_mutex_destroy(&health->mutex);
     free(health->group);
     free(health->refused);
-    free(health->taken);
+    free(health->state);
     free(health);
 }
 
@@ -49,7 +49,7 @@ void health_wake(health_t *health, const char *role) {
     pthread_mutex_unlock(&health->mutex);
 }
 
-// Returns the text, owned, cut to `most` bytes, without half a character.
+// Returns the text, owned, cut to at most `most` bytes, but not inside a character.
 static char *health_shorten(const char *text, size_t len, size_t most) {
     size_t shown = len <= most ? len : most;
     while (shown && shown < len && ((unsigned char)text[shown] & 0xc0) == 0x80) shown--;
@@ -65,7 +65,7 @@ static void health_set_text(health_t *health, char **field, char *owned) {
 
 void health_set_refused(health_t *health, const char *refused) {
     size_t len = refused ? strlen(refused) : 0;
-    while (len && refused[len - 1] == '\n') len--; // one line for each error
+    while (len && refused[len - 1] == '\n') len--; // drop the last line feed: each error has one
     health_set_text(health, &health->refused, refused ? health_shorten(refused, len, FAULTS_SHOWN) : NULL);
 }
 
@@ -73,7 +73,7 @@ void health_set_in_effect(health_t *health, const char *changes) {
     char now[32];
     wall_text(now, sizeof now);
     char *shown = health_shorten(changes ? changes : "", changes ? strlen(changes) : 0, CHANGES_SHOWN);
-    health_set_text(health, &health->taken, mem_printf("in effect since %s%s%s", now, *shown ? ": " : "", shown));
+    health_set_text(health, &health->state, mem_printf("in effect since %s%s%s", now, *shown ? ": " : "", shown));
     free(shown);
 }
 
@@ -116,7 +116,7 @@ static void health_add_text(buffer_t *json, const char *name, const char *text) 
     json_write_string(json, slice_text(text));
 }
 
-// Adds one check. Takes `why`, which is NULL when it is ok.
+// Adds one check. Frees `why`; NULL = the check is ok.
 static void health_add_check(buffer_t *json, const char *name, char *why, const char *state) {
     if (json->data[json->len - 1] != '[') buffer_str(json, ",");
     buffer_printf(json, "\n  {\"check\": \"%s\", \"ok\": %s", name, why ? "false" : "true");
@@ -134,7 +134,7 @@ static char *health_because(const health_t *health, const char *what, metrics_wh
     return text.data;
 }
 
-// Returns why not all our queues are served, owned; NULL = they are.
+// Returns why some queues are not served, owned; NULL = all are.
 static char *health_unserved(const health_t *health) {
     char *first, *why = NULL;
     size_t refused = metrics_refusing(health->metrics, mono_now(), &first);
@@ -175,7 +175,7 @@ bool health_ready(health_t *health, buffer_t *json) {
                      metric_get(&m->audit_bad) > 0 ? health_because(health, "the audit log cannot be written", WHY_AUDIT) : NULL,
                      NULL);
     pthread_mutex_lock(&health->mutex);
-    health_add_check(json, "config", mem_str(health->refused), health->taken);
+    health_add_check(json, "config", mem_str(health->refused), health->state);
     pthread_mutex_unlock(&health->mutex);
     buffer_str(json, "\n]}\n");
     return ready;

@@ -13,7 +13,7 @@ typedef struct health health_t;
 health_t *health_new(metrics_t *metrics, const char *group);
 void health_free(health_t *health); // takes; NULL is fine
 
-// Watches these roles from now on; on return no earlier role is used any more. Borrows them.
+// Watches these roles from now on; when it returns, no earlier role is in use. Borrows them.
 void health_watch_roles(health_t *health, const role_t *const *roles, size_t count);
 
 // Wakes the watched role of that name.
@@ -25,7 +25,7 @@ void health_set_refused(health_t *health, const char *refused);
 void health_set_in_effect(health_t *health, const char *changes);
 
 // Whether every role ticks. Redis, a disk or a peer that hangs for a minute does not make this false. *why: one line for each
-// role that does not.
+// role that does not tick.
 bool health_alive(health_t *health, buffer_t *why);
 
 // Whether this instance works: it has Redis, and leads or stands by. *json: every check with the reason of its failure, also
@@ -37,7 +37,7 @@ bool health_ready(health_t *health, buffer_t *json);
 typedef struct health_beat {
     const char *name;
     double age_s;
-    double trouble_s; // since the last tick without trouble; 0 = the last one had none
-    bool turns;
+    double trouble_s; // since the last tick without trouble; 0 = the last tick had none
+    bool turns;       // false: the next tick is overdue
 } health_beat_t;
 size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]);

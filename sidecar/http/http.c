@@ -12,8 +12,8 @@
 #include "http/metrics_text.h"
 
 enum {
-    CONNECTIONS = 64,     // open ones; others wait in the backlog, or replace the oldest
-    CROWDED = 48,         // from this number on the oldest is closed for a new one
+    CONNECTIONS = 64,     // open at once; more wait in the backlog, or replace the oldest
+    CROWDED = 48,         // from this number on, each new one closes the oldest
     REQUEST_BYTES = 8192, // for request line, headers and response headers
     REQUEST_S = 10,       // longest time until a request is complete
     IDLE_S = 60,          // for a kept-alive connection; longer than between two scrapes or probes
@@ -49,8 +49,8 @@ static bool http_load_library(char *why, size_t size) {
 typedef struct client {
     int fd; // -1 = free
     mono_t deadline;
-    mono_t connected_at; // when it connected
-    bool closing;        // already shut down
+    mono_t connected_at;
+    bool closing; // already shut down
 } client_t;
 
 struct http {
@@ -59,8 +59,8 @@ struct http {
     health_t *health;
     metrics_t *metrics;
     struct MHD_Daemon *daemon; // NULL = not listening
-    mono_t retry_at;
-    condition_t refused; // why it cannot listen
+    mono_t retry_at;           // when to try again to listen
+    condition_t refused;       // why it cannot listen
     client_t clients[CONNECTIONS];
 };
 
@@ -130,8 +130,8 @@ static const struct page *http_find_page(const char *path) {
     return NULL;
 }
 
-// Called when the headers have arrived and again when the request is complete. Answer at once if a body may follow: that
-// closes the connection. Otherwise answer the second call, which keeps it open.
+// Called when the headers have arrived and again when the request is complete. Answer at once if a body may follow: an
+// answer then closes the connection. Otherwise answer the second call: that keeps the connection open.
 static enum MHD_Result http_on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
                                        const char *version, const char *data, size_t *size, void **request) {
     const http_t *http = self;
@@ -214,7 +214,7 @@ static void http_on_completed(void *self, struct MHD_Connection *connection, voi
     if (client && client->fd >= 0) client->deadline = mono_add(mono_now(), (IDLE_S + REQUEST_S) * NS_PER_S);
 }
 
-// libmicrohttpd limits the time between two bytes only; a request sent byte by byte would never end.
+// libmicrohttpd limits the time between two bytes only; a request sent byte by byte would take for ever.
 static mono_t http_close_expired(http_t *http) {
     mono_t next = mono_never();
     for (size_t i = 0; i < CONNECTIONS; i++) {

@@ -1,8 +1,8 @@
 // The http role: health, readiness and metrics of this instance. It shows no payload, changes nothing and asks neither Redis nor
 // the audit log: it answers from memory.
 //
-// Clients may be hostile: requests are limited in size and time, connections in number. When there are too many, the oldest is
-// closed, so that a probe always gets through.
+// Clients may be hostile: requests are limited in size and time, connections in number. When there are too many connections,
+// the oldest is closed, so that a probe always gets through.
 #pragma once
 
 #include "config/config.h"
@@ -16,6 +16,6 @@ typedef struct http http_t;
 http_t *http_new(const char *listen, int64_t port, health_t *health, metrics_t *metrics);
 void http_free(http_t *http); // takes; NULL is fine
 
-// Listens and answers requests. When the port is in use it logs that and tries again.
+// Listens and answers requests. If it cannot listen, it logs the reason and tries again.
 void http_tick(void *http, role_wait_t *wait);
 void http_finish(void *http);

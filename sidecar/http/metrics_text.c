@@ -11,7 +11,7 @@ typedef struct family {
     const char *help;
     size_t offset; // of the number in its struct, or of the first of an array
     double scale;
-    const char *label;         // of BY_LABEL: the one beside `queue`
+    const char *label;         // of BY_LABEL: the label besides `queue`
     const char *const *values; // of BY_LABEL, NULL-terminated
 } family_t;
 
@@ -25,9 +25,9 @@ typedef struct family {
 #define ROLE(field, kind, name, help) {name, kind, "role", help, offsetof(health_beat_t, field), 1, NULL, NULL},
 
 static const family_t families[] = {
-    {"build_info", BUILD, "version", "always 1; the version stands in the label", 0, 1, NULL, NULL},
+    {"build_info", BUILD, "version", "always 1; the label has the version", 0, 1, NULL, NULL},
     METRICS_INSTANCE(INSTANCE)
-    ROLE(turns, ROLE_TURNS, "role_turns", "1 while the role's loop turns as it should")
+    ROLE(turns, ROLE_TURNS, "role_turns", "1 while the role ticks in time; 0 = its next tick is overdue")
     ROLE(age_s, ROLE_SECONDS, "role_idle_seconds", "time since the role's last tick ended; -1 before the first one")
     ROLE(trouble_s, ROLE_SECONDS, "role_trouble_seconds",
          "time since the role's last tick without trouble; 0 = the last tick had none")
@@ -43,7 +43,7 @@ static const family_t families[] = {
 
 enum { FAMILIES = sizeof families / sizeof *families };
 
-// The page while it is written.
+// The page under construction.
 typedef struct page {
     buffer_t *out;
     metrics_t *metrics;
@@ -63,8 +63,8 @@ static void page_add_label(buffer_t *out, const char *text) {
     }
 }
 
-// Adds the name and the labels of a sample. `queue` is NULL for a metric of the instance; `label` is NULL where there is one
-// less.
+// Adds the name and the labels of a sample. `queue` is NULL for a metric of the instance; `label` is NULL without a label
+// besides `queue`.
 static void page_add_name(const page_t *page, const char *suffix, const metrics_queue_t *queue, const char *label,
                           const char *value) {
     buffer_printf(page->out, METRICS_PREFIX "%s%s", page->family->name, suffix);

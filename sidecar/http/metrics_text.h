@@ -5,7 +5,7 @@
 #include "http/health.h"
 #include "model/metrics.h"
 
-// Adds every family with HELP and TYPE; all exist from the start, at 0.
+// Adds every family with HELP and TYPE; all counters exist from the start, at 0.
 void http_metrics(metrics_t *metrics, health_t *health, buffer_t *out);
 
 // Adds one row for each family: name, type, labels, help; separated by tabs, as `help metrics` prints them.

@@ -6,14 +6,14 @@
 
 enum { MAX_NUMBER = 64 }; // bytes of a time
 
-// A time in seconds, read as milliseconds, falls into January 1970, and the alive timeout would end the job at once. So earlier
-// dates count as not given.
+// A time in seconds, read as milliseconds, falls into January 1970, and the alive timeout would end the job at once. So dates
+// before MIN_CREATED_MS count as not given.
 #define MIN_CREATED_MS 1e11              // March 1973
 #define MAX_CREATED_MS 253402300799999.0 // the last millisecond of the year 9999
 
 static const char NO_POINTER[] = "none";
 
-_Static_assert(MAX_JOB_ID >= DIGEST_HEX_SIZE - 1, "a digest fits where an id stands");
+_Static_assert(MAX_JOB_ID >= DIGEST_HEX_SIZE - 1, "job_t.id has room for a digest");
 
 static void job_take_text(const json_pick_t *pick, size_t most, char *text) {
     const json_value_t *value = &pick->value;

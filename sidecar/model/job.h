@@ -11,18 +11,18 @@ enum { MAX_JOB_ID = 256, MAX_JOB_TYPE = 256 }; // bytes
 typedef enum job_trouble {
     JOB_FINE,
     JOB_UNREADABLE, // not a job of this dialect, so there is no list to return it to
-    JOB_FOREIGN,    // names a key that is not configured
+    JOB_FOREIGN,    // names a ready list that is not configured
 } job_trouble_t;
 
 typedef struct job {
     digest_t digest;             // of its bytes
-    char id[MAX_JOB_ID + 1];     // id_path: a string or a number, unchanged; else the 64 hex digits of the digest. No NUL inside
-    char type[MAX_JOB_TYPE + 1]; // type_path, in the same way; "" = unknown
-    int64_t created_ms;          // since 1970; 0 = unknown. created_path: a number above 0, at most of the year 9999
+    char id[MAX_JOB_ID + 1];     // the string or number at id_path; else the 64 hex digits of the digest. No NUL inside
+    char type[MAX_JOB_TYPE + 1]; // the string or number at type_path; "" = unknown
+    int64_t created_ms;          // since 1970; 0 = unknown. From created_path: March 1973 to the year 9999
     int64_t executed_ms;         // when this execution began, since 1970; 0 = unknown
-    int64_t retries_in_job;      // as its bytes count them; -1 = the stamp counts them
+    int64_t retries_in_job;      // retries as the job's bytes count them; -1 = the stamp counts them
     job_trouble_t trouble;
-    size_t target; // index of the ready list that it returns to
+    size_t target; // index of the ready list that the job returns to
 } job_t;
 
 // Reads a job by the settings; trouble is always JOB_FINE. A field stays unknown if the bytes are no JSON within the bounds of

@@ -3,9 +3,9 @@
 #include "base/buffer.h"
 
 enum {
-    WANTED_S = 120, // sizes are counted this long after a scrape
-    COUNTED_S = 60, // sizes are served this long after the count
-    REFUSED_S = 15, // a refusal ends this long after the last one
+    WANTED_S = 120, // for this long after a scrape the leader reads the sizes
+    COUNTED_S = 60, // for this long after they were read the sizes are exposed
+    REFUSED_S = 15, // for this long after a refused request the queue counts as refused
 };
 
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
@@ -40,7 +40,7 @@ static metrics_queue_t *metrics_place_for(metrics_t *metrics, const char *name) 
     return free_place ? free_place : gone;
 }
 
-// NULL: no settings are in effect yet.
+// `queue` NULL: no settings are in effect yet.
 static void metrics_note_settings(metrics_queue_t *place, const queue_config_t *queue) {
     int64_t value;
 #define X(name, family, scale, key, help) metric_set(&place->name, queue &&config_queue_number(queue, key, &value) ? value : -1);
@@ -58,7 +58,7 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name) {
     if (queue && !queue->name) {
         queue->name = mem_str(name);
         metrics_note_settings(queue, NULL);
-        queue->served = true; // until metrics_serve: no other queue may take the place
+        queue->served = true; // until the next metrics_serve no other queue may get the place
     }
     pthread_mutex_unlock(&metrics->mutex);
     return queue;
@@ -68,7 +68,7 @@ void metrics_serve(metrics_t *metrics, const config_t *config) {
     for (size_t i = 0; i < config->queue_count; i++) metrics_queue(metrics, config->queues[i].name);
     pthread_mutex_lock(&metrics->mutex);
     for (size_t i = 0; i < metrics->queue_count; i++)
-        if (metrics->queues[i].name) metrics->queues[i].served = false; // an untouched place takes no memory
+        if (metrics->queues[i].name) metrics->queues[i].served = false; // writing to an unused place would make it take memory
     for (size_t i = 0; i < config->queue_count; i++) {
         metrics_queue_t *queue = metrics_place_for(metrics, config->queues[i].name);
         queue->served = true;

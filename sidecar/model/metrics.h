@@ -63,8 +63,8 @@
     X(large, GAUGE, "large_entries", 1, "entries found larger than max_payload and left where they are")                         \
     X(passes, COUNTER, "passes_total", 1, "complete scans of the backup list")                                                   \
     X(pass_us, COUNTER, "pass_seconds_total", 1000000, "time spent in scans")                                                    \
-    X(in_progress, GAUGE, "", 1, "jobs that the last scan met")                                                                  \
-    X(in_progress_since_ms, GAUGE, "", 1, "since when the oldest of them has been in progress, by Redis's clock; 0 = unknown")   \
+    X(in_progress, GAUGE, "", 1, "jobs that the last scan saw")                                                                  \
+    X(in_progress_since_ms, GAUGE, "", 1, "since when the oldest job has been in progress, by Redis's clock; 0 = unknown")       \
     X(stalled, COUNTER, "", 1, "executions found stalled, whatever the cause")                                                   \
     X(retried, COUNTER, "retries_total", 1, "jobs given back to the workers")                                                    \
     X(retried_unrecorded, COUNTER, "retries_unrecorded_total", 1,                                                                \
@@ -73,12 +73,12 @@
       "times that a job was not ended, or its failure not recorded, because the failure stream was full")                        \
     X(ended, COUNTER, "", 1, "final failures, whatever the reason")                                                              \
     X(failed_recorded, COUNTER, "", 1, "final failures that workers decided, with a record")                                     \
-    X(stray_reports, COUNTER, "stray_reports_total", 1, "reports removed because no scan met their job")                         \
+    X(stray_reports, COUNTER, "stray_reports_total", 1, "orphan reports removed: no scan saw their job")                         \
     X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels pushed")                                                      \
     X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "sentinels removed because there was a newer one")                   \
     X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1, "duplicates dropped because their job was already done")       \
-    X(stale_unique, GAUGE, "stale_unique", 1, "ids in sets of unique tasks without a task")                                      \
-    X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because copies of the same bytes were in progress")               \
+    X(stale_unique, GAUGE, "stale_unique", 1, "ids without a task in the sets of unique tasks")                                  \
+    X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because duplicates of them were in progress")                     \
     X(faults, COUNTER, "faults_total", 1, "requests that Redis refused because of keys, rights or configuration")                \
     X(lateness_us, COUNTER, "", 1000000, "sum of lateness; each job of a batch counts as late as the oldest one in it")          \
     X(lateness_max_us, GAUGE, "lateness_max_seconds", 1000000, "greatest lateness seen")
@@ -100,7 +100,7 @@
     X(stream_full_percent, LEVEL, "failure_stream_full_ratio", 100,                                                              \
       "share of stream.max_bytes in use; no job is ended while the next record does not fit" COUNTED)
 
-// Settings in effect, which show when a new configuration arrives: X(name, family, scale, config key, help). A dialect without
+// Settings in effect, to see when a new configuration takes effect: X(name, family, scale, config key, help). A dialect without
 // the key has no sample.
 #define METRICS_SETTINGS(X)                                                                                                      \
     X(set_protected_ms, "protected_timeout_seconds", 1000, "protected_timeout", "the protected_timeout in effect")               \
@@ -112,8 +112,8 @@
 #define METRICS_BY_LABEL(X)                                                                                                      \
     X(ended_by, "final_failures_total", "reason", METRICS_REASONS, "final failures: records that went into the failure stream")  \
     X(stalled_by, "stalled_total", "cause", METRICS_CAUSES,                                                                      \
-      "executions found stalled: timeout = past protected_timeout, without heartbeats; heartbeat_lost = past it, and its "       \
-      "heartbeat is gone; worker_gone = its worker's heartbeat is gone; lock_lost = its lock in Bull is gone; alive_timeout")
+      "executions found stalled: timeout = past protected_timeout, no heartbeats; heartbeat_lost = past it, heartbeat gone; "    \
+      "worker_gone = the worker's heartbeat is gone; lock_lost = the lock in Bull is gone; alive_timeout = past alive_timeout")
 
 // Reasons of records of kind `failed`.
 #define METRICS_REASONS(X)                                                                                                       \
@@ -164,8 +164,8 @@ typedef struct metrics_queue {
 #undef X
     metric_t ended_by[METRICS_REASON_COUNT];
     metric_t stalled_by[METRICS_CAUSE_COUNT];
-    metric_t refused_ns;                         // of mono_t: the last refused request for the queue; 0 = never
-    metric_t counted_ns;                         // of mono_t: when the sizes were read; 0 = they are unknown
+    metric_t refused_ns;                         // mono_t.ns of the last refused request for the queue; 0 = never
+    metric_t counted_ns;                         // mono_t.ns when the sizes were read; 0 = they are unknown
     metric_t lateness[METRICS_LATENESS_BUCKETS]; // jobs, not cumulative
     char *name;                                  // of the queue; NULL = the place is free. Owned; guarded by the metrics' mutex
     bool served;                                 // the configuration in effect has it; same guard
@@ -178,16 +178,16 @@ typedef struct metrics {
 #define X(name, kind, family, scale, help) metric_t name;
     METRICS_INSTANCE(X)
 #undef X
-    metric_t audit_lacks_ns; // of mono_t: since when the audit log may lack an entry of a failure stream; 0 = it has them all
-    metric_t scraped_ns;     // of mono_t: the last request of /metrics; 0 = none
-    metric_t redis_ahead_ms; // Redis's clock less mono_t in ms, as the last count found it
-    metrics_queue_t *queues; // owned; in the order in which they were first asked for
-    size_t queue_count;      // places
+    metric_t audit_lacks_ns;      // mono_t.ns since when the audit log may lack an entry of a failure stream; 0 = it has them all
+    metric_t scraped_ns;          // mono_t.ns of the last request of /metrics; 0 = none
+    metric_t redis_ahead_ms;      // Redis's clock minus mono_now() in ms, when the sizes were last read
+    metrics_queue_t *queues;      // owned; the places
+    size_t queue_count;           // of places
     char *why[METRICS_WHY_COUNT]; // owned; NULL = nothing is wrong. Guarded by the mutex
     pthread_mutex_t mutex;        // guards names and `served`, too
 } metrics_t;
 
-metrics_t *metrics_new(size_t places); // owned; for twice as many queues as one configuration has
+metrics_t *metrics_new(size_t places); // owned; `places`: of two configurations, since a reload may replace all queues
 void metrics_free(metrics_t *metrics); // takes; NULL is fine
 
 // Returns the place of this queue: the one it had, a free one, or one of a queue that is no longer served. NULL: all places
@@ -197,7 +197,7 @@ metrics_queue_t *metrics_queue(metrics_t *metrics, const char *name);
 // Marks exactly these queues as served, and notes their settings.
 void metrics_serve(metrics_t *metrics, const config_t *config);
 
-// Calls `visit` for each served queue, while none comes or goes.
+// Calls `visit` for each served queue, under the mutex: none is added or removed meanwhile.
 void metrics_each(metrics_t *metrics, void (*visit)(void *self, const metrics_queue_t *queue), void *self);
 
 static inline void metric_add(metric_t *metric, int64_t n) { atomic_fetch_add_explicit(metric, n, memory_order_relaxed); }
@@ -215,13 +215,13 @@ int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
 
 // Notes that Redis refused a request for this queue.
 void metrics_refused(metrics_queue_t *queue, mono_t now);
-bool metrics_is_refused(const metrics_queue_t *queue, mono_t now); // within the last seconds
+bool metrics_is_refused(const metrics_queue_t *queue, mono_t now); // in the last 15 s
 // Returns the number of refused queues, and the name of the first one (owned; NULL = none).
 size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first);
 
 // Sets the reason of a problem, copied; NULL = it is over.
 void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason);
-// Appends ": " and the reason, or a reference to the log.
+// Appends ": " and the reason; without one ": the log says why".
 void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out);
 
 // Updates numbers that grow with time. Call it before they are read.

@@ -1,4 +1,4 @@
-// Lock tokens: 128 random bits in hex, '-', and the lock's TTL in ms, so that everybody can see how long the lock may live.
+// Lock tokens: 128 random bits in hex, '-', and the lock's TTL in ms, so that any instance can see how long the lock may live.
 #pragma once
 
 #include "base/std.h"

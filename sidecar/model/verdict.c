@@ -19,7 +19,7 @@ int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double
     if (!delay_ms) return 0;
     int64_t delay = delay_ms + (int64_t)((double)delay_ms * policy->retry.jitter * share);
     int64_t most = policy->retry.backoff == BACKOFF_EXPONENTIAL ? policy->retry.delay_max_ms : INT64_MAX;
-    if (delay > most) delay = most - (delay - most); // a cap at `most` would send half of the retries at once
+    if (delay > most) delay = most - (delay - most); // a cap at `most` would send half of the retries at the same time
     return delay < 1 ? 1 : delay;
 }
 
@@ -47,7 +47,7 @@ static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *p
     case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
     case HEARTBEAT_GONE:
         if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
-        // A scan may meet a job twice, and duplicates share a stamp: do not act on a note of this scan.
+        // A scan may see a job twice, and duplicates share a stamp: do not act on a note that this scan made.
         if (s->stamp.missing >= s->began) return verdict_leave_until(s->now);
         if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms)
             return verdict_leave_until(s->stamp.missing + s->silence_ms);
@@ -66,8 +66,8 @@ static int64_t verdict_protected_until(const observation_t *s, const queue_polic
     return began + policy->protected_timeout_ms;
 }
 
-// A worker may still be on an unreadable job, so it is ended only after the protected timeout. Duplicates end one by one,
-// as the stamp goes with each.
+// A worker may still be working on an unreadable job, so end the job only after the protected timeout. Duplicates end one by
+// one, as each end removes the stamp.
 static verdict_t verdict_unreadable(const observation_t *s, const queue_policy_t *policy) {
     int64_t until = verdict_protected_until(s, policy);
     if (s->now <= until) return verdict_leave_until(until);

@@ -5,14 +5,14 @@
 
 #include "config/config.h"
 
-// A stamp: the sidecar's own facts about a job in progress.
+// A stamp: the sidecar's own facts about a job. A life begins when a scan first sees the job, or at a requeue, and ends with it.
 typedef struct stamp {
     int64_t born_us;    // when this life began, in us; 0 = there is no stamp yet
-    int64_t seen;       // when this execution was first seen; 0 = returned, no worker has taken it yet
-    int64_t missing;    // when it was first found overdue without a heartbeat
+    int64_t seen;       // when this execution was first seen; 0 = the job was returned, and no worker has taken it yet
+    int64_t missing;    // when the job was first found overdue without a heartbeat; 0 = it was not
     int64_t retries;    // in this life, within retry_window
-    int64_t retried_at; // the last retry; before the first: the requeue
-    bool requeued;      // an operator began this life, so ignore the age in the job
+    int64_t retried_at; // the last retry, or else the requeue; 0 = neither
+    bool requeued;      // an operator began this life, so ignore the creation time in the job
 } stamp_t;
 
 typedef enum heartbeat {
@@ -25,13 +25,13 @@ typedef enum heartbeat {
 typedef enum report {
     REPORT_NONE,
     REPORT_RETRY, // the worker reports a failure
-    REPORT_END,   // and forbids a retry
+    REPORT_END,   // the worker reports a failure and forbids a retry
 } report_t;
 
-// A job as a scan met it.
+// A job in progress, as a scan saw it.
 typedef struct observation {
     stamp_t stamp;
-    int64_t now;   // of the reply that brought the stamp
+    int64_t now;   // Redis's clock in the reply that brought the stamp
     int64_t began; // when this scan began
     // Read from the job itself.
     int64_t created;
@@ -41,19 +41,19 @@ typedef struct observation {
     bool unreadable;        // not a job of this dialect: it cannot be retried
     bool foreign;           // its list is not configured: it cannot be retried
     heartbeat_t heartbeat;
-    int64_t silence_ms; // the heartbeat is the worker's: without it for this time the worker is gone, before the timeout too;
-                        // 0 = the heartbeat is the job's, and counts once the protected timeout is over
+    int64_t silence_ms; // above 0, the heartbeat is the worker's: missing for this long, it means that the worker is gone, even
+                        // before the protected timeout; 0 = it is the job's, and counts only after the protected timeout
     report_t report;
     bool has_duplicates; // another entry of the same bytes is in progress
 } observation_t;
 
 typedef enum verdict_kind {
-    VERDICT_LEAVE,
-    VERDICT_LOOK,    // read the heartbeat and ask again
+    VERDICT_LEAVE,   // do nothing
+    VERDICT_LOOK,    // read the heartbeat and call verdict again
     VERDICT_STAMP,   // begin a life
     VERDICT_SEEN,    // note a new execution
     VERDICT_MISSING, // note that the heartbeat is missing; a later scan decides
-    VERDICT_PRESENT, // remove that note
+    VERDICT_PRESENT, // the heartbeat is back: remove the note of MISSING
     VERDICT_RETRY,
     VERDICT_END,
 } verdict_kind_t;
@@ -63,8 +63,8 @@ typedef struct verdict {
     const char *reason; // of RETRY and END: for the record; static
     int64_t attempts;   // of RETRY and END: executions that count so far; of RETRY also the number of this retry
     int64_t delay_ms;   // of RETRY: 0 = at once; without jitter
-    bool needs_silence; // of RETRY and END: only while there is no heartbeat
-    int64_t again;      // of LEAVE, MISSING and PRESENT: the verdict may differ from then on; INT64_MAX = never by time
+    bool needs_silence; // of RETRY and END: settle only if the heartbeat is still missing
+    int64_t again;      // of LEAVE, MISSING and PRESENT: when the verdict may change; INT64_MAX = time does not change it
 } verdict_t;
 
 verdict_t verdict(const observation_t *observation, const queue_policy_t *policy);
@@ -72,6 +72,6 @@ verdict_t verdict(const observation_t *observation, const queue_policy_t *policy
 // The delay of the retry number `retry` (from 1), in ms, without jitter.
 int64_t verdict_delay_ms(const queue_policy_t *policy, int64_t retry);
 
-// Adds the jitter to a delay; `share`, from -1 to 1, is random. The result is at most retry_delay_max: an excess is mirrored
-// below it.
+// Adds the jitter to a delay; `share` is a random number from -1 to 1. With exponential backoff, an excess over retry_delay_max
+// is subtracted from retry_delay_max instead.
 int64_t verdict_jitter_ms(const queue_policy_t *policy, int64_t delay_ms, double share);

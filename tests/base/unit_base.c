@@ -1,4 +1,4 @@
-/* The ground floor: log, backoff, clock, buffer, UTF-8, wake-ups. */
+/* base/: log, backoff, clock, buffer, UTF-8, wake-ups. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -118,7 +118,7 @@ Test(unit_log, limits_and_counts_repeats) {
     cr_assert_eq(fixture_log_count("again"), 3);
 }
 
-/* The size of a storm is told when it is over, although nobody says the same again. */
+/* The number of suppressed lines is reported when the repeats stop, though no further line of the message comes. */
 Test(unit_log, reports_suppressed_repeats_when_they_stop) {
     fixture_hold_boottime();
     for (int i = 0; i < 60; i++) log_warn("r", "q", "failed", F_STR("reason", "why"), F_INT("n", i));
@@ -127,7 +127,7 @@ Test(unit_log, reports_suppressed_repeats_when_they_stop) {
     log_warn("r", "q", "failed", F_STR("reason", "why"));
     fixture_step_boottime(9500);
     log_flush_suppressed();
-    cr_assert_eq(fixture_log_count("\"failed\""), 1, "it may go on");
+    cr_assert_eq(fixture_log_count("\"failed\""), 1, "more repeats may come");
     cr_assert_eq(fixture_log_count("\"msg\":\"once\",\"role\":\"r\",\"seconds_ago\":14,\"repeated\":2}"), 1);
     fixture_step_boottime(1900);
     log_flush_suppressed();
@@ -137,10 +137,10 @@ Test(unit_log, reports_suppressed_repeats_when_they_stop) {
         fixture_step_boottime(11000);
         log_flush_suppressed();
     }
-    cr_assert_eq(fixture_log_count("\"failed\""), 2, "and then nothing more");
+    cr_assert_eq(fixture_log_count("\"failed\""), 2, "nothing is reported twice");
 }
 
-/* Storms with a calm between them: that the end of one is told does not take the facts from the next. */
+/* Once its suppressed lines are reported, the next line of a message has all its fields again. */
 Test(unit_log, writes_all_fields_when_a_message_comes_back) {
     fixture_hold_boottime();
     for (int storm = 0; storm < 4; storm++) {
@@ -158,7 +158,7 @@ Test(unit_log, writes_all_fields_when_a_message_comes_back) {
     cr_assert_eq(fixture_log_count("\"failed\""), 8);
 }
 
-/* More messages than are kept apart: what is forgotten of one is told before. */
+/* With more messages than slots, the repeats of a message are reported before it loses its slot. */
 Test(unit_log, reports_repeats_of_an_evicted_message) {
     char reason[16];
     fixture_hold_boottime();
@@ -172,7 +172,7 @@ Test(unit_log, reports_repeats_of_an_evicted_message) {
     cr_assert_eq(fixture_log_count("\"msg\":\"storm\",\"role\":\"r\",\"reason\":\"why\",\"seconds_ago\":0,\"repeated\":3}"), 1);
 }
 
-/* What queues number `first` to `last` say. */
+/* Logs an error for each of the queues q<first> to q<last>. */
 static void crowd(int first, int last, const char *msg) {
     char queue[16];
     for (int i = first; i <= last; i++) {
@@ -196,16 +196,16 @@ Test(unit_log, sums_up_a_message_of_many_queues) {
     cr_assert_eq(fixture_log_count("\"no\""), 22);
     expect_line_end("\"level\":\"error\",\"msg\":\"no\",\"role\":\"r\",\"more\":980,"
                     "\"queues\":\"q21, q22, q23, q24, q25, q26, q27, q28, q29, q30\"}");
-    cr_assert_eq(fixture_log_count("more"), 1, "few were all told");
+    cr_assert_eq(fixture_log_count("more"), 1, "all lines of \"few\" were written");
     crowd(500, 521, "no");
     fixture_step_boottime(10001);
-    log_info("r", NULL, "something else"); /* comes behind it */
+    log_info("r", NULL, "something else"); /* the summary is written before it */
     cr_assert_eq(fixture_log_count("\"no\""), 22 + 20 + 1);
     cr_assert_eq(fixture_log_count("\"more\":2,\"queues\":\"q520, q521\""), 1);
-    cr_assert_eq(fixture_log_count("\"repeated\":2"), 20, "each line still tells of its repeats");
+    cr_assert_eq(fixture_log_count("\"repeated\":2"), 20, "each line still carries the number of its repeats");
 }
 
-/* Repeats that are told when nothing follows are lines as well. */
+/* A line that reports suppressed repeats counts as a line of its message. */
 Test(unit_log, sums_up_suppressed_repeats_of_many_queues) {
     fixture_hold_boottime();
     crowd(1, 20, "no");
@@ -223,7 +223,7 @@ Test(unit_log, sums_up_suppressed_repeats_of_many_queues) {
     cr_assert_eq(fixture_log_count("\"more\":20,"), 1, "%s", fixture_log());
 }
 
-Test(unit_log, survives_more_bursts_than_it_has_places_for) {
+Test(unit_log, survives_more_bursts_than_slots) {
     static char messages[40][16]; /* the log borrows them */
     for (int round = 0; round < 40; round++) {
         snprintf(messages[round], sizeof messages[round], "m%d.", round);
@@ -442,7 +442,7 @@ Test(unit_wakeup, raises_and_clears) {
     close(fd);
 }
 
-/* Whoever reads the log may stop to read. */
+/* The reader of the log may stop reading. */
 Test(unit_log, drops_lines_when_the_pipe_is_full, .timeout = 20) {
     int ends[2];
     char chunk[4096];

@@ -20,7 +20,7 @@ static void check_value(slice_t text, json_value_t value) {
         insist(json_decode(value.raw, &decoded) ? decoded.len <= value.raw.len : decoded.len == 0);
         return;
     }
-    /* What was found is JSON itself, and the same. */
+    /* The value that was found is JSON itself; json_find returns it again. */
     json_value_t again;
     insist(json_find(value.raw, "", &again) == JSON_FOUND);
     insist(again.type == value.type && slice_equal(again.raw, value.raw));

@@ -1,5 +1,5 @@
-/* libFuzzer over json_pick and json_splice: `make fuzz`. The first line of the input is a key, the second one in it (or empty:
- * none), the rest a text. json_pick finds what json_find finds, and a splice changes that value and nothing else. */
+/* libFuzzer over json_pick and json_splice: `make fuzz`. The first line of the input is a key, the second a key in its value (or
+ * empty: none), the rest a text. json_pick finds what json_find finds, and a splice changes that value and nothing else. */
 #include "base/json/json.h"
 
 #include <stdint.h>
@@ -12,7 +12,7 @@ static void insist(bool holds) {
     if (!holds) abort();
 }
 
-/* Takes a line off the input as a key. False: it is none. */
+/* Appends the next line of the input to the pointer, as a key. False: there is no line, or it holds a NUL. */
 static bool take_key(const uint8_t **data, size_t *size, buffer_t *pointer) {
     const uint8_t *line = *size ? memchr(*data, '\n', *size) : NULL;
     if (!line) return false;

@@ -6,9 +6,9 @@
 typedef struct seek {
     json_pick_t *pick;
     slice_t segment; // without its slash; the next segment follows
-    bool plain;      // the segment has no "~"
+    bool plain;      // the pointer has no "~": the segment needs no decoding
     int depth;       // of the container; -1 = there is nothing to search for
-    int met;         // depth of the deepest key or element found so far
+    int matched;     // depth of the deepest key or element found so far
     int index;       // of the next element, in an array
 } seek_t;
 
@@ -18,11 +18,11 @@ typedef struct find {
     json_walk_t walk;
     seek_t seeks[JSON_MAX_PICKS];
     size_t count;
-    uint32_t pending; // a bit for each seek that was met and whose value is next or under way
+    uint32_t pending; // a bit for each seek whose key or element has matched and whose value is next or not yet complete
     int depth;        // largest depth of the seeks; ignore deeper keys
 } find_t;
 
-// Takes a letter off a segment, in which "~0" and "~1" stand for "~" and "/". NUL = it ends here, or is bad.
+// Takes a letter off a segment, in which "~0" and "~1" stand for "~" and "/". NUL = the segment ends here, or is bad.
 static char find_take_letter(const char **segment) {
     char letter = **segment;
     if (letter == '/' || letter == '\0') return '\0';
@@ -57,7 +57,7 @@ static void find_begin(find_t *find, slice_t text, json_pick_t *picks, size_t co
 // Compares a key, as it stands in the text, with a segment.
 static bool seek_is_segment(const seek_t *seek, slice_t key, bool escaped) {
     const char *segment = seek->segment.data;
-    // The first letter spares most keys a call of memcmp.
+    // Comparing the first letter saves a call of memcmp for most keys.
     if (seek->plain && !escaped) return (key.len == 0 || *key.data == *segment) && slice_equal(key, seek->segment);
     for (const char *at = key.data, *end = key.data + key.len; at < end;) {
         char bytes[JSON_CHARACTER_SIZE];
@@ -69,7 +69,7 @@ static bool seek_is_segment(const seek_t *seek, slice_t key, bool escaped) {
     return *segment == '/' || *segment == '\0';
 }
 
-// Digits without a leading zero ("-" is the place behind the last element, where nothing is).
+// Whether the segment is this index: digits without a leading zero. ("-" means behind the last element, so it finds nothing.)
 static bool find_is_index(const char *segment, int index) {
     size_t digits = strspn(segment, "0123456789");
     bool whole = segment[digits] == '/' || segment[digits] == '\0';
@@ -79,8 +79,8 @@ static bool find_is_index(const char *segment, int index) {
     return wanted == index;
 }
 
-static void find_meet(find_t *find, seek_t *seek) {
-    seek->met = seek->depth;
+static void find_match(find_t *find, seek_t *seek) {
+    seek->matched = seek->depth;
     find->pending |= UINT32_C(1) << (seek - find->seeks);
 }
 
@@ -88,8 +88,8 @@ static void find_at_key(find_t *find, int depth) {
     slice_t key = json_unquoted(find->walk.token);
     for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++) {
         if (seek->depth != depth || !seek_is_segment(seek, key, find->walk.escaped)) continue;
-        if (seek->met < depth) {
-            find_meet(find, seek);
+        if (seek->matched < depth) {
+            find_match(find, seek);
         } else {
             seek->pick->found = JSON_BAD;
             seek->depth = -1;
@@ -100,10 +100,11 @@ static void find_at_key(find_t *find, int depth) {
 // An element of an array begins.
 static void find_at_element(find_t *find, int depth) {
     for (seek_t *seek = find->seeks; seek < find->seeks + find->count; seek++)
-        if (seek->depth == depth && seek->met < depth && find_is_index(seek->segment.data, seek->index++)) find_meet(find, seek);
+        if (seek->depth == depth && seek->matched < depth && find_is_index(seek->segment.data, seek->index++))
+            find_match(find, seek);
 }
 
-// A value begins, or is whole.
+// A value begins or ends.
 static void find_at_value(find_t *find, json_event_t event, int depth) {
     for (uint32_t left = find->pending; left; left &= left - 1) {
         seek_t *seek = &find->seeks[__builtin_ctz(left)];

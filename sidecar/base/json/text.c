@@ -5,7 +5,7 @@
 static bool text_is_high(unsigned unit) { return unit >= 0xd800 && unit <= 0xdbff; }
 static bool text_is_low(unsigned unit) { return unit >= 0xdc00 && unit <= 0xdfff; }
 
-// The UTF-16 unit of the escape at the backslash *at; moves *at behind it.
+// Returns the UTF-16 unit of the escape at the backslash *at; moves *at behind it.
 static unsigned text_take_unit(const char **at) {
     static const char letters[] = "b\bf\fn\nr\rt\t";
     const char *escape = *at;
@@ -91,7 +91,7 @@ static int splice_order(const void *left, const void *right) {
 }
 
 static bool splice_lies_in(slice_t text, slice_t raw) {
-    uintptr_t at = (uintptr_t)raw.data - (uintptr_t)text.data; // before the text it wraps to a large number
+    uintptr_t at = (uintptr_t)raw.data - (uintptr_t)text.data; // wraps to a large number if `raw` is before the text
     return at <= text.len && raw.len <= text.len - at;
 }
 

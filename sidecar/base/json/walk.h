@@ -1,4 +1,4 @@
-// Walks through a JSON text once, token by token, and proves on the way that it is good (see json.h). Needs no memory and no
+// Walks through a JSON text once, token by token, and checks that it is good (see json.h). Needs no memory and no
 // recursion.
 #pragma once
 
@@ -8,22 +8,22 @@ typedef enum json_event {
     JSON_AT_BAD,   // the text is bad here; nothing follows
     JSON_AT_KEY,   // the next event begins its value
     JSON_AT_VALUE, // a string, number, bool or null
-    JSON_AT_OPEN,  // of an object or array
-    JSON_AT_CLOSE, // of an object or array: it is a whole value now
+    JSON_AT_OPEN,  // an object or array begins
+    JSON_AT_CLOSE, // an object or array is complete
     JSON_AT_END,   // the whole text was one good value
 } json_event_t;
 
-// The next token may be: a value; the first member of a container, or its end; a separator or an end; nothing.
+// What may come next, one for each constant: a value; the first member of a container, or its end; a comma or an end; nothing.
 typedef enum json_want { JSON_WANT_VALUE, JSON_WANT_FIRST, JSON_WANT_NEXT, JSON_WANT_NOTHING } json_want_t;
 
 typedef struct json_walk {
     const char *at;
     const char *end;
     json_want_t want;
-    int depth;     // containers that are open; at JSON_AT_OPEN with the new one, at JSON_AT_CLOSE without the old one
+    int depth;     // open containers; JSON_AT_OPEN counts the new one, JSON_AT_CLOSE no longer counts the closed one
     slice_t token; // of the event, with quotes; at JSON_AT_OPEN the bracket, at JSON_AT_CLOSE the whole container
     bool escaped;  // the last string has an escape
-    const char *open[JSON_MAX_DEPTH]; // the opening bracket of each
+    const char *open[JSON_MAX_DEPTH]; // the opening bracket of each open container
 } json_walk_t;
 
 // The text is borrowed while the walk is in use.
@@ -37,11 +37,11 @@ static inline bool json_walk_in_object(const json_walk_t *walk) { return *walk->
 static inline slice_t json_unquoted(slice_t token) {
     return *token.data == '"' ? (slice_t){token.data + 1, token.len - 2} : token;
 }
-// Of a token of JSON_AT_VALUE, JSON_AT_OPEN or JSON_AT_CLOSE.
+// The type and bytes of a token of JSON_AT_VALUE, JSON_AT_OPEN or JSON_AT_CLOSE.
 json_value_t json_token_value(slice_t token);
 
 enum { JSON_CHARACTER_SIZE = 4 };
 
-// Decodes the character at *at in a string that was walked, or its escape, and moves *at behind it. Returns how many bytes of
-// UTF-8 it takes (of a multibyte sequence each byte is one character); 0 = a lone surrogate.
+// Decodes the character at *at in a string that the walk has accepted, or its escape, and moves *at behind it. Returns how
+// many bytes of UTF-8 it takes (each byte of a multibyte sequence counts as one character); 0 = a lone surrogate.
 size_t json_take_character(const char **at, const char *end, char utf8[JSON_CHARACTER_SIZE]);

@@ -14,7 +14,7 @@ bool base64_decode(char *text, size_t *len) {
     struct base64_decode_ctx context;
     size_t decoded = *len;
     base64_decode_init(&context);
-    // Nettle writes behind what it has read, so decoding in place is safe. It skips spaces: compare the length.
+    // Decoding in place is safe: Nettle writes only over bytes that it has read. Nettle skips spaces, so compare the length.
     if (!base64_decode_update(&context, &decoded, (uint8_t *)text, *len, text) || !base64_decode_final(&context)) return false;
     if (BASE64_ENCODE_RAW_LENGTH(decoded) != *len) return false;
     *len = decoded;

@@ -31,7 +31,7 @@ const char *suggest_nearest(const char *word, const char *const *candidates, siz
     size_t len = strlen(word);
     if (len == 0 || len > LONGEST) return NULL;
     const char *nearest = NULL;
-    size_t limit = (len + 2) / 3 + 1; // more edits than allowed
+    size_t limit = (len + 2) / 3 + 1; // the allowed edits plus one
     if (limit > len) limit = len;
     for (size_t i = 0; i < count; i++) {
         if (!candidates[i] || strlen(candidates[i]) > LONGEST) continue;

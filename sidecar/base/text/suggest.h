@@ -4,5 +4,5 @@
 #include "base/std.h"
 
 // Returns the candidate (borrowed) with the fewest edits from `word`, the first of equals; NULL = all need more edits than a
-// third of the letters. Case and `-` for `_` cost nothing. NULL candidates are skipped.
+// third of the letters. Case and `-` for `_` do not count. NULL candidates are skipped.
 const char *suggest_nearest(const char *word, const char *const *candidates, size_t count);

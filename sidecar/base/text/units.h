@@ -1,4 +1,4 @@
-// Durations and sizes as text: exact, as a config says them, and rounded, as people read them.
+// Durations and sizes as text: exact, as in a config, and rounded, for people.
 #pragma once
 
 #include "base/std.h"

@@ -7,14 +7,14 @@
 
 static inline slice_t slice_of(const buffer_t *buffer) { return (slice_t){buffer->data, buffer->len}; }
 
-/* A copy on the heap at its own size, where a sanitizer sees a read behind it. */
+/* Returns a copy on the heap without slack, so that a sanitizer reports a read past its end. */
 static inline char *exact_copy(slice_t text) {
     char *copy = malloc(text.len + (text.len == 0));
     if (text.len) memcpy(copy, text.data, text.len);
     return copy;
 }
 
-/* Whether json_find takes the text. */
+/* Whether json_find accepts the text. */
 static inline bool is_good_text(slice_t text) {
     char *copy = exact_copy(text);
     json_value_t value;
@@ -23,7 +23,7 @@ static inline bool is_good_text(slice_t text) {
     return good;
 }
 
-/* The values point into a copy that is gone. */
+/* Calls json_pick with a copy of the text. Do not read the values: they point into the copy, which is freed. */
 static inline bool picks(slice_t text, json_pick_t *wanted, size_t count) {
     char *copy = exact_copy(text);
     bool good = json_pick((slice_t){copy, text.len}, wanted, count);
@@ -31,7 +31,7 @@ static inline bool picks(slice_t text, json_pick_t *wanted, size_t count) {
     return good;
 }
 
-/* The pointer to a key, or to a key in the value of another one (`outer`, or NULL). Owned. */
+/* Returns the JSON pointer to `key`, or, unless `outer` is NULL, to `key` in the value of `outer`. Owned. */
 static inline char *pointer_to(const char *outer, const char *key) {
     buffer_t out = {0};
     for (int i = outer ? 0 : 1; i < 2; i++) {

@@ -11,7 +11,7 @@
 
 static bool is_good(slice_t text) {
     bool good = is_good_text(text);
-    buffer_t member = {0}; /* the same as a value of an object, which json_pick reads */
+    buffer_t member = {0}; /* json_pick must agree about the text as a member of an object */
     buffer_str(&member, "{\"k\":");
     buffer_add(&member, text.data, text.len);
     buffer_str(&member, "}");
@@ -366,7 +366,7 @@ Test(unit_json, rejects_duplicate_keys_on_the_path) {
 Test(unit_json, strings_are_decoded) {
     const struct {
         const char *text;
-        slice_t decoded; /* data NULL: it cannot be */
+        slice_t decoded; /* data NULL: cannot be decoded */
     } rows[] = {
         {"\"\"", BYTES("")},
         {"\"abc\"", BYTES("abc")},
@@ -408,7 +408,7 @@ Test(unit_json, finds_each_pointer_on_its_own) {
     const slice_t text = BYTES("{\"id\":1,\"a\":{\"b\":[1,2,3]},\"d\":4,\"id\":2}");
     enum { WANTED = sizeof wanted / sizeof *wanted };
     cr_assert(json_find_all(text, wanted, WANTED));
-    cr_expect_eq(wanted[0].found, JSON_BAD, "it stands twice");
+    cr_expect_eq(wanted[0].found, JSON_BAD, "the key occurs twice");
     cr_expect(wanted[5].found == JSON_FOUND && slice_equal(wanted[5].value.raw, text));
     for (size_t i = 1; i < WANTED; i++) {
         if (i == 5) continue;
@@ -419,7 +419,7 @@ Test(unit_json, finds_each_pointer_on_its_own) {
     for (size_t i = 0; i < WANTED; i++) cr_expect_eq(wanted[i].found, JSON_BAD, "pick %zu", i);
     cr_assert(json_find_all(BYTES("{\"a\":1}"), wanted, WANTED));
     for (size_t i = 0; i < WANTED; i++)
-        cr_expect_eq(wanted[i].found, i == 5 ? JSON_FOUND : JSON_MISSING, "pick %zu: nothing is left of the first text", i);
+        cr_expect_eq(wanted[i].found, i == 5 ? JSON_FOUND : JSON_MISSING, "pick %zu: the results of the first text are gone", i);
 }
 
 Test(unit_json, pointers_lead_through_arrays) {

@@ -76,7 +76,7 @@ Test(unit_json, bounds_of_depth) {
         buffer_free(&objects);
         buffer_free(&pointer);
     }
-    buffer_t wide = {0}; /* depth is of what is open, not of what was */
+    buffer_t wide = {0}; /* only open containers count as depth */
     buffer_str(&wide, "[");
     add_times(&wide, "[[]],", 1000);
     buffer_str(&wide, "[]]");
@@ -90,7 +90,7 @@ static int64_t cpu_ns(void) {
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* Of the quickest of several rounds, in which `rounds` texts of so many members are read. */
+/* CPU time in ns to read a text of `members` members `rounds` times; the best of 7 attempts. */
 static int64_t cost_of(const char *member, int members, int rounds) {
     buffer_t text = {0};
     buffer_str(&text, "{");
@@ -111,13 +111,14 @@ static int64_t cost_of(const char *member, int members, int rounds) {
 Test(unit_json, time_grows_with_the_length_only) {
     static const char *const members[] = {"\"a\":1,", "\"a\":\"b\",", "\"\\u0069\":[],", "\"a\":{\"id\":0},"};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        int64_t small = cost_of(members[i], 50, 200), large = cost_of(members[i], 1000, 10); /* as many members in all */
+        int64_t small = cost_of(members[i], 50, 200),
+                large = cost_of(members[i], 1000, 10); /* the same number of members in all */
         cr_expect_lt(large, 4 * small, "%s: %lld ns, and %lld ns in texts 20 times as long", members[i], (long long)small,
                      (long long)large);
     }
 }
 
-/* What a pass does with each task of kmqueue; ns of CPU for one text, of the quickest of several rounds. */
+/* CPU time in ns to pick from one text what a scan picks from a task of KMQueue; the best of 7 attempts. */
 static int64_t pick_cost(slice_t text, int rounds) {
     int64_t best = INT64_MAX;
     for (int attempt = 0; attempt < 7; attempt++) {

@@ -1,6 +1,6 @@
 /* base/json_pick against Python's json module over random documents: values are found, replaced, and nothing else changes.
- * json_splice.py makes the documents and judges the answers. QS_TEST_SEED=n makes other ones, QS_LONG=1 100,000 of them, as `make
- * test-long` does. */
+ * json_splice.py makes the documents and judges the answers. QS_TEST_SEED=n makes others; QS_LONG=1 makes 100,000 of them, as
+ * `make test-long` does. */
 #include "child.h"
 #include "json_fixture.h"
 #include "tempdir.h"
@@ -14,7 +14,7 @@ enum { MAX_WANTED = 8 };
 
 typedef struct {
     bool has_outer;
-    char *outer, *key, *texts[2]; /* texts: what to put inside of a string, and in place of any other scalar; owned */
+    char *outer, *key, *texts[2]; /* owned; texts: the new content of a string, and the new text of any other scalar */
     size_t lens[2];
 } want_t;
 
@@ -28,7 +28,7 @@ static uint32_t read_number(FILE *file, size_t bytes) {
     return value;
 }
 
-/* Owned, at its own size: a read behind it is seen. Names end in a NUL byte. */
+/* Returns owned bytes without slack, so that a sanitizer reports a read past their end. Names end in a NUL byte. */
 static char *read_bytes(FILE *file, size_t *len, bool name) {
     *len = read_number(file, 4);
     char *bytes = malloc(*len + name + (*len + name == 0));
@@ -102,7 +102,7 @@ static void answer_all(int count, const char *path, const char *answers_path) {
     cr_assert_eq(fclose(answers), 0);
 }
 
-/* Its exit code; what it says goes on stderr. */
+/* Runs a Python script and returns its exit code; prints its output on stderr. */
 static int python(const char *const *argv, const char *said) {
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = said, .err = said});
     cr_assert(child_wait(child, 600000));

@@ -118,7 +118,7 @@ Test(unit_json_pick, finds_many_values_in_one_walk) {
         {.pointer = "/taskStatus"},
         {.pointer = "/taskStatus/state"},
         {.pointer = "/taskStatus/retry"},
-        {.pointer = "/taskStatus/retry"}, /* asked for twice, it stands once */
+        {.pointer = "/taskStatus/retry"}, /* wanted twice, in the text once */
         {.pointer = "/taskStatus/gone"},
         {.pointer = "/data/retry"},
         {.pointer = "/type"},
@@ -133,16 +133,16 @@ Test(unit_json_pick, finds_many_values_in_one_walk) {
     }
     cr_assert_eq(wanted[2].value.type, JSON_OBJECT);
     cr_assert_eq(wanted[2].value.raw.data + 1, strstr(wanted[2].value.raw.data, "\"excTimestamp\""));
-    /* What was found of one text says nothing of the next. */
+    /* The results of the first text are gone. */
     cr_assert(json_pick(slice_text("{\"id\":1}"), wanted, WANTED));
     for (size_t i = 0; i < WANTED; i++) cr_expect_eq(wanted[i].found, i == 1 ? JSON_FOUND : JSON_MISSING, "pick %zu", i);
-    /* One doubled key makes all of them bad. */
+    /* A key that occurs twice makes all picks bad. */
     cr_assert_not(json_pick(slice_text("{\"id\":1,\"queue\":\"q\",\"queue\":\"r\"}"), wanted, WANTED));
     for (size_t i = 0; i < WANTED; i++) cr_expect_eq(wanted[i].found, JSON_BAD, "pick %zu", i);
     cr_assert_not(json_pick(slice_text("{\"taskStatus\":{\"gone\":1,\"gone\":2},\"id\":1}"), wanted, WANTED));
 }
 
-Test(unit_json_pick, takes_at_most_json_most_picks) {
+Test(unit_json_pick, accepts_at_most_json_max_picks) {
     char keys[JSON_MAX_PICKS + 1][8];
     json_pick_t wanted[JSON_MAX_PICKS + 1];
     buffer_t text = {0};
@@ -168,7 +168,7 @@ Test(unit_json_pick, takes_at_most_json_most_picks) {
     cr_assert_not(json_pick((slice_t){NULL, 0}, NULL, 0));
 }
 
-/* Far beyond what json_read looks at. */
+/* Far beyond the bounds of json_find. */
 Test(unit_json_pick, reads_texts_of_any_size) {
     buffer_t text = {0};
     buffer_str(&text, "{\"data\":[");
@@ -179,7 +179,7 @@ Test(unit_json_pick, reads_texts_of_any_size) {
     cr_assert(json_pick(slice_of(&text), wanted, 2));
     cr_assert(slice_is(wanted[0].value.raw, "41"));
     cr_assert_eq(wanted[1].value.raw.len, text.len - sizeof "{\"data\":" - sizeof ",\"s\":{\"retry\":41}}" + 2);
-    text.data[text.len / 2 + 1] = '\x01'; /* one broken byte in the middle of it */
+    text.data[text.len / 2 + 1] = '\x01'; /* one bad byte in the middle of the text */
     cr_assert_not(json_pick(slice_of(&text), wanted, 2));
     buffer_free(&text);
 }
@@ -200,7 +200,7 @@ Test(unit_json_pick, bounds_of_depth) {
     }
 }
 
-/* Each byte of a plain stretch, at each place of the words in which it is read, is seen. */
+/* json_pick checks strings 8 bytes at a time: it must find a bad byte at each position. */
 Test(unit_json_pick, checks_every_byte_of_a_string) {
     for (int byte = 0; byte < 256; byte++) {
         for (size_t at = 0; at < 20; at++) {
@@ -252,5 +252,5 @@ Test(unit_json_pick, integers) {
     }
     int64_t value;
     cr_expect_not(json_integer((slice_t){NULL, 0}, &value));
-    cr_expect(json_integer((slice_t){"123", 2}, &value) && value == 12, "what stands behind it is not its own");
+    cr_expect(json_integer((slice_t){"123", 2}, &value) && value == 12, "it reads no byte behind the slice");
 }

@@ -1,4 +1,4 @@
-/* base/json against Python's json module, over 20,000 random texts, half of them broken. QS_TEST_SEED=n makes other ones. */
+/* base/json against Python's json module, over 20,000 random texts, half of them broken. QS_TEST_SEED=n makes others. */
 #include "child.h"
 #include "json_fixture.h"
 #include "tempdir.h"
@@ -13,7 +13,7 @@ enum { HOW_NOT, HOW_RAW, HOW_DECODED, HOW_UNDECODABLE }; /* as json_corpus.py sa
 
 typedef struct {
     FILE *file;
-    char *text; /* of the record at hand, on the heap at its own size: a read behind it is seen */
+    char *text; /* of the current record; without slack, so that a sanitizer reports a read past its end */
     size_t len;
     const char *seed;
     int number;
@@ -88,7 +88,7 @@ static void check_record(corpus_t *corpus) {
     free(corpus->text);
 }
 
-/* Every answer was as Python's; how many there were of each kind. */
+/* Compares every answer with Python's. Returns how many there were of each kind. */
 static corpus_t compare(const char *seed, int count) {
     char *dir = temp_dir("json"), *path = temp_path(dir, "corpus"), *said = temp_path(dir, "said"), number[16];
     snprintf(number, sizeof number, "%d", count);

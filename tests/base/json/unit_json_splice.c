@@ -1,4 +1,4 @@
-/* The splice by tables. Over random documents: test_json_documents.c. */
+/* json_splice by tables; unit_json_documents.c has random documents. */
 #include "json_fixture.h"
 
 #include <criterion/criterion.h>
@@ -26,10 +26,10 @@ static const struct {
      {{NULL, "n", "66"}, {"s", "t", ""}, {"s", "n", "222"}},
      "{\"s\":{\"n\":222,\"t\":\"\"},\"n\":66}"},
     {"{\"a\":\"\",\"b\":\"\"}", {{NULL, "b", "2"}, {NULL, "a", "1"}}, "{\"a\":\"1\",\"b\":\"2\"}"},
-    /* the first of several that look alike */
+    /* one of several equal values */
     {"{\"x\":1,\"a\":1,\"y\":1}", {{NULL, "a", "2"}}, "{\"x\":1,\"a\":2,\"y\":1}"},
     {"{\"x\":{\"a\":1},\"a\":1}", {{NULL, "a", "2"}}, "{\"x\":{\"a\":1},\"a\":2}"},
-    /* what no other writer would leave as it is */
+    /* what a JSON library would write differently */
     {"{\"b\":1e400,\"b\":123456789012345678901234567890,\"\\u0061\":0,\"c\":\"\\/\\ud800\"}",
      {{NULL, "a", "1"}},
      "{\"b\":1e400,\"b\":123456789012345678901234567890,\"\\u0061\":1,\"c\":\"\\/\\ud800\"}"},
