@@ -15,14 +15,14 @@ enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
 typedef struct promote_request {
     int64_t batch;
     int64_t skip;  // entries at the head that are larger than max_payload
-    int64_t first; // entries that the first read takes, by the size of the last entries
+    int64_t first; // entries in the script's first read; few while jobs are large or of unknown size
 } promote_request_t;
 
 typedef struct promote_reply {
     bool full; // ready is at ready_limit; nothing was moved
     int64_t moved;
     int64_t now_us;     // Redis's time in the script; 0 = the reply has none
-    bool has_oldest;    // false: nothing was moved, or its score is not known
+    bool has_oldest;    // false: nothing was moved, or the reply has no score
     double oldest;      // score of the first job moved
     int64_t bytes;      // of all entries read
     int64_t large;      // entries of this batch that are larger than max_payload and stay
@@ -36,7 +36,7 @@ typedef struct promote_ops {
     void (*append)(const call_t *call, const promote_request_t *ask);
     // Returns the due time of a job with this score, in us since 1970 by Redis's clock, rounded up. INT64_MAX = never.
     int64_t (*due_us)(const queue_config_t *queue, double score);
-    int64_t max_batch; // upper limit of a batch, beside dispatcher.batch
+    int64_t max_batch; // upper limit of a batch; the config's dispatcher.batch may be lower
 } promote_ops_t;
 
 // Every promote script replies as promote.lua does.
@@ -44,7 +44,7 @@ outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, redis_error_t
 // promote_ops.due_us for scores in the queue's score_unit.
 int64_t promote_due_us(const queue_config_t *queue, double score);
 
-// ---- Scans. A scan reads each job in progress. The stamp of the job gives a verdict. settle.lua settles the job.
+// ---- Scans. A scan reads each job in progress. Its stamp, heartbeat and bytes give a verdict. settle.lua settles the job.
 
 typedef struct scan_ops {
     // A scan rotates a backup list until its sentinel comes. NULL: a scan reads lists in place, by `open` and the functions
@@ -68,8 +68,8 @@ typedef struct scan_ops {
 
     // Reads the bytes of a job. NULL: job_read.
     void (*read)(const queue_config_t *queue, slice_t bytes, job_t *out);
-    // Changes the keys of a settle: *out comes with those of the queue. out->again may point into `again`, which comes empty.
-    // NULL: nothing to change.
+    // Changes the keys and the pushed bytes of a settle. On entry *out has the queue's keys, and `again` is empty. out->again may
+    // point into `again`. NULL: nothing to change.
     void (*settle)(const queue_keys_t *keys, const entry_t *entry, const job_t *job, bool retry, settle_where_t *out,
                    buffer_t *again);
 } scan_ops_t;
@@ -91,7 +91,7 @@ typedef struct side_task_call {
 typedef struct side_task_ops {
     void *(*open)(const queue_keys_t *keys); // the state of one queue, owned by the monitor
     void (*close)(void *state);
-    void (*forget)(void *state); // called for a new term or connection: cached knowledge may be out of date
+    void (*forget)(void *state); // called for a new term or connection: drops cached state
     // Keys whose change triggers a step, at most SIDE_TASK_KEYS_MAX, borrowed from the state. NULL: none.
     size_t (*watched_keys)(const void *state, const char **out);
     // Channels to subscribe to, at most SIDE_TASK_CHANNELS_MAX, and the function for their messages; a step follows each. Both or
@@ -101,7 +101,7 @@ typedef struct side_task_ops {
     // One bounded step: a few requests that take Redis at most SIDE_TASK_STEP_MS. Reads every reply, unless the connection is
     // lost. OUTCOME_REFUSED pauses the tasks of this queue alone.
     outcome_t (*step)(void *state, side_task_call_t *call);
-    // The role ends and still holds the lock. The monitor calls this only after a step. NULL: nothing to do.
+    // Called when the role ends, if it still holds the lock and a step has run. NULL: nothing to do.
     outcome_t (*leave)(void *state, side_task_call_t *call);
 } side_task_ops_t;
 
@@ -109,10 +109,10 @@ typedef struct side_task_ops {
 
 struct requeue_request;
 
-// The bytes and the lists of a requeue, for requeue.lua. Borrowed. On entry it holds the queue's ready list and the payload of
-// the row.
+// The bytes and the lists of a requeue, for requeue.lua. Borrowed. requeue_prepare fills in the queue's ready list and the
+// payload of the row.
 typedef struct requeue_push {
-    const char *ready; // list
+    const char *ready; // list that gets the job
     slice_t job;
     // Set that gets mark_id too; NULL = none. A mark_id in the set belongs to a waiting job, so the job is not pushed.
     const char *mark;
@@ -127,7 +127,7 @@ typedef struct requeue_ops {
     // Appends the dialect's own request; its replies are those of requeue.lua. A discard does not call this function. NULL: use
     // requeue.lua.
     void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_request *ask);
-    // A requeue removes the job from the queue's dlq and the job's mark from sidecar:<queue>:recorded.
+    // A requeue removes the job from the queue's dlq and the job's SHA-1 from sidecar:<queue>:recorded.
     bool leaves_dlq;
 } requeue_ops_t;
 
@@ -138,7 +138,7 @@ typedef struct right {
     const char *what; // for people: "script NAME", or what the commands are for; NULL ends a list of rights
     const script_t *script;
     const char *const *commands;               // in upper case, each with a sample in probe.lua; ends with NULL
-    bool (*when)(const queue_config_t *queue); // whether a queue with these settings needs it; NULL: always
+    bool (*when)(const queue_config_t *queue); // whether a queue with these settings needs this right; NULL: always
 } right_t;
 
 #define RIGHT_SCRIPT(name) .what = "script " #name, .script = &script_##name
@@ -155,7 +155,7 @@ typedef struct dialect_ops {
     const requeue_ops_t *requeue;
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
-    const right_t *rights; // rights only for its queues; NULL: none
+    const right_t *rights; // rights that only queues of this dialect need; NULL: none
 } dialect_ops_t;
 
 // Operations of queue_config_t.dialect; never NULL for a loaded config.

@@ -1,4 +1,4 @@
-// The common part of promotions in all dialects.
+// Reads the replies of promote scripts, which are alike in all dialects.
 #include <math.h>
 
 #include "dialects/dialect.h"

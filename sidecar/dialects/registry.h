@@ -1,4 +1,4 @@
-// The dialects of this program: one line each. The first is the default of the key `dialect`.
+// The dialects of this program: one line each. The first line is the default of the config key `dialect`.
 #pragma once
 
 #include "dialects/dialect.h"
@@ -14,5 +14,5 @@
 DIALECTS(X)
 #undef X
 
-// The settings of each dialect, for config_load; NULL behind the last.
+// The settings of dialect `index`, for config_load; NULL behind the last dialect.
 const config_dialect_t *dialect_settings(size_t index);

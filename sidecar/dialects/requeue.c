@@ -6,8 +6,8 @@
 
 enum { PRUNE_COUNT = 500 };
 
-// A job without a stamp begins a new life when the monitor first reads it. Only a job whose own creation date would end it at
-// once needs a stamp. A million stamps would take 100 MB, so other jobs get none.
+// A job without a stamp begins a new life when the monitor first reads it. Only a job with a creation date of its own needs a
+// stamp, or its age would end it at once. Other jobs get none: a million stamps would take 100 MB.
 static bool requeue_needs_stamp(const queue_policy_t *policy) {
     return policy->roles & ROLE_MONITOR && policy->alive_timeout_ms && *policy->created_path;
 }
@@ -56,7 +56,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     request_end(conn);
 }
 
-// Reads a mark of sidecar:<queue>:requeued, `<state> <ms> <by>`. False: the text is not a mark of the sidecar.
+// Reads a requeue marker, `<state> <ms> <by>`. False: the text is not a marker of the sidecar.
 static bool requeue_read_mark(const char *mark, requeue_reply_t *out) {
     long long at;
     int used = 0;
@@ -91,7 +91,7 @@ outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error)
 static bool requeue_is_young(void *before_ms, slice_t field, slice_t mark) {
     requeue_reply_t read = {0};
     (void)field;
-    if (!requeue_read_mark(mark.data, &read)) return true; // the sidecar did not write this mark: leave it alone
+    if (!requeue_read_mark(mark.data, &read)) return true; // the sidecar did not write this marker: keep it
     return read.at_ms >= *(const int64_t *)before_ms;
 }
 

@@ -1,5 +1,5 @@
-// An operator requeues a failed job or discards it, at most once for each failure. A mark in sidecar:<queue>:requeued names the
-// operator.
+// An operator requeues a failed job or discards it, at most once for each failure. The requeue marker in
+// sidecar:<queue>:requeued names the operator.
 #pragma once
 
 #include "dialects/dialect.h"
@@ -10,12 +10,12 @@
 enum { MAX_REQUEUE_BY = 128, REQUEUE_MARK_BYTES = 16 };
 
 typedef struct requeue_request {
-    size_t queue; // index of the queue that gets the record and the mark
+    size_t queue; // index of the queue that gets the record and the requeue marker
     size_t to;    // index of the queue that gets the job
     bool discards;
-    bool again;                  // ignore an earlier mark
+    bool again;                  // ignore an earlier requeue marker
     const requeue_push_t *where; // from requeue_prepare; a discard ignores it
-    const digest_t *digest;      // of the job's bytes as recorded
+    const digest_t *digest;      // of the job's bytes in the audit log
     const char *by;              // operator, 1 to MAX_REQUEUE_BY bytes
     const event_t *record;       // `answers` is the id of the failure, 64 hex digits; Redis adds `at`
 } requeue_request_t;
@@ -50,6 +50,6 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
 // request of this queue.
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *reply, redis_error_t *error);
 
-// Removes marks older than `before_ms` (Redis's clock); fenced. Each call removes some. *cursor is 0 at the beginning and at the
-// end.
+// Removes requeue markers older than `before_ms` (Redis's clock); fenced. Each call reads a part of the hash. *cursor is 0 at the
+// beginning and at the end.
 outcome_t requeue_prune(const call_t *call, int64_t before_ms, uint64_t *cursor);

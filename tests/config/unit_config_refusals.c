@@ -106,7 +106,7 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_delayed_queue) {
 
 Test(unit_config_refusals, reports_missing_or_wrong_keys_of_bull) {
     static const config_case_row_t rows[] = {
-        {BU("prefix = \"\";"), F "`prefix` is \"\", but Bull's has 1 to 256 bytes\n"},
+        {BU("prefix = \"\";"), F "`prefix` is \"\", but a prefix of Bull has 1 to 256 bytes\n"},
         {BU("prefix = \"sidecar\";"),
          F "its key `sidecar:q:delayed` begins with \"sidecar:\", which is reserved for the sidecar: choose another `prefix`\n"},
         {BU("bull_queue = \"\";"), F "`bull_queue` is \"\", but must be text of 1 to 256 bytes without control characters\n"},
@@ -197,28 +197,27 @@ Test(unit_config_refusals, kmqueue_and_delayed_queue_name_the_replacement_key) {
 
 Test(unit_config_refusals, bull_and_private_queues_name_the_replacement_key) {
     static const config_case_row_t rows[] = {
-        {BU("backup = \"x\";"), NOT_FOR("bull", "backup") "`prefix` and `bull_queue` name its keys\n"},
+        {BU("backup = \"x\";"), NOT_FOR("bull", "backup") "`prefix` and `bull_queue` name Bull's keys\n"},
         {BU("errors = \"x\";"),
-         NOT_FOR("bull", "errors") "Bull keeps errors in the job and in its set failed, which `record_failed` "
-                                   "is about\n"},
+         NOT_FOR("bull", "errors") "Bull keeps errors in the job and in its set failed; see `record_failed`\n"},
         {BU("dlq = \"x\";"), NOT_FOR("bull", "dlq") "Bull keeps failed jobs in its set failed\n"},
         {BU("protected_timeout = \"3m\";"),
-         NOT_FOR("bull", "protected_timeout") "`stalled_interval` takes its place, and the worker's "
-                                              "lockDuration says how long a job is safe without a "
-                                              "sign of life\n"},
+         NOT_FOR("bull", "protected_timeout") "`stalled_interval` takes its place, and the worker's lockDuration says how long a "
+                                              "job is safe without a renewal of its lock\n"},
         {BU("alive_kills = true;"),
-         NOT_FOR("bull", "alive_kills") "a job that is ended under a worker that renews its lock would "
-                                        "fail that worker's own end of it\n"},
+         NOT_FOR(
+             "bull",
+             "alive_kills") "a worker that renews the lock of a job could not complete the job after the sidecar had ended it\n"},
         {BU("heartbeat = \"*\";"),
          NOT_FOR("bull", "heartbeat") "the job's lock is its heartbeat: lockDuration and lockRenewTime of "
                                       "the worker's settings\n"},
         {BU("retry_times = 3;"), NOT_FOR("bull", "retry_times") "`max_stalled` takes its place for workers that die, and the job "
                                                                 "option attempts for handlers that fail\n"},
-        {BU("retry_window = \"1h\";"), NOT_FOR("bull", "retry_window") "a job counts its stalls itself, for ever\n"},
+        {BU("retry_window = \"1h\";"), NOT_FOR("bull", "retry_window") "Bull counts the stalls of a job for ever, in its hash\n"},
         {BU("retry_backoff = \"none\";"), NOT_FOR("bull", "retry_backoff") "Bull's job option backoff takes its place\n"},
         {BU("ready_limit = 1;"), NOT_FOR("bull", "ready_limit") "Bull's option limiter takes its place\n"},
-        {BU("score_unit = \"s\";"), NOT_FOR("bull", "score_unit") "Bull's scores are its own\n"},
-        {BU("type_path = \"/t\";"), NOT_FOR("bull", "type_path") "the job's hash says it: its id, timestamp and name\n"},
+        {BU("score_unit = \"s\";"), NOT_FOR("bull", "score_unit") "Bull has its own unit of scores\n"},
+        {BU("type_path = \"/t\";"), NOT_FOR("bull", "type_path") "Bull keeps id, timestamp and name in the job's hash\n"},
         {BU("end_duplicates = true;"), NOT_FOR("bull", "end_duplicates") "Bull's jobs have ids, so there are no duplicates\n"},
         {PQ("ready = \"x\";"), NOT_FOR("private_queues", "ready") "`main` names it\n"},
         {PQ("delayed = \"x\";"), NOT_FOR("private_queues", "delayed") "nothing is delayed in private lists\n"},

@@ -11,13 +11,13 @@
 
 enum {
     PROMOTE_MAX = 1000,  // the same limit as in Bull's own script
-    LATER_MS = 10000,    // the delay of an id that names no job
-    WORK = 200000,       // inserts by priority may walk over this many entries in one batch: some ms of Redis
+    LATER_MS = 10000,    // promotion postpones an id that names no job by this time
+    WALK_MAX = 200000,   // entries that the inserts by priority of one batch may walk over: some ms of Redis
     SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
 };
 
 // Bull 4 and BullMQ share most key names. BullMQ writes its version into `meta` and its events into a stream. Workers that wait
-// on `marker` (BullMQ 5, and Bull's unreleased layout of pull request 2818) would miss jobs that we promote.
+// on `marker` (BullMQ 5, and Bull's unreleased layout of pull request 2818) would miss jobs that the sidecar promotes.
 static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     static const char *const words[BULLMQ_KEYS] = {BULLMQ_WORDS};
     const queue_keys_t *at = call_queue(call);
@@ -44,7 +44,7 @@ static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     return call->error->outcome;
 }
 
-// ---- Promotion. An entry of delayed is the id of a job.
+// ---- Promotion.
 
 static void bull_promote_append(const call_t *call, const promote_request_t *ask) {
     const queue_keys_t *at = call_queue(call);
@@ -57,7 +57,7 @@ static void bull_promote_append(const call_t *call, const promote_request_t *ask
     request_text(conn, call->token, call_group(call));
     request_int(conn, ask->batch < PROMOTE_MAX ? ask->batch : PROMOTE_MAX, at->config->policy.ready_limit);
     bull_keys(conn, at, "");
-    request_int(conn, LATER_MS, WORK);
+    request_int(conn, LATER_MS, WALK_MAX);
     request_end(conn);
 }
 
@@ -78,11 +78,11 @@ static bool bull_requeue_prepare(const queue_config_t *queue, const event_t *row
     bull_job_t job;
     (void)queue, (void)now_ms, (void)out;
     if (bull_rebuild(row->payload, &job, bytes)) return true;
-    buffer_str(why, "its payload in the log is not a job of Bull");
+    buffer_str(why, "its payload in the audit log is not a job of Bull");
     return false;
 }
 
-// Names and values of the hash, for a job whose hash is gone.
+// Appends names and values of the job's hash. The script uses them if the hash is gone.
 static void bull_requeue_append_fields(conn_t *conn, const bull_job_t *job) {
     int64_t words = 0;
     for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) words += job->fields[i].len ? 2 : 0;

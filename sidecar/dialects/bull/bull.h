@@ -20,7 +20,7 @@ extern const config_dialect_t bull_settings;
 #define BULLMQ_WORDS "events", "marker", "prioritized", "pc"
 enum { BULLMQ_KEYS = 4 };
 
-// Keys in requests: `bull:video:WORD` for each word ("" = the prefix of all keys), and `bull:video:BEFORE<id>AFTER`.
+// Append keys to a request: `bull:video:WORD` for each word ("" = the prefix of all keys), or `bull:video:BEFORE<id>AFTER`.
 #define bull_keys(conn, at, ...) bull_key_list(conn, at, LIST_OF(const char *, __VA_ARGS__))
 void bull_key_list(conn_t *conn, const queue_keys_t *at, const char *const *words, size_t count);
 void bull_job_key(conn_t *conn, const queue_keys_t *at, const char *before, slice_t id, const char *after);

@@ -5,7 +5,7 @@
 
 static const config_key_t setting_keys[] = {
     DIALECT_KEY("bull_queue", KEY_TEXT, "<name>", "1", "256", offsetof(bull_config_t, bull_queue), false,
-                "Name of the Bull queue, if it differs from the name here."),
+                "Name of the Bull queue, if it differs from `name`."),
     DIALECT_KEY("stalled_interval", KEY_DURATION, "30s", "1s", "1h", offsetof(bull_config_t, stalled_interval_ms), true,
                 "How long a job without a lock must have been active before it counts as stalled, a duration; Bull's "
                 "stalledInterval."),
@@ -16,28 +16,29 @@ static const config_key_t setting_keys[] = {
 };
 
 static const config_refusal_t bull_refusals[] = {
-    {"ready delayed backup", "`prefix` and `bull_queue` name its keys", false},
-    {"errors", "Bull keeps errors in the job and in its set failed, which `record_failed` is about", false},
+    {"ready delayed backup", "`prefix` and `bull_queue` name Bull's keys", false},
+    {"errors", "Bull keeps errors in the job and in its set failed; see `record_failed`", false},
     {"dlq", "Bull keeps failed jobs in its set failed", false},
     {"protected_timeout",
-     "`stalled_interval` takes its place, and the worker's lockDuration says how long a job is safe without a sign of life",
+     "`stalled_interval` takes its place, and the worker's lockDuration says how long a job is safe without a renewal of its "
+     "lock",
      false},
-    {"alive_kills", "a job that is ended under a worker that renews its lock would fail that worker's own end of it", false},
+    {"alive_kills", "a worker that renews the lock of a job could not complete the job after the sidecar had ended it", false},
     {"heartbeat", "the job's lock is its heartbeat: lockDuration and lockRenewTime of the worker's settings", false},
     {"retry_times", "`max_stalled` takes its place for workers that die, and the job option attempts for handlers that fail",
      false},
-    {"retry_window", "a job counts its stalls itself, for ever", false},
+    {"retry_window", "Bull counts the stalls of a job for ever, in its hash", false},
     {"retry_backoff retry_delay retry_delay_max retry_jitter", "Bull's job option backoff takes its place", false},
     {"ready_limit", "Bull's option limiter takes its place", false},
-    {"score_unit", "Bull's scores are its own", false},
-    {"id_path created_path type_path", "the job's hash says it: its id, timestamp and name", false},
+    {"score_unit", "Bull has its own unit of scores", false},
+    {"id_path created_path type_path", "Bull keeps id, timestamp and name in the job's hash", false},
     {"end_duplicates", "Bull's jobs have ids, so there are no duplicates", false},
 };
 
 static void bull_derive(derive_t *derive) {
     queue_config_t *queue = derive->queue;
     bull_config_t *own = bull_config(queue);
-    if (!*queue->prefix) derive_error(derive, "prefix", "`prefix` is \"\", but Bull's has 1 to 256 bytes");
+    if (!*queue->prefix) derive_error(derive, "prefix", "`prefix` is \"\", but a prefix of Bull has 1 to 256 bytes");
     derive_text(&own->base, mem_printf("%s:%s", queue->prefix, own->bull_queue));
     derive_text(&queue->delayed, mem_printf("%s:delayed", own->base));
     derive_text(&queue->ready, mem_printf("%s:wait", own->base));
@@ -45,8 +46,8 @@ static void bull_derive(derive_t *derive) {
 
 static void bull_release(void *settings) { free(((bull_config_t *)settings)->base); }
 
-// The names come from Bull's own sources (OptimalBits/bull, lib/queue.js, 4.16.5). The id of a job may hold colons. So any key
-// that begins with the queue's own prefix may be the hash of a job.
+// The names come from Bull's sources (OptimalBits/bull, lib/queue.js, 4.16.5). The id of a job may contain colons, so any key
+// that begins with the queue's prefix may be the hash of a job.
 static void bull_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
     static const redis_key_t keys[] = {
         {"delayed", "prefix", NULL, "zset", KEY_WRITES, SIZE_DELAYED, false, false},

@@ -39,7 +39,7 @@ void bull_messages_clear(bull_messages_t *messages) {
     memset(messages->expected, 0, sizeof messages->expected);
 }
 
-// Appends a string decoded, null as nothing, and any other value as it is.
+// Appends a string decoded, and any other value except null as it is.
 static void message_add_value(buffer_t *out, const json_pick_t *pick) {
     bool there = pick->found == JSON_FOUND && pick->value.type != JSON_NULL;
     if (there && (pick->value.type != JSON_STRING || !json_decode(pick->value.raw, out)))

@@ -6,7 +6,7 @@
 #include "base/digest.h"
 #include "base/slice.h"
 
-// A member of each message that the sidecar publishes. Bull ignores it. The sidecar skips its own messages by it.
+// JSON member in each message that the sidecar publishes, so that the sidecar can skip its own messages. Bull ignores it.
 #define BULL_OUR_MESSAGE "\"by\":\"queue-sidecar\""
 
 enum { BULL_MESSAGES_MAX = 4096, BULL_EXPECTED_MAX = 1024 };
@@ -40,5 +40,5 @@ bool bull_messages_drop(bull_messages_t *messages, slice_t id); // drops the fir
 // a second failure. Bull publishes one message for each failure. So the next message of this id belongs to this failure.
 void bull_messages_expect(bull_messages_t *messages, slice_t id, mono_t now);
 size_t bull_messages_expected(const bull_messages_t *messages, slice_t id, mono_t now); // messages of the id still to come
-// A message of the id has come; does nothing if none was expected.
+// Forgets the oldest expected failure of the id, because its message has come; does nothing if there is none.
 void bull_messages_take_expected(bull_messages_t *messages, slice_t id);

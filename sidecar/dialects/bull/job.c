@@ -9,26 +9,26 @@
 
 enum { ERROR_MAX = 64 * 1024 };
 
-typedef enum bull_holds { BULL_TEXT, BULL_JSON } bull_holds_t;
+typedef enum bull_content { BULL_TEXT, BULL_JSON } bull_content_t;
 
 const char *const bull_field_names[BULL_FIELDS] = {
-#define X(id, name, holds) name,
+#define X(id, name, content) name,
     BULL_FIELD_LIST(X)
 #undef X
 };
 
 // The members of a payload: the fields that are kept, and the id.
 enum { ID = BULL_KEPT_FIELDS, MEMBERS };
-_Static_assert((int)MEMBERS <= (int)JSON_MAX_PICKS, "one look finds all members of a payload");
+_Static_assert((int)MEMBERS <= (int)JSON_MAX_PICKS, "one json_pick finds all members of a payload");
 
-// `coded` is the name of the member that holds, in base64, a value that is not JSON or not UTF-8.
+// JSON pointers of a member. A value that is not JSON, or not UTF-8, is stored in base64 at `coded`, any other value at `plain`.
 typedef struct member {
-    const char *plain, *coded; // pointers
-    bull_holds_t holds;
+    const char *plain, *coded;
+    bull_content_t content;
 } payload_member_t;
 
 static const payload_member_t members[BULL_FIELDS] = {
-#define X(id, name, holds) {"/" name, "/" name "64", holds},
+#define X(id, name, content) {"/" name, "/" name "64", content},
     BULL_FIELD_LIST(X)
 #undef X
 };
@@ -42,8 +42,8 @@ int64_t bull_number(const bull_job_t *job, bull_field_t field) {
     return number >= 0 && number <= (int64_t)1 << 53 ? number : 0;
 }
 
-// Whether the text is one JSON value and nothing else, not even a space. Only then does a reader of the payload find these very
-// bytes again.
+// Whether the text is one JSON value and nothing else, not even a space. Only then does a reader of the payload get the same
+// bytes back.
 static bool text_is_json(slice_t text) {
     buffer_t object = {0};
     json_pick_t pick = {.pointer = "/v"};
@@ -58,13 +58,13 @@ static bool text_is_json(slice_t text) {
 }
 
 static void payload_add_member(buffer_t *out, const payload_member_t *member, slice_t value) {
-    bool plain = member->holds == BULL_JSON ? text_is_json(value) : utf8_is_valid(value.data, value.len);
+    bool plain = member->content == BULL_JSON ? text_is_json(value) : utf8_is_valid(value.data, value.len);
     buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", (plain ? member->plain : member->coded) + 1);
     if (!plain) {
         buffer_str(out, "\"");
         base64_encode(out, value);
         buffer_str(out, "\"");
-    } else if (member->holds == BULL_TEXT) {
+    } else if (member->content == BULL_TEXT) {
         json_write_string(out, value);
     } else {
         buffer_add(out, value.data, value.len);
@@ -91,7 +91,7 @@ static bool payload_read_member(const payload_member_t *member, const json_pick_
         room->len = from + len;
     } else if (plain->found != JSON_FOUND) {
         return true;
-    } else if (member->holds == BULL_JSON) {
+    } else if (member->content == BULL_JSON) {
         *out = (slice_t){raw.data - quote, raw.len + 2 * quote};
         return true;
     } else if (!quote || !json_decode(raw, room)) {
@@ -132,7 +132,7 @@ bool bull_is_lifo(const bull_job_t *job) {
     }
 }
 
-// The last element of a JSON array of strings, without its quotes; len 0: there is none.
+// The last element of a JSON array of strings, without its quotes; len 0: the array is empty or ends with another type.
 static slice_t stack_last(slice_t array) {
     if (array.len < 4 || memcmp(array.data + array.len - 2, "\"]", 2) != 0 || !text_is_json(array)) return (slice_t){0};
     size_t end = array.len - 2, at = end;
@@ -182,7 +182,7 @@ void bull_error(const bull_job_t *job, buffer_t *out) {
     buffer_free(&stack);
 }
 
-// Each failure is a life of its own. The life is the moment of the decision. A score that is no date counts as 0.
+// The time of a failure is the life in its event id, so each failure is another event. A score that is no date counts as 0.
 static int64_t record_life(double finished_ms) {
     return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
 }

@@ -36,7 +36,7 @@ struct redisReply;
     X(PROCESSED_ON, "processedOn", BULL_JSON)                                                                                    \
     X(FAILED_REASON, "failedReason", BULL_TEXT)
 typedef enum bull_field {
-#define X(id, name, holds) BULL_##id,
+#define X(id, name, content) BULL_##id,
     BULL_FIELD_LIST(X)
 #undef X
         BULL_FIELDS
@@ -52,32 +52,30 @@ extern const char *const bull_field_names[BULL_FIELDS];
 
 typedef struct bull_job {
     slice_t id;
-    slice_t score;               // in `failed`; len 0 = it is not there, or not known
-    const char *state;           // of its key: "" = a job, "large N" (bytes), "none" = no job, or the type of another key
+    slice_t score;     // in `failed`; len 0 = the job is not in `failed`, or the reply has no scores
+    const char *state; // of its key: "" = a job, "large N" (bytes), "none" = no job, or the type of a key that is no hash
     slice_t fields[BULL_FIELDS]; // len 0 = missing
 } bull_job_t;
 
 // A field as a number; 0 if it is missing or not from 0 to 2^53.
 int64_t bull_number(const bull_job_t *job, bull_field_t field);
 
-// Appends the payload.
-void bull_payload(const bull_job_t *job, buffer_t *out);
+void bull_payload(const bull_job_t *job, buffer_t *out); // appends the payload of the job
 
 // Reads a payload. Id and fields borrow from the payload, or from *room, which holds decoded values. False: the text is not a
 // payload of the sidecar.
 bool bull_rebuild(slice_t payload, bull_job_t *out, buffer_t *room);
 
-// Whether the worker takes the job next (opts.lifo).
-bool bull_is_lifo(const bull_job_t *job);
+bool bull_is_lifo(const bull_job_t *job); // workers take the job before all waiting jobs (opts.lifo)
 
 // Reads job `index` of a page of bull_stalled.lua or bull_failed.lua: BULL_PAGE_HEAD elements, then for each job its id, its
 // score (`head` is BULL_SCORED), its state and its fields. Borrows from the page. False: the page has fewer jobs.
 enum { BULL_PAGE_HEAD = 4, BULL_PLAIN = 2, BULL_SCORED = 3 };
 bool bull_job_at(const struct redisReply *page, size_t index, size_t head, bull_job_t *out);
-// Whether the reply of a script begins with one of these words. False, with *error: the server is broken.
+// Whether the reply of a script begins with one of these words. If not, sets *error to OUTCOME_REFUSED.
 bool bull_reply_begins(const struct redisReply *reply, const char *word, const char *other, redis_error_t *error);
 int64_t bull_attempts(const bull_job_t *job);    // executions: attempts plus stalls
-int64_t bull_large_bytes(const bull_job_t *job); // of a job in the state "large N"; otherwise 0
+int64_t bull_large_bytes(const bull_job_t *job); // N of the state "large N"; 0 in any other state
 
 // Appends to an empty buffer failedReason and, below it, the last stack trace; at most 64 KiB in all.
 void bull_error(const bull_job_t *job, buffer_t *out);
@@ -91,8 +89,8 @@ typedef struct bull_record {
     buffer_t error;
 } bull_record_t;
 
-// Makes the record of a final failure at `finished_ms`, by the clock that decided it. *record comes as {0}. Free it with
-// bull_record_free.
+// Makes the record of a final failure at `finished_ms`, by the clock of the worker or Redis server that decided it. *record comes
+// as {0}. Free it with bull_record_free.
 void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
                       const char *term, double finished_ms);
 void bull_record_free(bull_record_t *record);

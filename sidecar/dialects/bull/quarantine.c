@@ -1,5 +1,5 @@
-// Ids in `delayed` that name no job, quarantined by bull_promote.lua. Bull's own script would promote them, and a worker would
-// crash on a job without data. Here they end with a record.
+// bull_promote.lua quarantines ids in `delayed` that name no job. This side task ends them with a record. Bull's own script would
+// promote them, and a worker would crash on a job without data.
 #include "queue/quarantine.h"
 
 #include "base/failpoint.h"
@@ -8,7 +8,7 @@
 #include "dialects/bull/job.h"
 #include "redis/reply.h"
 
-enum { FULL_WAIT_MS = 1000 }; // until the next try while the stream is full
+enum { RETRY_MS = 1000 }; // until the next round, if this round could not settle all ids
 
 static const char ROLE[] = "monitor";
 
@@ -69,7 +69,7 @@ static void quarantine_append_settle(const quarantine_t *s, const call_t *call, 
     bull_record_make(&record, s->at->config, &job, reason ? reason : "", call->token, (double)page->now);
     buffer_printf(&key, "%s:", bull_config(s->at->config)->base);
     buffer_add(&key, id->member.data, id->member.len);
-    // A key with a NUL byte cannot be an argument here. Its id has no job, or it would not be in quarantine.
+    // quarantine_settle_append takes keys as C strings. A key with a NUL byte gets no check: bull_promote.lua found no job there.
     const char *hash = strlen(key.data) == key.len ? key.data : NULL;
     quarantine_settle_append(
         call, &(quarantine_decision_t){
@@ -107,7 +107,7 @@ static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, cons
 
 static void quarantine_end_round(quarantine_t *s, const side_task_call_t *call) {
     s->round_open = false;
-    s->round_at = s->skip ? mono_add(call->now, FULL_WAIT_MS * NS_PER_MS) : mono_never();
+    s->round_at = s->skip ? mono_add(call->now, RETRY_MS * NS_PER_MS) : mono_never();
     if (s->full && !s->full_logged)
         log_error(ROLE, s->at->config->name, "the failure stream is full; no job is ended until it shrinks",
                   F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));

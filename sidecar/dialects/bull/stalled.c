@@ -1,5 +1,5 @@
-// The stalled check of Bull 4. The sidecar does it in place of the workers. Every stalled_interval it marks all active jobs. A
-// job that is still marked a whole interval later and has no lock goes back to the workers, or fails.
+// The stalled check of Bull 4, in place of the workers. Every stalled_interval it marks all active jobs in the set `stalled`. A
+// worker with the lock of a job unmarks it. A job marked for a whole interval and without a lock is retried, or fails.
 
 #include "base/failpoint.h"
 #include "base/json/json.h"
@@ -13,10 +13,10 @@
 
 enum {
     PAGE_JOBS = 32,       // jobs that one step settles
-    PAGE_MARKS = 500,     // jobs that one step reads: 1 to 2 ms of Redis
-    PAGE_BYTES = 1 << 20, // no further job is read after this many bytes
+    PAGE_MARKS = 500,     // marked ids that one step reads, about: 1 to 2 ms of Redis
+    PAGE_BYTES = 1 << 20, // one step reads no further job after this many bytes
     RENEW_MIN_MS = 1000,  // shortest time between two renewals of stalled-check; this key keeps workers from their own check
-    RENEW_SHARE = 3,      // renewals in an interval
+    RENEW_SHARE = 3,      // renewals in a stalled_interval
 };
 
 static const char ROLE[] = "monitor";
@@ -24,9 +24,9 @@ static const char ROLE[] = "monitor";
 // One stalled job and its verdict.
 typedef struct stalled_job {
     bull_job_t job;      // borrows from the reply
-    const char *verdict; // the verdict that bull_settle.lua takes
+    const char *verdict; // retry, end or broken; see bull_settle.lua
     const char *reason;
-    char error[160]; // the error of an end
+    char error[160]; // for the record; a retry ignores it
 } stalled_job_t;
 
 typedef struct stalled {
@@ -34,10 +34,10 @@ typedef struct stalled {
     bool marked;     // jobs are marked, and check_at is set
     mono_t check_at; // when the marks are a whole interval old
     mono_t renew_at; // when stalled-check is renewed
-    char cursor[24]; // part of the marks under check; "0" = the first
+    char cursor[24]; // of SSCAN: the part of the marks under check; "0" = the first
     int64_t skip;    // stalled jobs of this part that could not be settled
     int64_t left;    // stalled jobs of the earlier parts that could not be settled
-    bool full;       // the full stream was logged
+    bool full;       // the stream is full, and that was logged
 } stalled_t;
 
 static void stalled_rewind(stalled_t *s) {
@@ -105,8 +105,8 @@ static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves)
 
 // ---- The verdict.
 
-// Whether Bull removes this job at once when it fails: removeOnFail is true or 0. Any other value removes older jobs, which the
-// next failure of a worker does. The record of a large job has no payload, so Bull keeps that job in `failed`.
+// Whether Bull removes this job at once when it fails: removeOnFail is true or 0. Any other value removes older jobs; the
+// next failure of a worker does that. A large job stays in `failed`, because its record has no payload.
 static bool job_removes_itself(const bull_job_t *job) {
     json_pick_t pick = {.pointer = "/removeOnFail"};
     int64_t count;
@@ -138,7 +138,7 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
 
 static bool job_is_retry(const stalled_job_t *c) { return strcmp(c->verdict, "retry") == 0; }
 
-// Executions are Bull's attempts, earlier stalls, and this stall. The time of the check makes the ids of two stalls differ.
+// This stall counts as one more execution. The time of the check makes the event ids of two stalls differ.
 static void job_make_record(const stalled_t *s, const stalled_job_t *c, const char *token, int64_t now, bull_record_t *record) {
     event_t *event = &record->event;
     bull_record_make(record, s->at->config, &c->job, c->reason, token, (double)now);
@@ -152,7 +152,7 @@ static void job_make_record(const stalled_t *s, const stalled_job_t *c, const ch
 
 // ---- The settle.
 
-// The message has Bull's own text (moveStalledJobsToWait-7.lua) and the signature of the sidecar.
+// The message has Bull's own text (moveStalledJobsToWait-7.lua). BULL_OUR_MESSAGE tells the sidecar that it is its own.
 static void job_append_message(conn_t *conn, const stalled_job_t *c) {
     buffer_t message = {0};
     buffer_str(&message, "{\"jobId\":");
@@ -206,7 +206,7 @@ static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, 
     }
 }
 
-// After any other reply the job is finished, or its worker is alive.
+// On a reply without a branch below the job is finished, or its worker is alive.
 static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const stalled_job_t *c, settled_t settled) {
     if (settled == SETTLED || settled == SETTLED_UNRECORDED) stalled_note_done(s, call, c);
     if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);

@@ -2,20 +2,20 @@
 -- bull_failed: finds failures of a Bull 4 queue that have no record yet, with the fields for one.
 --
 -- KEYS[1]  failed    zset, score = finishedOn by a worker's clock
--- KEYS[2]  recorded  our zset; see bull_seen
+-- KEYS[2]  recorded  the sidecar's zset; see bull_seen
 -- ARGV[1]  prefix    of the keys of jobs
 -- ARGV[2]  from      score to begin at; '' = look up the given ids
--- ARGV[3]  skip      entries from there on to skip
--- ARGV[4]  count     entries to look at
--- ARGV[5]  jobs      stop after this many without a record, 1 to 1000
--- ARGV[6]  size      or after this many bytes of them
--- ARGV[7]  most      bytes of a job; of a larger one only small fields are returned
+-- ARGV[3]  skip      entries to skip from that score on
+-- ARGV[4]  count     entries to read
+-- ARGV[5]  jobs      stop after this many failures without a record, 1 to 1000
+-- ARGV[6]  size      stop after this many bytes of these
+-- ARGV[7]  most      bytes of a job; of a larger job the reply has only small fields
 -- ARGV[8]  fields    number of field names that follow
 -- ARGV[9+] field names, then ids
--- Reply    {now in ms, entries looked at, score of the last one, how many of them have that score, and for each failure without a
---          record: id; score, '' if it is not in failed; its state and its fields as prologue/jobs.lua has them}
+-- Reply    {now in ms, entries read, score of the last one, how many of them have that score, and for each failure without a
+--          record: id; score, '' = not in failed; state and fields as prologue/jobs.lua appends them}
 -- Uses     jobs, now
--- Safe     reads only; one bad hash does not affect others.
+-- Safe     reads only; a key that is not a hash does not affect other jobs.
 local fields, most = {}, tonumber(ARGV[7])
 for i = 9, 8 + ARGV[8] do fields[#fields + 1] = ARGV[i] end
 local asked = {}

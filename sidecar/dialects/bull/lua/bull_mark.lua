@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
--- bull_mark: replaces the stalled check of Bull 4's workers, and marks all active jobs once an interval.
+-- bull_mark: marks all active jobs of a Bull 4 queue once an interval, and keeps workers from their own stalled check.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  stalled   set of marked ids; a worker removes the id whose lock it takes or renews
 -- KEYS[3]  active    list
--- KEYS[4]  stalled-check  string; while it exists no worker checks
--- KEYS[5]  meta      our hash; field `marked`: when the set was last made, ms
+-- KEYS[4]  stalled-check  string; while it exists no worker checks; 'sidecar' = this script wrote it
+-- KEYS[5]  meta      the sidecar's hash; field `marked`: when jobs were last marked, ms
 -- KEYS[6+] keys that only BullMQ has: events, marker, prioritized, pc; a hash there is a job of Bull with that id
 -- ARGV[1]  token
 -- ARGV[2]  interval  ms
--- ARGV[3]  hold      least ms that stalled-check lives; '' = we stop, and it ends when the next check would be due
--- Reply    {'marked', now in ms, active jobs} a new interval begins, {'held', now in ms, when jobs were marked}, {'left'}, {'fenced'},
---          {'type', key, found}
+-- ARGV[3]  ttl       least ms that stalled-check lives; '' = the sidecar stops: stalled-check expires when the next check is due
+-- Reply    {'marked', now in ms, active jobs} a new interval begins, {'held', now in ms, when jobs were marked} within an interval,
+--          {'left'} the sidecar stops, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, bullmq, now
--- Safe     fenced; marks the jobs that are active in this step. If stalled-check had expired, workers may have changed the set: it is
---          made anew, so no job counts as stalled before a whole interval has passed. stalled-check outlives the interval, so workers
---          that take over do not check earlier either. If SADD is refused after DEL, the check is an interval late and no job is lost.
+-- Safe     fenced; marks the jobs that are active in this step. If stalled-check had expired, workers may have changed the set, so the
+--          script rebuilds it: no job counts as stalled before a whole interval. stalled-check outlives the interval, so workers do
+--          not check earlier either. If Redis refuses SADD after DEL, the check is an interval late and no job is lost.
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'stalled-check', KEYS[4], 'string'}, {'meta', KEYS[5], 'hash'}}
 local refusal = fenced() or wrong_type(wanted) or bullmq({unpack(KEYS, 6)})
 if refusal then return refusal end

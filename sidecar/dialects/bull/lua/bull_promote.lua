@@ -8,8 +8,8 @@
 -- KEYS[5]  meta-paused
 -- KEYS[6]  priority  zset of the waiting jobs that have a priority
 -- KEYS[7]  active    list
--- KEYS[8]  meta      our hash; field `group`, if any, is the owner
--- KEYS[9]  aside     our zset, the quarantine: ids for the monitor -> when they were added, ms
+-- KEYS[8]  meta      the sidecar's hash; field `group`, if any, is the owner
+-- KEYS[9]  aside     the sidecar's zset, the quarantine: ids that name no job -> when they were added, ms
 -- KEYS[10+] keys that only BullMQ has; see bull_mark
 -- ARGV[1]  token
 -- ARGV[2]  group     the caller's
@@ -21,9 +21,9 @@
 -- Reply    as promote
 -- Optional PUBLISH, PUBSUB, SORT
 -- Uses     types, fence, bullmq
--- Safe     fenced; checks every key first, and every job hash before its id is moved; tries commands that may be refused on a key
---          that does not exist; adds before it removes; PUBLISH last and by pcall, because nothing may come between push and removal.
---          All job keys begin with the prefix.
+-- Safe     fenced; checks every key first, and every job hash before it moves the id. First tries, on a key that does not exist, the
+--          commands that an ACL may refuse. Adds before it removes. PUBLISH comes last, by pcall: an error between push and removal
+--          would double jobs. All job keys begin with the prefix.
 local wanted = {{'delayed', KEYS[2], 'zset'}, {'wait', KEYS[3], 'list'}, {'paused', KEYS[4], 'list'},
     {'meta-paused', KEYS[5], 'string'}, {'priority', KEYS[6], 'zset'}, {'active', KEYS[7], 'list'}, {'meta', KEYS[8], 'hash'},
     {'aside', KEYS[9], 'zset'}}
@@ -45,8 +45,8 @@ local count = #ids
 if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
 local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
 
--- Priorities. Bull writes one into every job, so check each id without a priority alone. SORT reads all priorities at once, at a third of
--- the cost of HGET; Redis refuses SORT in a Cluster and to users who may not read every key.
+-- Priorities. Bull writes one into every job, so an id without a priority may name no job: check it by HGET and HEXISTS. SORT reads all
+-- priorities at a third of the cost of HGET, but Redis refuses SORT in a Cluster and to users who may not read every key.
 local prefix, priorities = ARGV[5], {}
 if count >= 32 and not string.find(prefix, '*', 1, true) then
     priorities = redis.pcall('SORT', KEYS[2], 'BY', 'nosort', 'LIMIT', 0, count, 'GET', prefix .. '*->priority')
@@ -105,8 +105,8 @@ else
             length = redis.call('RPUSH', target, id)
         end
     end
-    -- Builds the whole list at once, because each insert would walk over it from its head. Returns nothing if only inserts give the
-    -- right order: an id is there twice, or waits with a priority that is not its own.
+    -- Builds the whole list at once, because each insert walks over the list from its head. Returns nothing if inserts are cheaper, or
+    -- if only inserts give Bull's order: an id is in the list twice, or the zset `priority` does not match the list.
     local function merged()
         local jobs, classes, urgent, there = {}, {}, 0, {}
         for i = 1, count do
@@ -193,12 +193,12 @@ end
 for i = 1, active and #moved or 0 do
     if active[moved[i]] then redis.call('LREM', KEYS[7], 0, moved[i]) end
 end
--- Bull receives `waiting@...` by psubscribe only, so skip the messages if the server has no patterns.
+-- Bull receives `waiting@...` by psubscribe only, so skip the messages if no client has a pattern.
 local patterns = redis.pcall('PUBSUB', 'NUMPAT')
 if type(patterns) == 'table' or patterns > 0 then
     for _, id in ipairs(moved) do redis.pcall('PUBLISH', KEYS[3] .. 'ing@sidecar', id) end
 end
-if #ids < batch then
+if #ids < batch then -- Bull's workers set a timer for the next due time
     local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
     if head then redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', math.ceil(tonumber(head) / 4096))) end
 end

@@ -3,19 +3,19 @@
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failed    zset
--- KEYS[3]  recorded  our zset; see bull_seen
+-- KEYS[3]  recorded  the sidecar's zset; see bull_seen
 -- KEYS[4]  failures  stream
 -- KEYS[5]  meta      fields `bytes`: of all values in the stream, and `entries`: their number when `bytes` was written
 -- ARGV[1]  token
 -- ARGV[2]  id
--- ARGV[3]  score     in failed; '' = the job was removed at once (removeOnFail), and only its message is known
+-- ARGV[3]  score     in failed; '' = Bull removed the job at once (removeOnFail), and only its message is known
 -- ARGV[4]  most      bytes that the stream may hold
--- ARGV[5+] names and values of the record; 'at' is added here
+-- ARGV[5+] names and values of the record; this script adds 'at'
 -- Reply    {'settled', 1}, {'gone'} retried or removed since, {'changed'} recorded already, {'full'}, {'fenced'},
 --          {'type', key, found}
 -- Uses     types, fence, records, now
--- Safe     fenced; compares; writes mark and record in one step. A ZADD that changes nothing tests the right first, so that the mark
---          cannot be refused after the record.
+-- Safe     fenced; compares the score; writes record and mark (the entry in recorded) in one step. A ZADD that changes nothing tests
+--          the right first, so that Redis cannot refuse the mark after the record.
 local wanted = {{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}, {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}}
 local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end

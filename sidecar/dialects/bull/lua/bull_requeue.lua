@@ -1,7 +1,7 @@
 #!lua
 -- bull_requeue: requeues a failed job of a Bull 4 queue, as Bull's own Job.retry() does, at most once for each event.
 --
--- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, 'requeued <when, ms> <by whom>'
+-- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its requeue marker, 'requeued <when, ms> <by whom>'
 -- KEYS[2]  failures  stream that takes the record
 -- KEYS[3]  meta      hash of that stream's queue; field `bytes`: of all values in the stream
 -- KEYS[4]  job       its hash
@@ -15,19 +15,19 @@
 -- KEYS[12] id        string: the last number that Bull gave to a job
 -- ARGV[1]  event     the field in requeued
 -- ARGV[2]  by        operator
--- ARGV[3]  again     '1': ignore a mark
--- ARGV[4]  job       its id
+-- ARGV[3]  again     '1': ignore a marker
+-- ARGV[4]  job       id of the job
 -- ARGV[5]  made      `timestamp` of the job that failed, to detect another job with its id; '' = do not compare
--- ARGV[6]  lifo      '1': workers take it next
+-- ARGV[6]  lifo      '1': workers take the job next
 -- ARGV[7]  stalls    maxStalledCount: reset the counter of a job that stalled more often, or its next stall would end it
 -- ARGV[8]  size      bytes of all values of the record
 -- ARGV[9]  fields    number of names and values that follow, for a hash that is gone
--- ARGV[10+] these, then names and values of the record; 'at' is added here
+-- ARGV[10+] these, then names and values of the record; this script adds 'at'
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
 -- Optional PUBLISH
 -- Uses     now, requeues
--- Safe     as requeue: the mark admits one caller, all checks come before the first write, and writes are undone if the push
---          is refused. The job is in wait before it leaves failed. Without allow-oom: a full Redis refuses it.
+-- Safe     as requeue: the marker admits one caller, all checks come before the first write, and the script undoes its writes if
+--          Redis refuses the push. The job is in wait before it leaves failed. No allow-oom: a full Redis refuses the script.
 local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
     {KEYS[8], 'list'}, {KEYS[9], 'string'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}}
 for _, want in ipairs(wanted) do
@@ -50,7 +50,7 @@ local there = job[1] ~= false -- a worker may write fields of a job that is gone
 if there and ARGV[5] ~= '' and (job[2] or '') ~= ARGV[5] then return {'waiting', 'another job has its id now'} end
 if there and not failed then return {'waiting', 'it is no longer failed: it waits, runs, or has completed'} end
 if redis.call('LPOS', KEYS[10], id) or redis.call('ZSCORE', KEYS[11], id) then return {'waiting', 'it is active or delayed'} end
-if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the log does not have it'} end
+if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the audit log has no copy'} end
 local at = now_ms()
 local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
 local given = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
@@ -64,7 +64,7 @@ end
 if not there then
     local made = redis.pcall('HSET', KEYS[4], unpack(fields))
     if type(made) == 'table' then return undo(made.err) end
-    -- Bull numbers its jobs, and swallows a new one whose number has a hash. After FLUSHALL or obliterate() it begins at 1 again.
+    -- After FLUSHALL or obliterate() Bull numbers new jobs from 1 again, and drops a new job whose number has a hash.
     local raised = #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > given and redis.pcall('SET', KEYS[12], id)
     if raised and raised.err then return undo(raised.err) end
 end

@@ -3,8 +3,8 @@
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failed    zset, score = finishedOn by a worker's clock
--- KEYS[3]  recorded  our zset: `<id>:<score>` of failures that have a record or need none; and `:seen`, whose score is when the last
---                    complete read began
+-- KEYS[3]  recorded  the sidecar's zset: marks `<id>:<score>` of failures that have a record or need none; and `:seen`, whose score is
+--                    when the last complete read began
 -- ARGV[1]  token
 -- ARGV[2]  overlap   ms; workers' clocks may be this far behind
 -- ARGV[3]  most      failures that count as recorded the first time
@@ -13,7 +13,7 @@
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, now
 -- Safe     fenced; `:seen` moves forwards only, unless a wrong clock left it more than `overlap` in the future, where it would hide
---          failures that happen while nobody leads. It is written last, so a first call that was refused half-way begins anew.
+--          failures that happen while no instance leads. `:seen` is written last, so a first call that failed half-way begins anew.
 local refusal = fenced() or wrong_type({{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}})
 if refusal then return refusal end
 if ARGV[4] == 'off' then
@@ -34,7 +34,7 @@ if not seen then
         end
         redis.call('ZADD', KEYS[3], unpack(marks))
     end
-    -- Failures below these must not be read: a read begins `overlap` before `:seen`.
+    -- Older failures have no mark, so they must not be read: a read begins `overlap` before `:seen`.
     if #known == 2 * tonumber(ARGV[3]) then seen = math.max(now, tonumber(known[#known]) + overlap) end
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
 elseif ARGV[4] ~= '' and (tonumber(ARGV[4]) >= seen or seen > now + overlap) then

@@ -8,27 +8,28 @@
 -- KEYS[5]  paused    list
 -- KEYS[6]  meta-paused
 -- KEYS[7]  failed    zset
--- KEYS[8]  recorded  our zset: `<id>:<score>` of recorded failures; see bull_seen
+-- KEYS[8]  recorded  the sidecar's zset: `<id>:<score>` of recorded failures; see bull_seen
 -- KEYS[9]  failures  stream
 -- KEYS[10] meta      fields `bytes`: of all values in the stream, and `entries`: their number when `bytes` was written
--- KEYS[11] job       its hash; the queue's prefix and the id
+-- KEYS[11] job       hash; the key is the queue's prefix and the id
 -- KEYS[12] job lock
 -- KEYS[13] job logs
 -- KEYS[14] debounce  `de:` and the job's deid; the lock again if it has none
 -- ARGV[1]  token
 -- ARGV[2]  id
 -- ARGV[3]  counter   stalledCounter when the decision was made; '' = none
--- ARGV[4]  verdict   retry, end, or broken: end an id that has no job
+-- ARGV[4]  verdict   retry, end, or broken: end an id that names no job
 -- ARGV[5]  error     of an end: for the record, and for failedReason
--- ARGV[6]  message   of the failed event: JSON
--- ARGV[7]  remove    '1': its removeOnFail is true or 0
+-- ARGV[6]  message   of an end, for the channel `failed`: JSON
+-- ARGV[7]  remove    '1': the job's removeOnFail is true or 0, so an end deletes the job
 -- ARGV[8]  most      bytes that the stream may hold
--- ARGV[9+] names and values of the record; 'at' and 'error' are added here
--- Reply    as settle: settled, gone (its worker renewed it, or it is finished), changed, alive (it has a lock), full, fenced, type
+-- ARGV[9+] names and values of the record; this script adds 'at' and 'error'
+-- Reply    as settle: settled, gone (its worker renewed the lock, or the job is finished), changed, alive (the lock exists), full,
+--          fenced, type
 -- Optional PUBLISH
 -- Uses     types, fence, records, now
--- Safe     fenced; compares; adds before it removes, the record first; PUBLISH last and by pcall. A missing right cannot stop it between
---          the record and the removal: the commands that follow are tried first, on a key that does not exist.
+-- Safe     fenced; compares the job with the decision; adds before it removes, the record first; PUBLISH last and by pcall. A missing
+--          right cannot stop it after the record: it first tries the later commands on a key that does not exist.
 local broken = ARGV[4] == 'broken'
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
     {'meta-paused', KEYS[6], 'string'}, {'failed', KEYS[7], 'zset'}, {'recorded', KEYS[8], 'zset'},
@@ -38,7 +39,7 @@ if refusal then return refusal end
 local id, ends = ARGV[2], ARGV[4] ~= 'retry'
 if redis.call('SISMEMBER', KEYS[2], id) == 0 then return {'gone'} end
 if not redis.call('LPOS', KEYS[3], id) then
-    redis.call('SREM', KEYS[2], id) -- before 4.12.3 the mark of a finished job stays
+    redis.call('SREM', KEYS[2], id) -- before 4.12.3 Bull keeps the mark of a finished job
     return {'gone'}
 end
 if redis.call('EXISTS', KEYS[12]) == 1 then return {'alive'} end
@@ -86,7 +87,7 @@ if not ends then
     redis.pcall('PUBLISH', KEYS[2] .. '@', id)
 elseif not broken then
     if ARGV[7] == '1' then redis.call('DEL', KEYS[11], KEYS[13]) end
-    if KEYS[14] ~= KEYS[1] then -- as Bull from 4.16 on: a key without a TTL would swallow later jobs for ever
+    if KEYS[14] ~= KEYS[1] then -- as Bull from 4.16 on: with this key Bull drops new jobs of that deid
         local pttl = redis.call('PTTL', KEYS[14])
         if pttl == 0 or pttl == -1 then redis.call('DEL', KEYS[14]) end
     end

@@ -1,25 +1,24 @@
 #!lua flags=no-writes
 -- bull_stalled: finds jobs of a Bull 4 queue that were marked a whole interval ago and have no lock now, with the fields for a record.
--- Looks at one part of the marks, so the cost does not depend on the number of active jobs.
+-- Reads one part of the marks, so the cost does not depend on the number of active jobs.
 --
 -- KEYS[1]  stalled   set of ids
 -- KEYS[2]  stalled-check  string
--- KEYS[3]  meta      our hash; field `marked`
+-- KEYS[3]  meta      the sidecar's hash; field `marked`: when jobs were last marked, ms
 -- ARGV[1]  prefix    of the queue's keys
 -- ARGV[2]  interval  ms
 -- ARGV[3]  cursor    of SSCAN, where the part begins; 0 = the first
 -- ARGV[4]  count     approximate number of marks in a part
 -- ARGV[5]  skip      stalled jobs of this part to skip
 -- ARGV[6]  most      jobs to return
--- ARGV[7]  size      bytes; no further job is read after this many
--- ARGV[8]  payload   bytes of a job; of a larger one only small fields are returned
+-- ARGV[7]  size      bytes after which the script reads no further job
+-- ARGV[8]  payload   bytes of a job; of a larger job the reply has only small fields
 -- ARGV[9+] names of fields
 -- Reply    {'stalled', now in ms, stalled jobs in this part, cursor of the next part (0 = this is the last), and for each returned job:
---          id; its state and its fields as prologue/jobs.lua has them}
---          {'early', now in ms} the marks are younger, or not ours
+--          id; state and fields as prologue/jobs.lua appends them}
+--          {'early', now in ms} the marks are younger, or a worker's
 -- Uses     jobs, now
--- Safe     reads only; a key that is not a hash does not affect other jobs. bull_settle checks again before it acts, also whether the
---          job is still active.
+-- Safe     reads only; a key that is not a hash does not affect other jobs. bull_settle checks again, also that the job is still active.
 local now = tonumber(now_ms())
 local marked = tonumber(string.match(redis.call('HGET', KEYS[3], 'marked') or '', '^%d+$'))
 if redis.call('GET', KEYS[2]) ~= 'sidecar' or not marked or now - marked < tonumber(ARGV[2]) then

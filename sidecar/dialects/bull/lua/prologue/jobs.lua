@@ -1,6 +1,6 @@
 -- jobs: appends to `reply` the state of a job's key and the job's fields, '' for a missing one, and returns the bytes of these. States:
--- '' a job, 'none' none of the fields is there (or `named`, and the name is not), 'large N' more than `most` bytes, of which only small
--- fields are read, or the type of a key that is no hash.
+-- '' = a job; 'none' = no field exists, or with `named` no field `name`; 'large N' = N bytes, more than `most`: only small fields are
+-- appended; or the type of a key that is no hash.
 local function add_job(reply, key, fields, most, named)
     local state, job, bytes, size = redis.call('TYPE', key).ok, {}, 0, 0
     for i = 1, state == 'hash' and #fields or 0 do bytes = bytes + redis.call('HSTRLEN', key, fields[i]) end
