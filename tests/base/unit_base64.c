@@ -1,4 +1,4 @@
-/* base/base64: the vectors of RFC 4648, section 10, and what no encoder writes. */
+/* base/base64: the vectors of RFC 4648, section 10, and texts that no encoder writes. */
 #include "base/text/base64.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* base/condition: what is to be reported, and what is not said again. */
+/* base/condition: each change is reported once. */
 #include "base/condition.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@ Test(unit_condition, reports_a_beginning_a_change_and_the_end_once) {
     condition_free(&condition);
 }
 
-Test(unit_condition, takes_its_own_reason_again) {
+Test(unit_condition, accepts_its_own_reason) {
     condition_t condition = {0};
     condition_update_reason(&condition, "full");
     cr_expect_eq(condition_update_reason(&condition, condition.reason), CONDITION_UNCHANGED);

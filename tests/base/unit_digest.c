@@ -38,7 +38,7 @@ Test(unit_digest, matches_published_vectors) {
     free(million);
 }
 
-/* The digest of the digests of 0 to 299 letters a, in a row; by Python's hashlib. */
+/* The digest of the joined digests of the texts of 0 to 299 letters a. */
 static digest_t chain(void) {
     char text[300];
     memset(text, 'a', sizeof text);
@@ -47,6 +47,7 @@ static digest_t chain(void) {
     return digest_of(digests, sizeof digests);
 }
 
+/* The same by Python's hashlib. */
 static const char CHAIN[] = "80e953e3b006c4bab43fd5d792f8bd29c122f6cf1497318365fe66bf2d61398d";
 
 Test(unit_digest, hashes_every_length_around_the_block) {
@@ -67,7 +68,7 @@ static void *many_chains(void *good) {
     return NULL;
 }
 
-/* Under a sanitizer: what a thread used is freed when it ends. */
+/* Under a sanitizer, this also finds memory that a thread does not free at its end. */
 Test(unit_digest, works_in_many_threads) {
     for (int round = 0; round < 3; round++) {
         pthread_t threads[4];
@@ -81,7 +82,7 @@ Test(unit_digest, works_in_many_threads) {
 #define PART(literal)                                                                                                            \
     { literal, sizeof(literal) - 1 }
 
-/* By Python: sha256 over struct.pack(">Q", len(part)) + part. */
+/* The expected digests are Python's: sha256 over struct.pack(">Q", len(part)) + part. */
 Test(unit_digest, hashes_parts_with_their_lengths) {
     static const slice_t a_bc[] = {PART("a"), PART("bc")}, ab_c[] = {PART("ab"), PART("c")}, abc[] = {PART("abc")},
                          empty[] = {{NULL, 0}}, empties[] = {{NULL, 0}, PART("")};

@@ -1,4 +1,4 @@
-/* Sets of digests: an exact map against a plain array, and a filter that forgets nothing. */
+/* Sets of digests: an exact map, and a filter that finds every key. */
 #include "base/keyset.h"
 
 #include "base/digest.h"
@@ -27,16 +27,16 @@ Test(unit_keyset, map_finds_only_its_keys) {
     cr_assert_eq(map.count, KEYS);
     for (int i = 0; i < KEYS; i++) cr_assert(find(&map, i) && *find(&map, i) == i + 1, "key %d", i);
     for (int i = KEYS; i < 2 * KEYS; i++) cr_assert_null(find(&map, i));
-    cr_assert_eq(*keymap_put(&map, key_of(7).bytes), 8, "a second put finds it");
+    cr_assert_eq(*keymap_put(&map, key_of(7).bytes), 8, "a second put finds the key");
     cr_assert_eq(map.count, KEYS);
     keymap_free(&map);
     cr_assert_null(find(&map, 7));
     *keymap_put(&map, key_of(7).bytes) = 1;
-    cr_assert_eq(map.count, 1, "it can be used again");
+    cr_assert_eq(map.count, 1, "a freed map can be used again");
     keymap_free(&map);
 }
 
-/* The hardest case for open addressing: keys that all begin at the same slot. */
+/* The hardest case for open addressing: all keys hash to the same slot. */
 Test(unit_keyset, map_separates_colliding_keys) {
     enum { KEYS = 100 };
     keymap_t map = {0};
@@ -60,7 +60,7 @@ Test(unit_keyset, map_removes_keys_that_are_not_kept) {
     enum { KEYS = 1000 };
     keymap_t map = {0};
     int asked = 0;
-    keymap_filter(&map, keep_even, &asked); /* of an empty map */
+    keymap_filter(&map, keep_even, &asked); /* on an empty map */
     uint8_t keys[KEYS][KEY_BYTES];
     memset(keys, 0, sizeof keys);
     for (int i = 0; i < KEYS; i++) {
@@ -86,7 +86,7 @@ static int false_hits(const keyfilter_t *filter, int first, int count) {
 Test(unit_keyset, filter_finds_all_keys_with_few_false_hits) {
     enum { KEYS = 16384 }; /* as full as a filter becomes: 16 bits a key */
     keyfilter_t filter = {0};
-    cr_assert_not(keyfilter_has(&filter, key_of(1).bytes), "without a size it has nothing");
+    cr_assert_not(keyfilter_has(&filter, key_of(1).bytes), "a filter without a size holds no key");
     cr_assert_not(keyfilter_add(&filter, key_of(1).bytes));
     keyfilter_begin(&filter, KEYS);
     int before = 0;
@@ -98,7 +98,7 @@ Test(unit_keyset, filter_finds_all_keys_with_few_false_hits) {
     }
     cr_assert_lt(false_hits(&filter, KEYS, 4 * KEYS), 4 * KEYS / 250);
     keyfilter_begin(&filter, KEYS);
-    cr_assert_eq(false_hits(&filter, 0, KEYS), 0, "a begin empties it");
+    cr_assert_eq(false_hits(&filter, 0, KEYS), 0, "keyfilter_begin empties the filter");
     keyfilter_free(&filter);
 }
 

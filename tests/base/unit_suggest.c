@@ -15,8 +15,8 @@ Test(unit_suggest, finds_the_nearest_word_or_none) {
         {"protected_timeuot", "protected_timeout"}, // neighbours swapped
         {"protectedtimeout", "protected_timeout"},  // one letter missing
         {"retry_time", "retry_times"},
-        {"retry-delay", "retry_delay"}, // - for _ costs nothing
-        {"HOST", "host"},               // nor does case
+        {"retry-delay", "retry_delay"}, // - for _ does not count
+        {"HOST", "host"},               // case does not count
         {"hots", "host"},
         {"tlt", "ttl"}, // a swap is one edit, and two would be too many
         {"prot", "port"},
@@ -38,7 +38,7 @@ Test(unit_suggest, finds_the_nearest_word_or_none) {
     }
 }
 
-Test(unit_suggest, takes_the_first_of_equals) {
+Test(unit_suggest, prefers_the_first_of_equals) {
     static const char *const pair[] = {"bart", "bark"};
     cr_expect_str_eq(suggest_nearest("barx", pair, 2), "bart");
 }

@@ -1,4 +1,4 @@
-/* base/units: durations and sizes, as a config says them and as people read them. */
+/* base/units: durations and sizes, exact as in a config and rounded for people. */
 #include "base/text/units.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* Health, readiness and metrics over HTTP, and those who mean no good. */
+/* Health, readiness and metrics over HTTP, and hostile clients. */
 #include "http_fixture.h"
 
 #include <signal.h>
@@ -47,14 +47,14 @@ Test(daemon_http, refused_configuration_is_shown_and_a_good_one_counted) {
     cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; colour = 1; }", .port = port});
     await_says(d, port, "/readyz", "\"check\": \"config\", \"ok\": false, \"why\": \"");
     await_says(d, port, "/readyz", "colour");
-    cr_assert(says(port, "/readyz", "HTTP/1.1 200"), "the old one is in effect");
+    cr_assert(says(port, "/readyz", "HTTP/1.1 200"), "the old config is in effect");
     cr_assert(says(port, "/metrics", "\nqueue_sidecar_config_refused 1\n"));
     cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"new\"; }", .port = port});
     await_says(d, port, "/metrics", "\nqueue_sidecar_reloads_total 1\n");
     await_says(d, port, "/metrics", "\nqueue_sidecar_promoted_total{queue=\"new\"} 0\n");
     cr_assert(says(port, "/readyz", "\"check\": \"config\", \"ok\": true"));
     cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"new\"; }", .port = port});
-    cr_assert(wait_for(!says(port, "/metrics", "{queue=\"q\"}"), 10000), "a queue that is gone is not told of");
+    cr_assert(wait_for(!says(port, "/metrics", "{queue=\"q\"}"), 10000), "a removed queue has no metrics");
     cluster_end(&cluster);
 }
 
@@ -64,8 +64,8 @@ Test(daemon_http, changed_timeout_is_shown_in_effect) {
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
     await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 180\n");
     cr_assert(says(port, "/metrics", "\nqueue_sidecar_stalled_interval_seconds{queue=\"v\"} 30\n"));
-    cr_assert_not(says(port, "/metrics", "stalled_interval_seconds{queue=\"q\"}"), "it has none");
-    cr_assert_not(says(port, "/metrics", "protected_timeout_seconds{queue=\"v\"}"), "nor this one");
+    cr_assert_not(says(port, "/metrics", "stalled_interval_seconds{queue=\"q\"}"), "the dialect list has no stalled_interval");
+    cr_assert_not(says(port, "/metrics", "protected_timeout_seconds{queue=\"v\"}"), "the dialect bull has no protected_timeout");
     const char *changed =
         "{ name = \"q\"; protected_timeout = \"1500ms\"; retry_times = 7; }, { name = \"v\"; dialect = \"bull\"; }";
     cluster_reconfigure(&cluster, d, (sidecar_t){.queues = changed, .port = port});
@@ -80,7 +80,7 @@ Test(daemon_http, changed_timeout_is_shown_in_effect) {
 
 Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
     cluster_t cluster = cluster_begin(NULL);
-    int holder, port = some_port(&holder);
+    int holder, port = free_port(&holder);
     cr_assert_eq(listen(holder, 1), 0);
     daemon_t *d = cluster_sidecar(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
     cr_assert(daemon_wait_log(d, CANNOT, 10000));
@@ -116,7 +116,7 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
     strcpy(large, "GET /healthz HTTP/1.1\r\nX: ");
     memset(large + strlen(large), 'x', 1 << 17);
     const char *const bad[] = {large, "\x16\x03\x01\x02\x05 not http at all\r\n\r\n"};
-    for (size_t i = 0; i < 2; i++) { /* its answer may be lost, as what was sent is not read to its end */
+    for (size_t i = 0; i < 2; i++) { /* the response may be lost: the server closes without reading the whole request */
         char *text = ask(port, bad[i]);
         cr_expect(!strstr(text, " 200 "), "%.30s: %s", bad[i], text);
         free(text);
@@ -135,7 +135,7 @@ Test(daemon_http, thousand_connections_block_no_probe_and_no_job) {
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
     static int crowd[CROWD];
     for (int i = 0; i < CROWD; i++) {
-        crowd[i] = knock(port);
+        crowd[i] = connect_to(port);
         if (crowd[i] >= 0) (void)!send(crowd[i], "GET /heal", i % 2 ? 9 : 0, MSG_NOSIGNAL);
         if (i % 100 == 0) {
             cluster_round(&cluster, "q", 0);
@@ -153,7 +153,7 @@ Test(daemon_http, slow_request_is_closed) {
     cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){0}, &port);
-    int fd = knock(port);
+    int fd = connect_to(port);
     struct pollfd ready = {.fd = fd, .events = POLLIN | POLLRDHUP};
     int64_t began_us = wait_now_us(), end_us = began_us + wait_scaled_ms(40000) * INT64_C(1000);
     bool ended = false;
@@ -162,8 +162,9 @@ Test(daemon_http, slow_request_is_closed) {
         ended =
             send(fd, "x", 1, MSG_NOSIGNAL) != 1 || (poll(&ready, 1, 500) == 1 && ready.revents & (POLLRDHUP | POLLHUP | POLLERR));
     }
-    cr_assert(ended, "it lives as long as its bytes come");
-    cr_assert_geq(wait_now_us() - began_us, 9000000, "ten seconds are its own, less those for which it was accepted before");
+    cr_assert(ended, "a slow request stays open while its bytes come");
+    cr_assert_geq(wait_now_us() - began_us, 9000000,
+                  "closed too early: a request has ten seconds from its accept, which may be a second before the first byte");
     close(fd);
     cluster_end(&cluster);
 }
@@ -186,7 +187,7 @@ Test(daemon_http, healthcheck_asks_the_running_instance) {
     cluster_end(&cluster);
 }
 
-/* Whoever ended it for that would end it for good. */
+/* A probe that restarted the instance now would stop it for good: it could not start with the refused config. */
 Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     cluster_t cluster = cluster_begin(NULL);
     int port;
@@ -203,13 +204,13 @@ Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     cr_assert(strstr(run->out, "continues with its previous config:\nroles    ok\n"), "%s", run->out);
     cr_assert(strstr(run->out, "\nlock     ok, leading\n"), "%s", run->out);
     cr_assert_str_empty(daemon_run("status", "-c", path, "-o", "json")->out);
-    /* Where it is no config at all it says no port either: the environment does, or it is the usual one. */
+    /* A file that cannot be parsed has no port either: the port comes from the environment, or is the default. */
     daemon_write_config(d, "queues = (");
     cr_assert_gt(asprintf(&variable, "QUEUE_SIDECAR_HTTP_PORT=%d", port), 0);
     const daemon_options_t options = {.env = (const char *const[]){variable, NULL}};
     const char *const args[] = {"healthcheck", "-c", path, NULL}, *const ready[] = {"healthcheck", "--ready", "-c", path, NULL};
     cr_assert_eq(daemon_run_argv(&options, args)->code, 0);
-    cr_assert_eq(daemon_run_argv(&options, ready)->code, 0, "although it does not say its group");
+    cr_assert_eq(daemon_run_argv(&options, ready)->code, 0, "although the file names no group");
     cr_assert_eq(daemon_run("healthcheck", "-c", "/nowhere")->code, 78);
     cr_assert_eq(daemon_terminate(d, 5000).code, 0);
     run = daemon_run_argv(&options, args);

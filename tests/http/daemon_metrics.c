@@ -1,5 +1,5 @@
-/* /metrics of the real binary: its numbers are those of Redis while jobs flow, it costs Redis nothing while nobody scrapes, and
- * Prometheus's own checker finds nothing to say. */
+/* /metrics of the real binary: the numbers equal those in Redis while jobs flow, Redis gets no requests for them while nobody
+ * scrapes, and promtool accepts the output. */
 #include "child.h"
 #include "http_fixture.h"
 #include "tempdir.h"
@@ -30,7 +30,7 @@ static double value(int port, const char *series) {
     cr_assert(wait_for(value(port, series) == (wanted), 15000), "%s is %g, not %g\n%s", series, value(port, series),             \
               (double)(wanted), daemon_log(d))
 
-/* By a command that only a count calls here: the failure stream has nothing to be trimmed. */
+/* How often the sidecars read the sizes. Only that sends XLEN in these tests: no failure stream needs trimming. */
 static long long counts(const cluster_t *cluster) { return server_commandstat(cluster->server, "xlen"); }
 
 Test(daemon_metrics, sizes_equal_those_in_redis) {
@@ -56,19 +56,21 @@ Test(daemon_metrics, sizes_equal_those_in_redis) {
     await_value(leader, first, "delayed_jobs{queue=\"full\"}", 1);
     char *scrape = get(first, "/metrics");
     cr_assert_eq(value_of(scrape, "next_due_timestamp_seconds{queue=\"q\"}"), 9000000000.123);
-    cr_assert(isnan(value_of(scrape, "next_due_timestamp_seconds{queue=\"a\\\"b\\\\c\"}")), "nothing is delayed");
+    cr_assert(isnan(value_of(scrape, "next_due_timestamp_seconds{queue=\"a\\\"b\\\\c\"}")), "the queue has no delayed job");
     cr_assert_eq(value_of(scrape, "oldest_due_age_seconds{queue=\"q\"}"), 0);
     double late = value_of(scrape, "oldest_due_age_seconds{queue=\"full\"}");
     cr_assert(late >= 3600 && late < 3700, "%g", late);
-    cr_assert(wait_for(value(first, "oldest_due_age_seconds{queue=\"full\"}") > late, 10000), "it runs on between two counts");
-    /* A pass has to meet them first. */
+    cr_assert(wait_for(value(first, "oldest_due_age_seconds{queue=\"full\"}") > late, 10000),
+              "the age grows between two readings of the sizes");
+    /* A scan must see the jobs first. */
     cr_assert(wait_for(value(first, "oldest_in_progress_age_seconds{queue=\"q\"}") >= 0, 20000));
     cr_assert_lt(value(first, "oldest_in_progress_age_seconds{queue=\"q\"}"), 100);
     cr_assert_eq(value_of(scrape, "failure_stream_records{queue=\"q\"}"), 0);
     cr_assert_eq(value_of(scrape, "failure_stream_full_ratio{queue=\"q\"}"), 0);
     free(scrape);
     scrape = get(second, "/metrics");
-    cr_assert(strstr(scrape, "# TYPE " M "delayed_jobs gauge\n") && !strstr(scrape, "\n" M "delayed_jobs{"), "it does not lead");
+    cr_assert(strstr(scrape, "# TYPE " M "delayed_jobs gauge\n") && !strstr(scrape, "\n" M "delayed_jobs{"),
+              "a standby exposes no sizes");
     free(scrape);
     daemon_kill(leader);
     cluster_await_leader(&cluster, "g", leader, 20000);
@@ -98,19 +100,19 @@ Test(daemon_metrics, nothing_is_measured_without_scrapes) {
     cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){.ttl = "10s"}, &port);
-    long long before = counts(&cluster); /* of the preflight */
-    /* A count is made every 5 s. */
+    long long before = counts(&cluster); /* by the preflight */
+    /* While /metrics is scraped, the sizes are read every 5 s. */
     cr_assert(cluster_stays(says(port, "/healthz", "HTTP/1.1 200") && says(port, "/readyz", "HTTP/1.1 200"), 7000));
-    cr_assert_eq(counts(&cluster), before, "a probe is no scrape");
+    cr_assert_eq(counts(&cluster), before, "a probe does not count as a scrape");
     long long calls = server_commandstat(cluster.server, "evalsha");
     for (int i = 0; i < 200; i++) free(get(port, "/metrics"));
     cr_assert(wait_for(counts(&cluster) > before, 10000));
     calls = server_commandstat(cluster.server, "evalsha") - calls;
-    cr_assert_lt(calls, 100, "many scrapes are one count");
+    cr_assert_lt(calls, 100, "many scrapes share one reading of the sizes");
     cluster_end(&cluster);
 }
 
-/* What the failure stream got by reason; one field of `kind failed` each. */
+/* Returns how many records of kind `failed` with this reason the failure stream holds. */
 static long long recorded(cluster_t *cluster, const char *reason) {
     return redis_int(cluster->r, "EVAL %s 1 sidecar:q:failures %s",
                      "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
@@ -196,7 +198,7 @@ Test(daemon_metrics, promtool_accepts_the_metrics) {
     cluster_end(&cluster);
 }
 
-/* Every family of `help metrics` is in a scrape, with its type and its words, and nothing else is. */
+/* A scrape holds every family of `help metrics`, with its type and its help text, and no other family. */
 Test(daemon_metrics, scrape_holds_every_metric_of_help) {
     cluster_t cluster;
     int port;

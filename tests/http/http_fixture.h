@@ -1,4 +1,4 @@
-/* What the tests of the http role share: a sidecar on a port of its own, and a client that says what it is told to. */
+/* The tests of the http role share this: a sidecar that serves HTTP on a free port, and a client that sends given bytes. */
 #pragma once
 
 #include "cluster.h"
@@ -22,8 +22,8 @@ static inline struct sockaddr_in loopback(int port) {
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
 }
 
-/* A port that is free now; *holder keeps it taken until it is closed. */
-static inline int some_port(int *holder) {
+/* Returns a port that was free. The socket *holder, owned, occupies the port until it is closed. */
+static inline int free_port(int *holder) {
     struct sockaddr_in address = loopback(0);
     socklen_t size = sizeof address;
     *holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -32,22 +32,22 @@ static inline int some_port(int *holder) {
     return ntohs(address.sin_port);
 }
 
-/* A sidecar that serves http on a port of its own; another takes the port first now and then, so it tries again. */
+/* Starts a sidecar that serves HTTP on a free port. Another process may occupy the port first; then this tries another port. */
 static inline daemon_t *serving(cluster_t *cluster, sidecar_t spec, int *port) {
     for (int i = 0; i < 20; i++) {
         int holder;
-        spec.port = *port = some_port(&holder);
+        spec.port = *port = free_port(&holder);
         close(holder);
         daemon_t *d = cluster_sidecar(cluster, spec);
         cr_assert(wait_for(daemon_log_count(d, SERVES) + daemon_log_count(d, CANNOT) > 0, 10000), "%s", daemon_log(d));
         if (daemon_log_count(d, SERVES)) return d;
         daemon_free(cluster->sidecars[--cluster->count]);
     }
-    cr_assert_fail("no port is to be had");
+    cr_assert_fail("found no free port");
     return NULL;
 }
 
-static inline int knock(int port) {
+static inline int connect_to(int port) {
     struct sockaddr_in address = loopback(port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
@@ -55,8 +55,8 @@ static inline int knock(int port) {
     return -1;
 }
 
-/* Everything that comes until the other side ends, or nothing does for a while. Owned. */
-static inline char *hear(int fd) {
+/* Returns all bytes until the server closes the connection or sends nothing for 15 s (scaled). Owned. */
+static inline char *read_all(int fd) {
     size_t len = 0, size = 1 << 20;
     char *text = malloc(size);
     struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -70,16 +70,16 @@ static inline char *hear(int fd) {
 }
 
 static inline char *ask(int port, const char *request) {
-    int fd = knock(port);
-    cr_assert_geq(fd, 0, "nobody listens");
+    int fd = connect_to(port);
+    cr_assert_geq(fd, 0, "cannot connect");
     size_t len = strlen(request);
     (void)!write(fd, request, len);
-    char *text = hear(fd);
+    char *text = read_all(fd);
     close(fd);
     return text;
 }
 
-/* The answer to a GET, head and body. */
+/* Returns the response to a GET: head and body. Owned. */
 static inline char *get(int port, const char *path) {
     char request[200];
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
@@ -97,7 +97,7 @@ static inline bool says(int port, const char *path, const char *part) {
     cr_assert(wait_for(says(port, path, part), 10000), "%s does not say %s but %s\n%s", path, part, get(port, path),             \
               daemon_log(d))
 
-/* Begins a cluster of one sidecar, which serves http and leads. */
+/* Begins a cluster of one sidecar, which serves HTTP and leads. */
 static inline daemon_t *leading(cluster_t *cluster, sidecar_t spec, int *port) {
     *cluster = cluster_begin(NULL);
     daemon_t *d = serving(cluster, spec, port);

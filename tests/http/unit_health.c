@@ -1,32 +1,31 @@
-/* What /readyz says of each trouble alone: which check is not well, with what words, and whether the instance still does its
- * part. */
+/* /readyz with one problem at a time: which check fails, with what text, and whether the instance is still ready. */
 #include "http/health.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct world {
+typedef struct setup {
     metrics_t *metrics;
     health_t *health;
     metrics_queue_t *queue;
     role_t role;
-} world_t;
+} setup_t;
 
-static void all_well(world_t *w) { (void)w; }
-static void stands_by(world_t *w) { metric_set(&w->metrics->leading, 0), metric_set(&w->metrics->standing_by, 1); }
-static void hangs(world_t *w) { atomic_store(&w->role.due_ns, 1); }
-static void no_redis(world_t *w) { metric_set(&w->metrics->redis_up, 0), metrics_say(w->metrics, WHY_REDIS, "cannot connect"); }
-static void neither(world_t *w) { metric_set(&w->metrics->leading, 0); }
-static void unserved(world_t *w) { metric_set(&w->metrics->unserved, 1); }
-static void refused(world_t *w) { metrics_refused(w->queue, mono_now()); }
-static void tracking_refused(world_t *w) { metric_set(&w->metrics->tracking_refused, 1); }
-static void no_log(world_t *w) { metric_set(&w->metrics->audit_bad, 1), metrics_say(w->metrics, WHY_AUDIT, "disk full"); }
-static void bad_config(world_t *w) { health_set_refused(w->health, "F:7: no \"such\" key\n"); }
+static void all_well(setup_t *w) { (void)w; }
+static void stands_by(setup_t *w) { metric_set(&w->metrics->leading, 0), metric_set(&w->metrics->standing_by, 1); }
+static void hangs(setup_t *w) { atomic_store(&w->role.due_ns, 1); }
+static void no_redis(setup_t *w) { metric_set(&w->metrics->redis_up, 0), metrics_say(w->metrics, WHY_REDIS, "cannot connect"); }
+static void neither(setup_t *w) { metric_set(&w->metrics->leading, 0); }
+static void unserved(setup_t *w) { metric_set(&w->metrics->unserved, 1); }
+static void refused(setup_t *w) { metrics_refused(w->queue, mono_now()); }
+static void tracking_refused(setup_t *w) { metric_set(&w->metrics->tracking_refused, 1); }
+static void no_log(setup_t *w) { metric_set(&w->metrics->audit_bad, 1), metrics_say(w->metrics, WHY_AUDIT, "disk full"); }
+static void bad_config(setup_t *w) { health_set_refused(w->health, "F:7: no \"such\" key\n"); }
 
 static const struct {
-    void (*change)(world_t *w);
-    const char *check, *why; /* NULL: every check is well */
+    void (*change)(setup_t *w);
+    const char *check, *why; /* NULL: every check is ok */
     bool ready;
 } ROWS[] = {
     {all_well, NULL, NULL, true},
@@ -47,7 +46,8 @@ static size_t count(const char *text, const char *part) {
     return found;
 }
 
-/* So many bytes and a letter of two, as a refused config and as what a config changed; what is told of each. */
+/* Reports a refused config and a change, each a text of so many digits and a letter of two bytes. Expects these endings in the
+ * response. */
 static void expect_told(size_t refused, const char *fault, size_t changed, const char *change) {
     metrics_t *metrics = metrics_new(1);
     health_t *health = health_new(metrics, "app");
@@ -65,17 +65,17 @@ static void expect_told(size_t refused, const char *fault, size_t changed, const
     metrics_free(metrics);
 }
 
-/* By whole characters, and nobody takes the beginning for all. */
+/* The cut is between characters, and the text says that there is more. */
 Test(unit_health, long_texts_are_cut) {
     expect_told(1998, "0\xc3\xa9\"", 398, "7\xc3\xa9\"");
     expect_told(1999, "0 and more: the log has all\"", 399, "7 and more: the log has all\"");
     expect_told(3000, "0 and more: the log has all\"", 300, "7\xc3\xa9\"");
 }
 
-Test(unit_health, each_trouble_is_one_check_and_few_decide_readiness) {
+Test(unit_health, each_problem_fails_one_check_and_few_decide_readiness) {
     static const char *const checks[] = {"roles", "redis", "lock", "queues", "wakeups", "audit", "config"};
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
-        world_t w = {.metrics = metrics_new(1), .role = {.name = "auditor"}};
+        setup_t w = {.metrics = metrics_new(1), .role = {.name = "auditor"}};
         const role_t *const roles[] = {&w.role};
         buffer_t json = {0};
         w.health = health_new(w.metrics, "app");

@@ -85,18 +85,18 @@ Test(unit_metrics, queue_keeps_its_row_and_numbers) {
     metric_add(&a->promoted, 3);
     metrics_lateness(b, 700, 5);
     cr_assert(a != b && metrics_queue(metrics, "a") == a);
-    cr_assert_null(metrics_queue(metrics, "c"), "both places are served");
+    cr_assert_null(metrics_queue(metrics, "c"), "both places belong to served queues");
     metrics_serve(metrics, config_of(queues, 1));
     cr_assert(a->served && !b->served);
-    cr_assert_eq(metrics_queue(metrics, "b"), b, "it may come back");
+    cr_assert_eq(metrics_queue(metrics, "b"), b, "a removed queue finds its place again");
     cr_assert_eq(metrics_lateness_quantile(b, 1), 1000);
-    cr_assert_eq(metrics_queue(metrics, "c"), b, "the place of one that is gone");
+    cr_assert_eq(metrics_queue(metrics, "c"), b, "a new queue gets the place of a removed one");
     cr_assert_eq(metrics_lateness_quantile(b, 1), 0);
     cr_assert_eq(metric_get(&a->promoted), 3);
     metrics_free(metrics);
 }
 
-/* A queue that a reload is about to bring has its place already. */
+/* A queue has its place before the config that brings it is in effect: no settings are exposed yet. */
 Test(unit_metrics, settings_are_reported_once_in_effect) {
     metrics_t *metrics = metrics_new(1);
     queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings, .policy.retry.times = 3}};
@@ -105,8 +105,8 @@ Test(unit_metrics, settings_are_reported_once_in_effect) {
     cr_assert_eq(metric_get(&queue->set_retries), 3);
     metrics_serve(metrics, config_of(queues, 0));
     cr_assert_eq(metrics_queue(metrics, "b"), queue);
-    cr_assert_eq(metric_get(&queue->set_retries), -1, "neither 0 nor those of a queue that is gone");
-    cr_assert_eq(metric_get(&queue->set_alive_ms), -1, "0 = off");
+    cr_assert_eq(metric_get(&queue->set_retries), -1, "no setting of the removed queue, and not 0");
+    cr_assert_eq(metric_get(&queue->set_alive_ms), -1, "not 0: that would mean off");
     metrics_free(metrics);
 }
 
@@ -114,12 +114,12 @@ static mono_t at_s(int64_t seconds) { return (mono_t){(1000 + seconds) * NS_PER_
 
 Test(unit_metrics, sizes_are_wanted_for_two_minutes_after_a_scrape) {
     metrics_t *metrics = metrics_new(1);
-    cr_assert_not(metrics_wanted(metrics, at_s(0)), "nobody ever asked");
-    cr_assert_not(metrics_wanted(metrics, at_s(-999)), "nor on a machine that has just been started");
-    cr_assert(metrics_scraped(metrics, at_s(0)), "whoever counts sleeps");
+    cr_assert_not(metrics_wanted(metrics, at_s(0)), "nobody has scraped yet");
+    cr_assert_not(metrics_wanted(metrics, at_s(-999)), "nobody has scraped yet, and the machine has just started");
+    cr_assert(metrics_scraped(metrics, at_s(0)), "the leader must be woken");
     cr_assert_not(metrics_scraped(metrics, at_s(59)));
     cr_assert(metrics_wanted(metrics, at_s(59 + 119)) && !metrics_wanted(metrics, at_s(59 + 120)));
-    cr_assert(metrics_scraped(metrics, at_s(59 + 60)), "rather too often than never");
+    cr_assert(metrics_scraped(metrics, at_s(59 + 60)), "half of the time is over: wake the leader");
     cr_assert(metrics_scraped(metrics, at_s(1000)));
     metrics_free(metrics);
 }
@@ -154,7 +154,7 @@ Test(unit_metrics, ends_and_stalls_are_counted_by_label_and_in_total) {
     metrics_free(metrics);
 }
 
-/* What is refused is tried again every 5 s: one that is over is told no longer. */
+/* Refused requests are retried every 5 s, so 15 s without a refusal mean that it is over. */
 Test(unit_metrics, queue_counts_as_refused_while_its_requests_are) {
     metrics_t *metrics = metrics_new(4);
     queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings}, {.name = "b", .dialect = dialect_list.settings}};

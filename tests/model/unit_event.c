@@ -1,4 +1,4 @@
-/* Events: their ids, their short names, their fields. */
+/* Events: their ids, refs and fields. */
 #include "model/event.h"
 
 #include <criterion/criterion.h>
@@ -26,7 +26,8 @@ static void id_of(const event_t *event, int64_t life, int64_t nth, char id[EVENT
     cr_assert_eq(strlen(id), EVENT_ID_SIZE - 1);
 }
 
-/* Frozen: made by Python's hashlib and base64. A new version that makes other ids would make each failure a second row. */
+/* Made by Python's hashlib and base64. Never change them: if a new release made other ids, each failure would get a second
+ * row. */
 Test(unit_event, ids_and_refs_never_change) {
     static const event_t none, odd = {.kind = {"retried", 7},
                                       .dialect = {"bull", 4},
@@ -65,7 +66,7 @@ Test(unit_event, id_depends_on_the_identifying_fields) {
     id_of(&failed, LIFE + 1, 0, ids[6]);
     id_of(&failed, LIFE, 1, ids[7]);
     id_of(&failed, LIFE, 0, ids[8]);
-    event_t shifted = failed; /* the same letters in a row */
+    event_t shifted = failed; /* dialect and queue, joined, have the same letters */
     shifted.dialect = TEXT("liste");
     shifted.queue = TEXT("mail");
     id_of(&shifted, LIFE, 0, ids[9]);
@@ -73,7 +74,7 @@ Test(unit_event, id_depends_on_the_identifying_fields) {
         for (int j = 0; j < i; j++) cr_expect_str_neq(ids[i], ids[j], "%d and %d", i, j);
 }
 
-/* What one replica may know and another not, or know differently. */
+/* Instances may know these fields differently. */
 Test(unit_event, id_depends_on_no_other_field) {
     static const char *const said[] = {"event", "type", "worker", "reason", "error", "term", "payload"};
     static const char *const counted[] = {"created", "started", "at", "size"};

@@ -1,4 +1,4 @@
-/* What the settings of a queue say of one job. */
+/* Reading a job by the settings of its queue. */
 #include "model/job.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +25,7 @@ static void expect_digest_as_id(const job_t *job, slice_t bytes) {
     cr_expect_eq(memcmp(&job->digest, &digest, sizeof digest), 0);
 }
 
-/* `letters` letters in quotes behind "id", owned. */
+/* Returns a job whose id and type have `letters` letters, owned. */
 static char *with_long_id(size_t letters) {
     char *letter = malloc(letters + 1);
     memset(letter, 'a', letters);
@@ -42,7 +42,7 @@ Test(unit_job, reads_the_values_at_its_paths) {
     cr_expect_str_eq(job.type, "mail");
     cr_expect_eq(job.created_ms, 1800000000123);
     digest_t digest = digest_of(bytes.data, bytes.len);
-    cr_expect_eq(memcmp(&job.digest, &digest, sizeof digest), 0, "of all bytes, spaces too");
+    cr_expect_eq(memcmp(&job.digest, &digest, sizeof digest), 0, "the digest is of all bytes, with the spaces");
 }
 
 Test(unit_job, uses_the_digest_as_id_without_paths) {
@@ -54,7 +54,7 @@ Test(unit_job, uses_the_digest_as_id_without_paths) {
     slice_t bytes = BYTES("{\"id\":\"a\",\"meta\":{\"type\":\"b\"},\"at\":1}");
     job = read_job(&none, bytes);
     expect_digest_as_id(&job, bytes);
-    cr_expect_str_empty(job.type, "the empty path is no path, not the whole text");
+    cr_expect_str_empty(job.type, "an empty path is not set; it does not mean the whole text");
     bytes = BYTES("\"only a text\"");
     job = read_job(&none, bytes);
     expect_digest_as_id(&job, bytes);
@@ -78,8 +78,8 @@ Test(unit_job, reads_each_path_alone) {
     cr_expect_str_eq(read_job(&policy, bytes).id, "a");
 }
 
-/* In a pointer "" is the whole text; as a setting it is none. */
-Test(unit_job, takes_no_lone_value_for_an_empty_path) {
+/* As a JSON pointer, "" means the whole text; as a setting, "" means not set. */
+Test(unit_job, reads_no_lone_value_for_an_empty_path) {
     static const queue_policy_t id_only = {.id_path = "/id", .type_path = "", .created_path = ""};
     static const queue_policy_t type_only = {.id_path = "", .type_path = "/type", .created_path = ""};
     job_t job = read_job(&id_only, BYTES("5"));
@@ -101,7 +101,7 @@ Test(unit_job, ids) {
         {BYTES("{\"id\":\"\\u0061\\/\\n\"}"), "a/\n"},
         {BYTES("{\"id\":\"\\ud83d\\ude00\"}"), "\xf0\x9f\x98\x80"},
         {BYTES("{\"id\":\" \"}"), " "},
-        {BYTES("{\"id\":\"a\",\"text\":\"\\ud83d\"}"), "a"}, /* what is broken elsewhere does no harm */
+        {BYTES("{\"id\":\"a\",\"text\":\"\\ud83d\"}"), "a"}, /* a bad string elsewhere does no harm */
         {BYTES("{\"id\":\"\"}"), NULL},
         {BYTES("{\"id\":null}"), NULL},
         {BYTES("{\"id\":true}"), NULL},
@@ -133,7 +133,7 @@ Test(unit_job, bounds_of_ids_and_types) {
         cr_expect_eq(strlen(job.type), len <= MAX_JOB_TYPE ? len : 0);
         free(text);
     }
-    /* Of the decoded text: 256 letters in 1536 bytes. */
+    /* The bound is of the decoded text: 256 letters, here in 1536 bytes. */
     buffer_t escaped = {0};
     buffer_str(&escaped, "{\"id\":\"");
     for (int i = 0; i < MAX_JOB_ID; i++) buffer_str(&escaped, "\\u0061");
@@ -163,9 +163,9 @@ Test(unit_job, types) {
 Test(unit_job, reads_created_in_the_score_unit) {
     static const struct {
         const char *number;
-        int64_t ms, s; /* what it means in each unit, in ms */
+        int64_t ms, s; /* the time in ms that the number means in each unit */
     } rows[] = {
-        {"1800000000", 0, 1800000000000}, /* seconds where ms are meant make no job old */
+        {"1800000000", 0, 1800000000000}, /* a time in seconds, read as ms, makes no job old */
         {"1800000000123", 1800000000123, 0},
         {"1800000000.123", 0, 1800000000123},
         {"99999999.999", 0, 0},

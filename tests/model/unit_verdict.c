@@ -1,4 +1,4 @@
-/* What becomes of one job: every row of the table, at its boundaries. */
+/* The verdict about one job: every rule, at its boundaries. */
 #include "model/verdict.h"
 
 #include <criterion/criterion.h>
@@ -47,9 +47,9 @@ Test(unit_verdict, first_observation_after_a_retry_begins_an_execution) {
     observation_t s = at(T + PROTECTED * 100);
     s.stamp = (stamp_t){.born_us = 1, .retries = 3, .retried_at = T};
     queue_policy_t p = policy();
-    p.alive_timeout_ms = ALIVE; /* long over, and yet it is only seen now */
+    p.alive_timeout_ms = ALIVE; /* over long ago, but this execution is seen for the first time */
     cr_assert_eq(judge(s, p).kind, VERDICT_SEEN);
-    s.report = REPORT_RETRY; /* its worker was faster than our pass */
+    s.report = REPORT_RETRY; /* the worker has failed before a scan saw the execution */
     expect(judge(s, p), VERDICT_END, "reported", 4);
 }
 
@@ -100,7 +100,7 @@ Test(unit_verdict, asks_for_the_heartbeat_only_when_it_matters) {
     expect(judge(s, policy()), VERDICT_RETRY, "reported", 1);
 }
 
-/* Where it is a worker's heartbeat: it alone decides, and after a silence that lasts. */
+/* A worker's heartbeat alone decides: the worker is gone when its heartbeat has been missing for silence_ms. */
 Test(unit_verdict, worker_is_gone_after_its_heartbeat_timeout) {
     enum { SILENCE = 300 };
     observation_t s = at(T + 1);
@@ -121,7 +121,7 @@ Test(unit_verdict, worker_is_gone_after_its_heartbeat_timeout) {
     cr_assert(judge(s, policy()).needs_silence);
     s.heartbeat = HEARTBEAT_THERE;
     cr_assert_eq(judge(s, policy()).kind, VERDICT_PRESENT);
-    s = at(T + PROTECTED); /* without heartbeats there is the protected timeout alone */
+    s = at(T + PROTECTED); /* without heartbeats only the protected timeout counts */
     s.silence_ms = SILENCE;
     expect_leave(judge(s, policy()), T + PROTECTED);
     s.now = ++s.began;
@@ -134,7 +134,7 @@ Test(unit_verdict, a_later_scan_acts_on_a_missing_heartbeat) {
     expect_leave(judge(s, policy()), INT64_MAX);
     s.heartbeat = HEARTBEAT_GONE;
     cr_assert_eq(judge(s, policy()).kind, VERDICT_MISSING);
-    s.stamp.missing = s.now; /* met again by the same pass, which may have gone on since */
+    s.stamp.missing = s.now; /* the same scan sees the job again, a little later */
     s.now += 50;
     cr_assert_eq(judge(s, policy()).kind, VERDICT_LEAVE);
     s.began = s.now;
@@ -171,7 +171,7 @@ Test(unit_verdict, alive_timeout) {
             s.stamp.retries = 1;
             s.stamp.retried_at = T;
             s.heartbeat = rows[i].heartbeat;
-            cr_assert_neq(judge(s, p).kind, VERDICT_END, "row %zu: at the alive timeout it is not over yet", i);
+            cr_assert_neq(judge(s, p).kind, VERDICT_END, "row %zu: at the alive timeout the job does not end yet", i);
             s.now = s.began = T + ALIVE + 1;
             verdict_t v = judge(s, p);
             cr_assert_eq(v.kind, rows[i].kind, "row %zu", i);
@@ -201,13 +201,13 @@ Test(unit_verdict, age_in_the_job_counts_unless_in_the_future) {
     expect_leave(judge(s, p), T + PROTECTED);
     s.created = -5;
     expect_leave(judge(s, p), T + PROTECTED);
-    s.now = s.began = T + ALIVE + 1; /* it says that it was made just now */
+    s.now = s.began = T + ALIVE + 1; /* the job says that it was created just now */
     s.created = s.now;
     s.stamp.seen = s.now;
     expect_leave(judge(s, p), s.now + PROTECTED);
 }
 
-/* Put back by an operator: its own date has ended it once, and must not again. */
+/* After a requeue the creation time in the job no longer counts: it has ended the job once. */
 Test(unit_verdict, a_requeued_job_gets_a_whole_alive_timeout) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
@@ -220,10 +220,10 @@ Test(unit_verdict, a_requeued_job_gets_a_whole_alive_timeout) {
     s.now = s.began = T + ALIVE + 1;
     expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
     s.stamp = (stamp_t){.born_us = T * INT64_C(1000), .retried_at = T, .requeued = true};
-    cr_assert_eq(judge(s, p).kind, VERDICT_SEEN, "its first execution is not a retry");
+    cr_assert_eq(judge(s, p).kind, VERDICT_SEEN, "the first execution after a requeue is not a retry");
 }
 
-Test(unit_verdict, copies_are_retried_and_not_ended) {
+Test(unit_verdict, duplicates_are_retried_and_not_ended) {
     queue_policy_t p = policy();
     p.alive_timeout_ms = ALIVE;
     observation_t s = at(T + ALIVE + 1);
@@ -235,7 +235,7 @@ Test(unit_verdict, copies_are_retried_and_not_ended) {
     expect(judge(s, p), VERDICT_RETRY, "reported", 4);
     s.report = REPORT_NONE;
     s.stamp.seen = s.now;
-    expect_leave(judge(s, p), s.now + PROTECTED); /* its age ends it neither */
+    expect_leave(judge(s, p), s.now + PROTECTED); /* the alive timeout does not end it either */
     p.end_duplicates = true;
     expect(judge(s, p), VERDICT_END, "alive_timeout", 4);
     s.report = REPORT_END;
@@ -252,7 +252,7 @@ Test(unit_verdict, acts_on_a_report_at_once) {
     for (s.stamp.retries = 0; s.stamp.retries < 5; s.stamp.retries++)
         expect(judge(s, policy()), s.stamp.retries < 3 ? VERDICT_RETRY : VERDICT_END, "reported", s.stamp.retries + 1);
     s.stamp.retries = 0;
-    s.heartbeat = HEARTBEAT_THERE; /* its worker has said that it is done with it */
+    s.heartbeat = HEARTBEAT_THERE; /* the report says that the worker has finished */
     expect(judge(s, policy()), VERDICT_RETRY, "reported", 1);
     s.report = REPORT_END;
     verdict_t v = judge(s, policy());
@@ -273,7 +273,7 @@ Test(unit_verdict, jitter_stays_within_its_share_and_below_the_longest_delay) {
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         cr_expect_eq(verdict_jitter_ms(&p, vectors[i].delay, vectors[i].share), vectors[i].got, "vector %zu", i);
     p.retry.jitter = 1;
-    cr_expect_eq(verdict_jitter_ms(&p, 1000, 1), 1, "never at once");
+    cr_expect_eq(verdict_jitter_ms(&p, 1000, 1), 1, "the delay stays above 0");
     p.retry.backoff = BACKOFF_FIXED;
     cr_expect_eq(verdict_jitter_ms(&p, 5000, 1), 10000);
 }
@@ -291,7 +291,7 @@ Test(unit_verdict, backoff) {
     }
     p.retry.delay_max_ms = 50; /* less than the delay */
     cr_assert_eq(verdict_delay_ms(&p, 1), 50);
-    p.retry.backoff = BACKOFF_FIXED; /* which knows no most */
+    p.retry.backoff = BACKOFF_FIXED; /* fixed delays have no maximum */
     cr_assert_eq(verdict_delay_ms(&p, 1), 100);
     p.retry.delay_max_ms = INT64_MAX / 4;
     p.retry.backoff = BACKOFF_EXPONENTIAL;
@@ -302,7 +302,7 @@ Test(unit_verdict, backoff) {
     cr_assert_eq(judge(s, p).delay_ms, 400);
 }
 
-/* What the bytes of a job say of its execution counts as well as what was seen of it: the later one of both. */
+/* An execution begins at the start in the job's bytes or at its first observation, whichever is later. */
 Test(unit_verdict, protects_an_execution_from_the_start_in_its_job) {
     static const struct {
         int64_t executed, until;
@@ -315,7 +315,7 @@ Test(unit_verdict, protects_an_execution_from_the_start_in_its_job) {
         expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
     }
     observation_t s = at(T + PROTECTED + 1);
-    s.executed = s.now + 1; /* it lies in the future: no account at all */
+    s.executed = s.now + 1; /* a start in the future is ignored */
     expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
     s.executed = s.now;
     expect_leave(judge(s, policy()), s.now + PROTECTED);
@@ -326,7 +326,7 @@ Test(unit_verdict, never_forgets_retries_that_the_job_counts) {
         observation_t s = at(T + WINDOW * 10);
         s.has_retries_in_job = true;
         s.retries_in_job = told;
-        s.stamp.retries = 5 - told; /* of no account */
+        s.stamp.retries = 5 - told; /* ignored */
         s.stamp.retried_at = T - 1;
         expect(judge(s, policy()), told < 3 ? VERDICT_RETRY : VERDICT_END, told < 3 ? "stalled" : "retries_exhausted", told + 1);
     }
@@ -338,7 +338,7 @@ Test(unit_verdict, never_forgets_retries_that_the_job_counts) {
 
 Test(unit_verdict, ends_an_unreadable_job_after_the_protected_timeout) {
     static const heartbeat_t heartbeats[] = {HEARTBEAT_NONE, HEARTBEAT_UNKNOWN, HEARTBEAT_GONE, HEARTBEAT_THERE};
-    for (size_t i = 0; i < 4; i++) { /* nobody can know of a heartbeat */
+    for (size_t i = 0; i < 4; i++) { /* an unreadable job has no known heartbeat, so none counts */
         queue_policy_t p = policy();
         observation_t s = at(T + PROTECTED);
         s.unreadable = true;
@@ -348,15 +348,15 @@ Test(unit_verdict, ends_an_unreadable_job_after_the_protected_timeout) {
         verdict_t v = judge(s, p);
         expect(v, VERDICT_END, "unreadable", 1);
         cr_assert_not(v.needs_silence);
-        s.has_duplicates = true; /* there is nowhere to put one of several back to */
+        s.has_duplicates = true; /* it ends all the same: there is no list to return it to */
         expect(judge(s, p), VERDICT_END, "unreadable", 1);
     }
     queue_policy_t p = policy();
-    p.alive_timeout_ms = PROTECTED / 2; /* of whose age? */
+    p.alive_timeout_ms = PROTECTED / 2; /* an unreadable job has no known age, so it does not count */
     observation_t s = at(T + PROTECTED);
     s.unreadable = true;
     expect_leave(judge(s, p), T + PROTECTED);
-    s.report = REPORT_RETRY; /* it cannot be put back */
+    s.report = REPORT_RETRY; /* an unreadable job cannot be retried */
     expect_leave(judge(s, p), T + PROTECTED);
     s.stamp.seen = 0;
     cr_assert_eq(judge(s, p).kind, VERDICT_SEEN);
@@ -364,7 +364,7 @@ Test(unit_verdict, ends_an_unreadable_job_after_the_protected_timeout) {
     cr_assert_eq(judge(s, p).kind, VERDICT_STAMP);
 }
 
-/* Its worker may be alive, so it ends when a retry would be due, and not before. */
+/* The worker of a foreign job may be alive, so the job ends only when a retry would be due. */
 Test(unit_verdict, ends_a_foreign_job_instead_of_a_retry) {
     queue_policy_t p = policy();
     observation_t s = at(T + PROTECTED);
@@ -388,7 +388,7 @@ Test(unit_verdict, ends_a_foreign_job_instead_of_a_retry) {
     p.alive_timeout_ms = PROTECTED;
     expect(judge(s, p), VERDICT_END, "alive_timeout", 4);
     p.alive_timeout_ms = 0;
-    s.has_duplicates = true; /* there is nowhere to put one of several back to */
+    s.has_duplicates = true; /* it ends all the same: there is no list to return it to */
     expect(judge(s, p), VERDICT_END, "retries_exhausted", 4);
     s.stamp.retries = 0;
     expect(judge(s, p), VERDICT_END, "invalid_target", 1);

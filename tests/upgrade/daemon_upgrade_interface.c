@@ -87,11 +87,11 @@ enum { INTERFACE_COUNT = sizeof INTERFACES / sizeof *INTERFACES };
 static daemon_t *serve(cluster_t *cluster, program_t program, sidecar_t spec, int *port) {
     for (int i = 0; i < 5; i++) {
         int holder, fd = -1;
-        spec.port = *port = some_port(&holder);
+        spec.port = *port = free_port(&holder);
         close(holder);
         daemon_t *d = upgrade_sidecar(cluster, program, spec, NULL);
         await(cluster, upgrade_leads(cluster->r, d));
-        bool served = wait_for((fd = knock(*port)) >= 0, 3000);
+        bool served = wait_for((fd = connect_to(*port)) >= 0, 3000);
         if (fd >= 0) close(fd);
         if (served) return d;
         daemon_stop(cluster->sidecars[--cluster->count]);
