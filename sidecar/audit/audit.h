@@ -1,7 +1,7 @@
 // The audit log: one SQLite file with every event in the lives of failed jobs. Only the files of this folder use SQLite.
 //
-// One thread writes: the auditor. A reader opens the log itself. An import may write beside the auditor. Errors come back as
-// text in *why, with the remedy.
+// One thread writes: the auditor. Each reader opens its own connection. An import may write while the auditor runs. Errors come
+// back as text in *why, with the remedy.
 #pragma once
 
 #include <stdatomic.h>
@@ -14,34 +14,34 @@ typedef struct audit audit_t;
 typedef enum audit_mode {
     AUDIT_WRITE,  // creates and migrates the log; only one process at a time may use it, see lock.h
     AUDIT_READ,   // changes nothing; fails if there is no log
-    AUDIT_IMPORT, // like AUDIT_WRITE, but for a short time, beside the process that holds the log
+    AUDIT_IMPORT, // like AUDIT_WRITE, but for a short time, while another process may hold the lock
     AUDIT_PEER,   // like AUDIT_READ, but accepts older schemas too: every schema has the table `events`
 } audit_mode_t;
 
-// Opens the log at `path`: WAL, synchronous=FULL. Refuses foreign and newer files. Returns owned, or NULL with *why.
+// Opens the log at `path`: WAL, synchronous=FULL. Refuses files of other programs and of newer versions. NULL with *why.
 audit_t *audit_open(const char *path, audit_mode_t mode, buffer_t *why) __attribute__((warn_unused_result));
-void audit_close(audit_t *audit); // takes; NULL is fine
+void audit_close(audit_t *audit); // NULL is fine
 
-// Syncs the directory of a file: a new name is on disk once its directory is. False with errno.
+// Syncs the directory of the file: only then is the name of a new or renamed file on disk. False with errno.
 bool audit_sync_directory(const char *path);
-bool audit_is_same_file(const char *a, const char *b); // by whatever paths
+bool audit_is_same_file(const char *a, const char *b); // compares inodes: one file may have two paths
 
-// The auditor keeps the lock while the log is closed.
+// The lock of a log, see lock.h. The auditor also holds it while the log is closed.
 typedef struct audit_lock audit_lock_t;
 audit_lock_t *audit_lock_new(const char *path); // owned; not locked yet
-void audit_lock_free(audit_lock_t *lock);       // takes, and releases; NULL is fine
+void audit_lock_free(audit_lock_t *lock);       // releases the lock; NULL is fine
 
 typedef struct audit_open_options {
     bool check;              // read every page first: takes seconds for a large log
-    bool set_aside;          // the log was found damaged: begin a new one
-    bool overwritten;        // the file was overwritten: the files beside it belong to the former log
+    bool set_aside;          // the log was found damaged: set it aside and begin a new one
+    bool overwritten;        // the file was overwritten: set aside its -wal and -shm files, which belong to the former log
     bool keep_file;          // do not rewrite a file of schema 1, because an earlier rewrite failed
     int64_t max_bytes;       // audit.retain_bytes; 0 = no limit
-    const atomic_bool *stop; // ends a check; may be NULL
+    const atomic_bool *stop; // true ends a check; may be NULL
     int busy_timeout_ms;     // see audit_set_busy_timeout; 0 = 5,000
 } audit_open_options_t;
-// Opens the log for the holder of `lock`. Sets a damaged log aside and begins a new one. Does the same with files that a lost
-// log left behind. See audit_loss.
+// Opens the log for the auditor; acquires `lock`. Sets a damaged log aside. Begins a new log if there is none: audit_loss then
+// names the lost one.
 audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *options, buffer_t *why)
     __attribute__((warn_unused_result));
 
@@ -60,7 +60,7 @@ typedef struct audit_loss {
 #define AUDIT_MISSING  "log_missing"
 #define AUDIT_REPLACED "log_replaced"                 // by another log, or by a copy of one
 const audit_loss_t *audit_loss(const audit_t *audit); // NULL = no log was lost
-bool audit_clear_loss(audit_t *audit, buffer_t *why); // the log at the path belongs there, and nothing is lost
+bool audit_clear_loss(audit_t *audit, buffer_t *why); // writes to the lock file: this log belongs here, none is lost
 
 // A random name, made together with the file. The auditor acknowledges under this name.
 const char *audit_instance(const audit_t *audit);
@@ -69,20 +69,20 @@ enum { AUDIT_POSITION_SIZE = 48 };
 // Id of the last stream entry of `queue` in the log; "0-0" = none yet.
 bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_SIZE], buffer_t *why);
 
-// One transaction: begin, any number of inserts and positions, then commit; after a false anywhere, rollback.
+// One transaction: begin, any number of inserts and positions, then commit. If one of them returns false: rollback.
 bool audit_begin(audit_t *audit, buffer_t *why);
 // Inserts an event, unless the log already has its id. So a second read of a stream is harmless. *added, if not NULL: the event
 // was new. Refuses an event without an id (see event_ref). Keeps bytes that are not UTF-8 exactly in payload and error. Escapes
 // them in other columns.
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why);
-// Whether retention has removed rows of this time or later. If so, retention may have removed an event that was here before. The
-// answer proves nothing for an event that was never here, because clocks go back.
+// Whether retention has removed rows with this `at` or a later one. If so, an event that was in the log before may have been
+// removed. For a new event the answer means nothing: after a clock went back, a new event has an old `at`.
 bool audit_has_removed(const audit_t *audit, int64_t at);
 bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why);
 bool audit_commit(audit_t *audit, buffer_t *why); // on disk when it returns true
 void audit_rollback(audit_t *audit);
 
-// Writes committed pages to disk again. After a failed fsync, pages may be lost although they can still be read.
+// Merges the -wal file into the log, and so writes its pages again: a failed fsync may have lost pages that still can be read.
 bool audit_checkpoint(audit_t *audit, buffer_t *why);
 
 // Retention. 0 = no limit.
@@ -90,7 +90,7 @@ typedef struct audit_limits {
     int64_t retain_ms;
     int64_t rows;
     int64_t bytes;
-    // No row should be newer; if a row is newer, the clock went back, and rows are removed in the order of arrival.
+    // Redis's time plus a tolerance; 0 = unknown. A newer row means that the clock went back: remove rows in order of arrival.
     int64_t latest_ms;
 } audit_limits_t;
 typedef struct audit_usage {
@@ -100,7 +100,7 @@ typedef struct audit_usage {
     int64_t oldest_ms;  // `at` of the oldest row; INT64_MAX = none
 } audit_usage_t;
 bool audit_measure(audit_t *audit, audit_usage_t *out, buffer_t *why);
-// Size of the -wal file while a reader without end prevents its checkpoint; 0 = no such reader.
+// Size of the -wal file if a long read prevents its checkpoint; otherwise 0.
 int64_t audit_pinned_wal_bytes(audit_t *audit);
 
 typedef struct audit_retain_result {

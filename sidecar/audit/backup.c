@@ -2,7 +2,7 @@
 
 #include "audit/store.h"
 
-enum { STEP_PAGES = 2000 }; // 8 MiB
+enum { STEP_PAGES = 2000 }; // some 8 MB between two reports of progress
 
 static bool backup_copy_pages(audit_t *audit, audit_t *copy, backup_progress_fn *progress, void *self, buffer_t *why) {
     sqlite3_backup *backup = sqlite3_backup_init(copy->db, "main", audit->db, "main");

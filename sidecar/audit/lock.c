@@ -5,7 +5,7 @@
 
 #include "audit/store.h"
 
-// The block is always written as a whole. So a process that is killed meanwhile leaves either the old text or the new text.
+// The lock file is one block, written by one pwrite(2). So a process that is killed meanwhile leaves the old text or the new one.
 enum { BLOCK_SIZE = LOCK_HOLDER_SIZE - 1, FILE_MODE = 0640, BYTE_HOLDER = 0, BYTE_WRITERS = 1, HOST_SIZE = 65 };
 
 static const char UNKNOWN_HOLDER[] = "its lock file names no process";
@@ -62,7 +62,7 @@ static bool lock_open_file(audit_lock_t *lock, buffer_t *why) {
     return lock_fail(lock, "open its lock file", why);
 }
 
-// Reads the block. Text of another shape leaves everything empty.
+// Reads the lock file. Unknown text leaves `holder` and the loss empty.
 static void lock_read(audit_lock_t *lock, char holder[BLOCK_SIZE]) {
     char text[BLOCK_SIZE + 1] = "";
     char *rest = text;
@@ -102,7 +102,7 @@ bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why) {
     int error = errno;
     lock_read(lock, holder);
     if (taken) {
-        // Without a name, somebody has removed the lock file, perhaps together with the log. Keep what this process knows of it.
+        // A new lock file names no log. If somebody has removed the old file, this process still knows the log and its loss.
         if (!*lock->loss.instance) lock->loss = before;
         lock->held = audit_lock_write(lock, why);
     } else if (error == EAGAIN || error == EACCES) {

@@ -12,15 +12,15 @@ struct audit_lock {
     char *path;        // of the lock file, owned
     int fd;            // -1 = closed
     bool held;         // this process holds the first byte
-    audit_loss_t loss; // of the log that belongs here; instance "" = no log was made yet; reason "" = it is not lost
+    audit_loss_t loss; // the log that belongs at the path; instance "" = none yet; reason "" = it is not lost
 };
 
-// Holds the log for writing until the lock is freed. True at once if this process already holds it. False with *why, which names
-// the holder.
+// Acquires the lock for the auditor, until audit_lock_free. True at once if this process already holds the lock. False with *why,
+// which names the holder.
 bool audit_lock_acquire(audit_lock_t *lock, buffer_t *why);
 // Shares the log with other writers until the lock is freed.
 bool audit_lock_acquire_shared(audit_lock_t *lock, buffer_t *why);
-// Keeps out the writers that share the log, and admits them again.
+// Keeps imports out, until audit_lock_admit_writers.
 bool audit_lock_exclude_writers(audit_lock_t *lock, buffer_t *why);
 void audit_lock_admit_writers(audit_lock_t *lock);
 
@@ -28,5 +28,5 @@ void audit_lock_admit_writers(audit_lock_t *lock);
 enum { LOCK_HOLDER_SIZE = 513 };
 bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]);
 
-// Writes `loss` to disk. Only for the holder.
+// Writes the lock file with `loss`, and syncs it. Only for the holder.
 bool audit_lock_write(audit_lock_t *lock, buffer_t *why);

@@ -1,4 +1,4 @@
-// Refuses foreign files. Migrates a file of the sidecar to the newest schema.
+// Refuses files of other programs. Migrates older logs to the newest schema.
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/clock.h"
@@ -14,7 +14,7 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
     *schema = (int)version;
     if (application == 0 && version == 0 && objects == 0) return true;
     if (application != AUDIT_APPLICATION_ID)
-        return audit_refuse(audit->path, why, "is the database of another program: set audit.path to a file of our own");
+        return audit_refuse(audit->path, why, "is the database of another program: set audit.path to another file");
     return version <= newest ||
            audit_refuse(
                audit->path, why,

@@ -10,10 +10,10 @@ enum {
     BUSY_TIMEOUT_MS = 5000,
     FILE_MODE = 0640,            // jobs may be private
     PAGE_BYTES = 4096,           // SQLite's default since 3.12
-    CHECKPOINT_MAX_PAGES = 4000, // pages of the -wal file; rows of many transactions share pages
+    CHECKPOINT_MAX_PAGES = 4000, // pages of the -wal file; a page with rows of many commits is merged once
     CHECKPOINT_MIN_PAGES = 64,   // pages of the -wal file if the log must stay small
-    CHECKPOINT_SHARE = 16,       // between both limits: this part of audit.retain_bytes
-    CHECK_STEPS = 100000,        // steps of SQLite's machine between two checks of the stop flag
+    CHECKPOINT_SHARE = 16,       // between both limits: 1/16 of audit.retain_bytes
+    CHECK_STEPS = 100000,        // instructions of SQLite's virtual machine between two checks of the stop flag
 };
 
 // Creates the file with the rights of a log. Never opens an existing file, because closing it again would drop the locks of
@@ -52,17 +52,17 @@ static bool open_configure(audit_t *audit, int64_t max_bytes, bool empty, buffer
 static int open_check_stopped(void *stop) { return atomic_load(*(const atomic_bool **)stop); }
 
 bool audit_check_pages(audit_t *audit, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
-    int code = sqlite3_prepare_v2(audit->db, "PRAGMA quick_check(1)", -1, &of, NULL);
-    if (code == SQLITE_OK) code = sqlite3_step(of);
-    const char *result = code == SQLITE_ROW ? (const char *)sqlite3_column_text(of, 0) : NULL;
+    sqlite3_stmt *stmt = NULL;
+    int code = sqlite3_prepare_v2(audit->db, "PRAGMA quick_check(1)", -1, &stmt, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(stmt);
+    const char *result = code == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
     bool whole = result && strcmp(result, "ok") == 0;
     if (result && !whole)
         audit_fail_with(audit->path, SQLITE_CORRUPT, 0, "check it", result, why);
     else if (!result)
         audit_fail(audit, "check it", why);
     if (result) audit->damaged = !whole;
-    sqlite3_finalize(of);
+    sqlite3_finalize(stmt);
     return whole;
 }
 
@@ -76,7 +76,7 @@ static bool open_check_pages(audit_t *audit, const audit_open_options_t *options
 }
 
 // Files of schema 1 cannot be vacuumed in steps, so rewrite them once. A rewrite needs as much disk again. If it fails, the log
-// works on, but its file does not shrink.
+// still works, but its file does not shrink.
 static void open_enable_auto_vacuum(audit_t *audit, bool rewrite) {
     int64_t mode = 0;
     buffer_t why = {0};
@@ -96,22 +96,22 @@ static bool open_read_facts(audit_t *audit, buffer_t *why) {
 }
 
 static bool instance_read(audit_t *audit, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, "SELECT value FROM facts WHERE name = 'instance'", why);
-    if (!of) return false;
-    int code = sqlite3_step(of);
+    sqlite3_stmt *stmt = audit_statement(audit, "SELECT value FROM facts WHERE name = 'instance'", why);
+    if (!stmt) return false;
+    int code = sqlite3_step(stmt);
     free(audit->instance);
-    audit->instance = code == SQLITE_ROW ? mem_str((const char *)sqlite3_column_text(of, 0)) : NULL;
-    return audit_finish(audit, of, code == SQLITE_DONE ? SQLITE_ERROR : code, "read its name", why);
+    audit->instance = code == SQLITE_ROW ? mem_str((const char *)sqlite3_column_text(stmt, 0)) : NULL;
+    return audit_finish(audit, stmt, code == SQLITE_DONE ? SQLITE_ERROR : code, "read its name", why);
 }
 
-// Records that the log of the lock file is lost, if the lock file names one.
+// If the lock file names a log, records there that this log is lost.
 static bool instance_note_loss(audit_lock_t *lock, const char *reason, buffer_t *why) {
     if (!*lock->loss.instance || *lock->loss.reason) return true;
     snprintf(lock->loss.reason, sizeof lock->loss.reason, "%s", reason);
     return audit_lock_write(lock, why);
 }
 
-// An older copy of this log is in its place. The copy takes the name of the log again, and the auditor fills the copy.
+// If a backup is in the place of its log, gives it the name of the log again. Then the auditor adds the missing events to it.
 static bool instance_restore(audit_t *audit, buffer_t *why) {
     const char *name = audit->lock->loss.instance;
     char *sql = sqlite3_mprintf("UPDATE facts SET value = %Q WHERE name = 'instance' AND EXISTS"
@@ -129,15 +129,15 @@ bool audit_clear_loss(audit_t *audit, buffer_t *why) {
     return audit_lock_write(lock, why);
 }
 
-// Compares the log with the log that the lock file names. Records a loss. Renames a copy of another log, because two logs of one
-// name would acknowledge for each other.
+// Compares the name in the log with the name in the lock file. If another log is at the path, records the loss and gives that log
+// a new name: it may be a copy, and two logs of one name would acknowledge for each other.
 static bool instance_compare(audit_t *audit, buffer_t *why) {
     audit_lock_t *lock = audit->lock;
     if (!instance_read(audit, why)) return false;
     if (!*lock->loss.instance) return audit_clear_loss(audit, why);
     audit->file.former_instance = mem_str(audit->instance);
     if (!*lock->loss.reason && strcmp(lock->loss.instance, audit->instance) != 0 && !instance_restore(audit, why)) return false;
-    // A lost log is no longer lost once somebody puts it back.
+    // Somebody may have put a lost log back.
     if (strcmp(lock->loss.instance, audit->instance) == 0) return !*lock->loss.reason || audit_clear_loss(audit, why);
     return *lock->loss.reason ||
            (instance_note_loss(lock, AUDIT_REPLACED, why) && audit_rename_instance(audit, why) && instance_read(audit, why));
@@ -148,7 +148,7 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     open_create_file(audit->path);
     if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, why)) return false;
     if (options->busy_timeout_ms) audit_set_busy_timeout(audit, options->busy_timeout_ms);
-    // Before any change, because the file may belong to another program.
+    // Check this before any change: the file may belong to another program.
     if (!audit_check_schema(audit, &schema, why)) return false;
     audit->is_ours = schema > 0;
     if (sqlite3_db_readonly(audit->db, "main") == 1)
@@ -170,7 +170,7 @@ static void close_database(audit_t *audit) {
     audit->db = NULL;
 }
 
-// Only a log of the sidecar may be moved: a file that begins as such a log does, or a log that was here before.
+// Never move a file of another program. The header or the lock file shows that the file is, or was, a log of the sidecar.
 static bool open_must_set_aside(audit_t *audit) {
     return audit->exclusive && audit->damaged && (audit->is_ours || *audit->lock->loss.instance);
 }
@@ -198,8 +198,8 @@ static bool open_for_writing(audit_t *audit, const audit_open_options_t *options
     return audit_set_aside(audit->lock, AUDIT_DAMAGED, why) && open_file(audit, options, why);
 }
 
-// A read in WAL mode needs a -shm file. If SQLite cannot make it, no process writes. Then read the file alone, unless a -wal
-// file holds newer rows.
+// A read in WAL mode needs a -shm file, which SQLite cannot make in a read-only directory. Nobody can write to the log there
+// either. So read the file alone, unless a -wal file has newer rows.
 static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
     if (!audit_directory_is_read_only(audit->path)) return false;
     buffer_clear(why);

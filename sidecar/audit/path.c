@@ -44,7 +44,7 @@ static bool path_directory_is_usable(const char *path, const char *dir, buffer_t
         return audit_refuse(path, why, "the directory %s %s", dir,
                             errno == ENOENT ? "does not exist: create it, or set audit.path" : strerror(errno));
     if (!S_ISDIR(at.st_mode)) return audit_refuse(path, why, "%s is no directory: set audit.path", dir);
-    if (statfs(dir, &system) != 0) return true; // SQLite will report the fault
+    if (statfs(dir, &system) != 0) return true; // SQLite will report the error
     const char *name = audit_network_filesystem((unsigned long)system.f_type & 0xffffffffUL);
     return !name ||
            audit_refuse(path, why, "is on %s, where SQLite's write-ahead log is not safe: set audit.path to a local disk", name);
@@ -61,7 +61,7 @@ static bool path_permission_denied(const char *path, audit_mode_t mode, buffer_t
 bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why) {
     bool reads = mode == AUDIT_READ || mode == AUDIT_PEER;
     struct stat at;
-    // SQLite would follow the link, but the lock file would not. Two links would be two locks of one log.
+    // The lock file lies beside the path, not beside the file that a link names. So two links would be two locks of one log.
     if (!reads && lstat(path, &at) == 0 && S_ISLNK(at.st_mode))
         return audit_refuse(path, why, "is a symbolic link: set audit.path to the file that it names");
     if (stat(path, &at) == 0) {

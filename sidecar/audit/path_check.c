@@ -1,4 +1,4 @@
-// Checks whether a sidecar could keep an audit log at a path, before it begins.
+// Checks whether a sidecar could keep an audit log at a path, before the sidecar starts.
 #include <sys/statvfs.h>
 
 #include "audit/lock.h"
@@ -57,7 +57,7 @@ static void path_check_free_space(path_check_t *check) {
     if (available >= needed) return;
     buffer_printf(&check->text,
                   "audit log %s: the disk has room for %" PRId64 " MiB, the log may grow by %" PRId64
-                  " MiB (audit.retain_bytes): make room, or set that lower",
+                  " MiB: make room, or set audit.retain_bytes lower",
                   check->path, available / MIB, needed / MIB);
     path_check_report(check, available < MIB ? AUDIT_ERROR : AUDIT_WARNING);
 }

@@ -1,4 +1,4 @@
-// Checks whether the open file is still the log at its path. Files are removed, replaced, emptied and overwritten.
+// Checks whether the open file is still the log at its path. People remove, replace, empty and overwrite files.
 
 #include "audit/store.h"
 
@@ -19,7 +19,7 @@ char *audit_immutable_uri(const char *path) {
 // Reads the name and the number of commits of the file: `alone` or with its -wal. Returns SQLITE_ROW, or an error.
 static int replaced_read_facts(const audit_t *audit, bool alone, bool *ours, int64_t *commits) {
     sqlite3 *db = NULL;
-    sqlite3_stmt *of = NULL;
+    sqlite3_stmt *stmt = NULL;
     char *uri = audit_immutable_uri(audit->path);
     int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | (alone ? SQLITE_OPEN_URI : 0);
     int code = sqlite3_open_v2(alone ? uri : audit->path, &db, flags, NULL);
@@ -27,15 +27,15 @@ static int replaced_read_facts(const audit_t *audit, bool alone, bool *ours, int
         code = sqlite3_prepare_v2(db,
                                   "SELECT value, coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'commits'), 0) "
                                   "FROM facts WHERE name = 'instance'",
-                                  -1, &of, NULL);
-    if (code == SQLITE_OK) code = sqlite3_step(of);
+                                  -1, &stmt, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(stmt);
     if (code == SQLITE_ROW) {
-        const char *name = (const char *)sqlite3_column_text(of, 0);
+        const char *name = (const char *)sqlite3_column_text(stmt, 0);
         const char *former = audit->file.former_instance;
         *ours = strcmp(name, audit->instance) == 0 || (former && strcmp(name, former) == 0);
-        *commits = sqlite3_column_int64(of, 1);
+        *commits = sqlite3_column_int64(stmt, 1);
     }
-    sqlite3_finalize(of);
+    sqlite3_finalize(stmt);
     sqlite3_close(db); // keeps the locks of the other connection, unlike close(2)
     free(uri);
     return code;
@@ -50,9 +50,9 @@ static uint32_t replaced_read_u32(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-// The header of a log is valid at any time, also during a checkpoint: a checkpoint writes page 1 first, and writes no other page
-// before (https://www.sqlite.org/fileformat.html#the_database_header). A read through SQLite would prove nothing, because the
-// -wal file makes a whole log of any file.
+// The header of a log is valid at any time, also during a checkpoint, which writes page 1 first
+// (https://www.sqlite.org/fileformat.html#the_database_header). A query would prove nothing about the file, because SQLite takes
+// pages from the -wal file.
 static bool replaced_header_is_valid(const audit_t *audit) {
     enum { PAGES_AT = 28, APPLICATION_AT = 68, HEADER = 72 };
     static const char magic[] = "SQLite format 3";
@@ -68,8 +68,8 @@ static bool replaced_header_is_valid(const audit_t *audit) {
     return memcmp(header, magic, sizeof magic) == 0 && ours;
 }
 
-// The file alone cannot be read. A checkpoint causes this for a moment. If the process that checkpointed was killed, the state
-// lasts. In that case the -wal file makes the log whole.
+// Whether a file that cannot be read alone is no log with its -wal file either. A checkpoint makes a file unreadable alone, for
+// a moment, or for longer if the process was killed meanwhile.
 static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
     bool ours = false, unchanged = replaced_same_stat(now, &audit->file.suspect);
     int64_t commits;
@@ -77,12 +77,13 @@ static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
     audit->file.suspect = *now;
     if (!unchanged) return false;
     int code = replaced_read_facts(audit, false, &ours, &commits) & 0xff;
-    if (code == SQLITE_ROW && ours) audit->file.inspected = *now; // do not read a new log each time until it is checkpointed
+    if (code == SQLITE_ROW && ours)
+        audit->file.inspected = *now; // a new log is unreadable alone until its first checkpoint: read it once
     return code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR || // no such table
            code == SQLITE_DONE;                                                       // no such row
 }
 
-// Only a checkpoint changes the file. A checkpoint never lowers the number of commits.
+// Only checkpoints may change the file, and they never lower the number of commits.
 static bool replaced_is_overwritten(audit_t *audit, const struct stat *now) {
     bool ours;
     int64_t commits;
@@ -98,7 +99,7 @@ bool audit_is_in_place(audit_t *audit) {
     struct stat at;
     int moved = 0; // the inode at the path is not the opened one
     if (sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved) return false;
-    // SQLite uses its cache of an emptied file for a long time. An open log is never empty.
+    // For a long time SQLite reads an emptied file from its cache and finds no error. An open log is never empty.
     audit->file.overwritten = stat(audit->path, &at) == 0 && (at.st_size == 0 || replaced_is_overwritten(audit, &at));
     return !audit->file.overwritten;
 }

@@ -6,11 +6,11 @@
 #include "base/failpoint.h"
 
 enum {
-    CHUNK_ROWS = 64,       // oldest rows of one query
-    REMOVE_SHARE = 64,     // over a limit, remove rows until this part of it is free again
-    VACUUM_FROM_SHARE = 8, // vacuum where free pages are more than this part of the file,
-    VACUUM_TO_SHARE = 16,  // until they are no more than this part,
-    VACUUM_MIN_PAGES = 256 // or this number
+    CHUNK_ROWS = 64,       // rows that one query finds
+    REMOVE_SHARE = 64,     // over a limit, remove rows until 1/64 of it is free again
+    VACUUM_FROM_SHARE = 8, // begin to vacuum if more than 1/8 of the pages is free
+    VACUUM_TO_SHARE = 16,  // end if at most 1/16 of the pages is free
+    VACUUM_MIN_PAGES = 256 // leave this many free pages alone, unless the log is over its limit
 };
 
 // Each half of the query reads the first entries of an index, in the order of the index.
@@ -37,16 +37,16 @@ static bool retain_count_pages(audit_t *audit, pages_t *out, buffer_t *why) {
            audit_read_number(audit, "PRAGMA freelist_count", &out->free, why);
 }
 
-// Reads up to `most` of the rows that are removed first, in the order of the query `sql`. -1 with *why if they cannot be read.
+// Reads up to `most` rows, those to remove first, in the order of the query `sql`. -1 with *why if they cannot be read.
 static int retain_read_oldest(audit_t *audit, const char *sql, old_row_t rows[CHUNK_ROWS], int most, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, sql, why);
+    sqlite3_stmt *stmt = audit_statement(audit, sql, why);
     int count = 0;
     int code;
-    if (!of) return -1;
-    sqlite3_bind_int(of, 1, most);
-    while ((code = sqlite3_step(of)) == SQLITE_ROW && count < most)
-        rows[count++] = (old_row_t){.at = sqlite3_column_int64(of, 0), .seq = sqlite3_column_int64(of, 1)};
-    return audit_finish(audit, of, code, "look for old rows", why) ? count : -1;
+    if (!stmt) return -1;
+    sqlite3_bind_int(stmt, 1, most);
+    while ((code = sqlite3_step(stmt)) == SQLITE_ROW && count < most)
+        rows[count++] = (old_row_t){.at = sqlite3_column_int64(stmt, 0), .seq = sqlite3_column_int64(stmt, 1)};
+    return audit_finish(audit, stmt, code, "look for old rows", why) ? count : -1;
 }
 
 int64_t audit_wal_bytes(const audit_t *audit) {
@@ -55,7 +55,7 @@ int64_t audit_wal_bytes(const audit_t *audit) {
     return path && stat(path, &at) == 0 ? (int64_t)at.st_size : 0;
 }
 
-// Checkpoints cut the -wal file to wal_limit. So only this much of it counts.
+// Checkpoints cut the -wal file to wal_limit. So at most wal_limit bytes of it count.
 static int64_t retain_counted_wal(const audit_t *audit, int64_t wal) {
     return wal < audit->retention.wal_limit ? wal : audit->retention.wal_limit;
 }
@@ -133,18 +133,18 @@ static bool retain_remove(audit_t *audit, retain_step_t *step, bool *more, buffe
     do {
         if (!retain_remove_chunk(audit, step, more, why)) return false;
     } while (*more && !mono_reached(step->until, mono_now()));
-    return step->removed == 0 || audit_run(audit, set_dropped_sql, step->last, "note what was removed", why);
+    return step->removed == 0 || audit_run(audit, set_dropped_sql, step->last, "record the removal", why);
 }
 
 // Moves pages from the end of the file into free pages, until the time is over or no page is left to move.
 static bool retain_vacuum(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, "PRAGMA incremental_vacuum", why);
+    sqlite3_stmt *stmt = audit_statement(audit, "PRAGMA incremental_vacuum", why);
     int code = SQLITE_ROW;
     failpoint("audit_vacuum_before");
-    if (!of) return false;
-    while (code == SQLITE_ROW && !mono_reached(step->until, mono_now())) code = sqlite3_step(of); // one page each
+    if (!stmt) return false;
+    while (code == SQLITE_ROW && !mono_reached(step->until, mono_now())) code = sqlite3_step(stmt); // one page each
     *more = code == SQLITE_ROW;
-    return audit_finish(audit, of, code, "shrink it", why);
+    return audit_finish(audit, stmt, code, "shrink it", why);
 }
 
 static bool retain_wants_vacuum(audit_t *audit, const audit_limits_t *limits, bool *wants, buffer_t *why) {
@@ -158,7 +158,7 @@ static bool retain_wants_vacuum(audit_t *audit, const audit_limits_t *limits, bo
     return true;
 }
 
-// Commits the changes of `work`.
+// Runs `work` and commits its changes. False: the caller rolls back.
 static bool retain_in_transaction(audit_t *audit, bool (*work)(audit_t *, retain_step_t *, bool *, buffer_t *),
                                   retain_step_t *step, bool *more, buffer_t *why) {
     if (!audit_begin(audit, why)) return false;
@@ -169,7 +169,7 @@ static bool retain_in_transaction(audit_t *audit, bool (*work)(audit_t *, retain
     return true;
 }
 
-// A checkpoint at the end cuts the file.
+// Returns free pages to the file system. The checkpoint after the last step makes the file shorter.
 static bool retain_return_pages(audit_t *audit, retain_step_t *step, audit_retain_result_t *out, buffer_t *why) {
     bool wants;
     if (!retain_wants_vacuum(audit, step->limits, &wants, why)) return false;

@@ -20,7 +20,7 @@ static bool set_aside_fail(const char *path, buffer_t *why) {
     return audit_fail_with(path, error == ENOSPC ? SQLITE_FULL : SQLITE_CANTOPEN, error, "set it aside", strerror(error), why);
 }
 
-// <path>.corrupt-<UTC time>, with a number where that is taken; owned.
+// <path>.corrupt-<UTC time>, with a number if that name exists; owned.
 static char *set_aside_free_name(const char *path) {
     time_t now = time(NULL);
     struct tm utc;
@@ -53,7 +53,7 @@ bool audit_sync_directory(const char *path) {
     return done;
 }
 
-// SQLite finds the -wal and -shm files of a database by its name.
+// SQLite finds the -wal and -shm files by the name of the database, so these files get the new name too.
 static bool set_aside_move_wal(const char *path, const char *to, buffer_t *why) {
     return set_aside_move(path, to, "-wal", why) && set_aside_move(path, to, "-shm", why) &&
            (audit_sync_directory(path) || set_aside_fail(path, why));

@@ -11,20 +11,19 @@ enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
 // The last known state of the file. replaced.c compares it to detect that the file was overwritten.
 typedef struct audit_file {
     bool overwritten;
-    char *former_instance; // name of the log before this opening renamed it, owned; NULL = the opening kept the name
+    char *former_instance; // name in the file before this opening, which may change it; owned; NULL = it cannot change it
     struct stat inspected; // state of the file at the last successful read of its facts
     struct stat suspect;   // state of the file at the last failed read of its facts
     int64_t commits;       // number of commits in the file at that successful read
 } audit_file_t;
 
 typedef struct audit_retention {
-    int64_t dropped;    // highest `at` that retention has removed; INT64_MIN = nothing counts as removed
-    int64_t page_bytes; // of the file
-    int64_t wal_limit;  // a -wal file of at most this many bytes is no reason to remove rows
-    bool removing_rows; // until there is some room below the limit
-    bool removing_bytes;
-    bool vacuuming;      // until few free pages are left
-    bool no_auto_vacuum; // the file cannot shrink
+    int64_t dropped;                    // highest `at` that retention has removed; INT64_MIN = nothing counts as removed
+    int64_t page_bytes;                 // of the file
+    int64_t wal_limit;                  // a -wal file of at most this many bytes is no reason to remove rows
+    bool removing_rows, removing_bytes; // removal has begun; ends when a share of the limit is free
+    bool vacuuming;                     // a vacuum has begun; ends when few pages are free
+    bool no_auto_vacuum;                // the file cannot shrink
 } audit_retention_t;
 
 typedef struct statement {
@@ -40,12 +39,12 @@ struct audit {
     size_t statement_count;
     buffer_t scratch;         // for texts on their way into a row
     bool exclusive;           // opened by the auditor, which holds the lock
-    bool is_ours;             // the file begins as a log of the sidecar does
+    bool is_ours;             // the header of the file is that of an audit log
     bool damaged;             // SQLite has found the file damaged
     bool has_functions;       // SQL functions of queries are registered
     int64_t added;            // rows of this transaction, less those removed
     audit_lock_t *lock;       // borrowed; NULL when opened for reading
-    audit_lock_t *owned_lock; // the lock, if this opening owns it; otherwise NULL
+    audit_lock_t *owned_lock; // `lock` if audit_open made it; otherwise NULL
     audit_file_t file;
     audit_retention_t retention;
 };
@@ -58,9 +57,9 @@ bool audit_check_pages(audit_t *audit, buffer_t *why);
 // The statement of `sql`, a literal; borrowed. It is prepared once and stays until the log is closed. NULL with *why if SQLite
 // cannot prepare it.
 sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why);
-// Ends a use of such a statement. `code` is the result of its last step. False with *why if that step failed.
-bool audit_finish(audit_t *audit, sqlite3_stmt *of, int code, const char *doing, buffer_t *why);
-// Runs a statement; binds `number` where it has a parameter.
+// Resets a statement of audit_statement. `code` is the result of its last step. False with *why if that step failed.
+bool audit_finish(audit_t *audit, sqlite3_stmt *stmt, int code, const char *doing, buffer_t *why);
+// Runs a statement. Binds `number` to its parameter, if it has one.
 bool audit_run(audit_t *audit, const char *sql, int64_t number, const char *doing, buffer_t *why);
 // The first column of the one row of a statement.
 bool audit_read_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why);
@@ -74,22 +73,22 @@ int64_t audit_wal_bytes(const audit_t *audit); // size of the -wal file; 0 = no 
 // Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);
 
-// Writes to *why the failed action, the file and the remedy. `doing` as in "cannot write to". Always false. Marks the log as
-// damaged if the error says so.
+// Write the file, the failed action and the remedy to *why. `doing` follows the word "cannot". Always false. audit_fail also
+// marks the log as damaged if SQLite says so.
 bool audit_fail(audit_t *audit, const char *doing, buffer_t *why);
 bool audit_fail_with(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why);
 bool audit_refuse(const char *path, buffer_t *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-// Whether `path` can be an audit log, before SQLite touches it.
+// Whether an audit log can be at `path`. Call this before SQLite opens the file.
 bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why);
-// Name of the file system of this f_type (see statfs(2)) where a write-ahead log is not safe on it; else NULL.
+// Name of the file system of this f_type (see statfs(2)) if a write-ahead log is not safe on it; otherwise NULL.
 const char *audit_network_filesystem(unsigned long type);
 // The directory of a path; owned.
 char *audit_directory(const char *path);
 // True if this user cannot make the -wal and -shm files beside `path`.
 bool audit_directory_is_read_only(const char *path);
 
-// Refuses foreign files and files of newer versions. Accepts an empty file. *schema: 0 = empty.
+// Refuses files of other programs and of newer versions. Accepts an empty file. *schema: 0 = empty.
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why);
 // Brings an empty or older file to the newest schema, in one transaction.
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
@@ -100,7 +99,7 @@ bool audit_rename_instance(audit_t *audit, buffer_t *why);
 // Moves the log and the files beside it to <path>.corrupt-<UTC time>. The lock file records the name first. So an interrupted
 // move continues under the same name. Only for the holder of the lock.
 bool audit_set_aside(audit_lock_t *lock, const char *reason, buffer_t *why);
-// Moves only the files beside the log, because they belong to an overwritten log.
+// Moves only the -wal and -shm files: they belong to the log that was overwritten.
 bool audit_set_wal_aside(audit_lock_t *lock, buffer_t *why);
 // Whether there is a -wal or -shm file without a log.
 bool audit_has_orphan_wal(const char *path);

@@ -133,11 +133,11 @@ Test(unit_audit, bytes_are_kept_exactly) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        audit_case_event_t of;
+        audit_case_event_t item;
         buffer_t sql = {0}, hex = {0};
-        audit_case_event(&of, "failed", (int)i, 1000);
-        of.event.payload = of.event.error = (slice_t){rows[i].bytes, rows[i].len};
-        cr_assert(audit_case_put(audit, &of.event));
+        audit_case_event(&item, "failed", (int)i, 1000);
+        item.event.payload = item.event.error = (slice_t){rows[i].bytes, rows[i].len};
+        cr_assert(audit_case_put(audit, &item.event));
         for (size_t j = 0; j < rows[i].len; j++) buffer_printf(&hex, "%02X", (unsigned char)rows[i].bytes[j]);
         buffer_printf(
             &sql, "SELECT typeof(payload) || typeof(error) || hex(payload) || hex(error) FROM events WHERE job = 'job-%zu'", i);
@@ -157,10 +157,10 @@ Test(unit_audit, bytes_are_kept_exactly) {
 Test(unit_audit, invalid_utf8_is_escaped_in_other_columns) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    audit_case_event_t of;
-    audit_case_event(&of, "failed", 1, 1000);
-    of.event.worker = (slice_t){"w\xff\0x", 4};
-    cr_assert(audit_case_put(audit, &of.event));
+    audit_case_event_t item;
+    audit_case_event(&item, "failed", 1, 1000);
+    item.event.worker = (slice_t){"w\xff\0x", 4};
+    cr_assert(audit_case_put(audit, &item.event));
     char *worker = audit_case_sql(path, "SELECT worker FROM events");
     cr_assert_str_eq(worker, "w\\ufffd\\u0000x");
     free(worker);
@@ -171,14 +171,14 @@ Test(unit_audit, invalid_utf8_is_escaped_in_other_columns) {
 Test(unit_audit, an_event_without_an_id_is_refused) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    audit_case_event_t of;
+    audit_case_event_t item;
     buffer_t why = {0};
     bool added = true;
-    audit_case_event(&of, "failed", 1, 1000);
-    cr_assert_not(audit_insert(audit, &of.event, &added, &why), "outside of a transaction");
-    of.event.event = slice_text("0123");
+    audit_case_event(&item, "failed", 1, 1000);
+    cr_assert_not(audit_insert(audit, &item.event, &added, &why), "outside of a transaction");
+    item.event.event = slice_text("0123");
     cr_assert(audit_begin(audit, &why));
-    cr_assert_not(audit_insert(audit, &of.event, &added, &why));
+    cr_assert_not(audit_insert(audit, &item.event, &added, &why));
     cr_assert_not(added);
     audit_rollback(audit);
     buffer_free(&why);
@@ -196,11 +196,11 @@ static void expect_position(audit_t *audit, const char *queue, const char *expec
 Test(unit_audit, positions_commit_with_their_rows) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    audit_case_event_t of;
+    audit_case_event_t item;
     buffer_t why = {0};
-    audit_case_event(&of, "failed", 1, 1000);
+    audit_case_event(&item, "failed", 1, 1000);
     expect_position(audit, "q", "0-0");
-    cr_assert(audit_begin(audit, &why) && audit_insert(audit, &of.event, NULL, &why) &&
+    cr_assert(audit_begin(audit, &why) && audit_insert(audit, &item.event, NULL, &why) &&
               audit_set_position(audit, "q", "5-1", &why));
     expect_position(audit, "q", "5-1");
     audit_rollback(audit);
@@ -211,10 +211,10 @@ Test(unit_audit, positions_commit_with_their_rows) {
     cr_assert(audit_begin(audit, &why) && audit_set_position(audit, "q", "6-0", &why) && audit_commit(audit, &why));
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
-    expect_position(audit, "q", "6-0"); /* also backwards: a stream may have been reset */
+    expect_position(audit, "q", "6-0"); /* a position may go backwards: a stream may have been reset */
     expect_position(audit, "p", "9-0");
     expect_position(audit, "other", "0-0");
-    audit_rollback(audit); /* outside of a transaction */
+    audit_rollback(audit); /* does nothing outside of a transaction */
     audit_close(audit);
     free(path);
 }
@@ -236,10 +236,10 @@ Test(unit_audit, a_second_writer_waits_then_reports_the_lock) {
     char *path = audit_case_path();
     audit_t *first = audit_case_open(path, AUDIT_WRITE), *second = audit_case_open(path, AUDIT_IMPORT);
     audit_t *reader = audit_case_open(path, AUDIT_READ);
-    audit_case_event_t of;
+    audit_case_event_t item;
     buffer_t why = {0};
-    audit_case_event(&of, "failed", 1, 1000);
-    cr_assert(audit_begin(first, &why) && audit_insert(first, &of.event, NULL, &why));
+    audit_case_event(&item, "failed", 1, 1000);
+    cr_assert(audit_begin(first, &why) && audit_insert(first, &item.event, NULL, &why));
     expect_position(reader, "q", "0-0"); /* readers do not wait for writers */
     audit_set_busy_timeout(second, 1);
     cr_assert_not(audit_begin(second, &why));
@@ -265,7 +265,7 @@ Test(unit_audit, newer_and_foreign_files_are_refused_unchanged) {
     expect_refused(path, AUDIT_WRITE, "has schema 7, this version knows up to 2");
     expect_refused(path, AUDIT_READ, "has schema 7, this version knows up to 2");
     char *foreign = audit_case_path();
-    FILE *file = fopen(foreign, "w"); /* a foreign database: its journal mode must not change */
+    FILE *file = fopen(foreign, "w"); /* a database of another program: its journal mode must not change */
     fclose(file);
     free(audit_case_sql(foreign, "CREATE TABLE t (x)"));
     expect_refused(foreign, AUDIT_WRITE, "another program");
@@ -317,21 +317,21 @@ Test(unit_audit, unusable_paths_are_refused_with_advice) {
 Test(unit_audit, a_full_disk_is_reported_and_loses_nothing) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    audit_case_event_t of;
+    audit_case_event_t item;
     buffer_t why = {0};
     char *large = mem_alloc(1 << 20);
     memset(large, 'x', 1 << 20);
-    audit_case_event(&of, "failed", 1, 1000);
-    cr_assert(audit_case_put(audit, &of.event));
+    audit_case_event(&item, "failed", 1, 1000);
+    cr_assert(audit_case_put(audit, &item.event));
     cr_assert_eq(sqlite3_exec(audit->db, "PRAGMA max_page_count = 60", NULL, NULL, NULL), SQLITE_OK);
-    audit_case_event(&of, "failed", 2, 1000);
-    of.event.payload = (slice_t){large, 1 << 20};
+    audit_case_event(&item, "failed", 2, 1000);
+    item.event.payload = (slice_t){large, 1 << 20};
     cr_assert(audit_begin(audit, &why));
-    cr_assert_not(audit_insert(audit, &of.event, NULL, &why));
+    cr_assert_not(audit_insert(audit, &item.event, NULL, &why));
     cr_assert(has(buffer_text(&why), "the disk is full"), "%s", buffer_text(&why));
     audit_rollback(audit);
-    of.event.payload = slice_text("{}");
-    cr_assert(audit_case_put(audit, &of.event)); /* works again when there is room */
+    item.event.payload = slice_text("{}");
+    cr_assert(audit_case_put(audit, &item.event)); /* the log works again when there is room */
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
     buffer_free(&why);
     free(large);
@@ -344,13 +344,13 @@ Test(unit_audit, a_full_disk_is_reported_and_loses_nothing) {
 static void write_until_killed(const char *path, int said) {
     buffer_t why = {0};
     audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
-    audit_case_event_t of;
+    audit_case_event_t item;
     for (int n = 0; audit;) {
         if (!audit_begin(audit, &why)) break;
         if (n && write(said, &n, sizeof(n)) != sizeof(n)) break;
         for (int i = 0; i < 10; i++) {
-            audit_case_event(&of, "failed", n++, 1000);
-            if (!audit_insert(audit, &of.event, NULL, &why)) _exit(1);
+            audit_case_event(&item, "failed", n++, 1000);
+            if (!audit_insert(audit, &item.event, NULL, &why)) _exit(1);
         }
         if (!audit_commit(audit, &why)) break;
     }
@@ -376,7 +376,7 @@ Test(unit_audit, kill_9_keeps_exactly_the_committed_rows) {
     close(said[0]);
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     int64_t rows = audit_case_count(path, "SELECT count(*) FROM events");
-    cr_assert_eq(rows % 10, 0, "%lld: a transaction in part", (long long)rows);
+    cr_assert_eq(rows % 10, 0, "%lld rows: a part of a transaction", (long long)rows);
     cr_assert_geq(rows, committed);
     cr_assert_leq(rows, committed + 10);
     audit_close(audit);

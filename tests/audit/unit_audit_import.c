@@ -29,9 +29,9 @@ static void end(log_t *log) {
 }
 
 static void put(log_t *log, const char *kind, int n) {
-    audit_case_event_t of;
-    audit_case_event(&of, kind, n, 1000 * n);
-    audit_case_put(log->audit, &of.event);
+    audit_case_event_t item;
+    audit_case_event(&item, kind, n, 1000 * n);
+    audit_case_put(log->audit, &item.event);
 }
 
 /* A gap as the auditor writes it. */
@@ -59,7 +59,7 @@ static void note_refused(void *self, int64_t seq, int64_t last, const char *reas
 
 static void note_filled(void *self, const event_t *gap) { buffer_printf(self, "filled %.*s|", (int)gap->job.len, gap->job.data); }
 
-/* Returns what the listener was told; counts may be NULL. */
+/* Returns the calls of the listener as text, owned; counts may be NULL. */
 static char *import_from(log_t *to, const char *path, import_counts_t *counts) {
     buffer_t told = {0}, why = {0};
     import_t *import = import_begin(to->audit);
@@ -150,8 +150,8 @@ static const struct {
     {"12-0..13-0", "50-0", "q"}, /* inside */
     {"0-0..90-0", "50-0", "q"},  /* around */
     {"unknown", "50-0", "q"},    /* no range */
-    {NULL, "20-4", "q"},         /* its position is before the end */
-    {NULL, "50-0", "other"},     /* it does not serve this queue */
+    {NULL, "20-4", "q"},         /* the peer's position is before the end of the gap */
+    {NULL, "50-0", "other"},     /* the peer does not serve the queue of the gap */
 };
 
 Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
@@ -171,7 +171,7 @@ Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
         end(&mine);
         end(&peer);
     }
-    log_t mine = begin(), peer = begin(); /* its gaps only touch the ends, or are of another queue */
+    log_t mine = begin(), peer = begin(); /* the peer's gaps only touch the ends, or are of another queue */
     put_gap(&mine, "q", "10-0..20-5");
     put_gap(&peer, "q", "5-0..10-0");
     put_gap(&peer, "q", "20-5..30-0");
@@ -184,7 +184,7 @@ Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
     end(&peer);
 }
 
-/* The peer cannot bring rows that retention removed. Of a range from the very beginning, the rest counts. */
+/* Retention of the peer has removed rows of the gap. A range from 0-0 is only incomplete if retention has reached its end. */
 Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
     static const struct {
         const char *dropped, *told;
@@ -210,7 +210,7 @@ Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
     }
 }
 
-/* A gap of the peer is none here where this log is complete; in a new log it is one. */
+/* Skips a gap of the peer in a range where this log is complete. A new log imports all gaps. */
 Test(unit_audit_import, peer_gaps_are_imported_only_where_this_log_is_incomplete) {
     log_t mine = begin(), peer = begin(), copy = begin();
     import_counts_t counts;
@@ -228,7 +228,7 @@ Test(unit_audit_import, peer_gaps_are_imported_only_where_this_log_is_incomplete
     end(&copy);
 }
 
-/* A gap of the peer that a third log has filled is imported with its end. */
+/* A gap of the peer that a third log has filled is imported together with the `filled` event. */
 Test(unit_audit_import, a_filled_gap_does_not_count) {
     log_t mine = begin(), peer = begin(), third = begin(), copy = begin();
     put_gap(&peer, "q", "10-0..20-0");
@@ -282,12 +282,12 @@ static void expect_refused(const char *path, const char *reason) {
 Test(unit_audit_import, a_time_far_ahead_is_refused) {
     enum { DAY_S = 24 * 3600 };
     buffer_t why = {0};
-    audit_case_event_t of;
-    audit_case_event(&of, "failed", 1, ((int64_t)time(NULL) + 366 * DAY_S) * 1000);
-    of.event.event = slice_text("abababababababababababababababababababababababababababababababab");
-    cr_expect(import_validate(&of.event, &why), "%s", buffer_text(&why));
-    of.event.at = ((int64_t)time(NULL) + 3 * 366 * DAY_S) * 1000;
-    cr_expect(!import_validate(&of.event, &why));
+    audit_case_event_t item;
+    audit_case_event(&item, "failed", 1, ((int64_t)time(NULL) + 366 * DAY_S) * 1000);
+    item.event.event = slice_text("abababababababababababababababababababababababababababababababab");
+    cr_expect(import_validate(&item.event, &why), "%s", buffer_text(&why));
+    item.event.at = ((int64_t)time(NULL) + 3 * 366 * DAY_S) * 1000;
+    cr_expect(!import_validate(&item.event, &why));
     cr_expect(strstr(buffer_text(&why), "two years ahead"), "%s", buffer_text(&why));
     buffer_free(&why);
 }
@@ -339,7 +339,7 @@ Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     free(peer.path);
 }
 
-/* Older versions wrote schema 1; a newer schema has columns that we do not know. */
+/* Older versions wrote schema 1. A newer schema may have unknown columns. */
 Test(unit_audit_import, older_schemas_are_imported_newer_ones_refused) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
@@ -364,7 +364,7 @@ Test(unit_audit_import, a_backup_has_its_own_instance_name) {
     cr_assert(audit_backup(log.audit, copy.path, NULL, NULL, &why), "%s", buffer_text(&why));
     copy.audit = audit_case_open(copy.path, AUDIT_READ);
     expect_equal(&log, &copy);
-    cr_expect_str_neq(audit_instance(log.audit), audit_instance(copy.audit), "it acknowledges for nobody else");
+    cr_expect_str_neq(audit_instance(log.audit), audit_instance(copy.audit), "two logs would acknowledge under one name");
     cr_expect_eq(audit_case_count(copy.path, "SELECT position = '50-0' FROM positions"), 1);
     end(&copy);
     end(&log);

@@ -23,9 +23,9 @@ static void expect_refused(const char *path, audit_mode_t mode, const char *part
 }
 
 static void put(audit_t *audit, int n) {
-    audit_case_event_t of;
-    audit_case_event(&of, "failed", n, 1000 + n);
-    cr_assert(audit_case_put(audit, &of.event));
+    audit_case_event_t item;
+    audit_case_event(&item, "failed", n, 1000 + n);
+    cr_assert(audit_case_put(audit, &item.event));
 }
 
 /* A log with some rows, closed. */
@@ -89,7 +89,7 @@ Test(unit_audit_lock, a_second_sidecar_learns_the_holder_of_the_lock) {
     free(text), free(me), free(path);
 }
 
-/* The lock belongs to the file at the path: a removed one keeps nobody out, and its holder notices. */
+/* A removed lock file keeps no process out, so its holder makes the file again. */
 Test(unit_audit_lock, a_removed_lock_file_is_created_again) {
     char *path = log_with_rows(1), *file = mem_printf("%s.lock", path);
     audit_lock_t *lock = audit_lock_new(path);
@@ -169,9 +169,9 @@ Test(unit_audit_lock, damage_is_detected_while_in_use) {
     cr_assert_eq(pwrite(fd, bytes, (size_t)at.st_size - 4096, 4096), at.st_size - 4096);
     bool failed = !audit_begin(audit, &why);
     for (int i = 0; !failed && i < 100; i++) {
-        audit_case_event_t of;
-        audit_case_event(&of, "failed", 5000 + i, 5000);
-        failed = !audit_insert(audit, &of.event, NULL, &why);
+        audit_case_event_t item;
+        audit_case_event(&item, "failed", 5000 + i, 5000);
+        failed = !audit_insert(audit, &item.event, NULL, &why);
     }
     cr_assert(failed && audit_is_damaged(audit), "%s", buffer_text(&why));
     cr_assert(has(buffer_text(&why), "is damaged"));
@@ -207,7 +207,7 @@ Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
     cr_assert_eq(count_files(path, ".corrupt-*"), 1);
     audit_close(audit);
     free(audit_case_sql(path, "PRAGMA application_id = 7"));
-    expect_refused(path, AUDIT_WRITE, "another program"); /* whatever the lock file says */
+    expect_refused(path, AUDIT_WRITE, "another program"); /* although the lock file names a log */
     free(lock), free(file), free(path);
 }
 
@@ -283,9 +283,9 @@ ParameterizedTest(struct point *point, unit_audit_lock, crash_points) {
     if (pid == 0) { /* leaves its rows in the -wal file */
         buffer_t why = {0};
         audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
-        audit_case_event_t of;
-        audit_case_event(&of, "failed", 900, 1000);
-        _exit(!audit || !audit_case_put(audit, &of.event));
+        audit_case_event_t item;
+        audit_case_event(&item, "failed", 900, 1000);
+        _exit(!audit || !audit_case_put(audit, &item.event));
     }
     waitpid(pid, &status, 0);
     cr_assert_eq(status, 0);
@@ -313,7 +313,7 @@ ParameterizedTest(struct point *point, unit_audit_lock, crash_points) {
     free(moved), free(path);
 }
 
-/* Bytes that this process has read so far; -1 where the kernel does not count them. */
+/* Bytes that this process has read so far; -1 if the kernel does not count them. */
 static long long bytes_read(void) {
     long long bytes = -1;
     FILE *io = fopen("/proc/self/io", "re");
@@ -322,9 +322,9 @@ static long long bytes_read(void) {
     return bytes;
 }
 
-/* Before the first checkpoint the file alone is no log; with few failures that lasts. */
+/* Before the first checkpoint the file alone is no log. With few failures the first checkpoint is far away. */
 Test(unit_audit_lock, a_new_log_is_not_reread_at_every_check) {
-    enum { LOOKS = 100, LOOK_BYTES = 4096 };
+    enum { CHECKS = 100, CHECK_BYTES = 4096 };
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t event;
@@ -333,8 +333,8 @@ Test(unit_audit_lock, a_new_log_is_not_reread_at_every_check) {
     for (int i = 0; i < 2; i++) cr_assert(audit_is_in_place(audit));
     long long before = bytes_read();
     if (before < 0) cr_skip_test("no /proc/self/io here");
-    for (int i = 0; i < LOOKS; i++) cr_assert(audit_is_in_place(audit));
-    cr_assert_lt(bytes_read() - before, LOOKS * LOOK_BYTES / 10);
+    for (int i = 0; i < CHECKS; i++) cr_assert(audit_is_in_place(audit));
+    cr_assert_lt(bytes_read() - before, CHECKS * CHECK_BYTES / 10);
     audit_close(audit);
     free(path);
 }

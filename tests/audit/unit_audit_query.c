@@ -27,23 +27,23 @@ static void end(log_t *l) {
 }
 
 static void put(log_t *l, int n, const char *queue, const char *reason, int64_t at, const char *payload) {
-    audit_case_event_t of;
-    audit_case_event(&of, "failed", n, at);
-    of.event.queue = slice_text(queue);
-    of.event.reason = slice_text(reason);
-    of.event.payload = slice_text(payload);
-    cr_assert(audit_case_put(l->audit, &of.event));
-    memcpy(l->ids[n], of.id, sizeof(of.id));
+    audit_case_event_t item;
+    audit_case_event(&item, "failed", n, at);
+    item.event.queue = slice_text(queue);
+    item.event.reason = slice_text(reason);
+    item.event.payload = slice_text(payload);
+    cr_assert(audit_case_put(l->audit, &item.event));
+    memcpy(l->ids[n], item.id, sizeof(item.id));
 }
 
 static void answer(log_t *l, int n, const char *kind, int to, int64_t at) {
-    audit_case_event_t of;
-    audit_case_event(&of, kind, n, at);
-    of.event.answers = slice_text(l->ids[to]);
-    cr_assert(audit_case_put(l->audit, &of.event));
+    audit_case_event_t item;
+    audit_case_event(&item, kind, n, at);
+    item.event.answers = slice_text(l->ids[to]);
+    cr_assert(audit_case_put(l->audit, &item.event));
 }
 
-/* Every row as "job state," in a buffer. */
+/* Appends "JOB " or "JOB=STATE " to the buffer. */
 static bool note(void *self, const audit_row_t *row) {
     buffer_printf(self, "%.*s", (int)row->event.job.len, row->event.job.data);
     if (row->state.len && !slice_is(row->state, "failed")) buffer_printf(self, "=%.*s", (int)row->state.len, row->state.data);
@@ -79,13 +79,13 @@ Test(unit_audit_query, list_applies_the_filter_newest_first) {
 
 Test(unit_audit_query, grep_finds_bytes_in_blobs) {
     log_t l = begin();
-    audit_case_event_t of;
-    audit_case_event(&of, "failed", 1, 1000);
-    of.event.payload = (slice_t){"\0\xff needle \xfe", 11};
-    cr_assert(audit_case_put(l.audit, &of.event));
-    audit_case_event(&of, "failed", 2, 2000);
-    of.event.error = (slice_t){"worker said: \xff needle", 22};
-    cr_assert(audit_case_put(l.audit, &of.event));
+    audit_case_event_t item;
+    audit_case_event(&item, "failed", 1, 1000);
+    item.event.payload = (slice_t){"\0\xff needle \xfe", 11};
+    cr_assert(audit_case_put(l.audit, &item.event));
+    audit_case_event(&item, "failed", 2, 2000);
+    item.event.error = (slice_t){"worker said: \xff needle", 22};
+    cr_assert(audit_case_put(l.audit, &item.event));
     expect_list(&l, (audit_filter_t){.grep = "needle"}, "job-2 job-1 ");
     expect_list(&l, (audit_filter_t){.grep = "\xff needle \xfe"}, "job-1 ");
     end(&l);
@@ -96,10 +96,10 @@ Test(unit_audit_query, the_last_answer_is_the_state) {
     for (int n = 1; n <= 4; n++) put(&l, n, "q", "reported", 1000 * n, "x");
     answer(&l, 11, "requeued", 1, 5000);
     answer(&l, 12, "discarded", 2, 5000);
-    answer(&l, 13, "discarded", 3, 7000); /* arrives first, but is the later one */
+    answer(&l, 13, "discarded", 3, 7000); /* arrives first, but has the later time */
     answer(&l, 14, "requeued", 3, 6000);
     expect_list(&l, (audit_filter_t){0}, "job-4 job-3=discarded job-2=discarded job-1=requeued ");
-    put(&l, 5, "q", "reported", 9000, "x"); /* fails again: a new row; the old one stays requeued */
+    put(&l, 5, "q", "reported", 9000, "x"); /* the job fails again: a new row, and the old row stays requeued */
     expect_list(&l, (audit_filter_t){.limit = 1}, "job-5 ");
     cr_expect_eq(audit_case_count(l.path, "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'"), 1);
     cr_expect_eq(audit_case_count(l.path, "SELECT open * 100 + requeued * 10 + discarded FROM failures_by_queue"), 212);
@@ -118,7 +118,7 @@ static bool note_page(void *self, const audit_row_t *row) {
     return ++reading->rows % reading->most != 0;
 }
 
-/* In the order of arrival, each row once, wherever a page ends and rows were removed. */
+/* Pages of any size return each row once, in the order of arrival, also around removed rows. */
 Test(unit_audit_query, pages_cover_the_whole_log) {
     log_t l = begin();
     buffer_t why = {0};
@@ -146,15 +146,15 @@ Test(unit_audit_query, pages_cover_the_whole_log) {
 
 Test(unit_audit_query, list_filters_by_kind_and_shows_filled_gaps) {
     log_t l = begin();
-    audit_case_event_t of, gap;
+    audit_case_event_t item, gap;
     put(&l, 1, "q", "reported", 1000, "x");
     for (int n = 2; n <= 3; n++) {
         audit_case_event(&gap, "gap", n, 1000 * n);
         cr_assert(audit_case_put(l.audit, &gap.event));
     }
-    audit_case_event(&of, "filled", 4, 9000);
-    of.event.answers = gap.event.event;
-    cr_assert(audit_case_put(l.audit, &of.event));
+    audit_case_event(&item, "filled", 4, 9000);
+    item.event.answers = gap.event.event;
+    cr_assert(audit_case_put(l.audit, &item.event));
     expect_list(&l, (audit_filter_t){0}, "job-1 ");
     expect_list(&l, (audit_filter_t){.kind = "gap"}, "job-3=filled job-2=open ");
     expect_list(&l, (audit_filter_t){.kind = "gap", .all_kinds = true}, "job-4 job-3=filled job-2=open job-1 ");
@@ -188,16 +188,16 @@ Test(unit_audit_query, a_ref_is_found_by_its_prefix) {
 
 Test(unit_audit_query, history_lists_all_events_of_one_job) {
     log_t l = begin();
-    audit_case_event_t of;
+    audit_case_event_t item;
     for (int n = 1; n <= 3; n++) {
-        audit_case_event(&of, n < 3 ? "retried" : "failed", n, 1000 * n);
-        of.event.job = slice_text("same");
-        cr_assert(audit_case_put(l.audit, &of.event));
+        audit_case_event(&item, n < 3 ? "retried" : "failed", n, 1000 * n);
+        item.event.job = slice_text("same");
+        cr_assert(audit_case_put(l.audit, &item.event));
     }
-    audit_case_event(&of, "failed", 4, 500);
-    of.event.job = slice_text("same");
-    of.event.queue = slice_text("other");
-    cr_assert(audit_case_put(l.audit, &of.event));
+    audit_case_event(&item, "failed", 4, 500);
+    item.event.job = slice_text("same");
+    item.event.queue = slice_text("other");
+    cr_assert(audit_case_put(l.audit, &item.event));
     buffer_t got = {0}, why = {0};
     cr_assert(audit_history(l.audit, slice_text("q"), slice_text("same"), note, &got, &why));
     cr_expect_str_eq(buffer_text(&got), "same same same ");
@@ -267,7 +267,7 @@ static bool stop_at_once(void *self, const audit_count_t *count) {
     return true;
 }
 
-/* Whichever page is damaged, a query that reads it says so, and not "not an error". */
+/* A query that reads a damaged page reports the damage, and not SQLite's text "not an error". */
 Test(unit_audit_query, damage_is_reported_as_damage) {
     static char bytes[1024 * 1024], payload[2000], page[4096];
     log_t l = begin();

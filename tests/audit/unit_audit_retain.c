@@ -16,18 +16,19 @@
 enum { MUCH_US = 60 * 1000 * 1000 };
 static const int64_t NOW = INT64_C(1800000000000);
 
-/* Events first .. first + count - 1, one a second from at0 on, in one transaction, as when a stream is read again. */
+/* Inserts events first .. first + count - 1, one a second from at0 on, in one transaction. Like the auditor when it reads a
+ * stream again, skips rows that retention has removed. */
 static void insert_events(audit_t *audit, int first, int count, int64_t at0, size_t payload) {
     buffer_t why = {0};
     char *bytes = mem_alloc(payload + 1);
     memset(bytes, 'p', payload);
     cr_assert(audit_begin(audit, &why));
     for (int i = first; i < first + count; i++) {
-        audit_case_event_t of;
-        audit_case_event(&of, i % 5 == 4 ? "retried" : "failed", i, at0 + i * 1000);
-        of.event.payload = (slice_t){bytes, payload};
-        if (audit_has_removed(audit, of.event.at)) continue;
-        cr_assert(audit_insert(audit, &of.event, NULL, &why), "%s", buffer_text(&why));
+        audit_case_event_t item;
+        audit_case_event(&item, i % 5 == 4 ? "retried" : "failed", i, at0 + i * 1000);
+        item.event.payload = (slice_t){bytes, payload};
+        if (audit_has_removed(audit, item.event.at)) continue;
+        cr_assert(audit_insert(audit, &item.event, NULL, &why), "%s", buffer_text(&why));
     }
     cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
     free(bytes);
@@ -48,7 +49,7 @@ static int64_t retain_all(audit_t *audit, audit_limits_t limits, int64_t budget_
         audit_retain_result_t done = step(audit, limits, budget_us);
         more = done.more;
         dropped += done.removed;
-        cr_assert_lt(++count, 100000, "it never ends");
+        cr_assert_lt(++count, 100000, "retention never ends");
     }
     if (steps) *steps = count;
     return dropped;
@@ -94,8 +95,8 @@ Test(unit_audit_retain, retain_rows_removes_the_lowest_at_first) {
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     insert_events(audit, 500, 500, NOW, 10);
     insert_events(audit, 0, 500, NOW, 10); /* an import brings older rows */
-    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 1000}, MUCH_US, NULL), 0, "none is over");
-    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 640}, MUCH_US, NULL), 370, "down to a 64th below");
+    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 1000}, MUCH_US, NULL), 0, "no row is over the limit");
+    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 640}, MUCH_US, NULL), 370, "removes down to 1/64 below the limit");
     cr_assert_eq(rows(path), 630);
     cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events"), NOW + 370 * 1000);
     cr_assert_eq(rows_fact(path), 630);
@@ -103,7 +104,7 @@ Test(unit_audit_retain, retain_rows_removes_the_lowest_at_first) {
     free(path);
 }
 
-/* Rows written while the clock was ahead must not outlive the rows after it was set back. */
+/* Rows written while the clock was ahead must not outlive rows written after the clock was set back. */
 Test(unit_audit_retain, rows_go_in_order_of_arrival_after_the_clock_went_back) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
@@ -115,7 +116,7 @@ Test(unit_audit_retain, rows_go_in_order_of_arrival_after_the_clock_went_back) {
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + (3600 + 36) * 1000);
     insert_events(audit, 0, 37, NOW + 3600 * 1000, 10);
     cr_assert_eq(rows(path), 63, "removed rows came back");
-    limits.latest_ms += 3600 * 1000; /* that time has come: the lowest `at` is the oldest again */
+    limits.latest_ms += 3600 * 1000; /* the clock has reached the newest row: the lowest `at` is the oldest row again */
     limits.rows = 32;
     retain_all(audit, limits, MUCH_US, NULL);
     cr_assert_eq(audit_case_count(path, "SELECT min(job) = 'job-37' FROM events WHERE at >= 1800000000000 + 3600000"), 1);
@@ -171,7 +172,7 @@ Test(unit_audit_retain, retain_bytes_keeps_the_file_below_the_limit) {
     cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events") + (rows(path) - 1) * 1000, NOW + 19999 * 1000);
     char *whole = audit_case_sql(path, "PRAGMA integrity_check");
     cr_assert_str_eq(whole, "ok");
-    for (int i = 40; i < 80; i++) { /* stays there under load */
+    for (int i = 40; i < 80; i++) { /* the file stays below the limit under load */
         insert_events(audit, i * 500, 500, NOW, 400);
         retain_all(audit, (audit_limits_t){.bytes = LIMIT}, 2000, NULL);
         cr_assert_leq(usage_of(audit).bytes, LIMIT + LIMIT / 4);
@@ -193,7 +194,7 @@ Test(unit_audit_retain, a_step_ends_when_its_budget_is_spent) {
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < 10; i++) insert_events(audit, i * 500, 500, NOW, 100);
     audit_retain_result_t done = step(audit, (audit_limits_t){.rows = 100}, 0);
-    cr_assert_eq(done.removed, 1, "at least one, so that it comes to an end");
+    cr_assert_eq(done.removed, 1, "at least one row, so that retention ends");
     cr_assert(done.more);
     cr_assert_eq(rows(path), 4999);
     audit_close(audit);
@@ -294,7 +295,7 @@ Test(unit_audit_retain, a_file_without_auto_vacuum_stays_within_its_limits) {
     free(path);
 }
 
-/* Kills the process at a point of a migration or of retention: everything is as before that step, or as after it. */
+/* Kills a process at a failpoint of a migration or of retention. The file must be as before that step, or as after it. */
 static void die_at(const char *path, const char *point, int rows_limit) {
     int status;
     pid_t pid = fork();
@@ -308,7 +309,7 @@ static void die_at(const char *path, const char *point, int rows_limit) {
         _exit(1);
     }
     waitpid(pid, &status, 0);
-    cr_assert_eq(WEXITSTATUS(status), 137, "it did not come to %s", point);
+    cr_assert_eq(WEXITSTATUS(status), 137, "the process did not reach %s", point);
 }
 
 static struct point {

@@ -1,4 +1,4 @@
-/* The audit log without permissions: in processes of their own, because root has all permissions. */
+/* Opens the audit log without permissions, in child processes that drop the capabilities of root. */
 #include "audit/query/query.h"
 #include "audit_case.h"
 #include "tempdir.h"
@@ -68,9 +68,9 @@ static char *log_with_rows(int rows, audit_t **writer) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < rows; i++) {
-        audit_case_event_t of;
-        audit_case_event(&of, "failed", i, 1000 + i);
-        cr_assert(audit_case_put(audit, &of.event));
+        audit_case_event_t item;
+        audit_case_event(&item, "failed", i, 1000 + i);
+        cr_assert(audit_case_put(audit, &item.event));
     }
     if (writer)
         *writer = audit;

@@ -1,4 +1,4 @@
-/* Failures selected in pages: each of them once, oldest first. */
+/* audit_select returns each failure once, oldest first, and reads in pages. */
 #include "audit/query/query.h"
 #include "audit_case.h"
 
@@ -28,20 +28,20 @@ static bool take(void *self, const audit_match_t *match) {
 static audit_t *fill(const char *path) {
     static const char *const queues[QUEUES] = {"b", "a", "c"};
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    audit_case_event_t of, first;
+    audit_case_event_t item, first;
     buffer_t why = {0};
     cr_assert(audit_begin(audit, &why));
     for (int n = 0; n < ROWS; n++) {
-        audit_case_event(&of, "failed", n, BASE_MS + n / 700);
-        of.event.queue = slice_text(queues[n % QUEUES]);
-        cr_assert(audit_insert(audit, &of.event, NULL, &why));
+        audit_case_event(&item, "failed", n, BASE_MS + n / 700);
+        item.event.queue = slice_text(queues[n % QUEUES]);
+        cr_assert(audit_insert(audit, &item.event, NULL, &why));
     }
     audit_case_event(&first, "failed", 7, 0);
-    audit_case_event(&of, "discarded", 7, BASE_MS + 5);
-    of.event.worker = slice_text("ann");
-    of.event.reason = slice_text("gone");
-    of.event.answers = slice_text(first.id);
-    cr_assert(audit_insert(audit, &of.event, NULL, &why) && audit_commit(audit, &why));
+    audit_case_event(&item, "discarded", 7, BASE_MS + 5);
+    item.event.worker = slice_text("ann");
+    item.event.reason = slice_text("gone");
+    item.event.answers = slice_text(first.id);
+    cr_assert(audit_insert(audit, &item.event, NULL, &why) && audit_commit(audit, &why));
     return audit;
 }
 
@@ -91,7 +91,7 @@ Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     seen.rows = 0;
     int64_t some[] = {taken->seqs[3], taken->seqs[0], 999999999, taken->seqs[7], 8};
     cr_assert(audit_rows(audit, some, 5, see, &seen, &why));
-    cr_assert_eq(seen.rows, 4, "one is no longer there");
+    cr_assert_eq(seen.rows, 4, "one of the five rows does not exist");
     cr_assert(seen.answer);
     qsort(taken->seqs, ROWS, sizeof *taken->seqs, by_number);
     for (int i = 1; i < ROWS; i++) cr_assert_neq(taken->seqs[i], taken->seqs[i - 1]);
@@ -107,7 +107,7 @@ Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     free(path);
 }
 
-/* A page that is sorted would cost as much as all of them. */
+/* Without an index, SQLite would sort all failures for each page. */
 Test(unit_audit_select, select_pages_use_an_index) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));

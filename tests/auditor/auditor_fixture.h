@@ -1,4 +1,4 @@
-/* An auditor, its log and its Redis; the test calls the ticks. */
+/* A setup with an auditor, its log and its Redis. The tests call the ticks of the auditor. */
 #pragma once
 
 #include "audit_log.h"
@@ -70,7 +70,7 @@ __attribute__((unused)) static void copy_file(const char *from, const char *to) 
     free(command);
 }
 
-/* The log has so many rows, and all of them are checkpointed. */
+/* Starts an auditor whose log has `rows` rows, all of them checkpointed. */
 __attribute__((unused)) static void open_checkpointed(setup_t *d, int rows) {
     open_auditor(d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d->f.r, "email", 0, rows, "1");
@@ -95,4 +95,4 @@ __attribute__((unused)) static void expect_acknowledged(setup_t *d, const char *
 __attribute__((unused)) static long long gaps(setup_t *d) {
     return audit_log_int(d->path, "SELECT count(*) FROM events WHERE kind = 'gap'");
 }
-__attribute__((unused)) static metrics_t *of(setup_t *d) { return d->instance.metrics; }
+__attribute__((unused)) static metrics_t *metrics_of(setup_t *d) { return d->instance.metrics; }

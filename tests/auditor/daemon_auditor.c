@@ -50,7 +50,7 @@ Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
         audit_log_feed(s.r, "r", fed, FEED, NULL);
         size_t i = cluster_random(&random, 2);
         daemon_t *d = s.sidecars[i];
-        if (cluster_random(&random, 3) == 0 || fed / FEED % 6 == 5) { /* at an arbitrary moment after it has copied more */
+        if (cluster_random(&random, 3) == 0 || fed / FEED % 6 == 5) { /* while it is copying */
             long long rows = audit_log_rows(daemon_audit_path(d)) + (long long)cluster_random(&random, 400);
             wait_for(audit_log_rows(daemon_audit_path(d)) >= rows, 50);
             daemon_kill(d);
@@ -73,46 +73,46 @@ Test(daemon_auditor, kill_9_loses_and_duplicates_no_row, .timeout = 180) {
 
 static struct point {
     char name[40];
-    int rows; /* on disk when it died there */
+    int rows; /* on disk when the process died */
 } points[] = {{"audit_before_commit", 0}, {"audit_committed", 1}, {"audit_before_acknowledge", 1}, {"audit_acknowledged", 1}};
 
 ParameterizedTestParameters(daemon_auditor, crash_points) {
     return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
 }
 
-/* The only acknowledgement in Redis is the position of the log. */
+/* Whether the only acknowledgement in Redis is the position in the log. */
 static bool acknowledged_up_to_last(redis_t *r, const char *path) {
-    char *claim = redis_str(r, "EVAL %s 1 sidecar:q:auditors", "return redis.call('HVALS', KEYS[1])[1]"),
+    char *acknowledged = redis_str(r, "EVAL %s 1 sidecar:q:auditors", "return redis.call('HVALS', KEYS[1])[1]"),
          *kept = audit_log_word(path, "SELECT position || ' ' FROM positions WHERE queue = 'q'");
-    bool equal = strncmp(claim, kept, strlen(kept)) == 0;
-    free(claim);
+    bool equal = strncmp(acknowledged, kept, strlen(kept)) == 0;
+    free(acknowledged);
     free(kept);
     return equal;
 }
 
-/* Killed at each point: rows on disk stay, others come again, and only rows on disk were acknowledged. */
+/* After a kill at each failpoint, rows on disk stay, other rows are copied again, and only rows on disk were acknowledged. */
 ParameterizedTest(struct point *point, daemon_auditor, crash_points) {
     cluster_t s = cluster_begin(NULL);
-    char *variable = NULL;
-    cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
+    char *crash_env = NULL;
+    cr_assert(asprintf(&crash_env, "QS_CRASH_AT=%s", point->name) > 0);
     audit_log_feed(s.r, "q", 0, 10, NULL);
     char *config = cluster_config(&s, (sidecar_t){0});
-    char *path = temp_path(temp_root(), "shared.db"), *place = NULL;
-    cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
-    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, place, NULL}}, "%s", config);
+    char *path = temp_path(temp_root(), "shared.db"), *path_env = NULL;
+    cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){crash_env, path_env, NULL}}, "%s", config);
     cr_assert_eq(daemon_wait_exit(d, 10000).code, 137);
     cr_assert_eq(audit_log_rows(path), point->rows);
-    bool told = strcmp(point->name, "audit_acknowledged") == 0;
-    cr_assert_eq(redis_int(s.r, "HLEN sidecar:q:auditors"), told);
-    if (told) cr_assert(acknowledged_up_to_last(s.r, path), "what is acknowledged is what is on disk");
+    bool acknowledged = strcmp(point->name, "audit_acknowledged") == 0;
+    cr_assert_eq(redis_int(s.r, "HLEN sidecar:q:auditors"), acknowledged);
+    if (acknowledged) cr_assert(acknowledged_up_to_last(s.r, path), "the acknowledged position is not the position on disk");
     daemon_free(d);
-    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){place, NULL}}, "%s", config);
+    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){path_env, NULL}}, "%s", config);
     cr_assert(wait_for(audit_log_rows(path) == 10 && redis_int(s.r, "HLEN sidecar:q:auditors") == 1, 10000));
     audit_log_feed(s.r, "q", 10, 5, NULL);
     cr_assert(wait_for(audit_log_rows(path) == 15, 10000));
     audit_log_expect(path, "q", 0, 15);
     daemon_stop(d);
-    free(variable), free(place), free(path), free(config);
+    free(crash_env), free(path_env), free(path), free(config);
     cluster_end(&s);
 }
 
@@ -130,12 +130,12 @@ ParameterizedTestParameters(daemon_auditor, killed_while_a_damaged_log_is_replac
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_log_is_replaced, .timeout = 60) {
     enum { ROWS = 400 };
     cluster_t s = cluster_begin(NULL);
-    char *variable = NULL, *config = cluster_config(&s, (sidecar_t){0}), *place = NULL,
+    char *crash_env = NULL, *config = cluster_config(&s, (sidecar_t){0}), *path_env = NULL,
          *path = temp_path(temp_root(), "damaged.db");
-    cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
-    cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
+    cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
+    cr_assert(asprintf(&crash_env, "QS_CRASH_AT=%s", point->name) > 0);
     audit_log_feed(s.r, "q", 0, ROWS, NULL);
-    const daemon_options_t plain = {.env = (const char *const[]){place, NULL}};
+    const daemon_options_t plain = {.env = (const char *const[]){path_env, NULL}};
     daemon_t *d = daemon_start_with(&plain, "%s", config);
     cr_assert(wait_for(audit_log_rows(path) == ROWS && redis_int(s.r, "HLEN sidecar:q:auditors") == 1, 10000));
     daemon_stop(d);
@@ -145,7 +145,7 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
     int fd = open(path, O_WRONLY);
     cr_assert(fd >= 0 && fstat(fd, &at) == 0 && pwrite(fd, page, sizeof page, at.st_size / 4096 / 2 * 4096) == 4096);
     close(fd);
-    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, place, NULL}}, "%s", config);
+    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){crash_env, path_env, NULL}}, "%s", config);
     cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "it did not come to %s", point->name);
     daemon_free(d);
     d = daemon_start_with(&plain, "%s", config);
@@ -158,7 +158,7 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
     char *instance = audit_log_word(path, "SELECT value FROM facts WHERE name = 'instance'");
     cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:auditors %s", instance), 1);
     daemon_stop(d);
-    free(instance), free(variable), free(place), free(path), free(config);
+    free(instance), free(crash_env), free(path_env), free(path), free(config);
     cluster_end(&s);
 }
 
@@ -171,32 +171,33 @@ ParameterizedTestParameters(daemon_auditor, killed_while_the_stream_is_trimmed) 
     return cr_make_param_array(struct point, trims, sizeof trims / sizeof *trims);
 }
 
-/* Each new record ends the wait of an auditor, which may lead by then. */
+/* Adds records until `cond` is true. Each record wakes the auditor, which may lead by then. */
 #define poke_until(s, fed, cond)                                                                                                 \
     for (int poke_ = 0; poke_ < POKES && !(cond); poke_++) {                                                                     \
         audit_log_feed((s)->r, "q", (fed)++, 1, NULL);                                                                           \
         wait_for(cond, 1000);                                                                                                    \
     }
 
-/* A kill before or after a trim: trimmed records are on disk, and the next leader trims exactly the rest and counts it right.
+/* A kill before or after a trim: trimmed records are on disk, and the next leader trims exactly the rest and counts the
+ * bytes right.
  * `rows` were removed before the kill. */
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_is_trimmed, .timeout = 120) {
     static const char counted[] =
         "local bytes = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end end return bytes - redis.call('HGET', KEYS[2], 'bytes')";
     cluster_t s = cluster_begin(NULL);
-    char *keeps = cluster_config(&s, (sidecar_t){0}), *place = NULL, *variable = NULL,
+    char *keeps = cluster_config(&s, (sidecar_t){0}), *path_env = NULL, *crash_env = NULL,
          *trims_all = cluster_config(&s, (sidecar_t){.more = "stream = { retain = \"1m\"; min_records = 0; };"}),
          *path = temp_path(temp_root(), "trimmed.db");
     int fed = OLD;
-    cr_assert(asprintf(&place, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
-    cr_assert(asprintf(&variable, "QS_CRASH_AT=%s", point->name) > 0);
-    const daemon_options_t plain = {.env = (const char *const[]){place, NULL}};
+    cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);
+    cr_assert(asprintf(&crash_env, "QS_CRASH_AT=%s", point->name) > 0);
+    const daemon_options_t plain = {.env = (const char *const[]){path_env, NULL}};
     audit_log_feed(s.r, "q", 0, OLD, "1");
     daemon_t *d = daemon_start_with(&plain, "%s", keeps);
     cr_assert(wait_for(audit_log_rows(path) == OLD && redis_int(s.r, "HLEN sidecar:q:auditors") == 1, 20000));
     daemon_stop(d);
-    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){variable, place, NULL}}, "%s", trims_all);
+    d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){crash_env, path_env, NULL}}, "%s", trims_all);
     poke_until(&s, fed, !daemon_running(d));
     cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "it did not come to %s", point->name);
     daemon_free(d);
@@ -204,13 +205,14 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     audit_log_expect(path, "q", 0, OLD);
     d = daemon_start_with(&plain, "%s", trims_all);
     poke_until(&s, fed, redis_int(s.r, "XLEN sidecar:q:failures") == fed - OLD);
-    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), fed - OLD, "what is young stays, what is old goes");
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), fed - OLD, "young records must stay, old records must go");
     redis_expect(s.r, "1-2499", "HGET sidecar:q:meta trimmed");
-    cr_assert_eq(redis_int(s.r, "EVAL %s 2 sidecar:q:failures sidecar:q:meta", counted), 0, "its bytes are miscounted");
+    cr_assert_eq(redis_int(s.r, "EVAL %s 2 sidecar:q:failures sidecar:q:meta", counted), 0,
+                 "the meta key has a wrong number of bytes");
     cr_assert(wait_for(audit_log_rows(path) == fed, 10000), "%lld rows", audit_log_rows(path));
     audit_log_expect(path, "q", 0, fed);
     cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     daemon_stop(d);
-    free(variable), free(place), free(path), free(keeps), free(trims_all);
+    free(crash_env), free(path_env), free(path), free(keeps), free(trims_all);
     cluster_end(&s);
 }

@@ -1,5 +1,5 @@
-/* The auditor holds a few MiB and one record in memory, however many and however large records wait: it runs beside a worker in a
- * pod of 64 MiB. */
+/* The auditor has a few MiB and one record in memory, for any number and size of waiting records, because it runs beside a worker
+ * in a pod of 64 MiB. */
 #include "audit_log.h"
 #include "cluster.h"
 
@@ -7,7 +7,7 @@
 
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, MAX_KIB = 40 * 1024, COPY_MS = 60000 };
 
-/* In one step, so that one XREAD meets all of them. */
+/* Adds all records in one script, so that one XREAD can return all of them. */
 static void feed_large(redis_t *r, const char *queue, int first, int count) {
     static const char script[] =
         "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "
@@ -29,11 +29,11 @@ Test(daemon_auditor, memory_is_bounded_for_any_record_size, .timeout = 180) {
     int rows = 0;
     for (const char *queue = "qrstu"; *queue; queue++, rows += 2) feed_large(s.r, (char[]){*queue, '\0'}, 0, 2);
     daemon_t *d = cluster_sidecar_up(&s, spec);
-    expect(&s, d, rows, "many large ones wait in several queues when it starts");
+    expect(&s, d, rows, "large records wait in several queues at the start");
     for (const char *queue = "qrstu"; *queue; queue++, rows += 2) feed_large(s.r, (char[]){*queue, '\0'}, 2, 2);
-    expect(&s, d, rows, "they come while it waits");
+    expect(&s, d, rows, "large records arrive while the auditor waits");
     audit_log_feed(s.r, "q", 1000, 3000, NULL);
     feed_large(s.r, "q", 4, 12);
-    expect(&s, d, rows += 3012, "they come behind many small ones");
+    expect(&s, d, rows += 3012, "large records follow many small ones");
     cluster_end(&s);
 }

@@ -1,5 +1,5 @@
-/* The auditor copies every record of a failure stream into the audit log exactly once, whatever happens to Redis, to the stream
- * and to the disk. The tests call its ticks. */
+/* The auditor copies every record of a failure stream into the audit log exactly once, also after faults of Redis, of the stream
+ * and of the disk. The tests call the ticks of the auditor. */
 #include "auditor_fixture.h"
 #include "wait.h"
 
@@ -30,11 +30,11 @@ Test(redis_auditor, existing_and_new_records_are_copied) {
                                "SELECT count(*) FROM events WHERE job = '3' AND length(payload) = 100 AND attempts = 4 AND "
                                "at = 1700000002003 AND reason = 'reported'"),
                  1);
-    cr_assert_eq(metric_get(&of(&d)->audit_rows), 6);
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_rows), 6);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_lacks_ns) == 0, 5000));
     settle(&d);
     long before = proxy_requests(d.f.proxy, NULL), steps = driver_run(&d.instance.driver, 500);
-    cr_assert_eq(proxy_requests(d.f.proxy, NULL), before, "an idle auditor asks");
+    cr_assert_eq(proxy_requests(d.f.proxy, NULL), before, "an idle auditor sends requests");
     cr_assert_leq(steps, 3);
     cr_assert_eq(proxy_connections_total(d.f.proxy), 1);
     close_auditor(&d);
@@ -49,9 +49,10 @@ Test(redis_auditor, the_same_stream_gives_the_same_rows) {
     redis_ok(d.f.r, "DEL sidecar:email:auditors");
     restart(&d);
     cr_assert(driver_until(&d.instance.driver,
-                           metric_get(&of(&d)->audit_rows) == 0 && redis_int(d.f.r, "HLEN sidecar:email:auditors"), 5000));
+                           metric_get(&metrics_of(&d)->audit_rows) == 0 && redis_int(d.f.r, "HLEN sidecar:email:auditors"),
+                           5000));
     settle(&d);
-    cr_assert_eq(metric_get(&of(&d)->audit_rows), 0);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_rows), 0);
     char *with = audit_log_text(d.path);
     cr_assert_str_eq(first, with);
     stop(&d);
@@ -83,7 +84,7 @@ Test(redis_auditor, redis_restarts_empty) {
     expect_rows(&d, 30);
     audit_log_expect(d.path, "email", 0, 30);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
-    cr_assert_leq(gaps(&d), 2); /* one for each time that its last entries are gone */
+    cr_assert_leq(gaps(&d), 2); /* one for each loss of the last records of the stream */
     close_auditor(&d);
 }
 
@@ -95,7 +96,7 @@ Test(redis_auditor, a_stream_trimmed_by_others_is_a_gap) {
     expect_rows(&d, 10);
     expect_acknowledged(&d, "email", "5-9 ");
     stop(&d);
-    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 3"); /* records in the log may go */
+    redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 3"); /* the log has the removed records: no gap */
     start(&d);
     settle(&d);
     cr_assert_eq(gaps(&d), 0);
@@ -170,7 +171,7 @@ Test(redis_auditor, a_reset_stream_is_read_from_the_beginning) {
     close_auditor(&d);
 }
 
-/* A reply that takes longer than redis.timeout would do so again. */
+/* A reply that took longer than redis.timeout would time out again if it were as large. */
 Test(redis_auditor, a_reply_that_times_out_is_requested_in_smaller_batches) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
@@ -178,14 +179,14 @@ Test(redis_auditor, a_reply_that_times_out_is_requested_in_smaller_batches) {
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "XREAD COUNT 16 "});
     cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 5000));
     fixture_step_boottime(70000);
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->reconnects) == 1, 5000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->reconnects) == 1, 5000));
     fixture_step_boottime(3000);
     expect_rows(&d, 40);
-    cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 2); /* on the way up, and after the timeout */
+    cr_assert_eq(proxy_requests(d.f.proxy, "XREAD COUNT 4 "), 2); /* while the batches grow, and after the timeout */
     close_auditor(&d);
 }
 
-/* No id is higher. The stream is copied like any other, and again after a reset. */
+/* No stream id can be higher. The auditor copies the stream as usual, and again after a reset. */
 Test(redis_auditor, a_stream_at_the_highest_possible_id) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
@@ -205,7 +206,7 @@ Test(redis_auditor, a_stream_at_the_highest_possible_id) {
     close_auditor(&d);
 }
 
-/* After a failover to a lagging replica, or a step of the clock. */
+/* Ids go backwards after a failover to a lagging replica, or after a step of the clock. */
 Test(redis_auditor, stream_ids_go_backwards) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
@@ -255,24 +256,24 @@ Test(redis_auditor, a_gap_is_one_row) {
     cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND queue = 'email' AND job = '0-0..5-5' "
                                        "AND at > 1700000000000"),
                  1);
-    cr_assert_eq(metric_get(&of(&d)->gaps), 1);
+    cr_assert_eq(metric_get(&metrics_of(&d)->gaps), 1);
     restart(&d);
     settle(&d);
     disconnect_auditor(&d);
     audit_log_feed(d.f.r, "email", 10, 1, "5");
     expect_rows(&d, 5);
     cr_assert_eq(gaps(&d), 1);
-    stop(&d); /* away until the next records are trimmed */
+    stop(&d); /* the auditor is away until the next records are trimmed */
     audit_log_feed(d.f.r, "email", 11, 5, "5");
     redis_ok(d.f.r, "XTRIM sidecar:email:failures MAXLEN 2");
     redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-13");
     start(&d);
     expect_rows(&d, 7);
     cr_assert_eq(gaps(&d), 2);
-    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-15"); /* records in the log may go */
+    redis_ok(d.f.r, "HSET sidecar:email:meta trimmed %s", "5-15"); /* the log has the removed records: no gap */
     disconnect_auditor(&d);
     settle(&d);
-    redis_ok(d.f.r, "DEL sidecar:email:failures"); /* `trimmed` is of an earlier life */
+    redis_ok(d.f.r, "DEL sidecar:email:failures"); /* `trimmed` is about the deleted stream */
     audit_log_feed(d.f.r, "email", 20, 1, "4");
     disconnect_auditor(&d);
     expect_rows(&d, 8);
@@ -303,13 +304,14 @@ Test(redis_auditor, a_stream_of_the_wrong_type_blocks_no_other) {
     settle(&d);
     cr_assert_eq(fixture_log_count("cannot read failure stream"), 2);
     cr_assert_eq(fixture_log_count("\"queue\":\"q17\""), 1);
-    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), QUEUES + 40, "it spins"); /* one by one at first */
+    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), QUEUES + 40,
+                  "the auditor spins"); /* it reads the streams one by one at first */
     redis_ok(d.f.r, "RENAME aside sidecar:q17:failures");
     fixture_step_boottime(31000);
     audit_log_feed(d.f.r, "q31", 12, 1, NULL);
     expect_rows(&d, 10 * QUEUES + 3);
     cr_assert_eq(fixture_log_count("can be read again"), 1);
-    cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
+    cr_assert_eq(metric_get(&metrics_of(&d)->reconnects), 0);
     buffer_free(&queues);
     close_auditor(&d);
 }
@@ -323,18 +325,18 @@ Test(redis_auditor, malformed_entries_are_skipped) {
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-4 hello world");
     expect_rows(&d, 2);
     expect_acknowledged(&d, "email", "1-4 ");
-    cr_assert_eq(metric_get(&of(&d)->audit_faults), 3);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_faults), 3);
     close_auditor(&d);
 }
 
-/* The lag grows with the clock, whatever comes and fails meanwhile. */
+/* The lag grows with the clock, also while writes fail. */
 static void expect_lag_grows(setup_t *d) {
     for (int i = 0; i < 2; i++) {
-        metrics_grow(of(d), mono_now());
-        int64_t before_ms = metric_get(&of(d)->audit_lag_ms), began_us = wait_now_us();
+        metrics_grow(metrics_of(d), mono_now());
+        int64_t before_ms = metric_get(&metrics_of(d)->audit_lag_ms), began_us = wait_now_us();
         cr_assert(driver_until(&d->instance.driver, wait_now_us() - began_us > 300000, 5000));
-        metrics_grow(of(d), mono_now());
-        cr_assert_geq(metric_get(&of(d)->audit_lag_ms), before_ms + 300);
+        metrics_grow(metrics_of(d), mono_now());
+        cr_assert_geq(metric_get(&metrics_of(d)->audit_lag_ms), before_ms + 300);
     }
 }
 
@@ -353,12 +355,12 @@ Test(redis_auditor, a_log_locked_by_another_writer_is_retried, .timeout = 60) {
     expect_rows(&d, 5);
     sqlite3 *db = lock_database(d.path);
     audit_log_feed(d.f.r, "email", 5, 5, "1");
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 40000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_faults) >= 3, 40000));
     cr_assert_eq(fixture_log_count("no record is copied"), 1);
-    cr_assert_gt(metric_get(&of(&d)->audit_lacks_ns), 0);
+    cr_assert_gt(metric_get(&metrics_of(&d)->audit_lacks_ns), 0);
     expect_lag_grows(&d);
     expect_acknowledged(&d, "email", "1-4 ");
-    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), 12, "it spins");
+    cr_assert_leq(proxy_requests(d.f.proxy, "XREAD"), 12, "the auditor spins");
     sqlite3_close(db);
     expect_rows(&d, 10);
     expect_acknowledged(&d, "email", "1-9 ");
@@ -374,14 +376,14 @@ Test(redis_auditor, a_log_that_cannot_be_created_is_retried) {
     FILE *file = fopen(parent, "w"); /* root may write everywhere, except below a file */
     fclose(file);
     audit_log_feed(d.f.r, "email", 0, 5, NULL);
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 10000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_faults) >= 3, 10000));
     cr_assert_eq(fixture_log_count("no record is copied"), 1);
     cr_assert_eq(proxy_connections_total(d.f.proxy), 0);
     expect_lag_grows(&d);
     unlink(parent);
     cr_assert(mkdir(parent, 0700) == 0 && mkdir(child, 0700) == 0);
     expect_rows(&d, 5);
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_lacks_ns) == 0, 5000));
     free(parent);
     free(child);
     close_auditor(&d);
@@ -394,7 +396,7 @@ Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     expect_rows(&d, 4000);
     fixture_step_boottime(301000);
     settle(&d);
-    cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 4000, "it does not lead");
+    cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), 4000, "only the leader may trim");
     instance_lead(&d.instance, d.f.r);
     fixture_step_boottime(301000);
     disconnect_auditor(&d);
@@ -428,7 +430,7 @@ Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     close_auditor(&d);
 }
 
-/* The connection is lost at every request in turn, before or after Redis has seen it. */
+/* The connection is lost at every request in turn, before or after Redis has received the request. */
 Test(redis_auditor, lost_replies_lose_and_duplicate_no_row, .timeout = 240) {
     static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
     setup_t d = {0};
@@ -456,7 +458,7 @@ Test(redis_auditor, lost_replies_lose_and_duplicate_no_row, .timeout = 240) {
 Test(redis_auditor, streams_in_different_slots_are_read_one_by_one) {
     static const char *const args[] = {"--cluster-enabled", "yes", NULL};
     setup_t d = {0};
-    /* A free port gives the cluster bus one, too: without it the bus takes 10000 in every test. */
+    /* With .tcp, the cluster bus also gets a free port. Otherwise it uses port 10000 in every test. */
     open_auditor(&d, (fixture_options_t){.args = args, .tcp = true}, "", "lock = { scope = \"queue\"; };",
                  "{ name = \"{a}\"; }, { name = \"{b}\"; }, { name = \"{c}\"; }");
     redis_ok(d.f.r, "CLUSTER ADDSLOTSRANGE 0 16383");
@@ -469,11 +471,11 @@ Test(redis_auditor, streams_in_different_slots_are_read_one_by_one) {
     audit_log_feed(d.f.r, "{a}", 0, 5, NULL);
     expect_rows(&d, 60);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:{a}:auditors") == 1, 5000));
-    cr_assert_eq(metric_get(&of(&d)->audit_faults), 0);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_faults), 0);
     close_auditor(&d);
 }
 
-/* An acknowledgement that is not renewed stops counting, also of an idle stream. */
+/* An acknowledgement stops counting if it is not renewed, also for an idle stream. */
 Test(redis_auditor, acknowledgements_are_renewed_every_hour) {
     enum { STEP_S = 30, STEPS = 3600 / STEP_S };
     setup_t d = {0};
@@ -488,6 +490,6 @@ Test(redis_auditor, acknowledgements_are_renewed_every_hour) {
         expect_rows(&d, i + 2);
     }
     expect_acknowledged(&d, "email", "1-0 ");
-    cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
+    cr_assert_eq(metric_get(&metrics_of(&d)->reconnects), 0);
     close_auditor(&d);
 }

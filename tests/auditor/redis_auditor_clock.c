@@ -28,16 +28,16 @@ Test(redis_auditor_clock, no_rows_expire_while_the_clocks_disagree) { expect_no_
 
 Test(redis_auditor_clock, a_short_retain_needs_closer_clocks) { expect_no_row_expires(3600000, 7200000); }
 
-/* The lag ends with the last record, also where it fills a reply exactly. */
+/* The lag ends with the last record, also if this record fills a reply exactly. */
 Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", "{ name = \"email\"; }, { name = \"sms\"; }");
     settle(&d);
-    for (int i = 1; i <= 3; i++) { /* old ids */
+    for (int i = 1; i <= 3; i++) { /* records with old ids */
         audit_log_feed(d.f.r, i == 2 ? "sms" : "email", i, 1, "5");
         expect_rows(&d, i);
-        cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lacks_ns) == 0, 5000), "%lld ms",
-                  (long long)metric_get(&of(&d)->audit_lacks_ns));
+        cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_lacks_ns) == 0, 5000), "%lld ms",
+                  (long long)metric_get(&metrics_of(&d)->audit_lacks_ns));
     }
     close_auditor(&d);
 }

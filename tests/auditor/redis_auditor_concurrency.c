@@ -15,7 +15,7 @@ static long long size_of(setup_t *d, const char *suffix) {
     return at.st_size;
 }
 
-/* As a sqlite3 shell with an open transaction does. */
+/* The reader is like a sqlite3 shell with an open transaction. */
 Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     static const char GROWS[] = "a reader lets the -wal file of the audit log grow";
     enum { MAX_WAL = 4 * 1024 * 1024 / 16, ROWS = 1500 };
@@ -53,7 +53,7 @@ static void expect_quick_check_ok(setup_t *d) {
     free(said);
 }
 
-/* `cp old.db audit.db` over the open log keeps the inode. The auditor sets the -wal file aside, takes the copy and refills it.
+/* `cp old.db audit.db` over the open log keeps the inode. The auditor sets the -wal file aside, opens the copy and refills it.
  * `rows` came after the copy, and are checkpointed (`checkpointed`) or only in the -wal file. */
 static void expect_whole_after_copy(int rows, bool checkpointed) {
     enum { BEFORE = 20 };
@@ -82,7 +82,7 @@ static void expect_whole_after_copy(int rows, bool checkpointed) {
     settle(&d);
     audit_log_expect(d.path, "email", 0, BEFORE + rows + 2);
     cr_assert_eq(gaps(&d), 0);
-    cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 0);
     cr_assert_eq(redis_int(d.f.r, "HLEN sidecar:email:auditors"), 1);
     free(copy);
     close_auditor(&d);
@@ -114,24 +114,24 @@ Test(redis_auditor_concurrency, another_log_overwrites_the_open_log) {
     settle(&d);
     copy_file(copy, d.path);
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("overwritten while it was open") == 1, 5000));
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_lost) == 1, 10000));
     cr_assert(driver_until(&d.instance.driver,
                            audit_log_int(d.path, "SELECT count(*) FROM events WHERE reason = 'log_replaced'") == 1, 5000));
     audit_log_feed(d.f.r, "email", 50, 1, "1");
     expect_rows(&d, 51);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1, 5000));
-    for (int look = 0; look < 3; look++) {
+    for (int check = 0; check < 3; check++) {
         fixture_step_boottime(1100);
         settle(&d);
     }
     cr_assert_eq(fixture_log_count("overwritten while it was open"), 1, "%s", fixture_log());
-    cr_assert_eq(metric_get(&of(&d)->audit_lost), 1);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 1);
     free(copy);
     close_auditor(&d);
 }
 
-/* Faults that the auditor counted, and their log lines. */
-static int64_t faults(setup_t *d) { return metric_get(&of(d)->audit_faults) + fixture_log_count("overwritten while"); }
+/* Number of faults in the metric, plus log lines about an overwritten file. */
+static int64_t faults(setup_t *d) { return metric_get(&metrics_of(d)->audit_faults) + fixture_log_count("overwritten while"); }
 
 static bool has_rows(setup_t *d, long long rows) {
     bool there = driver_until(&d->instance.driver, faults(d) || audit_log_rows(d->path) == rows, 30000);
@@ -140,7 +140,7 @@ static bool has_rows(setup_t *d, long long rows) {
 }
 
 /* Changes by SQLite, or of the inode alone, are no overwrite: neither while all rows are in the -wal file, nor after a
- * checkpoint. Returns the number of faults at the first of them. */
+ * checkpoint. Returns the number of faults after the first round with a fault. */
 static int64_t faults_after(const char *sql, const char *command) {
     enum { ROUNDS = 6 };
     setup_t d = {0};
@@ -157,7 +157,7 @@ static int64_t faults_after(const char *sql, const char *command) {
         char *line = mem_printf("%s '%s'", command ? command : ":", d.path);
         cr_assert_eq(system(line), 0);
         free(line);
-        for (int look = 0; look < 3; look++) {
+        for (int check = 0; check < 3; check++) {
             fixture_step_boottime(1100);
             settle(&d);
         }
@@ -181,7 +181,7 @@ static uint32_t read_u32(const unsigned char *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* The file after a process was killed that had checkpointed only page 1
+/* Makes the file of a process that was killed when it had checkpointed only page 1
  * (https://www.sqlite.org/fileformat.html#the_write_ahead_log). */
 static void checkpoint_page_one(const setup_t *d) {
     enum { WAL_HEAD = 32, FRAME_HEAD = 24, PAGE = 4096 };
@@ -205,9 +205,10 @@ Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     checkpoint_page_one(&d);
     char *uri = mem_printf("file:%s?immutable=1", d.path);
     cr_assert_eq(sqlite3_open_v2(uri, &alone, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL), SQLITE_OK);
-    cr_assert_neq(sqlite3_exec(alone, "SELECT value FROM facts", NULL, NULL, NULL), SQLITE_OK, "the file alone says nothing");
+    cr_assert_neq(sqlite3_exec(alone, "SELECT value FROM facts", NULL, NULL, NULL), SQLITE_OK,
+                  "the file alone must be unreadable");
     sqlite3_close(alone);
-    for (int look = 0; look < 3; look++) {
+    for (int check = 0; check < 3; check++) {
         fixture_step_boottime(1100);
         settle(&d);
     }
@@ -220,11 +221,11 @@ Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     close_auditor(&d);
 }
 
-/* A new log was filled from the stream. */
+/* Expects that the auditor fills a new log from the stream. */
 static void expect_set_aside_and_refilled(setup_t *d) {
     cr_assert(driver_until(&d->instance.driver, fixture_log_count("overwritten while it was open") == 1, 10000), "%s",
               fixture_log());
-    cr_assert(driver_until(&d->instance.driver, metric_get(&of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
+    cr_assert(driver_until(&d->instance.driver, metric_get(&metrics_of(d)->audit_lost) == 1, 10000), "%s", fixture_log());
     audit_log_feed(d->f.r, "email", 50, 1, "1");
     expect_rows(d, 51);
     audit_log_expect(d->path, "email", 0, 51);
@@ -232,7 +233,7 @@ static void expect_set_aside_and_refilled(setup_t *d) {
     close_auditor(d);
 }
 
-/* Garbage of the same length, and no new record that would make SQLite read it. */
+/* Overwrites the log with garbage of the same length. No new record makes SQLite read it. */
 static void expect_refilled_after_overwrite(const char *command_on) {
     setup_t d = {0};
     open_checkpointed(&d, 50);
@@ -257,7 +258,7 @@ Test(redis_auditor_concurrency, a_log_without_tables_overwrites_the_open_log) {
     expect_refilled_after_overwrite("printf '\\015\\0\\0\\0\\0\\020\\0\\0' | dd of='%s' bs=1 seek=100 conv=notrunc 2>/dev/null");
 }
 
-/* The -wal file would make it whole, except for pages that were checkpointed before. */
+/* SQLite alone would not notice: nothing is checkpointed yet, so it reads all pages from the -wal file. */
 Test(redis_auditor_concurrency, the_open_log_is_truncated) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
@@ -268,7 +269,7 @@ Test(redis_auditor_concurrency, the_open_log_is_truncated) {
     expect_set_aside_and_refilled(&d);
 }
 
-/* What /readyz says of the log; NULL: it is ready. */
+/* Expects that /readyz gives this reason for the audit log; NULL: that it is ready. */
 static void expect_reason(const setup_t *d, const char *reason) {
     buffer_t json = {0};
     health_t *health = health_new(d->instance.metrics, "app");
@@ -282,8 +283,8 @@ static void expect_reason(const setup_t *d, const char *reason) {
     health_free(health);
 }
 
-/* A foreign database is left alone, and failures wait in their streams until somebody removes it. `checkpointed`: all rows are
- * checkpointed; else the -wal file makes a whole log of any file. */
+/* The auditor does not change a database of another program. Failures wait in their streams until somebody removes the file.
+ * `checkpointed`: all rows are checkpointed; otherwise SQLite still reads them from the -wal file. */
 static void expect_foreign_left_alone(bool checkpointed) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
@@ -305,7 +306,7 @@ static void expect_foreign_left_alone(bool checkpointed) {
     settle(&d);
     expect_reason(&d, "is the database of another program");
     cr_assert_eq(audit_log_int(d.path, "SELECT a FROM t"), 1);
-    expect_acknowledged(&d, "email", "1-49 "); /* not of records that are in no log */
+    expect_acknowledged(&d, "email", "1-49 "); /* the new record is in no log */
     cr_assert_eq(unlink(d.path), 0);
     expect_rows(&d, 51);
     expect_reason(&d, NULL);

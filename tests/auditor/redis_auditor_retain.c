@@ -3,7 +3,7 @@
 
 enum { RETAIN_MS = 172800000, STEP_MS = 61000, OLD = 200 };
 
-/* OLD rows that expire in half a minute; the clock stands still. */
+/* Starts an auditor with OLD rows that expire in half a minute. Stops its local clock. */
 static void open_old(setup_t *d) {
     open_auditor(d, (fixture_options_t){.proxy = true}, "", "", NULL);
     d->f.config->redis.timeout_ms = 60000;
@@ -28,7 +28,7 @@ Test(redis_auditor_retain, no_rows_are_removed_while_a_reply_arrives) {
              "redis.call('XADD', KEYS[1], '*', 'event', string.rep('ab', 32), 'kind', 'failed', 'job', 'new', 'at', "
              "redis.call('TIME')[1] .. '000', 'payload', string.rep('p', 200000))");
     cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 5000));
-    driver_run(&d.instance.driver, 50); /* reads what has arrived */
+    driver_run(&d.instance.driver, 50); /* reads the parts that have arrived */
     fixture_step_boottime(STEP_MS);
     for (int i = 0; i < 10; i++) driver_step(&d.instance.driver, 5);
     cr_assert_eq(audit_log_rows(d.path), OLD, "%lld rows are left", audit_log_rows(d.path));
@@ -36,8 +36,8 @@ Test(redis_auditor_retain, no_rows_are_removed_while_a_reply_arrives) {
     expect_rows(&d, OLD + 1);
     settle(&d);
     fixture_step_boottime(STEP_MS);
-    expect_rows(&d, 1); /* no record arrives */
-    cr_assert_eq(metric_get(&of(&d)->reconnects), 0);
+    expect_rows(&d, 1); /* although no record arrives */
+    cr_assert_eq(metric_get(&metrics_of(&d)->reconnects), 0);
     cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE job = 'new'"), 1);
     close_auditor(&d);
 }

@@ -1,5 +1,5 @@
-/* Room in a failure stream: stream.min_records keeps records only while there is enough of it, or a full stream would stay full.
- */
+/* Room in a failure stream. stream.min_records keeps records only while the stream has room: otherwise a full stream would stay
+ * full. */
 #include "auditor_fixture.h"
 #include "queue/stream.h"
 
@@ -8,7 +8,7 @@
 
 enum { LARGE = 100000, OLD = 10 };
 
-/* An auditor has acknowledged the whole stream. */
+/* Acknowledges the whole stream, as an auditor does. */
 static void copied(fixture_t *f) {
     redis_ok(f->r, "EVAL %s 1 sidecar:email:auditors",
              "redis.call('HSET', KEYS[1], 'a', '18446744073709551615-0 ' .. redis.call('TIME')[1] .. '000')");
@@ -37,13 +37,13 @@ static stream_trimmed_t trim(fixture_t *f) {
 
 Test(redis_auditor_room, a_full_stream_of_old_records_is_trimmed) {
     fixture_t f = setup(100);
-    stream_ends_t look;
+    stream_ends_t ends;
     int64_t now_ms;
-    cr_assert_eq(stream_read_ends(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK);
-    cr_assert_eq(look.bytes, OLD * LARGE);
-    cr_assert_gt(look.bytes, stream_room(f.keys));
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, &ends, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_eq(ends.bytes, OLD * LARGE);
+    cr_assert_gt(ends.bytes, stream_room(f.keys));
     stream_trimmed_t done = trim(&f);
-    cr_assert(done.removed == 0 && done.wait_ms == 0, "nobody has copied them: %lld", (long long)done.wait_ms);
+    cr_assert(done.removed == 0 && done.wait_ms == 0, "no auditor has copied the records: %lld", (long long)done.wait_ms);
     copied(&f);
     done = trim(&f);
     cr_assert_eq(done.left, 5, "%lld", (long long)done.left); /* 500,000 bytes are less than half a MiB */
@@ -80,7 +80,7 @@ Test(redis_auditor_room, young_records_stay_although_the_stream_is_full) {
     fixture_stop(&f);
 }
 
-/* After a manual XTRIM the counted bytes are too high: that must not remove more records. */
+/* After a manual XTRIM the counted bytes are too high. Trimming must not remove records because of this count. */
 Test(redis_auditor_room, a_stream_trimmed_by_others_has_room) {
     fixture_t f = setup(100);
     copied(&f);

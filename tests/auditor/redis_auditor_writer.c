@@ -16,7 +16,7 @@
 
 static long long number(setup_t *d, const char *sql) { return audit_log_int(d->path, sql); }
 
-/* One of the files beside the log. */
+/* Removes <path><suffix>. */
 static void remove_file(setup_t *d, const char *suffix) {
     char *path = mem_printf("%s%s", d->path, suffix);
     unlink(path);
@@ -38,16 +38,16 @@ static int count_set_aside(setup_t *d) {
     return count;
 }
 
-/* The log has the whole stream and one gap row of this reason, and one auditor has acknowledged all of it. */
+/* Expects the whole stream in the log, one gap row of this reason, and one auditor that has acknowledged the whole stream. */
 static void expect_rebuilt(setup_t *d, int rows, const char *reason, const char *position) {
     char *sql = mem_printf("SELECT count(*) FROM events WHERE kind = 'gap' AND reason = '%s' AND queue = 'email'", reason);
     expect_rows(d, rows);
     expect_acknowledged(d, "email", position);
     cr_assert_eq(number(d, sql), 1, "%lld gap rows of reason %s", number(d, sql), reason);
-    cr_assert_eq(redis_int(d->f.r, "HLEN sidecar:email:auditors"), 1, "the lost one still counts as a copy");
+    cr_assert_eq(redis_int(d->f.r, "HLEN sidecar:email:auditors"), 1, "the lost log still counts as a copy");
     audit_log_expect(d->path, "email", 0, rows);
     cr_assert_eq(fixture_log_count("audit log was lost; filling a new one"), 1);
-    cr_assert_eq(metric_get(&of(d)->audit_lost), 1);
+    cr_assert_eq(metric_get(&metrics_of(d)->audit_lost), 1);
     free(sql);
 }
 
@@ -79,14 +79,14 @@ Test(redis_auditor_writer, a_damaged_log_is_set_aside_and_refilled) {
     close_auditor(&d);
 }
 
-/* Found not at an opening, but when SQLite reads the page. */
+/* SQLite finds the damage when it reads the page, not when it opens the file. */
 Test(redis_auditor_writer, damage_while_running_is_repaired) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 3000, "1");
     expect_rows(&d, 3000);
     free(audit_log_text(d.path));
-    sqlite3 *db; /* a checkpoint, so that the file is read and not the -wal */
+    sqlite3 *db; /* a checkpoint, so that SQLite reads the file and not the -wal */
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_exec(db, "UPDATE facts SET value = value WHERE name = 'instance'; PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
@@ -98,7 +98,7 @@ Test(redis_auditor_writer, damage_while_running_is_repaired) {
     close_auditor(&d);
 }
 
-/* The open file is replaced or emptied, and noticed although no new record comes. */
+/* The auditor notices that the open file is replaced or emptied, although no new record arrives. */
 static void expect_replaced_log_rebuilt(bool empty) {
     setup_t d = {0};
     open_checkpointed(&d, 300);
@@ -109,14 +109,14 @@ static void expect_replaced_log_rebuilt(bool empty) {
         cr_assert_eq(truncate(d.path, 0), 0);
     else
         cr_assert_eq(rename(copy, d.path), 0);
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_lost) == 1, 10000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_lost) == 1, 10000));
     expect_rebuilt(&d, 300, empty ? "log_missing" : "log_damaged", "1-299 ");
     free(copy);
     close_auditor(&d);
 }
 
 Test(redis_auditor_writer, a_damaged_copy_replaces_the_open_log) { expect_replaced_log_rebuilt(false); }
-/* As `: > audit.db` or logrotate's copytruncate does. */
+/* `: > audit.db` and logrotate's copytruncate empty a file. */
 Test(redis_auditor_writer, the_open_log_is_emptied) { expect_replaced_log_rebuilt(true); }
 
 Test(redis_auditor_writer, the_open_log_is_removed) {
@@ -126,13 +126,13 @@ Test(redis_auditor_writer, the_open_log_is_removed) {
     expect_rows(&d, 100);
     expect_acknowledged(&d, "email", "1-99 ");
     remove_log(&d);
-    long steps = d.instance.driver.steps; /* no record comes: the auditor checks by itself */
+    long steps = d.instance.driver.steps; /* no record arrives: the auditor checks on a timer */
     expect_rebuilt(&d, 100, "log_missing", "1-99 ");
-    cr_assert_leq(d.instance.driver.steps - steps, wait_scaled_ms(2500) / 5, "steps of 5 ms");
+    cr_assert_leq(d.instance.driver.steps - steps, wait_scaled_ms(2500) / 5, "more than one step in 5 ms: the auditor spins");
     close_auditor(&d);
 }
 
-/* rm audit.db*: also the lock file, which names the log. */
+/* `rm audit.db*` also removes the lock file, which names the log. */
 Test(redis_auditor_writer, the_open_log_is_removed_with_its_lock_file) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
@@ -159,14 +159,14 @@ Test(redis_auditor_writer, the_log_is_removed_just_before_a_commit) {
     audit_log_feed(d.f.r, "email", 100, 1, "1");
     driver_step(&d.instance.driver, 5);
     driver_step(&d.instance.driver, 5);
-    char *claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
-    cr_assert(strncmp(claim, "1-100 ", 6) != 0, "acknowledged what nobody has");
+    char *acknowledged = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
+    cr_assert(strncmp(acknowledged, "1-100 ", 6) != 0, "a record in no log was acknowledged");
     expect_rebuilt(&d, 101, "log_missing", "1-100 ");
-    free(claim);
+    free(acknowledged);
     close_auditor(&d);
 }
 
-/* An older copy has the same name: its acknowledgements are too high, and its missing rows come again. */
+/* An older copy has the name of the log, so the acknowledgements of this name are too high. The auditor adds the missing rows. */
 Test(redis_auditor_writer, an_older_copy_is_refilled) {
     setup_t d = {0};
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
@@ -190,7 +190,7 @@ Test(redis_auditor_writer, an_older_copy_is_refilled) {
     cr_assert_eq(fixture_log_count("is older than its acknowledgements"), 1);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed' AND job = '1-49..1-59'"), 1);
     cr_assert_eq(gaps(&d), 1);
-    cr_assert_eq(metric_get(&of(&d)->audit_lost), 0);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_lost), 0);
     /* the same while the log is open */
     expect_acknowledged(&d, "email", "1-99 ");
     char *fresh = mem_printf("%s/fresh.db", d.dir);
@@ -220,7 +220,7 @@ Test(redis_auditor_writer, the_gap_of_a_lost_log_covers_trimmed_records) {
                             "job = '0-0..1-59' AND error LIKE '%audit.db.corrupt-%audit import%'"),
                  1);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'log_damaged' AND queue = 'sms'"), 1);
-    cr_assert_eq(gaps(&d), 2, "the trimmed ones are told of once");
+    cr_assert_eq(gaps(&d), 2, "trimmed records must be reported once");
     close_auditor(&d);
 }
 
@@ -270,7 +270,7 @@ Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_hold
                            metric_get(&other.metrics->audit_faults) && fixture_log_count("audit log is writable again") == 1,
                            30000) ||
               redis_int(d.f.r, "HLEN sidecar:email:auditors") == 1);
-    start(&d); /* this one waits now */
+    start(&d); /* the first auditor waits now */
     auditor_free(second);
     instance_stop(&other);
     audit_log_feed(d.f.r, "email", 10, 5, "1");
@@ -289,8 +289,8 @@ Test(redis_auditor_writer, retain_rows_holds_under_load) {
     audit_log_feed(d.f.r, "email", 850, 100, "1");
     expect_rows(&d, 950);
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("is nearly full") == 1, 5000));
-    cr_assert_eq(metric_get(&of(&d)->audit_dropped), 0, "dropped before the warning");
-    cr_assert_eq(metric_get(&of(&d)->audit_full_percent), 95);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_dropped), 0, "dropped before the warning");
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_full_percent), 95);
     audit_log_feed(d.f.r, "email", 950, 5000, "1");
     expect_acknowledged(&d, "email", "1-5949 ");
     cr_assert(driver_until(&d.instance.driver, number(&d, "SELECT count(*) FROM events") <= 1000, 20000));
@@ -298,16 +298,16 @@ Test(redis_auditor_writer, retain_rows_holds_under_load) {
     long long left = number(&d, "SELECT count(*) FROM events");
     cr_assert(left > 900 && left <= 1000, "%lld", left);
     audit_log_expect(d.path, "email", 5950 - (int)left, (int)left);
-    cr_assert_eq(metric_get(&of(&d)->audit_dropped), 5950 - left);
-    cr_assert_eq(metric_get(&of(&d)->audit_kept_rows), left);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_dropped), 5950 - left);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_kept_rows), left);
     cr_assert_eq(fixture_log_count("is nearly full"), 1);
     cr_assert_geq(fixture_log_count("removed the oldest rows"), 1);
-    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes"); /* makes it read the whole stream again */
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes"); /* makes the auditor read the whole stream again */
     redis_ok(d.f.r, "DEBUG CHANGE-REPL-ID");
     settle(&d);
     restart(&d);
     settle(&d);
-    cr_assert_eq(number(&d, "SELECT count(*) FROM events"), left, "what was dropped came back");
+    cr_assert_eq(number(&d, "SELECT count(*) FROM events"), left, "removed rows came back");
     cr_assert_eq(gaps(&d), 0);
     close_auditor(&d);
 }
@@ -327,7 +327,7 @@ Test(redis_auditor_writer, expired_rows_are_removed_after_a_warning) {
     expect_rows(&d, 1);
     cr_assert_eq(number(&d, "SELECT count(*) FROM events WHERE job = '100'"), 1);
     cr_assert_eq(fixture_log_count("reach audit.retain"), 1);
-    cr_assert_eq(metric_get(&of(&d)->audit_dropped), 100);
+    cr_assert_eq(metric_get(&metrics_of(&d)->audit_dropped), 100);
     close_auditor(&d);
 }
 
@@ -340,7 +340,7 @@ static void fail_now(setup_t *d, int first, int count) {
              first, count);
 }
 
-/* A full log: a failure after Redis's clock was set back looks older than removed rows, and yet is new. */
+/* The log is full. A new failure after Redis's clock was set back looks older than the removed rows. */
 Test(redis_auditor_writer, a_clock_set_back_hides_no_new_failure) {
     setup_t d = {.audit = "retain_rows = 128;"};
     open_auditor(&d, (fixture_options_t){.preload = "shim_clock"}, "", "", NULL);
@@ -351,7 +351,7 @@ Test(redis_auditor_writer, a_clock_set_back_hides_no_new_failure) {
         char *sql = mem_printf("SELECT count(*) FROM events WHERE job = '%d'", 300 + 20 * i + 19);
         fixture_step_boottime(1100);
         fail_now(&d, 300 + 20 * i, 20);
-        cr_assert(driver_until(&d.instance.driver, number(&d, sql) == 1, 5000), "the newest is not there");
+        cr_assert(driver_until(&d.instance.driver, number(&d, sql) == 1, 5000), "the newest failure is missing");
         free(sql);
         settle(&d);
     }
@@ -371,8 +371,8 @@ typedef struct {
     int kinds, times, error;
 } fault_row_t;
 
-/* Each operation on the files of the log fails in turn, once or for a while: the log holds the stream exactly, and the failure
- * is reported. */
+/* Each operation on the files of the log fails in turn, once or for a while. The log must still get every record once, and
+ * the auditor must acknowledge all of them. */
 Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .timeout = 300) {
     static const fault_row_t faults[] = {{"a write", DISK_WRITE, 1, EIO},
                                          {"a write, the disk being full", DISK_WRITE, 12, ENOSPC},
@@ -391,35 +391,35 @@ Test(redis_auditor_writer, failed_writes_and_fsyncs_lose_and_duplicate_no_row, .
             redis_ok(d.f.r, "DEL sidecar:email:auditors");
             disk_fault_on("/audit.db", faults[i].kinds, nth, faults[i].times, faults[i].error);
             start(&d);
-            char *claim = NULL;
-            bool done = driver_until(
-                &d.instance.driver,
-                (disk_fault_hits() ? fixture_step_boottime(500) : (void)0, free(claim),
-                 claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''"),
-                 strncmp(claim, "1-59 ", 5) == 0),
-                20000);
+            char *acknowledged = NULL;
+            bool done = driver_until(&d.instance.driver,
+                                     (disk_fault_hits() ? fixture_step_boottime(500) : (void)0, free(acknowledged),
+                                      acknowledged = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors",
+                                                               "return redis.call('HVALS', KEYS[1])[1] or ''"),
+                                      strncmp(acknowledged, "1-59 ", 5) == 0),
+                                     20000);
             hit = disk_fault_hits() > 0;
             disk_fault_off();
-            cr_assert(done, "%s, the %d. one: acknowledged is \"%s\"\n%s", faults[i].name, nth, claim, fixture_log());
+            cr_assert(done, "%s, the %d. one: acknowledged is \"%s\"\n%s", faults[i].name, nth, acknowledged, fixture_log());
             cr_assert_eq(audit_log_rows(d.path), 60, "%s, the %d. one: %lld rows", faults[i].name, nth, audit_log_rows(d.path));
             audit_log_expect(d.path, "email", 0, 60);
             cr_assert_eq(gaps(&d), 0, "%s, the %d. one", faults[i].name, nth);
             cr_assert_eq(count_set_aside(&d), 0, "%s, the %d. one", faults[i].name, nth);
             cr_assert_eq(number(&d, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
-            free(claim);
+            free(acknowledged);
         }
         cr_assert_gt(nth, faults[i].kinds == DISK_CUT ? 2 : 10, "%s: it tried %d operations", faults[i].name, nth - 2);
     }
     close_auditor(&d);
 }
 
-/* Mounts a small file system for this process alone; false where that is not permitted. */
+/* Mounts a small file system for this process alone; false if that is not permitted. */
 static bool mount_small(const char *dir, unsigned long flags) {
     return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("tmpfs", dir, "tmpfs", flags, "size=2m") == 0;
 }
 
-/* An auditor with its log in this directory. */
+/* Starts an auditor with its log in this directory. */
 static void open_auditor_in(setup_t *d, const char *dir) {
     open_auditor(d, (fixture_options_t){0}, "", "", NULL);
     stop(d);
@@ -440,9 +440,9 @@ Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     setup_t d = {0};
     open_auditor_in(&d, dir);
     audit_log_feed(d.f.r, "email", 0, 20, "1");
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 30000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the file system is read-only"), 1, "%s", fixture_log());
-    buffer_t checked = {0}; /* by `check --redis` */
+    buffer_t checked = {0}; /* as `check --redis` does */
     audit_check_path(d.path, 0, note_check, &checked);
     cr_assert(has(buffer_text(&checked), "the file system is read-only"), "%s", buffer_text(&checked));
     buffer_free(&checked);
@@ -456,23 +456,23 @@ Test(redis_auditor_writer, a_read_only_directory_is_retried, .timeout = 60) {
     close_auditor(&d);
 }
 
-/* A disk of 2 MiB: the auditor stops, reports that once, keeps its position, and continues when there is room. */
+/* On a full disk of 2 MiB the auditor stops, reports that once, keeps its position, and continues when there is room. */
 Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     char *dir = temp_dir("small");
     if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
     setup_t d = {0};
     open_auditor_in(&d, dir);
     audit_log_feed(d.f.r, "email", 0, 8000, "1"); /* some 6 MiB of rows */
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->audit_faults) >= 3, 30000));
+    cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the disk is full: make room"), 1, "%s", fixture_log());
-    char *claim = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
-    cr_assert(strncmp(claim, "1-7999 ", 7) != 0);
+    char *acknowledged = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
+    cr_assert(strncmp(acknowledged, "1-7999 ", 7) != 0);
     cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=64m"), 0);
     expect_acknowledged(&d, "email", "1-7999 ");
     expect_rows(&d, 8000);
     audit_log_expect(d.path, "email", 0, 8000);
     cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
-    free(claim), free(dir);
+    free(acknowledged), free(dir);
     close_auditor(&d);
 }

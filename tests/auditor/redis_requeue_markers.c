@@ -43,7 +43,7 @@ static int64_t redis_ms(redis_t *r) {
     return ms;
 }
 
-/* Old markers, and one that is a minute too young. */
+/* Adds OLD old markers, and one that is a minute too young to be pruned. */
 static void add_markers(redis_t *r, const char *queue) {
     redis_ok(r, "EVAL %s 1 sidecar:%s:requeued %d %lld",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'old' .. i, 'requeued ' .. i .. ' ann') end "
@@ -65,7 +65,7 @@ Test(redis_requeue_markers, pruning_takes_small_steps_through_all_queues) {
     add_markers(d->f.r, "sms");
     cr_assert_eq(step(d, &markers), OUTCOME_OK);
     cr_assert_eq(markers_of(d->f.r, "email") + markers_of(d->f.r, "sms"), 2 * OLD + 2, "only the leader prunes");
-    cr_assert(!mono_reached(markers.at, mono_now()), "and tries again later");
+    cr_assert(!mono_reached(markers.at, mono_now()), "the next attempt must be later");
     instance_lead(&d->instance, d->f.r);
     markers.at = (mono_t){0};
     cr_assert_eq(step(d, &markers), OUTCOME_OK);

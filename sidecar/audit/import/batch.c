@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-// The auditor waits at most 500 ms for a transaction (auditor/writer.c). SQLite waits by trying now and then. So each
-// transaction is short, and a pause of the same length follows.
+// The auditor waits at most 500 ms for the write lock (auditor/writer.c), and SQLite polls for it. So keep each transaction
+// short, and pause as long afterwards: then a poll finds the lock free.
 enum { BATCH_ROWS = 500, BATCH_BYTES = 1024 * 1024, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
 
 void import_copy(import_event_t *copy, const event_t *event) {
@@ -72,7 +72,7 @@ bool import_end_transaction(import_t *import, bool done, buffer_t *why) {
 bool import_flush(import_t *import, buffer_t *why) {
     if (import->count == 0) return true;
     bool done = import_begin_transaction(import, why);
-    mono_t began = mono_now(); // after the wait, so that other writers had their turn
+    mono_t began = mono_now(); // began after the wait for the write lock, so the pause does not include the wait
     for (size_t i = 0; done && i < import->count; i++) done = import_put(import, &import->batch[i].event, NULL, why);
     done = import_end_transaction(import, done, why);
     import_clear_batch(import);

@@ -1,4 +1,4 @@
-// Gaps at the end of an import.
+// Imports gaps, after all other rows of a file, and fills the gaps of this log.
 //
 // A gap is a row: the log never had the records of a range of a failure stream. The job of the row is "AFTER..UP_TO", two ids of
 // that stream. A gap concerns one log. The import drops a gap of the other log if this log is complete there. It fills a gap of
@@ -69,15 +69,15 @@ static bool gaps_read(audit_t *audit, gaps_t *gaps, buffer_t *why) {
     return audit_list(audit, &(audit_filter_t){.kind = "gap"}, gaps_take_row, gaps, why);
 }
 
-// Whether retention has removed a part of the range. No log keeps the very beginning of a stream. So
-// ignore the beginning of a range that starts there.
-static bool gaps_range_removed(const gaps_t *its, const id_range_t *range) {
-    uint64_t dropped = its->dropped_ms > 0 ? (uint64_t)its->dropped_ms : 0;
+// Whether retention has removed a part of the range. A range that starts at 0-0 counts only if retention has reached its end,
+// because no log keeps the first records of a stream for ever.
+static bool gaps_range_removed(const gaps_t *gaps, const id_range_t *range) {
+    uint64_t dropped = gaps->dropped_ms > 0 ? (uint64_t)gaps->dropped_ms : 0;
     return range->after.ms ? dropped > range->after.ms : dropped >= range->up_to.ms;
 }
 
-// Whether the log with the gaps `its` has the whole range of `gap`.
-static bool gaps_is_complete(audit_t *audit, const gaps_t *its, const event_t *gap, bool *complete, buffer_t *why) {
+// Whether the log `audit` has the whole range of `gap`. `gaps`: all gaps of that log.
+static bool gaps_is_complete(audit_t *audit, const gaps_t *gaps, const event_t *gap, bool *complete, buffer_t *why) {
     id_range_t range, other;
     entry_id_t id;
     char position[AUDIT_POSITION_SIZE];
@@ -86,25 +86,25 @@ static bool gaps_is_complete(audit_t *audit, const gaps_t *its, const event_t *g
     if (!range_read(gap->job, &range)) return true;
     if (!audit_position(audit, gap->queue, position, why)) return false;
     *complete = range_read_id(&at, position + strlen(position), &id) && range_compare_ids(id, range.up_to) >= 0 &&
-                !gaps_range_removed(its, &range);
-    for (size_t i = 0; *complete && i < its->count; i++) {
-        const import_event_t *one = &its->all[i];
+                !gaps_range_removed(gaps, &range);
+    for (size_t i = 0; *complete && i < gaps->count; i++) {
+        const import_event_t *one = &gaps->all[i];
         if (one->open && slice_equal(one->event.queue, gap->queue))
             *complete = range_read(one->event.job, &other) && !ranges_overlap(&other, &range);
     }
     return true;
 }
 
-static bool gaps_import_gap(import_t *import, const gaps_t *ours, import_event_t *gap, buffer_t *why) {
+static bool gaps_import_gap(import_t *import, const gaps_t *own, import_event_t *gap, buffer_t *why) {
     bool known, complete;
     if (!audit_has_event(import->audit, gap->event.event, &known, why)) return false;
-    if (!known && !gaps_is_complete(import->audit, ours, &gap->event, &complete, why)) return false;
+    if (!known && !gaps_is_complete(import->audit, own, &gap->event, &complete, why)) return false;
     if (known || !complete) return import_put(import, &gap->event, &gap->added, why);
     import->counts.gaps_skipped++;
     return true;
 }
 
-// The end of a gap counts if the same file has the gap. gaps_find_filled handles gaps that this log had before.
+// Imports an event of kind `filled` only if its gap came from the same file. For older gaps of this log: gaps_find_filled.
 static bool gaps_import_end(import_t *import, const event_t *end, buffer_t *why) {
     bool known;
     for (size_t i = 0; i < import->gaps.count; i++)
@@ -116,7 +116,7 @@ static bool gaps_import_end(import_t *import, const event_t *end, buffer_t *why)
     return true;
 }
 
-// Adds the end of a gap of this log. The id of the end is made from the id of the gap, because a gap ends once.
+// Adds the event that fills a gap of this log. Its id is made from the id of the gap, so a gap is filled once.
 static bool gaps_fill(import_t *import, const event_t *gap, const char *path, buffer_t *why) {
     struct timespec now;
     char id[EVENT_ID_SIZE];
@@ -140,41 +140,41 @@ static bool gaps_fill(import_t *import, const event_t *gap, const char *path, bu
     return done;
 }
 
-static bool gaps_find_filled(audit_t *peer, gaps_t *ours, buffer_t *why) {
-    gaps_t its = {0};
-    bool done = audit_read_fact(peer, "dropped", 0, &its.dropped_ms, why) && gaps_read(peer, &its, why);
-    for (size_t i = 0; done && i < ours->count; i++)
-        if (ours->all[i].open) done = gaps_is_complete(peer, &its, &ours->all[i].event, &ours->all[i].fills, why);
-    gaps_free(&its);
+static bool gaps_find_filled(audit_t *peer, gaps_t *own, buffer_t *why) {
+    gaps_t peer_gaps = {0};
+    bool done = audit_read_fact(peer, "dropped", 0, &peer_gaps.dropped_ms, why) && gaps_read(peer, &peer_gaps, why);
+    for (size_t i = 0; done && i < own->count; i++)
+        if (own->all[i].open) done = gaps_is_complete(peer, &peer_gaps, &own->all[i].event, &own->all[i].fills, why);
+    gaps_free(&peer_gaps);
     return done;
 }
 
-// Add gaps first, because the end of a gap searches for its gap.
-static bool gaps_write(import_t *import, const gaps_t *ours, const char *path, buffer_t *why) {
+// Add gaps first, because gaps_import_end looks for them.
+static bool gaps_write(import_t *import, const gaps_t *own, const char *path, buffer_t *why) {
     const gaps_t *gaps = &import->gaps;
     bool done = true;
     for (size_t i = 0; done && i < gaps->count; i++)
-        if (slice_is(gaps->all[i].event.kind, "gap")) done = gaps_import_gap(import, ours, &gaps->all[i], why);
+        if (slice_is(gaps->all[i].event.kind, "gap")) done = gaps_import_gap(import, own, &gaps->all[i], why);
     for (size_t i = 0; done && i < gaps->count; i++)
         if (slice_is(gaps->all[i].event.kind, "filled")) done = gaps_import_end(import, &gaps->all[i].event, why);
-    for (size_t i = 0; done && i < ours->count; i++)
-        if (ours->all[i].fills) done = gaps_fill(import, &ours->all[i].event, path, why);
+    for (size_t i = 0; done && i < own->count; i++)
+        if (own->all[i].fills) done = gaps_fill(import, &own->all[i].event, path, why);
     return done;
 }
 
 // Reads everything before the transaction, because a read may take long and the auditor waits for the transaction.
 bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why) {
-    gaps_t ours = {0};
-    bool done = gaps_read(import->audit, &ours, why) && (!peer || gaps_find_filled(peer, &ours, why));
+    gaps_t own = {0};
+    bool done = gaps_read(import->audit, &own, why) && (!peer || gaps_find_filled(peer, &own, why));
     bool some = import->gaps.count > 0;
-    for (size_t i = 0; i < ours.count; i++) some = some || ours.all[i].fills;
+    for (size_t i = 0; i < own.count; i++) some = some || own.all[i].fills;
     if (done && some) {
-        done = import_begin_transaction(import, why) && gaps_write(import, &ours, path, why);
+        done = import_begin_transaction(import, why) && gaps_write(import, &own, path, why);
         done = import_end_transaction(import, done, why);
     }
-    for (size_t i = 0; done && i < ours.count; i++)
-        if (ours.all[i].fills) listener->filled(listener->self, &ours.all[i].event);
-    gaps_free(&ours);
+    for (size_t i = 0; done && i < own.count; i++)
+        if (own.all[i].fills) listener->filled(listener->self, &own.all[i].event);
+    gaps_free(&own);
     gaps_free(&import->gaps);
     return done;
 }

@@ -1,4 +1,4 @@
-// Imports events of another log, or of an export, into this log. It works beside a running sidecar: it makes small transactions,
+// Imports events of another log, or of an export, into this log. A sidecar may run meanwhile: an import makes small transactions,
 // and the auditor writes in the pauses between them.
 #pragma once
 
@@ -9,28 +9,28 @@ enum { IMPORT_MAX_PAYLOAD = 256 * 1024 * 1024 }; // bytes; the config allows twi
 typedef struct import_counts {
     int64_t added;
     int64_t known;        // events whose ids this log already has
-    int64_t refused;      // rows that are not events
+    int64_t refused;      // invalid rows; a run of unreadable rows counts as one
     int64_t gaps_skipped; // gaps of the other log in ranges where this log is complete
     int64_t gaps_filled;  // gaps of this log in ranges where the other log is complete
 } import_counts_t;
 
-// Whether an event of a foreign file may come into the log. If not, *why has the fault.
+// Whether an event of an untrusted file is valid. If not, *why has the reason.
 bool import_validate(const event_t *event, buffer_t *why);
 
 typedef struct import import_t;
 import_t *import_begin(audit_t *audit); // borrows a log that is open for writing; owned
-void import_free(import_t *import);     // takes; drops events that were not flushed; NULL is fine
+void import_free(import_t *import);     // drops events that were not flushed; NULL is fine
 
-// Copies a valid event. Some calls write to the log. False: the log refuses to be written.
+// Adds a copy of a valid event to the batch. Writes a full batch to the log first. False: the log cannot be written.
 bool import_add(import_t *import, const event_t *event, buffer_t *why);
-// Whether import_flush is due. For a caller that must not write during the read of a row.
+// Whether the batch is full, so that the next import_add would write. For a caller that must not write while it reads.
 bool import_is_full(const import_t *import);
 // Commits the added events.
 bool import_flush(import_t *import, buffer_t *why);
 void import_count_refused(import_t *import);
 const import_counts_t *import_counted(const import_t *import);
 
-// `refused` gets the first and the last seq of a run of rows that cannot be imported, and why; `filled` a gap of this log.
+// `refused` gets the first and last seq of rows that cannot be imported, and why. `filled` gets a gap that the import has filled.
 typedef struct import_listener {
     void *self;
     void (*refused)(void *self, int64_t seq, int64_t last, const char *reason);
@@ -39,8 +39,8 @@ typedef struct import_listener {
 } import_listener_t;
 
 // Imports all rows of another log of this schema or an older one, without a change to that log. Then imports its gaps. Reports
-// and skips rows that a damaged file does not return. False: the file is not a log, or this log refuses.
+// and skips rows that a damaged file does not return. False: the file is not a log, or this log cannot be written.
 bool import_log(import_t *import, const char *path, const import_listener_t *listener, buffer_t *why);
 
-// Ends an export whose events were all added: imports its gaps, unless this log has their events.
+// Ends the import of an export, after its last event: imports its gaps, except in ranges where this log is complete.
 bool import_finish_export(import_t *import, buffer_t *why);

@@ -1,4 +1,4 @@
-// An import, and the reader of another log. The file may be foreign or damaged: validate each row, and trust nothing else
+// Imports another log. Its file may be damaged or made by an attacker: validate each row, and trust nothing else
 // (sqlite.org/security.html on database files of unknown origin).
 
 #include "audit/import/internal.h"
@@ -8,7 +8,7 @@
 enum {
     STEP_ROWS = 1000,               // rows that one transaction reads from the other log
     MAX_EMPTY_STEPS = 64,           // steps without a readable row, after which the import skips the remaining rows
-    MAX_EMPTY_STEPS_TRUNCATED = 16, // the same limit for a truncated file, because mostly its end is lost
+    MAX_EMPTY_STEPS_TRUNCATED = 16, // lower for a truncated file: mostly nothing follows the first unreadable rows
 };
 
 static const char untrusted_pragmas[] = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON";
@@ -47,7 +47,7 @@ typedef struct log_reader {
     const import_listener_t *listener;
     int64_t after;           // the last seq that was read or skipped
     int64_t last;            // the highest seq of the file
-    bool failed;             // this log refuses to be written
+    bool failed;             // this log cannot be written
     bool damaged;            // a row was skipped
     bool truncated;          // the file is shorter than its header says
     int64_t unreadable_from; // first seq of a run that cannot be read; 0 = none
@@ -109,7 +109,7 @@ static bool log_read_range(log_reader_t *reader, bool *done, buffer_t *why) {
     return true;
 }
 
-// False: this log refuses to be written, or the other log cannot be read at all.
+// False: this log cannot be written, or the other log cannot be read at all.
 static bool log_read_step(log_reader_t *reader, int *empty_steps, bool *done) {
     buffer_t why = {0};
     *done = false;
@@ -132,11 +132,11 @@ static bool log_read_rows(log_reader_t *reader) {
         if (reader->listener->progress) reader->listener->progress(reader->listener->self, reader->after, reader->last);
     }
     if (reader->unreadable_from)
-        log_refuse(reader, reader->unreadable_from, reader->unreadable_from, "and the rest cannot be read: the file is damaged");
+        log_refuse(reader, reader->unreadable_from, reader->unreadable_from, "cannot be read: the file is damaged from there on");
     return import_flush(reader->import, reader->why);
 }
 
-// A view of the name `events` could contain anything.
+// `events` must be a table: a view of this name could run any query.
 static bool log_has_events(audit_t *peer, buffer_t *why) {
     int64_t tables = 0;
     const char sql[] =
@@ -154,7 +154,7 @@ bool import_log(import_t *import, const char *path, const import_listener_t *lis
     if (!peer) return false;
     log_reader_t reader = {.import = import, .peer = peer, .listener = listener, .after = INT64_MIN, .why = why};
     reader.truncated = audit_is_damaged(peer);
-    sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reader.truncated, NULL); // see open.c
+    sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reader.truncated, NULL); // off: see open_truncated
     sqlite3_exec(peer->db, untrusted_pragmas, NULL, NULL, NULL);
     bool done = log_has_events(peer, why) && log_read_rows(&reader) &&
                 import_finish_gaps(import, reader.damaged ? NULL : peer, path, listener, why);

@@ -14,14 +14,14 @@ typedef struct import_event {
 typedef struct gaps {
     import_event_t *all; // owned
     size_t count;
-    int64_t dropped_ms; // highest `at` that retention has removed from that log; 0 = none
+    int64_t dropped_ms; // highest `at` that retention has removed from the log of these gaps; 0 = none
 } gaps_t;
 
 struct import {
     audit_t *audit;        // borrowed
     import_event_t *batch; // owned; not written yet
     size_t count, bytes;
-    gaps_t gaps; // gaps and their ends; they wait for the end of the file
+    gaps_t gaps; // events of kinds `gap` and `filled`; written at the end of the file
     import_counts_t counts;
     import_counts_t before; // counts before the open transaction
 };
@@ -32,11 +32,11 @@ void import_clear_batch(import_t *import);
 
 bool import_begin_transaction(import_t *import, buffer_t *why);
 bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why);
-// Commits where everything is `done`, else rolls back.
+// Commits if `done`, otherwise rolls back.
 bool import_end_transaction(import_t *import, bool done, buffer_t *why);
 
 void gaps_add(gaps_t *gaps, const event_t *event);
 void gaps_free(gaps_t *gaps);
-// Imports the gaps of a file, and fills those of this log, in one transaction. `peer`, where not NULL, is the log that was read
-// without a fault.
+// Imports the gaps of a file, and fills gaps of this log, in one transaction. `peer` is the other log if all its rows were valid;
+// NULL = an export or a damaged log, which fill no gap.
 bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);

@@ -1,25 +1,25 @@
-// Validates events of foreign files.
+// Validates events of untrusted files.
 
 #include "audit/import/import.h"
 #include "base/utf8.h"
 
 enum {
     NAME_MAX_BYTES = 4096,          // bytes of a queue, a job id, ...
-    TEXT_MAX_BYTES = 6 * 64 * 1024, // of an error: 64 KiB, and each byte may have become \ufffd
+    TEXT_MAX_BYTES = 6 * 64 * 1024, // of an error or a reason: 64 KiB, and each byte may have become \ufffd
     ATTEMPTS_MAX = 1000000000,      // executions
 };
-static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // accept clocks that are wrong by up to a year
+static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // two years: clocks may be wrong by one
 static const int64_t TIME_MAX_MS = 253402300799999;                      // the last millisecond of the year 9999
 
 static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};
 
-static bool event_kind_is_known(slice_t kind) {
+static bool validate_kind(slice_t kind) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (slice_is(kind, kinds[i])) return true;
     return false;
 }
 
-static bool event_id_is_valid(slice_t text) {
+static bool validate_id(slice_t text) {
     char ref[EVENT_REF_SIZE];
     return event_ref(text, ref);
 }
@@ -60,18 +60,17 @@ static bool validate_numbers(const event_t *event, buffer_t *why) {
 
 bool import_validate(const event_t *event, buffer_t *why) {
     char hex[DIGEST_HEX_SIZE];
-    if (!event_id_is_valid(event->event)) return validate_error(why, "the event id is not 64 hex digits");
-    if (!event_kind_is_known(event->kind)) {
+    if (!validate_id(event->event)) return validate_error(why, "the event id is not 64 hex digits");
+    if (!validate_kind(event->kind)) {
         buffer_str(why, "is of the unknown kind `");
         utf8_escape(why, event->kind.data, event->kind.len < 32 ? event->kind.len : 32, "");
         return validate_error(why, "`, which a newer version may know");
     }
     if (event->queue.len == 0) return validate_error(why, "has no queue");
     if (!validate_sizes(event, why) || !validate_numbers(event, why)) return false;
-    if (event->sha256.len && !event_id_is_valid(event->sha256)) return validate_error(why, "sha256 is not 64 hex digits");
+    if (event->sha256.len && !validate_id(event->sha256)) return validate_error(why, "sha256 is not 64 hex digits");
     bool answer = slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded") || slice_is(event->kind, "filled");
-    if (event->answers.len ? !event_id_is_valid(event->answers) : answer)
-        return validate_error(why, "answers is not an event id");
+    if (event->answers.len ? !validate_id(event->answers) : answer) return validate_error(why, "answers is not an event id");
     if (event->payload.len == 0 || event->sha256.len == 0) return true;
     digest_t digest = digest_of(event->payload.data, event->payload.len);
     digest_hex(&digest, hex);

@@ -4,14 +4,14 @@
 
 enum { PAGE_ROWS = 1000, SELECT_PAGE_ROWS = 20000 };
 
-// A column of the last answer to a failure; NULL where there is none.
+// A column of the last answer to a failure; NULL if there is none.
 #define ANSWER(name)                                                                                                             \
     ", (SELECT a." name                                                                                                          \
     " FROM events AS a WHERE a.answers = s.event AND a.answers <> '' AND a.kind IN ('requeued', 'discarded') "                   \
     "ORDER BY a.at DESC, a.event DESC LIMIT 1)"
 
-// seq, the columns of an event by the lists of event.h, ref, state and the answer. query_read_row relies on this order. An event
-// of kind `filled` that names a gap fills the gap.
+// Selects seq, the columns of event.h, ref, state and the answer, in the order in which query_read_row reads them. The state of a
+// gap is `filled` if an event of kind `filled` names it.
 #define EVENT_COLUMN(name, help) #name ", "
 #define SELECT_ROWS                                                                                                              \
     "SELECT seq, " EVENT_TEXTS(EVENT_COLUMN)                                                                                     \
@@ -20,66 +20,66 @@ enum { PAGE_ROWS = 1000, SELECT_PAGE_ROWS = 20000 };
                                     "AND a.kind = 'filled'), 'filled', 'open') ELSE state END" ANSWER("at") ANSWER("worker")     \
                                         ANSWER("reason") " FROM event_states AS s"
 
-static audit_row_t query_read_row(sqlite3_stmt *of) {
+static audit_row_t query_read_row(sqlite3_stmt *stmt) {
     audit_row_t row = {.error_is_text = true, .payload_is_text = true};
     int at = 0;
-    row.seq = sqlite3_column_int64(of, at++);
+    row.seq = sqlite3_column_int64(stmt, at++);
 #define X(name, help)                                                                                                            \
-    if (sqlite3_column_type(of, at) == SQLITE_BLOB) {                                                                            \
+    if (sqlite3_column_type(stmt, at) == SQLITE_BLOB) {                                                                          \
         if (&row.event.name == &row.event.error) row.error_is_text = false;                                                      \
         if (&row.event.name == &row.event.payload) row.payload_is_text = false;                                                  \
     }                                                                                                                            \
-    row.event.name = statement_bytes(of, at++);
+    row.event.name = statement_bytes(stmt, at++);
     EVENT_TEXTS(X)
 #undef X
-#define X(name, help) row.event.name = sqlite3_column_int64(of, at++);
+#define X(name, help) row.event.name = sqlite3_column_int64(stmt, at++);
     EVENT_NUMBERS(X)
 #undef X
-    row.ref = statement_bytes(of, at++);
-    row.state = statement_bytes(of, at++);
-    row.answered_at = sqlite3_column_int64(of, at++);
-    row.answered_by = statement_bytes(of, at++);
-    row.answer_reason = statement_bytes(of, at);
+    row.ref = statement_bytes(stmt, at++);
+    row.state = statement_bytes(stmt, at++);
+    row.answered_at = sqlite3_column_int64(stmt, at++);
+    row.answered_by = statement_bytes(stmt, at++);
+    row.answer_reason = statement_bytes(stmt, at);
     return row;
 }
 
 // Returns the code of the last step.
-static int query_take_rows(sqlite3_stmt *of, audit_row_fn *take, void *self) {
+static int query_take_rows(sqlite3_stmt *stmt, audit_row_fn *take, void *self) {
     int code;
-    while ((code = sqlite3_step(of)) == SQLITE_ROW) {
-        audit_row_t row = query_read_row(of);
+    while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
+        audit_row_t row = query_read_row(stmt);
         if (!take(self, &row)) break;
     }
     return code;
 }
 
-static bool query_each_row(audit_t *audit, sqlite3_stmt *of, audit_row_fn *take, void *self, buffer_t *why) {
-    return statement_finish(audit, of, query_take_rows(of, take, self), why);
+static bool query_each_row(audit_t *audit, sqlite3_stmt *stmt, audit_row_fn *take, void *self, buffer_t *why) {
+    return statement_finish(audit, stmt, query_take_rows(stmt, take, self), why);
 }
 
 bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take, void *self, buffer_t *why) {
     static const char order[] =
-        " ORDER BY at DESC, queue DESC, reason DESC LIMIT :limit"; // in the order of the index: nothing is sorted
-    sqlite3_stmt *of = statement_prepare_filtered(audit, SELECT_ROWS, filter, order, why);
-    return of && query_each_row(audit, of, take, self, why);
+        " ORDER BY at DESC, queue DESC, reason DESC LIMIT :limit"; // the order of the index, so SQLite sorts nothing
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, SELECT_ROWS, filter, order, why);
+    return stmt && query_each_row(audit, stmt, take, self, why);
 }
 
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why) {
     // '{' comes right after 'z': all digits of a ref are below it.
     static const char sql[] = SELECT_ROWS " WHERE ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
-    sqlite3_stmt *of = statement_prepare(audit, sql, why);
-    if (!of) return false;
-    statement_bind_text(of, ":prefix", slice_text(prefix));
-    statement_bind_number(of, ":limit", limit);
-    return query_each_row(audit, of, take, self, why);
+    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
+    if (!stmt) return false;
+    statement_bind_text(stmt, ":prefix", slice_text(prefix));
+    statement_bind_number(stmt, ":limit", limit);
+    return query_each_row(audit, stmt, take, self, why);
 }
 
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = statement_prepare(audit, SELECT_ROWS " WHERE job = :job AND queue = :queue ORDER BY at, seq", why);
-    if (!of) return false;
-    statement_bind_text(of, ":job", job);
-    statement_bind_text(of, ":queue", queue);
-    return query_each_row(audit, of, take, self, why);
+    sqlite3_stmt *stmt = statement_prepare(audit, SELECT_ROWS " WHERE job = :job AND queue = :queue ORDER BY at, seq", why);
+    if (!stmt) return false;
+    statement_bind_text(stmt, ":job", job);
+    statement_bind_text(stmt, ":queue", queue);
+    return query_each_row(audit, stmt, take, self, why);
 }
 
 bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn *take, void *self, buffer_t *why) {
@@ -87,30 +87,30 @@ bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn 
     buffer_str(&sql, SELECT_ROWS " WHERE seq IN (");
     for (size_t i = 0; i < count; i++) buffer_printf(&sql, "%s%" PRId64, i ? "," : "", seqs[i]);
     buffer_str(&sql, ") ORDER BY seq");
-    sqlite3_stmt *of = statement_prepare(audit, buffer_text(&sql), why);
+    sqlite3_stmt *stmt = statement_prepare(audit, buffer_text(&sql), why);
     buffer_free(&sql);
-    return of && query_each_row(audit, of, take, self, why);
+    return stmt && query_each_row(audit, stmt, take, self, why);
 }
 
 bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why) {
     static const char sql[] = "SELECT (SELECT min(seq) FROM events WHERE seq > :after), (SELECT max(seq) FROM events)";
-    sqlite3_stmt *of = statement_prepare(audit, sql, why);
-    if (!of) return false;
-    statement_bind_number(of, ":after", after);
-    int code = sqlite3_step(of);
-    bool some = code == SQLITE_ROW && sqlite3_column_type(of, 0) != SQLITE_NULL;
-    *first = some ? sqlite3_column_int64(of, 0) : 0;
-    *last = some ? sqlite3_column_int64(of, 1) : after;
-    return statement_finish(audit, of, code, why);
+    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
+    if (!stmt) return false;
+    statement_bind_number(stmt, ":after", after);
+    int code = sqlite3_step(stmt);
+    bool some = code == SQLITE_ROW && sqlite3_column_type(stmt, 0) != SQLITE_NULL;
+    *first = some ? sqlite3_column_int64(stmt, 0) : 0;
+    *last = some ? sqlite3_column_int64(stmt, 1) : after;
+    return statement_finish(audit, stmt, code, why);
 }
 
-// Prepared once: an import reads a damaged log row by row.
+// Keeps the statement: an import reads a damaged log row by row.
 bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = audit_statement(audit, SELECT_ROWS " WHERE seq BETWEEN :first AND :last ORDER BY seq", why);
-    if (!of) return false;
-    statement_bind_number(of, ":first", first);
-    statement_bind_number(of, ":last", last);
-    return audit_finish(audit, of, query_take_rows(of, take, self), "read from it", why);
+    sqlite3_stmt *stmt = audit_statement(audit, SELECT_ROWS " WHERE seq BETWEEN :first AND :last ORDER BY seq", why);
+    if (!stmt) return false;
+    statement_bind_number(stmt, ":first", first);
+    statement_bind_number(stmt, ":last", last);
+    return audit_finish(audit, stmt, query_take_rows(stmt, take, self), "read from it", why);
 }
 
 static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *at, audit_row_fn *take, void *self,
@@ -120,13 +120,13 @@ static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_
     if (!audit_bounds(audit, at->after, &first, &last, why)) return false;
     if (last <= at->after) return true;
     int64_t to = (uint64_t)last - (uint64_t)first < PAGE_ROWS ? last : first + PAGE_ROWS - 1;
-    sqlite3_stmt *of = statement_prepare_filtered(audit, SELECT_ROWS, filter, rest, why);
-    if (!of) return false;
-    statement_bind_number(of, ":first", first);
-    statement_bind_number(of, ":last", to);
-    int code = query_take_rows(of, take, self);
-    if (code == SQLITE_ROW) to = sqlite3_column_int64(of, 0); // seq of the row at which `take` ended the query
-    if (!statement_finish(audit, of, code, why)) return false;
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, SELECT_ROWS, filter, rest, why);
+    if (!stmt) return false;
+    statement_bind_number(stmt, ":first", first);
+    statement_bind_number(stmt, ":last", to);
+    int code = query_take_rows(stmt, take, self);
+    if (code == SQLITE_ROW) to = sqlite3_column_int64(stmt, 0); // seq of the row at which `take` ended the query
+    if (!statement_finish(audit, stmt, code, why)) return false;
     *at = (audit_position_t){.after = to, .more = to < last};
     return true;
 }
@@ -143,12 +143,13 @@ bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *
 
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why) {
     static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM events) FROM (SELECT seq FROM events";
-    sqlite3_stmt *of = statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", why);
-    if (!of) return false;
-    statement_bind_number(of, ":count", count);
-    int code = sqlite3_step(of);
-    *after = sqlite3_column_int64(of, sqlite3_column_type(of, 0) == SQLITE_NULL); // no match: the position is behind all events
-    return statement_finish(audit, of, code, why);
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", why);
+    if (!stmt) return false;
+    statement_bind_number(stmt, ":count", count);
+    int code = sqlite3_step(stmt);
+    *after =
+        sqlite3_column_int64(stmt, sqlite3_column_type(stmt, 0) == SQLITE_NULL); // no match: the position is behind all events
+    return statement_finish(audit, stmt, code, why);
 }
 
 bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why) {
@@ -157,30 +158,30 @@ bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why
         "WITH RECURSIVE names(name) AS (SELECT min(queue) FROM events WHERE kind = 'failed' UNION ALL "
         "SELECT (SELECT min(queue) FROM events WHERE kind = 'failed' AND queue > name) FROM names WHERE name IS NOT NULL)"
         " SELECT name FROM names WHERE name IS NOT NULL";
-    sqlite3_stmt *of = statement_prepare(audit, sql, why);
-    if (!of) return false;
+    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
+    if (!stmt) return false;
     int code;
-    while ((code = sqlite3_step(of)) == SQLITE_ROW)
-        if (!take(self, (const char *)sqlite3_column_text(of, 0))) break;
-    return statement_finish(audit, of, code, why);
+    while ((code = sqlite3_step(stmt)) == SQLITE_ROW)
+        if (!take(self, (const char *)sqlite3_column_text(stmt, 0))) break;
+    return statement_finish(audit, stmt, code, why);
 }
 
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why) { return audit_read_fact(audit, "commits", 0, commits, why); }
 
-// An index alone counts failures. All other events of that time are read row by row.
+// Counts failures from an index alone. Reads retries of that time row by row.
 static const char recent_sql[] = "SELECT queue, kind, reason, count(*) FROM events WHERE kind = 'failed' AND at >= :since "
                                  "GROUP BY queue, kind, reason UNION ALL "
                                  "SELECT queue, kind, reason, count(*) FROM events WHERE kind <> 'failed' AND kind = 'retried' "
                                  "AND at >= :since GROUP BY queue, kind, reason";
 
 bool audit_recent(audit_t *audit, int64_t since_ms, audit_recent_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *of = statement_prepare(audit, recent_sql, why);
-    if (!of) return false;
-    statement_bind_number(of, ":since", since_ms);
-    int code = sqlite3_step(of);
-    for (; code == SQLITE_ROW; code = sqlite3_step(of))
-        take(self, statement_bytes(of, 0), statement_bytes(of, 1), statement_bytes(of, 2), sqlite3_column_int64(of, 3));
-    return statement_finish(audit, of, code, why);
+    sqlite3_stmt *stmt = statement_prepare(audit, recent_sql, why);
+    if (!stmt) return false;
+    statement_bind_number(stmt, ":since", since_ms);
+    int code = sqlite3_step(stmt);
+    for (; code == SQLITE_ROW; code = sqlite3_step(stmt))
+        take(self, statement_bytes(stmt, 0), statement_bytes(stmt, 1), statement_bytes(stmt, 2), sqlite3_column_int64(stmt, 3));
+    return statement_finish(audit, stmt, code, why);
 }
 
 bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *has, buffer_t *why) {
@@ -214,7 +215,7 @@ static void select_set_position(select_position_t *position, sqlite3_stmt *at) {
     position->seq = sqlite3_column_int64(at, 0);
 }
 
-// Reads one page of at most filter->limit rows, sorted as the index is.
+// Reads one page of at most filter->limit rows, in the order of the index.
 static bool select_page(audit_t *audit, const audit_filter_t *filter, select_position_t *position, audit_match_fn *take,
                         void *self, buffer_t *why) {
     static const char select[] = "SELECT seq, at, queue, reason, state FROM event_states";
@@ -223,23 +224,23 @@ static bool select_page(audit_t *audit, const audit_filter_t *filter, select_pos
                                        : " ORDER BY at, queue, reason, seq LIMIT :limit";
     int code;
     position->rows = 0;
-    sqlite3_stmt *of = statement_prepare_filtered(audit, select, filter, rest, why);
-    if (!of) return false;
-    statement_bind_number(of, ":at", position->at);
-    statement_bind_number(of, ":seq", position->seq);
+    sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, rest, why);
+    if (!stmt) return false;
+    statement_bind_number(stmt, ":at", position->at);
+    statement_bind_number(stmt, ":seq", position->seq);
     if (position->queue) {
-        sqlite3_bind_text(of, sqlite3_bind_parameter_index(of, ":after_queue"), position->queue, -1, SQLITE_TRANSIENT);
-        sqlite3_bind_text(of, sqlite3_bind_parameter_index(of, ":after_reason"), position->reason, -1, SQLITE_TRANSIENT);
+        sqlite3_bind_text(stmt, sqlite3_bind_parameter_index(stmt, ":after_queue"), position->queue, -1, SQLITE_TRANSIENT);
+        sqlite3_bind_text(stmt, sqlite3_bind_parameter_index(stmt, ":after_reason"), position->reason, -1, SQLITE_TRANSIENT);
     }
-    while ((code = sqlite3_step(of)) == SQLITE_ROW) {
-        const audit_match_t match = {.seq = sqlite3_column_int64(of, 0),
-                                     .at = sqlite3_column_int64(of, 1),
-                                     .queue = statement_bytes(of, 2),
-                                     .state = statement_bytes(of, 4)};
+    while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
+        const audit_match_t match = {.seq = sqlite3_column_int64(stmt, 0),
+                                     .at = sqlite3_column_int64(stmt, 1),
+                                     .queue = statement_bytes(stmt, 2),
+                                     .state = statement_bytes(stmt, 4)};
         if (!take(self, &match)) break;
-        if (++position->rows == filter->limit) select_set_position(position, of);
+        if (++position->rows == filter->limit) select_set_position(position, stmt);
     }
-    return statement_finish(audit, of, code, why);
+    return statement_finish(audit, stmt, code, why);
 }
 
 bool audit_select(audit_t *audit, const audit_filter_t *filter, audit_match_fn *take, void *self, buffer_t *why) {

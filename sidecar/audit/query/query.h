@@ -71,7 +71,7 @@ typedef struct audit_count {
 } audit_count_t;
 typedef bool audit_count_fn(void *self, const audit_count_t *count);
 
-// Final failures by hour, queue and reason, newest hour first; limit counts rows.
+// Final failures by hour, queue and reason, newest hour first; at most filter->limit rows.
 bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *take, void *self, buffer_t *why);
 
 // Final failures and retries at or after since_ms, counted by queue, kind and reason.

@@ -1,7 +1,7 @@
 #include "audit/query/statement.h"
 
-// has(bytes, a, b, c): whether one of a, b, c contains the bytes. SQLite's own instr() compares byte by byte, and counts
-// characters in texts.
+// has(bytes, a, b, c): whether one of a, b, c contains the bytes. SQLite's own instr() is slower: it compares byte by
+// byte, and counts characters in texts.
 static void statement_sql_has(sqlite3_context *context, int count, sqlite3_value **values) {
     const void *wanted = sqlite3_value_blob(values[0]);
     size_t len = (size_t)sqlite3_value_bytes(values[0]);
@@ -14,13 +14,13 @@ static void statement_sql_has(sqlite3_context *context, int count, sqlite3_value
 }
 
 sqlite3_stmt *statement_prepare(audit_t *audit, const char *sql, buffer_t *why) {
-    sqlite3_stmt *of = NULL;
+    sqlite3_stmt *stmt = NULL;
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
     if (!audit->has_functions)
         audit->has_functions =
             sqlite3_create_function_v2(audit->db, "has", 4, flags, NULL, statement_sql_has, NULL, NULL, NULL) == SQLITE_OK;
-    if (sqlite3_prepare_v2(audit->db, sql, -1, &of, NULL) != SQLITE_OK) audit_fail(audit, "query it", why);
-    return of;
+    if (sqlite3_prepare_v2(audit->db, sql, -1, &stmt, NULL) != SQLITE_OK) audit_fail(audit, "query it", why);
+    return stmt;
 }
 
 // Adds only the conditions that the filter has, so that the planner sees the right index.
@@ -39,18 +39,18 @@ sqlite3_stmt *statement_prepare_filtered(audit_t *audit, const char *select, con
     buffer_str(&sql, select);
     statement_where(&sql, filter);
     buffer_str(&sql, rest);
-    sqlite3_stmt *of = statement_prepare(audit, buffer_text(&sql), why);
+    sqlite3_stmt *stmt = statement_prepare(audit, buffer_text(&sql), why);
     buffer_free(&sql);
-    if (!of) return NULL;
-    if (filter->kind) statement_bind_text(of, ":kind", slice_text(filter->kind));
-    if (filter->queue) statement_bind_text(of, ":queue", slice_text(filter->queue));
-    if (filter->reason) statement_bind_text(of, ":reason", slice_text(filter->reason));
-    statement_bind_number(of, ":since", filter->since_ms);
-    statement_bind_number(of, ":until", filter->until_ms);
-    statement_bind_number(of, ":limit", filter->limit > 0 ? filter->limit : -1);
+    if (!stmt) return NULL;
+    if (filter->kind) statement_bind_text(stmt, ":kind", slice_text(filter->kind));
+    if (filter->queue) statement_bind_text(stmt, ":queue", slice_text(filter->queue));
+    if (filter->reason) statement_bind_text(stmt, ":reason", slice_text(filter->reason));
+    statement_bind_number(stmt, ":since", filter->since_ms);
+    statement_bind_number(stmt, ":until", filter->until_ms);
+    statement_bind_number(stmt, ":limit", filter->limit > 0 ? filter->limit : -1);
     if (filter->grep)
-        sqlite3_bind_blob64(of, sqlite3_bind_parameter_index(of, ":grep"), filter->grep, strlen(filter->grep), SQLITE_STATIC);
-    return of;
+        sqlite3_bind_blob64(stmt, sqlite3_bind_parameter_index(stmt, ":grep"), filter->grep, strlen(filter->grep), SQLITE_STATIC);
+    return stmt;
 }
 
 // If two statements take turns, the connection keeps the error of the last call. That call may have been a successful one of the
@@ -62,21 +62,21 @@ static bool statement_fail(audit_t *audit, int code, buffer_t *why) {
     return audit_fail_with(audit->path, code, 0, "read from it", sqlite3_errstr(code), why);
 }
 
-bool statement_finish(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why) {
+bool statement_finish(audit_t *audit, sqlite3_stmt *stmt, int code, buffer_t *why) {
     bool done = code == SQLITE_DONE || code == SQLITE_ROW || statement_fail(audit, code, why);
-    sqlite3_finalize(of);
+    sqlite3_finalize(stmt);
     return done;
 }
 
-void statement_bind_text(sqlite3_stmt *of, const char *name, slice_t text) {
-    sqlite3_bind_text64(of, sqlite3_bind_parameter_index(of, name), text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
+void statement_bind_text(sqlite3_stmt *stmt, const char *name, slice_t text) {
+    sqlite3_bind_text64(stmt, sqlite3_bind_parameter_index(stmt, name), text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-void statement_bind_number(sqlite3_stmt *of, const char *name, int64_t number) {
-    sqlite3_bind_int64(of, sqlite3_bind_parameter_index(of, name), number);
+void statement_bind_number(sqlite3_stmt *stmt, const char *name, int64_t number) {
+    sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, name), number);
 }
 
-slice_t statement_bytes(sqlite3_stmt *of, int at) {
-    const char *data = sqlite3_column_blob(of, at);
-    return (slice_t){data ? data : "", (size_t)sqlite3_column_bytes(of, at)};
+slice_t statement_bytes(sqlite3_stmt *stmt, int at) {
+    const char *data = sqlite3_column_blob(stmt, at);
+    return (slice_t){data ? data : "", (size_t)sqlite3_column_bytes(stmt, at)};
 }

@@ -6,15 +6,15 @@
 
 // Prepares a statement that is used once; owned: free it with statement_finish. NULL with *why if SQLite cannot prepare it.
 sqlite3_stmt *statement_prepare(audit_t *audit, const char *sql, buffer_t *why);
-// Prepares `select`, WHERE with the conditions of the filter, and `rest`, where ":limit" is the filter's. Borrows the filter's
+// Prepares `select`, WHERE with the conditions of the filter, and `rest`, which may use :limit. Borrows the filter's
 // texts until the statement is finished.
 sqlite3_stmt *statement_prepare_filtered(audit_t *audit, const char *select, const audit_filter_t *filter, const char *rest,
                                          buffer_t *why);
 // Frees the statement. `code` is the result of its last step. False with *why if that step failed.
-bool statement_finish(audit_t *audit, sqlite3_stmt *of, int code, buffer_t *why);
+bool statement_finish(audit_t *audit, sqlite3_stmt *stmt, int code, buffer_t *why);
 
-void statement_bind_number(sqlite3_stmt *of, const char *name, int64_t number);
-void statement_bind_text(sqlite3_stmt *of, const char *name, slice_t text); // borrows
+void statement_bind_number(sqlite3_stmt *stmt, const char *name, int64_t number);
+void statement_bind_text(sqlite3_stmt *stmt, const char *name, slice_t text); // borrows
 
 // The raw bytes of a column; borrowed until the next step.
-slice_t statement_bytes(sqlite3_stmt *of, int at);
+slice_t statement_bytes(sqlite3_stmt *stmt, int at);

@@ -13,10 +13,10 @@ static const char group_answered[] = " AND (ref, event) IN (SELECT answers_ref, 
 
 typedef struct stats_group {
     char *queue, *reason; // owned
-    audit_count_t count;  // borrows them
+    audit_count_t count;  // borrows queue and reason
 } stats_group_t;
 
-// The hour in progress. An index returns failures by time. So an hour is complete when the next one begins, and only the few
+// The counts of one hour. An index returns failures by time. So an hour is complete when the next one begins, and only the few
 // groups of one hour are sorted.
 typedef struct stats {
     audit_count_fn *take;
@@ -25,7 +25,7 @@ typedef struct stats {
     int64_t hour;          // since 1970
     stats_group_t *groups; // owned; used again for the next hour
     size_t count;
-    size_t latest;          // the group of the last failure; the next failure is often in the same group
+    size_t latest;          // index of the group of the last failure; the next one is often in the same group
     sqlite3_stmt *answered; // counts of answers, newest hour first; owned
     int code;               // result of the statement's last step
 } stats_t;
@@ -67,7 +67,7 @@ static int stats_compare_groups(const void *a, const void *b) {
     return strcmp(one->reason, other->reason);
 }
 
-// Each hour with answers also has the answered failures.
+// Adds the answers of this hour to its groups. Answers are grouped by the hour of their failures, so no hour has answers only.
 static void stats_add_answers(stats_t *stats) {
     for (; stats->code == SQLITE_ROW && sqlite3_column_int64(stats->answered, 0) >= stats->hour;
          stats->code = sqlite3_step(stats->answered)) {
@@ -93,13 +93,13 @@ static bool stats_finish_hour(stats_t *stats) {
     return wanted;
 }
 
-// Rounds towards 0, like the SQL division that groups the answers.
+// The hour is rounded towards 0, as SQL does in select_answered.
 static bool stats_count_failure(stats_t *stats, int64_t at, slice_t queue, slice_t reason) {
     int64_t hour = at / HOUR_MS;
     if (stats->count && hour != stats->hour && !stats_finish_hour(stats)) return false;
     stats->hour = hour;
     audit_count_t *count = &stats_find_group(stats, queue, reason)->count;
-    if (count->failures++ == 0) count->last_ms = at; // newest first
+    if (count->failures++ == 0) count->last_ms = at; // failures come newest first
     count->open++;
     count->first_ms = at;
     return true;
@@ -107,23 +107,23 @@ static bool stats_count_failure(stats_t *stats, int64_t at, slice_t queue, slice
 
 bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *take, void *self, buffer_t *why) {
     stats_t stats = {.take = take, .self = self, .left = filter->limit > 0 ? filter->limit : INT64_MAX};
-    sqlite3_stmt *of =
+    sqlite3_stmt *stmt =
         statement_prepare_filtered(audit, "SELECT at, queue, reason FROM events", filter, " ORDER BY at DESC", why);
-    if (!of) return false;
-    int code = sqlite3_step(of); // from here on both statements read the same state of the log
+    if (!stmt) return false;
+    int code = sqlite3_step(stmt); // from here on both statements read the same state of the log
     stats.answered = statement_prepare_filtered(audit, select_answered, filter, group_answered, why);
     bool done = stats.answered != NULL;
     if (done) stats.code = sqlite3_step(stats.answered);
     bool wanted = done;
-    for (; wanted && code == SQLITE_ROW; code = sqlite3_step(of)) {
-        wanted = stats_count_failure(&stats, sqlite3_column_int64(of, 0), statement_bytes(of, 1), statement_bytes(of, 2));
+    for (; wanted && code == SQLITE_ROW; code = sqlite3_step(stmt)) {
+        wanted = stats_count_failure(&stats, sqlite3_column_int64(stmt, 0), statement_bytes(stmt, 1), statement_bytes(stmt, 2));
         if (!wanted) break;
     }
     if (wanted && code == SQLITE_DONE) stats_finish_hour(&stats);
     stats_clear_groups(&stats);
     free(stats.groups);
     if (stats.answered) done = statement_finish(audit, stats.answered, stats.code, why);
-    if (done) return statement_finish(audit, of, code, why);
-    sqlite3_finalize(of);
+    if (done) return statement_finish(audit, stmt, code, why);
+    sqlite3_finalize(stmt);
     return false;
 }
