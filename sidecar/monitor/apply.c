@@ -6,7 +6,7 @@
 #include "model/job.h"
 #include "queue/heartbeat.h"
 
-enum { SETTLE_DEPTH = 4096 };
+enum { SETTLE_DEPTH = 4096 }; // entries that a settle searches, from one end of the list
 
 static const char ROLE[] = "monitor";
 
@@ -17,7 +17,7 @@ typedef struct candidate {
     observation_t observation;
     verdict_t verdict;
     const worker_report_t *report; // borrowed from the report table
-    bool known;                    // job has been read
+    bool known;                    // `job` is filled
     job_t job;
     char *heartbeat;   // owned; NULL = none
     const char *ready; // ready list of the settle; borrowed from the config
@@ -64,7 +64,7 @@ static bool apply_needs_bytes(verdict_kind_t kind) {
     return kind != VERDICT_LEAVE && kind != VERDICT_STAMP && kind != VERDICT_SEEN;
 }
 
-// Most jobs have a stamp and are in time. Such a job costs no more than this check. True: *out must be carried out.
+// Judges one entry. True: the verdict in *out must be carried out. Cheap for most jobs, which have a stamp and are in time.
 static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
     const queue_policy_t *policy = apply_policy(apply);
@@ -102,7 +102,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     out->observation = observation;
     out->verdict = found;
     out->heartbeat = NULL;
-    // Settle compares the stamp, so the job needs one first.
+    // A settle compares the stamp: this scan writes a stamp, and the next scan settles the job.
     if (report && found.kind == VERDICT_STAMP) apply->scan->progress.rescan = true;
     return true;
 }
@@ -115,7 +115,7 @@ static void apply_log_oversized(const apply_t *apply, const entry_t *entry) {
              F_STR("sha256", sha256), F_INT("max_payload", apply_policy(apply)->max_payload));
 }
 
-// NULL: the job has none. Owned.
+// Owned; NULL = the job has no heartbeat.
 static char *apply_heartbeat_key(const apply_t *apply, const candidate_t *candidate) {
     if (candidate->job.trouble == JOB_UNREADABLE) return NULL;
     return job_heartbeat_key(apply_policy(apply), apply->scan->ops->of_worker ? candidate->entry->owner : candidate->job.id);
@@ -196,7 +196,7 @@ static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
     if (ends) candidate->event.payload = candidate->entry->bytes;
 }
 
-// False: the scan is blocked by a key of the wrong type.
+// False: nothing was appended, because a key of the wrong type blocks this kind of settle.
 static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
     const scan_t *scan = apply->scan;
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
@@ -244,17 +244,17 @@ static void apply_log_settled(const apply_t *apply, const candidate_t *candidate
                  F_INT("retry", candidate->verdict.attempts));
 }
 
-// The job would have ended if it had no duplicates.
+// Whether a retried job would have ended if it had no duplicates.
 static bool apply_due_to_end(const apply_t *apply, const candidate_t *candidate) {
     return candidate->verdict.attempts > apply_policy(apply)->retry.times || candidate->observation.report == REPORT_END;
 }
 
 static metrics_cause_t apply_cause(const candidate_t *candidate) {
-    const observation_t *s = &candidate->observation;
+    const observation_t *observed = &candidate->observation;
     if (candidate->verdict.kind == VERDICT_END && strcmp(candidate->verdict.reason, "alive_timeout") == 0)
         return CAUSE_alive_timeout;
-    if (s->heartbeat != HEARTBEAT_GONE) return CAUSE_timeout;
-    return s->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
+    if (observed->heartbeat != HEARTBEAT_GONE) return CAUSE_timeout;
+    return observed->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
 }
 
 static void apply_note_settled(const apply_t *apply, const candidate_t *candidate, settled_t settled) {
@@ -312,7 +312,7 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
             failpoint("settle_answered");
             apply_note_settled(apply, &candidates[i], settled);
         }
-        // In private lists the key may concern this job alone.
+        // With private lists, the key may belong to this job alone.
         if (settled == SETTLED_TYPE && apply->scan->ops->rotation)
             scan_block(apply->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }

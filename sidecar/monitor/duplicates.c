@@ -2,15 +2,15 @@
 
 enum { SUSPECTS_MAX = 200000 }; // of this scan and of the one before
 
-// The value of a suspect is how often this scan has met it since the scan began.
+// The value of a suspect: how often this scan has met the digest, or NEW; plus CONFIRMED.
 enum {
-    NEW = -1,            // the filter found it in this scan, so this scan has not counted all of them
-    CONFIRMED = 1 << 30, // added to the number: the last complete scan met it more than once
+    NEW = -1,            // became a suspect during this scan, so this scan has not counted every entry
+    CONFIRMED = 1 << 30, // added to the number: the last complete scan met the digest more than once
 };
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
     keyfilter_begin(&duplicates->seen[0], entries);
-    for (size_t i = 0; i < duplicates->suspects.room; i++) { // counts of a scan that was broken off
+    for (size_t i = 0; i < duplicates->suspects.room; i++) { // drop the counts of a scan that was broken off
         int64_t *value = &duplicates->suspects.slots[i].value;
         *value = *value == NEW ? 0 : *value & CONFIRMED;
     }
@@ -24,7 +24,7 @@ bool duplicates_add(duplicates_t *duplicates, const digest_t *digest) {
     return false;
 }
 
-// Confirmed duplicates stay suspects; the next scan counts the new suspects.
+// Confirmed duplicates stay suspects. New suspects stay too: the next scan counts them.
 static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
     (void)self;
     (void)key;

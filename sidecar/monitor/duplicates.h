@@ -16,9 +16,9 @@ void duplicates_begin(duplicates_t *duplicates, size_t entries);
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest);
 void duplicates_end(duplicates_t *duplicates); // the scan is complete
 
-// Both functions may err towards true. The first function is a keymap callback: `self` is a duplicates_t.
+// Whether this scan has met the job. A Bloom filter answers: true may be wrong, false is right. `self` is a duplicates_t.
 bool duplicates_seen_now(void *self, const uint8_t key[KEY_BYTES]);
-// This scan or the last complete scan found duplicates.
+// Whether this scan or the last complete scan has met the job; true may be wrong.
 bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KEY_BYTES]);
 
-void duplicates_free(duplicates_t *duplicates); // leaves it empty, ready for use
+void duplicates_free(duplicates_t *duplicates); // leaves `duplicates` empty, ready for use

@@ -1,4 +1,4 @@
-// Inside of the monitor: its state, and one step of one queue's scan.
+// Private to monitor/: the state of the monitor, and one step of one queue's scan.
 #pragma once
 
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 typedef struct monitor monitor_t; // as in monitor.h
 
-// Pages belong to one queue, so a turn lasts until its pages are judged.
+// The turn of one queue. The turn lasts until all requested pages are judged, because pages_t serves one queue at a time.
 typedef struct monitor_turn {
     size_t queue;
     lease_t lease;

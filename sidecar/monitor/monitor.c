@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "monitor/internal.h"
 
-enum { TICK_MS = 100 }; // then a tick returns, so that the role handles its signals
+enum { TICK_MS = 100 }; // a longer tick returns, because a tick refreshes the leases only when it begins
 
 static const char ROLE[] = "monitor";
 
@@ -140,7 +140,7 @@ void monitor_tick(void *self, role_wait_t *wait) {
     bool needed = m->scans_any || m->tasks.count > 0;
     if (!needed || !leadership_refresh(&m->leadership, monitor_reset_queue, m)) {
         session_close(&m->session);
-        return; // until a lease begins
+        return; // the role waits until a lease begins
     }
     if (session_ready(&m->session)) monitor_work(m);
     session_wait(&m->session, monitor_next_time(m), wait);

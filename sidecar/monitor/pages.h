@@ -5,7 +5,7 @@
 #include "monitor/scan.h"
 
 // One page, with the stamps of its jobs.
-typedef struct stamped {
+typedef struct stamped_page {
     backup_page_t page;
     stamp_t stamps[BACKUP_PAGE];
     stamp_raw_t raws[BACKUP_PAGE];
@@ -20,14 +20,13 @@ void pages_free(pages_t *pages);            // takes; NULL is fine
 // Reads the state of a queue whose scan may begin. `known` is the last state, with the sentinels that scans have met since.
 void pages_append_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm);
 outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm, backup_status_t *out);
-// Drops the cached state of the queue's lists. Call it while no page of this queue is held.
+// Drops the cached state of the queue's lists. Call it while no page of this queue is in memory.
 void pages_forget(pages_t *pages, size_t queue);
 
-bool pages_empty(const pages_t *pages); // no page is held or requested; until then the connection must carry no other request
-// Until it is 0 nothing else may be requested on the connection.
-size_t pages_in_flight(const pages_t *pages);
+bool pages_empty(const pages_t *pages);       // no page is in memory or requested
+size_t pages_in_flight(const pages_t *pages); // unanswered requests; 0 = the connection is free for other requests
 
-// Sends the next requests of the scan, up to the room of the window. Without `more` it sends only requests for stamps.
+// Sends the next requests of the scan, until the window is full. Without `more` it sends only requests for stamps.
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more);
 
 // Reads the replies to the oldest request. After an error call pages_drop.
@@ -37,5 +36,5 @@ outcome_t pages_read_all(pages_t *pages, const call_t *call, scan_t *scan);
 const stamped_page_t *pages_ready(const pages_t *pages); // the oldest page, if its stamps have come; NULL = not yet
 void pages_done(pages_t *pages);                         // removes the oldest page
 
-// Drops all pages. Reads the outstanding replies and discards them. The queue of the call is the one of the pages.
+// Drops all pages. Reads the outstanding replies and discards them. call->queue must be the queue of the pages.
 void pages_drop(pages_t *pages, const call_t *call);

@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 
-enum { ORPHAN_SCANS = 2 };
+enum { ORPHAN_SCANS = 2 }; // complete scans that did not meet the job
 
 void report_table_begin(report_table_t *table) {
     table->full = false;

@@ -4,14 +4,14 @@
 #include "base/keyset.h"
 #include "queue/settle.h"
 
-enum { REPORTS_MAX = 10000 }; // further ones wait for the next scan
+enum { REPORTS_MAX = 10000 }; // further reports wait for the next scan
 
 // One entry of the errors hash.
 typedef struct worker_report {
     digest_t digest; // digest of the job
     char sha1[SHA1_HEX_SIZE];
-    bool ends;
-    int missed;   // complete scans in a row that did not meet its job
+    bool ends;    // do not retry
+    int missed;   // complete scans in a row that did not meet the job
     bool met;     // the scan in progress has read the job
     bool listed;  // the scan in progress found the report in the hash
     bool removed; // the monitor has removed the report from the hash
@@ -40,4 +40,4 @@ bool report_table_has_orphans(const report_table_t *table);
 const worker_report_t *report_table_find_orphan(const report_table_t *table, const digest_t *digest); // NULL = no orphan report
 void report_table_remove(report_table_t *table, const worker_report_t *report);
 
-void report_table_free(report_table_t *table); // leaves it empty, ready for use
+void report_table_free(report_table_t *table); // leaves the table empty, ready for use

@@ -4,13 +4,13 @@
 #include "base/log.h"
 
 enum {
-    PAGE_FIRST = 8,
+    PAGE_FIRST = 8,           // entries of the first request
     PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request; several requests are in flight
-    LARGE = 64 * 1024,
-    EMPTY_SCANS = 2,        // after this many empty scans, prune the stamps of finished jobs and wait for a change
-    INTERVAL_MIN_MS = 1000, // shortest interval of scan_interval "auto"
+    LARGE = 64 * 1024,        // bytes of an entry of which few fit into a page
+    EMPTY_SCANS = 2,          // after this many empty scans, prune the stamps of finished jobs and wait for a change
+    INTERVAL_MIN_MS = 1000,   // shortest interval of scan_interval "auto"
     INTERVAL_MAX_MS = 60000,
-    INTERVAL_SHARE = 10,
+    INTERVAL_SHARE = 10, // scans in one protected timeout, with "auto"
 };
 
 static const char ROLE[] = "monitor";
@@ -118,7 +118,7 @@ mono_t scan_next(const scan_t *scan) {
 
 bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(scan), now); }
 
-// The sentinels that scans have met stay valid after the next read of the state.
+// Takes over a new state, but keeps the last sentinel, which the new state does not have.
 static void scan_take_status(scan_t *scan, const backup_status_t *status) {
     size_t known = scan->status.sentinel_len;
     char sentinel[MAX_SENTINEL];
@@ -165,7 +165,8 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     return true;
 }
 
-// The first page shows the size of entries. A page that was read from the tail shows where the next page begins.
+// Waits for the first page, which shows the size of entries. Without rotation, waits for each page, which shows where the next
+// page begins.
 size_t scan_entries_wanted(const scan_t *scan) {
     const scan_progress_t *progress = &scan->progress;
     if (scan->phase != SCAN_ROTATE || progress->ended || progress->left <= 0) return 0;
@@ -213,7 +214,7 @@ void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
         if (entry->bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = entry->bytes.len;
         if (entry->kind != ENTRY_SENTINEL) continue;
         progress->met_sentinel = true;
-        if (!progress->read_only) progress->ended = true; // without rotation a sentinel may stand anywhere
+        if (!progress->read_only) progress->ended = true; // without rotation a sentinel may be anywhere
     }
     scan->page_size.entries = scan_next_page_entries(scan, page);
 }
@@ -230,14 +231,14 @@ void scan_note_since(scan_t *scan, int64_t since) {
 }
 
 void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
-    int64_t at = INT64_MAX; // settle decides about the other entries
+    int64_t at = INT64_MAX; // the other verdicts do not depend on a later time
     if (verdict->kind == VERDICT_LEAVE || verdict->kind == VERDICT_PRESENT) at = verdict->again;
     if (verdict->kind == VERDICT_STAMP || verdict->kind == VERDICT_SEEN)
         at = scan->progress.now + scan->config->policy.protected_timeout_ms;
     if (at < scan->progress.next_verdict_at) scan->progress.next_verdict_at = at;
 }
 
-// Settle finds duplicates only in one short list. It does not find them in the lists of other workers.
+// settle.lua finds duplicates only in one short list, and not in the lists of other workers. There, only scans find them.
 bool scan_may_end(const scan_t *scan) {
     bool exact = scan->ops->rotation && scan->status.entries <= SCAN_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;
@@ -249,8 +250,8 @@ bool scan_all_read(scan_t *scan) {
     return scan->status.stamps > scan->progress.jobs || scan->status.entries == 0;
 }
 
-// A requeued job begins a life when a scan first reads it, with or without a stamp. The stamp matters only if the job's own date
-// would end the job.
+// How long the stamp of a requeued job matters: the first scan of the job begins a life with or without a stamp. So the stamp
+// matters only if the job's own date would end the job.
 static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
 
 bool scan_keeps_stamp(void *self, slice_t field, slice_t value) {
@@ -277,7 +278,7 @@ static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
     if (scan->progress.rescan || rearm || timer->changed) return pause_ns;
     int64_t in_ms = scan->interval_ms;
     if (scan->progress.next_verdict_at != INT64_MAX) {
-        int64_t until_ms = scan->progress.next_verdict_at + 1 - scan->progress.now; // a timeout ends when it is exceeded
+        int64_t until_ms = scan->progress.next_verdict_at + 1 - scan->progress.now; // + 1: a timeout must be exceeded
         if (until_ms < in_ms) in_ms = until_ms;
     }
     return in_ms * NS_PER_MS > pause_ns ? in_ms * NS_PER_MS : pause_ns;
@@ -294,7 +295,7 @@ void scan_end(scan_t *scan, mono_t now) {
     workers_filter(&scan->workers, duplicates_seen_now, &scan->duplicates);
     report_table_end(&scan->reports);
     duplicates_end(&scan->duplicates);
-    // The sentinel is gone from the list.
+    // The list has lost its sentinel.
     if (!scan->progress.met_sentinel && !scan->progress.read_only) scan->status.sentinel_len = 0;
     scan_note_metrics(scan, took_ns);
     timer->idle = false;

@@ -13,18 +13,18 @@
 #include "queue/backup.h"
 
 enum {
-    SCAN_SAFETY_S = 60, // an idle queue is read this often, because a wake-up may be lost
-    SCAN_REFUSED_MS = 5000,
-    SCAN_BLOCKS_MAX = 16,
+    SCAN_SAFETY_S = 60,       // an idle queue is read this often, because a wake-up may be lost
+    SCAN_REFUSED_MS = 5000,   // pause after a refusal
+    SCAN_BLOCKS_MAX = 16,     // kinds of settle that one scan can block
     SCAN_PAUSE_MIN_MS = 10,   // shortest pause between two scans
-    SCAN_SURE_SCANS = 2,      // complete scans of this term before a job of a long list is ended
+    SCAN_SURE_SCANS = 2,      // complete scans of this term before the monitor ends a job of a long list
     SCAN_EXACT_ENTRIES = 4096 // settle.lua finds duplicates in lists up to this length
 };
 
 typedef enum scan_phase {
     SCAN_WAIT,   // waits for timer.next
     SCAN_ROTATE, // reads the entries
-    SCAN_PRUNE,  // has read all entries, and prunes stamps
+    SCAN_PRUNE,  // has read all entries and prunes stamps
 } scan_phase_t;
 
 typedef struct scan_timer {
@@ -39,14 +39,14 @@ typedef struct scan_timer {
 
 // The progress of the current scan.
 typedef struct scan_progress {
-    int64_t left; // entries that may still be requested
+    int64_t left; // entries that the scan may still request
     unsigned pages_requested;
     unsigned pages_read;
-    size_t read;    // entries read from the tail
+    size_t read;    // entries read without rotation, from the tail
     bool read_only; // without rotation: Redis is full, or the dialect has none
     bool met_sentinel;
-    bool ended;              // no further entry is wanted
-    bool rescan;             // the next scan must begin soon
+    bool ended;              // request no further entry
+    bool rescan;             // begin the next scan after a short pause
     int64_t jobs;            // jobs that the scan has read
     int64_t since;           // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
     int64_t next_verdict_at; // the earliest time, in ms by Redis's clock, at which a verdict could change
@@ -61,8 +61,8 @@ typedef struct scan_page_size {
 
 // A kind of settle that Redis refuses because of one key.
 typedef struct scan_block {
-    const char *ready; // ready list of a retry; borrowed from the config
-    bool retries;
+    const char *ready; // ready list of the settle; borrowed from the config
+    bool retries;      // true: retries are blocked; false: ends
 } scan_block_t;
 
 typedef struct scan_refusals {
@@ -94,7 +94,7 @@ void scan_free(scan_t *scan);
 
 // Drops cached facts about jobs and keys, because they may be out of date after a new term or a new connection.
 void scan_reset(scan_t *scan);
-// The errors hash has changed (`report`), or the backup list.
+// Call it when the errors hash (`report`) or the backup list has changed.
 void scan_changed(scan_t *scan, bool report, mono_t now);
 // The safety poll: makes a scan of an idle queue due.
 void scan_safety(scan_t *scan, mono_t now);
@@ -112,22 +112,22 @@ void scan_apply_refusals(scan_t *scan, mono_t now);
 void scan_block(scan_t *scan, bool retries, const char *ready);
 bool scan_blocked(const scan_t *scan, bool retries, const char *ready);
 
-bool scan_wants(const scan_t *scan, mono_t now); // the next step of a scan, or a new scan
-mono_t scan_next(const scan_t *scan);
+bool scan_wants(const scan_t *scan, mono_t now); // whether a step of the scan, or a new scan, is due
+mono_t scan_next(const scan_t *scan);            // when the next step or scan is due
 
 // Begins a scan. False: the scan has no work and is over.
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
 
 size_t scan_entries_wanted(const scan_t *scan); // entries to request next; 0 = none, or none before the next reply
 size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the next page
-bool scan_has_large(const scan_t *scan);        // entries so large that few fit into a page
+bool scan_has_large(const scan_t *scan);        // entries are so large that few fit into a page
 void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested. A sentinel ends the scan.
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);
 
 // Counts one job. True: another entry probably has the same bytes.
 bool scan_note_job(scan_t *scan, const digest_t *digest);
-// Stores the start time of that job, in ms by Redis's clock; 0 = now.
+// Stores the start time of the job that was counted last, in ms by Redis's clock; 0 = now.
 void scan_note_since(scan_t *scan, int64_t since);
 void scan_note_verdict(scan_t *scan, const verdict_t *verdict);
 // Whether enough scans have searched for duplicates to end a job.

@@ -69,7 +69,7 @@ bool monitor_read_replies(monitor_t *m) {
     return pages_read_all(m->pages, &call, &m->scans[m->turn.queue]) == OUTCOME_OK || monitor_handle_outcome(m, &call, 0);
 }
 
-// Redis reads as many reports as the walk requests, even if they are large.
+// 0 = the usual number. Redis reads as many reports as the walk requests, even if the reports are large.
 static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) ? 1 : 0; }
 
 // Fills the scan's report table, up to its limit.
@@ -88,7 +88,7 @@ typedef struct orphans {
     redis_error_t error; // error of a removal
 } orphans_t;
 
-// The table knows digests only, because jobs may be large. The walk brings the bytes.
+// The table has only the digests of jobs, which may be large. The walk reads the bytes of the jobs.
 static void reports_remove_orphan(void *self, const report_ref_t *report) {
     orphans_t *orphans = self;
     scan_t *scan = orphans->scan;
@@ -177,7 +177,7 @@ static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const
         metric_add(&m->scans[call->queue].metrics->old_sentinels, 1);
         outcome_t outcome = backup_remove_sentinel(call, page->entries[i].bytes);
         if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
-        if (outcome != OUTCOME_OK) break; // the page is gone
+        if (outcome != OUTCOME_OK) break; // monitor_handle_outcome has dropped the page
     }
     return true;
 }
@@ -201,7 +201,7 @@ static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_p
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
     if (count || old_sentinels) {
         if (!monitor_read_replies(m)) return false;
-        if (scan->phase != SCAN_ROTATE) return true; // refused
+        if (scan->phase != SCAN_ROTATE) return true; // a refusal has ended the scan
         *call->error = (redis_error_t){0};
         if (count) apply_verdicts(&apply, count);
         if (!monitor_handle_job_outcome(m, call)) return false;
@@ -239,11 +239,11 @@ static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
 static bool monitor_end_scan(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     if (!monitor_push_sentinel(m, call)) return false;
-    if (scan->phase == SCAN_WAIT) return true; // fenced
+    if (scan->phase == SCAN_WAIT) return true; // fenced: scan_reset has ended the scan
     scan_end(scan, mono_now());
     reports_remove_orphans(call, scan);
     if (!monitor_handle_job_outcome(m, call)) return false;
-    if (scan->completed) scan_apply_refusals(scan, mono_now()); // otherwise fenced: the scan has dropped its refusals
+    if (scan->completed) scan_apply_refusals(scan, mono_now()); // 0 = fenced: scan_reset has dropped the refusals
     return true;
 }
 

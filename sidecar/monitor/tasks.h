@@ -1,5 +1,5 @@
 // Side tasks of dialects (side_task_ops_t): when each task makes its next step, and how the task goes on after each outcome. The
-// monitor provides connection and lease. The tasks of a queue take their turn together.
+// monitor provides connection and lease. The tasks of a queue make their steps together.
 #pragma once
 
 #include "base/condition.h"
@@ -51,16 +51,16 @@ void tasks_add(tasks_t *tasks, size_t queue, const side_task_ops_t *ops, metrics
 // Drops cached state after a new term or a new connection.
 void tasks_reset(tasks_t *tasks, size_t queue);
 
-// A key has changed; NULL: any key may have.
+// Call it when a key has changed; NULL = any key may have changed.
 void tasks_changed(tasks_t *tasks, const char *key, size_t len);
 void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message);
 
-mono_t task_due(const task_t *task); // when it makes its next step; never: the queue has no task
+mono_t task_due(const task_t *task); // when the tasks make their next step; mono_never() = no task
 
-// Makes one step of each task of call->queue, up to an error. `arm`: tracking works. A refusal is reported once and pauses them
-// for TASK_REFUSED_MS. The function then returns OUTCOME_OK.
+// Makes one step of each task of call->queue, up to an error. `arm`: tracking works. A refusal is reported once and pauses the
+// tasks for TASK_REFUSED_MS. The function then returns OUTCOME_OK.
 outcome_t tasks_step(tasks_t *tasks, const call_t *call, bool arm);
 
 // Lets the tasks of call->queue release their keys in Redis, because the role ends and still holds the lock. Outcomes are those
-// of a step.
+// of tasks_step.
 outcome_t tasks_leave(tasks_t *tasks, const call_t *call);

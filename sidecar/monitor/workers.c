@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 
-// The map holds numbers.
+// The values of a keymap are numbers, so a pointer is stored as a number.
 union worker_name {
     int64_t number;
     char *text;

@@ -4,7 +4,7 @@
 #include "redis/reply.h"
 #include "redis/tracking.h"
 
-static const char WAIT_S[] = "0.01";
+static const char WAIT_S[] = "0.01"; // seconds that Redis waits for the first entry
 
 // Malformed fields count as absent, as in push_sentinel.lua.
 static void backup_read_sentinel(const redisReply *reply, backup_status_t *out) {
@@ -89,15 +89,15 @@ static void backup_add_entry(backup_page_t *page, backup_status_t *status, const
     if (kind == ENTRY_SENTINEL) backup_note_sentinel(status, bytes);
 }
 
-// The size of an entry is unknown until it is read. A scan keeps only the digest of an entry that exceeds the memory limit. Most
-// verdicts need no more. A later scan knows the sizes and reads the whole entry. The scan only reports an entry above
-// max_payload.
-static bool backup_holds_last(const backup_status_t *status, backup_page_t *page) {
+// Returns whether the page keeps the bytes of its last entry. The size of an entry is unknown until the entry is read. If the
+// entry exceeds the memory limit, the page keeps only the digest, which is enough for most verdicts. A later scan knows the size
+// and reads the whole entry. An entry above max_payload is only reported.
+static bool backup_keeps_last(const backup_status_t *status, backup_page_t *page) {
     entry_t *last = &page->entries[page->count - 1];
     if (last->kind != ENTRY_JOB) return true;
     size_t before = page->others + page->held - last->bytes.len;
-    bool named = status->config && (int64_t)last->bytes.len > status->config->policy.max_payload;
-    if (!named && (before == 0 || before + last->bytes.len <= PAGES_BYTES)) return true;
+    bool oversized = status->config && (int64_t)last->bytes.len > status->config->policy.max_payload;
+    if (!oversized && (before == 0 || before + last->bytes.len <= PAGES_BYTES)) return true;
     page->held -= last->bytes.len;
     last->bytes.data = NULL;
     return false;
@@ -123,7 +123,7 @@ outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t
         if (reply && reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
             backup_add_entry(page, status, reply);
-            if (!backup_holds_last(status, page)) freeReplyObject(page->replies[--page->reply_count]);
+            if (!backup_keeps_last(status, page)) freeReplyObject(page->replies[--page->reply_count]);
         } else if (reply) {
             page->ended = true;
             freeReplyObject(reply);
@@ -173,7 +173,7 @@ outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status
 
 outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel) {
     request_begin(call->conn, "LREM", call_queue(call)->config->backup);
-    request_int(call->conn, 1); // it has just been rotated to the head
+    request_int(call->conn, 1); // rotation has just put the sentinel at the head
     request_bytes(call->conn, sentinel.data, sentinel.len);
     return request_ask(call->conn, NULL, call->error);
 }

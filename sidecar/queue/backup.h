@@ -1,6 +1,6 @@
-// The operations of a scan on a backup list: read its state, read its entries by rotation (BRPOPLPUSH onto itself), and push the
-// sentinel that closes one rotation. Rotation only changes the order of the list. So any number of instances may rotate the
-// list, and an instance that dies in the middle harms nothing.
+// The operations of a scan on a backup list: read the state of the list, read its entries by rotation (BRPOPLPUSH from the list
+// to itself), and push the sentinel that closes one rotation. Rotation only changes the order of the list. So any number of
+// instances may rotate the list, and an instance that dies in the middle harms nothing.
 #pragma once
 
 #include "base/buffer.h"
@@ -8,10 +8,10 @@
 #include "queue/call.h"
 
 enum {
-    BACKUP_PAGE = 256,     // entries of one request
-    PAGES_BYTES = 4 << 20, // bytes of all entries in memory at once; a larger entry is held alone
-    SENTINEL_RANDOM_SIZE = 33,
-    MAX_SENTINEL = 1024, // bytes of the longest sentinel; a longer entry is a job
+    BACKUP_PAGE = 256,         // entries of one request
+    PAGES_BYTES = 4 << 20,     // bytes of all entries in memory at once; a larger entry is alone in memory
+    SENTINEL_RANDOM_SIZE = 33, // 32 hex digits and a NUL
+    MAX_SENTINEL = 1024,       // bytes of the longest sentinel; a longer entry is a job
 };
 
 struct rotation_ops;
@@ -25,10 +25,10 @@ typedef struct backup_status {
     char random[SENTINEL_RANDOM_SIZE]; // random part of this list's sentinels; "" = the list never had a sentinel
     int64_t n;                         // number of the current sentinel; 0 = none
     int64_t now;                       // ms by Redis's clock
-    bool open;                         // entries is a guess: pages go on until one has `ended`
+    bool open;                         // `entries` is an estimate: the scan reads pages until one has `ended`
     bool sentinel_alone;               // the current sentinel is the only entry of the list
-    bool armed;                        // Redis reports the next change
-    // From earlier scans; the monitor carries it over.
+    bool armed;                        // Redis sends a wake-up at the next change
+    // Not part of the reply: the scan keeps these members from one state to the next.
     bool sentinel_met;           // this scan has met a sentinel
     size_t sentinel_len;         // 0 = no scan has met a sentinel yet
     char sentinel[MAX_SENTINEL]; // the bytes of the last sentinel
@@ -43,9 +43,8 @@ typedef enum entry_kind {
 // The functions by which a dialect marks the end of a rotation of its backup list.
 typedef struct rotation_ops {
     bool reports; // the queue has an errors hash
-    // The kind of an entry. The scan calls kind_of for each entry, so a few bytes must decide. The caller stores each sentinel
-    // in the state of the list. So sentinel_met and sentinel name the last sentinel before this entry, in this scan or an
-    // earlier one.
+    // Returns the kind of an entry. Must be fast, because the scan calls kind_of for each entry. status->sentinel is the last
+    // sentinel before this entry; it is of this scan if status->sentinel_met, otherwise of an earlier scan.
     entry_kind_t (*kind_of)(const backup_status_t *status, slice_t entry);
     // Appends the bytes of sentinel number status->n + 1, at most MAX_SENTINEL. kind_of must recognize these bytes. `random` is
     // status->random, or 32 fresh hex digits. The function may change fresh digits for the first sentinel of a list.
@@ -56,8 +55,8 @@ typedef struct entry {
     slice_t bytes; // owned by the page; data NULL = memory had no room: only length and digest are known
     entry_kind_t kind;
     digest_t digest; // the digest of a job
-    // Set if each worker has a list of its own; otherwise NULL. Borrowed from the state of scan_ops.open until the next state is
-    // read.
+    // Set if each worker has a list of its own; otherwise NULL. Borrowed from the state of scan_ops.open until the next
+    // scan_ops.status_read.
     const char *from;  // the list that holds the entry
     const char *owner; // the name of the worker
 } entry_t;
@@ -69,7 +68,7 @@ typedef struct backup_page {
     size_t jobs; // the number of jobs among the entries
     size_t bytes;
     size_t held;                // the part of `bytes` that is in memory
-    size_t others;              // bytes that other pages hold when this page is read
+    size_t others;              // bytes of the other pages in memory, when this page is read
     size_t vacant;              // number of private lists that were read and are empty, or whose entry was not read
     size_t large;               // number of these lists whose entry is larger than max_payload; their entries are logged already
     bool ended;                 // the list was empty, or was read to its end
@@ -78,9 +77,8 @@ typedef struct backup_page {
     size_t reply_count;
 } backup_page_t;
 
-// Requests the sizes, the sentinel and the time. `known` is an earlier state, or NULL. If no scan has met a sentinel since
-// `known`, sentinel_alone means nothing. `arm`: Redis reports the next change of the list or of the errors hash
-// (redis/tracking.h).
+// Requests the sizes, the sentinel and the time. `known` is an earlier state with the last sentinel, or NULL. If `known` has no
+// sentinel, sentinel_alone is not valid. `arm`: Redis sends a wake-up at the next change of the list or of the errors hash.
 void backup_status_append(const call_t *call, const rotation_ops_t *rotation, const backup_status_t *known, bool arm);
 // Reads the reply. An error names the key.
 outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_status_t *out);
@@ -89,7 +87,7 @@ void backup_page_clear(backup_page_t *page);
 // Adds a job to a page with room for it. The caller records the owner of the bytes in page->replies.
 entry_t *backup_page_add(backup_page_t *page, slice_t job);
 
-// Requests `count` entries (1 to BACKUP_PAGE) by rotation. `wait`: the first entry may take up to 10 ms to come.
+// Requests `count` entries (1 to BACKUP_PAGE) by rotation. `wait`: Redis waits up to 10 ms for the first entry.
 void backup_rotate_append(const call_t *call, size_t count, bool wait);
 // Fills a cleared page. Stores in `status` the last sentinel of the page. OUTCOME_RETRY with a text that begins with "OOM": Redis
 // is full and refuses to rotate.

@@ -17,9 +17,9 @@ typedef struct call {
 
 const queue_keys_t *call_queue(const call_t *call);
 const char *call_lock(const call_t *call);  // key of the lock that fences the queue
-const char *call_group(const call_t *call); // name of the lock, and owner of the queue: the group, or the queue itself
+const char *call_group(const call_t *call); // name of the lock: the group, or the queue if lock.scope is "queue"
 
-// Begins a request for a fenced script: KEYS[1] is the lock. The caller adds the other keys, and then call->token as ARGV[1].
+// Begins a request for a fenced script with `keys` keys. KEYS[1] is the lock. The caller adds the other keys, then call->token.
 void call_script(const call_t *call, const script_t *script, int keys);
 
 // Ends the request and waits for its reply. `reply` may be NULL. On OUTCOME_OK *reply is owned. The replies {'fenced'} and

@@ -8,7 +8,7 @@ static bool heartbeat_is_blank(const char *text, size_t len) {
     return true;
 }
 
-// Like Java's String.trim(): every character up to the space is white.
+// As in Java's String.trim(), every byte up to the space counts as white space.
 static bool heartbeat_trims_away(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)text[i] > ' ') return false;
@@ -34,7 +34,7 @@ static void heartbeat_read_exists(conn_t *conn, heartbeat_check_t *check, redis_
     freeReplyObject(reply);
 }
 
-// The key may hold another type, or the user may lack the right to read it.
+// True: EXISTS must decide. The key may hold another type, or the user may lack the right to read it.
 static bool heartbeat_is_unread(const heartbeat_check_t *check) { return check->key && !check->there && !check->answered; }
 
 outcome_t heartbeats_read(conn_t *conn, heartbeat_check_t *checks, size_t count, redis_error_t *error) {

@@ -9,7 +9,7 @@ typedef struct heartbeat_check {
     const char *key;    // borrowed; NULL = skip
     bool blank_is_dead; // a text of white space and control bytes counts as absent
     bool there;         // an unreadable key counts as there
-    bool answered;      // the first request has answered; EXISTS is not needed
+    bool answered;      // the first request decides; EXISTS is not needed
     char worker[WORKER_NAME_MAX];
     size_t worker_len; // 0 = the key names no worker: it is not a string, or holds only white space
 } heartbeat_check_t;

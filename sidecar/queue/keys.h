@@ -4,12 +4,12 @@
 #include "config/config.h"
 
 // A lock and its queues: all queues of the group, or one queue if lock.scope is "queue".
-typedef struct lock {
+typedef struct lock_keys {
     const char *name;   // the group or the queue, borrowed from the config
-    char *key;          // sidecar:<name>:lock
-    char *served;       // sidecar:<name>:queues
-    char *standbys;     // sidecar:<name>:standbys
-    size_t first_queue; // its queues are first_queue .. first_queue + queue_count - 1
+    char *key;          // sidecar:<name>:lock, string: token of the leader
+    char *served;       // sidecar:<name>:queues, hash: queues that the leader serves
+    char *standbys;     // sidecar:<name>:standbys, hash: standbys, for people
+    size_t first_queue; // the lock fences queues[first_queue] to queues[first_queue + queue_count - 1]
     size_t queue_count;
 } lock_keys_t;
 
@@ -23,13 +23,13 @@ typedef struct queue_keys {
     char *auditors;               // sidecar:<queue>:auditors, hash: each auditor's position in the stream
     char *requeued;               // sidecar:<queue>:requeued, hash of requeue markers
     char *quarantine;             // sidecar:<queue>:aside, zset: quarantined entries, by the time of their quarantine
-    char *recorded; // sidecar:<queue>:recorded, zset: recorded failures and dead letters that workers wrote, by time
-    char *absent;   // sidecar:<queue>:none, never written: a script gets it in place of an absent key
+    char *recorded;               // sidecar:<queue>:recorded, zset: failures and dead letters that have a record, by time
+    char *absent; // sidecar:<queue>:none, never written; scripts get this key in place of one that the queue lacks
 } queue_keys_t;
 
 typedef struct keyspace {
     const config_t *config; // borrowed
-    char *vacant;           // channel sidecar:<group>:vacant
+    char *vacant;           // channel sidecar:<group>:vacant: names of released locks
     lock_keys_t *locks;
     size_t lock_count;
     queue_keys_t *queues; // in the order of config->queues
@@ -41,5 +41,5 @@ void keyspace_free(keyspace_t *keys);             // takes; NULL is fine
 
 char *keyspace_lock_of(const char *name); // sidecar:<name>:lock; owned
 
-// The slot of a key in Redis Cluster, 0 to 16383 (redis.io, cluster specification: CRC16-XMODEM of the hash tag, or of all).
+// The slot of a key in Redis Cluster, 0 to 16383 (redis.io, cluster specification: CRC16-XMODEM of the hash tag, or of the key).
 unsigned keyspace_slot(const char *key);

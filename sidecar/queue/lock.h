@@ -1,23 +1,23 @@
-// The functions of the lock: acquire, renew, release, claim, break stale. Each function is one script. None keeps state here.
+// The lock: acquire, renew, release, claim, break stale. Each of these functions calls one script and keeps no state.
 #pragma once
 
 #include "model/token.h"
 #include "queue/keys.h"
 #include "redis/conn.h"
 
-// A queue that another group owns. Acquire found it.
+// A queue that another group owns, as lock_acquire found it.
 typedef struct other_owner {
     size_t queue;    // index in the keyspace
-    char owner[136]; // the group; "" when the meta key holds no hash
+    char owner[136]; // the group; "" = the meta key holds no hash
 } other_owner_t;
 
 typedef struct lock_state {
     bool acquired;
     char holder[TOKEN_SIZE]; // token of the instance that holds the lock now
     int64_t pttl_ms;         // TTL of the holder's lock; -1 = the lock has no TTL at all
-    buffer_t unserved; // not acquired: names of this instance's queues that the leader does not serve, joined by ", "; owned
+    buffer_t unserved;       // only if not acquired: names of queues that the leader does not serve, joined by ", "; owned
     size_t unserved_count;
-    other_owner_t *other_owner; // acquired: queues that another group owns; owned
+    other_owner_t *other_owner; // only if acquired: queues that another group owns; owned
     size_t other_owner_count;
 } lock_state_t;
 
@@ -42,8 +42,8 @@ outcome_t lock_release(const lock_call_t *call);
 // Takes a queue over from the group other_owner->owner if that group has no leader. Otherwise sets *ours to false and
 // other_owner->owner to the owner of the queue.
 outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *ours);
-// Removes the lock of `holder` if the rest of its TTL is above the configured TTL.
+// Removes the lock that has the token `holder`, if that lock has no TTL or more TTL left than this token allows.
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed);
 
-// Subscribes to a channel of vacant locks, on a connection of its own. tracking_read then reads the names of released locks.
+// Opens `subscriber` and subscribes it to the channel of released locks. tracking_read then reads the names of these locks.
 outcome_t lock_listen(conn_t *subscriber, const char *channel, redis_error_t *error);

@@ -34,7 +34,7 @@ outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *head
     *now_us = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) next_due_read_one(reply_at(reply, i + 1), &heads[i]);
     freeReplyObject(reply);
-    if (*now_us <= 0) return redis_error_set(error, OUTCOME_REFUSED, "heads: unexpected reply");
+    if (*now_us <= 0) return redis_error_set(error, OUTCOME_REFUSED, "next_due: unexpected reply");
     // The scores are valid, but no wake-up will come. Report the refusal.
     if (caching.outcome != OUTCOME_OK) *error = caching;
     return error->outcome;

@@ -5,9 +5,9 @@
 #include "redis/conn.h"
 
 typedef struct next_due {
-    bool exists;     // false: delayed is empty, or `error` has the reason
+    bool exists;     // false: delayed has no entry behind `skip`, or `error` has the reason
     double score;    // as stored; may be infinite
-    int64_t bytes;   // bytes of the entry that Redis read
+    int64_t bytes;   // size of the entry
     char error[128]; // Redis's error for this key; "" = none
 } next_due_t;
 
@@ -17,10 +17,8 @@ typedef struct next_due_request {
     int64_t skip;
 } next_due_request_t;
 
-// Appends the request. With `arm`, Redis also registers the keys for wake-ups (redis/tracking.h). next_due_read then consumes
-// that reply too.
+// Appends the request. `arm`: Redis also registers the keys for wake-ups (redis/tracking.h); next_due_read needs the same value.
 void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_request_t *asks, size_t count, bool arm);
 
-// `heads` has room for `count` elements. *now_us is Redis's time. The function consumes all replies, unless the connection is
-// lost.
+// `heads` has room for `count` elements. *now_us is Redis's time. Reads all replies, unless the connection is lost.
 outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *heads, int64_t *now_us, redis_error_t *error);

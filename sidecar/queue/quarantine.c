@@ -23,7 +23,7 @@ static outcome_t quarantine_read_page(const call_t *call, quarantine_page_t *pag
     page->now = reply_number(reply_at(reply, 0));
     if (script_refusal(reply, error) == OUTCOME_OK &&
         (page->now <= 0 || reply->elements % MEMBER_PARTS != 1 || reply->elements > 1 + QUARANTINE_PAGE_JOBS * MEMBER_PARTS))
-        redis_error_set(error, OUTCOME_REFUSED, "aside: unexpected reply");
+        redis_error_set(error, OUTCOME_REFUSED, "quarantine_read: unexpected reply");
     if (error->outcome != OUTCOME_OK) {
         quarantine_page_free(page);
         return error->outcome;

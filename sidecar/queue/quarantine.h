@@ -1,6 +1,6 @@
-// Entries that a promotion could not move. Such an entry stays in its zset with a later score. Its member is in
-// sidecar:<queue>:aside until the monitor ends the entry with a record, or sends it. For dialects whose promotion reads more
-// than a score.
+// The quarantine: entries of delayed that a promotion could not move. Such an entry stays in delayed with a later score. Its
+// member is also in sidecar:<queue>:aside until the monitor ends the entry with a record, or sends it. Only dialects whose
+// promotion reads more than a score have quarantined entries.
 #pragma once
 
 #include "model/event.h"
@@ -13,7 +13,7 @@ enum {
     QUARANTINE_PAGE_BYTES = 1024 * 1024, // no further envelope is read after this many bytes
 };
 
-// One member; its bytes belong to the page.
+// One member; its bytes belong to the page. Its envelope is its value in the dialect's hash of envelopes, if there is one.
 typedef struct quarantined {
     slice_t member;
     int64_t since;     // when promote quarantined the member, ms by Redis's clock
@@ -27,7 +27,7 @@ typedef struct quarantine_page {
     quarantined_t jobs[QUARANTINE_PAGE_JOBS];
     size_t count; // 0 = no member is behind `skip`
     int64_t now;  // ms by Redis's clock
-    bool armed;   // Redis will report the next change of the zset
+    bool armed;   // Redis sends a wake-up at the next change of the zset
     struct redisReply *reply;
 } quarantine_page_t;
 
@@ -39,7 +39,7 @@ void quarantine_page_free(quarantine_page_t *page);
 typedef enum quarantine_verdict {
     QUARANTINE_RELEASE, // the member leaves the quarantine and stays in delayed
     QUARANTINE_PUSH,    // the monitor sends the event and schedules it again
-    QUARANTINE_END,     // the event leaves delayed and events with a record
+    QUARANTINE_END,     // the event leaves `delayed` and `events`; its record enters the stream
 } quarantine_verdict_t;
 
 typedef struct quarantine_decision {
@@ -50,10 +50,10 @@ typedef struct quarantine_decision {
     const char *ready;    // of PUSH: the list; of END: the list that may still hold the event; otherwise NULL
     slice_t next;         // of PUSH: the envelope that stays; of END: the envelope that the list would hold
     int64_t delay_ms;     // of PUSH: delay until the event is due again
-    bool last;            // of PUSH: this push is the last; the score then ends in .5
+    bool last;            // of PUSH: this push is the last; a score that ends in .5 marks that
     const event_t *event; // of END: the record; `at` is added in Redis
 } quarantine_decision_t;
 
-// Appends one request; fenced. settle_read reads the reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE = the event waits for a
-// worker.
+// Appends one request; fenced. settle_read reads the reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE = the event may wait
+// for a worker.
 void quarantine_settle_append(const call_t *call, const quarantine_decision_t *ask);

@@ -4,8 +4,8 @@
 #include "redis/reply.h"
 
 enum {
-    REPORTS_COUNT = 16,
-    REPORTS_BYTES = 1 << 20, // bytes of the jobs that one request returns, without the last job
+    REPORTS_COUNT = 16,      // reports of one request
+    REPORTS_BYTES = 1 << 20, // a request returns jobs of at most this many bytes, and one more job
 };
 
 static void record_append_text(conn_t *conn, const char *name, slice_t value) {

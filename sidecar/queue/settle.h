@@ -14,7 +14,7 @@ typedef struct settle_where {
     const char *delayed; // zset; only where the queue has a backoff
     const char *errors;  // hash of reports
     slice_t again;       // bytes to push at a retry; len 0 = the job's own
-    int64_t depth;       // number of entries to search; 0 = the usual number
+    int64_t depth;       // number of entries to search; 0 = settle_ask.depth
     bool forget;         // a retry leaves no stamp, because the same bytes never come back
     const char *mark;    // set from which the settle removes mark_id when the job ends
     slice_t mark_id;
@@ -28,7 +28,7 @@ typedef struct settle_ask {
     slice_t job;
     const digest_t *digest;
     const settle_where_t *where;
-    stamp_raw_t old;
+    stamp_raw_t old;       // stamp that the verdict rests on
     stamp_raw_t new;       // len 0 = the job ends; with where->forget, a retry leaves no stamp
     bool from_tail;        // the scan has just read the job at the tail
     int64_t depth;         // number of entries to search from that end; where->depth overrides it
@@ -45,11 +45,11 @@ typedef enum settled {
     SETTLED_UNRECORDED, // the job was retried; the full stream took no record
     SETTLED_DROPPED,    // `done` held the job's id; the job was dropped
     SETTLED_GONE,       // the worker has finished the job
-    SETTLED_CHANGED,
-    SETTLED_ALIVE,
-    SETTLED_DUPLICATES,
-    SETTLED_FULL, // the stream is full, so the job was not ended
-    SETTLED_TYPE, // OUTCOME_REFUSED: the error names the key and its type
+    SETTLED_CHANGED,    // the stamp or the report has changed since the scan read it
+    SETTLED_ALIVE,      // the heartbeat exists
+    SETTLED_DUPLICATES, // the list holds another job of equal bytes, so the job was not ended
+    SETTLED_FULL,       // the stream is full, so the job was not ended
+    SETTLED_TYPE,       // OUTCOME_REFUSED: the error names the key and its type
 } settled_t;
 
 void settle_append(const call_t *call, const settle_ask_t *ask);
@@ -68,12 +68,12 @@ typedef struct report_ref {
 typedef struct reports_walk {
     uint64_t cursor;
     int64_t skip;  // reports of this cursor that were passed to `found`
-    int64_t count; // reports of one request; large reports come one by one
+    int64_t count; // reports of the next request, 1 while jobs are large; 0 = the usual number
     bool ended;
 } reports_walk_t;
 
-// Each call calls `found` for some reports. Repeat it until the walk has ended. A report is valid during the call of `found`.
-// `found` may use the connection.
+// Calls `found` for some reports. Call reports_scan again until walk->ended. A report is valid during the call of `found`, which
+// may use the connection.
 typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);
 // Removes one report if its text is unchanged; fenced.

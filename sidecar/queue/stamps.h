@@ -4,7 +4,7 @@
 #include "model/verdict.h"
 #include "queue/backup.h"
 
-enum { STAMP_BYTES = 28, STAMP_FIELD_BYTES = 16 };
+enum { STAMP_BYTES = 28, STAMP_FIELD_BYTES = 16 }; // a field is the first 16 bytes of the job's digest
 
 // A stamp in the bytes of Redis, for comparison; len 0 = none.
 typedef struct stamp_raw {
@@ -13,7 +13,7 @@ typedef struct stamp_raw {
 } stamp_raw_t;
 
 stamp_raw_t stamp_pack(const stamp_t *stamp);
-// Malformed bytes read as no stamp. A change compares the bytes in Redis first, so it never overwrites malformed bytes.
+// A value of another length than STAMP_BYTES reads as no stamp; stamp.lua replaces such a value.
 stamp_t stamp_unpack(const void *bytes, size_t len);
 
 // Requests the stamps of all jobs of the page, and the time. A page without jobs sends nothing.
@@ -30,7 +30,7 @@ typedef struct stamp_change {
 
 outcome_t stamps_change(const call_t *call, const stamp_change_t *changes, size_t count); // fenced
 
-// Whether an entry stays. Field and value are borrowed and last for the call.
+// Returns whether an entry stays. Field and value are borrowed and last for the call.
 typedef bool prune_keep_fn(void *self, slice_t field, slice_t value);
 
 // Reads about `count` entries of `hash`. *cursor is 0 at the beginning and at the end. Removes each entry for which `keep`

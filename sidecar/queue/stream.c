@@ -3,10 +3,9 @@
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
-// Queues in one request: some 100 us of Redis.
-enum { CHUNK = 500 };
+enum { CHUNK = 500 }; // queues in one request, which takes Redis some 100 us
 
-typedef struct parts {
+typedef struct stream_id_parts {
     uint64_t ms;
     uint64_t seq;
 } stream_id_parts_t;
@@ -115,17 +114,17 @@ static outcome_t stream_read_ends_chunk(const call_t *call, size_t first, size_t
     if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     *now_ms = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) {
-        stream_ends_t *look = &out[first + i];
+        stream_ends_t *ends = &out[first + i];
         const char *length = reply_text(reply_at(reply, 5 * i + 1));
-        *look = (stream_ends_t){.length = strtoll(length, NULL, 10)};
-        if (*length == '!') snprintf(look->error, sizeof look->error, "\"%s\": %.100s", queues[i].failures, length + 1);
-        stream_copy_id(look->first, reply_at(reply, 5 * i + 2));
-        stream_copy_id(look->last, reply_at(reply, 5 * i + 3));
-        stream_copy_id(look->trimmed, reply_at(reply, 5 * i + 4));
-        look->bytes = reply_number(reply_at(reply, 5 * i + 5));
+        *ends = (stream_ends_t){.length = strtoll(length, NULL, 10)};
+        if (*length == '!') snprintf(ends->error, sizeof ends->error, "\"%s\": %.100s", queues[i].failures, length + 1);
+        stream_copy_id(ends->first, reply_at(reply, 5 * i + 2));
+        stream_copy_id(ends->last, reply_at(reply, 5 * i + 3));
+        stream_copy_id(ends->trimmed, reply_at(reply, 5 * i + 4));
+        ends->bytes = reply_number(reply_at(reply, 5 * i + 5));
     }
     freeReplyObject(reply);
-    if (*now_ms <= 0) return redis_error_set(call->error, OUTCOME_REFUSED, "tails: unexpected reply");
+    if (*now_ms <= 0) return redis_error_set(call->error, OUTCOME_REFUSED, "stream_ends: unexpected reply");
     return OUTCOME_OK;
 }
 

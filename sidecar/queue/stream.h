@@ -21,20 +21,20 @@ outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_
 
 // Requests the entries behind positions[i] of each queue, at most `limit` of each. "" skips the queue; at least one position
 // must be set. Redis waits up to `block_ms` for an entry (0 = does not wait). One request serves all queues. conn_flush sends
-// the request. The reply comes to conn_fd.
+// the request. conn_fd becomes readable when the reply comes.
 void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t *positions, int64_t limit, int64_t block_ms);
 
-// One entry. Slices are borrowed from the reply. `event` has the readable fields. A foreign entry has no event.event. `bytes` is
-// the size of all values.
+// One entry. Slices are borrowed from the reply. `event` has the readable fields; an entry that is not a record has no
+// event.event. `bytes` is the size of all values.
 typedef void stream_entry_fn(void *self, size_t queue, const char *id, const event_t *event, size_t bytes);
 
-// Reads the reply, if it has arrived (*arrived), and calls `entry` for each entry, by queue in the order of their ids. Does not
-// wait, unless `arrived` is NULL.
+// Reads the reply and calls `entry` for each entry, queue by queue in the order of the ids. `arrived` NULL: waits for the reply.
+// Otherwise does not wait; *arrived is false if the reply has not come yet.
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error);
 
-// The first and the last position of a stream.
-typedef struct stream_read_ends {
+// The first and the last id of a stream.
+typedef struct stream_ends {
     char error[160];     // why the stream could not be read; "" = the other fields are valid
     int64_t length;      // entries
     stream_id_t first;   // id of the oldest entry; "0-0" = none
@@ -42,12 +42,12 @@ typedef struct stream_read_ends {
     stream_id_t trimmed; // highest id that trim has removed; "0-0" = none
     int64_t bytes;       // bytes of all values, as the scripts count them
 } stream_ends_t;
-// Reads the bounds of every queue's stream. `out` has room for all queues. One request serves all queues. If Redis refuses it,
-// each queue gets a request of its own. *now_ms is Redis's time.
+// Reads the ends of every queue's stream. `out` has room for all queues. One request serves all queues. If Redis refuses this
+// request, each queue gets a request of its own. *now_ms is Redis's time.
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error);
 
-// Stores that `instance` has copied each stream up to its position, and Redis's time. "" skips the queue. A position never goes
-// down. OUTCOME_REFUSED names one of the queues that failed. The other queues are acknowledged nevertheless.
+// Stores the position up to which `instance` has copied each stream, with Redis's time. "" skips the queue. A stored position
+// never goes down. OUTCOME_REFUSED names one of the queues that failed. The other queues are acknowledged nevertheless.
 outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
                              redis_error_t *error);
 
@@ -58,7 +58,7 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
                              int64_t *removed, redis_error_t *error);
 
 enum {
-    MAX_STREAM_TRIM = 1000,                  // entries that one call removes
+    MAX_STREAM_TRIM = 1000,                  // one call removes at most this many entries
     STREAM_TRIM_BYTES = 2 * 1024 * 1024,     // a call stops after it has read this many bytes
     STREAM_HEARD_MS = 24 * 3600 * 1000,      // an auditor that is silent for longer does not count
     STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // an auditor that is silent for longer is removed
@@ -67,14 +67,14 @@ enum {
 typedef struct stream_trimmed {
     int64_t removed; // entries
     int64_t left;
-    // Time until the oldest entry is old enough; 0 = more entries can be removed now; -1 = no entry can be spared.
+    // Time until the oldest entry is older than stream.retain; 0 = it is; -1 = the stream is too short to remove an entry.
     int64_t wait_ms;
 } stream_trimmed_t;
 
 // A stream above this many bytes ignores stream.min_records. The limit is half of stream.max_bytes.
 int64_t stream_room(const keyspace_t *keys);
 
-// Removes entries, some in each call; fenced. Such an entry is older than stream.retain and is not among the last
-// stream.min_records (or the stream is above stream_room). stream.min_copies auditors that wrote within 24 h have acknowledged
-// it. Also removes auditors that are silent for 7 days.
+// Removes some old entries; fenced. Each of them is older than stream.retain, acknowledged by stream.min_copies auditors that
+// wrote within 24 h, and not among the last stream.min_records, unless the stream is above stream_room. Also removes auditors
+// that are silent for 7 days.
 outcome_t stream_trim(const call_t *call, stream_trimmed_t *out);

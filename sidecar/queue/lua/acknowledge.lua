@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- acknowledge: notes how far an auditor has copied failure streams, and that the auditor is alive.
+-- acknowledge: stores how far an auditor has copied failure streams, and that the auditor is alive.
 --
 -- KEYS[1+] auditors  hash of each queue: instance -> '<stream id> <time of the call, ms>'
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
--- Reply    {now in ms, for each queue: 1 noted, 0 a higher id is noted (only the time changes), or '!' and the key's type}
+-- Reply    {now in ms, for each queue: 1 stored, 0 a higher id is stored (only the time changes), or '!' and the error}
 -- Uses     ids, now
--- Safe     by compare: writes only the caller's field; its id only grows.
+-- Safe     by compare: writes only the caller's field; the id in this field only grows.
 local now = now_ms()
 local reply = {now}
 for i, key in ipairs(KEYS) do

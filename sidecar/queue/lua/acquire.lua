@@ -2,9 +2,9 @@
 -- acquire: acquires the lock, or returns its holder and those of the caller's queues that the holder does not serve.
 --
 -- KEYS[1]  lock      string, the holder's token, with a TTL
--- KEYS[2]  served    hash: queue -> token of its last leader, without queues of another group; the field '' is
+-- KEYS[2]  served    hash: queue -> token of its last leader, '' = another group owns the queue; the field '' is
 --                    '<token> <begin of the term, ms> <instance>', for people
--- KEYS[3]  standbys  hash: instance -> '<its last call, ms> <its TTL, ms>'
+-- KEYS[3]  standbys  hash: instance -> '<time of its last call, ms> <its ttl, ms>'
 -- KEYS[4+] meta      hash of each queue; its field `group` is the owner
 -- ARGV[1]  token     of the new term
 -- ARGV[2]  ttl       ms
@@ -16,8 +16,8 @@
 --                           ('' means: the meta key is no hash)
 -- Optional HLEN
 -- Safe     by compare: never changes the lock of another token. The same token acquires again, so a caller that lost the reply
---          repeats the call. Does not take queues of another group (see claim). Standbys are noted for people only:
---          this note never fails the call, and it expires.
+--          repeats the call. Does not take queues of another group (see claim). KEYS[3] is for people only: an
+--          error of KEYS[3] does not fail the call, and the key expires.
 local standbys, time = KEYS[3], redis.call('TIME')
 local now = string.format('%s%03d', time[1], math.floor(tonumber(time[2]) / 1000))
 local held = redis.call('GET', KEYS[1])
@@ -30,15 +30,15 @@ if held and held ~= ARGV[1] then
     end
     local added = redis.pcall('HSET', standbys, ARGV[4], now .. ' ' .. ARGV[2])
     local count = added == 1 and redis.pcall('HLEN', standbys)
-    if type(count) == 'number' and count > 100 then redis.pcall('DEL', standbys) end -- living standbys come again
+    if type(count) == 'number' and count > 100 then redis.pcall('DEL', standbys) end -- live standbys write again
     redis.pcall('PEXPIRE', standbys, string.format('%.0f', math.max(60000, 2 * tonumber(ARGV[2]))))
     return reply
 end
 local was = redis.pcall('HGET', KEYS[2], '')
 local term, since = string.match(type(was) == 'string' and was or '', '^(%S+) (%d+) ')
 if term ~= ARGV[1] then since = now end
-redis.call('DEL', KEYS[2]) -- ours by its name, whatever its type; may hold queues that left the configuration
-if not held then redis.call('DEL', standbys) end -- standbys write it again within a TTL
+redis.call('DEL', KEYS[2]) -- the sidecar's own key, whatever its type; may have queues that left the configuration
+if not held then redis.call('DEL', standbys) end -- live standbys write again within a TTL
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
 local fields = {'', ARGV[1] .. ' ' .. since .. ' ' .. ARGV[4]}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- break_stale_lock: removes a lock whose TTL is longer than its holder set, after a clock step.
+-- break_stale_lock: removes a lock that has more TTL left than its holder set, after a clock step.
 --
 -- KEYS[1]  lock
 -- ARGV[1]  token     that two reads, at least one TTL apart, found

@@ -1,8 +1,9 @@
 #!/bin/sh
-# embed.sh --join FILE prints a script as Redis gets it: behind its header come the parts that its header names in a line `-- Uses`,
-# of the prologue/ beside the script or of the one here.
-# embed.sh DIR FILE...: writes DIR/scripts.c, which defines a script_t (redis/script.h) for every a/lua/NAME.lua, and DIR/a/scripts.h,
-# which declares those of folder a. Headers are written only where they change, so that nothing else is compiled again.
+# embed.sh --join FILE: prints a script as Redis gets it. The parts that the script's header names in a line `-- Uses` follow the
+# header. They come from prologue/ beside the script, or else from prologue/ beside embed.sh.
+#
+# embed.sh DIR FILE...: writes DIR/scripts.c, which defines a script_t (redis/script.h) for every a/lua/NAME.lua, and
+# DIR/a/scripts.h, which declares the scripts of folder a. Rewrites only the headers that change, to compile no more than needed.
 set -eu
 prologue=$(dirname "$0")/prologue
 
@@ -25,7 +26,7 @@ shift
 source=$out/scripts.c.tmp
 rm -rf "$out/headers.tmp"
 
-# The commands that a joined script calls, without those that its header names in a line `-- Optional`.
+# Prints the commands that a joined script calls, without those that its header names in a line `-- Optional`.
 commands() {
     awk '/^-- Optional/ { gsub(/,/, " "); for (i = 3; i <= NF; i++) optional[$i] }
          { sub(/--.*/, "") }
@@ -40,7 +41,7 @@ commands() {
 c_string() { sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/            "/' -e 's/$/\\n"/'; }
 sha1() { sha1sum | cut -d ' ' -f 1; }
 
-printf '// Made by embed.sh from *.lua: change those.\n#include "redis/script.h"\n' >"$source"
+printf '// Made by embed.sh from *.lua: change the *.lua.\n#include "redis/script.h"\n' >"$source"
 for file in "$@"; do
     name=$(basename "$file" .lua)
     folder=${file#sidecar/}

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- probe: tries commands on a scratch key, and returns those that Redis refuses.
 --
--- KEYS[1]  scratch   our string, deleted at the end; has a TTL in case Redis refuses DEL
+-- KEYS[1]  scratch   string, deleted at the end; has a TTL in case Redis refuses DEL
 -- ARGV[1+] command   in upper case
 -- Reply    {command, error, ...} of the refused commands
 -- Safe     by type: each command finds the scratch key as an empty string. A command for another type fails, and the others
@@ -28,18 +28,18 @@ local samples = { -- commands, with arguments valid for all of them
     {'XREAD', 'STREAMS', key, 0},
     {'XTRIM', key, 'MAXLEN', 0},
 }
--- Redis 6.2 puts the place in the script before an error. By its first word C decides whether to try again.
+-- Removes the place in the script that Redis 6.2 puts before an error: C decides by the first word whether to try again.
 local function failure(command, ...)
     local reply = redis.pcall(command, ...)
     return type(reply) == 'table' and reply.err and string.gsub(reply.err, '^@user_script: %d+: %-?', '') or nil
 end
 local wanted, reply = {}, {}
-for _, command in ipairs(ARGV) do wanted[command] = 'probe.lua has no sample of it' end
+for _, command in ipairs(ARGV) do wanted[command] = 'probe.lua has no sample of this command' end
 for _, sample in ipairs(samples) do
     for command in string.gmatch(sample[1], '%u+') do
         if wanted[command] then
-            local unmade = failure('SET', key, '', 'PX', 60000)
-            if unmade then return {err = unmade} end
+            local refusal = failure('SET', key, '', 'PX', 60000)
+            if refusal then return {err = refusal} end
             local why = failure(command, unpack(sample, 2)) or 'WRONGTYPE'
             wanted[command] = not string.find(why, '^WRONGTYPE') and why or nil
         end

@@ -11,10 +11,11 @@
 -- ARGV[4]  unit      'ms' or 's', of the scores
 -- ARGV[5]  limit     of ready's length; 0 = none
 -- ARGV[6]  payload   bytes; larger entries stay
--- ARGV[7]  skip      oversized entries known at the head
+-- ARGV[7]  skip      oversized entries at the head that are known already
 -- ARGV[8]  bytes     the batch ends after this many
 -- ARGV[9]  first     entries of the first read; few while sizes are unknown
--- Reply    {'moved', jobs, now in us, score of the oldest or '', bytes read, oversized entries, score, bytes and SHA-1 of the first}
+-- Reply    {'moved', jobs, now in us, score of the oldest job or '', bytes read, oversized entries, and of the first of
+--          these: score, bytes, SHA-1}
 --          {'full', now in us}  ready is at its limit
 --          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group

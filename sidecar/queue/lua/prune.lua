@@ -5,7 +5,7 @@
 -- KEYS[2]  hash      stamps or errors, a hash
 -- ARGV[1]  token
 -- ARGV[2]  by        'value' or 'sha1': form of the values in ARGV
--- ARGV[3+] two for each: field; the value that was read, or its SHA-1
+-- ARGV[3+] two for each entry: field; the value that was read, or its SHA-1
 -- Reply    {'pruned', how many}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence
 -- Safe     fenced, by compare: keeps a changed value.

@@ -7,7 +7,7 @@
 -- ARGV[1]  token
 -- ARGV[2]  n         that the scan read; '' = none
 -- ARGV[3]  random    32 hex digits that the scan read; new ones if the hash is absent
--- ARGV[4]  entry     the sentinel, which the dialect makes from both
+-- ARGV[4]  entry     the sentinel, which the dialect makes from `random` and n + 1
 -- Reply    {'pushed', n}, {'other', n} another instance pushed one first, {'empty'}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence
 -- Safe     fenced, by compare; the list gets one entry. Writes the hash before the push: a sentinel without its hash would

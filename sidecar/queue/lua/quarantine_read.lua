@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  aside     zset: member of delayed -> time of its quarantine, ms
 -- KEYS[2]  delayed   zset
--- KEYS[3]  events    hash: member -> envelope; delayed again without one (bull)
+-- KEYS[3]  events    hash: member -> envelope; KEYS[2] again = the queue has no envelopes (bull)
 -- ARGV[1]  skip      members to skip
 -- ARGV[2]  count     most members, at least 1
 -- ARGV[3]  size      bytes; the reply ends after this many

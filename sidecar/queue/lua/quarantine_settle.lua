@@ -4,26 +4,27 @@
 -- KEYS[1]  lock
 -- KEYS[2]  aside     zset
 -- KEYS[3]  delayed   zset
--- KEYS[4]  events    hash; delayed again without one (bull)
--- KEYS[5]  ready     push: list; end: list in which the event may still wait; else delayed again
--- KEYS[6]  job       end: the hash of a job that must still have no `name` (bull); else delayed again
+-- KEYS[4]  events    hash: member -> envelope; KEYS[3] again = the queue has no envelopes (bull)
+-- KEYS[5]  ready     push: list; end: list in which the event may still wait; KEYS[3] again = none
+-- KEYS[6]  job       end: the hash of a job that must still have no `name` (bull); KEYS[3] again = none
 -- KEYS[7]  failures  stream
--- KEYS[8]  meta      our hash; fields `bytes` and `entries` as settle.lua counts them
+-- KEYS[8]  meta      hash; fields `bytes` and `entries` as settle.lua counts them
 -- ARGV[1]  token
 -- ARGV[2]  member
 -- ARGV[3]  score     that was read in delayed; '' = not there
--- ARGV[4]  envelope  end, push: that was read; '' = no hash
+-- ARGV[4]  envelope  end, push: the envelope that was read; '' = no hash
 -- ARGV[5]  verdict   'end', 'push' or 'forget'
 -- ARGV[6]  next      push: the envelope of the next attempt; end: the envelope that may wait
 -- ARGV[7]  delay     push: ms until the next attempt
 -- ARGV[8]  last      push: '.5' for the last push, else ''
 -- ARGV[9]  most      largest stream, bytes
 -- ARGV[10+] names and values of the record; this script adds 'at'
--- Reply    {'settled', 1}, {'changed'} score, envelope or `job`, {'alive'} the event waits, or its list is too long to search, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- Reply    {'settled', 1}, {'changed'} score, envelope or `job`, {'alive'} the event waits, or its list is too long to search,
+--          {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, records, now
 -- Safe     fenced; by compare of score and envelope; checks preconditions before the first write; adds before it removes.
---          Schedules before it pushes, so a refused push is repeated when the event is due next. Removals come last, so first tries
---          them on a key that does not exist: without the right to remove, a record would exist for a job that is still there.
+--          Schedules before it pushes, so a refused push is repeated when the event is due next. Removals come last, so the
+--          script first tries ZREM and HDEL on a key that does not exist: a late refusal would leave the job beside its record.
 local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
 local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- record_once: writes the record of a failure that workers decided, once. Leaves the keys of the workers unchanged.
+-- record_once: writes one record of a failure that workers decided. Leaves the keys of the workers unchanged.
 --
 -- KEYS[1]  lock
--- KEYS[2]  recorded  our zset: mark -> when the mark was made or last met
+-- KEYS[2]  recorded  zset: mark -> when the mark was written, or when a scan last saw the failure
 -- KEYS[3]  failures  stream
--- KEYS[4]  meta      our hash; fields `bytes` and `entries`, see settle
+-- KEYS[4]  meta      hash; fields `bytes` and `entries`, see settle
 -- ARGV[1]  token
 -- ARGV[2]  mark
 -- ARGV[3]  most      largest stream, bytes

@@ -1,32 +1,33 @@
 #!lua
 -- requeue: pushes the job of a recorded failure to its ready list, or marks the failure as discarded, at most once.
 --
--- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its mark, '<requeued or discarded> <when, ms> <by whom>'
+-- KEYS[1]  requeued  hash: first 16 bytes of a failed event's id -> its marker '<requeued or discarded> <when, ms> <by whom>'
 -- KEYS[2]  failures  stream that takes the record
 -- KEYS[3]  meta      hash of that stream's queue; field `bytes`: of all values in the stream
 -- KEYS[4]  ready     list that takes the job, unless discarded
 -- KEYS[5]  stamps    hash of that list's queue
 -- KEYS[6]  births    meta of that list's queue; field `life`: the last life given
--- KEYS[7]  mark      set that gets mark_id with the job; requeued again = none
--- KEYS[8]  letters   list that loses a requeued job; requeued again = none
--- KEYS[9]  recorded  our zset; loses the job's SHA-1 with its last entry in letters; requeued again = none
+-- KEYS[7]  mark      set that gets mark_id with the job; KEYS[1] again = none
+-- KEYS[8]  letters   list of dead letters that loses a requeued job; KEYS[1] again = none
+-- KEYS[9]  recorded  zset; loses the job's SHA-1 when KEYS[8] has lost the job's last entry; KEYS[1] again = none
 -- ARGV[1]  event     the field in requeued
 -- ARGV[2]  what      'requeued' or 'discarded'
 -- ARGV[3]  by        the operator
--- ARGV[4]  again     '1': even if marked
+-- ARGV[4]  again     '1': even if the failure has a marker
 -- ARGV[5]  job
 -- ARGV[6]  digest    its field in stamps; '' = without a stamp
 -- ARGV[7]  size      bytes of all values of the record
 -- ARGV[8]  mark_id
 -- ARGV[9+] names and values of the record; this script adds 'at'
 -- Reply    {'done'}, {'unrecorded', why}     the job is in the list, but the stream refused the record
---          {'known', mark}, {'failed', why}, {'waiting', ''} mark_id is in `mark`  nothing was done
+--          {'known', marker}, {'failed', why}, {'waiting', ''} KEYS[7] has mark_id: nothing was done
 --          {'type', key, found}
 -- Optional SADD, SISMEMBER, SREM
 -- Uses     requeues
--- Safe     not fenced, by compare: the mark admits one caller, under any leader. Checks everything before the first write.
---          Writes the mark before the push, and removes the mark if Redis refuses the push: so no job comes twice or without a
---          mark. Removes the dead letter last, by pcall: a refusal keeps it. Has no allow-oom, so a full Redis refuses the script. A stamp begins a new life (stamp.lua).
+-- Safe     not fenced: the marker admits one caller, under any leader. Checks everything before the first write. Writes the
+--          marker before the push, and removes the marker if Redis refuses the push. So no job comes twice or without a
+--          marker. Removes the dead letter last, by pcall, so a refusal only keeps the letter. Has no allow-oom, so a full
+--          Redis refuses the script. The stamp begins a new life (stamp.lua).
 local again, requeues, stamps = ARGV[4] == '1', ARGV[2] == 'requeued', ARGV[6] ~= ''
 local mark = redis.pcall('HGET', KEYS[1], ARGV[1])
 local meta = redis.pcall('HMGET', KEYS[3], 'bytes', 'life')

@@ -4,7 +4,7 @@
 -- KEYS[1]  lock
 -- KEYS[2]  backup    list that holds the job
 -- KEYS[3]  target    retry: ready (list), or delayed (zset) with a `delay`; end: ready, unused
--- KEYS[4]  ready     target of a retry whose bytes are in delayed already
+-- KEYS[4]  ready     list; takes a retry without `delay`, or whose bytes are in delayed already
 -- KEYS[5]  stamps
 -- KEYS[6]  errors    hash: job -> its report
 -- KEYS[7]  failures  stream
@@ -12,7 +12,7 @@
 -- KEYS[9]  heartbeat key of the job; the lock again = none
 -- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again = none, or a retry
 -- KEYS[11] mark      set that loses mark_id at the end; the lock again = none, or a retry
--- KEYS[12] done      set: drops the job, without retry or end, if it holds done_id; the lock again = none
+-- KEYS[12] done      set; if it has done_id, the job is dropped without retry or end; the lock again = none
 -- KEYS[13] recorded  zset: SHA-1 of a job in dlq -> when it came there; the lock again = none
 -- ARGV[1]  token
 -- ARGV[2]  job
@@ -30,14 +30,14 @@
 -- ARGV[14] mark_id
 -- ARGV[15] done_id
 -- ARGV[16] blank     '1': a heartbeat of white space is none
--- ARGV[17+] names and values of the record, a last name without a value gets the job; this script adds 'at' and 'error'
--- Reply    {'settled', recorded: 1 or 0}, {'dropped'} was done, {'gone'} not in backup, {'changed'} stamp or report, {'alive'} has a
---          heartbeat, {'copies'} is in backup twice, {'full'} the stream, {'fenced'}, {'type', key, found}
+-- ARGV[17+] names and values of the record; a last name without a value gets the job; this script adds 'at' and 'error'
+-- Reply    {'settled', recorded: 1 or 0}, {'dropped'} KEYS[12] has done_id, {'gone'} not in backup, {'changed'} stamp or report,
+--          {'alive'} has a heartbeat, {'copies'} is in backup twice, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Optional GETRANGE, SISMEMBER, SREM
 -- Uses     types, fence, records
--- Safe     fenced; by compare; checks preconditions before the first write; adds before it removes. No write between the record and the
---          removal may fail: a bad value in `bytes` is ignored; LREM and SREM may have lost their rights, so first tries both
---          on a key that does not exist.
+-- Safe     fenced; by compare; checks preconditions before the first write; adds before it removes. No write between the record
+--          and the removal may fail. So the script ignores a bad value in `bytes`, and first tries LREM and SREM on a key that
+--          does not exist, because the user may have lost the rights to them.
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
     {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- sizes: measures many keys in one request.
 --
--- KEYS[1+] key       of workers, or ours
--- ARGV[1+] measure   for each: `length` of a list; `alone`: length of a list, and its only entry if it has at most 1,024
---                    bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `sentinel`: fields of
---                    a hash; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><last id>
+-- KEYS[1+] key       of any type
+-- ARGV[1+] measure   for each: `length` of a list; `alone`: length of a list, and its only entry if this entry has at most
+--                    1,024 bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `sentinel`:
+--                    fields of a hash; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><last id>
 -- Reply    {now in us, for each key its measures, separated by a space; or '!' and the error}
 -- Optional LINDEX
 -- Safe     reads only; an error of one key leaves the others valid.

@@ -12,7 +12,7 @@
 --
 -- A stamp is 28 bytes, numbers with the highest byte first: born in us (8), seen (6), missing (6), retries (2), retried_at (6),
 -- times in ms by Redis's clock; a value of another length is no stamp. The highest bit of retries means that the life began with
--- a requeue. A life is named by its birth in us, unique in its queue.
+-- a requeue. The birth in us identifies a life, because it is unique in the queue.
 local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'meta', KEYS[3], 'hash'}})
 if refusal then return refusal end
 local time = redis.call('TIME')

@@ -2,8 +2,8 @@
 -- stream_ends: reads the first and last ids of many failure streams.
 --
 -- KEYS[1+] failures, meta   stream and hash of each queue, in turns
--- Reply    {now in ms, for each queue: entries or '!' and the error, id of its oldest entry, last generated id, highest id that trim
---          has removed, counted bytes of its values}; 0-0 = no such id
+-- Reply    {now in ms, for each queue: entries, or '!' and the error; id of the oldest entry; last generated id; highest id that
+--          trim has removed; counted bytes of all values}; 0-0 = no such id
 -- Uses     now
 -- Safe     reads only; an error of one key leaves the others valid.
 local reply = {now_ms()}

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- trim: removes old entries of a failure stream that enough audit logs hold, and auditors that are silent for long.
+-- trim: removes old entries of a failure stream that enough audit logs have, and auditors that are silent for long.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failures  stream
 -- KEYS[3]  auditors  hash: instance -> '<stream id> <its last call, ms>'
--- KEYS[4]  meta      hash: `trimmed` is the highest removed id, `bytes` the counted bytes of the stream's values, `entries` the length
---                    at that count, `ahead` is '<stream id> <ms>': entries up to this id, although the id is in the future,
---                    existed at that time
+-- KEYS[4]  meta      hash: `trimmed` is the highest removed id, `bytes` the counted bytes of the stream's values, `entries` the
+--                    length at that count, `ahead` is '<stream id> <ms>': entries up to this id existed at this time,
+--                    although the id is in the future
 -- ARGV[1]  token
 -- ARGV[2]  retain    ms; younger entries stay
 -- ARGV[3]  records   entries that stay at any age, while there is room
@@ -16,15 +16,15 @@
 -- ARGV[7]  heard     ms; an auditor that is silent for longer does not count
 -- ARGV[8]  forget    ms; an auditor that is silent for longer is removed
 -- ARGV[9]  room      bytes; in a larger stream `records` keeps nothing, or a full stream would stay full
--- Reply    {'trimmed', entries removed, entries left, wait}  wait: ms until the oldest entry is old enough; 0 = now, or more are
---                                      removable; -1 = no entry is spare
+-- Reply    {'trimmed', entries removed, entries left, wait}  wait: ms until the oldest entry is old enough; 0 = it is;
+--                                      -1 = the stream is too short to remove an entry
 --          {'fenced'}                  the lock is not the caller's
 --          {'type', key, found}        `failures`, `auditors` or `meta` has a wrong type
 -- Ages     After a clock of Redis that was ahead is corrected, new ids are in the future for as long as it was ahead. The age
 --          of such an entry counts from the first trim that sees the entry.
 -- Uses     types, fence, ids, now
--- Safe     fenced; checks all preconditions before the first write. Writes `trimmed` and `bytes` before it removes entries, so that
---          each removal is noted. First tests the right to XTRIM with an XTRIM that removes nothing.
+-- Safe     fenced; checks all preconditions before the first write. Writes `trimmed` and `bytes` before it removes entries, so
+--          that no removal is missing there. First tests the right to XTRIM with an XTRIM that removes nothing.
 local refusal = fenced() or wrong_type({{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -47,18 +47,18 @@ for i = 1, #all, 2 do
     if age <= heard and age <= forget then positions[#positions + 1] = {ms, seq} end
 end
 table.sort(positions, above)
-local copied = positions[math.max(1, copies)] -- enough auditors have everything up to here
+local copied = positions[math.max(1, copies)] -- `copies` auditors have all entries up to this id
 
 local length = redis.call('XLEN', KEYS[2])
 local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
 local meta = redis.call('HMGET', KEYS[4], 'bytes', 'entries')
 local held, beyond, enough = number(meta[1]), length - records, false
 if number(meta[2]) > length then held = held / number(meta[2]) * length end -- trimmed by hand
-local spare = math.min(most, held > room and length or beyond)
+local limit = math.min(most, held > room and length or beyond)
 local present = string.format('%.0f', now)
 local ahead_ms, ahead_seq, ahead_at = string.match(redis.call('HGET', KEYS[4], 'ahead') or '', '^(%d+)%-(%d+) (%d+)$')
-if ahead_at and tonumber(ahead_at) > now then ahead_at = nil end -- noted by a clock that was ahead
-local unknown = false -- a future entry that no trim has seen before
+if ahead_at and tonumber(ahead_at) > now then ahead_at = nil end -- written by a clock that was ahead
+local unknown = false -- true = an entry has a future id that no trim has seen before
 -- Returns when an entry came, in ms.
 local function since(ms, seq)
     if compare_digits(ms, present) < 1 then return tonumber(ms) end
@@ -67,8 +67,8 @@ local function since(ms, seq)
     return now
 end
 local removable, bytes, last, wait, from, step, read = 0, 0, nil, -1, '-', 1, 0
-while spare > 0 and removable < spare and not enough do
-    local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, spare - removable))
+while limit > 0 and removable < limit and not enough do
+    local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, limit - removable))
     for _, entry in ipairs(some) do
         local ms, seq = string.match(entry[1], '^(%d+)%-(%d+)$')
         enough = removable >= beyond and held - bytes <= room

@@ -1,4 +1,4 @@
--- ids: compares runs of digits: 1 when a is above b, 0 or -1. Texts, because Lua's numbers are exact up to 2^53 only.
+-- ids: compares two numbers in decimal text: 1 = a is above b, 0 = equal, -1 = below. Lua's numbers are exact only to 2^53.
 local function compare_digits(a, b)
     a, b = string.gsub(a, '^0+', ''), string.gsub(b, '^0+', '')
     if #a ~= #b then return #a > #b and 1 or -1 end

@@ -1,5 +1,5 @@
--- records: returns the bytes of all values that the failure stream would have with `record` (names and values in turns), and its
--- length now. After a trim by hand the remaining entries count with their share, or the stream would stay full.
+-- records: returns the bytes of all values in the failure stream after `record` (names and values in turns) is added, and the
+-- length of the stream now. After a trim by hand the count shrinks in proportion; otherwise the stream would stay full.
 local function number(text) return tonumber(string.match(text or '', '^%d+$')) or 0 end
 local function stream_bytes(stream, meta, record)
     local counted, length = redis.call('HMGET', meta, 'bytes', 'entries'), redis.call('XLEN', stream)

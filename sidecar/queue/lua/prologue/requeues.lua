@@ -1,9 +1,9 @@
--- requeues: the end of a requeue. KEYS[1], ARGV[1] is its mark, KEYS[2] the stream, KEYS[3] the meta hash. A refusal removes the
--- mark. `size` is the bytes of all values of the record without `at`.
+-- requeues: ends a requeue. Field ARGV[1] of the hash KEYS[1] is the requeue marker, KEYS[2] the stream, KEYS[3] the meta hash.
+-- take_back restores the earlier marker, or none, after a refusal. `size` is the bytes of all values of the record without `at`.
 local function take_back(mark, why)
-    local undone = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
-    local kept = type(undone) == 'table' and undone.err
-    return {'failed', kept and why .. '; its mark could not be taken back (' .. kept .. '): use --again' or why}
+    local restored = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
+    local refusal = type(restored) == 'table' and restored.err
+    return {'failed', refusal and why .. '; cannot remove the requeue marker (' .. refusal .. '): use --again' or why}
 end
 local function add_record(at, record, size)
     local added = redis.pcall('XADD', KEYS[2], '*', 'at', at, unpack(record))

@@ -1,4 +1,4 @@
--- types: returns {'type', ...} for the first key of a wrong type; nil = none. `wanted` is {{name, key, type}, ...}.
+-- types: returns {'type', name, found type} for the first key of a wrong type; nil = none. `wanted` is {{name, key, type}, ...}.
 local function wrong_type(wanted)
     for _, want in ipairs(wanted) do
         local found = redis.call('TYPE', want[2]).ok
