@@ -1,7 +1,6 @@
 // The audit log: one SQLite file with every event in the lives of failed jobs. Only the files of this folder use SQLite.
 //
-// One thread writes: the auditor. Each reader opens its own connection. An import may write while the auditor runs. Errors come
-// back as text in *why, with the remedy.
+// One thread writes: the auditor. Each reader opens its own connection. An import may write meanwhile. Errors: text in *why.
 #pragma once
 
 #include <stdatomic.h>
@@ -40,8 +39,7 @@ typedef struct audit_open_options {
     const atomic_bool *stop; // true ends a check; may be NULL
     int busy_timeout_ms;     // see audit_set_busy_timeout; 0 = 5,000
 } audit_open_options_t;
-// Opens the log for the auditor; acquires `lock`. Sets a damaged log aside. Begins a new log if there is none: audit_loss then
-// names the lost one.
+// Opens the log for the auditor; acquires `lock`. Sets a damaged log aside. Begins a new log if there is none: see audit_loss.
 audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *options, buffer_t *why)
     __attribute__((warn_unused_result));
 

@@ -141,7 +141,7 @@ bool audit_lock_acquire_shared(audit_lock_t *lock, buffer_t *why) {
 
 bool audit_lock_exclude_writers(audit_lock_t *lock, buffer_t *why) {
     if (lock_range(lock, BYTE_WRITERS, F_WRLCK)) return true;
-    return audit_refuse(lock->log, why, "must be set aside, but `audit import` writes to it: wait for its end, or end it");
+    return audit_refuse(lock->log, why, "must be set aside, but `audit import` writes to it: wait for the import, or end it");
 }
 
 void audit_lock_admit_writers(audit_lock_t *lock) { lock_range(lock, BYTE_WRITERS, F_UNLCK); }

@@ -31,8 +31,7 @@ bool audit_open_database(audit_t *audit, const char *name, int flags, buffer_t *
     return true;
 }
 
-// synchronous=FULL: a commit is on disk when it returns. auto_vacuum can only be set while the file is empty, and before WAL
-// makes its first page.
+// synchronous=FULL: a commit is on disk when it returns. auto_vacuum must be set before WAL makes the first page of the file.
 static bool open_configure(audit_t *audit, int64_t max_bytes, bool empty, buffer_t *why) {
     int64_t pages = max_bytes / CHECKPOINT_SHARE / PAGE_BYTES;
     if (max_bytes == 0 || pages > CHECKPOINT_MAX_PAGES) pages = CHECKPOINT_MAX_PAGES;
@@ -216,8 +215,7 @@ static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
     return done;
 }
 
-// SQLite refuses every page of a truncated file unless the schema is writable. The connection is read-only, so a writable schema
-// is safe here. The import then reads the remaining pages.
+// SQLite reads no page of a truncated file unless the schema is writable. That is safe here: the connection is read-only.
 static bool open_truncated(audit_t *audit, int *schema, buffer_t *why) {
     int on = 0;
     buffer_clear(why);
@@ -243,9 +241,8 @@ static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
 
 static bool open_is_read_only(audit_mode_t mode) { return mode == AUDIT_READ || mode == AUDIT_PEER; }
 
-// Large sorts need a temporary file. On a read-only root, none of SQLite's usual directories may be writable
-// (sqlite.org/tempfiles.html, 5). The directory of the log is writable. SQLite requires that the name lives as long as the
-// process.
+// Large sorts need a temporary file. If none of SQLite's usual directories is writable (sqlite.org/tempfiles.html, 5), use the
+// directory of the log. SQLite requires that the name lives as long as the process.
 static void open_choose_temp_directory(const char *path) {
     const char *const usual[] = {getenv("SQLITE_TMPDIR"), getenv("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp", "."};
     if (sqlite3_temp_directory) return;

@@ -4,8 +4,7 @@
 
 #include "audit/store.h"
 
-// WAL needs memory that all processes share. Two machines share no memory (sqlite.org/wal.html). The numbers are those of
-// statfs(2).
+// WAL needs memory that all processes share, and machines share none (sqlite.org/wal.html). The numbers are from statfs(2).
 static const struct {
     unsigned long type;
     const char *name;

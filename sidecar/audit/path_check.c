@@ -71,8 +71,8 @@ void audit_check_path(const char *path, int64_t max_bytes, audit_path_check_fn *
     } else if (path_check_is_writable(&check) && path_check_is_log(&check)) {
         path_check_free_space(&check);
         if (audit_lock_is_held(path, holder))
-            buffer_printf(&check.text, "audit log %s: a sidecar (%s) writes it now; another one needs an audit.path of its own",
-                          path, holder);
+            buffer_printf(&check.text, "audit log %s: a sidecar (%s) writes it now; a second one needs its own audit.path", path,
+                          holder);
         else
             buffer_printf(&check.text, "audit log %s: can be written, and no sidecar holds it", path);
         path_check_report(&check, AUDIT_OK);

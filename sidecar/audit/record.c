@@ -80,7 +80,7 @@ bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_
 
 bool audit_begin(audit_t *audit, buffer_t *why) { return audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why); }
 
-// Checks eight bytes at once: all of them ASCII, none of them NUL. Most texts are.
+// Checks eight bytes at once, because most texts are ASCII without NUL.
 static bool record_is_ascii_word(const char *at) {
     uint64_t word;
     memcpy(&word, at, sizeof word);

@@ -68,8 +68,7 @@ static bool replaced_header_is_valid(const audit_t *audit) {
     return memcmp(header, magic, sizeof magic) == 0 && ours;
 }
 
-// Whether a file that cannot be read alone is no log with its -wal file either. A checkpoint makes a file unreadable alone, for
-// a moment, or for longer if the process was killed meanwhile.
+// The file cannot be read alone, as during a checkpoint, or after an interrupted one. Checks the file with its -wal file.
 static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
     bool ours = false, unchanged = replaced_same_stat(now, &audit->file.suspect);
     int64_t commits;

@@ -93,8 +93,7 @@ typedef struct retain_step {
     mono_t until;
 } retain_step_t;
 
-// Once the log is over the limit, it counts as over until a share of the limit is free. Otherwise the next row would be over the
-// limit again.
+// A log over its limit counts as over until a share of the limit is free. Otherwise the next row would exceed the limit again.
 static bool retain_over_limit(int64_t now, int64_t limit, bool *removing) {
     *removing = limit > 0 && now > (*removing ? limit - limit / REMOVE_SHARE : limit);
     return *removing;
@@ -142,7 +141,7 @@ static bool retain_vacuum(audit_t *audit, retain_step_t *step, bool *more, buffe
     int code = SQLITE_ROW;
     failpoint("audit_vacuum_before");
     if (!stmt) return false;
-    while (code == SQLITE_ROW && !mono_reached(step->until, mono_now())) code = sqlite3_step(stmt); // one page each
+    while (code == SQLITE_ROW && !mono_reached(step->until, mono_now())) code = sqlite3_step(stmt); // a step moves one page
     *more = code == SQLITE_ROW;
     return audit_finish(audit, stmt, code, "shrink it", why);
 }

@@ -1,5 +1,4 @@
-// Sets a damaged log aside, or the files that a lost log left behind. Nothing is deleted, because people may want to examine the
-// files.
+// Sets aside a damaged log, or the files that a lost log left. Deletes nothing: people may want to examine the files.
 #include <fcntl.h>
 #include <sys/stat.h>
 

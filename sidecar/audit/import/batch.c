@@ -72,7 +72,7 @@ bool import_end_transaction(import_t *import, bool done, buffer_t *why) {
 bool import_flush(import_t *import, buffer_t *why) {
     if (import->count == 0) return true;
     bool done = import_begin_transaction(import, why);
-    mono_t began = mono_now(); // began after the wait for the write lock, so the pause does not include the wait
+    mono_t began = mono_now(); // not earlier: the pause must not include the wait for the write lock
     for (size_t i = 0; done && i < import->count; i++) done = import_put(import, &import->batch[i].event, NULL, why);
     done = import_end_transaction(import, done, why);
     import_clear_batch(import);

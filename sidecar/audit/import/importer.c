@@ -154,7 +154,7 @@ bool import_log(import_t *import, const char *path, const import_listener_t *lis
     if (!peer) return false;
     log_reader_t reader = {.import = import, .peer = peer, .listener = listener, .after = INT64_MIN, .why = why};
     reader.truncated = audit_is_damaged(peer);
-    sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reader.truncated, NULL); // off: see open_truncated
+    sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reader.truncated, NULL); // see open_truncated
     sqlite3_exec(peer->db, untrusted_pragmas, NULL, NULL, NULL);
     bool done = log_has_events(peer, why) && log_read_rows(&reader) &&
                 import_finish_gaps(import, reader.damaged ? NULL : peer, path, listener, why);

@@ -1,7 +1,6 @@
 #include "audit/query/statement.h"
 
-// has(bytes, a, b, c): whether one of a, b, c contains the bytes. SQLite's own instr() is slower: it compares byte by
-// byte, and counts characters in texts.
+// has(bytes, a, b, c): whether one of a, b, c contains the bytes. SQLite's instr() is slower: it goes byte by byte.
 static void statement_sql_has(sqlite3_context *context, int count, sqlite3_value **values) {
     const void *wanted = sqlite3_value_blob(values[0]);
     size_t len = (size_t)sqlite3_value_bytes(values[0]);
