@@ -1,7 +1,7 @@
-# queue-sidecar. `make help` lists what there is.
+# queue-sidecar. `make help` lists the targets.
 #
 #   SANITIZER=address|undefined|thread  builds into build/<sanitizer>/ (address,undefined together works too)
-#   CC=clang                            the other compiler
+#   CC=clang                            builds with clang
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
@@ -23,7 +23,7 @@ PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 SAN := $(if $(SANITIZER),-fsanitize=$(SANITIZER) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
-# The compiler takes three quarters of its time for what tests do not need: their own code made fast, under sanitizers most of all.
+# Under sanitizers the tests' own code is not optimized: optimizing it takes three quarters of the compiler's time.
 CFLAGS ?= $(if $(SANITIZER),-O1,-O2) -g
 TEST_CFLAGS ?= $(if $(SANITIZER),-O0)
 CPPFLAGS_ALL := -D_GNU_SOURCE -DQS_VERSION='"$(VERSION)"' -DQS_RELEASED='"$(RELEASED)"' -Isidecar -I$(B)/gen
@@ -49,7 +49,7 @@ all: $(B)/queue-sidecar ## builds build/queue-sidecar
 $(B)/queue-sidecar: $(OBJ) $(GEN_OBJ)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL)
 
-# What the command line has to know of places. Written anew only where they change, so that nothing else is.
+# The directories that the program must know. The file is replaced only when one changes, so that no object is rebuilt for nothing.
 $(B)/gen/paths.h: FORCE
 	@mkdir -p $(@D)
 	@echo '#define QS_SYSCONFDIR "$(SYSCONFDIR)"' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
@@ -70,8 +70,8 @@ $(B)/gen/sql.c: $(SQL) sql/embed.sh
 	@mkdir -p $(@D)
 	sh sql/embed.sh $(SQL) >$@.tmp && mv $@.tmp $@
 
-# Manual pages: scdoc renders them. The version, its date and the place of the config are known here. Afterwards each - becomes the
-# one that people can paste, and .TH no longer undoes scdoc's .nh.
+# Manual pages: sed fills in version and config path, then scdoc renders. Afterwards sed turns each - into \-, which a reader can
+# copy and paste, and repeats scdoc's .nh after .TH, which undoes it.
 MAN := $(B)/gen/queue-sidecar.1 $(B)/gen/queue-sidecar.cfg.5
 $(MAN): $(B)/gen/%: docs/man/%.scd Makefile $(B)/gen/paths.h
 	@mkdir -p $(@D)
@@ -88,10 +88,10 @@ $(B)/gen/texts.c: $(MAN) $(wildcard sidecar/cli/complete.*sh) sidecar/cli/embed.
 $(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c
 	$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
 
-# Tests wait for a condition by macros whose value is not always wanted.
+# The tests' wait macros return a value that some tests ignore.
 $(TEST_OBJ): CFLAGS_ALL += -Itests -Itests/support -Wno-missing-prototypes -Wno-unused-value $(TEST_CFLAGS)
 
-# One Criterion binary holds every test, so that one summary ends the output.
+# One Criterion binary has every test, so the output ends with one summary.
 $(B)/tests/suite: $(TEST_OBJ) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL) -lcriterion
@@ -101,19 +101,19 @@ build/tests/shim_%.so: tests/support/shim_%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -fPIC -shared -o $@ $< -ldl
 
-# Tools of the benchmark: clients of their own that share nothing with the program.
+# Benchmark tools: clients that share no code with the program.
 build/tests/bench_%: tests/bench/%.c $(wildcard tests/bench/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -O2 -g $(WARN) -D_GNU_SOURCE -o $@ $< -lhiredis -lsqlite3 -lpthread -lm
 
-# What a test needs beside its own binary; a stage of `make test` asks for the suite too.
+# The test binary and everything that tests run or load.
 .PHONY: suite
 suite: all $(B)/tests/suite $(SHIMS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d)
 
 .PHONY: deps run demo bench
-deps: ## installs by apt what is missing to build and to run the demo
+deps: ## installs by apt missing packages for the build and the demo
 	@sh deploy/deps.sh
 
 run: all ## runs the sidecar with conf/minimal.cfg, on the Redis of this machine
@@ -123,19 +123,19 @@ demo: deps ## delayed jobs fall due, a leader is killed, another takes over: all
 	@$(MAKE) -s -j2 all
 	@sh deploy/demo.sh $(B)/queue-sidecar
 
-bench: all $(BENCHES) ## measures promotion, lateness and the rest
+bench: all $(BENCHES) ## runs the benchmarks of docs/benchmarks.md
 	sh tests/bench/run.sh $(B)/queue-sidecar build/tests
 
-# Tests by a filter of Criterion: T='unit_scan/*'.
+# Filter of tests for Criterion, such as T='unit_scan/*'; empty = all tests.
 T ?=
 
 .PHONY: test test-unit test-redis test-daemon test-all test-rest test-long test-debian13 cover
-test: ## installs what tests need, builds, and runs the whole suite (T='unit_scan/*': only these tests)
+test: ## installs missing packages, builds, and runs the whole suite (T='unit_scan/*': only these tests)
 	@sh deploy/deps.sh suite
 	@$(MAKE) -s -j2 SANITIZER= suite
 	@sh tests/check/suite.sh $(if $(T),'$(T)')
 
-test-unit: ## only the tests of functions: seconds
+test-unit: ## only the tests of functions: takes seconds
 test-redis: ## only the tests that call functions against a redis-server
 test-daemon: ## only the tests of the whole program
 test-unit test-redis test-daemon: test-%:
@@ -149,7 +149,7 @@ test-rest:
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" sh tests/check/stages.sh
 
-test-long: ## the whole suite, TEST_ROUNDS times, and the long form of the tests that have one
+test-long: ## the whole suite, TEST_ROUNDS times, then the tests that have a long form in that form
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" TEST_ROUNDS=$(TEST_ROUNDS) sh tests/check/stages.sh long
 
@@ -162,15 +162,15 @@ image: ## builds the container image with buildah, on a Debian 13 of this machin
 	@sh deploy/deps.sh image
 	@sh deploy/image/build.sh
 
-image-test: ## builds it, and runs it hardened under podman: files, jobs, a pod through a life (as root)
+image-test: ## builds the image and tests it under podman: files, jobs, a pod from start to end (as root)
 	@sh deploy/deps.sh image
 	@sh tests/image/run.sh
 
-cover: ## runs the suite in a gcov build and prints which share of each file it reaches
+cover: ## runs the suite in a gcov build and prints the line coverage of each file
 	@$(MAKE) -s -j2 suite B=build/cover CFLAGS='-O0 -g --coverage' LDFLAGS=--coverage
 	@sh tests/check/cover.sh build/cover
 
-# Each harness begins with the corpus that its last run left in the build directory.
+# Each harness continues with the corpus of its last run, in build/fuzz.
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 build/fuzz/%: tests/fuzz/%.c $(wildcard sidecar/base/*.[ch] sidecar/base/json/*.[ch]) Makefile
 	@mkdir -p $(@D)
@@ -178,31 +178,31 @@ build/fuzz/%: tests/fuzz/%.c $(wildcard sidecar/base/*.[ch] sidecar/base/json/*.
 	    -o $@ $< $(wildcard sidecar/base/*.c sidecar/base/json/*.c) $(shell pkg-config --libs nettle)
 
 .PHONY: fuzz
-fuzz: $(FUZZERS) ## fuzzes what reads foreign bytes, each harness for FUZZ_SECONDS
+fuzz: $(FUZZERS) ## fuzzes the parsers of untrusted bytes, each harness for FUZZ_SECONDS
 	@for fuzzer in $(FUZZERS); do \
 	    mkdir -p $$fuzzer.corpus && $$fuzzer -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 \
 	        -artifact_prefix=$$fuzzer. $$fuzzer.corpus || exit 1; \
 	done
 
 .PHONY: vectors
-vectors: ## writes tests/data anew with the client libraries that build/clients has
+vectors: ## regenerates tests/data with the client libraries in build/clients
 	@sh tests/clients/vectors.sh
 
 .PHONY: docs check lint tidy format
-docs: all ## writes the tables of docs/ that come from the program and its sources
+docs: all ## regenerates the parts of docs/ that come from the program and its sources
 	@python3 tests/check/docs.py --write
 	@python3 tests/check/man.py --write
 
 check: all ## layers, config keys, scripts, sizes, hygiene and the linters
 	@MAKE="$(MAKE)" sh tests/check/run.sh
 
-lint: ## the linters alone
+lint: ## only the linters
 	@MAKE="$(MAKE)" sh tests/check/run.sh format shell cppcheck tidy
 
-format: ## makes C look as .clang-format says
+format: ## formats C by .clang-format
 	find sidecar tests -name '*.[ch]' -exec clang-format -i {} +
 
-# An object is made anew when anything that it includes has changed; then, and only then, clang-tidy looks again.
+# clang-tidy checks a source only after its object was rebuilt, so after a change of the source or of a header that it includes.
 tidy: $(SRC:%.c=$(B)/tidy/%.ok)
 
 $(B)/tidy/%.ok: $(B)/%.o .clang-tidy
@@ -210,7 +210,7 @@ $(B)/tidy/%.ok: $(B)/%.o .clang-tidy
 	@clang-tidy --quiet $(<:$(B)/%.o=%.c) -- $(filter-out -Werror,$(CFLAGS_ALL)) 2>&1
 	@touch $@
 
-# Where it goes: below PREFIX, but for the config. Packages say PREFIX=/usr and DESTDIR.
+# Directories of `make install`: below PREFIX, except the config. Packages set PREFIX=/usr and DESTDIR.
 BINDIR ?= $(PREFIX)/bin
 DATADIR ?= $(PREFIX)/share
 MANDIR ?= $(DATADIR)/man
@@ -227,7 +227,7 @@ PLACES = BINDIR='$(BINDIR)' MANDIR='$(MANDIR)' DOCDIR='$(DOCDIR)' BASHCOMPDIR='$
 install: all ## installs program, manual pages, completions, units, samples (DESTDIR, PREFIX, SYSCONFDIR, BINDIR, ...); an existing config is kept
 	@$(PLACES) sh deploy/install.sh install $(B)/queue-sidecar
 
-uninstall: ## removes what install has put there; a config that was changed stays
+uninstall: ## removes the installed files; a changed config stays
 	@$(PLACES) sh deploy/install.sh uninstall
 
 clean: ## removes build/

@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# For sourcing. Registries and mirrors fail now and then, for a moment.
+# Source this file. It retries downloads, because registries and mirrors sometimes fail for a moment.
 #
-#   again LOG COMMAND...    runs a program or function that fetches something; what it writes goes into LOG
+#   again LOG COMMAND...    runs a program or function that downloads something; LOG gets the output of the last try
 #
-# In CI, which has one run and lacks nothing (QS_CLIENTS_REQUIRED=1), it gets up to three tries, unless ten minutes have passed, and each
-# further one is said on stderr. Elsewhere it gets one: the next run tries again. Returns what the last try did.
+# In CI (QS_CLIENTS_REQUIRED=1) up to three tries, but no new try after ten minutes; stderr names each further try. Elsewhere one try,
+# because the next run tries again. Returns the exit code of the last try.
 again() {
     again_log=$1
     again_end=$(($(date +%s) + 600))

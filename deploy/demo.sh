@@ -1,7 +1,7 @@
 #!/bin/sh
-# make demo: the product's whole story on a private redis-server: delayed jobs fall due, a worker is killed in mid job and its job
-# comes back, a poison job is retried and ends, the leader is killed and another takes over, the audit log is asked about it. All of
-# it lives in a temporary directory; nothing outside is touched, and nothing is left behind.
+# make demo: shows the sidecar on a private redis-server. Delayed jobs fall due; a worker is killed and its job comes back; a poison
+# job is retried and ends; the leader is killed and another instance takes over; the audit log is queried. All files are in a
+# temporary directory, which is removed at the end.
 set -eu
 
 sidecar=${1:?usage: demo.sh PATH-OF-QUEUE-SIDECAR}
@@ -14,7 +14,7 @@ pids=
 end() {
     status=$?
     trap - EXIT INT TERM
-    for pid in $pids ${!-}; do kill "$pid" 2>/dev/null || true; done # the last one may not be among them yet
+    for pid in $pids ${!-}; do kill "$pid" 2>/dev/null || true; done # $! may not be in $pids yet
     for pid in $pids ${!-}; do wait "$pid" 2>/dev/null || true; done
     rm -rf "$dir"
     exit "$status"
@@ -34,7 +34,7 @@ fail() {
     exit 1
 }
 
-# wait_until WHAT COMMAND...: by condition, never by time alone.
+# wait_until WHAT COMMAND...: waits until the command succeeds; fails after a minute.
 wait_until() {
     limit=$(($(now) + 60000)) what=$1
     shift
@@ -50,19 +50,19 @@ start_sidecar() { # NAME
 }
 says() { grep -q "\"msg\":\"$2\"" "$dir/$1.log"; }
 
-# job NAME DELAY_MS: what a producer does in any language.
+# job NAME DELAY_MS: adds a delayed job, as a producer in any language does.
 job() {
     due=$(($(now) + $2))
     cli zadd email:delayed "$due" "{\"job\":\"$1\",\"due\":$due}" >/dev/null
     say "ZADD email:delayed $due {\"job\":\"$1\",...}   due in $2 ms"
 }
 
-# A worker as people write them: it only knows two lists and a hash. What it is asked to do stands in the job's name.
+# A usual worker: it uses two lists and a hash. The job's name tells it what to do.
 cat >"$dir/worker.sh" <<'WORKER'
 socket=$1 dir=$2
 cli() { redis-cli -s "$socket" "$@"; }
 while :; do
-    job=$(cli --raw blmove email email:backup right left 5 2>/dev/null) || exit 0 # the server has gone
+    job=$(cli --raw blmove email email:backup right left 5 2>/dev/null) || exit 0 # the server has ended
     [ -n "$job" ] || continue
     came=$(date +%s%3N) due=${job##*\"due\":} name=${job#*\"job\":\"}
     due=${due%\}} name=${name%%\"*}
@@ -77,7 +77,7 @@ while :; do
         if [ ! -e "$dir/videos" ]; then
             printf '   worker got %-16s and works on it, which takes long...\n' "\"$name\""
             printf '%s\n' "$$" >"$dir/videos"
-            cli blpop nothing 60 >/dev/null 2>&1 # ends with the server, also when its worker is killed
+            cli blpop nothing 60 >/dev/null 2>&1 # a long job; it ends with the server, even if the worker is killed
         fi
         printf '   worker got %-16s again, and finishes it\n' "\"$name\""
         ;;
@@ -110,8 +110,8 @@ first=$!
 wait_until 'the first sidecar leading' says first leading
 start_sidecar second
 wait_until 'the second sidecar standing by' says second 'standing by'
-say "pid $first holds the lock; the other one asks for nothing but a vacant lock, and copies the audit log" \
-    "(a private redis-server, TTL of the lock 1 s, a job may take 1 s, one retry; see conf/demo.cfg)"
+say "pid $first holds the lock; the standby waits for the lock and copies failures into its own audit log" \
+    "(a private redis-server, lock TTL 1 s, a job may take 1 s, one retry; see conf/demo.cfg)"
 
 step '2. A producer delays three jobs; nobody polls, the sidecar knows when the next one is due'
 job welcome-mail 1200
@@ -120,12 +120,12 @@ job invoice 900
 wait_until 'three promoted jobs' done_count 3
 say 'They came in the order of their due times. (The milliseconds are mostly redis-cli starting.)'
 
-step '3. A worker is killed in mid job: kill -9'
+step '3. A worker is killed in the middle of a job: kill -9'
 job video 0
 wait_until 'the video taken' has videos
 kill -9 "$worker"
 wait "$worker" 2>/dev/null || true
-say 'The worker is dead; its job stands in the list email:backup, where BLMOVE has put it. Another worker starts.'
+say 'The worker is dead; its job is still in the list email:backup, where BLMOVE has put it. Another worker starts.'
 start_worker
 wait_until 'the video coming back' done_count 4
 say 'The monitor found it stalled (a job may take 1 s here) and gave it back.'
@@ -134,7 +134,7 @@ step '4. A poison job: its worker reports an error each time'
 job poison 0
 wait_until 'the poison job in the audit log' in_log first poison
 [ "$(wc -l <"$dir/poisoned")" -eq 2 ] || fail 'the poison job was not tried twice'
-say 'One retry, then it has failed for good: out of Redis'\''s way, into the audit log of every sidecar.'
+say 'After one retry it has failed for good: the sidecar removed it from the queue; each audit log has a row.'
 
 step '5. kill -9 the leader, with one job due at once and one falling due later'
 kill -9 "$first"
@@ -150,7 +150,7 @@ if [ -e "$dir/wrong" ] || [ "$(sort -u "$dir/done" | wc -l)" -ne 6 ] || [ "$(wc 
 fi
 say 'Seven jobs in, six done, one failed for good: none lost, none twice, none early (the demo has just checked).'
 
-step '6. What failed, and why? Ask the log of the sidecar that is still alive'
+step '6. What failed, and why? Query the audit log of the sidecar that still runs'
 wait_until 'the second audit log' in_log second poison
 show queue-sidecar audit list
 "$sidecar" audit list --db "$dir/second.db" | sed 's/^/   /'
@@ -159,4 +159,4 @@ printf '\n'
 show queue-sidecar audit show "$ref"
 "$sidecar" audit show "$ref" --db "$dir/second.db" | sed 's/^/   /'
 printf '\n'
-say 'Next: README.md, "Five minutes", with your own queue. Nothing of this demo is left behind.'
+say 'Next: README.md, "Five minutes", with your own queue. The demo has removed all its files.'

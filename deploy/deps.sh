@@ -1,20 +1,19 @@
 #!/bin/sh
-# Installs what is missing to build and run (no argument), to test too (`suite`, `valkey`, `test`), or to build and test the image (`image`).
-# Says nothing to apt when nothing is missing.
+# Installs missing Debian packages by apt. Without missing packages it does not run apt.
 #
-#   sh deploy/deps.sh          compiler, libraries, a redis-server for the demo
-#   sh deploy/deps.sh suite    and what the suite needs
-#   sh deploy/deps.sh valkey   and a valkey-server (Debian 13 has one)
-#   sh deploy/deps.sh test     and the test library, the linters, what makes a Debian 13 root, what fetches client libraries
-#   sh deploy/deps.sh image    what builds and runs containers, and nothing else
+#   sh deploy/deps.sh          for the build and the demo: compiler, libraries, redis-server
+#   sh deploy/deps.sh suite    also for the test suite
+#   sh deploy/deps.sh valkey   also for the suite, and valkey-server (in Debian 13)
+#   sh deploy/deps.sh test     also for the suite, linters, a Debian 13 root, and downloads of client libraries
+#   sh deploy/deps.sh image    only tools that build and run containers
 #
-# It looks for the things themselves, not for packages, so that what was installed in another way counts.
+# Looks for programs and headers, not for packages, so that a program from another source counts.
 set -eu
 # shellcheck source=deploy/again.sh
 . "$(dirname "$0")/again.sh"
 
 missing=
-need() { # package, then a test that succeeds where the thing is there
+need() { # package, then a command that succeeds if the package is not needed
     package=$1
     shift
     "$@" >/dev/null 2>&1 || missing="$missing $package"
@@ -82,11 +81,11 @@ test)
     need mmdebstrap command -v mmdebstrap
     need yamllint command -v yamllint
     need python3-yaml python3 -c 'import yaml'
-    # What renders the manual pages.
+    # Two renderers of manual pages.
     need mandoc command -v mandoc
     need groff command -v groff
-    # Workers in other languages: those that are not there are skipped, but what fetches a library for one that is should be. In CI
-    # those of the dialects are all there, and what renders manifests.
+    # Tests with workers in other languages are skipped if the language is missing. If it is there, its library manager must be there
+    # too. CI needs every language of the dialects, and the tools that render manifests.
     need python3-venv python3 -c 'import ensurepip, venv'
     if [ "${QS_CLIENTS_REQUIRED:-}" = 1 ]; then
         need nodejs command -v node
@@ -106,12 +105,12 @@ esac
 missing=${missing# }
 
 if [ -z "$missing" ]; then
-    echo "deps: everything is there"
+    echo "deps: nothing is missing"
     exit 0
 fi
 install="apt-get install -y --no-install-recommends $missing"
 if ! command -v apt-get >/dev/null; then
-    echo "deps: missing, by their Debian names: $missing. This machine has no apt-get: install them by hand" >&2
+    echo "deps: missing Debian packages: $missing. This machine has no apt-get: install them by hand" >&2
     exit 1
 fi
 if [ "$(id -u)" = 0 ]; then
@@ -123,33 +122,33 @@ else
     exit 1
 fi
 
-# A policy that lets no service start: we want the program redis-server, not one on port 6379. (Neither deb-systemd-invoke nor
-# invoke-rc.d can be told so by the environment.) A machine that has a policy of its own keeps it.
+# A policy-rc.d that lets no service start: the tests need the program redis-server, not a service on port 6379. (No environment
+# variable does that for deb-systemd-invoke and invoke-rc.d.) An existing policy-rc.d stays.
 policy=/usr/sbin/policy-rc.d
 log=$(mktemp)
-ours=
+made_policy=
 finish() {
     rm -f "$log"
-    [ -z "$ours" ] || $sudo rm -f "$policy"
+    [ -z "$made_policy" ] || $sudo rm -f "$policy"
 }
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 case " $missing " in
 *" redis-server "*)
     if [ ! -e "$policy" ]; then
-        ours=yes
+        made_policy=yes
         printf '#!/bin/sh\n# By deploy/deps.sh, while it installs.\nexit 101\n' | $sudo tee "$policy" >/dev/null
         $sudo chmod 755 "$policy"
     fi
     ;;
 esac
 
-known() { # whether apt has heard of every missing package
+known() { # whether apt's lists have every missing package
     for package in $missing; do
         apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]' || return 1
     done
 }
-# Another apt, as a new machine runs for its updates, is waited for.
+# Waits for another apt, such as the automatic updates of a new machine.
 apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"; }
 # shellcheck disable=SC2086 # words
 try() { apt install -y --no-install-recommends $missing; }
@@ -161,7 +160,7 @@ echo "deps: $install"
 if known && try </dev/null >"$log" 2>&1; then
     :
 else
-    echo "deps: apt-get update" # the lists are missing, or so old that their files are gone
+    echo "deps: apt-get update" # the lists are missing, or so old that the mirror has removed the files
     again "$log" renew || {
         tail -n 40 "$log" >&2
         echo "deps: apt-get failed (above)" >&2
@@ -169,6 +168,6 @@ else
     }
 fi
 case " $missing " in
-*" redis-server "*) $sudo update-rc.d redis-server disable >/dev/null 2>&1 || true ;; # nor at the next boot
+*" redis-server "*) $sudo update-rc.d redis-server disable >/dev/null 2>&1 || true ;; # do not start the service at the next boot
 esac
 echo "deps: installed $missing"

@@ -31,8 +31,8 @@ word() {
     esac
 }
 
-# One service for the machine, and one for each config of a name.
-unit() { # file, config, directory of state below /var/lib, what it serves, environment
+# Prints a unit. There are two: queue-sidecar.service, and queue-sidecar@.service for further configs by name.
+unit() { # unit name, config, state directory below /var/lib, end of the description, environment line
     sed -e "s|@NAME@|$1|" -e "s|@DOCDIR@|$DOCDIR|" -e "s|@OF@|$4|" -e "s|@PROGRAM@|$(word "$BINDIR/queue-sidecar")|" -e "s|@CONFIG@|$(word "$2")|" \
         -e "s|@STATE@|$3|" -e "s|@ENVIRONMENT@|$5|" deploy/systemd/queue-sidecar.service.in
 }
@@ -78,7 +78,7 @@ put_config() {
     fi
 }
 
-# Removes our own directories too. Shared ones such as /usr/local/bin stay, even if they are empty.
+# Also removes directories of queue-sidecar only. Shared directories such as /usr/local/bin stay, even if they are empty.
 remove() {
     everything | while IFS= read -r file; do rm -f "$root$file"; done
     if cmp -s "$root$config" "$first"; then

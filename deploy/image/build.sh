@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the image with buildah, on a Debian 13 made from the mirror of this machine's apt: queue-sidecar:VERSION in the storage that
 # deploy/image/engine.sh sets up, and build/image/queue-sidecar-VERSION.tar for `docker load` or `podman load`.
-# Exit codes: 0 built, or not possible on this machine (one line says why; with QS_CLIENTS_REQUIRED=1 that is 1), 1 failed.
+# Exit codes: 0 built; 0 not possible on this machine (one line says why; with QS_CLIENTS_REQUIRED=1: 1); 1 failed.
 set -eu
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/image/engine.sh

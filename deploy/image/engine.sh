@@ -1,27 +1,27 @@
 # shellcheck shell=sh
-# For sourcing, from the top of the tree: buildah and podman with a storage of their own in build/image, apart from what else this
-# machine has, and a Debian 13 to build on.
+# Source this file from the top of the tree. It sets up buildah and podman with their own storage in build/image, apart from other
+# images of this machine, and a Debian 13 base image.
 
 # shellcheck source=deploy/again.sh
 . deploy/again.sh
 image_dir=$PWD/build/image
 
-# One line says why nothing is done. In CI that is a failure.
+# Says why the image cannot be built, and ends the script. In CI that is a failure.
 impossible() {
     echo "image: skipped: $1" >&2
     [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || exit 1
     exit 0
 }
 
-# Containers get the limits of this process, which may not raise its own. Timers for health checks are systemd's, which a build
-# machine need not run: tests ask for the check themselves.
+# Sets low ulimits for containers, because this process may not raise its own. Podman runs health checks by systemd timers, which a
+# build machine may lack; so they are off, and tests run the health check themselves.
 engine_start() {
     [ "$(id -u)" = 0 ] || impossible "it needs to be root"
     for tool in buildah flock "$@"; do command -v "$tool" >/dev/null || impossible "$tool is not installed (sh deploy/deps.sh image)"; done
     mkdir -p "$image_dir/probe/lower" "$image_dir/probe/upper" "$image_dir/probe/work" "$image_dir/probe/merged"
     exec 8>"$image_dir/lock"
     flock 8
-    # Overlays of overlays and some other file systems are refused.
+    # Some file systems, such as an overlay, refuse to carry an overlay: then use vfs.
     driver=vfs
     if mount -t overlay overlay -o "lowerdir=$image_dir/probe/lower,upperdir=$image_dir/probe/upper,workdir=$image_dir/probe/work" \
         "$image_dir/probe/merged" 2>/dev/null; then
@@ -61,38 +61,38 @@ engine_base() {
     root=${QS_DEBIAN13_DIR:-$PWD/build/debian13}
     base=localhost/queue-sidecar-base:$(cut -d' ' -f1 "$root/stamp")
     buildah inspect --type image "$base" >/dev/null 2>&1 && return
-    buildah rmi --all --force >/dev/null 2>&1 || true # what was built on an older one
+    buildah rmi --all --force >/dev/null 2>&1 || true # images of an older base
     container=$(buildah from scratch)
     cp -a "$root/root/." "$(buildah mount "$container")/"
     buildah umount "$container" >/dev/null
     buildah commit --quiet --format docker --rm "$container" "$base" >/dev/null
 }
 
-# Builds what is not there yet. Layers are kept; docker's format has a HEALTHCHECK, OCI's has not.
+# Builds an image, from cached layers where possible. The format is docker's, because OCI's has no HEALTHCHECK.
 engine_build() { # tag, further arguments of buildah build
     tag=$1
     set -- buildah build --layers --force-rm --network host --format docker --build-arg BASE="$base" --tag "$@"
     "$@" >"$image_dir/log" 2>&1 </dev/null && return
-    ! grep -q '^E: ' "$image_dir/log" || ! again "$image_dir/log" "$@" || return 0 # apt's words: the compiler says others
+    ! grep -q '^E: ' "$image_dir/log" || ! again "$image_dir/log" "$@" || return 0 # only apt begins an error with E:, so it was a download; retry
     tail -n 40 "$image_dir/log" >&2
-    echo "image: $tag was not built (above; all of it is in $image_dir/log)" >&2
+    echo "image: $tag was not built (see above, or $image_dir/log)" >&2
     exit 1
 }
 
-# Builds $image, queue-sidecar of this tree, and $archive, a file of it for `docker load` and `podman load`.
+# Builds $image from this tree, and $archive, a file of the image for `docker load` and `podman load`.
 engine_image() {
     version=$(sed -n 's/^VERSION := //p' Makefile)
     image=localhost/queue-sidecar:$version
     archive=$image_dir/queue-sidecar-$version.tar
     revision=$(git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null || true)
-    # The address of a repository that everybody may see, or none.
+    # Label `source` only with an https address without credentials.
     site=$(git config --get remote.origin.url 2>/dev/null || true)
     case $site in
     *@*) site= ;;
     https://*) ;;
     *) site= ;;
     esac
-    # The build stage gets a name, so that its layers are kept; what earlier trees have left goes.
+    # Tag the build stage, so that the prune keeps its layers and removes those of earlier trees.
     engine_build localhost/queue-sidecar-build --target build -f deploy/image/Dockerfile .
     engine_build "$image" --build-arg VERSION="$version" --build-arg REVISION="$revision" --build-arg SOURCE="$site" \
         -f deploy/image/Dockerfile .

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lays out the root of the image: one program with all that it loads, who it runs as, where it writes, and what scanners of images
-# ask for. Runs as root in the build stage of the Dockerfile, on Debian.
+# Makes the root directory of the image: the program with its libraries, its user, its data directory, and package data for image
+# scanners. Runs as root in the build stage of the Dockerfile, on Debian.
 #
 #   sh deploy/image/root.sh PROGRAM DIRECTORY
 set -eu
@@ -18,7 +18,7 @@ mkdir -p "$root/usr/bin" "$root/usr/lib" "$root/usr/lib64"
 for name in bin lib lib64; do ln -s "usr/$name" "$root/$name"; done
 install -m 755 "$program" "$root/usr/bin/queue-sidecar"
 
-# The libraries that it is linked with, those that it loads by name while it runs, and theirs.
+# The libraries that the program links or loads by name (dlopen), and the libraries of those.
 by_name=$(grep -rhoE '"lib[A-Za-z0-9_+-]+\.so\.[0-9.]+"' sidecar | tr -d '"' | sort -u)
 paths=
 for name in $by_name; do
@@ -36,19 +36,19 @@ all=$( (
 ) | sort -u)
 packages="ca-certificates tzdata"
 for path in $all; do
-    # On Debian /lib is a link to /usr/lib, and packages say either.
+    # On Debian /lib is a link to /usr/lib; dpkg knows a file by one of the two paths.
     install -D -m 755 "$path" "$root/usr/${path#/usr/}"
     real=$(readlink -f "$path")
     owner=$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}") || fail "no package has $real"
     packages="$packages ${owner%%: *}"
 done
 
-# Whom TLS trusts, and time zones, for what people read and for `--since`.
+# CA certificates, and time zones for printed times and `--since`.
 install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 mkdir -p "$root/usr/share"
 cp -a /usr/share/zoneinfo "$root/usr/share/zoneinfo"
 
-# Who it is, and how names are looked up.
+# The user, and the lookup of host names.
 mkdir -p "$root/etc/queue-sidecar"
 {
     echo "root:x:0:0:root:/:/sbin/nologin"
@@ -58,7 +58,7 @@ printf 'root:x:0:\nqueue-sidecar:x:%s:\n' $uid >"$root/etc/group"
 echo "hosts: files dns" >"$root/etc/nsswitch.conf"
 cp -L /etc/os-release "$root/etc/os-release"
 
-# Scanners learn here which packages the files are of, one file a package, as in the distroless images; and the licences.
+# Package data for image scanners, one file a package, as in the distroless images; and the licences.
 mkdir -p "$root/var/lib/dpkg/status.d"
 for package in $(echo "$packages" | tr ' ' '\n' | sort -u); do
     name=${package%%:*}
@@ -70,10 +70,10 @@ done
 install -D -m 644 LICENSE "$root/usr/share/doc/queue-sidecar/copyright"
 install -D -m 644 conf/queue-sidecar.cfg "$root/usr/share/doc/queue-sidecar/queue-sidecar.cfg.sample"
 
-# All that it may write.
+# The only directory that the program may write to.
 install -d -m 750 -o $uid -g $uid "$root/var/lib/queue-sidecar"
 
-# It starts alone there, and the loader finds what is loaded by name.
+# Check: the program starts in the image's root, and the loader finds the libraries that are loaded by name.
 chroot "$root" /usr/bin/queue-sidecar version
 loader=$(echo "$all" | grep '/ld-linux')
 for name in $by_name; do

@@ -1,10 +1,10 @@
-/* Steps of the clock of Redis: locks heal, and jobs go by the new time. */
+/* Redis's clock is stepped: standbys break a stale lock, and jobs fall due by the new time. */
 #include "cluster.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-/* What goes unnoticed takes half an hour and more: SOON_MS is for a machine that stands still for a while. */
+/* SOON_MS tolerates a slow machine. A sidecar that does not notice a clock step needs half an hour or more. */
 enum { HOUR_MS = 3600 * 1000, TTL_MS = 3000, LONG_TTL_MS = 6000, SOON_MS = 15000 };
 
 static cluster_t begin(int sidecars, const char *ttl) {
@@ -40,7 +40,7 @@ Test(daemon_redis, one_instance_leads_after_the_clock_steps_forward) {
     cluster_end(&s);
 }
 
-/* The lock outlives this step, so that nothing but the safety poll can notice. */
+/* The lock does not expire by this step, so only the safety poll can notice the step. */
 Test(daemon_redis, one_instance_leads_after_a_step_forward_within_the_ttl) {
     cluster_t s = cluster_begin(&(server_options_t){.preload = "shim_clock"});
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "2m", .poll = "500ms"});
@@ -60,10 +60,10 @@ Test(daemon_redis, one_instance_leads_after_the_clock_steps_back) {
     daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     cluster_delay(s.r, "q", "due by the old clock", 3000);
     server_step_clock(s.server, -HOUR_MS);
-    cr_assert(cluster_stays(redis_int(s.r, "LLEN q") == 0, 6500)); /* never early, by the clock that there is */
+    cr_assert(cluster_stays(redis_int(s.r, "LLEN q") == 0, 6500)); /* the job must not come early by Redis's present time */
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
     cluster_works(&s, "q");
-    cr_assert_eq(cluster_leader(&s, "g"), leader); /* its renewal mends the lock */
+    cr_assert_eq(cluster_leader(&s, "g"), leader); /* its next renewal corrects the TTL of the lock */
     cr_assert_leq(redis_int(s.r, "PTTL sidecar:g:lock"), LONG_TTL_MS);
     server_step_clock(s.server, HOUR_MS);
     expect_job(&s, "due by the old clock");
@@ -71,15 +71,15 @@ Test(daemon_redis, one_instance_leads_after_the_clock_steps_back) {
     cluster_end(&s);
 }
 
-static int healings(const cluster_t *s) {
-    int healed = 0;
-    for (size_t i = 0; i < s->count; i++) healed += daemon_log_count(s->sidecars[i], "broke a lock left by a clock step");
-    return healed;
+static int broken_locks(const cluster_t *s) {
+    int broken = 0;
+    for (size_t i = 0; i < s->count; i++) broken += daemon_log_count(s->sidecars[i], "broke a lock left by a clock step");
+    return broken;
 }
 
-/* Its lock would live for an hour; nobody renews it. */
+/* The dead leader's lock would live for an hour; nobody renews it. */
 Test(daemon_redis, takeover_works_when_the_clock_steps_back_as_the_leader_dies) {
-    cluster_t s = begin(3, "3s"); /* the lock outlives a standstill between the two blows */
+    cluster_t s = begin(3, "3s"); /* long, so that the lock does not expire between the kill and the clock step */
     daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);
     daemon_kill(leader);
     server_step_clock(s.server, -HOUR_MS);
@@ -89,14 +89,14 @@ Test(daemon_redis, takeover_works_when_the_clock_steps_back_as_the_leader_dies) 
     int64_t ms = (wait_now_us() - stepped) / 1000;
     cr_assert_leq(ms, wait_scaled_ms(SOON_MS), "the takeover took %lld ms", (long long)ms);
     cr_assert_geq(ms, TTL_MS, "a lock was removed after one look");
-    /* Another may lead before the one that has removed it says so. */
-    cr_assert(wait_for(healings(&s) > 0, 10000));
-    cr_assert_eq(healings(&s), 1);
+    /* Another instance may lead before the instance that broke the lock logs it. */
+    cr_assert(wait_for(broken_locks(&s) > 0, 10000));
+    cr_assert_eq(broken_locks(&s), 1);
     cluster_works(&s, "q");
     cluster_end(&s);
 }
 
-/* Somebody took the TTL off a dead leader's lock: the same cure. */
+/* PERSIST has removed the TTL of a dead leader's lock: the standbys break this lock too. */
 Test(daemon_redis, takeover_works_when_a_dead_leaders_lock_has_no_ttl) {
     cluster_t s = begin(2, NULL);
     daemon_t *leader = cluster_await_leader(&s, "g", NULL, 5000);

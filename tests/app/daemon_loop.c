@@ -1,10 +1,10 @@
-/* The Python workers of docs/worker-contract.md and three sidecars, while sidecars are killed, paused and ended, and workers
- * killed, at random: each job is done, or ends because it was made to fail, and then once. QS_SEED=n repeats the order of the
- * jobs and of the blows, though not what a fault meets; QS_LONG=1 is 10,000 jobs, as `make test-long` has it, else a tenth.
+/* The Python workers of docs/worker-contract.md and three sidecars. The test kills, pauses and terminates sidecars, and kills
+ * workers, at random. Each job must be done, or end exactly once if its handler fails on purpose. QS_SEED=n repeats the order of
+ * jobs and faults, but not their timing. QS_LONG=1 (`make test-long`): 10,000 jobs; else 1000.
  *
- * A job is "KIND NUMBER"; what the handler does with it (tests/clients/python/handler.py) goes by KIND. slow: is done, after 20
- * ms; die: the first execution kills its worker; flaky: the first execution fails; poison: all fail; hopeless: fails with a text
- * that forbids a retry. The handler writes each execution into the file `runs`, and into `done` when it is done. */
+ * A job is "KIND NUMBER". KIND tells the handler (tests/clients/python/handler.py) what to do. slow: succeed after 20 ms; die:
+ * kill the worker in the first execution; flaky: fail in the first execution; poison: fail in every execution; hopeless: fail
+ * with a text that forbids a retry. The handler appends each execution to the file `runs`, and each success to `done`. */
 #include "audit_log.h"
 #include "child.h"
 #include "cluster.h"
@@ -21,38 +21,38 @@
 enum {
     JOBS = 1000,
     JOBS_LONG = 10000,
-    JOBS_PER_BLOW = 10,
-    DELAY_MS = 1500, /* the longest, of every fourth job */
-    GAP_MS = 40,     /* between two blows at least, and at most 4 times that */
+    JOBS_PER_FAULT = 10,
+    DELAY_MS = 1500, /* longest delay; every fourth job is delayed */
+    GAP_MS = 40,     /* shortest time between two faults; the longest is 4 times that */
     SIDECARS = 3,
     WORKERS = 3,
-    RETRIES = 8, /* so many that no job ends by chance because its workers were killed */
+    RETRIES = 8, /* so many that killed workers alone do not exhaust them */
     PROTECTED_MS = 400,
     UP_MS = 10000,
-    CALM_MS = 60000, /* until all is done once the blows are over */
+    CALM_MS = 60000, /* time limit for the remaining jobs after the last fault */
 };
 
-typedef enum { RUNS, PAUSED, DEAD } fate_t;
+typedef enum { RUNS, PAUSED, DEAD } state_t; /* of a sidecar */
 
-/* What became of one job. */
+/* How many times one job was run, was done and has ended (as a final failure). */
 typedef struct {
     int runs, done, ended;
 } job_t;
 
 typedef struct {
-    char *run; /* the launcher of Python's programs; owned */
-    char *dir; /* where the workers work; owned */
+    char *run; /* path of the launcher of the Python worker; owned */
+    char *dir; /* working directory of the workers; owned */
     char url[64];
     cluster_t cluster;
     child_t *workers[WORKERS];
-    fate_t fates[SIDECARS];
-    int connected[SIDECARS];             /* lines "connected" in the log when it was last started */
-    uint64_t random_jobs, random_blows;  /* apart, because which of them draws next is a matter of time */
-    job_t *jobs;                         /* owned */
-    int total, added, faults;            /* jobs, jobs so far, blows so far */
-    int killed, paused, ended, murdered; /* blows of each kind; the last is of workers */
-    int suicides;                        /* workers that a job killed */
-    int64_t next_us;                     /* when the next fault comes */
+    state_t states[SIDECARS];
+    int connected[SIDECARS];                   /* number of lines "connected" when the sidecar was last started */
+    uint64_t random_jobs, random_faults;       /* two generators, because timing decides which one is used next */
+    job_t *jobs;                               /* owned */
+    int total, added, faults;                  /* all jobs, jobs so far, faults so far */
+    int killed, paused, ended, workers_killed; /* faults of each kind; the last counts workers, the others sidecars */
+    int workers_crashed;                       /* workers that a job of KIND die killed */
+    int64_t next_us;                           /* when the next fault comes */
 } loop_t;
 
 static const char *kind_of(int number) {
@@ -73,7 +73,7 @@ static bool is_made_to_fail(int number) {
     return strcmp(kind_of(number), "poison") == 0 || strcmp(kind_of(number), "hopeless") == 0;
 }
 
-/* What stands in Redis, for the reader of a failure. */
+/* Prints the jobs and clients of Redis, for the reader of a failure. */
 static void show(const loop_t *loop) {
     static const char script[] =
         "local t, lines = redis.call('TIME'), {} "
@@ -95,7 +95,7 @@ __attribute__((format(printf, 2, 3))) static void fail(const loop_t *loop, const
     va_start(arguments, format);
     vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
-    fprintf(stderr, "what the workers wrote:\n%s\n", text);
+    fprintf(stderr, "stderr of the workers:\n%s\n", text);
     show(loop);
     free(text);
     free(path);
@@ -118,7 +118,7 @@ static loop_t begin(void) {
     loop.jobs = calloc((size_t)loop.total, sizeof(*loop.jobs));
     cr_assert_not_null(loop.jobs);
     loop.random_jobs = cluster_seed("daemon_loop");
-    loop.random_blows = cluster_random(&loop.random_jobs, UINT64_MAX);
+    loop.random_faults = cluster_random(&loop.random_jobs, UINT64_MAX);
     loop.dir = temp_dir("python");
     loop.cluster = cluster_begin(&(server_options_t){.tcp = true});
     snprintf(loop.url, sizeof(loop.url), "REDIS_URL=redis://127.0.0.1:%d", server_port(loop.cluster.server));
@@ -143,9 +143,9 @@ static void end(loop_t *loop) {
     free(loop->run);
 }
 
-/* The next jobs, some of them for later. */
+/* Adds the next jobs, some of them delayed. */
 static void produce(loop_t *loop) {
-    for (int i = 0; i < JOBS_PER_BLOW; i++, loop->added++) {
+    for (int i = 0; i < JOBS_PER_FAULT; i++, loop->added++) {
         char job[32];
         int delay = (int)cluster_random(&loop->random_jobs, DELAY_MS);
         snprintf(job, sizeof(job), "%s %d", kind_of(loop->added), loop->added);
@@ -159,46 +159,46 @@ static void produce(loop_t *loop) {
 static void start_again(loop_t *loop, uint64_t i) {
     loop->connected[i] = daemon_log_count(loop->cluster.sidecars[i], "\"msg\":\"connected\"");
     daemon_restart(loop->cluster.sidecars[i]);
-    loop->fates[i] = RUNS;
+    loop->states[i] = RUNS;
 }
 
-/* Not before it has come up: until then the signal's default action ends it. */
+/* Waits until the sidecar is connected: before it blocks signals, SIGTERM would end it by the default action. */
 static void terminate(loop_t *loop, uint64_t i) {
     daemon_t *d = loop->cluster.sidecars[i];
     if (!wait_for(daemon_log_count(d, "\"msg\":\"connected\"") > loop->connected[i], UP_MS))
         fail(loop, "a sidecar does not start");
     daemon_exit_t exit = daemon_terminate(d, UP_MS);
     if (exit.code != 0) fail(loop, "a sidecar ended with code %d, signal %d", exit.code, exit.signal);
-    loop->fates[i] = DEAD;
+    loop->states[i] = DEAD;
     loop->ended++;
 }
 
-/* A worker is killed and replaced; a sidecar that runs is killed, paused or ended, another runs again. It draws the same numbers
- * whatever it meets. */
+/* Kills and replaces a worker; or kills, pauses or terminates a running sidecar; or continues or restarts another one. Always
+ * draws the same number of random numbers, so that a seed repeats the faults. */
 static void fault(loop_t *loop) {
-    uint64_t gap = GAP_MS + cluster_random(&loop->random_blows, 3 * GAP_MS + 1);
-    uint64_t what = cluster_random(&loop->random_blows, 4), whom = cluster_random(&loop->random_blows, SIDECARS);
+    uint64_t gap = GAP_MS + cluster_random(&loop->random_faults, 3 * GAP_MS + 1);
+    uint64_t what = cluster_random(&loop->random_faults, 4), whom = cluster_random(&loop->random_faults, SIDECARS);
     daemon_t *d = loop->cluster.sidecars[whom];
     loop->faults++;
     if (what == 3) {
         child_kill(loop->workers[whom % WORKERS]);
         child_free(loop->workers[whom % WORKERS]);
         loop->workers[whom % WORKERS] = worker(loop);
-        loop->murdered++;
-    } else if (loop->fates[whom] == PAUSED) {
+        loop->workers_killed++;
+    } else if (loop->states[whom] == PAUSED) {
         daemon_continue(d);
-        loop->fates[whom] = RUNS;
-    } else if (loop->fates[whom] == DEAD) {
+        loop->states[whom] = RUNS;
+    } else if (loop->states[whom] == DEAD) {
         start_again(loop, whom);
     } else if (what == 2) {
         terminate(loop, whom);
     } else if (what == 1) {
         daemon_pause(d);
-        loop->fates[whom] = PAUSED;
+        loop->states[whom] = PAUSED;
         loop->paused++;
     } else {
         daemon_kill(d);
-        loop->fates[whom] = DEAD;
+        loop->states[whom] = DEAD;
         loop->killed++;
     }
     loop->next_us = wait_now_us() + (int64_t)gap * 1000;
@@ -206,13 +206,13 @@ static void fault(loop_t *loop) {
 
 static void calm(loop_t *loop) {
     for (uint64_t i = 0; i < SIDECARS; i++) {
-        if (loop->fates[i] == PAUSED) daemon_continue(loop->cluster.sidecars[i]);
-        if (loop->fates[i] == DEAD) start_again(loop, i);
-        loop->fates[i] = RUNS;
+        if (loop->states[i] == PAUSED) daemon_continue(loop->cluster.sidecars[i]);
+        if (loop->states[i] == DEAD) start_again(loop, i);
+        loop->states[i] = RUNS;
     }
 }
 
-/* A worker whose job has killed it gets a successor; nothing else may end one. */
+/* Replaces each worker that its job has killed. A worker must not end for another reason. */
 static void replace(loop_t *loop) {
     for (int i = 0; i < WORKERS; i++) {
         child_t *gone = loop->workers[i];
@@ -221,11 +221,11 @@ static void replace(loop_t *loop) {
             fail(loop, "a worker ended with code %d, signal %d", gone->exit_code, gone->term_signal);
         child_free(gone);
         loop->workers[i] = worker(loop);
-        loop->suicides++;
+        loop->workers_crashed++;
     }
 }
 
-/* What stands in ready, delayed, backup and errors at one moment, but for one sentinel. */
+/* The number of entries in ready, delayed, backup and errors, without one sentinel. */
 static long long left(const loop_t *loop) {
     static const char script[] =
         "local left, sentinels = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[2]) + redis.call('HLEN', KEYS[4]), 0 "
@@ -235,7 +235,7 @@ static long long left(const loop_t *loop) {
     return redis_int(loop->cluster.r, "EVAL %s 4 email email:delayed email:backup email:errors", script);
 }
 
-/* One look at all of it; true when the blows are over and nothing is left. */
+/* Adds jobs and makes a fault if it is time. True: all jobs were added and no job is left. */
 static bool step(loop_t *loop) {
     replace(loop);
     if (loop->added == loop->total) return left(loop) == 0;
@@ -246,17 +246,17 @@ static bool step(loop_t *loop) {
     return false;
 }
 
-/* The number of a job; fails the test where it is none of ours. */
+/* The number of a job. Fails the test if the test has not added this job. */
 static int number_of(const loop_t *loop, const char *job) {
     const char *blank = strchr(job, ' ');
     long number = blank ? strtol(blank, NULL, 10) : -1;
     char whole[32] = "";
     if (number >= 0 && number < loop->added) snprintf(whole, sizeof(whole), "%s %ld", kind_of((int)number), number);
-    if (strcmp(job, whole) != 0) fail(loop, "there was no job %s", job);
+    if (strcmp(job, whole) != 0) fail(loop, "job %s was never added", job);
     return (int)number;
 }
 
-/* Calls `each` for every line of a file of the handler's: a job in hex. */
+/* Calls `each` for every line of a file that the handler has written: a job in hex. */
 static void tally(loop_t *loop, const char *file, void (*each)(job_t *job)) {
     char *path = temp_path(loop->dir, file), *text = temp_read(path), *rest = text;
     for (char *line = strsep(&rest, "\n"); line && *line; line = strsep(&rest, "\n")) {
@@ -278,11 +278,11 @@ static const char *field(const redisReply *fields, const char *name) {
     return "";
 }
 
-/* One record of a final failure; a poison job whose last worker was killed ends without a report. */
+/* Checks one record of a final failure. A poison job whose last worker was killed ends without a report. */
 static void judge(loop_t *loop, const redisReply *record) {
     const char *payload = field(record, "payload"), *reason = field(record, "reason"), *attempts = field(record, "attempts");
     int number = number_of(loop, payload);
-    if (!is_made_to_fail(number)) fail(loop, "%s has ended (%s, attempt %s), and should not", payload, reason, attempts);
+    if (!is_made_to_fail(number)) fail(loop, "%s must not end, but has ended (%s, attempt %s)", payload, reason, attempts);
     if (loop->jobs[number].ended++) fail(loop, "%s has ended twice", payload);
     bool reported = strcmp(reason, "reported") == 0, spent = strtol(attempts, NULL, 10) == RETRIES + 1;
     bool right = strcmp(kind_of(number), "hopeless") == 0 ? reported && strcmp(field(record, "error"), "!no such address") == 0
@@ -290,7 +290,7 @@ static void judge(loop_t *loop, const redisReply *record) {
     if (!right) fail(loop, "%s has ended as %s in attempt %s: %s", payload, reason, attempts, field(record, "error"));
 }
 
-/* Each job was done, or has its one record; returns how many have ended. */
+/* Each job was done or has exactly one record. Returns how many have ended. */
 static int expect_all(loop_t *loop) {
     int ended = 0;
     redisReply *records = redis_do(loop->cluster.r, "XRANGE sidecar:email:failures - +");
@@ -307,15 +307,15 @@ static int expect_all(loop_t *loop) {
         int least = strcmp(kind, "die") == 0 || strcmp(kind, "flaky") == 0 ? 2 : 1;
         bool right = is_made_to_fail(i) ? job->ended == 1 && job->done == 0 : job->done >= 1;
         if (!right)
-            fail(loop, "%s %d is lost: it ran %d times, was done %d and ended %d times", kind, i, job->runs, job->done,
-                 job->ended);
+            fail(loop, "%s %d is lost or ended wrongly: ran %d times, done %d times, ended %d times", kind, i, job->runs,
+                 job->done, job->ended);
         if (job->runs < least || job->runs > RETRIES + 1) fail(loop, "%s %d ran %d times", kind, i, job->runs);
         ended += job->ended;
     }
     return ended;
 }
 
-/* The log of each sidecar is a copy of the stream, with a row for each job that has ended and no other. */
+/* Each audit log is a copy of the stream: one row for each ended job, and no other row for a failure. */
 static void expect_logs(loop_t *loop, int ended) {
     static const char ends[] = "SELECT count(DISTINCT payload) FROM events WHERE kind = 'failed' AND (payload LIKE 'poison %' OR "
                                "payload LIKE 'hopeless %')";
@@ -324,7 +324,7 @@ static void expect_logs(loop_t *loop, int ended) {
     for (int i = 0; i < SIDECARS; i++) {
         const char *path = daemon_audit_path(loop->cluster.sidecars[i]);
         if (!wait_for(audit_log_int(path, "SELECT count(*) FROM events") >= records, UP_MS))
-            fail(loop, "an audit log is not whole");
+            fail(loop, "an audit log lacks records");
         cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events"), records);
         cr_assert_eq(audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
         cr_assert_eq(audit_log_rows(path), ended);
@@ -337,24 +337,24 @@ static void expect_logs(loop_t *loop, int ended) {
     free(first);
 }
 
-/* G1, G4, G6 and, where nobody asks for another life, one row for each final failure in every log. */
+/* G1, G4, G6, and G7 without gaps. */
 Test(daemon_loop, workers_and_sidecars_that_die_lose_no_job_and_end_none_early, .timeout = 700) {
     loop_t loop = begin();
     int64_t began_us = wait_now_us();
-    bool over = wait_for(step(&loop), loop.total / JOBS_PER_BLOW * 5 * GAP_MS + CALM_MS);
+    bool over = wait_for(step(&loop), loop.total / JOBS_PER_FAULT * 5 * GAP_MS + CALM_MS);
     fprintf(stderr,
-            "daemon_loop: %d jobs in %lld ms, %d blows: sidecars killed %d, paused %d, ended %d, workers killed %d; %d by their "
-            "jobs\n",
+            "daemon_loop: %d jobs in %lld ms, %d faults: sidecars killed %d, paused %d, terminated %d; workers killed %d, and %d "
+            "by their jobs\n",
             loop.added, (long long)(wait_now_us() - began_us) / 1000, loop.faults, loop.killed, loop.paused, loop.ended,
-            loop.murdered, loop.suicides);
+            loop.workers_killed, loop.workers_crashed);
     if (!over) fail(&loop, "%lld entries are left in Redis", left(&loop));
-    /* A worker that has lost its job meanwhile may still report it; that goes too. */
+    /* A worker that has lost its job meanwhile may still report a failure; the monitor removes this orphan report. */
     for (int i = 0; i < WORKERS; i++) child_free(loop.workers[i]);
     if (!wait_for(left(&loop) == 0, UP_MS)) fail(&loop, "%lld entries are left in Redis", left(&loop));
     int ended = expect_all(&loop);
     cr_assert_eq(ended, loop.total / 50);
     expect_logs(&loop, ended);
-    for (int i = 0; i < SIDECARS; i++) /* before that the signal's default action ends one */
+    for (int i = 0; i < SIDECARS; i++) /* before it blocks signals, SIGTERM would end a sidecar by the default action */
         cr_assert(wait_for(daemon_log_count(loop.cluster.sidecars[i], "\"msg\":\"connected\"") > loop.connected[i], UP_MS));
     end(&loop);
 }

@@ -1,4 +1,4 @@
-/* Many queues beside each other: fairness, faults of one, limits of one. */
+/* Many queues on one server: fairness, faults of one queue, limits of one queue. */
 #include "cluster.h"
 #include "proxy.h"
 
@@ -20,8 +20,8 @@ static int compare_times(const void *a, const void *b) {
     return (*(const int64_t *)a > *(const int64_t *)b) - (*(const int64_t *)a < *(const int64_t *)b);
 }
 
-/* Takes what is ready of the small queues, gives each of them another job that is due at once, and tells in us how late those
- * were. */
+/* Takes the ready job of each small queue and adds another job that is due at once. Stores in `late` how many us late the taken
+ * jobs were; returns their number. */
 static size_t sample(redis_t *r, int64_t *late, size_t room) {
     static const char script[] =
         "local t = redis.call('TIME') local now, late = t[1] * 1000 + t[2] / 1000, {} "
@@ -39,7 +39,7 @@ static size_t sample(redis_t *r, int64_t *late, size_t room) {
     return count;
 }
 
-/* How many us late 95% of the small jobs were at the most: a machine that stands still for a moment is not the daemon's fault. */
+/* The 95th percentile of the lateness of small jobs, in us. Not the maximum, because the machine may pause. */
 static int64_t small_ones_late_us(void) {
     static const char fill[] = "for i = ARGV[1], ARGV[1] + ARGV[3] - 1 do redis.call('ZADD', KEYS[1], ARGV[2], i) end";
     static int64_t late[MAX_SAMPLES];
@@ -47,7 +47,7 @@ static int64_t small_ones_late_us(void) {
     char *queues = cluster_queues("{ name = \"big\"; }", "small", SMALL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .queues = queues});
     int64_t due = 0;
-    for (int ahead_ms = 1500; cluster_ms(s.r) >= due; ahead_ms *= 2) { /* all of it must be there before the first falls due */
+    for (int ahead_ms = 1500; cluster_ms(s.r) >= due; ahead_ms *= 2) { /* all jobs must be added before they fall due */
         cr_assert_lt(ahead_ms, 60000, "this machine is too slow to fill the queue in time");
         redis_ok(s.r, "FLUSHDB");
         cluster_await_leader(&s, "g", NULL, 10000);
@@ -55,7 +55,7 @@ static int64_t small_ones_late_us(void) {
         for (int i = 0; i < BIG; i += CHUNK) redis_ok(s.r, "EVAL %s 1 big:delayed %d %lld %d", fill, i, (long long)due, CHUNK);
         for (int i = 0; i < SMALL; i++) redis_ok(s.r, "ZADD small%d:delayed %lld %lld", i, (long long)due, (long long)due);
     }
-    cr_assert(wait_for(redis_int(s.r, "LLEN big") > 0, 60000)); /* as far ahead as it may be */
+    cr_assert(wait_for(redis_int(s.r, "LLEN big") > 0, 60000)); /* wait until the promotion of the big queue has begun */
     size_t count = 0;
     while (redis_int(s.r, "ZCARD big:delayed") > 0) count += sample(s.r, late + count, MAX_SAMPLES - count);
     cr_assert_geq(count, 2 * SMALL);
@@ -89,7 +89,7 @@ Test(daemon_queues, one_leader_serves_a_hundred_queues) {
     long long calls = server_commandstat(s.server, "evalsha");
     int64_t cpu_us = daemon_cpu_us(d);
     cr_assert(
-        cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 5, 1000)); /* renewals, and a safety poll at most */
+        cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 5, 1000)); /* renewals and at most one safety poll */
     cr_assert_leq(daemon_cpu_us(d) - cpu_us, wait_scaled_ms(50) * 1000);
     free(queues);
     cluster_end(&s);
@@ -100,7 +100,7 @@ static bool is_calm(proxy_t *proxy) {
     return cluster_stays(proxy_requests(proxy, NULL) - requests <= 4, 300);
 }
 
-/* A sidecar of two queues, of which `bad` is at fault. */
+/* A sidecar with two queues, of which `bad` has a fault. */
 typedef struct {
     cluster_t s;
     proxy_t *proxy;
@@ -121,7 +121,7 @@ static trouble_t trouble_begin(sidecar_t spec, const char *harm) {
     return t;
 }
 
-/* Little is asked and said, once every role has looked at everything. */
+/* After the first checks of all roles, the sidecar sends few requests and logs few lines. */
 static void expect_quiet(const trouble_t *t) {
     cr_assert(wait_for(is_calm(t->proxy), 10000));
     long requests = proxy_requests(t->proxy, NULL);
@@ -133,7 +133,7 @@ static void expect_quiet(const trouble_t *t) {
     cr_assert_eq(daemon_log_count(t->d, "\"queue\":\"good\""), 0);
 }
 
-/* After the repair all is well by itself. */
+/* Repairs the queue: the sidecar serves it again without a restart. */
 static void repaired(trouble_t *t, const char *repair) {
     cluster_works(&t->s, "good");
     redis_ok(t->s.r, repair);
@@ -152,7 +152,7 @@ Test(daemon_queues, delayed_key_of_wrong_type_stops_only_its_queue) {
     cr_assert(daemon_wait_log(t.d, "WRONGTYPE", 5000));
     expect_quiet(&t);
     char *kept = redis_str(t.s.r, "GET bad:delayed");
-    cr_assert_str_eq(kept, "string", "what is not ours is left alone");
+    cr_assert_str_eq(kept, "string", "the sidecar has changed a key of another program");
     free(kept);
     repaired(&t, "DEL bad:delayed");
 }
@@ -168,7 +168,7 @@ Test(daemon_queues, key_without_rights_stops_only_its_queue) {
     repaired(&t, "ACL SETUSER limited ~bad*");
 }
 
-/* Found only when a job falls due, which stays where it is. */
+/* The fault is found only when a job falls due. The job stays in delayed. */
 Test(daemon_queues, ready_key_of_wrong_type_keeps_jobs_delayed) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"bad\"; }, { name = \"good\"; }"});
@@ -185,7 +185,7 @@ Test(daemon_queues, ready_key_of_wrong_type_keeps_jobs_delayed) {
     cluster_end(&s);
 }
 
-/* Redis does not roll a script back: whatever it refuses in the middle, the jobs must still be somewhere. */
+/* Redis does not roll back a script that is refused half-way: each job must still be in delayed or in ready. */
 Test(daemon_queues, rights_withdrawn_while_running_lose_no_job) {
     cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER limited on >pw ~* &* +@all");
@@ -220,11 +220,12 @@ Test(daemon_queues, ready_list_stays_within_ready_limit) {
             char job[16];
             snprintf(job, sizeof(job), "job%02d", taken);
             cr_assert_leq(redis_int(s.r, "LLEN q"), LIMIT);
-            expect_job(&s, "q", job); /* and in the order of their due times */
+            expect_job(&s, "q", job); /* in the order of their due times */
         }
     }
     qsort(waited, waits, sizeof(*waited), compare_times);
-    cr_assert_leq(waited[waits / 2], wait_scaled_ms(250 + 200), "it stood still for %lld ms", (long long)waited[waits / 2]);
+    cr_assert_leq(waited[waits / 2], wait_scaled_ms(250 + 200), "the next job came only after %lld ms",
+                  (long long)waited[waits / 2]);
     cr_assert_leq(daemon_log_count(d, "ready is at ready_limit"), 2);
     cluster_works(&s, "q");
     cluster_end(&s);
@@ -263,7 +264,8 @@ Test(daemon_queues, oversized_entries_stay_and_are_logged) {
     cluster_works(&s, "q");
     redis_expect(s.r, "2", "ZSCORE q:delayed %s", large);
     long long calls = server_commandstat(s.server, "evalsha");
-    cr_assert(cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 10, 800)); /* nor is it tried again and again */
+    cr_assert(cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 10,
+                            800)); /* the dispatcher does not retry the entry all the time */
     redis_ok(s.r, "ZREM q:delayed %s", large);
     cluster_works(&s, "q");
     cluster_end(&s);

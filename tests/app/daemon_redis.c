@@ -1,4 +1,4 @@
-/* What Redis goes through: nothing is lost, and afterwards the daemon works as before, without a restart. */
+/* Restarts, outages and errors of Redis: no job is lost, and afterwards the sidecar works as before, without a restart. */
 #include "cluster.h"
 #include "proxy.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job that falls due in the middle of what is to come, and one that waits beyond it. */
+/* Adds one job that falls due during the coming fault, and one that stays delayed. */
 static void two_jobs(cluster_t *s, int due_in_ms) {
     cluster_works(s, "q");
     cluster_delay(s->r, "q", "soon", due_in_ms);
@@ -21,12 +21,12 @@ static void expect_job(cluster_t *s, const char *expected) {
     free(job);
 }
 
-/* The first came once, the second still waits, and all is well. */
+/* Expects that the first job came once, that the second is still delayed, and that the sidecar works. */
 static void expect_both(cluster_t *s) {
     expect_job(s, "soon");
     cr_assert_eq(redis_int(s->r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s->r, "ZCARD q:delayed"), 1);
-    cluster_round(s, "q", 0); /* may have to wait for a lock */
+    cluster_round(s, "q", 0); /* the lock may have to expire first */
     cluster_works(s, "q");
     cr_assert_eq(redis_int(s->r, "ZCARD q:delayed"), 1);
 }
@@ -87,7 +87,7 @@ Test(daemon_redis, outage_is_retried_with_back_off) {
     int64_t cpu_us = daemon_cpu_us(d);
     proxy_refuse_new(proxy, true);
     proxy_disconnect(proxy);
-    /* Two roles, each after 50, 100, 200, ... ms, less a jitter of up to a half. */
+    /* Two roles retry, each after 50, 100, 200, ... ms, less a jitter of up to a half. */
     cr_assert(cluster_stays(proxy_connections_total(proxy) - attempts <= 30, OUTAGE_MS), "%d attempts",
               proxy_connections_total(proxy) - attempts);
     cr_assert_geq(proxy_connections_total(proxy) - attempts, 4);
@@ -128,7 +128,7 @@ Test(daemon_redis, sidecars_resume_after_redis_froze_for_three_ttls) {
     cluster_end(&s);
 }
 
-/* Every script is let through; a new leader and a new daemon must be able to begin. */
+/* Redis must allow every script at full memory; a new leader and a new sidecar must be able to begin. */
 Test(daemon_redis, promotion_works_while_redis_memory_is_full) {
     cluster_t s = one_sidecar();
     cluster_sidecar_up(&s, (sidecar_t){0});
@@ -187,7 +187,7 @@ Test(daemon_redis, sidecars_resume_after_script_flush) {
         two_jobs(&s, 100);
         expect_both(&s);
         redis_ok(s.r, "DEL q:delayed");
-        cr_assert(cluster_stays(daemon_running(s.sidecars[0]), 2100)); /* the next renewal */
+        cr_assert(cluster_stays(daemon_running(s.sidecars[0]), 2100)); /* until the next renewal */
     }
     cr_assert_eq(daemon_log_count(s.sidecars[0], "no longer leading"), 0);
     cluster_end(&s);
@@ -206,7 +206,7 @@ static void replicate(cluster_t *s, server_t *of) {
     if (of) cr_assert(wait_for(strstr(server_info(s->server, "replication"), "master_link_status:up"), 15000));
 }
 
-/* It becomes a replica of what was its own replica, and is made the primary again. */
+/* The server becomes a replica of its former replica, and then a primary again. */
 Test(daemon_redis, sidecars_resume_after_redis_was_a_replica) {
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     redis_ok(s.r, "CONFIG SET repl-diskless-sync-delay 0");
@@ -222,7 +222,7 @@ Test(daemon_redis, sidecars_resume_after_redis_was_a_replica) {
     int lines = log_lines(d);
     long long calls = server_commandstat(s.server, "evalsha");
     cr_assert(cluster_stays(log_lines(d) - lines <= 10, 1000));
-    cr_assert_leq(server_commandstat(s.server, "evalsha") - calls, 40); /* it is not hammered */
+    cr_assert_leq(server_commandstat(s.server, "evalsha") - calls, 40); /* few requests meanwhile */
     redis_ok(s.r, "REPLICAOF NO ONE");
     expect_both(&s);
     cluster_end(&other);
@@ -239,12 +239,13 @@ Test(daemon_redis, sidecars_resume_after_a_replica_lost_its_primary) {
     cluster_end(&s);
 }
 
-/* Refused for now, with news arriving meanwhile: it waits, and does not spin on a socket that it does not read. */
+/* Redis refuses `request` for a while, and wake-ups arrive meanwhile: the sidecar waits, and does not spin on the readable
+ * socket. */
 static void refused_with(const char *error, const char *request) {
     enum { WINDOW_MS = 1500 };
     cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
-    /* With a timeout that no standstill is taken for: a new connection would ask much. */
+    /* A long timeout, so that a slow machine causes no reconnect: a new connection would send many requests. */
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.socket = proxy_socket(proxy), .ttl = "20s", .redis = "timeout = \"20s\";"});
     cluster_works(&s, "q");
     proxy_rule(proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = request, .error = error, .times = -1});

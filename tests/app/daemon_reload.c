@@ -1,4 +1,4 @@
-/* A configuration that changes while the sidecar runs: what takes effect, what is refused, and that no lock, stamp or job is
+/* The configuration changes while the sidecar runs: some changes take effect, some are refused, and no lock, stamp or job is
  * lost. */
 #include "audit_log.h"
 #include "cluster.h"
@@ -18,12 +18,12 @@ static const char CHANGES[] = "\"msg\":\"new configuration\"";
 #define LAG "\"audit_lag_ms\":"
 static const char DIGEST[] = "return redis.sha1hex(redis.call('DUMP', KEYS[1]))";
 
-/* Waits until the log has a line more of that kind than `before`. */
+/* Waits until the log has more than `before` lines with this text. */
 static void await_line(daemon_t *d, const char *line, int before) {
-    cr_assert(wait_for(daemon_log_count(d, line) > before, 10000), "%s does not come: %s", line, daemon_log(d));
+    cr_assert(wait_for(daemon_log_count(d, line) > before, 10000), "no line %s: %s", line, daemon_log(d));
 }
 
-/* Writes a config, sends SIGHUP, and waits for the line that answers. */
+/* Writes a config, sends SIGHUP, and waits for the line `answer`. */
 static void reload(cluster_t *cluster, daemon_t *d, sidecar_t spec, const char *answer) {
     int before = daemon_log_count(d, answer);
     cluster_reconfigure(cluster, d, spec);
@@ -60,9 +60,9 @@ Test(daemon_reload, changed_timeout_keeps_lock_and_stamps) {
            IN_EFFECT);
     expect_job(cluster.r, "q", "job");
     cr_assert(cluster_says(d, CHANGES, "q: protected_timeout \\\"2h\\\" -> \\\"50ms\\\""), "%s", daemon_log(d));
-    redis_expect(cluster.r, token, "GET sidecar:g:lock"); /* nobody else ever held it */
+    redis_expect(cluster.r, token, "GET sidecar:g:lock"); /* no other instance has held the lock */
     cr_assert_eq(daemon_log_count(d, "released the lock"), 0);
-    cr_assert(wait_for(daemon_log_count(d, "still leading") == 2, 10000)); /* said once others may use the lease */
+    cr_assert(wait_for(daemon_log_count(d, "still leading") == 2, 10000)); /* logged after the other roles got the lease */
     free(stamps), free(token);
     cluster_end(&cluster);
 }
@@ -80,7 +80,7 @@ Test(daemon_reload, queues_are_added_and_removed) {
     reload(&cluster, d, (sidecar_t){.ttl = "20s", .queues = "{ name = \"sms\"; }"}, IN_EFFECT);
     cluster_works(&cluster, "sms");
     cr_assert(cluster_says(d, CHANGES, "queue q removed"));
-    cr_assert_eq(redis_int(cluster.r, "HEXISTS sidecar:g:queues q"), 0, "nobody may think that it is served");
+    cr_assert_eq(redis_int(cluster.r, "HEXISTS sidecar:g:queues q"), 0, "a standby would believe that the leader serves q");
     cluster_end(&cluster);
 }
 
@@ -196,11 +196,11 @@ Test(daemon_reload, changed_file_is_found_by_polling) {
     await_line(d, "\"leading\"", 0);
     daemon_write_config(d, "%s", config_with(&cluster, "-1", "50ms"));
     await_line(d, REFUSED, 0);
-    cr_assert(cluster_stays(daemon_log_count(d, REFUSED) == 1, 300), "the same fault is said once");
+    cr_assert(cluster_stays(daemon_log_count(d, REFUSED) == 1, 300), "the same error is logged again");
     daemon_write_config(d, "%s", config_with(&cluster, "2", "50ms"));
     await_line(d, "q: retry_times 1 -> 2", 0);
     await_line(d, IN_EFFECT, 0);
-    cr_assert(cluster_stays(daemon_log_count(d, CHANGES) <= 2, 300), "what is in effect is not taken again");
+    cr_assert(cluster_stays(daemon_log_count(d, CHANGES) <= 2, 300), "an unchanged file was reloaded");
     cluster_works(&cluster, "q");
     cluster_end(&cluster);
 }
@@ -214,14 +214,13 @@ Test(daemon_reload, new_poll_interval_takes_effect_at_once) {
     daemon_signal(d, SIGHUP);
     await_line(d, IN_EFFECT, 0);
     daemon_write_config(d, "%s", config_with(&cluster, "2", "50ms"));
-    cr_assert(wait_for(daemon_log_count(d, "q: retry_times 1 -> 2") == 1, 10000), "nobody looks without a signal: %s",
-              daemon_log(d));
+    cr_assert(wait_for(daemon_log_count(d, "q: retry_times 1 -> 2") == 1, 10000), "the file is not polled: %s", daemon_log(d));
     cluster_end(&cluster);
 }
 
 #define EVENTS "{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"A\"]; roles = [\"dispatcher\", \"monitor\"]; }"
 
-/* Its place among the metrics stays, its place in the file does not. */
+/* The queue's index in the file changes, its row of metrics must not. */
 Test(daemon_reload, metrics_stay_with_their_queue_when_others_are_removed) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, " EVENTS});
@@ -253,7 +252,7 @@ Test(daemon_reload, sigterm_during_a_reload_releases_the_lock) {
 
 enum { RELOADS = 200, BATCH = 25 };
 
-/* Every job comes once, and the lock never changes hands, whatever is in the file. */
+/* Every job comes once, and the same instance leads all the time, with good files and bad files. */
 Test(daemon_reload, two_hundred_reloads_lose_no_job) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
@@ -286,8 +285,8 @@ Test(daemon_reload, two_hundred_reloads_lose_no_job) {
     cluster_end(&cluster);
 }
 
-/* Its records would wait in Redis, and nobody would say so. Where the log has them all nobody need be warned, whatever it lacked
- * when somebody asked last. */
+/* Without the warning nobody would know that records of the queue stay in Redis. Once the log has all records, a removal must
+ * not warn. */
 Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
     static const char WARNING[] = "removed a queue with uncopied records";
     cluster_t cluster = cluster_begin(NULL);
@@ -307,7 +306,8 @@ Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
     reload(&cluster, d, all, IN_EFFECT);
     cr_assert_eq(mkdir(dir, 0700), 0);
     cr_assert(wait_for(audit_log_rows(log) == 1 && redis_int(cluster.r, "HLEN sidecar:sms:auditors") == 1, 30000));
-    cr_assert(wait_for(server_info_int(cluster.server, "clients", "blocked_clients") == 1, 10000), "the auditor waits for more");
+    cr_assert(wait_for(server_info_int(cluster.server, "clients", "blocked_clients") == 1, 10000),
+              "the auditor does not wait in XREAD");
     reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"sms\"; }"}, IN_EFFECT);
     cr_assert_eq(daemon_log_count(d, WARNING), 1, "%s", daemon_log(d));
     daemon_stop(d);

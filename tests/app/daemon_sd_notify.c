@@ -1,4 +1,4 @@
-/* What a service manager hears: sd_notify(3), by a socket of the test in its place. */
+/* Messages to the service manager, sd_notify(3). The test's own socket takes the place of the service manager. */
 #include "daemon.h"
 #include "server.h"
 #include "tempdir.h"
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Redis need not be there: the roles run all the same. */
+/* No Redis is there: the roles run without it. */
 static const char config[] = "redis = { socket = \"%s/no.sock\"; }; http = { port = 0; }; reload = { poll = \"%s\"; };\n"
                              "queues = ( { name = \"q\"; %s } );\n";
 
@@ -79,7 +79,7 @@ Test(daemon_sd_notify, ready_reloading_and_stopping_are_sent) {
     expect_reloading(&manager, before);
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
 
-    /* Whoever asks gets an answer, also where nothing changes. */
+    /* SIGHUP is answered even if nothing has changed. */
     daemon_signal(d, SIGHUP);
     expect_reloading(&manager, before);
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
@@ -97,7 +97,7 @@ Test(daemon_sd_notify, ready_reloading_and_stopping_are_sent) {
     manager_stop(&manager);
 }
 
-/* A look at the file that nobody asked for is no reload unless something comes of it. */
+/* A poll of the file is reported as a reload only if it changes the configuration or the refusal. */
 Test(daemon_sd_notify, reload_found_by_polling_is_sent_too) {
     manager_t manager = manager_start(true);
     daemon_t *d = start(&manager, NULL, "50ms");
@@ -116,7 +116,7 @@ Test(daemon_sd_notify, watchdog_is_fed_twice_per_interval) {
     manager_t manager = manager_start(false);
     daemon_t *d = start(&manager, "WATCHDOG_USEC=1000000", "off");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
-    int late = 0; /* the machine may stand still in between */
+    int late = 0; /* the machine may pause in between */
     for (int i = 0; i < 7; i++) {
         int64_t before = wait_now_us();
         cr_expect_str_eq(heard(&manager, 10000), "WATCHDOG=1");
@@ -132,7 +132,7 @@ Test(daemon_sd_notify, watchdog_of_another_process_is_not_fed) {
     const char *const env[] = {manager.variable, "WATCHDOG_USEC=1000", "WATCHDOG_PID=1", NULL};
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = env}, config, temp_root(), "off", "");
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
-    daemon_signal(d, SIGHUP); /* what follows is this, so no beat came meanwhile */
+    daemon_signal(d, SIGHUP); /* the next message is the answer, so no watchdog message came before it */
     expect_reloading(&manager, 0);
     cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
     daemon_stop(d);
@@ -150,7 +150,7 @@ Test(daemon_sd_notify, missing_service_manager_is_harmless) {
     daemon_stop(d);
 }
 
-/* A role that hangs: here it opens a password file that nobody ever writes. It counts as hanging after ROLE_TICK_MAX_S. */
+/* The role hangs because it opens a FIFO as password file that nobody writes. It counts as hanging after ROLE_TICK_MAX_S. */
 Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300) {
     if (!getenv("QS_LONG")) cr_skip_test("takes two minutes: set QS_LONG=1");
     manager_t manager = manager_start(false);
@@ -163,7 +163,8 @@ Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300)
                                     "queues = ( { name = \"q\"; } );",
                                     server_socket(server), fifo);
     int64_t start_us = wait_now_us();
-    while (*heard(&manager, 10000)) cr_assert_lt(wait_now_us() - start_us, INT64_C(200) * 1000000, "the watchdog is still fed");
+    while (*heard(&manager, 10000))
+        cr_assert_lt(wait_now_us() - start_us, INT64_C(200) * 1000000, "watchdog messages still come");
     cr_expect_gt(wait_now_us() - start_us, INT64_C(100) * 1000000);
     cr_expect(daemon_running(d));
     daemon_kill(d);

@@ -1,4 +1,4 @@
-/* The memory limit of the container, as kernels and container runtimes tell it, and what is said when it is small. */
+/* Reads the memory limit of the container in the formats of kernels and container runtimes, and warns if it is too small. */
 #include "app/app.h"
 #include "base/buffer.h"
 #include "base/host.h"
@@ -23,7 +23,7 @@ static void put(const char *root, const char *path, const char *text) {
     free(file);
 }
 
-/* What is said where /proc/self/cgroup holds `own`, and one file `limit`. */
+/* The limit that is found if /proc/self/cgroup holds `own`, and the file `path` (NULL = none) holds `limit`. */
 static int64_t limit_of(const char *own, const char *path, const char *limit) {
     char *root = temp_dir("root");
     put(root, "/proc/self/cgroup", own);
@@ -37,14 +37,16 @@ Test(unit_cgroup, cgroup_v2_limit_is_read) {
     cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "67108864\n"), 67108864);
     cr_assert_eq(limit_of("0::/\n", "/sys/fs/cgroup/memory.max", "max\n"), INT64_MAX);
     cr_assert_eq(limit_of("0::/system.slice/a.service\n", "/sys/fs/cgroup/system.slice/a.service/memory.max", "1000\n"), 1000);
-    cr_assert_eq(limit_of("0::/kubepods/pod1/abc\n", "/sys/fs/cgroup/memory.max", "1000\n"), 1000, "the host's names");
+    cr_assert_eq(limit_of("0::/kubepods/pod1/abc\n", "/sys/fs/cgroup/memory.max", "1000\n"), 1000,
+                 "own path is that of the host");
 }
 
 Test(unit_cgroup, cgroup_v1_limit_is_read) {
     static const char own[] =
         "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/system.slice/docker\n";
     cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "33554432\n"), 33554432);
-    cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n"), 33554432, "mounted by the runtime");
+    cr_assert_eq(limit_of(own, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432\n"), 33554432,
+                 "the runtime mounts only the own cgroup");
     cr_assert_eq(limit_of("3:hugetlb,memory:/\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n"), 5);
     cr_assert_eq(limit_of("3:memory_x:/\n", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n"), INT64_MAX);
 }
@@ -68,7 +70,7 @@ static bool says(int64_t limit, const char *expected) {
     app_log_memory(&config, limit);
     char *log = fixture_log();
     bool found = expected ? strstr(log, expected) != NULL : !*log;
-    if (!found) fprintf(stderr, "it says: %s\n", log);
+    if (!found) fprintf(stderr, "log: %s\n", log);
     free(log);
     return found;
 }

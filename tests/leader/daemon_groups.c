@@ -1,4 +1,4 @@
-/* Who serves which queue: groups that meet, standbys that nobody serves, a lock for each queue. */
+/* Queues that two groups list, queues that the leader does not serve, and a lock for each queue. */
 #include "cluster.h"
 
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 
 #define QUEUE(name) "{ name = \"" name "\"; }"
 
-/* How many ms it takes until the other group serves a queue, from the signal to the first job. */
+/* Ends a group by this signal. Returns how many ms later the other group has promoted a job of its queue. */
 static int64_t other_group_takes_over(int signal) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "g1", .queues = QUEUE("q")});
@@ -19,7 +19,8 @@ static int64_t other_group_takes_over(int signal) {
     cluster_works(&s, "q");
     cluster_works(&s, "p");
     redis_expect(s.r, "g1", "HGET sidecar:q:meta group");
-    cr_assert(cluster_stays(redis_int(s.r, "HSTRLEN sidecar:g2:queues q") == 0, 4000)); /* while g1 lives */
+    cr_assert(
+        cluster_stays(redis_int(s.r, "HSTRLEN sidecar:g2:queues q") == 0, 4000)); /* g2 must not claim q while g1 has a leader */
     int64_t sent = wait_now_us();
     if (signal == SIGKILL)
         daemon_kill(one);
@@ -27,7 +28,7 @@ static int64_t other_group_takes_over(int signal) {
         cr_assert_eq(daemon_terminate(one, 5000).code, 0);
     cluster_round(&s, "q", 0);
     int64_t ms = (wait_now_us() - sent) / 1000;
-    cr_assert(wait_for(daemon_log_count(two, "took over the queue") == 1, 10000)); /* said when it is done */
+    cr_assert(wait_for(daemon_log_count(two, "took over the queue") == 1, 10000)); /* logged after the first job may have come */
     cluster_works(&s, "q");
     cluster_works(&s, "p");
     redis_expect(s.r, "g2", "HGET sidecar:q:meta group");
@@ -35,8 +36,8 @@ static int64_t other_group_takes_over(int signal) {
     return ms;
 }
 
-/* Both TTLs: that of the lock, and that between two tries. A queue at fault is looked at every five seconds. The rest is for a
- * machine that stands still. */
+/* The lock expires within one TTL, and the other group tries to claim once a TTL. The preflight rechecks a faulty queue every 5
+ * s. The last 3 s tolerate a slow machine. */
 enum { TAKEN_OVER_MS = 5000 + 2 * 3000 + 3000 };
 
 Test(daemon_queues, queue_of_a_stopped_group_is_taken_over) {
@@ -54,7 +55,7 @@ Test(daemon_queues, standby_reports_queues_its_leader_skips) {
     cr_assert(cluster_says(d, "leader does not serve", "\"extra, more\""));
     daemon_signal(d, SIGUSR1);
     cr_assert(daemon_wait_log(d, "\"unserved\":2", 5000));
-    /* It says so again only now and then, however often it looks. */
+    /* The standby checks the lock often, but repeats this line seldom. */
     cr_assert(cluster_stays(daemon_log_count(d, "leader does not serve") == 1, 8500));
     cluster_end(&s);
 }
@@ -80,7 +81,7 @@ Test(daemon_queues, each_queue_may_have_its_own_lock) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = QUEUE("a") ", " QUEUE("b")});
     daemon_t *two = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scope = "queue", .queues = ALL});
-    cr_assert(wait_for(led_by(&s, one) == 2 && led_by(&s, two) == 2, 5000)); /* spread */
+    cr_assert(wait_for(led_by(&s, one) == 2 && led_by(&s, two) == 2, 5000)); /* two locks each */
     all_are_served(&s);
     for (int i = 0; i < QUEUES; i++) cr_assert_eq(redis_int(s.r, "EXISTS sidecar:%s:lock", names[i]), 1);
     cr_assert_eq(redis_int(s.r, "EXISTS sidecar:g:lock"), 0);

@@ -1,4 +1,4 @@
-/* Who leads, for how long, and how the lead passes on. */
+/* Which instance leads, for how long, and how another instance takes over. */
 #include "cluster.h"
 #include "proxy.h"
 
@@ -17,7 +17,7 @@ static int count_all(const cluster_t *s, const char *text) {
     return count;
 }
 
-/* How many of them lead, for more than a TTL. */
+/* Starts so many sidecars and returns how many of them have led after more than a TTL. */
 static int leaders_of(int sidecars) {
     cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < sidecars; i++) cluster_sidecar(&s, (sidecar_t){.ttl = "4s"});
@@ -26,9 +26,9 @@ static int leaders_of(int sidecars) {
     char *token = redis_str(s.r, "GET sidecar:g:lock");
     for (int i = 0; i < sidecars; i++) {
         daemon_t *d = s.sidecars[i];
-        cr_assert(cluster_says(d, d == leader ? LEADING : STANDING, token), "sidecar %d knows of no leader %s", i, token);
+        cr_assert(cluster_says(d, d == leader ? LEADING : STANDING, token), "sidecar %d does not log the leader %s", i, token);
     }
-    /* For more than a TTL: renewals keep the others away. */
+    /* Longer than a TTL: only renewals keep the lock. */
     cr_assert(cluster_stays(cluster_leader(&s, "g") == leader, 4500));
     redis_expect(s.r, token, "GET sidecar:g:lock");
     free(token);
@@ -41,7 +41,7 @@ static int leaders_of(int sidecars) {
 Test(daemon_leader, one_of_two_instances_leads) { cr_assert_eq(leaders_of(2), 1); }
 Test(daemon_leader, one_of_five_instances_leads) { cr_assert_eq(leaders_of(5), 1); }
 
-/* Twice; there are more rounds where the machine stands still in one. */
+/* Two takeovers must be in time. Up to 12 rounds, because the machine may pause in one. */
 Test(daemon_leader, killed_leader_is_replaced_within_ttl_plus_1s, .timeout = 120) {
     int64_t took_ms = 0;
     cluster_t s = cluster_begin(NULL);
@@ -56,13 +56,15 @@ Test(daemon_leader, killed_leader_is_replaced_within_ttl_plus_1s, .timeout = 120
         took_ms = (wait_now_us() - killed) / 1000;
         in_time += took_ms <= wait_scaled_ms(2000);
         cr_assert_neq(cluster_leader(&s, "g"), leader);
-        if (in_time < 2) daemon_restart(leader); /* one that has just started may not block signals yet */
+        if (in_time < 2)
+            daemon_restart(leader); /* not in the last round: a sidecar that has just started may not block signals yet */
     }
     cr_assert_eq(in_time, 2, "takeover and first promotion took %lld ms", (long long)took_ms);
     cluster_end(&s);
 }
 
-/* In most of five rounds, or of more where the machine stands still in some; but always long before the TTL. */
+/* Most takeovers must be in time: of 5 rounds, or of up to 15, because the machine may pause in some. Every takeover must come
+ * long before the TTL. */
 Test(daemon_leader, terminated_leader_is_replaced_within_200ms) {
     enum { LEAST = 5, MOST = 15 };
     int64_t longest_ms = 0;
@@ -126,7 +128,7 @@ Test(daemon_leader, paused_leader_becomes_standby) {
     cr_assert_eq(daemon_log_count(old, "no longer leading"), 1);
     cr_assert_eq(daemon_log_count(fresh, "no longer leading"), 0);
     redis_expect(s.r, token, "GET sidecar:g:lock");
-    cr_assert(wait_for(cluster_connections(s.r, "-dispatcher") == 1, 5000)); /* a standby has no use for one */
+    cr_assert(wait_for(cluster_connections(s.r, "-dispatcher") == 1, 5000)); /* the standby closes its own */
     cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "LLEN q"), 0);
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), 1);
@@ -134,23 +136,24 @@ Test(daemon_leader, paused_leader_becomes_standby) {
     cluster_end(&s);
 }
 
-#define LOOK "1 q:delayed"
+#define PEEK "1 q:delayed"
 
-static bool no_look(proxy_t *proxy) {
-    long looks = proxy_requests(proxy, LOOK);
-    return cluster_stays(proxy_requests(proxy, LOOK) == looks, 100);
+static bool no_peek(proxy_t *proxy) {
+    long peeks = proxy_requests(proxy, PEEK);
+    return cluster_stays(proxy_requests(proxy, PEEK) == peeks, 100);
 }
 
 /* Delays a job and waits until the dispatcher behind the proxy knows when to promote it. */
 static void delay_seen(cluster_t *s, proxy_t *proxy, const char *job, int64_t delay_ms) {
-    cr_assert(wait_for(no_look(proxy) && no_look(proxy), 10000)); /* the last one of what was before */
-    long looks = proxy_requests(proxy, LOOK);
+    cr_assert(wait_for(no_peek(proxy) && no_peek(proxy), 10000)); /* requests for earlier jobs are over */
+    long peeks = proxy_requests(proxy, PEEK);
     cluster_delay(s->r, "q", job, delay_ms);
-    cr_assert(wait_for(proxy_requests(proxy, LOOK) > looks, 5000));
-    cr_assert(wait_for(no_look(proxy) && no_look(proxy), 10000));
+    cr_assert(wait_for(proxy_requests(proxy, PEEK) > peeks, 5000));
+    cr_assert(wait_for(no_peek(proxy) && no_peek(proxy), 10000));
 }
 
-/* A promote that was sent in good faith arrives after the lock has passed on: only the fence in the script can stop it. */
+/* The old leader sends a promote before its lease ends. It arrives after the takeover: only the fence in the script can refuse
+ * it. */
 Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
@@ -159,7 +162,7 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     daemon_t *fresh = cluster_sidecar_up(&s, (sidecar_t){.ttl = "1m"});
     cluster_works(&s, "q");
     char *job = NULL;
-    do { /* once more, if this machine stood still until the job was due */
+    do { /* once more, if the machine paused until the job was due */
         free(job);
         proxy_pass(proxy);
         delay_seen(&s, proxy, "one", 4000);
@@ -171,7 +174,7 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
     cr_assert_str_eq(job, "one");
     free(job);
     cr_assert(wait_for(cluster_connections(s.r, "-dispatcher") == 2, 5000));
-    daemon_pause(fresh); /* the lock lives on for a minute, and nobody promotes */
+    daemon_pause(fresh); /* the lock stays for a minute, and nobody promotes */
     cluster_delay(s.r, "q", "two", 0);
     proxy_pass(proxy);
     cr_assert(wait_for(daemon_log_count(old, "fenced") == 1, 5000), "the late promote was not refused");
@@ -191,7 +194,8 @@ Test(daemon_leader, late_request_of_an_old_leader_is_fenced) {
 
 #define ACQUIRE " sidecar:g:lock sidecar:g:queues "
 
-/* It holds the lock and does not know: the same token takes it again, or gives it back. How many locks it leaves. */
+/* The reply to acquire is lost: the sidecar holds the lock without knowing it. With the same token it acquires the lock again, or
+ * releases it at its end. Returns how many locks are left. */
 static long long reply_to_acquire_is_lost(bool then_ends) {
     cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
@@ -217,15 +221,15 @@ static long long reply_to_acquire_is_lost(bool then_ends) {
 Test(daemon_leader, lost_reply_to_acquire_still_leads) { cr_assert_eq(reply_to_acquire_is_lost(false), 0); }
 Test(daemon_leader, lock_that_may_be_held_is_released) { cr_assert_eq(reply_to_acquire_is_lost(true), 0); }
 
-/* How many ms it takes to end, in bad order. */
-static int64_t ends_by_a_second_signal(void) {
+/* How many ms the sidecar takes to end after a second SIGTERM, while Redis is frozen. */
+static int64_t end_ms_after_second_signal(void) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
     cluster_works(&s, "q");
     server_freeze(s.server);
     daemon_signal(d, SIGTERM);
     cr_assert(daemon_wait_log(d, "stopping", 5000));
-    cr_assert(daemon_running(d)); /* it waits for Redis, to give the lock back */
+    cr_assert(daemon_running(d)); /* it waits for Redis, to release the lock */
     daemon_exit_t end = daemon_terminate(d, 5000);
     cr_assert_eq(end.signal, SIGTERM, "code %d, signal %d", end.code, end.signal);
     server_thaw(s.server);
@@ -234,20 +238,20 @@ static int64_t ends_by_a_second_signal(void) {
 }
 
 Test(daemon_leader, second_signal_exits_at_once, .timeout = 60) {
-    cr_assert(wait_for(ends_by_a_second_signal() < wait_scaled_ms(150), 10000));
+    cr_assert(wait_for(end_ms_after_second_signal() < wait_scaled_ms(150), 10000));
 }
 
-/* How many ms it takes to end, in good order. */
-static int64_t ends_with_frozen_redis(bool noticed) {
+/* How many ms the sidecar takes to end after one SIGTERM, while Redis is frozen. `noticed`: its lease has expired before. */
+static int64_t end_ms_with_frozen_redis(bool noticed) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = noticed ? "600ms" : "20s"});
     cluster_works(&s, "q");
     cluster_delay(s.r, "q", "in flight", noticed ? 0 : 200);
     server_freeze(s.server);
-    if (noticed) /* though the server takes connections, and answers none */
+    if (noticed) /* the kernel accepts connections of the frozen server, but no request is answered */
         cr_assert(daemon_wait_log(d, "no longer leading", 10000));
     else
-        cr_assert(cluster_stays(daemon_running(d), 300)); /* the promote is under way */
+        cr_assert(cluster_stays(daemon_running(d), 300)); /* the promote is in flight */
     daemon_exit_t end = daemon_terminate(d, 10000);
     cr_assert_eq(end.code, 0, "code %d, signal %d", end.code, end.signal);
     server_thaw(s.server);
@@ -256,10 +260,10 @@ static int64_t ends_with_frozen_redis(bool noticed) {
 }
 
 Test(daemon_leader, sigterm_exits_while_redis_is_frozen, .timeout = 60) {
-    cr_assert(wait_for(ends_with_frozen_redis(false) <= wait_scaled_ms(3000), 10000));
+    cr_assert(wait_for(end_ms_with_frozen_redis(false) <= wait_scaled_ms(3000), 10000));
 }
 Test(daemon_leader, sigterm_exits_after_redis_froze_for_long, .timeout = 60) {
-    cr_assert(wait_for(ends_with_frozen_redis(true) <= wait_scaled_ms(3000), 10000));
+    cr_assert(wait_for(end_ms_with_frozen_redis(true) <= wait_scaled_ms(3000), 10000));
 }
 
 Test(daemon_leader, connections_stay_within_the_limit) {
@@ -268,7 +272,7 @@ Test(daemon_leader, connections_stay_within_the_limit) {
     cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, spec);
     cluster_works(&s, "q");
-    /* lock, failure streams, and two each for due jobs and jobs in progress */
+    /* leader 1, auditor 1, dispatcher 2, monitor 2 */
     cr_assert(wait_for(cluster_connections(s.r, "") == LEADERS, 5000), "a leader holds %d connections",
               cluster_connections(s.r, ""));
     for (int standbys = 1; standbys <= 3; standbys++) {
@@ -282,7 +286,7 @@ Test(daemon_leader, connections_stay_within_the_limit) {
     cluster_end(&s);
 }
 
-/* With the TTL and the safety poll that are the defaults. */
+/* With the default TTL and safety poll. */
 Test(daemon_leader, idle_instances_send_few_requests, .timeout = 120) {
     enum { WINDOW_MS = 12000 };
     cluster_t s = cluster_begin(NULL);
@@ -293,9 +297,10 @@ Test(daemon_leader, idle_instances_send_few_requests, .timeout = 120) {
     cr_assert(daemon_wait_log(standby, STANDING, 5000));
     cr_assert(wait_for(proxy_connections(of_standby) == 3, 5000)); /* lock, vacancies, failure streams */
     cr_assert(wait_for(proxy_requests(of_standby, "SUBSCRIBE sidecar:g:vacant") == 1, 5000));
-    /* Its look after the SUBSCRIBE belongs to the start. */
+    /* The request for the lock after the SUBSCRIBE belongs to the start. */
     cr_assert(cluster_stays(daemon_running(standby), 200));
-    bool little = false; /* in one of three such times, as a connection that times out in a standstill costs more */
+    bool little = false; /* in one of three windows: if the machine pauses, a connection times out and its replacement needs more
+                            requests */
     for (int i = 0; i < 3 && !little; i++) {
         long leader = proxy_requests(of_leader, NULL), stood = proxy_requests(of_standby, NULL);
         little = cluster_stays(proxy_requests(of_leader, NULL) - leader <= 12 && proxy_requests(of_standby, NULL) - stood <= 4,

@@ -1,4 +1,5 @@
-/* What the tests of the leader's ticks share: leaders on stages, whose time passes by the clocks of the product and of Redis. */
+/* Helpers for tests of the leader's ticks: driven leaders, whose time passes by stepping the clocks of the sidecar and of Redis.
+ */
 #pragma once
 
 #include "fixture.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Long, for a machine that stands still for so long ends a term as well: the tests let it pass by the clocks. */
-enum { TTL = 60000, LOOK = TTL + TTL / 20 + 1 }; /* within LOOK a standby looks at the lock again */
+/* A long TTL, because a term also ends when the machine pauses for a TTL. The tests step the clocks instead of waiting. */
+enum { TTL = 60000, LOOK = TTL + TTL / 20 + 1 }; /* ms after which a standby has tried the lock again */
 #define TTL_TEXT "60s"
 #define CONFIG   "group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; }; queues = ( { name = \"email\"; } );"
 
@@ -18,13 +19,13 @@ static inline fixture_t setup(bool proxy) {
     return fixture_start(&(fixture_options_t){.config = CONFIG, .preload = "shim_clock", .proxy = proxy, .closed = true});
 }
 
-/* So much time passes for the product and for Redis. */
+/* Steps the clocks of the sidecar and of Redis. */
 static inline void pass(fixture_t *f, int64_t ms) {
     fixture_step_boottime(ms);
     server_step_clock(f->server, ms);
 }
 
-/* And for those on the stage, who have their turn often enough to keep what they hold, and to ask more than they should. */
+/* Steps the clocks in small steps and runs the driver after each, so that leaders renew, and superfluous requests show. */
 static inline void live(fixture_t *f, driver_t *driver, int64_t ms) {
     for (const int64_t step = TTL / 12; ms > 0; ms -= step) {
         pass(f, ms < step ? ms : step);
@@ -40,7 +41,7 @@ static inline bool leads(instance_t *instance) {
 #define cr_leads(instance)                                                                                                       \
     cr_assert(driver_until(&(instance)->driver, leads(instance), 10000), "does not lead: %s", fixture_log())
 
-/* Renewed just now. */
+/* Whether the lease was renewed within the last quarter of a TTL. */
 static inline bool fresh(instance_t *instance) {
     lease_t lease;
     return lease_get(instance->leases, 0, &lease) &&

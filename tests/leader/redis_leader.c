@@ -1,4 +1,4 @@
-/* The leader role, its ticks called by hand: terms begin, go on and end as they should, whatever Redis answers. */
+/* The leader role, driven tick by tick: beginning, renewal and end of terms, with every kind of reply from Redis. */
 #include "leader_fixture.h"
 
 #include <criterion/parameterized.h>
@@ -20,7 +20,7 @@ Test(redis_leader, single_instance_leads) {
     cr_assert_eq(metric_get(&instance.metrics->terms), 1);
     driver_step(&instance.driver, 1);
     cr_assert_eq(connections(&f, "queue-sidecar-leader"), 1);
-    cr_assert_eq(connections(&f, "queue-sidecar-vacant"), 0, "a leader needs no ear");
+    cr_assert_eq(connections(&f, "queue-sidecar-vacant"), 0, "a leader must not subscribe");
     instance_stop(&instance);
     fixture_stop(&f);
 }
@@ -33,7 +33,7 @@ Test(redis_leader, lock_is_renewed_at_a_third_of_the_ttl) {
     for (long i = 1, before = proxy_requests(f.proxy, "EVALSHA"); i <= 12; i++) {
         pass(&f, TTL / 4);
         cr_assert_leq(driver_run(&instance.driver, 30), 10, "it spins");
-        cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i - 1, "before its time");
+        cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i - 1, "renewed too early");
         pass(&f, TTL / 12);
         cr_assert(driver_until(&instance.driver, fresh(&instance), 10000));
         cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i);
@@ -55,18 +55,18 @@ Test(redis_leader, standby_takes_over_when_the_lock_expires) {
     driver_settle(&two.driver, f.r);
     cr_assert_not(leads(&two));
     cr_assert_eq(fixture_log_count("standing by"), 1);
-    instance_stop(&one); /* as if killed */
+    instance_stop(&one); /* without a release, as after a kill */
     long before = proxy_requests(f.proxy, "EVALSHA");
     live(&f, &two.driver, TTL - TTL / 4);
     cr_assert_not(leads(&two));
     live(&f, &two.driver, LOOK - (TTL - TTL / 4));
     cr_leads(&two);
-    cr_assert_leq(proxy_requests(f.proxy, "EVALSHA") - before, 4, "a standby looks once per remaining TTL");
+    cr_assert_leq(proxy_requests(f.proxy, "EVALSHA") - before, 4, "a standby tries more often than once per remaining TTL");
     instance_stop(&two);
     fixture_stop(&f);
 }
 
-/* How long the lock is nobody's. */
+/* How many us pass between a release and the next term. */
 static int64_t released_us(fixture_t *f) {
     instance_t one, two;
     instance_start(&one, f->keys, INSTANCE_LEADER);
@@ -111,7 +111,7 @@ Test(redis_leader, term_ends_when_the_lock_is_gone) {
     lease_t lease;
     lease_get(instance.leases, 0, &lease);
     lease_suspect(instance.leases, 0, lease.term);
-    driver_step(&instance.driver, 1); /* a doubt is looked into at once */
+    driver_step(&instance.driver, 1); /* a suspicion is checked at once */
     cr_assert(metric_get(&instance.metrics->terms_lost) == 2);
     instance_stop(&instance);
     fixture_stop(&f);
@@ -174,7 +174,7 @@ Test(redis_leader, lock_left_by_a_clock_step_is_broken) {
     cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), 3000 * 1000);
     driver_settle(&two.driver, f.r);
     live(&f, &two.driver, TTL - TTL / 4);
-    cr_assert(!leads(&two) && metric_get(&two.metrics->clock_steps_healed) == 0, "two looks a TTL apart");
+    cr_assert(!leads(&two) && metric_get(&two.metrics->clock_steps_healed) == 0, "broken before a second check, a TTL later");
     live(&f, &two.driver, LOOK - (TTL - TTL / 4));
     cr_leads(&two);
     cr_assert_eq(metric_get(&two.metrics->clock_steps_healed), 1);
@@ -270,13 +270,13 @@ ParameterizedTest(int *number, redis_leader, temporary_errors_are_retried_with_b
     long tries = proxy_fired(f.proxy);
     cr_assert_leq(tries, 6 * wait_scaled_ms(1000) / 1000, "%ld requests refused with %s", tries, PASSING[*number]);
     cr_assert_leq(steps, 60 * wait_scaled_ms(1000) / 1000, "it spins");
-    cr_assert(driver_until(&instance.driver, (tries = proxy_fired(f.proxy)) >= 2, 10000), "not again after %s", PASSING[*number]);
+    cr_assert(driver_until(&instance.driver, (tries = proxy_fired(f.proxy)) >= 2, 10000), "no retry after %s", PASSING[*number]);
     proxy_pass(f.proxy);
     cr_leads(&instance);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = PASSING[*number], .times = 2});
     pass(&f, TTL / 3);
     cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) == tries + 2, 10000));
-    cr_assert(driver_until(&instance.driver, fresh(&instance), 10000), "the term goes on while its lease lives");
+    cr_assert(driver_until(&instance.driver, fresh(&instance), 10000), "the term must go on until its lease expires");
     cr_assert_eq(metric_get(&instance.metrics->terms), 1);
     instance_stop(&instance);
     fixture_stop(&f);
@@ -327,7 +327,8 @@ Test(redis_leader, frozen_server_ends_the_term_in_time) {
     server_freeze(f.server);
     fixture_step_boottime(TTL / 2);
     driver_run(&instance.driver, 300);
-    cr_assert(leads(&instance) && metric_get(&instance.metrics->leading) == 1, "it may be heard again in time");
+    cr_assert(leads(&instance) && metric_get(&instance.metrics->leading) == 1,
+              "the server may answer again before the lease expires");
     lease_t lease;
     cr_assert(lease_get(instance.leases, 0, &lease));
     fixture_step_boottime(mono_diff(lease.deadline, mono_now()) / NS_PER_MS + 1);
@@ -337,7 +338,8 @@ Test(redis_leader, frozen_server_ends_the_term_in_time) {
     atomic_store(&instance.driver.role.stop, true);
     int64_t start = wait_now_us();
     leader_finish(instance.leader);
-    cr_assert_lt(wait_now_us() - start, INT64_C(10000) * wait_scaled_ms(1000), "the stop is not waited for");
+    cr_assert_lt(wait_now_us() - start, INT64_C(10000) * wait_scaled_ms(1000),
+                 "leader_finish waits although the stop flag is set");
     server_thaw(f.server);
     instance_stop(&instance);
     fixture_stop(&f);
@@ -355,7 +357,7 @@ Test(redis_leader, no_busy_loop_while_redis_is_down) {
     fixture_step_boottime(TTL / 2);
     cr_assert_leq(driver_run(&leader.driver, 1000), most, "the leader spins");
     fixture_step_boottime(TTL / 2);
-    cr_assert_leq(driver_run(&leader.driver, 600), most, "who leads no more spins");
+    cr_assert_leq(driver_run(&leader.driver, 600), most, "the former leader spins");
     cr_assert_not(leads(&leader));
     cr_assert_leq(driver_run(&standby.driver, 1600), most, "the standby spins");
     server_restart(f.server, SERVER_LOSE_DATA);
@@ -374,7 +376,7 @@ Test(redis_leader, readable_sockets_do_not_wake_during_back_off) {
     proxy_rule(f.proxy,
                (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:app:queues", .error = "-LOADING x", .times = -1});
     pass(&f, LOOK);
-    cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) >= 3, 3000)); /* now the wait is long */
+    cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) >= 3, 3000)); /* now the back-off is long */
     for (int i = 0; i < 3; i++) redis_ok(f.r, "PUBLISH sidecar:app:vacant app");
     cr_assert_leq(driver_run(&instance.driver, 300), 50 * wait_scaled_ms(1), "it spins");
     proxy_pass(f.proxy);
@@ -437,7 +439,7 @@ Test(redis_leader, odd_locks_are_retried_slowly) {
              steps = driver_run(&instance.driver, 100);
         live(&f, &instance.driver, TTL);
         steps += driver_run(&instance.driver, 100);
-        cr_assert_not(leads(&instance), "takes the lock \"%s\"", locks[i]);
+        cr_assert_not(leads(&instance), "leads although the lock is \"%s\"", locks[i]);
         expect_lock(&f, locks[i]);
         cr_assert_leq(proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys") - before,
                       6 * wait_scaled_ms(1000) / 1000);
@@ -459,7 +461,7 @@ Test(redis_leader, foreign_lock_value_is_logged) {
     redis_ok(f.r, "DEL sidecar:app:lock");
     pass(&f, LOOK);
     cr_leads(&instance);
-    redis_ok(f.r, "DEL sidecar:app:lock"); /* and another type, while it leads */
+    redis_ok(f.r, "DEL sidecar:app:lock"); /* a key of another type, while the instance leads */
     redis_ok(f.r, "LPUSH sidecar:app:lock x");
     pass(&f, TTL / 3);
     cr_assert(driver_until(&instance.driver, fixture_log_count("redis refuses the lock") > 0, 3000));

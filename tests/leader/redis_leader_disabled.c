@@ -1,5 +1,5 @@
-/* Queues that the preflight bars: those of a dialect whose commands are refused. The others are served, it is said, and who mends
- * the right need not restart anything. */
+/* The preflight disables queues of a dialect whose commands Redis refuses. Other queues are served, the log and /readyz report
+ * the disabled ones, and restoring the right enables them without a restart. */
 #include "fixture.h"
 #include "http/health.h"
 
@@ -15,7 +15,7 @@ enum { ALL_ROLES = INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR };
 
 static fixture_t setup(void) { return fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true, .closed = true}); }
 
-/* A job of each queue that has delayed ones is due. */
+/* Adds a due job to one queue of each dialect that has delayed jobs. */
 static void delay_jobs(fixture_t *f) {
     redis_ok(f->r, "ZADD email:delayed 1 job");
     redis_ok(f->r, "HSET bull:video:1 name n data {} opts {}");
@@ -28,7 +28,7 @@ typedef struct {
     instance_t instance;
 } setup_t;
 
-/* It lacks what this command takes away. */
+/* `command` revokes a right or adds a foreign key before the instance starts. */
 static void begin(setup_t *d, int roles, const char *command) {
     d->f = setup();
     redis_ok(d->f.r, command);
@@ -46,18 +46,18 @@ static bool leads(instance_t *instance) {
     return lease_get(instance->leases, 0, &lease);
 }
 
-/* The time of the next look comes. */
+/* Steps the clock to the next recheck. */
 static void later(void) { fixture_step_boottime(5000); }
 
-/* What /readyz says. */
-static bool told_by_health(instance_t *instance, const char *text) {
+/* Whether /readyz is 200 and its text contains `text`. */
+static bool readyz_reports(instance_t *instance, const char *text) {
     health_t *health = health_new(instance->metrics, "g");
     buffer_t json = {0};
-    cr_assert(health_ready(health, &json), "the other queues are served: %s", buffer_text(&json));
-    bool told = strstr(buffer_text(&json), text) != NULL;
+    cr_assert(health_ready(health, &json), "not ready although other queues are served: %s", buffer_text(&json));
+    bool found = strstr(buffer_text(&json), text) != NULL;
     buffer_free(&json);
     health_free(health);
-    return told;
+    return found;
 }
 
 Test(redis_leader_disabled, missing_right_of_one_dialect_disables_only_its_queues) {
@@ -68,7 +68,7 @@ Test(redis_leader_disabled, missing_right_of_one_dialect_disables_only_its_queue
     cr_assert_eq(redis_int(d.f.r, "LLEN bull:video:wait"), 0);
     cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 2, "a fault for each of the two queues");
     cr_assert_eq(metric_get(&d.instance.metrics->unserved), 2);
-    cr_assert(told_by_health(&d.instance, "some queues are not being served"));
+    cr_assert(readyz_reports(&d.instance, "some queues are not being served"));
     cr_assert_eq(fixture_log_count(NOT_SERVED), 2);
     cr_assert_eq(fixture_log_count("script bull_promote: "), 2);
     cr_assert_eq(fixture_log_count("cannot lead"), 0);
@@ -80,32 +80,33 @@ Test(redis_leader_disabled, restored_right_needs_no_restart) {
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount -scard");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     cr_assert_eq(metric_get(&d.instance.metrics->unserved), 3);
-    for (int i = 0; i < 3; i++) { /* looked at again and again, said once */
+    for (int i = 0; i < 3; i++) { /* rechecked three times, logged once */
         long before = proxy_requests(d.f.proxy, "sidecar:preflight");
         later();
-        cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 3000), "look %d", i);
+        cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 3000), "recheck %d",
+                  i);
     }
     cr_assert_eq(fixture_log_count(NOT_SERVED), 3);
     redis_ok(d.f.r, "ACL SETUSER default +zcount");
     later();
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
-    cr_assert_eq(metric_get(&d.instance.metrics->unserved), 1, "kmqueue still lacks its own");
+    cr_assert_eq(metric_get(&d.instance.metrics->unserved), 1, "kmqueue still lacks scard");
     cr_assert_eq(metric_get(&d.instance.metrics->preflight_faults), 1);
     cr_assert_eq(fixture_log_count("queue enabled again"), 2);
-    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "no term ended for it");
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "the missing right has ended a term");
     redis_ok(d.f.r, "ACL SETUSER default +scard");
     later();
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->preflight_faults) == 0, 10000));
-    cr_assert(!told_by_health(&d.instance, "some queues are not being served"));
-    long looks = proxy_requests(d.f.proxy, "sidecar:preflight");
+    cr_assert(!readyz_reports(&d.instance, "some queues are not being served"));
+    long rechecks = proxy_requests(d.f.proxy, "sidecar:preflight");
     later();
     fixture_step_boottime(1000);
     driver_run(&d.instance.driver, 100);
-    cr_assert_eq(proxy_requests(d.f.proxy, "sidecar:preflight"), looks, "where nothing is barred nobody looks");
+    cr_assert_eq(proxy_requests(d.f.proxy, "sidecar:preflight"), rechecks, "rechecked although no queue is disabled");
     end(&d);
 }
 
-/* One queue of a dialect is asked for all that are like it, whatever else is wrong with that one. */
+/* The preflight probes one queue for all like it. Another fault of this queue must not hide the refused command. */
 Test(redis_leader_disabled, queue_stays_disabled_while_its_probe_has_another_fault) {
     setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount");
@@ -113,26 +114,27 @@ Test(redis_leader_disabled, queue_stays_disabled_while_its_probe_has_another_fau
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int i = 0; i < 2; i++) {
         long before = proxy_requests(d.f.proxy, "sidecar:preflight");
-        cr_assert(lease_queue_disabled(d.instance.leases, 1) && lease_queue_disabled(d.instance.leases, 2), "look %d", i);
+        cr_assert(lease_queue_disabled(d.instance.leases, 1) && lease_queue_disabled(d.instance.leases, 2), "recheck %d", i);
         later();
-        cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 10000), "look %d", i);
+        cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "sidecar:preflight") > before, 10000), "recheck %d",
+                  i);
     }
     cr_assert_eq(fixture_log_count("queue enabled again"), 0);
     end(&d);
 }
 
-/* No look takes what is still there for gone. */
+/* A recheck must not enable the queue while the foreign key exists. */
 Test(redis_leader_disabled, queue_of_a_foreign_system_is_enabled_when_that_is_gone) {
     setup_t d;
     begin(&d, ALL_ROLES, "XADD bull:video:events * f v");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int i = 0; i < 3; i++) {
-        cr_assert(lease_queue_disabled(d.instance.leases, 1) && !lease_queue_disabled(d.instance.leases, 2), "look %d: %s", i,
+        cr_assert(lease_queue_disabled(d.instance.leases, 1) && !lease_queue_disabled(d.instance.leases, 2), "recheck %d: %s", i,
                   fixture_log());
         long before = proxy_requests(d.f.proxy, "TYPE bull:video:events");
         later();
         driver_settle(&d.instance.driver, d.f.r);
-        cr_assert_gt(proxy_requests(d.f.proxy, "TYPE bull:video:events"), before, "look %d", i);
+        cr_assert_gt(proxy_requests(d.f.proxy, "TYPE bull:video:events"), before, "recheck %d", i);
     }
     cr_assert_eq(fixture_log_count(NOT_SERVED), 1);
     cr_assert_eq(redis_int(d.f.r, "LLEN bull:video:wait"), 0);
@@ -142,8 +144,8 @@ Test(redis_leader_disabled, queue_of_a_foreign_system_is_enabled_when_that_is_go
     end(&d);
 }
 
-/* Of one dialect, too, those alone that need it. */
-Test(redis_leader_disabled, mended_queue_is_enabled_again) {
+/* Of two queues of one dialect only the queue that needs the refused command is disabled. */
+Test(redis_leader_disabled, repaired_queue_is_enabled_again) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; lock = { ttl = \"60s\"; }; queues = ( { name = \"a\"; dialect = \"private_queues\"; main = "
                   "\"one\"; private = \"one-*\"; }, { name = \"b\"; dialect = \"private_queues\"; main = \"two\"; registry = "
@@ -158,12 +160,12 @@ Test(redis_leader_disabled, mended_queue_is_enabled_again) {
     redis_ok(f.r, "ACL SETUSER default +sscan -scan");
     later();
     cr_assert(driver_until(&instance.driver, !lease_queue_disabled(instance.leases, 1), 10000), "%s", fixture_log());
-    cr_assert(!lease_queue_disabled(instance.leases, 0), "nobody has asked for it");
+    cr_assert(!lease_queue_disabled(instance.leases, 0), "a recheck has disabled a queue that was enabled");
     instance_stop(&instance);
     fixture_stop(&f);
 }
 
-/* What every queue needs is another matter. */
+/* Without a command that every queue needs, the instance does not lead. */
 Test(redis_leader_disabled, refused_core_command_prevents_leading) {
     setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -xtrim");
@@ -177,18 +179,18 @@ Test(redis_leader_disabled, refused_core_command_prevents_leading) {
     end(&d);
 }
 
-/* A look that fails half-way tells nothing: the queue stays barred, the term goes on, and nobody spins. */
+/* A recheck that fails half-way has no result: the queue stays disabled, the term goes on, and the leader does not spin. */
 Test(redis_leader_disabled, lost_recheck_changes_nothing) {
     setup_t d;
     begin(&d, INSTANCE_LEADER | INSTANCE_DISPATCHER, "ACL SETUSER default -zcount");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     static const char *const requests[] = {"TYPE bull:video:events", "HMGET bull:video:meta", "TYPE bull:audio:pc",
-                                           "sidecar:preflight"}; /* of a look */
+                                           "sidecar:preflight"}; /* of a recheck */
     for (size_t i = 0; i < 4; i++) {
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = requests[i]});
         later();
         cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) > 0, 5000), "request %s", requests[i]);
-        metrics_scraped(d.instance.metrics, mono_now()); /* what is to be counted now has to wait */
+        metrics_scraped(d.instance.metrics, mono_now()); /* makes the sizes due while the leader backs off */
         proxy_pass(d.f.proxy);
         long steps = driver_run(&d.instance.driver, 200);
         cr_assert_leq(steps, 20, "it spins");
@@ -202,7 +204,7 @@ Test(redis_leader_disabled, lost_recheck_changes_nothing) {
     end(&d);
 }
 
-/* The instance that takes over has looked long ago, when it came to stand by. */
+/* The standby's preflight was long ago. After the takeover it must check again before it serves queues. */
 Test(redis_leader_disabled, handed_over_leader_checks_before_it_serves) {
     fixture_t f = setup();
     instance_t one, two;

@@ -1,9 +1,9 @@
-/* What the log tells of terms. */
+/* Log lines about terms. */
 #include "fixture.h"
 
 #include <criterion/criterion.h>
 
-/* Each lock has its own story, and so has each term: none of them is a repeat of another. */
+/* The log must not suppress the end of a term as a repeat of the end of another lock's or an earlier term. */
 Test(redis_leader_log, end_of_each_term_is_logged) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"800ms\"; }; queues = ( { name = \"{a}\"; }, "

@@ -1,5 +1,5 @@
-/* What preflight_faults counts is there: what is spoilt while a leader runs is counted, and what is mended is not any more,
- * without a new connection. */
+/* preflight_faults counts the present faults: a key that becomes wrong while the leader runs is counted, and a repaired key is
+ * not, without a new connection. */
 #include "fixture.h"
 #include "http/health.h"
 
@@ -16,9 +16,9 @@ typedef struct {
     instance_t instance;
 } setup_t;
 
-static void open_setup(setup_t *d, const char *spoilt) {
+static void open_setup(setup_t *d, const char *wrong_key) {
     d->f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true, .closed = true});
-    if (spoilt) redis_ok(d->f.r, "SET %s x", spoilt);
+    if (wrong_key) redis_ok(d->f.r, "SET %s x", wrong_key);
     instance_start(&d->instance, d->f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
     cr_assert(driver_until(&d->instance.driver, metric_get(&d->instance.metrics->leading), 10000));
 }
@@ -28,7 +28,7 @@ static void close_setup(setup_t *d) {
     fixture_stop(&d->f);
 }
 
-/* So much later, in steps that leave no look out. */
+/* Steps the clock, in steps so small that no recheck is left out. */
 static void later(setup_t *d, int seconds) {
     for (; seconds > 0; seconds -= 3) {
         fixture_step_boottime(3000);
@@ -41,19 +41,19 @@ static void await_faults(setup_t *d, int64_t faults) {
               "%lld faults\n%s", (long long)metric_get(&d->instance.metrics->preflight_faults), fixture_log());
 }
 
-Test(redis_leader_preflight, mended_key_is_no_longer_counted) {
+Test(redis_leader_preflight, repaired_key_is_no_longer_counted) {
     setup_t d;
     open_setup(&d, "email:backup");
     redis_ok(d.f.r, "SET email x");
     await_faults(&d, 1);
     later(&d, 6);
-    cr_assert_eq(fixture_log_count(CANNOT), 2, "another reason");
+    cr_assert_eq(fixture_log_count(CANNOT), 2, "the second reason is not logged");
     long of_it = proxy_requests(d.f.proxy, "TYPE email:backup"), of_others = proxy_requests(d.f.proxy, "TYPE sms:delayed");
     later(&d, 15);
     await_faults(&d, 1);
-    cr_assert_eq(fixture_log_count(CANNOT), 2, "said again without news");
+    cr_assert_eq(fixture_log_count(CANNOT), 2, "logged again without a change");
     cr_assert(of_others > 0 && proxy_requests(d.f.proxy, "TYPE email:backup") > of_it);
-    cr_assert_eq(proxy_requests(d.f.proxy, "TYPE sms:delayed"), of_others, "nothing is wrong with these");
+    cr_assert_eq(proxy_requests(d.f.proxy, "TYPE sms:delayed"), of_others, "rechecked a queue without a fault");
     redis_ok(d.f.r, "DEL email:backup");
     later(&d, 6);
     await_faults(&d, 1);
@@ -65,11 +65,11 @@ Test(redis_leader_preflight, mended_key_is_no_longer_counted) {
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
     long long types = server_commandstat(d.f.server, "type");
     later(&d, 18);
-    cr_assert_eq(server_commandstat(d.f.server, "type"), types, "where all is well nobody looks");
+    cr_assert_eq(server_commandstat(d.f.server, "type"), types, "rechecked although no fault is left");
     close_setup(&d);
 }
 
-Test(redis_leader_preflight, key_spoilt_while_running_is_counted) {
+Test(redis_leader_preflight, wrong_key_while_running_is_counted) {
     setup_t d;
     open_setup(&d, NULL);
     await_faults(&d, 0);
@@ -98,8 +98,8 @@ Test(redis_leader_preflight, former_leader_still_rechecks) {
     close_setup(&d);
 }
 
-/* A right that all queues need is taken away while it leads, and the next connection finds that. */
-static void take_away_xtrim(setup_t *d) {
+/* Revokes a right that all queues need while the instance leads; the preflight of the next connection finds the fault. */
+static void revoke_xtrim(setup_t *d) {
     redis_ok(d->f.r, "ACL SETUSER default -xtrim");
     redis_ok(d->f.r, "CLIENT KILL TYPE normal SKIPME yes");
     later(d, 3);
@@ -107,27 +107,27 @@ static void take_away_xtrim(setup_t *d) {
     cr_assert(metric_get(&d->instance.metrics->leading));
 }
 
-/* It leads on, as it has the lock; and what is of no queue is looked for again, if more seldom. */
-Test(redis_leader_preflight, mended_right_of_all_queues_is_no_longer_counted) {
+/* The instance goes on leading, because it has the lock. The preflight for faults of no single queue is repeated, but seldom. */
+Test(redis_leader_preflight, restored_right_of_all_queues_is_no_longer_counted) {
     setup_t d;
     open_setup(&d, NULL);
-    take_away_xtrim(&d);
-    long looks = proxy_requests(d.f.proxy, "INFO memory");
+    revoke_xtrim(&d);
+    long checks = proxy_requests(d.f.proxy, "INFO memory");
     later(&d, 45); /* two renewals */
-    cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), looks);
+    cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), checks);
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
     later(&d, 36);
     await_faults(&d, 0);
-    cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), looks + 1);
+    cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), checks + 1);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
     close_setup(&d);
 }
 
-/* A look that was not made to its end has found nothing, and so nothing mended. */
-Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_forgets_nothing) {
+/* A recheck that ends early must not count as a repair. */
+Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_keeps_the_faults) {
     setup_t d;
     open_setup(&d, NULL);
-    take_away_xtrim(&d);
+    revoke_xtrim(&d);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "INFO memory", .error = "-BUSY Redis is busy"});
     later(&d, 63);
     cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 10000));
@@ -140,11 +140,11 @@ Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_forgets_nothing) {
     close_setup(&d);
 }
 
-/* It led on with what it had, but begins no term with it. */
+/* The leader goes on with the fault, but begins no new term. */
 Test(redis_leader_preflight, failed_preflight_takes_no_lock_again) {
     setup_t d;
     open_setup(&d, NULL);
-    take_away_xtrim(&d);
+    revoke_xtrim(&d);
     redis_ok(d.f.r, "DEL sidecar:app:lock");
     later(&d, 21); /* the renewal */
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->leading), 10000), "%s", fixture_log());
@@ -157,7 +157,7 @@ Test(redis_leader_preflight, failed_preflight_takes_no_lock_again) {
     close_setup(&d);
 }
 
-/* The locks that it has are kept meanwhile, by the same connection. */
+/* Meanwhile the same connection renews the other lock. */
 Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
     setup_t d = {.f = fixture_start(&(fixture_options_t){
                      .config = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
@@ -165,7 +165,7 @@ Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
                      .closed = true})};
     instance_start(&d.instance, d.f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 2, 10000));
-    take_away_xtrim(&d);
+    revoke_xtrim(&d);
     redis_ok(d.f.r, "DEL sidecar:{b}:lock");
     later(&d, 21); /* the renewal */
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 1, 10000), "%s", fixture_log());
@@ -179,17 +179,17 @@ Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
     close_setup(&d);
 }
 
-static bool told_by_health(const setup_t *d, const char *text) {
+static bool readyz_reports(const setup_t *d, const char *text) {
     health_t *health = health_new(d->instance.metrics, "app");
     buffer_t json = {0};
     health_ready(health, &json);
-    bool told = strstr(buffer_text(&json), text) != NULL;
+    bool found = strstr(buffer_text(&json), text) != NULL;
     buffer_free(&json);
     health_free(health);
-    return told;
+    return found;
 }
 
-/* A long lease outlasts much: /readyz tells what is wrong with Redis from the beginning. */
+/* The lease is long, but /readyz reports the error of Redis at once. */
 Test(redis_leader_preflight, leader_without_redis_reports_the_reason) {
     setup_t d;
     open_setup(&d, NULL);
@@ -197,9 +197,9 @@ Test(redis_leader_preflight, leader_without_redis_reports_the_reason) {
     proxy_disconnect(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->redis_up), 3000));
     cr_assert(metric_get(&d.instance.metrics->leading));
-    cr_assert(told_by_health(&d, "or it refuses the connection: ") && !told_by_health(&d, "the log says why"));
+    cr_assert(readyz_reports(&d, "or it refuses the connection: ") && !readyz_reports(&d, "the log says why"));
     proxy_refuse_new(d.f.proxy, false);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->redis_up), 10000));
-    cr_assert(!told_by_health(&d, "or it refuses the connection"));
+    cr_assert(!readyz_reports(&d, "or it refuses the connection"));
     close_setup(&d);
 }

@@ -1,4 +1,4 @@
-/* What the leader counts for /metrics: right numbers while somebody scrapes, and not one command else. */
+/* Queue sizes that the leader measures for /metrics: right numbers while somebody scrapes, and no command while nobody does. */
 #include "fixture.h"
 #include "wait.h"
 
@@ -30,12 +30,12 @@ static void close_setup(setup_t *d) {
 
 static metrics_queue_t *of(setup_t *d, size_t queue) { return &d->instance.metrics->queues[queue]; }
 
-/* By a command that nothing else calls here. */
-static long long counts(setup_t *d) { return server_commandstat(d->f.server, "xlen"); }
+/* How many queues were measured: only the measurement calls XLEN in these tests. */
+static long long measured(setup_t *d) { return server_commandstat(d->f.server, "xlen"); }
 
 static void scrape(setup_t *d) { metrics_scraped(d->instance.metrics, mono_now()); }
 
-/* Counts that are so many s of our clock apart. */
+/* Steps the clock and waits for the next measurement of all queues. */
 static void later(setup_t *d, int64_t seconds) {
     int64_t before = metric_get(&of(d, 0)->counted_ns);
     fixture_step_boottime(seconds * 1000);
@@ -48,23 +48,23 @@ static void later(setup_t *d, int64_t seconds) {
 Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
     setup_t d;
     open_setup(&d, WITH_TTL("60s"), 0);
-    long long before = counts(&d); /* of the preflight */
+    long long before = measured(&d); /* by the preflight */
     driver_run(&d.instance.driver, 1000);
-    cr_assert_eq(counts(&d), before);
+    cr_assert_eq(measured(&d), before);
     scrape(&d);
-    cr_assert(driver_until(&d.instance.driver, counts(&d) == before + 2, 8000), "once for each queue");
+    cr_assert(driver_until(&d.instance.driver, measured(&d) == before + 2, 8000), "not once for each queue");
     driver_run(&d.instance.driver, 1000);
-    cr_assert_leq(counts(&d), before + 4, "and then not for 5 s");
+    cr_assert_leq(measured(&d), before + 4, "measured again within 5 s");
     for (int i = 0; i < 13; i++) {
         fixture_step_boottime(10000);
         driver_settle(&d.instance.driver, d.f.r);
     }
     cr_assert(metric_get(&d.instance.metrics->leading));
-    before = counts(&d);
+    before = measured(&d);
     driver_run(&d.instance.driver, 1000);
-    cr_assert_eq(counts(&d), before, "nobody has scraped for two minutes");
+    cr_assert_eq(measured(&d), before, "measured two minutes after the last scrape");
     scrape(&d);
-    cr_assert(driver_until(&d.instance.driver, counts(&d) >= before + 2, 8000));
+    cr_assert(driver_until(&d.instance.driver, measured(&d) >= before + 2, 8000));
     close_setup(&d);
 }
 
@@ -88,18 +88,18 @@ Test(redis_leader_sizes, sizes_equal_those_in_redis, .timeout = 60) {
     cr_assert_eq(metric_get(&email->stream_full_percent), 25);
     int64_t age_ms = metrics_age_ms(d.instance.metrics, metric_get(&email->running_since_ms), mono_now());
     cr_assert(age_ms >= 0 && age_ms < wait_scaled_ms(20000), "%lld", (long long)age_ms);
-    cr_assert_eq(metric_get(&fights->in_progress_jobs), 1, "by its passes");
+    cr_assert_eq(metric_get(&fights->in_progress_jobs), 1, "not the number that scans have found");
     cr_assert(metric_get(&fights->running_since_ms) > 0 && metric_get(&fights->running_since_ms) < INT64_MAX);
     cr_assert(metric_get(&fights->delayed_jobs) < 0 && metric_get(&fights->due_since_ms) < 0 &&
               metric_get(&fights->next_due_ms) < 0);
-    /* Redis's clock: a job that is due an hour ago by it. */
+    /* A job that has been due for an hour by Redis's clock. */
     redis_ok(d.f.r, "FLUSHALL");
     redis_ok(d.f.r, "EVAL %s 1 email:delayed", "redis.call('ZADD', KEYS[1], (redis.call('TIME')[1] - 3600) * 1000, 'a')");
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     later(&d, 5);
     age_ms = metrics_age_ms(d.instance.metrics, metric_get(&email->due_since_ms), mono_now());
     cr_assert(age_ms >= 3600000 && age_ms < 3601000 + wait_scaled_ms(20000), "%lld", (long long)age_ms);
-    cr_assert_eq(metric_get(&email->running_since_ms), INT64_MAX, "nothing is in progress");
+    cr_assert_eq(metric_get(&email->running_since_ms), INT64_MAX, "an age although no job is in progress");
     redis_ok(d.f.r, "DEL email:delayed");
     later(&d, 5);
     cr_assert(metric_get(&email->delayed_jobs) == 0 && metric_get(&email->due_since_ms) == INT64_MAX);
@@ -115,10 +115,10 @@ Test(redis_leader_sizes, standby_reports_no_sizes) {
     redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->leading), 8000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()) && !metrics_counted(of(&d, 1), mono_now()));
-    long long before = counts(&d);
+    long long before = measured(&d);
     scrape(&d);
     driver_run(&d.instance.driver, 500);
-    cr_assert_eq(counts(&d), before);
+    cr_assert_eq(measured(&d), before);
     close_setup(&d);
 }
 
@@ -152,12 +152,12 @@ Test(redis_leader_sizes, key_of_wrong_type_is_logged_once_and_spoils_no_other_si
     later(&d, 5);
     cr_assert_eq(metric_get(&of(&d, 0)->delayed_jobs), 0);
     cr_assert_eq(fixture_log_count("all queue sizes are readable again"), 1);
-    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "nobody lost the lock by it");
+    cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "the wrong key has ended a term");
     close_setup(&d);
 }
 
-/* Else the sum over all instances would be twice what there is. */
-Test(redis_leader_sizes, queue_of_another_group_is_measured_there) {
+/* Otherwise a sum over all instances would count the queue twice. */
+Test(redis_leader_sizes, queue_of_another_group_is_not_measured) {
     setup_t d = {.f = fixture_start(&(fixture_options_t){.config = QUEUES, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
@@ -167,12 +167,13 @@ Test(redis_leader_sizes, queue_of_another_group_is_measured_there) {
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));
     redis_ok(d.f.r, "DEL sidecar:others:lock");
-    cr_assert(driver_until(&d.instance.driver, (scrape(&d), metrics_counted(of(&d, 0), mono_now())), 20000), "taken over");
+    cr_assert(driver_until(&d.instance.driver, (scrape(&d), metrics_counted(of(&d, 0), mono_now())), 20000),
+              "not measured after the takeover");
     close_setup(&d);
 }
 
-/* Not even until it is known whether it can be taken over. */
-Test(redis_leader_sizes, queue_whose_claim_is_lost_is_measured_there) {
+/* The reply to the claim is lost: until the claim succeeds, the other group measures the queue. */
+Test(redis_leader_sizes, queue_whose_claim_is_lost_is_not_measured) {
     setup_t d = {.f = fixture_start(&(fixture_options_t){.config = WITH_TTL("60s"), .proxy = true, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
@@ -180,7 +181,7 @@ Test(redis_leader_sizes, queue_whose_claim_is_lost_is_measured_there) {
     instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     cr_assert_eq(proxy_fired(d.f.proxy), 1);
-    fixture_step_boottime(21000); /* the connection comes back with the renewal */
+    fixture_step_boottime(21000); /* the renewal reconnects */
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 20000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));

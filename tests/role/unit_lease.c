@@ -1,4 +1,4 @@
-/* What the leader role tells the others. */
+/* Leases: terms, wake-ups, suspicions and disabled queues. */
 #include "base/wakeup.h"
 #include "fixture.h"
 #include "queue/lock.h"
@@ -74,7 +74,7 @@ Test(unit_lease, begin_and_end_wake_the_roles) {
     leases_free(leases);
 }
 
-/* A role that looked meanwhile has gone to sleep until the lease wakes it, and no other term will begin. */
+/* A role that has seen the expired lease sleeps. Only the late renewal can wake it, because no new term begins. */
 Test(unit_lease, late_renewal_wakes_the_roles) {
     leases_t *leases = leases_new(1, 1);
     lease_t lease;
@@ -100,11 +100,11 @@ Test(unit_lease, suspicion_concerns_one_term_only) {
     lease_suspect(leases, 0, 1);
     cr_assert_not(lease_take_suspicion(leases, 1));
     cr_assert(lease_take_suspicion(leases, 0));
-    cr_assert_not(lease_take_suspicion(leases, 0), "the note is taken away");
+    cr_assert_not(lease_take_suspicion(leases, 0), "the suspicion is not cleared");
     lease_suspect(leases, 0, 1);
     lease_begin(leases, 0, "b", in_ms(10000));
-    cr_assert_not(lease_take_suspicion(leases, 0), "a new term is not doubted for the old one");
-    lease_suspect(leases, 0, 1); /* late */
+    cr_assert_not(lease_take_suspicion(leases, 0), "a new term is suspect because of the old one");
+    lease_suspect(leases, 0, 1); /* of the old term, too late */
     cr_assert_not(lease_take_suspicion(leases, 0));
     leases_free(leases);
 }
@@ -153,7 +153,7 @@ Test(unit_lease, disabled_queue_wakes_the_roles) {
     leases_wake_on_change(leases, fd);
     cr_assert_not(lease_queue_disabled(leases, 0) || lease_queue_disabled(leases, 9));
     lease_disable_queue(leases, 3, false);
-    cr_assert_not(raised(fd), "nothing has changed");
+    cr_assert_not(raised(fd), "woken without a change");
     lease_disable_queue(leases, 3, true);
     cr_assert(raised(fd));
     lease_disable_queue(leases, 7, true);

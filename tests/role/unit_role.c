@@ -1,4 +1,4 @@
-/* What health takes for a hang of a role, and what not. */
+/* Health: when a role counts as hanging, and when not. */
 #include <criterion/criterion.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum { LOG_MIB = 400, MIB = 1024 * 1024 };
 
-/* A role that opens its log, says so, and waits to be let go on. */
+/* A role whose tick opens an audit log, posts `opened`, and waits for `go_on`. */
 typedef struct opener {
     audit_writer_t writer;
     sem_t opened, go_on;
@@ -42,9 +42,9 @@ Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     sem_init(&opener.opened, 0, 0);
     sem_init(&opener.go_on, 0, 0);
     audit_writer_init(&opener.writer, path, &limits, metrics, &stop);
-    cr_assert(audit_writer_open(&opener.writer), "outside of a role there is nothing to be told");
+    cr_assert(audit_writer_open(&opener.writer), "opening a log outside of a role fails");
     audit_writer_close(&opener.writer);
-    cr_assert(truncate(path, (off_t)LOG_MIB * MIB) == 0); /* SQLite goes by what its head says */
+    cr_assert(truncate(path, (off_t)LOG_MIB * MIB) == 0); /* SQLite ignores the added bytes: the header has the size */
     opener.writer.file.checked = false;
 
     cr_assert(role_init(&role, "opener", open_tick, NULL, &opener));
@@ -52,11 +52,11 @@ Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
     sem_wait(&opener.opened);
     cr_expect_gt(allowed_s(&role), ROLE_TICK_MAX_S + LOG_MIB - 30, "%lld s for a log of %d MiB", (long long)allowed_s(&role),
                  LOG_MIB);
-    audit_writer_close(&opener.writer); /* checked now: the next one is opened at once */
+    audit_writer_close(&opener.writer); /* the next opening needs no check */
     wakeup_raise(role.wake_fd);
     sem_post(&opener.go_on);
     sem_wait(&opener.opened);
-    cr_expect_leq(allowed_s(&role), ROLE_TICK_MAX_S, "it is checked once, and allowed for once");
+    cr_expect_leq(allowed_s(&role), ROLE_TICK_MAX_S, "more time although the log was already checked");
 
     role_stop(&role);
     sem_post(&opener.go_on);
@@ -92,10 +92,10 @@ static void storm_tick(void *self, role_wait_t *wait) {
     atomic_int *ticks = self;
     for (int i = 0; i < 3 && *ticks == 0; i++) log_warn("r", NULL, "storm");
     atomic_fetch_add(ticks, 1);
-    (void)wait; /* until it is woken */
+    (void)wait; /* waits for a wake-up */
 }
 
-/* Nobody else says how large a storm was that nothing follows. */
+/* No further line follows, so only the flush after a tick can log how many lines were suppressed. */
 Test(unit_role, suppressed_log_lines_are_counted_after_the_tick) {
     atomic_int ticks = 0;
     role_t role;

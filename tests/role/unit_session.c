@@ -1,4 +1,5 @@
-/* How many roles are deaf is counted in the metrics, which outlive each connection and, over a reload, each role. */
+/* The metric tracking_refused counts the roles to which Redis refuses client tracking. It outlives connections and, in a reload,
+ * roles. */
 #include "fixture.h"
 #include "role/session.h"
 
@@ -6,24 +7,24 @@
 
 static void reset(void *self) { (void)self; }
 
-static const session_ops_t OPS = {.role = "dispatcher", .data_name = "data", .subscriber_name = "ear", .reset = reset};
+static const session_ops_t OPS = {.role = "dispatcher", .data_name = "data", .subscriber_name = "subscriber", .reset = reset};
 
 Test(unit_session, refused_tracking_is_counted_once_per_role) {
     config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
     metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
     redis_error_t error;
-    session_t link;
-    session_init(&link, &OPS, NULL, &config->redis, metrics, &stop);
+    session_t session;
+    session_init(&session, &OPS, NULL, &config->redis, metrics, &stop);
     redis_error_set(&error, OUTCOME_REFUSED, "NOPERM");
-    for (int i = 0; i < 2; i++) session_disable_tracking(&link, &error, mono_now());
+    for (int i = 0; i < 2; i++) session_disable_tracking(&session, &error, mono_now());
     cr_assert_eq(metric_get(&metrics->tracking_refused), 1);
-    session_close(&link); /* nobody knows what the next connection may do */
+    session_close(&session); /* the next connection may have the right */
     cr_assert_eq(metric_get(&metrics->tracking_refused), 0);
-    session_disable_tracking(&link, &error, mono_now());
+    session_disable_tracking(&session, &error, mono_now());
     cr_assert_eq(metric_get(&metrics->tracking_refused), 1);
-    session_free(&link);
-    cr_assert_eq(metric_get(&metrics->tracking_refused), 0, "the next one would be counted on top of it, for ever");
+    session_free(&session);
+    cr_assert_eq(metric_get(&metrics->tracking_refused), 0, "a freed session is still counted");
     metrics_free(metrics);
     config_free(config);
 }

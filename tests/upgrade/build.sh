@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds the program of the previous release from the commit that the file `previous` names, once, and prints the path of the program:
+# Builds the previous release from the commit in the file `previous`, if not built yet, and prints the path of its program:
 # build/upgrade/COMMIT/queue-sidecar.
 #
-# Exit codes: 0 built or there already, 77 not possible here (one line says why), 1 failed.
+# Exit codes: 0 built, 77 not possible on this machine (one line says why), 1 failed.
 set -eu
 cd "$(dirname "$0")/../.."
 read -r version commit <tests/upgrade/previous

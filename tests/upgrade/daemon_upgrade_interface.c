@@ -1,5 +1,5 @@
-/* Interfaces that other programs rely on: this release has all of the previous release. A release may add; nothing may go. Texts
- * of logs and help pages are no interface. */
+/* Interfaces that other programs rely on: this release has every interface of the previous release, and may have more. Texts of
+ * logs and help pages are no interface. */
 #include "../http/http_fixture.h"
 #include "audit_log.h"
 #include "tempdir.h"
@@ -21,7 +21,7 @@ static const char QUEUES[] =
     "heartbeat = \"off\"; protected_timeout = \"200ms\"; }, "
     "{ name = \"d\"; dialect = \"delayed_queue\"; types = [\"a.B\"]; roles = [\"dispatcher\", \"monitor\"]; }";
 
-/* Jobs that are due, whose workers died, and that failed. */
+/* Lua for each queue: adds due jobs, jobs whose workers died, and failed jobs. */
 static const char *const JOBS[] = {
     "redis.call('ZADD', 'q:delayed', 1, 'due') redis.call('LPUSH', 'q:backup', 'stalls', 'ends') "
     "redis.call('HSET', 'q:errors', 'ends', '!no')",
@@ -40,15 +40,15 @@ static const char *const JOBS[] = {
     "redis.call('HSET', 'de_events', type .. '###1', '{\"payload\":{\"id\":\"1\"},\"type\":\"' .. type .. "
     "'\",\"attempt\":1,\"logContext\":{}}') end"};
 
-/* Lua expressions: what the leader does with them has been done. */
-static const char *const ANSWERED[] = {
+/* Lua expression for each queue: the leader has handled JOBS. */
+static const char *const HANDLED[] = {
     "redis.call('LLEN', 'q') == 2 and redis.call('XLEN', 'sidecar:q:failures') == 2",
     "redis.call('LLEN', 'worker2_queue') == 1 and redis.call('XLEN', 'sidecar:k:failures') == 1",
     "redis.call('LLEN', 'bull:video:wait') == 1 and redis.call('XLEN', 'sidecar:video:failures') == 1",
     "redis.call('LLEN', 'p') == 1 and redis.call('XLEN', 'sidecar:p:failures') == 2",
     "redis.call('LLEN', 'de_b') == 1 and redis.call('EXISTS', 'sidecar:d:aside') == 1"};
 
-/* Each key with its type and with what it holds, where numbers are N, hex digits X and bytes only counted. */
+/* Prints each key with type and values; replaces numbers by N, long hex digits by X, and binary values by their length. */
 static const char KEYS[] =
     "local all, out = {}, {} "
     "local function plain(text) if string.find(text, '[%c\\128-\\255]') then return #text .. ' bytes' end "
@@ -68,9 +68,9 @@ static const char KEYS[] =
     "for _, of in ipairs(pairs_of) do for i = 1, #of[2], 2 do add(key, plain(of[2][i]), plain(of[2][i + 1])) end end "
     "end end return table.concat(out, '\\n')";
 
-/* What a run leaves and tells, as text with an interface in each line. */
+/* The interfaces, and how to print each as text, one item a line. */
 static const struct {
-    const char *name, *line; /* of sh; NULL: KEYS in Redis */
+    const char *name, *line; /* line of sh; NULL = KEYS in Redis */
 } INTERFACES[] = {
     {"Redis keys", NULL},
     {"audit log", "sqlite3 $LOG \"SELECT m.type, m.name, c.name, c.type, c.\\\"notnull\\\", c.pk FROM sqlite_master AS m "
@@ -83,7 +83,7 @@ static const struct {
 };
 enum { INTERFACE_COUNT = sizeof INTERFACES / sizeof *INTERFACES };
 
-/* Another process may take the free port first: then the next one is tried. */
+/* Starts a sidecar with http on a free port. Tries another port if another process takes the port first. */
 static daemon_t *serve(cluster_t *cluster, program_t program, sidecar_t spec, int *port) {
     for (int i = 0; i < 5; i++) {
         int holder, fd = -1;
@@ -96,12 +96,12 @@ static daemon_t *serve(cluster_t *cluster, program_t program, sidecar_t spec, in
         if (served) return d;
         daemon_stop(cluster->sidecars[--cluster->count]);
     }
-    cr_assert_fail("no port is to be had");
+    cr_assert_fail("no free port");
     return NULL;
 }
 
-/* One program alone, with a standby of its own, does all of JOBS; an operator puts one back. */
-static void run_alone(program_t program, const char *told[INTERFACE_COUNT]) {
+/* A leader and a standby of one program handle JOBS, and an operator requeues a job. Stores the text of each interface. */
+static void run_alone(program_t program, const char *texts[INTERFACE_COUNT]) {
     sidecar_t spec = {.scan = "50ms", .queues = QUEUES};
     cluster_t s = cluster_begin(NULL);
     int port;
@@ -110,8 +110,8 @@ static void run_alone(program_t program, const char *told[INTERFACE_COUNT]) {
     /* Failures from before the leader's first read of Bull's failed jobs count as recorded. */
     await(&s, upgrade_lua(s.r, "redis.call('ZSCORE', 'sidecar:video:recorded', ':seen')"));
     for (size_t i = 0; i < sizeof JOBS / sizeof *JOBS; i++) redis_ok(s.r, "EVAL %s 0", JOBS[i]);
-    for (size_t i = 0; i < sizeof ANSWERED / sizeof *ANSWERED; i++)
-        cr_assert(wait_for(upgrade_lua(s.r, ANSWERED[i]), UPGRADE_MS), "never came: %s", ANSWERED[i]);
+    for (size_t i = 0; i < sizeof HANDLED / sizeof *HANDLED; i++)
+        cr_assert(wait_for(upgrade_lua(s.r, HANDLED[i]), UPGRADE_MS), "never came: %s", HANDLED[i]);
     const char *log = daemon_audit_path(leader);
     await(&s, audit_log_rows(log) == 3);
     char *ref = audit_log_word(log, "SELECT ref FROM events WHERE kind = 'failed' AND queue = 'q'"), *names = NULL;
@@ -125,22 +125,23 @@ static void run_alone(program_t program, const char *told[INTERFACE_COUNT]) {
     for (size_t i = 1; i < INTERFACE_COUNT; i++) {
         done = upgrade_shell(program, "%s %s", names, INTERFACES[i].line);
         cr_assert_eq(done->code, 0, "%s: %s", INTERFACES[i].name, done->err);
-        told[i] = done->out;
+        texts[i] = done->out;
     }
     daemon_terminate(standby, UPGRADE_MS);
     daemon_terminate(leader, UPGRADE_MS);
-    told[0] = redis_str(s.r, "EVAL %s 0", KEYS);
+    texts[0] = redis_str(s.r, "EVAL %s 0", KEYS);
     free(names), free(ref);
     cluster_end(&s);
 }
 
 Test(daemon_upgrade, keys_schema_metrics_and_json_stay) {
-    const char *told[PROGRAMS][INTERFACE_COUNT];
-    for (program_t of = PREVIOUS; of < PROGRAMS; of++) run_alone(of, told[of]);
-    for (size_t i = 0; i < INTERFACE_COUNT; i++) upgrade_expect_kept(INTERFACES[i].name, told[PREVIOUS][i], told[CURRENT][i]);
+    const char *texts[PROGRAMS][INTERFACE_COUNT];
+    for (program_t of = PREVIOUS; of < PROGRAMS; of++) run_alone(of, texts[of]);
+    for (size_t i = 0; i < INTERFACE_COUNT; i++) upgrade_expect_kept(INTERFACES[i].name, texts[PREVIOUS][i], texts[CURRENT][i]);
 }
 
-/* A command that does not know an option names it and ends: what stands before it is known. The options are lines of text. */
+/* Expects that the command knows each option (one a line). An unknown option is an error that names it, so the error must name
+ * --no-such-option, which comes last. */
 static void expect_options(const char *command, const char *options) {
     char *file = temp_file("options", options);
     const daemon_output_t *gone =
@@ -152,26 +153,26 @@ static void expect_options(const char *command, const char *options) {
     free(file);
 }
 
-/* From the help of the previous release, command by command. */
+/* Takes commands and options from the help of the previous release. */
 Test(daemon_upgrade, commands_keep_their_options) {
     char *commands[64] = {strdup("")};
     size_t count = 1;
     for (size_t i = 0; i < count; i++) {
         static const char page[] = "\"$PROGRAM\" help %s | python3 tests/upgrade/names.py %s";
         char *rest = NULL, *names = upgrade_shell(PREVIOUS, page, commands[i], "commands")->out;
-        cr_expect_eq(upgrade_shell(CURRENT, "\"$PROGRAM\" help %s", commands[i])->code, 0, "gone is %s", commands[i]);
+        cr_expect_eq(upgrade_shell(CURRENT, "\"$PROGRAM\" help %s", commands[i])->code, 0, "command %s is missing", commands[i]);
         for (char *name = strtok_r(names, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest))
             if (asprintf(&commands[count++], "%s %s", commands[i], name) < 0) abort();
         if (i > 0) expect_options(commands[i], upgrade_shell(PREVIOUS, page, commands[i], "options")->out);
     }
     cr_expect_geq(count, 18, "only %zu commands of the previous release were found", count);
     while (count) free(commands[--count]);
-    expect_options("audit list", "--failed-by x\n"); /* no list of options shows these */
+    expect_options("audit list", "--failed-by x\n"); /* these options are not in the help */
     expect_options("audit requeue", "--reason x\n");
     expect_options("audit discard", "--reason x\n");
 }
 
-/* No Redis is there. */
+/* Command lines; they run without Redis. */
 static const char *const COMMANDS[] = {"version",
                                        "--version",
                                        "",
@@ -231,18 +232,18 @@ Test(daemon_upgrade, commands_keep_their_exit_codes) {
     }
 }
 
-/* Of each key section, name, type, default, bounds, and whether a reload takes it; of each metric name, type and labels. */
+/* Config keys: section, name, type, default, bounds, and whether a reload may change the key. Metrics: name, type, labels. */
 Test(daemon_upgrade, tables_of_config_keys_and_metrics_stay) {
     upgrade_expect_same("\"$PROGRAM\" help keys | cut -f1-6");
     upgrade_expect_same("\"$PROGRAM\" help metrics | cut -f1-3");
 }
 
-/* What `check` prints is a config with every value. */
-Test(daemon_upgrade, each_takes_the_config_of_the_other) {
+/* `check` prints a config with every value; the other program must accept it. */
+Test(daemon_upgrade, each_accepts_the_config_of_the_other) {
     static const char line[] =
         "OTHER=%s; \"$PROGRAM\" check -c conf/queue-sidecar.cfg >%s/all.cfg && \"$OTHER\" check -c %s/all.cfg";
     for (program_t of = PREVIOUS; of < PROGRAMS; of++) {
-        const daemon_output_t *taken = upgrade_shell(of, line, upgrade_program(other_than(of)), temp_root(), temp_root());
-        cr_expect_eq(taken->code, 0, "%s", taken->err);
+        const daemon_output_t *checked = upgrade_shell(of, line, upgrade_program(other_than(of)), temp_root(), temp_root());
+        cr_expect_eq(checked->code, 0, "%s", checked->err);
     }
 }

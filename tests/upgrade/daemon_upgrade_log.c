@@ -15,7 +15,7 @@ static const program_t EACH[] = {PREVIOUS, CURRENT};
 static const sidecar_t SPEC = {
     .scan = "50ms", .queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"1h\"; }"};
 
-/* A worker gives jobs up for good: both logs have so many rows then. */
+/* A worker reports jobs that must not be retried. Waits until both logs have `rows` rows. */
 static void fail_jobs(pair_t *p, const char *name, int count, int rows) {
     for (int i = 0; i < count; i++) {
         redis_ok(p->cluster.r, "HSET q:errors %s-%d !no", name, i);
@@ -24,7 +24,7 @@ static void fail_jobs(pair_t *p, const char *name, int count, int rows) {
     for (int i = 0; i < PROGRAMS; i++) await(&p->cluster, audit_log_rows(p->logs[i]) == rows);
 }
 
-/* Both programs tell the same of a log. */
+/* Both programs print the same for a log. */
 static void expect_same_answers(const char *log) {
     char *ref = audit_log_word(log, "SELECT ref FROM events WHERE kind = 'failed' ORDER BY seq LIMIT 1");
     upgrade_expect_same("for of in 'list -o jsonl' 'stats -o jsonl' 'export --all-kinds' 'show %s -o jsonl'; do "
@@ -33,7 +33,7 @@ static void expect_same_answers(const char *log) {
     free(ref);
 }
 
-/* Each imports what the other exports as JSON lines. 0.1.0 imports CSV too; later releases refuse CSV, and may. */
+/* The other program imports the JSON lines that `from` exports. (0.1.0 also imports CSV; later releases need not.) */
 static void expect_import(program_t from, const char *log) {
     char *dir = temp_dir("import"), *copy = temp_path(dir, "copy.db"), *file = temp_path(dir, "events.jsonl");
     const daemon_output_t *done = upgrade_shell(from, "\"$PROGRAM\" audit export --all-kinds --db %s >%s", log, file);
@@ -62,7 +62,7 @@ Test(daemon_upgrade, each_opens_the_log_of_the_other) {
         cr_expect_eq(audit_log_int(p.logs[i], "SELECT count(*) FROM events"), 3 * FAILURES);
         expect_same_answers(p.logs[i]);
     }
-    cr_expect_eq(redis_int(p.cluster.r, "HLEN sidecar:q:auditors"), PROGRAMS, "a log has another name in the other program");
+    cr_expect_eq(redis_int(p.cluster.r, "HLEN sidecar:q:auditors"), PROGRAMS, "a program gives the other's log another name");
     cluster_end(&p.cluster);
 }
 
@@ -70,7 +70,8 @@ ParameterizedTestParameters(daemon_upgrade, each_trims_what_the_other_acknowledg
     return cr_make_param_array(const program_t, EACH, PROGRAMS);
 }
 
-/* Two logs, one of each program, must acknowledge a record before it is trimmed. A new leader looks at the next record. */
+/* A record is trimmed only after both logs, one of each program, have acknowledged it. A new leader trims after its next record.
+ */
 ParameterizedTest(program_t *leader, daemon_upgrade, each_trims_what_the_other_acknowledged) {
     sidecar_t spec = SPEC;
     spec.more = "stream = { retain = \"1m\"; min_records = 0; min_copies = 2; };";
@@ -85,7 +86,7 @@ ParameterizedTest(program_t *leader, daemon_upgrade, each_trims_what_the_other_a
     cluster_end(&p.cluster);
 }
 
-/* The copy of the log has no answer yet, so only the marker in Redis keeps the second requeue from pushing the job again. */
+/* Requeues from a copy of the log without the requeue event, so only the marker in Redis can prevent a second requeue. */
 static const daemon_output_t *requeue(const pair_t *p, program_t by) {
     return upgrade_shell(by, "\"$PROGRAM\" audit requeue --where -q q --yes --by ann -o json -c %s --db %s.copy",
                          daemon_config_path(p->sidecars[by]), p->logs[by]);

@@ -1,5 +1,5 @@
-/* The previous release and this one take over from each other, by turns. Jobs flow on, none is lost or done twice. Each program
- * continues the retries, stamps and markers of the other. */
+/* The previous release and this one take over from each other in turn. No job is lost or done twice. Each program continues the
+ * retries, stamps and markers of the other. */
 #include "audit_log.h"
 #include "upgrade.h"
 
@@ -10,8 +10,8 @@
 
 enum { JOBS = 400, TURNS = 4, SPREAD_MS = 3000 };
 
-/* One step of a worker; atomic, so that no pause of the machine makes the worker a slow one. Of ten jobs it dies over the first
- * and reports the second, at their first run only. It gives the third up for good. */
+/* One step of a worker; atomic, so that a pause of the machine cannot make a job stall. Of ten jobs, the worker dies in the first
+ * run of one, reports the first run of another, and reports a third with a text that forbids retries. */
 static const char work[] = "local job = redis.call('LMOVE', 'q', 'q:backup', 'RIGHT', 'LEFT') if not job then return 0 end "
                            "local kind, run = tonumber(job) % 10, redis.call('HINCRBY', 'runs', job, 1) "
                            "if kind == 0 and run == 1 then return 1 end "
@@ -31,7 +31,7 @@ ParameterizedTestParameters(daemon_upgrade, each_takes_over_and_no_job_is_lost_o
     return cr_make_param_array(const int, signals, sizeof signals / sizeof *signals);
 }
 
-/* With SIGTERM the lock's TTL is two minutes, so the standby leads in time only if it understands the message `vacant`. */
+/* With SIGTERM the TTL is two minutes, so the standby leads in time only if it understands the other program's vacant message. */
 ParameterizedTest(int *signal, daemon_upgrade, each_takes_over_and_no_job_is_lost_or_done_twice) {
     pair_t p =
         pair_begin(PREVIOUS, (sidecar_t){.ttl = *signal == SIGKILL ? "600ms" : "2m",
@@ -49,8 +49,8 @@ ParameterizedTest(int *signal, daemon_upgrade, each_takes_over_and_no_job_is_los
     cr_expect_eq(redis_int(r, "HLEN runs"), JOBS);
     cr_expect_eq(redis_int(r, "ZCARD q:delayed"), 0);
     cr_expect_eq(upgrade_lua(r, "above('done', 1)"), 0, "a job was done twice");
-    cr_expect_eq(upgrade_lua(r, "above('runs', 2)"), 0, "a job came three times");
-    cr_expect_eq(upgrade_lua(r, "above('runs', 1)"), JOBS / 5, "a job came twice that nobody gave back");
+    cr_expect_eq(upgrade_lua(r, "above('runs', 2)"), 0, "a job was run three times");
+    cr_expect_eq(upgrade_lua(r, "above('runs', 1)"), JOBS / 5, "a job was run twice without a retry");
     cr_expect_eq(upgrade_lua(r, "records('sidecar:q:failures', 'retried')"), JOBS / 5);
     for (int i = 0; i < PROGRAMS; i++) {
         await(&p.cluster, audit_log_rows(p.logs[i]) == JOBS / 10);
@@ -61,14 +61,14 @@ ParameterizedTest(int *signal, daemon_upgrade, each_takes_over_and_no_job_is_los
 
 #define KMQUEUE_BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
 
-/* A job in some dialect that nobody does. The texts from `take` on are Lua expressions. */
+/* A job in some dialect that every worker fails to do. The texts from `take` to `markers` are Lua expressions. */
 typedef struct {
     const char *queue, *stream;
-    const char *put;     /* Lua that makes it ready */
+    const char *put;     /* Lua that adds the job to ready */
     const char *take;    /* a worker takes the job and dies; true: it had the job */
-    const char *noted;   /* the leader has seen it, as far as a dialect notes that */
-    const char *ended;   /* nothing is left of it */
-    const char *markers; /* how many of the sidecar's own entries there are, which must become 1 */
+    const char *noted;   /* the leader has stored that it has seen the job, if the dialect stores that */
+    const char *ended;   /* the job has ended and left no entry */
+    const char *markers; /* number of sentinels; must become 1 */
     const char *attempts;
 } poison_t;
 
@@ -105,7 +105,7 @@ static const poison_t POISON[] = {
 };
 enum { POISONS = sizeof POISON / sizeof *POISON };
 
-/* The attempts of all records, oldest first, and of how many births they tell. Owned by the caller. */
+/* The attempts of all records, oldest first, and whether all records have one creation time. Owned by the caller. */
 static char *attempts(redis_t *r, const char *stream) {
     return redis_str(r, "EVAL %s 1 %s",
                      "local all, births, born = {}, {}, 0 for _, record in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
@@ -122,7 +122,7 @@ ParameterizedTestParameters(daemon_upgrade, each_counts_the_retries_of_the_other
     return cr_make_param_array(int, rows, POISONS *PROGRAMS);
 }
 
-/* Each run of the job is noted by one leader, and judged by the other, which follows the killed one. */
+/* One leader stores that it has seen the job and is killed; the leader of the other program then counts the run. */
 ParameterizedTest(int *row, daemon_upgrade, each_counts_the_retries_of_the_other) {
     const poison_t *of = &POISON[*row / PROGRAMS];
     pair_t p = pair_begin((program_t)(*row % PROGRAMS), (sidecar_t){.queues = of->queue, .scan = "50ms"});
@@ -134,8 +134,8 @@ ParameterizedTest(int *row, daemon_upgrade, each_counts_the_retries_of_the_other
     }
     await(&p.cluster, upgrade_lua(p.cluster.r, of->ended));
     await(&p.cluster, upgrade_lua(p.cluster.r, of->markers) == 1);
-    char *told = attempts(p.cluster.r, of->stream);
-    cr_expect_str_eq(told, of->attempts, "%s", told);
-    free(told);
+    char *found = attempts(p.cluster.r, of->stream);
+    cr_expect_str_eq(found, of->attempts, "%s", found);
+    free(found);
     cluster_end(&p.cluster);
 }

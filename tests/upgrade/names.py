@@ -1,10 +1,10 @@
-"""names.py KIND [PORT] <TEXT: prints what of a text is an interface, a line each.
+"""names.py KIND [PORT] <TEXT: prints the items of a text that are an interface, one a line.
 
 json     paths of the members of JSON: queues[].name
-values   the same of JSON lines, with values: [0].attempts=1
+values   members of JSON lines with their values: [0].attempts=1
 options  options of a help page, as a command line gives them: -q x, --queue x
 commands words that begin the rows of the lists in a help page
-metrics  families and types that are served at a port
+metrics  metric families and types, from /metrics at PORT instead of TEXT
 """
 import json
 import re

@@ -18,7 +18,7 @@ static char *build_previous(void) {
     char *dir = temp_dir("build"), *out = temp_path(dir, "out"), *err = temp_path(dir, "err");
     const char *const argv[] = {"sh", "tests/upgrade/build.sh", NULL};
     child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out, .err = err});
-    cr_assert(child_wait(child, BUILD_MS), "tests/upgrade/build.sh does not end");
+    cr_assert(child_wait(child, BUILD_MS), "tests/upgrade/build.sh did not end in time");
     char *path = temp_read(out), *why = temp_read(err);
     path[strcspn(path, "\n")] = why[strcspn(why, "\n")] = '\0';
     if (child->exit_code == SKIPPED && (!required || strcmp(required, "1") != 0)) cr_skip("%s", why);
@@ -29,7 +29,7 @@ static char *build_previous(void) {
 }
 
 const char *upgrade_program(program_t program) {
-    static char *previous; /* reachable until the end, so that a leak checker is content */
+    static char *previous; /* static, so that the leak checker does not report it */
     if (program == CURRENT) return daemon_program();
     if (!previous) previous = build_previous();
     return previous;
@@ -55,11 +55,11 @@ const daemon_output_t *upgrade_shell(program_t program, const char *format, ...)
 void upgrade_expect_kept(const char *what, const char *previous, const char *current) {
     char *copy = strdup(previous), *all = NULL, *rest = NULL;
     if (!copy || asprintf(&all, "\n%s\n", current) < 0) abort();
-    cr_expect(*copy, "%s: the previous release has none", what);
+    cr_expect(*copy, "%s: the previous release prints nothing", what);
     for (char *line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *whole = NULL;
         if (asprintf(&whole, "\n%s\n", line) < 0) abort();
-        cr_expect(strstr(all, whole), "%s: gone is \"%s\"", what, line);
+        cr_expect(strstr(all, whole), "%s: this release lacks \"%s\"", what, line);
         free(whole);
     }
     free(copy), free(all);
