@@ -64,8 +64,8 @@ const char *args_joined_value(const char *word) {
 
 static void *args_field(const cli_option_t *option, void *options) { return (char *)options + option->at; }
 
-// Moves the operand to the front part of argv, which has been read. False: the command takes no more operands.
-static bool args_take_operand(const cli_command_t *command, void *options, char **argv, int at) {
+// Moves the operand behind the earlier ones, at the front of argv. False: the command allows no more operands.
+static bool args_add_operand(const cli_command_t *command, void *options, char **argv, int at) {
     const cli_option_t *option = command->options, *end = option + command->option_count;
     while (option < end && option->name) option++;
     cli_operands_t *operands = option < end ? args_field(option, options) : NULL;
@@ -77,8 +77,8 @@ static bool args_take_operand(const cli_command_t *command, void *options, char 
     return true;
 }
 
-// False: it was repeated too often.
-static bool args_take_value(const cli_option_t *option, void *options, const char *value) {
+// False: the option was repeated too often.
+static bool args_set_value(const cli_option_t *option, void *options, const char *value) {
     if (!option->many) {
         *(const char **)args_field(option, options) = value;
         return true;
@@ -98,7 +98,7 @@ int args_parse(int argc, char **argv, const cli_command_t *command, void *option
             continue;
         }
         if (options_ended || word[0] != '-' || !word[1]) {
-            if (!args_take_operand(command, options, argv, i)) return args_refuse(argv[0], "unexpected argument", word, NULL, 0);
+            if (!args_add_operand(command, options, argv, i)) return args_refuse(argv[0], "unexpected argument", word, NULL, 0);
             continue;
         }
         const cli_option_t *option = args_find_option(command, word);
@@ -109,7 +109,7 @@ int args_parse(int argc, char **argv, const cli_command_t *command, void *option
             *(bool *)args_field(option, options) = true;
         } else {
             if (!joined && i + 1 == argc) return args_refuse(argv[0], "missing value after", word, NULL, 0);
-            if (!args_take_value(option, options, joined ? joined : argv[++i]))
+            if (!args_set_value(option, options, joined ? joined : argv[++i]))
                 return args_refuse(argv[0], "option repeated too often:", word, NULL, 0);
         }
     }

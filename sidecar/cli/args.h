@@ -12,11 +12,11 @@ int args_parse(int argc, char **argv, const cli_command_t *command, void *option
 
 // Finds a command in a list that ends with NULL; the list may be NULL. Returns NULL when there is none of that name.
 const cli_command_t *args_find_command(const cli_command_t *const *commands, const char *name);
-// The same, with a message on stderr that names the nearest command.
+// Like args_find_command; if there is none, prints a message on stderr that names the nearest command.
 const cli_command_t *args_need_command(const cli_command_t *const *commands, const char *name);
 
-// Reports a usage error about a word, with the nearest known word (`count` 0 = none). `command` is "" before any command. Returns
-// CLI_USAGE.
+// Reports a usage error about a word, with the nearest known word (`count` 0 = none). `command` is the command's name, or "".
+// Returns CLI_USAGE.
 int args_refuse(const char *command, const char *what, const char *word, const char *const *known, size_t count);
 
 // Adds ": did you mean `<prefix>WORD`?" to the message on stderr, if one of the known words is near.
@@ -39,5 +39,5 @@ const char *args_joined_value(const char *word);
 const char *cli_config_path(const char *option);
 
 // Loads the config, and prints its warnings or all of its faults on stderr. A queue whose dialect is not in this version is a
-// fault. Owned; NULL: exit with CLI_BAD_CONFIG.
+// fault. Owned; NULL = there are faults: exit with CLI_BAD_CONFIG.
 config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));

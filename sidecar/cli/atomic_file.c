@@ -71,7 +71,7 @@ bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, 
     return false;
 }
 
-// Without force never replaces a file. Not every file system can do that in one step.
+// Without `force`, never replaces a file: renameat2, or link on file systems without RENAME_NOREPLACE.
 static bool atomic_file_rename(const atomic_file_t *file) {
     if (file->force) return rename(file->part, file->path) == 0;
     if (renameat2(AT_FDCWD, file->part, AT_FDCWD, file->path, RENAME_NOREPLACE) == 0) return true;

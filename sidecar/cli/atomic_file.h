@@ -1,5 +1,5 @@
 // A file that appears under its name when it is complete and on disk. Until then it is PATH.part, which a killed process leaves
-// behind and the next one takes over.
+// behind and the next process overwrites.
 #pragma once
 
 #include "base/buffer.h"
@@ -10,7 +10,7 @@ typedef struct atomic_file {
     bool force;        // replace an existing file
 } atomic_file_t;
 
-// Creates an empty part (mode 0640). Never replaces the audit log `log`. False with *why: leaves no file.
+// Creates an empty part (mode 0640). Never replaces the audit log `log`. False with *why: nothing is left open.
 bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why);
 // Gives a complete file its name; removes an incomplete one. False: incomplete, or not on disk for the reason in *why.
 bool atomic_file_end(atomic_file_t *file, bool complete, buffer_t *why);

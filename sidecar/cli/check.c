@@ -1,4 +1,4 @@
-// queue-sidecar check: the config, and with --redis the audit path, the preflight and the leader.
+// queue-sidecar check: checks the config; with --redis also the audit path, the preflight and the leader.
 
 #include "audit/audit.h"
 #include "base/text/units.h"
@@ -9,9 +9,9 @@
 #include "queue/lock.h"
 #include "redis/conn.h"
 
-enum { INDENT = 9 };
+enum { INDENT = 9 }; // columns of a label
 
-// self: the number of faults so far.
+// `self` is an int, the number of faults so far.
 static void check_print(void *self, preflight_level_t finding, const char *queue, const char *text) {
     static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
     int *faults = self;
@@ -25,7 +25,7 @@ static void check_print(void *self, preflight_level_t finding, const char *queue
     free(line);
 }
 
-// Prints the leader of a lock, and which of our queues it does not serve.
+// Prints the leader of a lock, and the queues of the config that this leader does not serve.
 static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size_t index, int *faults) {
     const lock_keys_t *lock = &keys->locks[index];
     const snapshot_lock_t *view = &all->locks[index];
@@ -47,7 +47,7 @@ static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size
     for (size_t i = lock->first_queue; led && i < lock->first_queue + lock->queue_count; i++)
         if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
     buffer_clear(&line);
-    buffer_printf(&line, "the leader of \"%s\" does not serve: %s; give instances with other queues another group", lock->name,
+    buffer_printf(&line, "the leader of \"%s\" does not serve: %s; give instances with other queues their own group", lock->name,
                   buffer_text(&unserved));
     if (unserved.len) check_print(faults, PREFLIGHT_REFUSED, NULL, buffer_text(&line));
     buffer_free(&unserved);
@@ -121,7 +121,7 @@ const cli_command_t cli_check_command = {
     .text =
         "Prints every effective value and its origin; secrets are redacted. Warnings and faults, each with file and line, go to "
         "standard error.",
-    .exits = "0 good\n1 with --redis: there is a fault, or Redis refuses\n2 wrong usage\n69 with --redis: Redis is "
+    .exits = "0 good\n1 with --redis: there is a fault, or Redis refuses a command\n2 wrong usage\n69 with --redis: Redis is "
              "unreachable\n78 bad config\n",
     .run = check_run,
 };

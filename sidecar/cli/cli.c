@@ -35,9 +35,9 @@ static const cli_command_t cli_help_command = {
                 "queue-sidecar help keys\tevery config key, tab-separated\n"
                 "queue-sidecar help metrics\tevery metric, tab-separated\n"
                 "queue-sidecar help commands\tevery command, tab-separated\n"
-                "queue-sidecar help man 1 >queue-sidecar.1\tthe manual page of the program; 5: of the config\n",
+                "queue-sidecar help man 1 >queue-sidecar.1\tthe manual page of the program; `man 5`: of the config\n",
     .usage = "help [COMMAND [SUBCOMMAND]]\nhelp keys | metrics | commands | man 1 | man 5",
-    .text = "Lists the commands, or explains one; `queue-sidecar COMMAND --help` does the same.",
+    .text = "Lists the commands, or explains one command, like `queue-sidecar COMMAND --help`.",
     .exits = "0 ok\n2 no such command\n",
     .main = cli_help,
 };
@@ -75,7 +75,7 @@ int cli_main(int argc, char **argv) {
     int status = cli_dispatch(argc, argv);
     bool flushed = fflush(stdout) == 0;
     if (flushed && !ferror(stdout)) return status;
-    // errno is that of the flush, not that of an earlier failed write.
+    // Only a failed flush leaves its errno; that of an earlier failed write is lost.
     fprintf(stderr, "queue-sidecar: cannot write to standard output: %s\n",
             flushed ? "check that the disk is not full and the output not closed" : strerror(errno));
     return status ? status : CLI_FAILED;

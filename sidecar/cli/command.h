@@ -11,11 +11,11 @@ typedef enum cli_exit {
     CLI_BAD_CONFIG = 78         // EX_CONFIG
 } cli_exit_t;
 
-// In `values` of an option, instead of words.
+// Special `values` of an option: names of files, names of the queues of the config.
 #define CLI_FILES  "<files>"
-#define CLI_QUEUES "<queues>" // of the config
+#define CLI_QUEUES "<queues>"
 
-// The arguments that are not options. They stay in argv, which the parser reorders so that they stand side by side.
+// The arguments that are not options. The parser reorders argv so that they are adjacent.
 typedef struct cli_operands {
     char **all; // borrowed from argv
     size_t count;
@@ -28,10 +28,10 @@ typedef struct cli_values {
     size_t count;
 } cli_values_t;
 
-// The options of the commands that have no struct of their own. A command has only options of its table.
+// The options of commands that have no struct of their own. A command uses the members that its table of options names.
 typedef struct cli_args {
     const char *config; // path of the config: as given, or the default
-    const char *output;
+    const char *output; // of --output; NULL = not given
     bool redis, ready, watch, utc;
     cli_operands_t operands; // at most one
     cli_values_t queues;
@@ -45,9 +45,9 @@ typedef struct cli_option {
     const char *argument; // name of its value in the help; NULL = a flag
     const char *help;     // no capital, no full stop; NULL = hidden, an alias of another option
     size_t at;
-    const char *values;  // the words that it takes, separated by spaces, or CLI_FILES, CLI_QUEUES; NULL = any text
+    const char *values;  // the allowed words, separated by spaces, or CLI_FILES, CLI_QUEUES; NULL = any text
     const char *heading; // the help prints it above this option; NULL = none
-    bool many;           // repeated, or several operands
+    bool many;           // may be repeated; operands: several are allowed
 } cli_option_t;
 
 // A row of options; `type` is the struct of its field.
@@ -58,7 +58,7 @@ typedef struct cli_option {
     }
 #define CLI_FLAG(type_, letter_, name_, field_, help_) CLI_VALUE(type_, letter_, name_, NULL, field_, NULL, help_)
 
-// Texts are paragraphs separated by an empty line; the help wraps them. `WORD` is a thing that people type.
+// Texts are paragraphs separated by an empty line; the help wraps them. `WORD` marks words that people type.
 typedef struct cli_command {
     const char *name;
     const char *summary;  // one line, no full stop
@@ -69,8 +69,8 @@ typedef struct cli_command {
     const char *text;                       // may be NULL
     const char *exits;                      // CODE MEANING, a line each
     int (*run)(const cli_args_t *args);     // returns an exit code
-    int (*main)(int argc, char **argv);     // instead of `run`, to read the arguments itself; argv[0] is the command's name
-    const struct cli_command *const *parts; // its subcommands, ending with NULL; NULL = none. Subcommands need no `run`
+    int (*main)(int argc, char **argv);     // instead of `run`: reads the arguments itself; argv[0] is the command's name
+    const struct cli_command *const *parts; // its subcommands, ending with NULL; NULL = none. `main` runs them
 } cli_command_t;
 
 #define CLI_OPTIONS(array) .options = (array), .option_count = sizeof(array) / sizeof *(array)

@@ -1,4 +1,4 @@
-
+// Shell completion: the hidden command `complete`, and `completion`, which prints the scripts.
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "dialects/registry.h"
@@ -7,7 +7,7 @@ typedef struct complete {
     const cli_command_t *const *commands;
     char **words; // owned; without quotes
     size_t count; // of complete words; words[count] is being typed
-    size_t kept;  // bytes of the typed word that precede the last split of bash; candidates leave them out
+    size_t kept;  // bytes of the typed word before the place where bash split it last; candidates omit them
 } complete_t;
 
 // ---- Words, as a shell reads them.
@@ -52,7 +52,7 @@ static void complete_read_words(complete_t *c, int count, char **typed) {
     buffer_free(&word);
 }
 
-// ---- Offers.
+// ---- Printing candidates.
 
 static const char *complete_typed(const complete_t *c) { return c->words[c->count]; }
 
@@ -68,7 +68,7 @@ static void complete_commands(const complete_t *c, const cli_command_t *const *c
     for (; commands && *commands; commands++) complete_offer(c, "", (*commands)->name, (*commands)->summary);
 }
 
-// Words that are separated by spaces.
+// Offers each word of a list that spaces separate.
 static void complete_list(const complete_t *c, const char *prefix, const char *words) {
     for (size_t len; *words; words += len + (words[len] == ' ')) {
         len = strcspn(words, " ");
@@ -78,7 +78,7 @@ static void complete_list(const complete_t *c, const char *prefix, const char *w
     }
 }
 
-// Offers the queues of a config. A bad config offers none and prints no message, which would disturb the line that is being
+// Offers the queues of a config. With a bad config offers none and prints no message: it would disturb the line that is being
 // typed. Returns an exit code.
 static int complete_queues(const complete_t *c, const char *prefix, const char *path) {
     buffer_t messages = {0};
@@ -110,7 +110,7 @@ static void complete_options(const complete_t *c, const cli_command_t *command) 
 
 // ---- Candidates.
 
-// `first` is the first word behind the command.
+// `first` is the index of the first word behind the command.
 static void complete_argument(const complete_t *c, const cli_command_t *command, size_t first) {
     const cli_option_t *option = NULL, *operands = NULL;
     const char *config = NULL, *value = NULL, *typed = complete_typed(c);
@@ -120,7 +120,7 @@ static void complete_argument(const complete_t *c, const cli_command_t *command,
         if (option && option->argument && !value && i < c->count) value = c->words[++i];
         if (value && strcmp(option->name, "config") == 0) config = value;
     }
-    if (value) { // is, or ends, the typed word
+    if (value) { // the typed word is a value, or ends with one
         char *prefix = mem_printf("%.*s", (int)(value - typed), typed);
         complete_value(c, option, prefix, config);
         free(prefix);
@@ -196,7 +196,7 @@ static int completion_run(const cli_args_t *args) {
 
 static const cli_option_t completion_table[] = {
     CLI_VALUE(cli_args_t, 0, NULL, "SHELL", operands, "bash zsh",
-              "bash or zsh; or queues: the names of the queues in the config, one a line, for scripts"),
+              "bash or zsh: its script; queues: the names of the queues in the config, one a line"),
     CLI_OPTION_CONFIG,
 };
 
@@ -204,10 +204,10 @@ const cli_command_t cli_completion_command = {
     .name = "completion",
     .summary = "Print a script that completes commands, options and queue names",
     .examples = "source <(queue-sidecar completion bash)\tin this shell, or in ~/.bashrc\n"
-                "source <(queue-sidecar completion zsh)\tin this shell, or in ~/.zshrc behind compinit\n",
+                "source <(queue-sidecar completion zsh)\tin this shell, or in ~/.zshrc after compinit\n",
     .usage = "completion bash|zsh",
     CLI_OPTIONS(completion_table),
     .text = "`make install` puts both scripts where the shells look for them.",
-    .exits = "0 ok\n2 wrong usage\n",
+    .exits = "0 ok\n2 wrong usage\n78 with queues: bad config\n",
     .run = completion_run,
 };

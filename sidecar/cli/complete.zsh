@@ -1,6 +1,6 @@
 #compdef queue-sidecar
 # Completion of queue-sidecar for zsh.
-# In a shell, behind compinit: source <(queue-sidecar completion zsh)
+# In a shell, after compinit: source <(queue-sidecar completion zsh)
 _queue-sidecar() {
     local line program=${(Q)words[1]/#\~\//$HOME/}
     local -a offers
@@ -10,12 +10,12 @@ _queue-sidecar() {
             _files
             return
         fi
-        # A colon ends the word that is offered.
+        # For _describe an unescaped colon ends the word.
         offers+=("${${line%%$'\t'*}//:/\\:}${${line#${line%%$'\t'*}}/$'\t'/:}")
     done
     _describe -t words 'queue-sidecar' offers
 }
-# As a file of fpath this is the body of the function itself.
+# In a directory of fpath this file is the body of the function; elsewhere it registers the function.
 if [[ $funcstack[1] == _queue-sidecar ]]; then
     _queue-sidecar "$@"
 else

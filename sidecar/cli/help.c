@@ -8,8 +8,8 @@
 enum {
     WIDTH_MIN = 60,
     WIDTH_MAX = 100,
-    OPTION_MAX = 24,  // columns of an option; the help of a longer one begins behind it
-    COMMENT_MIN = 30, // columns for the comment beside an example; with fewer it goes above
+    OPTION_MAX = 24,  // columns: longer options do not count for the column where help texts begin
+    COMMENT_MIN = 30, // columns: a comment that has fewer beside its example is printed above the example
     INDENT = 2,
     GAP = 2,
     USAGE_INDENT = 21, // of "Usage: queue-sidecar "
@@ -47,7 +47,7 @@ static void help_add_usage(const cli_command_t *command, size_t width, buffer_t 
     }
 }
 
-// Adds "  LABEL  text", with the text wrapped behind the widest label; a wider one keeps its text on its line.
+// Adds "  LABEL  text". The lines of the text begin behind column `widest`; behind a wider label, the first one begins later.
 static void help_add_item(slice_t label, size_t widest, slice_t text, size_t width, buffer_t *out) {
     const size_t indent = INDENT + widest + GAP, over = label.len > widest ? label.len - widest : 0;
     const wrap_t wrap = {.width = width, .indent = indent, .column = indent + over};
@@ -56,7 +56,7 @@ static void help_add_item(slice_t label, size_t widest, slice_t text, size_t wid
 }
 
 static void help_add_examples(const cli_command_t *command, size_t width, buffer_t *out) {
-    size_t widest = 0; // of those with a comment
+    size_t widest = 0; // of the examples with a comment
     slice_t line;
     if (!command->examples) return;
     for (const char *rest = command->examples; help_next_line(&rest, &line);) {
@@ -168,7 +168,7 @@ static void help_list_command(const cli_command_t *command, const char *name, bu
     buffer_free(&spelled);
 }
 
-// Lists the help of each command for the manual page: command, kind of row, tag, text.
+// Lists the help of each command for the manual page, in rows of four: command, kind of row, tag, text.
 static void help_list_commands(const cli_command_t *const *commands, buffer_t *out) {
     help_add_rows(out, "", "exit", help_exits, " ");
     for (const cli_command_t *const *at = commands; *at; at++) {
@@ -181,7 +181,7 @@ static void help_list_commands(const cli_command_t *const *commands, buffer_t *o
     }
 }
 
-// ---- The verb.
+// ---- The command.
 
 static size_t help_width(void) {
     size_t columns = terminal_columns(stdout);
@@ -219,7 +219,7 @@ static int help_print(const cli_command_t *const *commands, int count, char **wo
     free(topic);
     if (found) return CLI_OK;
     if (count == 1 && strcmp(words[0], "man") == 0) {
-        fputs("queue-sidecar help: missing page: `man 1` is of the program, `man 5` of the config\n", stderr);
+        fputs("queue-sidecar help: missing page: use `man 1` for the program, `man 5` for the config\n", stderr);
         return CLI_USAGE;
     }
     const char *excess = words[0][0] == '-' ? words[0] : count > 2 ? words[2] : NULL;

@@ -32,10 +32,9 @@ const cli_command_t cli_run_command = {
                 "queue-sidecar run -c queue-sidecar.cfg\tanother config\n",
     .usage = "run [-c FILE]",
     CLI_OPTIONS(run_table),
-    .text = "Logs on standard error: JSON lines, or text on a terminal. Redis may start later.\n\n"
-            "SIGTERM and SIGINT finish the requests in flight, release the lock and exit with 0; a second signal ends the "
-            "process at once. "
-            "SIGHUP reads the config again. SIGUSR1 logs the counters.",
+    .text = "The sidecar logs on standard error: JSON lines, or text on a terminal. Redis may start after the sidecar.\n\n"
+            "At SIGTERM or SIGINT it finishes the requests in flight, releases the lock and exits with 0; a second signal ends "
+            "it at once. At SIGHUP it reads the config again. At SIGUSR1 it logs the counters.",
     .exits = "0 stopped by a signal\n1 failed\n2 wrong usage\n78 bad config\n",
     .run = run_command,
 };

@@ -4,7 +4,7 @@
 
 enum {
     GAP = 2,
-    CHUNK_ROWS = 1000, // the first rows fix the widths, so that a long table takes little memory
+    CHUNK_ROWS = 1000, // rows in memory; the first chunk fixes the widths of the whole table
     MAX_CELL_BYTES = 4096,
 };
 
@@ -13,8 +13,8 @@ struct table {
     const table_column_t *columns;
     size_t count;
     buffer_t text;                           // of all cells of the chunk
-    size_t ends[CHUNK_ROWS * TABLE_COLUMNS]; // where each ends in the text
-    size_t cells;
+    size_t ends[CHUNK_ROWS * TABLE_COLUMNS]; // where each cell ends in `text`
+    size_t cells;                            // in the chunk
     size_t widths[TABLE_COLUMNS];
     size_t padding;     // spaces that are not printed yet
     size_t max_columns; // of the terminal; 0 = any
@@ -34,7 +34,7 @@ table_t *table_begin(const table_column_t *columns, size_t count, size_t max_col
     return table;
 }
 
-// Takes columns from the widest cells, down to their minimum.
+// Makes the widest columns narrower, down to their min_width, until the table fits.
 static void table_squeeze(table_t *table) {
     size_t wanted = 0;
     for (size_t i = 0; i < table->count; i++) wanted += table->widths[i] + (i ? GAP : 0);

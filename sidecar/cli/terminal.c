@@ -5,7 +5,7 @@
 #include "base/text/units.h"
 #include "base/utf8.h"
 
-// The sequence of `len` bytes is well-formed.
+// Decodes one UTF-8 sequence of `len` bytes, which must be well-formed.
 static uint32_t terminal_code_point(const char *at, size_t len) {
     static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     uint32_t code = (unsigned char)at[0] & mask[len];
@@ -32,7 +32,7 @@ static bool terminal_is_unsafe(uint32_t code) {
     return terminal_in_ranges(code, ranges, sizeof ranges / sizeof *ranges);
 }
 
-// By the blocks of Unicode's EastAsianWidth (W and F) and of combining marks; good enough to align a table.
+// Knows the blocks of Unicode's EastAsianWidth (W and F) and of combining marks; good enough to align a table.
 static size_t terminal_code_width(uint32_t code) {
     static const code_range_t wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},  {0xac00, 0xd7a3},
                                         {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6},
@@ -71,7 +71,7 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines) {
     }
 }
 
-// Bytes of `text` up to the end of the last character that ends within `max_width` columns; *width is what they take.
+// Returns how many bytes of `text` fit into `max_width` columns, in whole characters; *width is their number of columns.
 static size_t terminal_measure(slice_t text, size_t max_width, size_t *width) {
     size_t i = 0;
     *width = 0;
@@ -110,7 +110,7 @@ bool terminal_is_narrow(FILE *out) {
     return columns > 0 && columns < NARROW_COLUMNS;
 }
 
-// The bytes up to the next place where a line may end. A quote that never closes, or not within a line, is an ordinary letter.
+// Returns the bytes before the next place where a line may end. A ` without a closing one within `width` is an ordinary letter.
 static size_t wrap_piece(const char *text, size_t len, size_t width, bool brackets) {
     int depth = 0;
     for (size_t i = 0; i < len; i++) {
@@ -125,7 +125,7 @@ static size_t wrap_piece(const char *text, size_t len, size_t width, bool bracke
 
 void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap) {
     size_t column = wrap->column;
-    bool begins = true; // nothing stands on this line yet
+    bool begins = true; // this line is still empty
     for (size_t at = 0; at < len;) {
         size_t piece = wrap_piece(text + at, len - at, wrap->width, wrap->brackets),
                wide = terminal_width((slice_t){text + at, piece});

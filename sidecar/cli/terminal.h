@@ -13,9 +13,9 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines);
 size_t terminal_width(slice_t text);
 size_t terminal_fit(slice_t text, size_t columns);
 
-// Columns of the terminal that `out` is, or $COLUMNS; 0 = neither, any width will do.
+// $COLUMNS, else the columns of the terminal that `out` is; 0 = not known, use any width.
 size_t terminal_columns(FILE *out);
-// Whether the terminal is too narrow for year and seconds: TIME_SHORT.
+// Whether the terminal is too narrow for times with year and seconds (use TIME_SHORT).
 bool terminal_is_narrow(FILE *out);
 
 // How text is broken into lines.
@@ -30,7 +30,7 @@ typedef struct wrap {
 // Adds `len` bytes of text, broken at spaces and ended by a line feed. `QUOTED WORDS` stay together; a line feed in the text
 // stays.
 void wrap_add(buffer_t *out, const char *text, size_t len, const wrap_t *wrap);
-// The same with a whole text from column `indent`, where every line begins.
+// Like wrap_add, for a whole text; every line begins at column `indent`.
 void wrap_at(buffer_t *out, const char *text, size_t indent, size_t width);
 
 // A line on a terminal with the progress of a long command. Prints nothing if stderr is not a terminal.
@@ -38,9 +38,9 @@ typedef struct progress {
     const char *what; // "exporting"
     bool enabled;
     bool shown;
-    int64_t start; // done before the measurement; does not count for the speed
+    int64_t start; // the `done` to begin with; does not count for the speed
     mono_t began;
-    mono_t next; // when it is printed again
+    mono_t next; // when to print the line again
 } progress_t;
 
 progress_t progress_begin(const char *what);

@@ -35,7 +35,7 @@ static const char *time_read_either(const char *text, const char *format, const 
     return end ? end : time_read(text, other, tm);
 }
 
-// Z, +hh:mm, -hh:mm, or nothing: then *has_zone is false.
+// Reads Z, +hh:mm, -hh:mm, or nothing (*has_zone is then false).
 static bool time_parse_zone(const char *text, bool *has_zone, int64_t *offset_s) {
     struct tm zone = {.tm_mday = 1};
     *has_zone = *text != '\0';

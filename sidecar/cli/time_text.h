@@ -17,7 +17,7 @@ typedef struct time_text {
 #define TIME_MINUTES "%Y-%m-%d %H:%M"
 #define TIME_SHORT   "%m-%d %H:%M"
 time_text_t time_text(int64_t ms, bool utc, const char *format); // "-" for 0, which means unknown
-time_text_t time_zone(int64_t ms, bool utc);                     // at that time: "UTC", "CET"
+time_text_t time_zone(int64_t ms, bool utc);                     // name of the zone at that time: "UTC", "CET"
 time_text_t time_rfc3339(int64_t ms);                            // in UTC, "2026-11-21T02:14:07.123Z"
 // Reads the text of time_rfc3339, with or without milliseconds.
 bool time_parse_rfc3339(const char *text, int64_t *ms);

@@ -102,7 +102,7 @@ static int audit_main(int argc, char **argv) {
     int status = args_parse(argc - 1, argv + 1, &command->about, &args);
     if (status == CLI_OK) status = audit_check_args(&args, command);
     if (status != CLI_OK) return status;
-    signal(SIGPIPE, SIG_DFL); // `audit list | head` ends in silence
+    signal(SIGPIPE, SIG_DFL); // `audit list | head` ends without a message
     return audit_run_command(&args, command);
 }
 
@@ -114,14 +114,14 @@ const cli_command_t cli_audit_command = {
                 "queue-sidecar audit list --reason reported --grep timeout\twith this text in error, payload or id\n"
                 "queue-sidecar audit show k3vq\tone event, by the first characters of its ref\n"
                 "queue-sidecar audit stats --since 2026-11-21T02:00\tcounts by queue, reason and hour\n"
-                "queue-sidecar audit requeue k3vq --because 'typo corrected'\tput one job back; discard closes it\n"
-                "queue-sidecar audit requeue --where --queue email --since 2h\tput many back; asks first\n"
+                "queue-sidecar audit requeue k3vq --because 'typo corrected'\tput one job back into its queue\n"
+                "queue-sidecar audit requeue --where --queue email --since 2h\tput many back, after a question\n"
                 "queue-sidecar audit tail\tthe last failures, and new ones as they come\n"
                 "queue-sidecar audit export failures.jsonl --since 7d\ta week of events, to keep or to import\n"
                 "queue-sidecar audit import pod-2.db\tadd what another instance's log has\n"
                 "queue-sidecar audit backup audit-before-upgrade.db\tcopy the log while the sidecar writes to it\n",
     .usage = "audit SUBCOMMAND [OPTIONS]",
-    .text = "`queue-sidecar help audit SUBCOMMAND` explains one. Data goes to standard output, messages to standard error. "
+    .text = "`queue-sidecar help audit SUBCOMMAND` explains it. Data goes to standard output, messages to standard error. "
             "sql/README.md has queries for the sqlite3 shell.",
     .exits = "0 ok, also when nothing matches\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n",
     .main = audit_main,

@@ -10,12 +10,12 @@ typedef struct audit_args {
     audit_t *audit;         // open for reading; NULL if the command opens_log_itself; borrowed
     const char *path;       // of the log; borrowed
     const config_t *config; // NULL where --db names the log and the command needs no config; borrowed
-    const char *command;    // "audit list", or "audit" before it is known; borrowed
+    const char *command;    // "audit list", or "audit" before the subcommand is known; borrowed
     audit_filter_t filter;
     audit_format_t format;
-    bool utc; // for tables, and for times without a zone in filters. Other formats always have UTC
-    bool has_limit;
-    bool has_filter;         // other than --kind
+    bool utc;                // for tables, and for times without a zone in filters. Other formats always have UTC
+    bool has_limit;          // --limit is given
+    bool has_filter;         // a filter other than --kind is given
     bool force;              // replace an existing file
     cli_operands_t operands; // refs or files
     struct {                 // of requeue and discard; a text is NULL where it is not given
@@ -29,11 +29,11 @@ typedef struct audit_args {
 
 // A subcommand: its own file, and a row in audit.c.
 typedef struct audit_command {
-    cli_command_t about; // first. Its `run` is not used; its options are stored in an audit_args_t
+    cli_command_t about; // the first member, so that it can be cast. No `run`; its options are stored in an audit_args_t
     audit_format_t default_format;
-    bool opens_log_itself;          // args->path
+    bool opens_log_itself;          // `run` opens args->path
     bool needs_config;              // even where --db names the log
-    const char *missing_operand;    // the message about none; NULL = the command needs none
+    const char *missing_operand;    // the message if there is no operand; NULL = none is needed
     int (*run)(audit_args_t *args); // prints to standard output, returns an exit code
 } audit_command_t;
 
@@ -60,22 +60,23 @@ extern const audit_command_t audit_backup_command;
 
 // Options that several commands have.
 #define AUDIT_OPTIONS_CONFIG(config_, db_)                                                                                       \
-    AUDIT_VALUE('c', "config", "FILE", text.config, CLI_FILES, config_ "; by default $QUEUE_SIDECAR_CONFIG or the usual path"),  \
+    AUDIT_VALUE('c', "config", "FILE", text.config, CLI_FILES,                                                                   \
+                config_ "; default: QUEUE_SIDECAR_CONFIG, else " CLI_DEFAULT_CONFIG),                                            \
         AUDIT_VALUE(0, "db", "PATH", text.db, CLI_FILES, db_)
 #define AUDIT_OPTIONS_LOG                                                                                                        \
     AUDIT_OPTIONS_CONFIG("the config that names the log (audit.path)", "the audit log itself; no config is read")
 #define AUDIT_OPTION_QUEUE AUDIT_VALUE('q', "queue", "NAME", filter.queue, CLI_QUEUES, "only this queue")
 #define AUDIT_OPTIONS_TIME                                                                                                       \
     AUDIT_VALUE(0, "since", "TIME", text.since, NULL,                                                                            \
-                "at or after: so long ago (90s, 30m, 2h, 7d, 1w), or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"),       \
-        AUDIT_VALUE(0, "until", "TIME", text.until, NULL, "before, in the same forms"),                                          \
+                "only at or after TIME: an age (90s, 30m, 2h, 7d, 1w), or 2026-11-21, 2026-11-21T02:00, 2026-11-21T02:00:00Z"),  \
+        AUDIT_VALUE(0, "until", "TIME", text.until, NULL, "only before TIME, in the same forms"),                                \
         AUDIT_VALUE('g', "grep", "TEXT", filter.grep, NULL,                                                                      \
                     "only with this text in the error, the payload or the job id; case matters")
 #define AUDIT_OPTIONS_FILTERS                                                                                                    \
     AUDIT_OPTION_QUEUE,                                                                                                          \
         AUDIT_VALUE('r', "reason", "NAME", filter.reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS,                         \
                     "only this reason: retries_exhausted, reported, alive_timeout, unreadable, invalid_target, dead_letter or "  \
-                    "worker_failed; `requeue` and `discard` call it --failed-by, which is the same"),                            \
+                    "worker_failed; in `requeue` and `discard` this option is --failed-by"),                                     \
         AUDIT_VALUE(0, "failed-by", "NAME", filter.reason, AUDIT_FAILURE_REASONS " " AUDIT_OTHER_REASONS, NULL),                 \
         AUDIT_OPTIONS_TIME
 #define AUDIT_OPTION_UTC                                                                                                         \
@@ -92,7 +93,7 @@ extern const audit_command_t audit_backup_command;
 
 #define AUDIT_TEXT_DATA                                                                                                          \
     "json, jsonl and csv have times in UTC (RFC 3339), and payload and error as they are, or in base64 if they are not UTF-8: "  \
-    "payload_encoding and error_encoding say which. The log is only read, also beside a running sidecar."
+    "payload_encoding and error_encoding say which. The command only reads the log; a sidecar may be writing to it."
 #define AUDIT_EXITS  "0 ok\n1 failed\n2 wrong usage\n78 bad config\n"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -101,8 +102,8 @@ typedef struct audit_found {
     int64_t seq;
     int64_t at;
 } audit_found_t;
-// Finds the event that a person names by the first characters of its ref, or by its whole id, in any case of letters. Unless
-// there is one such event, prints on stderr what is wrong, and which events begin like that; returns the exit code.
+// Finds the one event whose ref begins with `word`, or whose id is `word`, in upper or lower case. If there is none, or there are
+// several, prints on stderr a message and the refs that match. Returns the exit code.
 int audit_find_event(const audit_args_t *args, const char *word, audit_found_t *found);
 
 // Whether the word is in a list of words separated by spaces.

@@ -6,7 +6,7 @@
 #include "cli/audit/audit.h"
 #include "cli/terminal.h"
 
-// SQLite would take such files for parts of the copy and merge them into it.
+// SQLite would treat the -wal or -journal file of another database as part of the copy, and merge it.
 static bool backup_check_remains(const char *path, buffer_t *why) {
     static const char *const suffixes[] = {"-wal", "-journal"};
     bool none = true;

@@ -27,7 +27,7 @@ static bool reader_decode(event_reader_t *reader, slice_t raw, slice_t *out) {
 }
 
 // *field = EVENT_FIELDS where the key is unknown.
-static bool reader_take_key(event_reader_t *reader, slice_t raw, size_t *field) {
+static bool reader_read_key(event_reader_t *reader, slice_t raw, size_t *field) {
     slice_t key;
     size_t before = reader->text->len;
     if (!reader_decode(reader, raw, &key)) return false;
@@ -47,7 +47,7 @@ static bool reader_set_field(event_reader_t *reader, const field_t *field, slice
     case FIELD_TEXT: *(slice_t *)to = value; return true;
     case FIELD_ENCODING:
         *(bool *)to = slice_is(value, "text");
-        return *(bool *)to || slice_is(value, "base64") || reader_fail(reader, field->name, "does not fit the bytes");
+        return *(bool *)to || slice_is(value, "base64") || reader_fail(reader, field->name, "is not text or base64");
     case FIELD_NUMBER:
         return value.len == 0 || (slice_integer(value, number) && *number >= 0) ||
                reader_fail(reader, field->name, "is not a number");
@@ -58,8 +58,8 @@ static bool reader_set_field(event_reader_t *reader, const field_t *field, slice
     return false;
 }
 
-// Null is an empty text.
-static bool reader_take_value(event_reader_t *reader, slice_t token, size_t field) {
+// Reads null as an empty text.
+static bool reader_read_value(event_reader_t *reader, slice_t token, size_t field) {
     json_value_t json = json_token_value(token);
     slice_t value = {0};
     if (json.type == JSON_BOOL) return reader_fail(reader, "", "has a value that is neither text nor number");
@@ -75,10 +75,10 @@ static bool reader_scan(event_reader_t *reader, slice_t line) {
     for (;;) {
         switch (json_walk_next(&scan)) {
         case JSON_AT_KEY:
-            if (!reader_take_key(reader, json_unquoted(scan.token), &field)) return false;
+            if (!reader_read_key(reader, json_unquoted(scan.token), &field)) return false;
             break;
         case JSON_AT_VALUE:
-            if (!reader_take_value(reader, scan.token, field)) return false;
+            if (!reader_read_value(reader, scan.token, field)) return false;
             break;
         case JSON_AT_OPEN: return reader_fail(reader, "", "has a value that is neither text nor number");
         case JSON_AT_CLOSE: break;
@@ -88,14 +88,14 @@ static bool reader_scan(event_reader_t *reader, slice_t line) {
     }
 }
 
-// Decodes base64 in place, after all members: an encoding may come first.
+// Decodes base64 in place. Call it after all members are read: the encoding may stand before or after the bytes.
 static bool reader_decode_bytes(event_reader_t *reader) {
     for (size_t i = 1; i < EVENT_FIELDS; i++) {
         const bool *is_text = (const bool *)((char *)&reader->record + event_fields[i].offset);
         slice_t *bytes = (slice_t *)((char *)&reader->record + event_fields[i - 1].offset);
         if (event_fields[i].kind != FIELD_ENCODING || *is_text || bytes->len == 0) continue;
         char *text = reader->text->data + (bytes->data - reader->text->data);
-        if (!base64_decode(text, &bytes->len)) return reader_fail(reader, event_fields[i].name, "does not fit the bytes");
+        if (!base64_decode(text, &bytes->len)) return reader_fail(reader, event_fields[i].name, "is base64, the bytes are not");
     }
     return true;
 }
@@ -116,7 +116,7 @@ bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why
 
 // ---- Lines.
 
-static bool line_has_mark(slice_t line) {
+static bool line_has_bom(slice_t line) {
     static const char mark[] = "\xef\xbb\xbf";
     return line.len >= sizeof mark - 1 && memcmp(line.data, mark, sizeof mark - 1) == 0;
 }
@@ -132,7 +132,7 @@ line_result_t line_reader_next(line_reader_t *reader, slice_t *line) {
     *line = (slice_t){buffer_text(&reader->buffer), reader->buffer.len};
     if (ferror(reader->in)) return LINE_FAILED;
     if (byte == EOF && line->len == 0) return LINE_END;
-    if (++reader->number == 1 && line_has_mark(*line)) *line = (slice_t){line->data + 3, line->len - 3};
+    if (++reader->number == 1 && line_has_bom(*line)) *line = (slice_t){line->data + 3, line->len - 3};
     if (too_long) return LINE_TOO_LONG;
     if (line->len && line->data[line->len - 1] == '\r') line->len--;
     return LINE_READ;

@@ -40,7 +40,7 @@ void event_write_json(buffer_t *out, const audit_row_t *row) {
     record_write(out, false, event_fields, EVENT_FIELDS, &record);
 }
 
-// Cut a long reason, or it would crowd out the error.
+// How wide a reason may be in a narrow table; a whole one would leave no room for the error.
 static size_t event_reason_width(FILE *out) {
     enum { ROOMY = 96, LONGEST = 17, BEGINNING = 8 };
     return terminal_columns(out) < ROOMY ? BEGINNING : LONGEST;
@@ -85,8 +85,8 @@ static void event_add_by(buffer_t *out, slice_t who, slice_t reason) {
     buffer_printf(out, " by %.*s%s%.*s", (int)who.len, who.data, reason.len ? ": " : "", (int)reason.len, reason.data);
 }
 
-// "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back". An answer itself is "requeued by ann@host"; its
-// reason has a column of its own in a wide table.
+// Adds "failed", or "requeued 2026-11-21 12:05:03 by ann@host: the relay is back". For an event that is a requeue or discard adds
+// "requeued by ann@host"; in a wide table its reason has a column of its own.
 static void event_add_state(buffer_t *out, const event_output_t *output, const audit_row_t *row) {
     const event_t *event = &row->event;
     slice_t state = row->state.len ? row->state : event->kind;
@@ -107,7 +107,7 @@ static void event_add_summary(buffer_t *out, const event_output_t *output, const
     buffer_add(out, what.data, what.len);
 }
 
-// Borrowed from the row, or from `out`, which comes empty.
+// Returns the text of a cell, borrowed from the row or from `out`, which must be empty.
 static slice_t event_cell_text(buffer_t *out, const event_output_t *output, event_cell_t cell, const audit_row_t *row) {
     const event_t *event = &row->event;
     slice_t what = event->error.len ? event->error : event->payload;

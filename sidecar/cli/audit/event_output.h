@@ -1,4 +1,4 @@
-// Events as a table for people, as JSON or as CSV, and the reading of exports.
+// Prints events as a table for people, as JSON or as CSV. Reads exports.
 #pragma once
 
 #include "audit/query/query.h"
@@ -11,7 +11,7 @@ typedef struct event_record {
     int64_t failed_at; // 0 = not a final failure
 } event_record_t;
 
-// The same names in JSON and CSV, those of the view failed_jobs first.
+// The fields of JSON and CSV; the columns of the SQL view failed_jobs come first.
 enum { EVENT_FIELDS = 26 };
 extern const field_t event_fields[EVENT_FIELDS]; // of an event_record_t
 
@@ -50,25 +50,25 @@ typedef struct event_output {
     bool utc;
     bool failures;     // all rows are final failures
     bool narrow;       // times without year and seconds, reasons cut short
-    slice_t marked;    // id of an event; borrowed
-    records_t records; // of other formats than a table
+    slice_t marked;    // id of the event with CELL_MARK; borrowed
+    records_t records; // for JSON and CSV
     size_t count;      // of cells in a row
     event_cell_t cells[TABLE_COLUMNS];
     table_column_t columns[TABLE_COLUMNS];
     char time_title[sizeof(time_text_t) + 24];
-    table_t *table; // NULL in other formats
+    table_t *table; // NULL = JSON or CSV
 } event_output_t;
 
-// The members up to `marked` are set. A narrow table leaves out the cells whose bits (1 << CELL) are in `same`. The output must
-// not move until its end: its table refers to its columns.
+// The caller sets the members up to `marked`. `same` has a bit (1 << CELL) for each cell that is equal in all rows; a narrow
+// table omits it. Do not copy *output before its end: the table refers to its columns.
 void event_output_begin(event_output_t *output, const event_column_t *columns, size_t count, unsigned same, FILE *out);
 void event_output_add(event_output_t *output, const audit_row_t *row);
 // Prints the rest and frees what the output owns.
 void event_output_end(event_output_t *output);
 
 void event_write_json(buffer_t *out, const audit_row_t *row);
-// Reads an object that event_write_json wrote; fields that are unknown are ignored. Texts of *event are borrowed from *text until
-// the next call. False with *why: it is not such an object.
+// Reads an object that event_write_json wrote; ignores unknown fields. Texts of *event are borrowed from *text until the next
+// call. False with *why: the line is not such an object.
 bool event_read_json(slice_t line, buffer_t *text, event_t *event, buffer_t *why);
 
 // Bytes of one line: an event with a payload of 16 MiB fits in any encoding, and most with 256 MiB.
@@ -84,10 +84,10 @@ typedef enum line_result {
 typedef struct line_reader {
     FILE *in; // borrowed
     size_t max_bytes;
-    int64_t number;  // of the line that came last, from 1
+    int64_t number;  // of the line that was read last, from 1
     buffer_t buffer; // owned
 } line_reader_t;
 
-// Reads a line of a file in bounded memory. Skips the end of a longer line: *line is its beginning. *line has no line end and no
-// byte order mark; it is borrowed until the next call.
+// Reads the next line of a file. Of a line longer than max_bytes, *line is the beginning; the rest is skipped. *line has no line
+// end and no byte order mark; it is borrowed until the next call.
 line_result_t line_reader_next(line_reader_t *reader, slice_t *line);

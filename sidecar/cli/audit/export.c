@@ -1,4 +1,4 @@
-
+// queue-sidecar audit export: writes events to a file or to standard output, page by page.
 #include "base/failpoint.h"
 #include "cli/atomic_file.h"
 #include "cli/audit/audit.h"
@@ -11,8 +11,8 @@ typedef struct export {
     const audit_args_t *args;
     int fd;
     const char *name;      // of the output, for messages
-    event_output_t output; // of one page, so that no read transaction waits for the reader of the file
-    int64_t events;        // without the last line
+    event_output_t output; // holds one page, so that no read transaction waits for the reader of the file
+    int64_t events;        // written so far
     progress_t progress;
 }
 export_t;
@@ -46,7 +46,7 @@ static bool export_flush(export_t *export, buffer_t *why) {
     return true;
 }
 
-// Events that come meanwhile are left out, or an export beside a busy sidecar would never end.
+// Leaves out events that come during the export, or an export beside a busy sidecar would never end.
 static bool export_write_pages(export_t *export, buffer_t *why) {
     int64_t first, last;
     if (!audit_bounds(export->args->audit, INT64_MIN, &first, &last, why)) return false;
@@ -109,7 +109,7 @@ const audit_command_t audit_export_command = {
          CLI_OPTIONS(options),
          .text = "Events are final failures, retries, requeues, discards and gaps, in the order in which they reached the "
                  "log.\n\n" AUDIT_TEXT_DATA "\n\n"
-                 "`audit import` reads a jsonl file back, byte for byte; csv is for spreadsheets. A long export does not hold up "
+                 "`audit import` reads a jsonl file back, byte for byte; csv is for spreadsheets. A long export does not block "
                  "the sidecar. The last line is not an event: its kind is `end`, and its size is the number of events before it. "
                  "A file without this line is truncated.",
          .exits = AUDIT_EXITS},

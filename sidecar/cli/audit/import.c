@@ -1,4 +1,4 @@
-// Events of other logs and of exports into this log.
+// queue-sidecar audit import: adds events of other logs and of exports to this log.
 
 #include "audit/import/import.h"
 #include "base/text/units.h"
@@ -9,8 +9,8 @@
 
 enum {
     LINES_PER_PROGRESS = 256,
-    BUSY_TIMEOUT_MS = 30000, // beside a sidecar that writes all the time
-    MAX_NAMED = 100,         // skipped lines per file: in a wrong file all are skipped
+    BUSY_TIMEOUT_MS = 30000, // enough beside a sidecar that writes all the time
+    MAX_NAMED = 100,         // skipped lines that are named per file: a wrong file has no other lines
 };
 
 // One file that is imported.
@@ -21,10 +21,10 @@ typedef struct import_file {
     const char *unit; // of positions in the file: "line", or "row" of an audit log
     int64_t events;   // of an export: since its beginning, or since the last end line
     int64_t missing;  // events counted by end lines, but not in the file
-    bool complete;    // an end line came last
+    bool complete;    // the last line was an end line
     int64_t named;    // lines that were reported as skipped
     line_reader_t reader;
-    buffer_t text; // of the event in that line
+    buffer_t text; // of the event in the line that was read last
     progress_t progress;
 } import_file_t;
 
@@ -67,18 +67,18 @@ static void import_skip_line(import_file_t *file, const char *reason) {
     import_report_skipped(file, line, line, reason);
 }
 
-// A file may hold several exports.
+// Begins to count again: a file may hold several exports.
 static void import_end_line(import_file_t *file, const event_t *end) {
     if (end->size > file->events) file->missing += end->size - file->events;
     file->events = 0;
     file->complete = true;
 }
 
-// False: the log refuses the event.
+// False: the event could not be added to the log.
 static bool import_line(import_file_t *file, slice_t line, buffer_t *why) {
     buffer_t reason = {0};
     event_t event;
-    bool taken = true, read = event_read_json(line, &file->text, &event, &reason);
+    bool added = true, read = event_read_json(line, &file->text, &event, &reason);
     if (read && slice_is(event.kind, EXPORT_END_KIND)) {
         import_end_line(file, &event);
     } else if (!read || !import_validate(&event, &reason)) {
@@ -86,10 +86,10 @@ static bool import_line(import_file_t *file, slice_t line, buffer_t *why) {
     } else {
         file->events++;
         file->complete = false;
-        taken = import_add(file->import, &event, why);
+        added = import_add(file->import, &event, why);
     }
     buffer_free(&reason);
-    return taken;
+    return added;
 }
 
 static bool import_is_sqlite(slice_t start) {
@@ -107,7 +107,7 @@ static const char *import_refuse_start(slice_t line) {
     return "is neither an audit log nor an export (-o jsonl) of one";
 }
 
-// Reads on behind the first line, which the caller has read.
+// Imports an export. The caller has read its first line: `result` and `line`.
 static bool import_export(import_file_t *file, line_result_t result, slice_t line, buffer_t *why) {
     const char *refusal = file->reader.number ? import_refuse_start(line) : NULL;
     if (refusal) return import_fail(why, file->name, refusal);
@@ -124,7 +124,7 @@ static bool import_export(import_file_t *file, line_result_t result, slice_t lin
 }
 
 // Closing a descriptor of a log drops the locks that SQLite holds on it in this process (sqlite.org/howtocorrupt.html). So never
-// open the log that is written to, and close another one before SQLite opens it.
+// open the target log here, and close any other log before SQLite opens it.
 static bool import_open(import_file_t *file, buffer_t *why) {
     const import_listener_t listener = {file, import_report_skipped, import_report_filled, import_report_progress};
     bool is_input = strcmp(file->name, "-") == 0;
@@ -177,7 +177,7 @@ static bool import_one(audit_t *audit, const char *log, const char *name) {
     const import_counts_t *counts = import_counted(file.import);
     progress_end(&file.progress);
     if (file.named > MAX_NAMED)
-        fprintf(stderr, "queue-sidecar: %s: these are the first %d; others that were skipped are only counted\n", name,
+        fprintf(stderr, "queue-sidecar: %s: these are the first %d skipped lines; the others are only counted\n", name,
                 MAX_NAMED);
     import_print_counts(name, counts);
     if (!done) audit_print_error(&why);
@@ -218,11 +218,11 @@ const audit_command_t audit_import_command = {
          .usage = "audit import FILE... [-c FILE | --db PATH]",
          CLI_OPTIONS(options),
          .text =
-             "Creates the log if there is none. Events are told apart by their ids, so you may interrupt an import and run it "
+             "Creates the log if there is none. Events are identified by their ids, so you may interrupt an import and run it "
              "again, also while a sidecar writes to the log. Lines that are not events are skipped; the first 100 of each "
              "file are named by line number (of a log: by row). A whole log also fills the gaps of this log that it covers; "
-             "`audit list --kind gap` shows both. CSV files are not read: export with `-o "
-             "jsonl`. Run it as the user of the sidecar.",
+             "`audit list --kind gap` lists open and filled gaps. CSV files are not read: export with `-o "
+             "jsonl`. Run this command as the user of the sidecar.",
          .exits = "0 ok\n1 failed, or events were skipped or are missing\n2 wrong usage\n78 bad config\n"},
     .opens_log_itself = true,
     .missing_operand = "specify a FILE to import",

@@ -1,4 +1,4 @@
-
+// queue-sidecar audit list: prints the newest events that match.
 #include "cli/audit/audit.h"
 #include "cli/audit/event_output.h"
 #include "cli/terminal.h"
@@ -12,7 +12,7 @@ typedef struct list {
     bool more;        // there are more than max_rows
 } list_t;
 
-// 80 columns have no room for the tries, nor for more than one text: `show` has all of it.
+// 80 columns have no room for TRIES, or for more than one text; `show` prints everything.
 static const event_column_t columns[] = {
     {.cell = CELL_REF, .title = "REF"},
     {.cell = CELL_TIME, .title = "AT"},
@@ -57,7 +57,7 @@ static int list_run(audit_args_t *args) {
 
 static const cli_option_t options[] = {
     AUDIT_OPTIONS_LOG,  AUDIT_OPTIONS_FILTERS, AUDIT_OPTION_UTC,
-    AUDIT_OPTIONS_KIND, AUDIT_OPTION_FORMAT,   AUDIT_OPTION_LIMIT("rows: in a table 50 by default, else all; 0 = all"),
+    AUDIT_OPTIONS_KIND, AUDIT_OPTION_FORMAT,   AUDIT_OPTION_LIMIT("at most N rows; default: 50 in a table, else all; 0 = all"),
 };
 
 const audit_command_t audit_list_command = {

@@ -14,7 +14,7 @@ bool audit_has_word(const char *list, const char *word) {
 
 int audit_print_error(buffer_t *why) {
     buffer_t escaped = {0};
-    terminal_escape(&escaped, (slice_t){buffer_text(why), why->len}, true); // may quote a foreign file
+    terminal_escape(&escaped, (slice_t){buffer_text(why), why->len}, true); // the text may quote a file of unknown origin
     fflush(stdout);
     fprintf(stderr, "queue-sidecar: %s\n", buffer_text(&escaped));
     buffer_free(&escaped);

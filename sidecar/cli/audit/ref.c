@@ -1,4 +1,4 @@
-// Finds the event that a person names.
+// Finds the event that the user names by its ref or id.
 #include <ctype.h>
 
 #include "cli/audit/audit.h"

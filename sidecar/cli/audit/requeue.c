@@ -20,7 +20,7 @@ static int requeue_check_selection(const audit_args_t *args) {
                                    "--since 1970-01-01)");
 }
 
-// In `list` --reason is a filter; here it is the operator's reason.
+// In `list` --reason is a filter; in `requeue` and `discard` it is the operator's reason.
 static int requeue_parse_note(requeue_t *requeue) {
     const audit_args_t *args = requeue->args;
     const char *reason = args->requeue.reason, *because = args->requeue.because;
@@ -33,7 +33,7 @@ static int requeue_parse_note(requeue_t *requeue) {
     return strlen(requeue->note) <= MAX_NOTE ? CLI_OK : audit_usage_error(args, "--because takes at most 1024 bytes");
 }
 
-// "50/s", "300/m", "50".
+// Reads "50/s", "300/m" or "50" (a second).
 static int requeue_parse_rate(requeue_t *requeue) {
     const char *word = requeue->args->requeue.rate;
     char *end;
@@ -54,7 +54,7 @@ static int requeue_check_operator(const requeue_t *requeue) {
     return good ? CLI_OK : audit_usage_error(requeue->args, "--by takes 1 to 128 bytes without control characters");
 }
 
-// --by, else the user behind sudo or the user, at this host. Owned.
+// Returns --by, else $SUDO_USER or the user, at this host. Owned.
 static char *requeue_operator(const char *by) {
     const char *sudo = getenv("SUDO_USER"), *user = getenv("USER");
     const struct passwd *entry = getpwuid(getuid());
@@ -111,7 +111,7 @@ static bool plan_add_match(void *self, const audit_match_t *match) {
     return true;
 }
 
-// Several refs may name one failure, which is answered once.
+// Adds a failure once, even if several refs name it.
 static void plan_add_ref(requeue_t *requeue, const char *ref) {
     requeue_plan_t *plan = &requeue->plan;
     size_t place = plan->count;
@@ -124,7 +124,7 @@ static void plan_add_ref(requeue_t *requeue, const char *ref) {
     if (place == plan->count || plan->seqs[place] != found.seq) plan_insert(plan, place, found.seq, found.at);
 }
 
-// Failures that were answered before must not use up the limit, or a second run would do nothing.
+// --limit must not count failures that were requeued or discarded before, or a second run would do nothing.
 static bool plan_begin(requeue_t *requeue, buffer_t *why) {
     audit_filter_t filter = requeue->args->filter;
     filter.limit = 0;
@@ -148,7 +148,7 @@ static void plan_format(const requeue_plan_t *plan, buffer_t *out) {
     }
 }
 
-// CLI_OK: go on.
+// CLI_OK: the run may begin.
 static int requeue_confirm(const requeue_t *requeue) {
     const requeue_plan_t *plan = &requeue->plan;
     const audit_args_t *args = requeue->args;
@@ -162,7 +162,7 @@ static int requeue_confirm(const requeue_t *requeue) {
     if (plan->answered)
         fprintf(stderr, " (%s %s answered before, and %s skipped)", number_text(plan->answered).text, one ? "was" : "were",
                 one ? "is" : "are");
-    fputs(can_ask ? ".\nGo on? [y/N] " : ".\nNo terminal for a question: add --yes, or try --dry-run first\n", stderr);
+    fputs(can_ask ? ".\nGo on? [y/N] " : ".\nCannot ask without a terminal: add --yes, or try --dry-run first\n", stderr);
     fflush(stderr);
     buffer_free(&jobs);
     if (!can_ask) return CLI_USAGE;
@@ -185,7 +185,7 @@ static int requeue_plan_and_run(requeue_t *requeue) {
 static int requeue_main(audit_args_t *args) {
     bool discard = strcmp(args->command, "audit discard") == 0;
     requeue_t requeue = {.args = args, .keys = keyspace_new(args->config), .discard = discard};
-    signal(SIGPIPE, SIG_IGN); // Redis is at the other end of a socket
+    signal(SIGPIPE, SIG_IGN); // a lost connection to Redis must not end the process
     requeue.by = requeue_operator(args->requeue.by);
     bool wrong = requeue_check_selection(args) || requeue_parse_note(&requeue) || requeue_parse_rate(&requeue) ||
                  requeue_parse_target(&requeue) || requeue_check_operator(&requeue);
@@ -205,7 +205,7 @@ static int requeue_main(audit_args_t *args) {
         AUDIT_VALUE(0, "by", "NAME", requeue.by, NULL,                                                                           \
                     "your name, for the log; by default $SUDO_USER or the user, at this host"),                                  \
         AUDIT_FLAG(0, "again", requeue.again, "also failures that were requeued or discarded before"),                           \
-        AUDIT_VALUE(0, "rate", "N/s", requeue.rate, NULL, "at most N jobs a second, evenly (N/m: a minute)"),                    \
+        AUDIT_VALUE(0, "rate", "N/s", requeue.rate, NULL, "at most N jobs a second, evenly spaced (N/m: a minute)"),             \
         AUDIT_FLAG(0, "dry-run", requeue.dry_run, "only print what would be done"),                                              \
         AUDIT_FLAG('y', "yes", requeue.yes, "do not ask; without a terminal, --where needs -y"),                                 \
         AUDIT_OPTION_LIMIT("at most N jobs, the oldest first"),                                                                  \
@@ -221,10 +221,10 @@ static int requeue_main(audit_args_t *args) {
         AUDIT_OPTIONS_TIME, AUDIT_OPTION_UTC
 #define REQUEUE_TEXT_ONCE                                                                                                        \
     "Each failure is requeued or discarded once, over all instances, unless you give --again. After an interruption repeat "     \
-    "the command: it skips and reports the failures of the first run. With --again it would repeat them. Ctrl-C stops a run "    \
+    "the command: it skips and reports the failures of the first run. With --again it would do them again. Ctrl-C stops a run "  \
     "after the requests in flight. Each requeue or discard is an event, which reaches every instance's log."
 #define REQUEUE_EXITS                                                                                                            \
-    "0 ok\n1 something was refused or not found\n2 wrong usage\n69 Redis unreachable\n78 bad config\n130 interrupted by "        \
+    "0 ok\n1 something was refused or not found\n2 wrong usage\n69 Redis is unreachable\n78 bad config\n130 interrupted by "     \
     "Ctrl-C\n"
 
 static const cli_option_t requeue_option_rows[] = {

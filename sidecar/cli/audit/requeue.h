@@ -6,7 +6,7 @@
 #include "dialects/requeue.h"
 #include "queue/keys.h"
 
-// X(name, what programs call it, whether the command then fails, what people read)
+// X(name, word in JSON, whether the command then fails, text for people)
 #define RESULT_LIST(X)                                                                                                           \
     X(DONE, "done", false, "")                                                                                                   \
     X(WOULD, "would", false, "")                                                                                                 \
@@ -30,36 +30,36 @@ typedef enum requeue_result {
         RESULT_COUNT
 } requeue_result_t;
 
-// A failure that is answered. Texts are copies, cut where they are long.
+// A failure to requeue or discard. Texts are copies; long ones are cut.
 typedef struct requeue_target {
     char ref[EVENT_REF_SIZE];
     char event[EVENT_ID_SIZE];
     char queue[129];
     char job[129];
-    size_t home; // index of the queue that holds its marker
-    size_t to;   // index of the queue that takes it
+    size_t home; // index of the queue whose keys hold its requeue marker
+    size_t to;   // index of the queue that receives the job
 } requeue_target_t;
 
 typedef struct plan_queue {
-    char *name; // owned
-    int64_t open;
+    char *name;   // owned
+    int64_t open; // failures in the plan
 } plan_queue_t;
 
-// The failures to be answered, oldest first.
+// The failures to requeue or discard, oldest first.
 typedef struct requeue_plan {
     int64_t *seqs; // owned
     size_t count;
     plan_queue_t *queues; // owned
     size_t queue_count;
-    int64_t answered; // failures that match and were answered before
+    int64_t answered; // failures that match and were requeued or discarded before
     int64_t newest;   // the latest `at`
-    bool bad_refs;    // words that name no event, or several
+    bool bad_refs;    // a REF names no event, or several
 } requeue_plan_t;
 
 typedef struct requeue_report {
-    int64_t of[RESULT_COUNT];
-    int64_t tried; // the sum
-    int64_t total; // planned
+    int64_t of[RESULT_COUNT]; // failures with each result
+    int64_t tried;            // the sum of `of`
+    int64_t total;            // planned
     mono_t began;
     progress_t progress;
     buffer_t problems; // for -o json; owned
@@ -72,13 +72,13 @@ typedef struct requeue {
     bool discard;
     char *by;           // the operator; owned
     const char *note;   // the reason given; "" = none; borrowed
-    int64_t to;         // index of the queue that takes all jobs; -1 = each its own
+    int64_t to;         // index of the queue that receives all jobs; -1 = each job's own queue
     int64_t per_minute; // jobs; 0 = no limit
     requeue_plan_t plan;
     requeue_report_t report;
 } requeue_t;
 
-// Failures that were answered before count as tried.
+// Begins the report. Failures that were requeued or discarded before count as tried.
 void report_begin(requeue_t *requeue);
 // `detail` may be "".
 void report_add(requeue_t *requeue, const requeue_target_t *target, requeue_result_t result, const char *detail);

@@ -1,4 +1,4 @@
-
+// The report of `audit requeue` and `audit discard`: lines for each failure, and the summary.
 #include "base/json/json.h"
 #include "base/text/units.h"
 #include "cli/audit/requeue.h"
@@ -83,7 +83,7 @@ static void report_print(requeue_t *requeue, const requeue_target_t *target, req
     }
     report_print_problem(target, result, detail);
     if (bulk && printed == MAX_PRINTED_EACH)
-        fputs("queue-sidecar: more like this are only counted; -o jsonl names each\n", stderr);
+        fputs("queue-sidecar: further failures like this one are only counted; -o jsonl names each\n", stderr);
 }
 
 void report_add(requeue_t *requeue, const requeue_target_t *target, requeue_result_t result, const char *detail) {

@@ -1,4 +1,4 @@
-// Requeues or discards failures, one script each, many in flight at once.
+// Requeues or discards failures, with one script call for each and many calls in flight.
 #include <signal.h>
 
 #include "cli/audit/requeue.h"
@@ -8,15 +8,15 @@
 enum {
     CHUNK = 128,                           // requests sent before the previous chunk's replies are read
     MAX_IN_FLIGHT = 2 * CHUNK,             // requests
-    MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024, // of their jobs, beyond one
+    MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024, // of the jobs in these requests; with more, reads all replies first
     MAX_LATE_MS = 100,                     // longest delay that a run makes up for, or a pause would end in a burst
-    SIGNAL_CHECK_MS = 200,
+    SIGNAL_CHECK_MS = 200,                 // how often a waiting run looks for a signal
 };
 
 // Owned texts; NULL = none.
 typedef struct run_queue {
     char *refused;  // Redis's error for all failures with this home queue
-    char *unusable; // why the queue takes no job
+    char *unusable; // why no job can be added to the queue
 } run_queue_t;
 
 typedef struct run {
@@ -24,19 +24,19 @@ typedef struct run {
     conn_t *conn;                            // NULL in a dry run
     requeue_target_t targets[MAX_IN_FLIGHT]; // a ring: of the requests without a reply
     size_t sent, answered, bytes;            // of these requests
-    size_t found;                            // rows of the chunk
+    size_t found;                            // rows of the chunk that are still in the log
     run_queue_t *queues;                     // owned
     int64_t now_ms;                          // by Redis's clock, at `began`; 0 in a dry run
     mono_t began;
     mono_t due;            // when the next request may be sent
-    buffer_t pushed_bytes; // pushed instead of a row's payload
+    buffer_t pushed_bytes; // pushed instead of the payload, if not empty
     buffer_t detail;       // of the result of a row
     redis_error_t stop;    // outcome not OK: send no more requests
     sigset_t signals;
     int signal; // stopped the run; 0 = none
 } run_t;
 
-// A row of the log on its way to Redis.
+// A row of the log, and the request for it.
 typedef struct run_job {
     const audit_row_t *row;
     digest_t digest; // of its payload
@@ -44,7 +44,7 @@ typedef struct run_job {
     requeue_push_t push;
 } run_job_t;
 
-// Signals wait until the replies of a chunk are read.
+// Blocks the signals that end a run: run_is_interrupted reads them between requests, so that no reply is lost.
 static void run_block_signals(run_t *run) {
     sigemptyset(&run->signals);
     sigaddset(&run->signals, SIGINT);
@@ -91,8 +91,8 @@ static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by,
 }
 
 // The home queue holds the marker and the record. A failure whose queue is no longer in the config has the first queue as its
-// home, for every target: markers in two places would allow two requeues. In Redis Cluster the marker must be in the
-// slot of the queue that takes the job.
+// home, for every target: markers in two places would allow two requeues. With a lock for each queue (Redis Cluster), the home is
+// the target, because the marker must be in the slot of the queue that receives the job.
 static requeue_result_t run_find_queues(const run_t *run, const event_t *event, requeue_target_t *target) {
     const keyspace_t *keys = run->requeue->keys;
     int64_t to = run->requeue->to;
@@ -118,7 +118,7 @@ static requeue_result_t run_check_payload(const event_t *event, const digest_t *
     return event->sha256.len == 0 || slice_is(event->sha256, sha256) ? RESULT_WOULD : RESULT_DAMAGED;
 }
 
-// Sets run->detail.
+// Returns RESULT_WOULD if the failure can be requeued or discarded, else why not. Sets run->detail.
 static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     const requeue_t *requeue = run->requeue;
     const audit_row_t *row = job->row;
@@ -187,10 +187,10 @@ static void run_read_reply(run_t *run) {
     outcome_t outcome = requeue_read(run->conn, &reply, &error);
     bool lost = outcome == OUTCOME_DISCONNECTED, later = outcome == OUTCOME_RETRY;
     if ((lost && run->stop.outcome != OUTCOME_DISCONNECTED) || (later && run->stop.outcome == OUTCOME_OK)) run->stop = error;
-    if (later) return; // a later run does it
+    if (later) return; // not done; the next run of the command does it
     requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
     const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
-    char **refused = &run->queues[target->home].refused; // holds for all further requests
+    char **refused = &run->queues[target->home].refused; // applies to all further requests
     if (result == RESULT_REFUSED && !*refused) *refused = mem_str(why);
     buffer_clear(&run->detail);
     if (result == RESULT_ANSWERED)
@@ -200,7 +200,7 @@ static void run_read_reply(run_t *run) {
     report_add(run->requeue, target, result, buffer_text(&run->detail));
 }
 
-// Reads replies until at most `keep` are awaited.
+// Reads replies until at most `keep` requests have none.
 static void run_read_replies(run_t *run, size_t keep) {
     while (run->sent - run->answered > keep) run_read_reply(run);
     if (run->sent == run->answered) run->bytes = 0;
@@ -228,7 +228,7 @@ static bool run_add_row(void *self, const audit_row_t *row) {
     return run->stop.outcome == OUTCOME_OK;
 }
 
-// The replies to the chunk before are read while this one is under way.
+// Sends a chunk, then reads the replies to the previous chunk while this one is in flight.
 static bool run_chunk(run_t *run, const int64_t *seqs, size_t count, buffer_t *why) {
     redis_error_t error;
     run->found = 0;
@@ -254,13 +254,14 @@ static bool run_plan(run_t *run, buffer_t *why) {
     return true;
 }
 
-// NULL = all failures were tried. Owned.
+// Returns why the run stopped early, owned; NULL = all failures were tried.
 static char *run_format_stop(const run_t *run) {
     if (run->signal) return mem_printf("interrupted (%s)", strsignal(run->signal));
     if (run->stop.outcome == OUTCOME_OK) return NULL;
     if (strncmp(run->stop.text, "OOM", 3) == 0)
-        return mem_str("Redis is full and takes no job: raise maxmemory, or let workers make room");
-    return mem_printf("%s: %s", run->stop.outcome == OUTCOME_DISCONNECTED ? "lost Redis" : "Redis is not ready", run->stop.text);
+        return mem_str("Redis is full and refuses jobs: raise maxmemory, or let workers empty the queues");
+    return mem_printf("%s: %s", run->stop.outcome == OUTCOME_DISCONNECTED ? "lost the connection to Redis" : "Redis is not ready",
+                      run->stop.text);
 }
 
 static int run_exit_code(const run_t *run, int status) {

@@ -1,4 +1,4 @@
-// One event with all that is known of it, and what else happened to its job.
+// queue-sidecar audit show: prints all fields of one event, and the other events of its job.
 
 #include "base/text/base64.h"
 #include "base/text/units.h"
@@ -8,7 +8,7 @@
 #include "cli/time_text.h"
 
 enum { BASE64_LINE = 76, BASE64_LINE_BYTES = BASE64_LINE / 4 * 3 };
-// A terminal gets the beginning of a payload, which may have megabytes and would scroll all else away. Errors of workers fit.
+// Bytes of a payload that are shown on a terminal: megabytes would scroll everything else away. Errors of workers fit.
 enum { TERMINAL_TEXT = 64 * 1024, TERMINAL_BINARY = 12 * BASE64_LINE_BYTES };
 
 typedef struct show {
@@ -123,7 +123,7 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
     show_add_text(out, "sha256", event->sha256);
     show_add_bytes(out, "error", event->error, row->error_is_text);
     show_add_bytes(out, "payload", event->payload, row->payload_is_text);
-    if (event->payload.len == 0 && event->size) { // as of retries, and of jobs that were too large
+    if (event->payload.len == 0 && event->size) { // retries, and jobs that were too large, have no payload
         show_add_label(out, "payload");
         buffer_printf(out, "%s bytes, not recorded with this event\n", number_text(event->size).text);
     }
@@ -135,7 +135,7 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
     event_output_end(&show->history);
 }
 
-// One object, with the history inside.
+// Prints one object, with the history inside.
 static void show_print_json(show_t *show, const audit_row_t *row) {
     event_write_json(&show->out, row);
     show->out.len--; // the closing brace

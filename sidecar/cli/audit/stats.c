@@ -1,4 +1,4 @@
-
+// queue-sidecar audit stats: counts final failures by queue, reason and hour.
 #include "base/text/units.h"
 #include "cli/audit/audit.h"
 #include "cli/audit/records.h"
@@ -71,7 +71,7 @@ static int stats_compare_groups(const void *a, const void *b) {
 
 static void stats_number_cell(table_t *table, int64_t number) { table_cell(table, slice_text(number_text(number).text)); }
 
-// A narrow table has no first time.
+// A narrow table omits the time of the first failure.
 static void stats_group_row(table_t *table, slice_t queue, const audit_count_t *sum, bool utc, bool narrow) {
     table_cell(table, queue);
     table_cell(table, sum->reason);
@@ -155,7 +155,7 @@ static int stats_run(audit_args_t *args) {
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
     if (args->format == FORMAT_TABLE)
-        filter.limit = 0; // a table limits hours; its sums cover all hours
+        filter.limit = 0; // in a table --limit counts hours, and the sums cover all hours
     else
         records_begin(&stats.records, args->format, fields, COUNT(fields));
     bool done = audit_stats(args->audit, &filter, stats_add_row, &stats, &why);
@@ -170,7 +170,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
     AUDIT_OPTION_FORMAT,
-    AUDIT_OPTION_LIMIT("hours in a table, 24 by default; else rows, all by default; 0 = all"),
+    AUDIT_OPTION_LIMIT("at most N hours in a table, default 24; at most N rows in other formats, default all; 0 = all"),
 };
 
 const audit_command_t audit_stats_command = {

@@ -11,8 +11,8 @@
 
 enum { FIRST_ROWS = 10, POLL_MS = 200, PAGE_BYTES = 256 * 1024, MAX_PRINTED = 32768 };
 
-// The printed events, because a new file may hold them again. Two generations take 3 MiB at most; older events are known by
-// their time.
+// The printed events: a new file may hold them again, and tail must not print them twice. Two generations need at most 3 MiB;
+// still older events are known by their time.
 typedef struct tail_printed {
     struct tail_generation {
         keymap_t keys;
@@ -23,13 +23,13 @@ typedef struct tail_printed {
 
 typedef struct tail {
     const audit_args_t *args;
-    audit_t *audit; // NULL while it cannot be opened
-    struct stat file;
-    audit_position_t at;
+    audit_t *audit;        // NULL while it cannot be opened
+    struct stat file;      // at args->path, at the last poll
+    audit_position_t at;   // the last row that was read
     int64_t commits;       // of the log, when it was read last
-    bool check_printed;    // the file was replaced
-    bool printing_old;     // the first rows
-    int64_t skip_rows;     // number of rows not to print
+    bool check_printed;    // the file was replaced: skip events that were printed
+    bool printing_old;     // until the first rows are printed
+    int64_t skip_rows;     // how many of the next rows not to print
     event_output_t output; // of one page, so that no read transaction waits for the terminal
     condition_t error;
     tail_printed_t printed;
@@ -57,7 +57,7 @@ static void tail_remember(tail_printed_t *printed, int64_t at, const uint8_t key
 static bool tail_add_row(void *self, const audit_row_t *row) {
     tail_t *tail = self;
     int64_t at = row->event.at;
-    digest_t key = digest_of(row->event.event.data, row->event.event.len); // its first KEY_BYTES
+    digest_t key = digest_of(row->event.event.data, row->event.event.len); // the first KEY_BYTES are the key
     if (tail->check_printed && tail_has_printed(&tail->printed, at, key.bytes)) return true;
     if (tail->printing_old && (tail->printed.floor_ms == 0 || at < tail->printed.floor_ms)) tail->printed.floor_ms = at;
     tail_remember(&tail->printed, at, key.bytes);
@@ -91,8 +91,8 @@ static void tail_close_log(tail_t *tail) {
     tail->audit = NULL;
 }
 
-// True: an older copy, of fewer commits, was written over the file. If only the last rows are gone, which retention may have
-// removed, new rows get their seqs.
+// True: an older copy, with fewer commits, was written over the file. If only the last rows are gone (retention may have removed
+// them), moves `after` back, because new rows reuse their seqs.
 static bool tail_went_back(tail_t *tail) {
     int64_t first, last, before = tail->commits;
     buffer_t why = {0};
@@ -103,7 +103,7 @@ static bool tail_went_back(tail_t *tail) {
     return back;
 }
 
-// Takes the error and prints it, unless it is the same as before. Closes the log.
+// Frees *why after printing it, unless the last error was the same. Closes the log.
 static void tail_print_error(tail_t *tail, buffer_t *why) {
     if (condition_update_reason(&tail->error, buffer_text(why)) == CONDITION_BEGAN)
         fprintf(stderr, "queue-sidecar: %s; waiting for the log\n", buffer_text(why));
@@ -135,7 +135,7 @@ static void tail_poll(tail_t *tail) {
     buffer_free(&why);
 }
 
-// False: it was interrupted, or nobody reads any more.
+// False: tail was interrupted, or nobody reads its output any more.
 static bool tail_wait(void) {
     struct pollfd out = {.fd = STDOUT_FILENO};
     if (!interrupted) poll(&out, 1, POLL_MS);
@@ -157,7 +157,7 @@ static int tail_follow(tail_t *tail) {
     return CLI_OK;
 }
 
-// Rows to come are unknown, so columns begin with the width that most of them need.
+// Later rows are unknown, so each column begins with the width that most rows need.
 static const event_column_t columns[] = {
     {.cell = CELL_REF, .title = "REF", .wide = {.initial = 12}, .narrow = {.initial = 12}},
     {.cell = CELL_TIME, .title = "AT", .wide = {.initial = 19}, .narrow = {.initial = 11}},
@@ -175,7 +175,7 @@ static const event_column_t columns[] = {
 };
 
 static int tail_run(audit_args_t *args) {
-    const struct sigaction action = {.sa_handler = tail_on_signal}; // interrupts a wait
+    const struct sigaction action = {.sa_handler = tail_on_signal}; // without SA_RESTART: a signal interrupts poll
     const unsigned same = (args->filter.queue ? 1U << CELL_QUEUE : 0) | (args->filter.all_kinds ? 0 : 1U << CELL_KIND);
     tail_t tail = {.args = args,
                    .printing_old = true,
@@ -202,7 +202,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTION_UTC,
     AUDIT_OPTIONS_KIND,
     AUDIT_OPTION_OUTPUT("table jsonl csv", "table, jsonl (an object a line) or csv (RFC 4180)"),
-    AUDIT_OPTION_LIMIT("number of old events to print first; default 10"),
+    AUDIT_OPTION_LIMIT("print the last N events first; default 10"),
 };
 
 const audit_command_t audit_tail_command = {

@@ -4,15 +4,15 @@
 #include "queue/lock.h"
 
 enum {
-    FULL = 1,                // variant of a row; variant 0 is nearly full
-    CLOCK_OFFSET_MS = 60000, // between Redis and this machine
-    MEMORY_PERCENT = 95,     // of maxmemory
-    LATE_TTLS = 3,           // longest wait of a due job, in TTLs; a takeover takes less
-    LATE_MIN_MS = 5000,      // its lower limit
-    UNCOPIED_MS = 60000,     // longest wait of a record for a log
-    SCAN_MARGIN_MS = 180000, // longest time until a scan ends a job past its alive timeout
-    HEARD_RECENTLY_MS = 2 * 3600 * 1000,
-    NEARLY_FULL_PERCENT = 80, // of stream.max_bytes
+    FULL = 1,                            // variant of a row; variant 0 = nearly full
+    CLOCK_OFFSET_MS = 60000,             // largest difference between the clocks of Redis and this machine
+    MEMORY_PERCENT = 95,                 // of maxmemory
+    LATE_TTLS = 3,                       // longest wait of a due job, in TTLs; a takeover takes less
+    LATE_MIN_MS = 5000,                  // lower limit of that wait
+    UNCOPIED_MS = 60000,                 // longest time until audit logs have a record
+    SCAN_MARGIN_MS = 180000,             // longest time until a scan ends a job past its alive timeout
+    HEARD_RECENTLY_MS = 2 * 3600 * 1000, // instances report once an hour
+    NEARLY_FULL_PERCENT = 80,            // of stream.max_bytes
 };
 static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000;
 
@@ -29,7 +29,7 @@ static int64_t check_memory(const check_subject_t *x, buffer_t *what) {
 
 static int64_t check_clocks(const check_subject_t *x, buffer_t *what) {
     int64_t apart = llabs(x->s->wall_ms - x->s->snapshot.now_ms);
-    if (apart <= CLOCK_OFFSET_MS || x->s->snapshot.now_ms <= 0) return 0; // 0: Redis does not tell its time
+    if (apart <= CLOCK_OFFSET_MS || x->s->snapshot.now_ms <= 0) return 0; // 0 = Redis's time is unknown
     buffer_printf(what, "the clocks of Redis and of this machine are %s apart", duration_text(apart).text);
     return apart;
 }
@@ -75,7 +75,7 @@ static int64_t check_lock_fault(const check_subject_t *x, buffer_t *what) {
 
 // ---- Checks of a queue.
 
-// The name of the other group that owns the queue; NULL = it is ours, or nobody's.
+// The name of the other group that owns the queue; NULL = this group owns it, or no group does.
 static const char *checks_other_owner(const check_subject_t *x) {
     const char *owner = x->stream->owner;
     return *owner && strcmp(owner, x->lock_keys->name) != 0 ? owner : NULL;
@@ -94,7 +94,7 @@ static int64_t check_unserved(const check_subject_t *x, buffer_t *what) {
     return 1;
 }
 
-// A fault that the preflight has named is not repeated.
+// Does not repeat a fault that the preflight has named.
 static int64_t check_key_fault(const check_subject_t *x, buffer_t *what) {
     for (size_t i = 0; i < x->s->preflight_count; i++)
         if (x->s->preflight[i].queue == x->queue && x->s->preflight[i].kind > PREFLIGHT_WARNING) return 0;
@@ -102,12 +102,12 @@ static int64_t check_key_fault(const check_subject_t *x, buffer_t *what) {
     return what->len > 0;
 }
 
-// 0 = no due job is late, or no leader promotes them.
+// 0 = no due job is too late, or no leader promotes jobs of this queue.
 static int64_t checks_late_ms(const check_subject_t *x) {
     int64_t late = sizes_overdue_ms(x->sizes), allowed = LATE_TTLS * x->s->config->lock.ttl_ms;
     if (allowed < LATE_MIN_MS) allowed = LATE_MIN_MS;
-    bool ours = x->policy->roles & ROLE_DISPATCHER;
-    return ours && late > allowed && checks_is_led(x->lock) && x->stream->served ? late : 0;
+    bool promotes = x->policy->roles & ROLE_DISPATCHER;
+    return promotes && late > allowed && checks_is_led(x->lock) && x->stream->served ? late : 0;
 }
 
 static bool checks_ready_is_full(const check_subject_t *x) {
@@ -142,7 +142,7 @@ static int64_t check_too_old(const check_subject_t *x, buffer_t *what) {
 static int64_t check_stream(const check_subject_t *x, buffer_t *what) {
     const int64_t records = x->sizes->records, held = x->sizes->record_bytes, limit = x->s->config->stream.max_bytes;
     if (records <= 0 || held < 0) return 0;
-    bool full = (double)held + (double)held / (double)records > (double)limit; // the next record is like the others
+    bool full = (double)held + (double)held / (double)records > (double)limit; // if the next record has the average size
     bool nearly_full = !full && (double)held * 100 >= (double)limit * NEARLY_FULL_PERCENT;
     if (x->row->variant == FULL ? !full : !nearly_full) return 0;
     buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)",
@@ -161,7 +161,7 @@ static int64_t check_uncopied(const check_subject_t *x, buffer_t *what) {
     return age;
 }
 
-// Logs that lack a record after a minute although their instance was active lately: instances report once an hour.
+// Finds logs that lack a record older than UNCOPIED_MS although their instance was heard within HEARD_RECENTLY_MS.
 static int64_t check_behind(const check_subject_t *x, buffer_t *what) {
     const int64_t now_ms = x->s->snapshot.now_ms, newest = now_ms - stream_id_ms(x->stream->stream.last);
     int64_t behind = 0;
@@ -174,7 +174,7 @@ static int64_t check_behind(const check_subject_t *x, buffer_t *what) {
     return behind;
 }
 
-// An emptyDir ends with its pod. Redis forgets such a log after a week; meanwhile it does not count.
+// A log in an emptyDir ends with its pod. It is removed from Redis after a week; until then it does not count as a copy.
 static int64_t check_silent_log(const check_subject_t *x, buffer_t *what) {
     int64_t silent = 0, longest = 0;
     for (size_t i = 0; i < x->stream->copy_count; i++) {
@@ -187,7 +187,7 @@ static int64_t check_silent_log(const check_subject_t *x, buffer_t *what) {
     return silent;
 }
 
-// Nobody delays a job for ten years: its score has another unit.
+// Nobody delays a job for ten years, so its score must have another unit.
 static int64_t check_score_unit(const check_subject_t *x, buffer_t *what) {
     int64_t ahead = x->sizes->next_due_ms - x->sizes->now_ms;
     bool has_unit = config_queue_knows(x->keys->config, "score_unit");
@@ -240,7 +240,7 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
         buffer_printf(what, "the instance here refuses the newest config: %s", x->local->why);
     else
         buffer_printf(what, "the instance here is not ready (%s): %s", name, x->local->why);
-    if (strcmp(name, "audit") == 0 && !log->readable && *log->why) buffer_printf(what, ". Here it is: %s", log->why);
+    if (strcmp(name, "audit") == 0 && !log->readable && *log->why) buffer_printf(what, ". The log on this machine: %s", log->why);
     return 1;
 }
 
@@ -253,54 +253,54 @@ static int64_t check_log_unreadable(const check_subject_t *x, buffer_t *what) {
 static int64_t check_gaps(const check_subject_t *x, buffer_t *what) {
     const status_log_t *log = &x->s->log;
     if (!log->readable || log->open_gaps <= 0) return 0;
-    buffer_printf(what, "the audit log here has %s %s: it was lost, or Redis trimmed records before it had them",
+    buffer_printf(what, "the audit log here has %s %s: the log was lost, or Redis trimmed records before this log had them",
                   count_text(log->open_gaps).text, log->open_gaps == 1 ? "gap" : "gaps");
     return log->open_gaps;
 }
 
 #define MEMORY_WHY  "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that."
 #define MEMORY_NEXT "Raise maxmemory, or find out what fills it: redis-cli --bigkeys"
-#define UNTIL_THEN  "; until then it is also in: queue-sidecar check -c {config} --redis"
-#define ITS_LOG     "Repair the named key, right or setting; its log has more"
+#define VERIFY      ". To verify: queue-sidecar check -c {config} --redis"
+#define ITS_LOG     "Repair the named key, right or setting; the log of the instance has more"
 
-// Of one severity, in the order in which to act.
+// Rows of one severity are in the order in which to act.
 const status_check_t status_checks[] = {
     {CHECK_SERVER, STATUS_FAULT, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT, .variant = FULL},
     {CHECK_SERVER, STATUS_WARNING, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT},
-    {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise is weakened.",
-     .next = "Repair the named key, right or setting" UNTIL_THEN, .variant = PREFLIGHT_WARNING},
+    {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise of docs/promises.md may not hold.",
+     .next = "Repair the named key, right or setting" VERIFY, .variant = PREFLIGHT_WARNING},
     {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
      "Work that needs this key stops for this queue; all other work goes on.",
      .next = "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader tries again "
-             "every 5 s, without a restart" UNTIL_THEN,
+             "every 5 s, without a restart" VERIFY,
      .variant = PREFLIGHT_QUEUE_REFUSED},
     {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
      "No instance can become leader. A leader that already leads goes on until it ends or loses the lock.",
-     .next = "Repair the named key, right or setting: rename or delete a key of the wrong type, grant a missing right" UNTIL_THEN,
+     .next = "Repair the named key, right or setting: rename or delete a key of the wrong type, grant a missing right" VERIFY,
      .variant = PREFLIGHT_REFUSED},
     {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight, "This queue is not served; the others are.",
-     .next = "Repair the named key, right or setting. The leader checks again every 5 s, without a restart" UNTIL_THEN,
+     .next = "Repair the named key, right or setting. The leader checks again every 5 s, without a restart" VERIFY,
      .variant = PREFLIGHT_QUEUE_DISABLED},
     {CHECK_LOCK, STATUS_FAULT, "no_leader", check_no_leader,
      "Due jobs wait in delayed, and jobs of dead workers stay in progress. Nothing is lost.",
      .next = "Start an instance: queue-sidecar run -c {config}. If one runs, its log says why it does not lead; so does "
              "queue-sidecar check -c {config} --redis"},
     {CHECK_LOCK, STATUS_FAULT, "lock_foreign", check_lock_foreign, "No instance can lead while this key exists.",
-     .next = "Find out who writes it, then: redis-cli DEL {lock}"},
+     .next = "Find out who writes this key, then: redis-cli DEL {lock}"},
     {CHECK_LOCK, STATUS_WARNING, "clock_step", check_clock_step,
      "Somebody changed the key, or the clock of Redis's host was set back. If this leader dies, a standby takes over only after "
-     "it has seen this twice, one TTL apart.",
+     "it has seen this lock twice, one TTL apart.",
      .next = "Do nothing while {leader} lives: a standby removes the lock by itself. Check the clock of Redis's host (NTP)"},
     {CHECK_LOCK, STATUS_FAULT, "lock_fault", check_lock_fault, "No instance leads, or the leader is unknown.",
      .next = "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
     {CHECK_QUEUE, STATUS_FAULT, "other_group", check_other_group,
      "Only the leader of that group serves it, with the settings of that group.",
-     .next = "Take the queue out of one of the two configs. When that group has no leader any more, this one takes the queue "
-             "over within a TTL"},
+     .next = "Take the queue out of one of the two configs. When the other group has no leader any more, this group "
+             "takes over the queue within a TTL"},
     {CHECK_QUEUE, STATUS_FAULT, "unserved", check_unserved,
      "The leader runs with another config, so no instance promotes or watches the jobs of this queue.",
-     .next = "Give all instances of the group the same queues (a rollout may still be under way), or give these another `group`. "
-             "If the leader refuses the queue, its log names it"},
+     .next = "Give all instances of the group the same queues (a rollout may still be under way), or give these instances "
+             "another `group`. If the leader refuses the queue, the leader's log names it"},
     {CHECK_QUEUE, STATUS_FAULT, "key_fault", check_key_fault, "The sidecar cannot use this queue, or part of it.",
      .next = "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis names each"},
     {CHECK_QUEUE, STATUS_FAULT, "overdue", check_overdue, "Delayed jobs run late, and nothing else moves them.",
@@ -311,15 +311,15 @@ const status_check_t status_checks[] = {
     {CHECK_QUEUE, STATUS_FAULT, "stream_full", check_stream,
      "Jobs that should end stay in progress; retries go on without a record.",
      .next =
-         "Where AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Otherwise make an instance copy the stream "
+         "If the column AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Else make an instance copy the stream "
          "(its log says why it does not; `audit.path` must be writable), or lower stream.min_copies to the number of instances",
      .variant = FULL},
-    {CHECK_QUEUE, STATUS_WARNING, "stream_fills", check_stream, "When it is full, no job can end.",
-     .next = "See that audit logs copy it (below), lower stream.retain or stream.min_records, or raise stream.max_bytes"},
+    {CHECK_QUEUE, STATUS_WARNING, "stream_fills", check_stream, "When the stream is full, no job can end.",
+     .next = "See that audit logs copy the stream, lower stream.retain or stream.min_records, or raise stream.max_bytes"},
     {CHECK_QUEUE, STATUS_WARNING, "uncopied", check_uncopied, "Redis keeps these records until enough audit logs have them.",
      .next = "Search the logs of the instances for `audit log`. If there are fewer instances than stream.min_copies, lower that"},
     {CHECK_QUEUE, STATUS_WARNING, "too_old", check_too_old,
-     "Its heartbeat keeps it (alive_kills is off), or no scan has come round.",
+     "Its worker still sends a heartbeat (and alive_kills is off), or no scan has reached the job.",
      .next = "If its worker hangs, end the worker, or set `alive_kills`. Otherwise search the log of {leader} for this queue"},
     {CHECK_QUEUE, STATUS_WARNING, "score_unit", check_score_unit,
      "Its score probably has another unit than `score_unit`, so these jobs never run.",
@@ -335,19 +335,18 @@ const status_check_t status_checks[] = {
     {CHECK_QUEUE, STATUS_NOTE, "silent_log", check_silent_log, "A log that has been silent for a day no longer counts as a copy.",
      .next = "If their pods are gone, do nothing: Redis forgets them after 7 days"},
     {CHECK_SERVER, STATUS_NOTE, "clocks", check_clocks,
-     "Jobs fall due by Redis's clock; a producer or a log with the other clock seems early or late.",
+     "Jobs fall due by Redis's clock. By the other clock, in producers and logs, they seem early or late.",
      .next = "Set the wrong clock (NTP)"},
     {CHECK_HERE, STATUS_FAULT, "redis_unreachable", check_connection,
      "The state of the queues is unknown. An instance that has lost Redis can do nothing either.",
      .next = "See that Redis runs, and that the section `redis` of the config has the right address, user and password"},
     {CHECK_HERE, STATUS_WARNING, "mute", check_instance,
      "It is stopped, hangs, or gets no processor time; or another program has that port.",
-     .next =
-         "Look at the process (state T is stopped: kill -CONT). If it lasts, restart it; if it led, another instance takes over",
+     .next = "Look at the process (state T is stopped: kill -CONT). If this lasts, restart it; if it led, another one takes over",
      .variant = LOCAL_UNRESPONSIVE, .words = "the instance here does not answer on http.port:"},
     {CHECK_HERE, STATUS_WARNING, "another", check_instance,
-     "The state of our own instance is unknown, and probes of that port ask the other one.",
-     .next = "Give each program of a machine a port of its own; if the group was changed, restart the instance",
+     "The state of this group's instance is unknown, and probes of that port ask the other process.",
+     .next = "Give each program on this machine a port of its own; if the group was changed, restart the instance",
      .variant = LOCAL_UNRELATED, .words = "on http.port"},
     {CHECK_HERE, STATUS_NOTE, "no_answer", check_instance, "The state of an instance on this machine is unknown.",
      .next = "If none runs here, do nothing. Otherwise look at its log", .variant = LOCAL_SILENT,
@@ -355,22 +354,22 @@ const status_check_t status_checks[] = {
     {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "This role works again only after its tick returns.",
      .next = "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance",
      .words = "roles"},
-    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "It can neither lead nor stand by.", .next = ITS_LOG},
+    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "The instance can neither lead nor stand by.", .next = ITS_LOG},
     {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local,
      "Redis refuses some work on these queues; the instance leads or stands by all the same.",
-     .next = "Mend the findings about these queues above, or those of: queue-sidecar check --redis", .words = "queues"},
-    {CHECK_LOCAL, STATUS_WARNING, "not_ready", check_local, "Jobs come late by up to that time.",
+     .next = "Solve the findings about these queues, here or in: queue-sidecar check -c {config} --redis", .words = "queues"},
+    {CHECK_LOCAL, STATUS_WARNING, "not_ready", check_local, "Jobs come late, by up to the interval of polling.",
      .next = "Grant the rights under \"Least privilege\" in docs/acl.md", .words = "wakeups"},
-    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "Its audit log lacks the newest records; they wait in Redis.",
+    {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "Its audit log lacks the newest records; the records wait in Redis.",
      .next = ITS_LOG, .words = "audit"},
-    {CHECK_LOCAL, STATUS_FAULT, "config_refused", check_local, "It continues with its previous config.",
-     .next = "Mend the file; queue-sidecar check names each fault. The instance reads it again by itself, or at SIGHUP",
+    {CHECK_LOCAL, STATUS_FAULT, "config_refused", check_local, "The instance continues with its previous config.",
+     .next = "Correct the file; queue-sidecar check names each fault. The instance reads the file again by itself, or at SIGHUP",
      .words = "config"},
     {CHECK_HERE, STATUS_NOTE, "log_unreadable", check_log_unreadable,
      "Failures are counted from the failure streams, and `audit` commands do not work here.",
-     .next = "Run this as the user of the sidecar; if you are that user, mend what it names"},
+     .next = "Run this command as the user of the sidecar; if you are that user, remove the named cause"},
     {CHECK_HERE, STATUS_NOTE, "gaps", check_gaps,
-     "Final failures of that time may be missing here; other instances may have them.",
+     "Some final failures may be missing in this log; other instances may have them.",
      .next = "List the gaps: queue-sidecar audit list --kind gap. Fill them from the log of another instance: queue-sidecar "
              "audit import FILE"},
 };

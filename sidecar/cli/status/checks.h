@@ -1,4 +1,4 @@
-// The findings that `status` can make, each with its check. They are pure.
+// The checks that make the findings of `status`. They are pure.
 #pragma once
 
 #include "cli/status/status.h"
@@ -8,17 +8,17 @@
 // The subjects of a check.
 typedef enum check_scope {
     CHECK_HERE,  // this machine
-    CHECK_LOCAL, // each check of the instance here, if it answered
-    // The others only if Redis was reached.
+    CHECK_LOCAL, // each check of /readyz, if the instance on this machine answered
+    // The next scopes have subjects only if Redis was reached.
     CHECK_SERVER,
-    CHECK_PREFLIGHT, // each result
-    CHECK_LOCK,
-    CHECK_QUEUE,
+    CHECK_PREFLIGHT, // each result of the preflight
+    CHECK_LOCK,      // each lock
+    CHECK_QUEUE,     // each queue
 } check_scope_t;
 
 typedef struct status_check status_check_t;
 
-// One subject, borrowed. NULL: the scope has no such thing.
+// One subject; pointers are borrowed. NULL = the scope of `row` does not have it.
 typedef struct check_subject {
     const status_t *s;
     const status_check_t *row;
@@ -34,7 +34,7 @@ typedef struct check_subject {
     const local_check_t *local;
 } check_subject_t;
 
-// Returns how bad the trouble is, and describes it in *what. 0 = nothing is wrong.
+// Returns how bad the problem is (higher is worse), and describes it in *what. 0 = no problem; *what is then ignored.
 typedef int64_t check_fn(const check_subject_t *subject, buffer_t *what);
 
 struct status_check {
@@ -42,9 +42,9 @@ struct status_check {
     status_severity_t severity;
     const char *code;
     check_fn *find;
-    // In both texts {queue}, {config}, {lock}, {failures}, {delayed} and {leader} stand for names of the worst match.
+    // {queue}, {config}, {lock}, {failures}, {delayed} and {leader} are replaced by the names of the worst match.
     const char *why, *next;
-    int variant; // a kind of trouble that `find` returns
+    int variant; // which of its problems `find` looks for; the values are those of `find`
     // CHECK_LOCAL: the name of the check; NULL = of every check that no other row names. CHECK_HERE: the words before the reason.
     const char *words;
 };
@@ -52,7 +52,7 @@ struct status_check {
 extern const status_check_t status_checks[];
 extern const size_t status_check_count;
 
-// The name of the lock's holder, for a sentence.
+// The name of the lock's holder, or "the leader" if it is unknown.
 const char *status_leader(const snapshot_lock_t *lock);
 
 // Appends a word of a command line, in quotes where a shell needs them.

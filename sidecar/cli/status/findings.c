@@ -2,9 +2,9 @@
 
 #include "cli/status/checks.h"
 
-enum { SEPARATE_MAX = 3 }; // queues with the same trouble that get a finding each; more of them share one
+enum { SEPARATE_MAX = 3 }; // queues with the same problem that get a finding each; more queues share one
 
-// A subject with some trouble.
+// A subject with a problem.
 typedef struct match {
     check_subject_t subject;
     size_t index;   // of the subject
@@ -22,7 +22,7 @@ void shell_word(buffer_t *out, const char *text) {
     if (quoted) buffer_str(out, "'");
 }
 
-// Adds the value of a {place} in a text about this subject.
+// Appends the value of the {placeholder} with which `place` begins.
 static void findings_fill(const check_subject_t *x, const char *place, buffer_t *out) {
     if (strncmp(place, "{config}", 8) == 0) shell_word(out, x->s->config->path);
     if (strncmp(place, "{queue}", 7) == 0) shell_word(out, x->keys->config->name);
@@ -44,7 +44,7 @@ static char *findings_filled(const check_subject_t *x, const char *text) {
     return out.data;
 }
 
-// One finding about all of these matches, with the words of the first.
+// Adds one finding about all of these matches, with the texts of the first one.
 static void findings_add(status_findings_t *out, const match_t *matches, size_t count) {
     const check_subject_t *first = &matches->subject;
     out->items = mem_grown(out->items, out->count, sizeof *out->items);
@@ -103,7 +103,7 @@ static check_subject_t findings_subject(const status_t *s, const status_check_t 
     return x;
 }
 
-// A finding for each match, or one for all where there are many queues.
+// Adds a finding for each match, or one for all matches of more than SEPARATE_MAX queues.
 static void findings_of_row(const status_t *s, const status_check_t *row, const bool *wanted, status_findings_t *out) {
     size_t all = findings_count_subjects(s, row->scope), count = 0, queues = 0;
     match_t *matches = mem_array(all + 1, sizeof *matches);
@@ -120,9 +120,9 @@ static void findings_of_row(const status_t *s, const status_check_t *row, const 
     for (size_t i = 0; i < count; i++)
         queues +=
             matches[i].subject.queue != CHECK_NO_QUEUE && (i == 0 || matches[i].subject.queue != matches[i - 1].subject.queue);
-    for (size_t i = 0, taken; i < count; i += taken) {
-        taken = matches[i].subject.queue != CHECK_NO_QUEUE && queues > SEPARATE_MAX ? count - i : 1;
-        findings_add(out, &matches[i], taken);
+    for (size_t i = 0, together; i < count; i += together) {
+        together = matches[i].subject.queue != CHECK_NO_QUEUE && queues > SEPARATE_MAX ? count - i : 1;
+        findings_add(out, &matches[i], together);
     }
     for (size_t i = 0; i < count; i++) free(matches[i].what);
     free(matches);

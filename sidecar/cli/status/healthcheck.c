@@ -8,24 +8,24 @@ enum { TIMEOUT_S = 5 };
 
 // Returns an exit code: `no_answer` if the sidecar does not answer.
 static int healthcheck_ask(const config_t *config, bool ready, int no_answer) {
-    local_instance_t here;
+    local_instance_t instance;
     buffer_t body = {0};
-    local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &here, &body);
+    local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &instance, &body);
     fputs(buffer_text(&body), stdout);
     buffer_free(&body);
-    if (here.state == LOCAL_NOT_ASKED)
+    if (instance.state == LOCAL_NOT_ASKED)
         fputs("queue-sidecar healthcheck: http.port is 0, so the sidecar does not serve its health: set a port\n", stderr);
-    else if (here.state != LOCAL_ANSWERED)
+    else if (instance.state != LOCAL_ANSWERED)
         fprintf(stderr, "queue-sidecar healthcheck: %s port %lld: %s\n", config->http.listen, (long long)config->http.port,
-                here.why);
-    if (here.state == LOCAL_ANSWERED && here.well) return CLI_OK;
-    return here.state == LOCAL_ANSWERED || here.state == LOCAL_UNRELATED ? CLI_FAILED : no_answer;
+                instance.why);
+    if (instance.state == LOCAL_ANSWERED && instance.well) return CLI_OK;
+    return instance.state == LOCAL_ANSWERED || instance.state == LOCAL_UNRELATED ? CLI_FAILED : no_answer;
 }
 
 static int healthcheck_run(const cli_args_t *args) {
     config_t *config = cli_load_config(args->config);
     int no_answer = config ? CLI_FAILED : CLI_BAD_CONFIG;
-    // A sidecar that keeps its previous config is well. If a probe killed it now, it could not start again.
+    // A sidecar with its previous config is well. If a probe killed it now, it could not start again with the refused one.
     if (!config) config = config_load_refused(args->config, dialect_settings);
     if (!config) return CLI_BAD_CONFIG;
     int status = healthcheck_ask(config, args->ready, no_answer);
@@ -36,7 +36,7 @@ static int healthcheck_run(const cli_args_t *args) {
 static const cli_option_t healthcheck_table[] = {
     CLI_OPTION_CONFIG,
     CLI_FLAG(cli_args_t, 0, "ready", ready,
-             "ask whether it works (has Redis, and leads or stands by), not only whether it is alive"),
+             "ask whether the sidecar works (reaches Redis, and leads or stands by), not only whether it is alive"),
 };
 
 const cli_command_t cli_healthcheck_command = {
@@ -46,9 +46,9 @@ const cli_command_t cli_healthcheck_command = {
                 "queue-sidecar healthcheck --ready\task /readyz, and print its checks\n",
     .usage = "healthcheck [-c FILE] [--ready]",
     CLI_OPTIONS(healthcheck_table),
-    .text = "For HEALTHCHECK of docker and podman, and for exec probes. A refused config is reported, but its sidecar is asked "
-            "all the "
-            "same: it may run with its previous config.",
+    .text =
+        "For HEALTHCHECK of docker and podman, and for exec probes. If the config is refused, prints its faults and still asks "
+        "the sidecar, which may run with its previous config.",
     .exits = "0 well\n1 not well, or no answer\n2 wrong usage\n78 bad config, and no answer\n",
     .run = healthcheck_run,
 };

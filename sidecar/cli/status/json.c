@@ -1,4 +1,4 @@
-// status for programs: one object on one line. docs/status.md describes it; a field never changes its name; fields may be added.
+// The JSON that `status` prints: one object on one line. docs/status.md describes it. Never rename a field; fields may be added.
 #include <stdarg.h>
 
 #include "base/json/json.h"
@@ -19,7 +19,7 @@ static void status_json_text(buffer_t *out, const char *text) {
         buffer_str(out, "null");
 }
 
-// `unit` of the number: 't' and 's' as in status_json_add.
+// `unit`: 's' and 't' as behind %jd in status_json_add; anything else = a plain number.
 static void status_json_number(buffer_t *out, char unit, int64_t number) {
     if (unit == 't')
         status_json_text(out, number >= 0 && number <= LAST_MS ? time_rfc3339(number).text : "");
@@ -112,15 +112,15 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     status_json_add(out, "fault:%s }", *snapshot->error ? snapshot->error : sizes->error);
 }
 
-static void status_json_instance(const local_instance_t *here, buffer_t *out) {
-    bool answered = here->state == LOCAL_ANSWERED;
-    if (here->state == LOCAL_NOT_ASKED) {
+static void status_json_instance(const local_instance_t *local, buffer_t *out) {
+    bool answered = local->state == LOCAL_ANSWERED;
+    if (local->state == LOCAL_NOT_ASKED) {
         status_json_add(out, "instance_here:%s", "");
         return;
     }
-    status_json_add(out, "instance_here:{ answered:%d error:%s ready:%d checks:[", answered, here->why, answered && here->well);
-    for (size_t i = 0; i < here->count; i++) {
-        const local_check_t *check = &here->checks[i];
+    status_json_add(out, "instance_here:{ answered:%d error:%s ready:%d checks:[", answered, local->why, answered && local->well);
+    for (size_t i = 0; i < local->count; i++) {
+        const local_check_t *check = &local->checks[i];
         status_json_add(out, "{ check:%s ok:%d why:%s state:%s }", check->name, !*check->why, check->why, check->state);
     }
     buffer_str(out, "]}");

@@ -97,7 +97,7 @@ static void local_check_read(slice_t json, size_t index, const char *member, cha
     if (json_find(json, pointer, &value) == JSON_FOUND && value.type == JSON_STRING && json_decode(value.raw, &text))
         snprintf(out, size, "%s", buffer_text(&text));
     for (char *at = out; *at; at++)
-        if (*at == '\n') *at = at[1] ? ';' : '\0'; // there is a line for each role that hangs
+        if (*at == '\n') *at = at[1] ? ';' : '\0'; // the check `roles` has a line for each role that hangs
     buffer_free(&text);
 }
 

@@ -1,4 +1,4 @@
-// Reads the facts of `status` from Redis, from the audit log here, and from the instance here.
+// Reads the facts of `status` from Redis, and from the audit log and the instance on this machine.
 
 #include "audit/query/query.h"
 #include "base/clock.h"
@@ -6,10 +6,10 @@
 #include "cli/time_text.h"
 
 enum {
-    STAMPS_MAX = 50000, // jobs in progress, over all queues, whose stamps are read: some 20 ms of Redis
-    LOG_TIMEOUT_MS = 500,
-    BEHIND_MS = 5000, // a log that is at most so far behind still counts
-    // The last hour in the streams.
+    STAMPS_MAX = 50000,   // jobs in progress, over all queues, whose stamps are read: some 20 ms of Redis
+    LOG_TIMEOUT_MS = 500, // busy timeout of the audit log
+    BEHIND_MS = 5000,     // a log that is at most so far behind is still read
+    // Limits for reading the last hour from the streams.
     FIRST_ENTRIES = 8,            // of each stream in the first round; entries may hold payloads
     MAX_ENTRIES = 512,            // in one round
     MAX_BYTES = 16 * 1024 * 1024, // in all
@@ -55,7 +55,7 @@ void status_reader_free(status_reader_t *reader) {
 
 // ---- Redis.
 
-static void status_take_preflight(void *self, preflight_level_t kind, const char *queue, const char *text) {
+static void status_add_preflight(void *self, preflight_level_t kind, const char *queue, const char *text) {
     status_t *status = self;
     const queue_config_t *found = queue ? config_find_queue(status->config, queue) : NULL;
     size_t index = found ? (size_t)(found - status->config->queues) : SIZE_MAX;
@@ -63,7 +63,7 @@ static void status_take_preflight(void *self, preflight_level_t kind, const char
     status->preflight[status->preflight_count++] = (status_preflight_t){.kind = kind, .queue = index, .text = mem_str(text)};
 }
 
-// Only stamps know the oldest job in progress. Too many of them would keep Redis busy, so then they are not read.
+// Only stamps show the oldest job in progress. Does not read more than STAMPS_MAX, which would keep Redis busy.
 static outcome_t status_count_queues(status_reader_t *reader) {
     status_t *status = &reader->status;
     const keyspace_t *keys = reader->keys;
@@ -85,7 +85,7 @@ static bool status_read_redis(status_reader_t *reader, bool slow) {
     if (!slow) return true;
     status_forget_preflight(status);
     outcome_t outcome =
-        preflight_read_only(&(preflight_call_t){reader->conn, reader->keys, status_take_preflight, status, &status->error});
+        preflight_read_only(&(preflight_call_t){reader->conn, reader->keys, status_add_preflight, status, &status->error});
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 
@@ -103,7 +103,7 @@ void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t
     recent->reasons[i] += count;
 }
 
-static void recent_take_rows(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count) {
+static void recent_add_rows(void *self, slice_t queue, slice_t kind, slice_t reason, int64_t count) {
     status_t *status = self;
     for (size_t i = 0; i < status->keys->queue_count; i++)
         if (slice_is(queue, status->keys->queues[i].config->name)) status_count(&status->recent[i], kind, reason, count);
@@ -115,11 +115,11 @@ static bool recent_read_log(audit_t *audit, status_t *status, buffer_t *why) {
     memset(status->recent, 0, status->keys->queue_count * sizeof *status->recent);
     if (!audit_has_removed_since(audit, since, &lacks, why)) return false;
     for (size_t i = 0; i < status->keys->queue_count; i++) status->recent[i].partial = lacks;
-    return audit_recent(audit, since, recent_take_rows, status, why);
+    return audit_recent(audit, since, recent_add_rows, status, why);
 }
 
-// ---- The last hour, in the streams: forwards from an hour ago, all queues in one request, until all are at their end or a bound
-// is reached.
+// ---- The last hour, in the streams: reads forwards from an hour ago, all queues in one request, until all streams are at their
+// end or a limit is reached.
 
 typedef struct reading {
     status_t *status;
@@ -127,7 +127,7 @@ typedef struct reading {
     size_t entries, bytes;  // of this round
 } reading_t;
 
-static void recent_take_entry(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
+static void recent_add_entry(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
     reading_t *reading = self;
     bool last = stream_id_compare(id, reading->status->snapshot.queues[queue].stream.last) >= 0;
     snprintf(reading->positions[queue], STREAM_ID_SIZE, "%s", last ? "" : id);
@@ -162,8 +162,8 @@ static void recent_read_streams(conn_t *conn, status_t *status) {
         redis_error_t error;
         reading.entries = reading.bytes = 0;
         stream_read_append(conn, keys, (const stream_id_t *)reading.positions, limit, 0);
-        if (stream_read_take(conn, keys, recent_take_entry, &reading, NULL, &error) != OUTCOME_OK) break;
-        if (reading.entries == 0) memset(reading.positions, 0, keys->queue_count * sizeof *reading.positions); // last one deleted
+        if (stream_read_take(conn, keys, recent_add_entry, &reading, NULL, &error) != OUTCOME_OK) break;
+        if (reading.entries == 0) memset(reading.positions, 0, keys->queue_count * sizeof *reading.positions); // rest deleted
         all += reading.bytes;
         if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }
@@ -173,7 +173,7 @@ static void recent_read_streams(conn_t *conn, status_t *status) {
     free(reading.positions);
 }
 
-// ---- The log here.
+// ---- The log on this machine.
 
 static void status_forget_recent(status_t *status) {
     status->source = STATUS_FROM_NOTHING;
@@ -231,7 +231,7 @@ const status_t *status_read(status_reader_t *reader) {
     if (slow) reader->slow_at = mono_add(mono_now(), STATUS_SLOW_MS * NS_PER_MS);
     status->wall_ms = time_now_ms();
     status->reached = status_read_redis(reader, slow);
-    if (!status->reached) reader->slow_at = mono_now(); // read everything when it is back
+    if (!status->reached) reader->slow_at = mono_now(); // read everything when Redis is back
     status_forget_recent(status);
     status_read_audit_log(reader, slow);
     if (status->reached && status->source == STATUS_FROM_NOTHING) {

@@ -15,10 +15,10 @@ typedef struct status_run {
     status_reader_t *reader;
     bool *wanted; // owned; NULL = all queues
     bool json, utc;
-    int exit; // of the last look
+    int exit; // the code for the last frame
 } status_run_t;
 
-// "2s", "500ms" or seconds. 0 = it is refused.
+// Reads "2s", "500ms" or seconds. 0 = refused, after a message.
 static int64_t status_parse_interval(const cli_args_t *args) {
     if (args->operands.count == 0) return INTERVAL_MS;
     const char *text = args->operands.all[0];
@@ -66,13 +66,13 @@ static bool status_find_queues(const cli_args_t *args, const config_t *config, b
 
 // ---- Drawing.
 
-// A terminal that can draw in place.
+// Whether standard output is a terminal that can redraw in place.
 static bool status_is_terminal(void) {
     const char *kind = getenv("TERM");
     return isatty(STDOUT_FILENO) && kind && *kind && strcmp(kind, "dumb") != 0;
 }
 
-// Appends one frame, of `columns` and at most `rows` lines; 0 = any.
+// Appends one frame, of `columns` (0 = WIDTH) and at most `rows` lines (0 = any).
 static void status_draw(status_run_t *run, size_t columns, size_t rows, buffer_t *out) {
     const char *no_colour = getenv("NO_COLOR"); // see no-color.org
     const status_t *status = status_read(run->reader);
@@ -110,7 +110,7 @@ static void watch_on_signal(int number) {
 }
 
 static void watch_handle(int number, void (*handler)(int)) {
-    const struct sigaction action = {.sa_handler = handler}; // interrupts a wait
+    const struct sigaction action = {.sa_handler = handler}; // without SA_RESTART: a signal interrupts poll
     sigaction(number, &action, NULL);
 }
 
@@ -119,7 +119,7 @@ static void watch_print(const char *text) {
     fflush(stdout);
 }
 
-// Ctrl-Z returns the screen to the shell, and fg takes it again.
+// At Ctrl-Z restores the screen of the shell and stops; after fg, goes back to the alternate screen.
 static void watch_suspend(void) {
     watch_print(LEAVE);
     watch_handle(SIGTSTP, SIG_DFL);
@@ -144,7 +144,7 @@ static void watch_show(const buffer_t *frame) {
     buffer_free(&out);
 }
 
-// False: end, because of a signal or because nobody reads the output any more.
+// False: stop watching, because of a signal or because nobody reads the output any more.
 static bool watch_wait(mono_t next, bool in_place) {
     struct pollfd out = {.fd = STDOUT_FILENO};
     while (!atomic_load(&interrupted) && !ferror(stdout)) {
@@ -164,7 +164,7 @@ static bool watch_wait(mono_t next, bool in_place) {
 static void watch_handle_signals(bool in_place) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP}; // the last two only in place
     for (size_t i = 0; i < (in_place ? 5 : 3); i++) watch_handle(numbers[i], watch_on_signal);
-    if (in_place) watch_handle(SIGPIPE, SIG_IGN); // or the terminal would keep the alternate screen
+    if (in_place) watch_handle(SIGPIPE, SIG_IGN); // SIGPIPE would end the process before it restores the screen
 }
 
 // Redraws until a signal comes: in place on a terminal, else as one block after another.
@@ -192,17 +192,17 @@ static void status_watch(status_run_t *run, int64_t interval_ms) {
 
 // ---- The command.
 
-// With a refused config Redis and the queues are unknown. The instance here may run with its previous config, so show its checks.
+// A refused config does not tell Redis and the queues. The local instance may run with its previous config, so show its checks.
 static int status_print_refused(const char *path) {
-    local_instance_t here = {0};
+    local_instance_t instance = {0};
     buffer_t out = {0};
     config_t *config = config_load_refused(path, dialect_settings);
-    if (config) local_instance_read(config, &here);
-    if (here.state == LOCAL_ANSWERED)
+    if (config) local_instance_read(config, &instance);
+    if (instance.state == LOCAL_ANSWERED)
         buffer_str(&out,
                    "The config is refused, so Redis was not asked. The instance here continues with its previous config:\n");
-    for (size_t i = 0; i < here.count; i++) {
-        const local_check_t *check = &here.checks[i];
+    for (size_t i = 0; i < instance.count; i++) {
+        const local_check_t *check = &instance.checks[i];
         buffer_printf(&out, "%-8s %s%s%s\n", check->name, *check->why ? check->why : "ok", *check->state ? ", " : "",
                       check->state);
     }

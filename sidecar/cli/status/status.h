@@ -1,4 +1,4 @@
-// queue-sidecar status, shared by its parts: status_read reads facts, status_diagnose makes findings of them, and both are
+// queue-sidecar status, shared by its parts: status_read reads facts, status_diagnose makes findings of the facts, and both are
 // printed as text or as JSON. Times are ms since 1970 by Redis's clock; an unknown number is -1.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 enum { STATUS_UNKNOWN = -1, STATUS_RECENT_MS = 3600000, STATUS_REASONS = 8 };
 
-// Reasons of final failures; the last one stands for all others.
+// Reasons of final failures; the last one is "other".
 extern const char *const status_reasons[STATUS_REASONS];
 
 // Counts of one queue for the last STATUS_RECENT_MS.
 typedef struct status_recent {
     int64_t retried, failed; // may be STATUS_UNKNOWN
     int64_t reasons[STATUS_REASONS];
-    bool partial; // more happened than was read
+    bool partial; // the counts may be too low: some events were not read
 } status_recent_t;
 
 typedef enum status_source { STATUS_FROM_NOTHING, STATUS_FROM_LOG, STATUS_FROM_STREAM } status_source_t;
@@ -35,17 +35,17 @@ typedef struct status_preflight {
 // The audit log at audit.path of this machine.
 typedef struct status_log {
     bool readable;
-    bool absent;       // there is no such file
+    bool absent;       // no such file exists
     char why[256];     // why it cannot be read
-    char instance[48]; // the name by which it acknowledges records
+    char instance[48]; // the name under which this log acknowledges records
     int64_t open_gaps;
 } status_log_t;
 
 typedef struct status {
     const config_t *config; // borrowed
     const keyspace_t *keys; // borrowed
-    bool reached;           // otherwise nothing of Redis is known
-    redis_error_t error;    // why not
+    bool reached;           // false = nothing of Redis is known
+    redis_error_t error;    // why Redis was not reached
     char server[64], target[256];
     int64_t wall_ms;               // by this machine's clock
     snapshot_t snapshot;           // owned
@@ -65,16 +65,16 @@ typedef struct status_finding {
     const char *code; // for programs; stable
     size_t *queues;   // owned; indices of the queues, the worst first; none = all queues, or the server
     size_t queue_count;
-    char *what, *why, *next; // owned; the trouble (of the first queue), why it matters, what to do
+    char *what, *why, *next; // owned; the problem (of the first queue), why it matters, what to do
 } status_finding_t;
 
 typedef struct status_findings {
     status_finding_t *items; // owned; faults first
     size_t count;
-    size_t of[STATUS_SEVERITIES];
+    size_t of[STATUS_SEVERITIES]; // count of each severity
 } status_findings_t;
 
-// Pure. wanted[i]: the user asks about queue i; NULL = about all.
+// Makes the findings; pure. wanted[i]: the user asks about queue i; `wanted` NULL = about all queues.
 status_findings_t status_diagnose(const status_t *status, const bool *wanted);
 void status_findings_free(status_findings_t *findings);
 int status_exit(const status_t *status, const status_findings_t *findings); // a code of cli_exit_t
@@ -83,22 +83,22 @@ int status_exit(const status_t *status, const status_findings_t *findings); // a
 enum { STATUS_SLOW_MS = 30000 };
 typedef struct status_reader status_reader_t;
 status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop); // owned
-void status_reader_free(status_reader_t *reader);                                    // takes
-const status_t *status_read(status_reader_t *reader);                                // borrowed until the next call
+void status_reader_free(status_reader_t *reader);
+const status_t *status_read(status_reader_t *reader); // borrowed until the next call
 
-// The position of the audit log here in a queue's stream; NULL = it has acknowledged nothing.
+// What the audit log of this machine has acknowledged of a queue's stream; NULL = nothing.
 const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
 // Whether an audit log has the whole stream.
 bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
 
-// Counts events of the last hour.
+// Adds `count` events of this kind and reason to the counts.
 void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t count);
 
-// How to print it.
+// How to print a status.
 typedef struct status_view {
     const bool *wanted; // as for status_diagnose
     size_t width;       // columns
-    size_t rows;        // lines at most; 0 = any
+    size_t rows;        // most lines: those of the screen of --watch; 0 = any number
     bool colour;
     bool utc;
 } status_view_t;

@@ -1,4 +1,4 @@
-// status for people: a head, a row for each queue, and the findings.
+// The text that `status` prints: a head, a row for each queue, and the findings.
 #include <stdarg.h>
 
 #include "base/text/units.h"
@@ -16,15 +16,15 @@ enum {
     NAME_MAX_COLUMNS = 40,
     RETRIED_MIN_WIDTH = 88, // columns of a terminal that has room for RETRIED
     RECORDS_MIN_WIDTH = 100,
-    ROWS_MIN = 3,
+    ROWS_MIN = 3, // queues on a small screen
 };
 
 // ---- Lines within the given width.
 
-// Adds sentences, made safe for a terminal and wrapped; the first line goes on at the cursor, the others begin at `indent`.
+// Adds escaped and wrapped sentences. The first line continues the line in *out, at column `indent`, where the others begin.
 static void text_wrap(buffer_t *out, const char *text, size_t indent, const status_view_t *view) {
     buffer_t safe = {0};
-    // A long word stays whole, so that people can copy it. A screen has no room for it.
+    // A long word stays whole, so that people can copy it; --watch breaks it, for lack of room.
     const wrap_t wrap = {.width = view->width, .indent = indent, .column = indent, .hard = view->rows > 0};
     terminal_escape(&safe, slice_text(text), false);
     wrap_add(out, buffer_text(&safe), safe.len, &wrap);
@@ -37,7 +37,7 @@ static void text_labelled(buffer_t *out, const char *label, const char *text, co
     text_wrap(out, text, INDENT, view);
 }
 
-// How much of a line fits before the sign that it goes on. Whole words: half a number is another number.
+// Returns how many bytes fit before the ellipsis. Cuts between words: half a number is another number.
 static size_t text_fitting(slice_t line, size_t width) {
     size_t fits = terminal_fit(line, width - 1), at = fits;
     while (at > 0 && line.data[at] != ' ' && line.data[at - 1] != ' ') at--;
@@ -87,7 +87,7 @@ static void text_leader(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *l
     if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", duration_text(lock->pttl_ms).text);
 }
 
-// How often each name was counted, in the order of their first times.
+// How often each name was counted; names in the order in which they came first.
 typedef struct text_names {
     struct text_name {
         const char *name; // borrowed
@@ -112,7 +112,7 @@ static int text_by_times(const void *a, const void *b) {
     return strcmp(one->name, other->name);
 }
 
-// With a lock for each queue: how many are held, and the instances that hold most of them.
+// For a lock for each queue: adds how many locks are held, and the instances that hold most of them.
 static void text_leaders(const snapshot_t *snapshot, buffer_t *line) {
     text_names_t leaders = {0};
     int64_t held = 0;
@@ -130,7 +130,7 @@ static void text_leaders(const snapshot_t *snapshot, buffer_t *line) {
     free(leaders.all);
 }
 
-// Each instance once, even if it stands by for several locks.
+// Adds each standby once, even if it stands by for several locks.
 static void text_standbys(const snapshot_t *snapshot, buffer_t *line) {
     text_names_t standbys = {0};
     for (size_t i = 0; i < snapshot->lock_count; i++)
@@ -143,7 +143,7 @@ static void text_standbys(const snapshot_t *snapshot, buffer_t *line) {
     free(standbys.all);
 }
 
-// The audit log here, and whether it has all records of the streams.
+// Adds the path of this machine's audit log, and whether this log lacks records of the streams.
 static void text_log(const status_t *s, buffer_t *line) {
     size_t lacks = 0;
     buffer_str(line, s->config->audit.path);
@@ -195,7 +195,7 @@ __attribute__((format(printf, 2, 3))) static void text_cell(table_t *table, cons
     table_cell(table, slice_text(text));
 }
 
-// An unknown number: "?" if Redis refuses it, "-" if the dialect has none.
+// Prints an unknown number as "?" if Redis refuses to tell it, as "-" if the dialect has no such number.
 static void text_count_cell(table_t *table, int64_t number, bool error) {
     text_cell(table, "%s", number < 0 && !error ? "-" : count_text(number).text);
 }
@@ -229,7 +229,7 @@ static void text_audit_cell(table_t *table, const status_t *s, size_t queue) {
         text_cell(table, *snapshot->error ? "?" : snapshot->stream.length ? "copied" : "-");
 }
 
-// The columns that a terminal of this width has room for.
+// The columns, and how wide a terminal must be to have room for each.
 static const struct {
     const char *title;
     size_t min_width; // of the terminal
@@ -312,7 +312,7 @@ static void text_summary(const status_findings_t *findings, bool whole, buffer_t
     buffer_str(out, "\n");
 }
 
-// `queue "email": `, cut where it is long.
+// Adds `queue "email": `, with a long name cut.
 static void text_queue_names(const status_t *s, const status_finding_t *finding, buffer_t *out) {
     if (finding->queue_count == 0) return;
     buffer_t safe = {0};
@@ -355,7 +355,7 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
     }
     text_summary(findings, view->wanted == NULL, out);
     for (size_t i = 0; i < findings->count; i++) {
-        if (view->rows == 0) buffer_str(out, "\n"); // a screen has no lines to spare
+        if (view->rows == 0) buffer_str(out, "\n"); // --watch saves lines
         text_finding(s, &findings->items[i], view, out);
     }
 }

@@ -179,7 +179,7 @@ static const struct {
     {"told twice", told_twice, "preflight", STATUS_FAULT, "email", "holds a list", NULL},
     {"nobody here", nobody_here, "no_answer", STATUS_NOTE, NULL, "no instance answers", "its log"},
     {"not asked", not_asked, NULL, 0, NULL, NULL, NULL},
-    {"sick", sick, "not_ready", STATUS_FAULT, NULL, "(audit): the audit log cannot be written", "its log"},
+    {"sick", sick, "not_ready", STATUS_FAULT, NULL, "(audit): the audit log cannot be written", "log of the instance"},
     {"deaf", tracking_refused, "not_ready", STATUS_WARNING, NULL, "(wakeups): Redis refuses client tracking", "Least privilege"},
     {"config refused", refused, "config_refused", STATUS_FAULT, NULL, "refuses the newest config: line 7: no", "SIGHUP"},
     {"gaps", gaps, "gaps", STATUS_NOTE, NULL, "has 2 gaps", "audit import"},
