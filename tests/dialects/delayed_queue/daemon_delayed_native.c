@@ -1,6 +1,6 @@
-/* fred84's own scheduler beside ours: what docs/dialects/delayed_queue.md says of it. The workers are
- * tests/clients/delayed_queue, whose QS_NATIVE=on runs the library's algorithm every 500 ms, with its lock that excludes nobody.
- */
+/* The library's own scheduler runs beside the sidecar, as docs/dialects/delayed_queue.md describes. The workers are
+ * tests/clients/delayed_queue: QS_NATIVE=on runs the library's algorithm every 500 ms, with the library's lock, which excludes
+ * nobody. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "native.h"
@@ -18,7 +18,7 @@ static const char QUEUE[] =
     "delays = [\"*: 1s\"]; roles = [\"dispatcher\", \"monitor\"]; }";
 static const char *const ENV[] = {"QS_NATIVE=on", "QS_ATTEMPTS=4", "QS_DELAY_MS=1000", "QS_THREADS=2", NULL};
 
-/* One of 25 fails each time, one of 20 the first time; a third is delayed. Owned by the caller. */
+/* Lines for the producer. One event of 25 fails each time, one of 20 fails the first time; a third is delayed. Owned. */
 static char *events(void) {
     char *text = NULL;
     size_t size;
@@ -30,7 +30,7 @@ static char *events(void) {
     return text;
 }
 
-/* How many events have that word, and how many lines. */
+/* Returns the number of events with this word in the workers' output. *all: the number of lines with this word. */
 static int distinct(const native_t *native, const char *word, int *all) {
     native_lines_t lines = native_lines(native);
     bool seen[EVENTS] = {false};
@@ -48,7 +48,7 @@ static int distinct(const native_t *native, const char *word, int *all) {
     return count;
 }
 
-Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_the_most, .timeout = 120) {
+Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .timeout = 120) {
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("delayed_queue", s.server);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
@@ -57,30 +57,30 @@ Test(daemon_delayed_beside, none_is_lost_and_each_failure_is_recorded_once_at_th
         workers[i] = native_start(&native, (const char *const[]){"work", "example.PaymentCheck", NULL}, ENV, NULL);
     if (!wait_for(native_count(&native, "ready", NULL) == WORKERS, ALL_MS)) native_fail(&native, "the workers do not start");
     char *in = events();
-    daemon_pause(d); /* now the library alone sends */
+    daemon_pause(d); /* the library sends alone */
     native_finish(&native, (const char *const[]){"produce", "example.PaymentCheck", NULL}, ENV, in);
     int taken, done;
     if (!wait_for(distinct(&native, "taken", &taken) > 50, ALL_MS)) native_fail(&native, "the library sends nothing");
-    for (int i = 0; i < 3; i++) { /* then both, in turns and in the middle of each other's */
+    for (int i = 0; i < 3; i++) { /* both send; the pause stops the sidecar at any point */
         daemon_continue(d);
         int before = taken;
         if (!wait_for((distinct(&native, "taken", &taken), taken > before + 10) ||
                           distinct(&native, "done", &done) == EVENTS - POISONS,
                       ALL_MS))
-            cluster_fail(&s, "nothing comes");
+            cluster_fail(&s, "the workers get no further event");
         daemon_pause(d);
     }
     daemon_continue(d);
     if (!wait_for(distinct(&native, "done", &done) == EVENTS - POISONS, ALL_MS)) cluster_fail(&s, "not every event is done");
     if (!wait_for(redis_int(s.r, "EXISTS de_events de_delayed_events de_paymentcheck sidecar:story:aside") == 0, ALL_MS))
-        cluster_fail(&s, "something is left in the queue");
+        cluster_fail(&s, "the queue's keys are not empty");
     for (int i = 0; i < WORKERS; i++) {
         child_signal(workers[i], SIGTERM);
-        cr_expect(child_wait(workers[i], ALL_MS) && workers[i]->exit_code == 0, "a worker ended badly");
+        cr_expect(child_wait(workers[i], ALL_MS) && workers[i]->exit_code == 0, "a worker did not exit with 0");
         child_free(workers[i]);
     }
     cr_assert_eq(distinct(&native, "taken", &taken), EVENTS);
-    /* Whoever of the two sends an event for the last time ends it; the library leaves no record. */
+    /* The scheduler that pushes an event last ends the event. The library writes no record. */
     const char *log = daemon_audit_path(d);
     long long records = redis_int(s.r, "XLEN sidecar:story:failures");
     cr_assert(wait_for(audit_log_rows(log) == records, ALL_MS));

@@ -1,4 +1,4 @@
-/* Events of delayedQueue with real sidecars: a class that nobody has configured, and sidecars that are killed. */
+/* Events of delayedQueue with real sidecars: a class that is not configured. */
 #include "cli/audit/requeue_fixture.h"
 
 #define OTHER    "com.example.Other"
@@ -7,7 +7,7 @@
     "{ name = \"q\"; dialect = \"delayed_queue\"; roles = [\"dispatcher\", \"monitor\"]; types = [" types                        \
     "]; delays = [\"*: 1s\"]; " more " }"
 
-/* Kept and warned of, ended after the grace, and put back when the class is configured. */
+/* The sidecar keeps and logs the event, ends the event after protected_timeout, and requeues it once the class is configured. */
 Test(daemon_delayed, unknown_class) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"5s\";")});

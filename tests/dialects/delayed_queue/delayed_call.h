@@ -1,4 +1,4 @@
-/* How the tests of delayedQueue's scripts call them: straight by EVAL, each argument at will. Two classes are configured:
+/* Calls delayedQueue's scripts by EVAL, so that a test can choose each argument. Two classes are configured:
  * example.PaymentCheck goes to de_paymentcheck, example.Letters$Welcome to de_welcome. */
 #pragma once
 
@@ -11,7 +11,7 @@
 #define ENVELOPE(n)  "{\"payload\":{\"id\":\"1\"}" TAIL(n)
 #define DELAYED_KEYS "de_delayed_events"
 
-/* One call of delayed_promote; begins as de_new gives it. */
+/* The arguments of one call of delayed_promote. de_new returns the defaults. */
 typedef struct {
     const char *token, *group;
     long long batch, first, bytes, payload, attempts, later;
@@ -52,7 +52,7 @@ static inline redisReply *delayed_promote_call(redis_t *r, de_ask_t ask) {
     return call_end(&call, r);
 }
 
-/* How many were moved. */
+/* Calls delayed_promote. Returns the number of moved events. */
 static inline long long de_moved(redis_t *r, de_ask_t ask) {
     redisReply *reply = delayed_promote_call(r, ask);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 9, "%s", reply->str ? reply->str : reply->element[1]->str);
@@ -69,20 +69,20 @@ static inline fixture_t de_setup(void) {
     return f;
 }
 
-/* An event whose time has come. */
+/* Adds a due event. */
 static inline void de_add(redis_t *r, const char *member, slice_t envelope) {
     redis_ok(r, "ZADD " DELAYED_KEYS " 1700000000000 %s", member);
     redis_ok(r, "HSET de_events %s %b", member, envelope.data, envelope.len);
 }
 
-/* Makes everything in the zset due, whatever put it off; its fraction stays. */
+/* Makes every member of the zset due. The fractions of the scores stay. */
 static inline void de_due(redis_t *r) {
     redis_ok(r, "EVAL %s 1 " DELAYED_KEYS,
              "local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES') for i = 1, #all, 2 do "
              "redis.call('ZADD', KEYS[1], '1700000000000' .. (string.match(all[i + 1], '%.%d+$') or ''), all[i]) end return 1");
 }
 
-/* The envelope that the hash holds; owned by *reply. */
+/* Returns the envelope in the hash; *reply owns it. */
 static inline slice_t de_stored(redis_t *r, const char *member, redisReply **reply) {
     *reply = redis_do(r, "HGET de_events %s", member);
     return (*reply)->type == REDIS_REPLY_STRING ? (slice_t){(*reply)->str, (*reply)->len} : (slice_t){0};
@@ -95,7 +95,7 @@ static inline void de_expect_stored(redis_t *r, const char *member, slice_t expe
     freeReplyObject(reply);
 }
 
-/* What a worker of this list gets next. */
+/* Pops the next envelope of this list, as a worker does. */
 static inline void de_expect_popped(redis_t *r, const char *list, slice_t expected) {
     redisReply *reply = redis_do(r, "RPOP %s", list);
     cr_assert(reply->type == REDIS_REPLY_STRING && reply->len == expected.len &&
@@ -104,7 +104,7 @@ static inline void de_expect_popped(redis_t *r, const char *list, slice_t expect
     freeReplyObject(reply);
 }
 
-/* The score of a member as text, "" when there is none. Static. */
+/* Returns the score of a member as text, "" = no such member. Static. */
 static inline const char *de_score(redis_t *r, const char *key, const char *member) {
     static char score[64];
     char *found = redis_str(r, "ZSCORE %s %s", key, member);

@@ -1,4 +1,4 @@
-/* What the tests of delayedQueue's watch share: dispatcher and monitor that lead by hand, in a driver, and their server. */
+/* The setup for tests of delayedQueue's side task: a server, and dispatcher and monitor in a driver. */
 #pragma once
 
 #include "delayed_call.h"
@@ -34,11 +34,11 @@ static inline long long records(setup_t *d) { return count(d, "XLEN sidecar:emai
     do {                                                                                                                         \
         if (!driver_until(&(d)->instance.driver, cond, 8000)) {                                                                  \
             char *log_ = fixture_log();                                                                                          \
-            cr_assert_fail("never came: %s\n%s", #cond, log_);                                                                   \
+            cr_assert_fail("still false after 8 s: %s\n%s", #cond, log_);                                                        \
         }                                                                                                                        \
     } while (0)
 
-/* One field of the last record; owned; NULL: there is none. */
+/* Returns one field of the last record; owned. NULL: no record, or no such field. */
 static inline char *recorded(setup_t *d, const char *field) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
                      "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] if not e then return end "
@@ -52,7 +52,7 @@ static inline void expect_recorded(setup_t *d, const char *field, const char *ex
     free(found);
 }
 
-/* No key of the workers is left. */
+/* The zset, the hash and the quarantine are empty. */
 static inline void expect_empty(setup_t *d) {
     cr_assert_eq(count(d, "EXISTS " DELAYED_KEYS " de_events sidecar:email:aside"), 0);
 }

@@ -1,4 +1,4 @@
-/* delayed_promote.lua: what it sends, what it leaves in zset and hash, and what it leaves to the monitor. */
+/* delayed_promote.lua: which events it sends, how it changes zset and hash, and which events it quarantines. */
 #include "delayed_call.h"
 #include "tempdir.h"
 
@@ -9,7 +9,7 @@
 
 enum { MAX_VECTOR = 1 << 20 };
 
-/* The value of a member of one line of a vector file, as it stands; "" where there is none. Static. */
+/* Copies the value of a string member of one line of a vector file to `out`, without decoding; "" = no such member. */
 static const char *part(const char *line, const char *name, char *out) {
     char key[32];
     snprintf(key, sizeof key, "\"%s\":\"", name);
@@ -34,7 +34,7 @@ static size_t unhex(char *text) {
     return len;
 }
 
-/* One scene of the vectors. */
+/* One scene of the vector file: the keys and envelopes that the library wrote. */
 typedef struct {
     char what[64], *member, *list, *events, *second, *seventieth;
     size_t events_len, second_len, seventieth_len;
@@ -64,7 +64,7 @@ static void vector_note(vector_t *v, const char *key, const char *bytes, size_t 
     }
 }
 
-/* The first attempt becomes the second, and the 69th the 70th; what is sent is what stood there. */
+/* Attempt 1 becomes 2 in the hash, and 69 becomes 70. The list gets the envelope as it was before. */
 static void check_vector(redis_t *r, const vector_t *v) {
     slice_t first = {v->events, v->events_len}, second = {v->second, v->second_len};
     redis_ok(r, "FLUSHALL");
@@ -110,11 +110,11 @@ Test(redis_delayed_promote, only_the_digits_of_attempt_change) {
     fixture_stop(&f);
 }
 
-/* ---- What is sent, and what the monitor gets */
+/* ---- Events to send, and events for the monitor */
 
 static const struct {
     const char *envelope;
-    const char *next; /* NULL: the monitor's */
+    const char *next; /* envelope in the hash after the call; NULL: the event is quarantined */
 } shapes[] = {
     {ENVELOPE(1), ENVELOPE(2)},
     {ENVELOPE(9), ENVELOPE(10)},
@@ -139,7 +139,7 @@ static const struct {
     {"{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}", NULL},
     {"{\"payload\":{},\"type\": \"" PAYMENT "\",\"attempt\":1,\"logContext\":{}}", NULL},
     {"{\"a\":\",\\\"type\\\":\\\"" PAYMENT "\\\",\\\"attempt\\\":1,\\\"logContext\\\":{}}\"}", NULL},
-    /* what looks like an envelope inside of the payload stays */
+    /* text in the payload that looks like an envelope stays */
     {"{\"payload\":{\"attempt\":7,\"text\":\"},\\\"attempt\\\":1,\\\"logContext\\\":{}}\"}" TAIL(1),
      "{\"payload\":{\"attempt\":7,\"text\":\"},\\\"attempt\\\":1,\\\"logContext\\\":{}}\"}" TAIL(2)},
     {"{\"payload\":{\"n\":123456789012345678901234567890.5e-400,\"u\":\"\xc3\xa9\\u00e9\\\\\"}" TAIL(69),
@@ -161,7 +161,7 @@ Test(redis_delayed_promote, detects_the_shape_of_an_envelope) {
     fixture_stop(&f);
 }
 
-/* A payload of 1 MiB with every byte there is goes through as it is. */
+/* A payload of 1 MiB with every byte value stays unchanged. */
 Test(redis_delayed_promote, any_bytes) {
     enum { SIZE = 1 << 20 };
     fixture_t f = de_setup();
@@ -182,7 +182,7 @@ Test(redis_delayed_promote, any_bytes) {
 
 Test(redis_delayed_promote, the_class_selects_the_list) {
     static const struct {
-        const char *member, *class, *list; /* NULL: the monitor's */
+        const char *member, *class, *list; /* list NULL: the event is quarantined */
     } rows[] = {
         {PAYMENT "###1", PAYMENT, "de_paymentcheck"},
         {WELCOME "###1", WELCOME, "de_welcome"},
@@ -216,7 +216,7 @@ static long long delay_of(redis_t *r, const char *member) {
     return strtoll(de_score(r, DELAYED_KEYS, member), NULL, 10) - call_now_ms(r);
 }
 
-/* Delays as nextDelay has them, and who is sent first. */
+/* The delays are those of the library's nextDelay. The oldest event is sent first. */
 Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) {
     static const struct {
         const char *envelope;
@@ -243,14 +243,15 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
         long long delay = delay_of(f.r, member);
         de_expect_popped(f.r, "de_paymentcheck", slice_text(rows[i].envelope));
         cr_assert(delay <= rows[i].delay_s * 1000 && delay > rows[i].delay_s * 1000 - 5000, "%s: %lld", rows[i].envelope, delay);
-        cr_assert_eq(strchr(de_score(f.r, DELAYED_KEYS, member), '.') != NULL, i == ROWS - 1, "the 70th would be the last");
+        cr_assert_eq(strchr(de_score(f.r, DELAYED_KEYS, member), '.') != NULL, i == ROWS - 1,
+                     "only the push that sets attempt 70 is the last");
         free(member);
     }
     cr_assert_eq(de_moved(f.r, de_new()), 0, "the others are not due");
     fixture_stop(&f);
 }
 
-/* Attempts in all, what the envelope says, the fraction of the score; then whether it is sent, and the fraction that it has. */
+/* Input: retry_attempts, the envelope, the score. Result: whether the event is sent, and the fraction of the new score. */
 Test(redis_delayed_promote, limits) {
     static const struct {
         long long attempts;
@@ -258,22 +259,22 @@ Test(redis_delayed_promote, limits) {
         bool sent;
         const char *fraction;
     } rows[] = {
-        {1, ENVELOPE(1), "7", true, ".5"},     /* its only push */
-        {1, ENVELOPE(2), "7.5", false, ".75"}, /* which it has had */
+        {1, ENVELOPE(1), "7", true, ".5"},     /* the only push */
+        {1, ENVELOPE(2), "7.5", false, ".75"}, /* after the only push */
         {1, ENVELOPE(1), "7.5", true, ".5"},   /* enqueued again meanwhile: HSET, and ZADD NX keeps the score */
         {2, ENVELOPE(1), "7", true, ".5"},
         {2, ENVELOPE(2), "7.5", false, ".75"},
-        {2, ENVELOPE(2), "7.75", false, ".75"}, /* put off once more */
+        {2, ENVELOPE(2), "7.75", false, ".75"}, /* postponed once more */
         {70, ENVELOPE(68), "7", true, ""},
         {70, ENVELOPE(69), "7", true, ".5"},
         {70, ENVELOPE(70), "7.5", false, ".75"},
-        {70, ENVELOPE(70), "7", true, ".5"}, /* arrives at the limit, or above: one dispatch first */
+        {70, ENVELOPE(70), "7", true, ".5"}, /* enqueued at the limit or above: one push */
         {70, ENVELOPE(500), "7", true, ".5"},
         {70, ENVELOPE(501), "7.5", false, ".75"},
         {70, ENVELOPE(1), "7.5", true, ""},      /* enqueued again after its last push */
         {71, ENVELOPE(70), "7.5", true, ".5"},   /* the limit was raised */
-        {69, ENVELOPE(70), "7.5", false, ".75"}, /* or lowered */
-        {60, ENVELOPE(65), "7", true, ".5"},     /* in the middle of its attempts: one dispatch */
+        {69, ENVELOPE(70), "7.5", false, ".75"}, /* the limit was lowered */
+        {60, ENVELOPE(65), "7", true, ".5"},     /* the limit was lowered between two attempts: one push */
     };
     fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -303,7 +304,7 @@ Test(redis_delayed_promote, does_not_send_finished_events) {
     cr_assert_eq(de_moved(f.r, de_new()), 0);
     cr_assert_eq(redis_int(f.r, "EXISTS de_paymentcheck sidecar:email:aside " DELAYED_KEYS), 0);
     de_expect_stored(f.r, PAYMENT "###zrem", slice_text(ENVELOPE(1)));
-    /* after the push: nothing brings it back */
+    /* an event that is removed after its push is not sent again */
     de_add(f.r, PAYMENT "###sent", slice_text(ENVELOPE(1)));
     cr_assert_eq(de_moved(f.r, de_new()), 1);
     redis_ok(f.r, "HDEL de_events " PAYMENT "###sent");
@@ -313,7 +314,7 @@ Test(redis_delayed_promote, does_not_send_finished_events) {
     fixture_stop(&f);
 }
 
-/* ---- What the monitor must look at */
+/* ---- Quarantine */
 
 Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
     enum { POISON = 40 };
@@ -324,7 +325,7 @@ Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
         de_add(f.r, member, slice_text(ENVELOPE(1)));
         free(member);
     }
-    redis_ok(f.r, "ZADD " DELAYED_KEYS " 1800000000 " PAYMENT "###1"); /* all the others come before it */
+    redis_ok(f.r, "ZADD " DELAYED_KEYS " 1800000000 " PAYMENT "###1"); /* all other members sort before this one */
     redis_ok(f.r, "EVAL %s 1 " DELAYED_KEYS,
              "for i = 0, 39 do redis.call('ZADD', KEYS[1], 1000 + i, 'example.Unknown###' .. i) end return 1");
     redis_ok(f.r, "HSET de_events " PAYMENT "###1 %s", ENVELOPE(1));
@@ -338,11 +339,11 @@ Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
     cr_assert_str_eq(strchr(de_score(f.r, DELAYED_KEYS, "example.Unknown###7"), '.'), ".25");
     for (int i = 0; i < 3; i++) {
         de_due(f.r);
-        cr_assert_eq(de_moved(f.r, de_new()), 1, "the good one is sent again");
+        cr_assert_eq(de_moved(f.r, de_new()), 1, "the event with a known class is not sent again");
         redis_ok(f.r, "DEL de_paymentcheck");
     }
     cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:aside"), POISON);
-    cr_assert_str_eq(de_score(f.r, "sidecar:email:aside", "example.Unknown###7"), quarantine, "it counts from the first time");
+    cr_assert_str_eq(de_score(f.r, "sidecar:email:aside", "example.Unknown###7"), quarantine, "the time in quarantine changed");
     cr_assert_str_eq(strchr(de_score(f.r, DELAYED_KEYS, "example.Unknown###7"), '.'), ".25");
     fixture_stop(&f);
 }
@@ -362,7 +363,7 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     de_ask_t ask = de_new();
     ask.first = 2;
     ask.bytes = 1000000;
-    cr_assert_eq(de_moved(f.r, ask), 4, "the fourth one is over the bytes of a batch");
+    cr_assert_eq(de_moved(f.r, ask), 4, "the batch must end after the fourth event, which exceeds `bytes`");
     cr_assert_eq(de_moved(f.r, ask), 4);
     ask.payload = SIZE;
     cr_assert_eq(de_moved(f.r, ask), 0, "larger than max_payload");
@@ -373,7 +374,7 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     fixture_stop(&f);
 }
 
-/* ---- Preconditions, and what Redis refuses */
+/* ---- Preconditions and errors of Redis */
 
 Test(redis_delayed_promote, only_the_owner_with_the_lock_promotes) {
     fixture_t f = de_setup();
@@ -417,11 +418,11 @@ Test(redis_delayed_promote, keys_of_the_wrong_type_change_nothing) {
     fixture_stop(&f);
 }
 
-/* Without one command: what is sent is never lost, and is not sent twice at once. */
+/* If Redis refuses one command, no event is lost, and no event is sent twice before its next due time. */
 Test(redis_delayed_promote, a_missing_right_loses_and_doubles_nothing) {
     static const struct {
         const char *command;
-        int sent_again; /* when the right is back, before the next due time */
+        int sent_again; /* events sent once the right is back, before the next due time */
     } rows[] = {{"zadd", 1},          {"lpush", 0}, {"hset", 0}, {"zrem", 0},  {"hmget", 1},
                 {"zrangebyscore", 1}, {"type", 1},  {"time", 1}, {"zrange", 1}};
     fixture_t f = de_setup();
@@ -433,15 +434,15 @@ Test(redis_delayed_promote, a_missing_right_loses_and_doubles_nothing) {
         redis_ok(f.r, "ACL SETUSER default -%s", rows[i].command);
         for (int twice = 0; twice < 2; twice++) {
             redisReply *reply = delayed_promote_call(f.r, de_new());
-            if (twice == 0) cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "%s is not used", rows[i].command);
+            if (twice == 0) cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "the script does not use %s", rows[i].command);
             freeReplyObject(reply);
         }
-        cr_assert_leq(redis_int(f.r, "LLEN de_paymentcheck"), 1, "without %s it is sent twice", rows[i].command);
+        cr_assert_leq(redis_int(f.r, "LLEN de_paymentcheck"), 1, "without %s the event is sent twice", rows[i].command);
         redis_ok(f.r, "ACL SETUSER default +@all");
         cr_assert_eq(de_moved(f.r, de_new()), rows[i].sent_again, "%s", rows[i].command);
         de_due(f.r);
         de_moved(f.r, de_new());
-        cr_assert_geq(redis_int(f.r, "LLEN de_paymentcheck"), 1, "without %s it is lost", rows[i].command);
+        cr_assert_geq(redis_int(f.r, "LLEN de_paymentcheck"), 1, "without %s the event is lost", rows[i].command);
         cr_assert_eq(redis_int(f.r, "HEXISTS de_events " PAYMENT "###1"), 1);
         cr_assert_eq(redis_int(f.r, "ZCARD " DELAYED_KEYS), 1);
     }

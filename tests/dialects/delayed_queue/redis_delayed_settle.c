@@ -1,6 +1,5 @@
-/* quarantine_read.lua, quarantine_settle.lua and delayed_requeue.lua, each argument at will: who may, what must still be so, and
- * what Redis refuses.
- */
+/* quarantine_read.lua, quarantine_settle.lua and delayed_requeue.lua, called by EVAL: the fence, the preconditions, and errors
+ * of Redis. */
 #include "delayed_call.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "queue/scripts.h"
@@ -8,7 +7,7 @@
 #define MEMBER PAYMENT "###1"
 #define SCORE  "1800000000000.25"
 
-/* One call of aside_settle. */
+/* The arguments of one call of quarantine_settle. */
 typedef struct {
     const char *token, *member, *score, *envelope, *verdict, *next, *last, *most, *events, *hash;
 } settle_t;
@@ -47,7 +46,7 @@ static redisReply *settle(redis_t *r, settle_t ask) {
     return call_end(&call, r);
 }
 
-/* One member that was put aside. */
+/* Writes one quarantined member. */
 static void lay_out(redis_t *r) {
     redis_ok(r, "FLUSHALL");
     redis_ok(r, "SET sidecar:app:lock T");
@@ -85,11 +84,11 @@ Test(redis_delayed_settle, applies_each_verdict) {
     fixture_stop(&f);
 }
 
-/* What differs from what the verdict rests on. */
+/* The lock, the score or the envelope changes between the read and the settle. */
 Test(redis_delayed_settle, by_compare) {
     static const struct {
         const char *change[2], *word;
-        bool forgets; /* it is forgotten all the same: only the score counts */
+        bool forgets; /* verdict `forget` settles all the same, because it compares only the score */
     } rows[] = {
         {{"SET", "sidecar:app:lock"}, "fenced", false}, {{"ZADD", "1800000000000.75"}, "changed", false},
         {{"ZADD", "1800000000000"}, "changed", false},  {{"ZREM", NULL}, "changed", false},
@@ -110,7 +109,7 @@ Test(redis_delayed_settle, by_compare) {
             bool forgets = v == 0 && rows[i].forgets;
             expect_word(forgets ? call_end(&call, f.r) : call_in_vain(&call, f.r), forgets ? "settled" : rows[i].word);
         }
-    /* What is not there any more may be forgotten, and what has come back may not. */
+    /* A member that has left delayed can be forgotten; a member that has returned to delayed cannot. */
     lay_out(f.r);
     redis_ok(f.r, "ZREM " DELAYED_KEYS " " MEMBER);
     settle_t ask = settle_new("forget");
@@ -130,9 +129,9 @@ Test(redis_delayed_settle, without_envelopes) {
     lay_out(f.r);
     redis_ok(f.r, "HSET bull:q:1 name x");
     eval_t call = settle_call(&ask);
-    expect_word(call_in_vain(&call, f.r), "changed"); /* the job is there after all */
+    expect_word(call_in_vain(&call, f.r), "changed"); /* the job's hash exists */
     redis_ok(f.r, "DEL bull:q:1");
-    redis_ok(f.r, "SET bull:q:1 x"); /* no hash is no job */
+    redis_ok(f.r, "SET bull:q:1 x"); /* a key that is no hash is no job */
     expect_word(settle(f.r, ask), "settled");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside " DELAYED_KEYS), 0);
     de_expect_stored(f.r, MEMBER, slice_text(ENVELOPE(1)));
@@ -142,7 +141,7 @@ Test(redis_delayed_settle, without_envelopes) {
 Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
     static const struct {
         const char *key, *name, *right;
-        bool push; /* only then it is looked at */
+        bool push; /* only verdict `push` checks this key */
     } keys[] = {{"sidecar:email:aside", "aside", "zset", false},
                 {DELAYED_KEYS, "delayed", "zset", false},
                 {"de_events", "events", "hash", false},
@@ -163,7 +162,7 @@ Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
     fixture_stop(&f);
 }
 
-/* An end that Redis refuses at any place leaves the event where it is, and no record; a push is not made twice at once. */
+/* If Redis refuses any command of an end, the event stays and has no record. A refused push does not push twice. */
 Test(redis_delayed_settle, a_missing_right_loses_and_records_nothing) {
     static const char *const commands[] = {"zrem", "hdel", "xadd", "xlen", "hmget", "zscore", "hget", "lpush", "zadd", "hset"};
     fixture_t f = de_setup();
@@ -177,8 +176,9 @@ Test(redis_delayed_settle, a_missing_right_loses_and_records_nothing) {
             bool there = redis_int(f.r, "HEXISTS de_events " MEMBER) && *de_score(f.r, DELAYED_KEYS, MEMBER);
             long long records = redis_int(f.r, "XLEN sidecar:email:failures");
             cr_assert_leq(redis_int(f.r, "LLEN de_paymentcheck"), 1, "%s without %s", verdicts[v], commands[i]);
-            cr_assert(there || records == 1, "%s without %s: it is gone without a record", verdicts[v], commands[i]);
-            /* The count of bytes comes between record and removal; an end that is made twice is one event in the log. */
+            cr_assert(there || records == 1, "%s without %s: the event was removed without a record", verdicts[v], commands[i]);
+            /* HSET counts bytes between the record and the removal, so an end may repeat. Both records are one event in the log.
+             */
             if (strcmp(commands[i], "hset") != 0)
                 cr_assert_eq(records, v == 2 && !there, "%s without %s", verdicts[v], commands[i]);
         }
@@ -192,7 +192,7 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
     lay_out(f.r);
     eval_t call = settle_call(&ask);
     expect_word(call_in_vain(&call, f.r), "full");
-    /* What was trimmed by hand does not count. */
+    /* Entries that somebody trimmed by hand do not count. */
     redis_ok(f.r, "XADD sidecar:email:failures * a b");
     redis_ok(f.r, "HSET sidecar:email:meta bytes 1000 entries 100");
     ask.most = "400";
@@ -201,40 +201,40 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
     fixture_stop(&f);
 }
 
-static redisReply *look(redis_t *r, const char *skip, const char *count, const char *size, const char *payload) {
+static redisReply *read_page(redis_t *r, const char *skip, const char *count, const char *size, const char *payload) {
     const char *const rest[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events", skip, count, size, payload};
     eval_t call = call_begin(&script_quarantine_read, "3");
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call_end(&call, r);
 }
 
-Test(redis_delayed_settle, a_look_is_bounded) {
+Test(redis_delayed_settle, a_read_is_bounded) {
     fixture_t f = de_setup();
     for (int i = 0; i < 10; i++) {
         redis_ok(f.r, "ZADD sidecar:email:aside %d m%d", i, i);
         if (i != 4) redis_ok(f.r, "ZADD " DELAYED_KEYS " %d.25 m%d", 100 + i, i);
         if (i != 5) redis_ok(f.r, "HSET de_events m%d %s", i, "0123456789");
     }
-    redisReply *reply = look(f.r, "0", "10", "1000", "1000");
+    redisReply *reply = read_page(f.r, "0", "10", "1000", "1000");
     cr_assert_eq(reply->elements, 41);
     cr_assert_str_eq(reply->element[1]->str, "m0");
     cr_assert_str_eq(reply->element[3]->str, "100.25");
     cr_assert_str_eq(reply->element[4 * 4 + 3]->str, "");
     cr_assert_eq(reply->element[4 * 5 + 4]->type, REDIS_REPLY_INTEGER);
     freeReplyObject(reply);
-    reply = look(f.r, "8", "10", "1000", "9");
+    reply = read_page(f.r, "8", "10", "1000", "9");
     cr_assert_eq(reply->elements, 9);
-    cr_assert_eq(reply->element[4]->integer, 10, "too large: its size instead");
+    cr_assert_eq(reply->element[4]->integer, 10, "an oversized envelope must be replaced by its size");
     freeReplyObject(reply);
-    reply = look(f.r, "0", "10", "13", "1000");
-    cr_assert_eq(reply->elements, 9, "two have more than 13 bytes");
+    reply = read_page(f.r, "0", "10", "13", "1000");
+    cr_assert_eq(reply->elements, 9, "two envelopes exceed 13 bytes, so the reply must end");
     freeReplyObject(reply);
     static const char *const keys[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events"}, *const names[] = {"aside", "delayed",
                                                                                                             "events"};
     for (size_t i = 0; i < 3; i++) {
         redis_ok(f.r, "FLUSHALL");
         fixture_make_key(f.r, keys[i], "set");
-        expect_type(look(f.r, "0", "10", "13", "1000"), names[i], "set");
+        expect_type(read_page(f.r, "0", "10", "13", "1000"), names[i], "set");
     }
     fixture_stop(&f);
 }
@@ -268,7 +268,7 @@ Test(redis_delayed_settle, a_requeue_schedules_at_once_and_once) {
     cr_assert(strncmp(reply->element[1]->str, "requeued 1", 10) == 0 && strstr(reply->element[1]->str, " ann"));
     expect_word(reply, "known");
     call = requeue_call("1");
-    expect_word(call_in_vain(&call, f.r), "waiting"); /* it is scheduled already */
+    expect_word(call_in_vain(&call, f.r), "waiting"); /* the event is scheduled already */
     redis_ok(f.r, "DEL de_events");
     call = requeue_call("1");
     expect_word(call_in_vain(&call, f.r), "waiting");

@@ -1,5 +1,5 @@
-/* The one shape of envelopes that delayed_promote.lua reads by itself, held against base/json_pick over many random envelopes:
- * where the script sends one that is good JSON, both mean the same digits; everything else the script leaves to the monitor. */
+/* Compares how delayed_promote.lua reads random envelopes with base/json_pick. If the script sends an envelope that is valid
+ * JSON, script and JSON reader must change the same digits. The script quarantines all other envelopes. */
 #include "delayed_call.h"
 
 #include "base/json/json.h"
@@ -7,7 +7,7 @@
 
 enum { ENVELOPES = 100000, AT_ONCE = 1000 };
 
-/* What stands in payloads, and between the parts of an envelope: much of it looks like an envelope. */
+/* Parts of payloads; many look like parts of an envelope. The other tables have the parts of the envelopes. */
 static const char *const texts[] = {
     "x",        "\\\"",           "\\\\", "}",  "{", "\\\",\\\"attempt\\\":1,\\\"logContext\\\":{}}",
     "\xc3\xa9", "\\u00e9\\n",     "###",  "]",  ",", "\\\\\\\"",
@@ -25,7 +25,7 @@ static const char *const between[] = {",", ",", ",", ",", ",", ",", " ,", ", ", 
 static void add_text(uint64_t *random, buffer_t *out) {
     buffer_str(out, "\"");
     for (uint64_t i = cluster_random(random, 5); i > 0; i--) {
-        /* The last two break the text: seldom. */
+        /* The last two texts end the string too early: use them seldom. */
         size_t most = sizeof texts / sizeof *texts - (cluster_random(random, 50) ? 2 : 0);
         buffer_str(out, texts[cluster_random(random, most)]);
     }
@@ -70,7 +70,7 @@ static void add_member(uint64_t *random, buffer_t *out, const char *name) {
     }
 }
 
-/* Most in the order that Jackson writes. */
+/* Makes an envelope, mostly with its members in Jackson's order. */
 static void make_envelope(uint64_t *random, buffer_t *out) {
     static const char *const names[] = {"payload", "type", "attempt", "logContext"};
     buffer_clear(out);
@@ -90,7 +90,7 @@ static void make_envelope(uint64_t *random, buffer_t *out) {
     buffer_str(out, seldom(random) && seldom(random) ? " }" : "}");
 }
 
-/* What the script should make of it, if it is good JSON with one `attempt` that is a number. */
+/* Writes the envelope that the script should write. False: the envelope is not valid JSON with one numeric `attempt`. */
 static bool expected(slice_t envelope, buffer_t *out) {
     enum { ATTEMPT, TYPE };
     json_pick_t picks[] = {{.pointer = "/attempt"}, {.pointer = "/type"}};
@@ -107,7 +107,7 @@ static bool expected(slice_t envelope, buffer_t *out) {
 
 static slice_t slice_of(const buffer_t *buffer) { return (slice_t){buffer_text(buffer), buffer->len}; }
 
-/* Whether the JSON reader takes it, and whether the script has sent it. */
+/* Compares one envelope. Adds 1 to *good if the JSON reader accepts it, and to *sent if the script sent it. */
 static void check(redis_t *r, const char *member, slice_t envelope, int *good, int *sent) {
     buffer_t wanted = {0};
     bool reads = expected(envelope, &wanted);
@@ -117,11 +117,11 @@ static void check(redis_t *r, const char *member, slice_t envelope, int *good, i
     *good += reads;
     *sent += !quarantine;
     if (quarantine)
-        cr_assert(slice_equal(stored, envelope), "%.*s is left to the monitor and yet changed", (int)envelope.len, envelope.data);
+        cr_assert(slice_equal(stored, envelope), "%.*s was quarantined, but changed", (int)envelope.len, envelope.data);
     else if (reads)
         cr_assert(slice_equal(stored, slice_of(&wanted)), "%.*s became %.*s", (int)envelope.len, envelope.data, (int)stored.len,
                   stored.data);
-    else /* no good JSON, or a doubled member: only digits at its end may differ */
+    else /* not valid JSON, or a doubled member: only digits at the end may differ */
         cr_assert(!json_pick(envelope, NULL, 0) || stored.len - envelope.len <= 1, "%.*s", (int)envelope.len, envelope.data);
     freeReplyObject(reply);
     free(quarantine);
@@ -154,8 +154,7 @@ Test(redis_delayed_shape, the_script_agrees_with_the_json_reader, .timeout = 300
         cr_assert_eq(sent - before, moved);
         cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), moved);
     }
-    cr_assert(sent > ENVELOPES / 4 && good > sent / 2 && sent < ENVELOPES, "%d sent, %d good: the test tests nothing", sent,
-              good);
+    cr_assert(sent > ENVELOPES / 4 && good > sent / 2 && sent < ENVELOPES, "%d sent, %d good: too few cases", sent, good);
     for (int i = 0; i < AT_ONCE; i++) buffer_free(&all[i]);
     fixture_stop(&f);
 }

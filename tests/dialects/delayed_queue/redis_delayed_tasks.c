@@ -1,9 +1,9 @@
-/* What promote has put aside: sent after all, ended with a record, or left where it is. */
+/* Quarantined events: the monitor sends them, ends them with a record, or leaves them in quarantine. */
 #include "delayed_fixture.h"
 
 #include "queue/quarantine.h"
 
-/* Envelopes that promote does not read by itself, and what their second attempt is. */
+/* Envelopes that the promote script quarantines, and the same envelopes with the next attempt. */
 static const struct {
     const char *first, *second;
 } odd[] = {
@@ -16,14 +16,15 @@ static const struct {
     {ENVELOPE(100000), ENVELOPE(100001)},
 };
 
-/* A tick may ask for much by itself, so it is the requests that count. */
+/* Counts requests to Redis, not ticks: ticks without a request are harmless. */
 static void expect_calm(setup_t *d) {
     long long before = server_commandstat(d->f.server, "evalsha");
     driver_run(&d->instance.driver, 300);
-    cr_assert_lt(server_commandstat(d->f.server, "evalsha") - before, 60, "it spins on what it leaves");
+    cr_assert_lt(server_commandstat(d->f.server, "evalsha") - before, 60,
+                 "the monitor keeps reading events that it leaves in quarantine");
 }
 
-Test(redis_delayed_tasks, another_shape_is_sent_all_the_same) {
+Test(redis_delayed_tasks, sends_envelopes_of_another_shape) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 100;")});
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
@@ -41,7 +42,7 @@ Test(redis_delayed_tasks, another_shape_is_sent_all_the_same) {
     close_setup(&d);
 }
 
-Test(redis_delayed_tasks, the_last_push_of_another_shape_is_known_for_it) {
+Test(redis_delayed_tasks, the_last_push_of_another_shape_is_marked) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
@@ -51,7 +52,7 @@ Test(redis_delayed_tasks, the_last_push_of_another_shape_is_known_for_it) {
     de_due(d.f.r);
     until(&d, count(&d, "EXISTS sidecar:email:aside") == 1);
     driver_run(&d.instance.driver, 100);
-    cr_assert_eq(records(&d), 0, "it waits for a worker");
+    cr_assert_eq(records(&d), 0, "the event still waits for a worker");
     de_expect_popped(d.f.r, "de_paymentcheck", slice_text(odd[0].first));
     fixture_step_boottime(10001);
     until(&d, records(&d) == 1);
@@ -61,15 +62,15 @@ Test(redis_delayed_tasks, the_last_push_of_another_shape_is_known_for_it) {
     close_setup(&d);
 }
 
-/* All attempts, one after the other; then the end, with all that is known. */
+/* All attempts, one after the other; then the end with a complete record. */
 Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
     de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
     for (int sent = 1; sent <= 3; sent++) {
         until(&d, count(&d, "LLEN de_welcome") == sent);
-        cr_assert_eq(records(&d), 0, "it is ended before its attempts are over");
-        if (sent == 3) redis_ok(d.f.r, "LTRIM de_welcome 1 0"); /* a worker had it each time */
+        cr_assert_eq(records(&d), 0, "the event ended before its last attempt");
+        if (sent == 3) redis_ok(d.f.r, "LTRIM de_welcome 1 0"); /* a worker popped the event each time */
         de_due(d.f.r);
     }
     until(&d, records(&d) == 1);
@@ -85,7 +86,7 @@ Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
     expect_recorded(&d, "error", NULL);
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_retries_exhausted]), 1);
     cr_assert_eq(fixture_log_count("a job has failed for good"), 1);
-    /* The bytes that the stream holds are counted. */
+    /* meta counts the bytes of the stream. */
     char *counted = redis_str(d.f.r, "HGET sidecar:email:meta bytes");
     long long bytes = redis_int(d.f.r, "EVAL %s 1 sidecar:email:failures",
                                 "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
@@ -95,7 +96,7 @@ Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
     close_setup(&d);
 }
 
-/* Workers that are behind for longer than all delays: what waits has not failed, and is looked at seldom. */
+/* Workers are late by more than all delays: waiting events have not failed, and the monitor reads them seldom. */
 Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     enum { MANY = 40 };
     setup_t d;
@@ -113,7 +114,7 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     driver_run(&d.instance.driver, 100);
     expect_calm(&d);
     cr_assert_eq(records(&d), 0);
-    for (int i = 0; i < 10; i++) redis_ok(d.f.r, "RPOP de_paymentcheck"); /* these are handled now, or fail */
+    for (int i = 0; i < 10; i++) redis_ok(d.f.r, "RPOP de_paymentcheck"); /* workers have taken these events */
     fixture_step_boottime(10001);
     until(&d, records(&d) == 10);
     driver_run(&d.instance.driver, 100);
@@ -122,7 +123,7 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
              "redis.call('DEL', KEYS[1]) for i = 1, 2001 do redis.call('LPUSH', KEYS[1], 'x') end");
     fixture_step_boottime(10001);
     driver_run(&d.instance.driver, 200);
-    cr_assert_eq(records(&d), 10, "too long a list to be looked through");
+    cr_assert_eq(records(&d), 10, "the list is too long to search");
     redis_ok(d.f.r, "DEL de_paymentcheck");
     fixture_step_boottime(10001);
     until(&d, records(&d) == MANY);
@@ -130,7 +131,7 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     close_setup(&d);
 }
 
-/* A handler that is done during the last delay, and a producer that enqueues again. */
+/* A handler finishes during the last delay, and a producer enqueues again. */
 Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
@@ -140,7 +141,7 @@ Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
         free(member);
     }
     until(&d, count(&d, "LLEN de_paymentcheck") == 3);
-    redis_ok(d.f.r, "DEL de_paymentcheck"); /* workers took them */
+    redis_ok(d.f.r, "DEL de_paymentcheck"); /* workers have taken the events */
     redis_ok(d.f.r, "HDEL de_events " PAYMENT "###1");
     redis_ok(d.f.r, "ZREM " DELAYED_KEYS " " PAYMENT "###1");
     redis_ok(d.f.r, "HSET de_events " PAYMENT "###2 %s", /* ZADD NX does nothing */
@@ -154,7 +155,7 @@ Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
     close_setup(&d);
 }
 
-/* Whoever schedules an event again while it is aside has the say: nothing is sent or ended before its time. */
+/* The application schedules quarantined events again: the monitor leaves them, and no event is sent or ended early. */
 Test(redis_delayed_tasks, leaves_rescheduled_events_until_they_are_due) {
     setup_t d;
     open_setup(&d, (fixture_options_t){0});
@@ -172,7 +173,7 @@ Test(redis_delayed_tasks, leaves_rescheduled_events_until_they_are_due) {
     close_setup(&d);
 }
 
-/* Entries that are no event, and what they are ended with. Nothing is sent, and no other key is touched. */
+/* Entries that are no events, and the reason of their end. No entry is sent, and no other key changes. */
 static const struct {
     const char *member, *envelope, *reason;
 } hostile[] = {
@@ -211,7 +212,7 @@ Test(redis_delayed_tasks, ends_invalid_events_with_their_reason, .timeout = 60) 
     close_setup(&d);
 }
 
-/* Ids that the audit log cannot keep as they are go by their digest. */
+/* A digest replaces an id that the audit log cannot store. */
 Test(redis_delayed_tasks, ids_of_every_kind) {
     static const struct {
         const char *id;
@@ -240,7 +241,7 @@ Test(redis_delayed_tasks, ids_of_every_kind) {
     close_setup(&d);
 }
 
-/* A class that is missing in the config: its events stay for protected_timeout, and are sent when it comes. */
+/* Events of a class that is not in the config stay for protected_timeout. Once the config has the class, they are sent. */
 Test(redis_delayed_tasks, a_class_that_is_not_configured) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
@@ -289,8 +290,8 @@ Test(redis_delayed_tasks, a_full_stream_delays_ends_only) {
     close_setup(&d);
 }
 
-/* As many as are remembered. */
-Test(redis_delayed_tasks, many_large_envelopes_are_said_once) {
+/* As many events as the monitor remembers as logged (LOGGED_MAX). */
+Test(redis_delayed_tasks, logs_many_large_envelopes_once) {
     setup_t d;
     char large[2100];
     memset(large, 'x', sizeof large);
@@ -308,7 +309,7 @@ Test(redis_delayed_tasks, many_large_envelopes_are_said_once) {
     close_setup(&d);
 }
 
-Test(redis_delayed_tasks, envelopes_larger_than_max_payload_are_left_and_said_once) {
+Test(redis_delayed_tasks, leaves_envelopes_larger_than_max_payload_and_logs_them_once) {
     setup_t d;
     char large[2100];
     memset(large, 'x', sizeof large);
@@ -316,7 +317,7 @@ Test(redis_delayed_tasks, envelopes_larger_than_max_payload_are_left_and_said_on
     de_add(d.f.r, PAYMENT "###1", (slice_t){large, sizeof large});
     until(&d, metric_get(&of(&d)->large) == 1);
     de_due(d.f.r);
-    redis_ok(d.f.r, "ZADD sidecar:email:aside 1 gone"); /* what is nowhere any more is forgotten */
+    redis_ok(d.f.r, "ZADD sidecar:email:aside 1 gone"); /* a member that is in no other key leaves quarantine */
     until(&d, count(&d, "ZCARD sidecar:email:aside") == 1);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(metric_get(&of(&d)->large), 1);
@@ -330,7 +331,7 @@ Test(redis_delayed_tasks, envelopes_larger_than_max_payload_are_left_and_said_on
     close_setup(&d);
 }
 
-/* More than one page, each of another size, and some that stay between those that go. */
+/* Several pages; some events stay in quarantine between events that leave it. */
 Test(redis_delayed_tasks, many_at_once, .timeout = 60) {
     enum { EVENTS = 500 };
     setup_t d;
@@ -347,10 +348,9 @@ Test(redis_delayed_tasks, many_at_once, .timeout = 60) {
     close_setup(&d);
 }
 
-/* Each request is dropped once, or run and its reply lost: nothing is recorded twice, nothing is lost. */
 enum { FOREIGN = 30000 };
 
-/* A class that was forgotten in the config, and goes on coming: many that wait, and a change at each look. */
+/* Events of a class that is not configured keep arriving: many events wait, and the quarantine changes at each read. */
 Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
@@ -364,12 +364,13 @@ Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) 
         char *member = mem_printf("a.Foreign###+%d", i);
         de_add(d.f.r, member, slice_text("{}"));
         until(&d, count(&d, "ZCARD sidecar:email:aside") >= FOREIGN + i);
-        cr_assert_lt(i, 100, "changes keep it from its turn");
+        cr_assert_lt(i, 100, "changes of the quarantine keep an event from its turn");
         free(member);
     }
     close_setup(&d);
 }
 
+/* Each request or each reply is lost once: no event is recorded twice, no event is lost. */
 Test(redis_delayed_tasks, lost_requests_and_replies, .timeout = 60) {
     static const proxy_action_t actions[] = {PROXY_DROP, PROXY_LOSE};
     static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};
@@ -386,7 +387,7 @@ Test(redis_delayed_tasks, lost_requests_and_replies, .timeout = 60) {
             ended++;
             driver_run(&d.instance.driver, 50);
             cr_assert_eq(records(&d), ended);
-            cr_assert_eq(count(&d, "LLEN de_paymentcheck"), 1, "%s: it is sent twice at once", steps[i]);
+            cr_assert_eq(count(&d, "LLEN de_paymentcheck"), 1, "%s: the event is sent twice at once", steps[i]);
             de_expect_stored(d.f.r, PAYMENT "###1", slice_text(odd[0].second));
             redis_ok(d.f.r, "DEL de_paymentcheck " DELAYED_KEYS " de_events");
             proxy_pass(d.f.proxy);

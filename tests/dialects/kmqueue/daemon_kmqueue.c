@@ -1,5 +1,5 @@
-/* Dialect kmqueue with real sidecars and the real client libraries (tests/clients/kmqueue): workers that die, that hang and beat,
- * and that fail; sidecars that are killed; KMQueue's own monitor beside them. No task is lost, and each ends as it should. */
+/* Dialect kmqueue with real sidecars and the real client library (tests/clients/kmqueue): workers die, fail, or hang and send
+ * heartbeats; sidecars are killed; KMQueue's own monitor runs beside the sidecar. No task is lost. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "native.h"
@@ -21,10 +21,10 @@ enum { ALL_MS = 60000 };
     "{ name = \"q\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; roles = "                      \
     "[\"monitor\"]; " settings " }"
 
-/* Waits, and shows the logs of the sidecars where it waits in vain. */
+/* Waits for a condition. If the condition stays false, fails with the logs of the sidecars. */
 #define await(cluster, cond)                                                                                                     \
     do {                                                                                                                         \
-        if (!wait_for(cond, ALL_MS)) cluster_fail(cluster, "never came: " #cond);                                                \
+        if (!wait_for(cond, ALL_MS)) cluster_fail(cluster, "still false: " #cond);                                               \
     } while (0)
 
 static const char *const POINTS[] = {"stamp_before",  "stamp_answered", "push_marker_before", "push_marker_answered",
@@ -46,7 +46,7 @@ static void take(cluster_t *s, const char *id, int retry) {
              id, retry);
 }
 
-/* Died at each point, before and after what each script did: the next one goes on, nothing is lost and nothing is done twice. */
+/* The sidecar dies before and after each script. The next sidecar continues: no task is lost or settled twice. */
 ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
     cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = GROUP("heartbeat = \"off\"; protected_timeout = \"200ms\"; retry_times = 1;"),
@@ -59,7 +59,7 @@ ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
     cr_assert_eq(daemon_wait_exit(d, 20000).code, 137, "%s is never reached", variable);
     daemon_free(d);
     daemon_t *next = cluster_sidecar_up(&s, spec);
-    await(&s, redis_int(s.r, "LLEN " BACKUP) <= 1); /* its marker, if it was planted before the tasks went */
+    await(&s, redis_int(s.r, "LLEN " BACKUP) <= 1); /* the marker, if a scan added it before the tasks were settled */
     await(&s, redis_int(s.r, "EXISTS sidecar:q:stamps") == 0);
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1, "%s", variable);
     char *again = redis_str(s.r, "LINDEX " SAFE " 0");
@@ -75,7 +75,7 @@ ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
 static const char *const WORK[] = {"work", "worker1_queue", "worker2_queue:safe", NULL};
 static const char *const PRODUCE[] = {"produce", "worker1_queue", "worker2_queue:safe", NULL};
 
-/* One line of stdin for each task; owned. */
+/* Returns one line for each task, as stdin of the producer; owned. */
 static char *story(const char *kind, int from, int to) {
     char *text = NULL;
     size_t size;
@@ -95,11 +95,11 @@ static void produce(const native_t *native, const char *kind, int from, int to, 
 
 static void end_worker(child_t *worker, bool kill) {
     child_signal(worker, kill ? SIGKILL : SIGTERM);
-    cr_expect(child_wait(worker, ALL_MS) && (kill || worker->exit_code == 0), "a worker ended badly");
+    cr_expect(child_wait(worker, ALL_MS) && (kill || worker->exit_code == 0), "a worker did not exit with 0");
     child_free(worker);
 }
 
-/* Keys that have been said with this word at least once. */
+/* Returns the number of keys of this kind in output lines with this word. */
 static int distinct(const native_t *native, const char *word, const char *kind) {
     native_lines_t all = native_lines(native);
     bool seen[4096] = {false};
@@ -115,21 +115,21 @@ static int distinct(const native_t *native, const char *word, const char *kind) 
     return found;
 }
 
-/* Nothing is left in Redis of what the workers had. */
+/* Whether Redis holds no task, no unique id, and at most the marker. */
 static bool all_gone(const cluster_t *s) {
     return redis_int(s->r, "LLEN worker1_queue") + redis_int(s->r, "LLEN " SAFE) + redis_int(s->r, "SCARD " SAFE "_unique") ==
                0 &&
            redis_int(s->r, "LLEN " BACKUP) <= 1;
 }
 
-/* A real worker takes tasks and dies in the middle: by SIGKILL of its own, or hanging. Another gets all of them, the sidecar
- * being killed meanwhile; what fails each time ends, with the bytes that the worker wrote. */
+/* A worker kills itself in the middle of a task; the next worker gets the task, although the leader is killed meanwhile. A task
+ * that always fails ends, with the bytes that the worker wrote. */
 Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
     enum { OK = 60, DIE = 3, FLAKY = 5, POISON = 3 };
     const sidecar_t spec = {.queues = GROUP("protected_timeout = \"1s\"; retry_times = 2;"), .scan = "100ms"};
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
-    /* One task at a time: another thread could have taken a task and not yet noted it when this one dies, and that is lost. */
+    /* One thread: if a second thread popped a task before the process dies, and had not pushed it to backup, the task is lost. */
     const char *const env[] = {"QS_BEAT_MS=200", "QS_THREADS=1", NULL};
     child_t *worker = native_start(&native, WORK, env, NULL);
     for (int i = 0; i < 2; i++) cluster_sidecar(&s, spec);
@@ -148,7 +148,7 @@ Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
                   distinct(&native, "done", "die") == DIE);
     await(&s, all_gone(&s));
     await(&s, audit_log_rows(daemon_audit_path(s.sidecars[s.count - 1])) > 0);
-    cr_expect_eq(native_count(&native, "failed", "poison-0"), 3, "once, and two retries");
+    cr_expect_eq(native_count(&native, "failed", "poison-0"), 3, "a task runs once, and twice by retries");
     cr_expect_eq(
         redis_int(s.r, "EVAL %s 1 sidecar:q:failures",
                   "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
@@ -162,18 +162,18 @@ Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
     cluster_end(&s);
 }
 
-/* A worker that is slower than the protected timeout, and beats, keeps its task; frozen it loses it; and the bytes that the next
- * worker takes are what the real monitor would have pushed. */
+/* A worker that is slower than the protected timeout keeps its task while it sends heartbeats. A killed worker loses the task,
+ * and the sidecar pushes the bytes that KMQueue's own monitor would push. */
 Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
     const char *const env[] = {"QS_BEAT_MS=200", NULL};
-    /* Silence is as long as a scan interval: a worker that stood still with the whole machine beats again before. */
+    /* Two scans are 1 s apart, so a worker that stopped together with the whole machine sends a heartbeat before the second. */
     cluster_sidecar_up(&s, (sidecar_t){.queues = GROUP("protected_timeout = \"600ms\";"), .ttl = "20s", .scan = "1s"});
     child_t *worker = native_start(&native, WORK, env, NULL);
     produce(&native, "hang", 0, 1, true);
     await(&s, native_count(&native, "hangs", "hang-0") == 1);
-    await(&s, redis_int(s.r, "LLEN " BACKUP) == 2); /* the task, and the marker of a pass */
+    await(&s, redis_int(s.r, "LLEN " BACKUP) == 2); /* the task, and the marker of a scan */
     cr_assert(cluster_stays(redis_int(s.r, "LLEN " BACKUP) == 2 && redis_int(s.r, "EXISTS sidecar:q:failures") == 0, 4500));
     char *before = redis_str(s.r, "EVAL %s 1 " BACKUP,
                              "for _, e in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do "
@@ -195,7 +195,7 @@ Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     cluster_end(&s);
 }
 
-/* KMQueue's own monitor beside ours: some tasks run twice, as docs/dialects/kmqueue.md says, and none is lost. */
+/* KMQueue's own monitor beside the sidecar: some tasks run twice, as docs/dialects/kmqueue.md says, and no task is lost. */
 Test(daemon_kmqueue, both_monitors_lose_no_task) {
     enum { OK = 200, FLAKY = 30 };
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
@@ -206,10 +206,10 @@ Test(daemon_kmqueue, both_monitors_lose_no_task) {
     for (int i = 0; i < 2; i++) workers[i] = native_start(&native, WORK, (const char *const[]){"QS_THREADS=4", NULL}, NULL);
     child_t *monitor = native_start(&native, (const char *const[]){"monitor", "worker1_queue", "worker2_queue:safe", NULL},
                                     (const char *const[]){"QS_PROTECTED_MS=500", "QS_EVERY_MS=50", NULL}, NULL);
-    daemon_pause(d); /* each gives some back while the other sleeps, and then both look at the rest */
+    daemon_pause(d); /* each retries some tasks while the other is stopped; then both run */
     produce(&native, "flaky", 0, FLAKY / 3, false);
     await(&s, distinct(&native, "done", "flaky") == FLAKY / 3);
-    await(&s, native_count(&native, "retried", NULL) > 0); /* said when it is done */
+    await(&s, native_count(&native, "retried", NULL) > 0); /* KMQueue's monitor prints it after the retry */
     child_signal(monitor, SIGSTOP);
     daemon_continue(d);
     produce(&native, "flaky", FLAKY / 3, FLAKY / 3 * 2, false);

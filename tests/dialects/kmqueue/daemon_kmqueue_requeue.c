@@ -1,5 +1,4 @@
-/* `audit requeue` of tasks of KMQueue: back into the list that the task names, as if it had been made now, with its unique mark.
- */
+/* `audit requeue` pushes a task of KMQueue to the list that the task names, with a new creation date and its unique id. */
 #include "cli/audit/requeue_fixture.h"
 
 #define SAFE   "worker2_queue"
@@ -11,7 +10,7 @@
     "{\"data\":\"caf\xc3\xa9 1e400\",\"id\":\"" id "\",\"queue\":\"" queue "\",\"taskStatus\":{\"excTimestamp\":1700000005000,"  \
     "\"genTimestamp\":1700000000000,\"retry\":3,\"state\":\"retry\"},\"type\":\"t\",\"unique\":" unique "}"
 
-/* Each of the tasks has ended; returns with all of them in the log. */
+/* Starts a sidecar. Returns after all tasks have ended and the audit log has them. */
 static daemon_t *ended(cluster_t *s, const char *const *tasks, int count) {
     daemon_t *d = cluster_sidecar_up(s, (sidecar_t){.queues = GROUP, .scan = "50ms"});
     for (int i = 0; i < count; i++) redis_ok(s->r, "LPUSH " BACKUP " %s", tasks[i]);
@@ -19,7 +18,7 @@ static daemon_t *ended(cluster_t *s, const char *const *tasks, int count) {
     return d;
 }
 
-/* What it must have become; `now` is when it was put back. */
+/* The requeued task has a new creation date, retry 0 and state "normal". `before`: a time before the requeue, in ms. */
 static void expect_anew(redis_t *r, const char *task, int64_t before) {
     char *found = redis_str(r, "LINDEX " SAFE " 0");
     const char *gen = strstr(found, "\"genTimestamp\":") + strlen("\"genTimestamp\":");
@@ -35,7 +34,7 @@ static void expect_anew(redis_t *r, const char *task, int64_t before) {
     free(found), free(expected), free(anew);
 }
 
-Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_mark) {
+Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_unique_id) {
     cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {TASK("u", SAFE, "true"), TASK("c", SAFE, "false")};
     daemon_t *d = ended(&s, tasks, 2);
@@ -45,7 +44,7 @@ Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_mark) {
         const daemon_output_t *done = cli(d, "requeue", ref, "--because", "mended");
         cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
         expect_anew(s.r, tasks[i], before);
-        cr_assert_eq(redis_int(s.r, "SCARD " SAFE "_unique"), 1, "only of what is unique");
+        cr_assert_eq(redis_int(s.r, "SCARD " SAFE "_unique"), 1, "only the unique task has an id in the set");
         cr_assert_eq(redis_int(s.r, "SISMEMBER " SAFE "_unique u"), 1);
         await(&s, answers(d, i + 1), COPY_MS);
         free(ref);
@@ -54,7 +53,7 @@ Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_mark) {
     cluster_end(&s);
 }
 
-/* The producer has pushed it again meanwhile. */
+/* The producer has pushed the task again before the requeue. */
 Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {TASK("u", SAFE, "true")};
@@ -66,7 +65,7 @@ Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     cr_assert_eq(redis_int(s.r, "EXISTS " SAFE), 0);
     redis_ok(s.r, "SREM " SAFE "_unique u");
     const daemon_output_t *done = cli(d, "requeue", ref);
-    cr_assert_eq(done->code, 0, "it was not answered: %s%s", done->out, done->err);
+    cr_assert_eq(done->code, 0, "the requeue failed: %s%s", done->out, done->err);
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1);
     free(ref);
     cluster_end(&s);

@@ -1,5 +1,5 @@
-/* What the tests of dialect kmqueue share: a monitor in a driver whose one queue, called "email" as in monitor_fixture.h, is a
- * group of two lists of KMQueue. redis_* calls are its workers, by the commands of RedisTaskQueue.java. */
+/* The setup for tests of dialect kmqueue: a monitor in a driver with one queue "email", which consists of two lists of KMQueue.
+ * The tests act as workers by redis_* calls, with the commands of RedisTaskQueue.java. */
 #pragma once
 
 #include "monitor/monitor_fixture.h"
@@ -14,11 +14,11 @@
     "queues = [\"worker1_queue\", \"worker2_queue:safe\"]; protected_timeout = \"100ms\"; " settings " } );"
 #define KM_DEAF(settings) KM("heartbeat = \"off\"; " settings)
 
-/* What is not given is as a worker leaves it: exc an hour ago, state "normal", in the safe list, unique. */
+/* A task as a worker writes it to backup. Members without a value: executed an hour ago, state "normal", safe list, unique. */
 typedef struct {
-    const char *id, *queue, *state, *type; /* as they stand in the JSON */
+    const char *id, *queue, *state, *type; /* raw, as in the JSON; NULL = the default of km_json */
     long long exc, gen;                    /* ms from now; 0 of exc is -1 h, of gen -2 h */
-    const char *exc_is, *gen_is;           /* in their place */
+    const char *exc_is, *gen_is;           /* raw values; replace exc and gen */
     long long retry;
     bool common; /* not unique */
 } km_t;
@@ -43,7 +43,7 @@ static inline char *km_with(const char *bytes, const char *from, const char *to)
     return mem_printf("%.*s%s%s", (int)(at - bytes), bytes, to, at + strlen(from));
 }
 
-/* What a retry of it must push; owned. */
+/* Returns the bytes that a retry of this task must push; owned. */
 static inline char *km_again(const char *bytes, long long retries, const char *state) {
     char *from = mem_printf("\"retry\":%lld,\"state\":\"%s\"", retries, state);
     char *to = mem_printf("\"retry\":%lld,\"state\":\"retry\"", retries + 1);
@@ -54,10 +54,10 @@ static inline char *km_again(const char *bytes, long long retries, const char *s
 
 static inline long long in(setup_t *d, const char *list, const char *bytes) { return in_list(d->f.r, list, slice_text(bytes)); }
 
-/* A worker has taken it. */
+/* Pushes the task to backup, as a worker that runs it. */
 static inline void km_take(setup_t *d, const char *bytes) { redis_ok(d->f.r, "LPUSH " BACKUP " %s", bytes); }
 
-/* What a field of the last record says; owned; "-": it has none. */
+/* Returns a field of the last record; owned. "-": the record lacks the field. */
 static inline char *km_last(setup_t *d, const char *field) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
                      "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][2] "

@@ -1,5 +1,5 @@
-/* Dialect kmqueue, the monitor's ticks called by hand: what is stalled goes back to its own list, with its two tokens changed and
- * no other byte, or ends; unique marks stay and go with it; times and heartbeats are KMQueue's. */
+/* Dialect kmqueue with a monitor in a driver. A stalled task goes back to its own list, with two tokens changed and no other
+ * byte, or ends. Its unique id stays until the end. Times and heartbeats follow KMQueue. */
 #include "kmqueue_fixture.h"
 
 Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
@@ -10,10 +10,10 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     redis_ok(d.f.r, "SADD " UNIQUE " t-1 t-2");
     km_take(&d, first);
     until(&d, in(&d, SAFE, again));
-    redis_expect(d.f.r, again, "LINDEX " SAFE " -1"); /* it is taken next */
+    redis_expect(d.f.r, again, "LINDEX " SAFE " -1"); /* the next worker pops it */
     cr_assert_eq(in(&d, BACKUP, first), 0);
     expect_reason(&d, "retried", "stalled 1 -");
-    cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "a retry keeps the mark");
+    cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "a retry must keep the unique id");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     redis_ok(d.f.r, "RPOP " SAFE);
     long long exc = call_now_ms(d.f.r) - 5000;
@@ -22,8 +22,8 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     km_take(&d, second);
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
-    cr_assert_eq(in(&d, BACKUP, second) + count(&d, "LLEN " SAFE) - 1, 0, "only what stood behind it is there");
-    cr_assert_eq(count(&d, "SISMEMBER " UNIQUE " t-1"), 0, "the end takes it away");
+    cr_assert_eq(in(&d, BACKUP, second) + count(&d, "LLEN " SAFE) - 1, 0, "the list must hold only the task `behind`");
+    cr_assert_eq(count(&d, "SISMEMBER " UNIQUE " t-1"), 0, "the end must remove the unique id");
     cr_assert_eq(count(&d, "SCARD " UNIQUE), 1);
     km_expect(&d, "payload", second);
     cr_assert_eq(count(&d, "EXISTS " PLAIN " sidecar:email:stamps"), 0);
@@ -37,7 +37,7 @@ Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
     redis_ok(d.f.r, "SET 7\"\xc3\xbc_alive host-9");
     char *bytes = km_json(d.f.r, (km_t){.id = "7\\\"\\u00fc", .retry = 2, .exc = -9000, .gen = -70000});
     km_take(&d, bytes);
-    passes(&d, 8); /* longer than it is protected, and so its worker is looked at */
+    passes(&d, 8); /* past the protected timeout, so that the monitor reads the heartbeat */
     redis_ok(d.f.r, "DEL 7\"\xc3\xbc_alive");
     until(&d, records(&d) == 1);
     km_expect(&d, "dialect", "kmqueue");
@@ -55,7 +55,7 @@ Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
     close_setup(&d);
 }
 
-/* A default list may be named too: KMQueue's own monitor pushes to whatever list a task names. */
+/* A task may also name a list in mode default: KMQueue's own monitor pushes to any list that a task names. */
 Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
@@ -80,13 +80,13 @@ Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
     km_take(&d, other);
     until(&d, records(&d) == 2);
     cr_assert_eq(count(&d, "SISMEMBER " UNIQUE " a"), 0);
-    cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "what is not unique has no mark; that is another task's");
+    cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "the id b belongs to another task, because this task is not unique");
     cr_assert_eq(count(&d, "SCARD " PLAIN "_unique"), 3);
     free(one), free(other);
     close_setup(&d);
 }
 
-Test(redis_kmqueue, a_mark_of_another_type_keeps_the_task) {
+Test(redis_kmqueue, a_unique_set_of_another_type_keeps_the_task) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SET " UNIQUE " x");
@@ -99,27 +99,27 @@ Test(redis_kmqueue, a_mark_of_another_type_keeps_the_task) {
     close_setup(&d);
 }
 
-/* What the times of a task do: ms from now of exc and gen, and what becomes of it. */
+/* Times of a task, and the result. exc, gen: ms from now. */
 static const struct {
     const char *what;
     km_t task;
-    const char *settings, *reason; /* NULL: it is left alone */
+    const char *settings, *reason; /* reason NULL: the task stays in backup */
 } times[] = {
-    {"executed an hour ago, and here for the protected timeout", {.exc = -3600000}, "", "stalled 1 -"},
-    {"executed in the future: that is no time", {.exc = 3600000}, "", "stalled 1 -"},
+    {"executed an hour ago, and in backup for the protected timeout", {.exc = -3600000}, "", "stalled 1 -"},
+    {"executed in the future: ignored", {.exc = 3600000}, "", "stalled 1 -"},
     {"never executed", {.exc_is = "0"}, "", "stalled 1 -"},
     {"executed before 1970", {.exc_is = "-1"}, "", "stalled 1 -"},
     {"too old", {.gen = -3600000}, "alive_timeout = \"30m\"; protected_timeout = \"20m\";", "alive_timeout 1 -"},
-    {"too old, and tried",
+    {"too old, after retries",
      {.gen = -3600000, .retry = 9},
      "alive_timeout = \"30m\"; protected_timeout = \"20m\";",
      "alive_timeout 10 -"},
     {"not too old", {.gen = -3600000}, "alive_timeout = \"2h\"; protected_timeout = \"20m\";", NULL},
-    {"made in the future: that is no time", {.gen = 7200000}, "alive_timeout = \"1h\"; protected_timeout = \"30m\";", NULL},
-    {"made in January 1970: that is no time", {.gen_is = "5"}, "alive_timeout = \"1h\"; protected_timeout = \"30m\";", NULL},
-    {"tried as often as it may", {.retry = 3}, "", "retries_exhausted 4 -"},
-    {"tried once less", {.retry = 2}, "", "stalled 3 -"},
-    {"tried more often than any setting", {.retry = 2147483647}, "", "retries_exhausted 2147483648 -"},
+    {"created in the future: ignored", {.gen = 7200000}, "alive_timeout = \"1h\"; protected_timeout = \"30m\";", NULL},
+    {"created in January 1970: ignored", {.gen_is = "5"}, "alive_timeout = \"1h\"; protected_timeout = \"30m\";", NULL},
+    {"retried as often as retry_times", {.retry = 3}, "", "retries_exhausted 4 -"},
+    {"retried once less than retry_times", {.retry = 2}, "", "stalled 3 -"},
+    {"retried more often than any retry_times", {.retry = 2147483647}, "", "retries_exhausted 2147483648 -"},
 };
 
 Test(redis_kmqueue, times_table, .timeout = 120) {
@@ -147,7 +147,7 @@ Test(redis_kmqueue, times_table, .timeout = 120) {
     }
 }
 
-/* A worker whose clock is ahead by less than it takes to look. */
+/* The worker's clock is ahead by less than the protected timeout. */
 Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config =
@@ -163,7 +163,7 @@ Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
     close_setup(&d);
 }
 
-Test(redis_kmqueue, a_blank_heartbeat_is_none) {
+Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
     static const struct {
         const char *value;
         size_t len;
@@ -187,7 +187,7 @@ Test(redis_kmqueue, a_blank_heartbeat_is_none) {
     }
 }
 
-Test(redis_kmqueue, a_heartbeat_that_is_no_string_is_one) {
+Test(redis_kmqueue, a_heartbeat_of_another_type_counts) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM("")});
     char *bytes = km_json(d.f.r, (km_t){0});
@@ -205,8 +205,7 @@ Test(redis_kmqueue, a_heartbeat_that_is_no_string_is_one) {
     close_setup(&d);
 }
 
-/* Each request of a pass is dropped before Redis sees it, and the worker finishes meanwhile: as RedisTaskQueue.finishTask does.
- */
+/* The proxy drops one request of a scan. Meanwhile the worker finishes the task, as RedisTaskQueue.finishTask does. */
 Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
     static const char *const steps[] = {"LLEN " BACKUP, "RPOPLPUSH", "HMGET sidecar:email:stamps", "GETRANGE", "retried"};
     setup_t d;
@@ -221,10 +220,10 @@ Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
         long fired = proxy_fired(d.f.proxy);
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = steps[i]});
         until(&d, proxy_fired(d.f.proxy) > fired);
-        cr_assert_eq(redis_int(d.f.r, "LREM " BACKUP " 0 %s", bytes), 1, "the bytes are as the worker wants them");
+        cr_assert_eq(redis_int(d.f.r, "LREM " BACKUP " 0 %s", bytes), 1, "the entry in backup has changed");
         redis_ok(d.f.r, "SREM " UNIQUE " %s", id);
         until(&d, !stamp_of(d.f.r, slice_text(bytes)).born_us);
-        cr_assert_eq(count(&d, "LLEN " SAFE), 0, "it is run again though it was done: %s", steps[i]);
+        cr_assert_eq(count(&d, "LLEN " SAFE), 0, "a finished task was retried: %s", steps[i]);
         free(bytes);
     }
     cr_assert_eq(records(&d), 0);
@@ -232,7 +231,7 @@ Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
     close_setup(&d);
 }
 
-/* A worker that is slower than the protected timeout finds nothing to remove, and the task runs again: what KMQueue does, too. */
+/* A worker slower than the protected timeout finds no entry to remove, and the task runs again. KMQueue does the same. */
 Test(redis_kmqueue, finished_after_the_retry) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
@@ -247,7 +246,7 @@ Test(redis_kmqueue, finished_after_the_retry) {
     close_setup(&d);
 }
 
-/* Each script is run and its reply lost: nothing happens twice. */
+/* The reply of each script is lost: no task is settled twice. */
 Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"retried", "failed"};
     setup_t d;

@@ -1,4 +1,4 @@
-/* Dialect kmqueue under the rights that docs/acl.md publishes for it, and under them less each that it needs: no task is lost. */
+/* Dialect kmqueue with the rights of docs/acl.md, and with one of these rights missing: no task is lost. */
 #include "kmqueue_fixture.h"
 
 #include "rights.h"

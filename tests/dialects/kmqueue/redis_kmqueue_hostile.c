@@ -1,5 +1,5 @@
-/* What is no task, or names what it must not: it is kept for the protected timeout and then ends with its reason; it stops no
- * pass, and nothing is written to a key that is not configured. And marks that no task belongs to. */
+/* An entry that is no task, or that names a list outside the config, stays for the protected timeout and then ends with its
+ * reason. The entry stops no scan, and no other key is written. Also: unique ids without a task. */
 #include "kmqueue_fixture.h"
 
 #define STATUS       "\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":0,\"state\":\"normal\"}"
@@ -7,7 +7,7 @@
 
 static const struct {
     const char *bytes;
-    size_t len; /* 0: a text */
+    size_t len; /* 0: strlen(bytes) */
     const char *reason;
 } rows[] = {
     {"no task", 0, "unreadable 1"},
@@ -40,7 +40,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static slice_t row_bytes(size_t i) { return (slice_t){rows[i].bytes, rows[i].len ? rows[i].len : strlen(rows[i].bytes)}; }
 
-/* Of the record of these bytes; owned. */
+/* Returns reason and attempts of the record with this payload; owned. */
 static char *reason_for(setup_t *d, slice_t bytes) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %b",
                      "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
@@ -49,7 +49,7 @@ static char *reason_for(setup_t *d, slice_t bytes) {
                      bytes.data, bytes.len);
 }
 
-/* Redis itself refuses, and so counts, each write to another key than those of the queue and ours. */
+/* Lets Redis refuse each write to a key that is neither the queue's nor the sidecar's. Refusals count as faults. */
 static void fence_keys(setup_t *d) {
     redis_ok(d->f.r, "MSET other_queue kept other_queue_unique kept _unique kept * kept");
     redis_ok(d->f.r, "ACL SETUSER default resetkeys ~" PLAIN "* ~" SAFE "* ~" BACKUP " ~sidecar:* ~*_alive");
@@ -75,12 +75,12 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
         cr_expect(reason && strcmp(reason, rows[i].reason) == 0, "row %zu: %s, not %s", i, reason, rows[i].reason);
         free(reason);
     }
-    cr_assert_eq(count(&d, "LLEN " BACKUP), 1, "only its marker is left");
+    cr_assert_eq(count(&d, "LLEN " BACKUP), 1, "backup must hold only the marker");
     cr_assert_eq(count(&d, "LLEN " SAFE), 1);
     cr_assert_eq(count(&d, "EXISTS " PLAIN), 0);
-    cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "a mark goes with a task of its own list only");
+    cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "an invalid task must not remove a unique id of another list");
     redis_expect(d.f.r, lock, "GET sidecar:app:lock");
-    cr_assert_eq(metric_get(&of(&d)->faults), 0, "something was refused");
+    cr_assert_eq(metric_get(&of(&d)->faults), 0, "Redis refused a request");
     unfence_keys(&d);
     redis_expect(d.f.r, "kept", "GET other_queue");
     cr_assert_eq(count(&d, "EXISTS other_queue other_queue_unique _unique *"), 4);
@@ -89,7 +89,7 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     close_setup(&d);
 }
 
-/* What nobody can give back would stay for ever if its copies kept it: they end one by one. */
+/* Duplicates delay the end of a valid task. Invalid entries would stay for ever, so they end one by one. */
 Test(redis_kmqueue_hostile, ends_equal_copies_of_invalid_entries, .timeout = 60) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
@@ -104,13 +104,13 @@ Test(redis_kmqueue_hostile, ends_equal_copies_of_invalid_entries, .timeout = 60)
                            "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
                            "for i = 1, #e[2], 2 do if e[2][i] == 'event' then "
                            "if not ids[e[2][i + 1]] then n = n + 1 end ids[e[2][i + 1]] = true end end end return n"),
-                 6, "each is an event of its own");
+                 6, "each entry must have its own event id");
     free(foreign);
     close_setup(&d);
 }
 
-/* Its worker may be alive: what names another key is not ended while it beats. What nobody can read has no heartbeat. */
-Test(redis_kmqueue_hostile, a_foreign_task_is_left_to_a_living_worker) {
+/* A task that names another list stays while its worker sends heartbeats. An unreadable entry has no heartbeat. */
+Test(redis_kmqueue_hostile, a_living_worker_keeps_a_task_with_an_invalid_target) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM("")});
     redis_ok(d.f.r, "SET i_alive me");
@@ -125,7 +125,7 @@ Test(redis_kmqueue_hostile, a_foreign_task_is_left_to_a_living_worker) {
     close_setup(&d);
 }
 
-/* `fill` bytes of data between head and tail of a task; owned. */
+/* Returns a task with about `fill` bytes of data, made of `unit`; owned. */
 static char *large_task(size_t fill, const char *unit) {
     buffer_t text = {0};
     buffer_str(&text, "{\"data\":\"");
@@ -171,10 +171,10 @@ Test(redis_kmqueue_hostile, handles_tasks_that_are_too_large_or_too_deep, .timeo
 }
 
 static int64_t stale(setup_t *d) { return metric_get(&of(d)->stale_unique); }
-static int told(void) { return fixture_log_count("orphaned ids in sets of unique tasks: "); }
+static int logged(void) { return fixture_log_count("orphaned ids in sets of unique tasks: "); }
 
-/* The next look, which is a minute away. */
-static void look(setup_t *d) {
+/* Steps the clock by a minute, to the monitor's next count of unique ids. */
+static void next_count(setup_t *d) {
     fixture_step_boottime(61000);
     for (int i = 0; i < 30; i++) driver_step(&d->instance.driver, 10);
 }
@@ -185,24 +185,24 @@ Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     redis_ok(d.f.r, "SADD " UNIQUE " lost-1 lost-2");
     redis_ok(d.f.r, "SADD " PLAIN "_unique lost-3");
     until(&d, stale(&d) == 3);
-    look(&d);
-    cr_assert_eq(told(), 1, "once");
+    next_count(&d);
+    cr_assert_eq(logged(), 1, "the same ids must be logged once");
     cr_assert_eq(fixture_log_count("\"sets\":\"" PLAIN "_unique: 1, " UNIQUE ": 2\",\"ids\":3"), 1);
     redis_ok(d.f.r, "SREM " UNIQUE " lost-1");
-    look(&d);
+    next_count(&d);
     cr_assert_eq(stale(&d), 2);
-    cr_assert_eq(told(), 1);
+    cr_assert_eq(logged(), 1);
     redis_ok(d.f.r, "SADD " UNIQUE " lost-4");
-    look(&d);
+    next_count(&d);
     cr_assert_eq(stale(&d), 3);
-    cr_assert_eq(told(), 2);
+    cr_assert_eq(logged(), 2);
     redis_ok(d.f.r, "DEL " UNIQUE " " PLAIN "_unique");
-    look(&d);
+    next_count(&d);
     cr_assert_eq(stale(&d), 0);
     close_setup(&d);
 }
 
-/* A mark whose task waits or is in progress is none of these. */
+/* While a task waits or is in progress, no unique id counts as orphaned. */
 Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
     setup_t d;
     open_setup(&d,
@@ -218,22 +218,22 @@ Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
     redis_ok(d.f.r, "SADD " UNIQUE " a");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         redis_ok(d.f.r, cases[i].begin);
-        for (int looks = 0; looks < 3; looks++) {
+        for (int counts = 0; counts < 3; counts++) {
             fixture_step_boottime(1801000);
             for (int n = 0; n < 15; n++) driver_step(&d.instance.driver, 10);
         }
         cr_assert_eq(stale(&d), 0, "%s", cases[i].begin);
         redis_ok(d.f.r, cases[i].end);
     }
-    for (int looks = 0; looks < 3; looks++) {
-        look(&d);
-        cr_assert_eq(stale(&d), 0, "it may be on its way between two lists");
+    for (int counts = 0; counts < 3; counts++) {
+        next_count(&d);
+        cr_assert_eq(stale(&d), 0, "the task may be on its way between two lists");
     }
     redis_ok(d.f.r, "LPUSH " SAFE " task");
-    look(&d);
+    next_count(&d);
     redis_ok(d.f.r, "DEL " SAFE);
-    look(&d);
-    cr_assert_eq(stale(&d), 0, "what was found before a task came is no proof");
+    next_count(&d);
+    cr_assert_eq(stale(&d), 0, "a count from before the task is no proof");
     fixture_step_boottime(1801000);
     until(&d, stale(&d) == 1);
     close_setup(&d);

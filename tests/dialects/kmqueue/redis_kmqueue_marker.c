@@ -1,17 +1,17 @@
-/* The marker of a backup list of KMQueue: its own manager's is used as it is, one is planted where there is none, of several one
- * stays, and no task passes for one. */
+/* The marker of KMQueue's backup list: the monitor uses the manager's marker, adds a marker if there is none, and keeps one of
+ * several. No task counts as a marker. */
 #include "kmqueue_fixture.h"
 
 #define MARKER(id, queue, more, type)                                                                                            \
     "{" more "\"id\":\"" id "\",\"queue\":\"" queue "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":1700000000000,"      \
     "\"retry\":0,\"state\":\"normal\"},\"type\":\"" type "\",\"unique\":false}"
 
-/* Nothing stalls. */
+/* With this config no task stalls. */
 static const char CALM[] = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
                            "\"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; heartbeat = \"off\"; "
                            "protected_timeout = \"1h\"; } );";
 
-/* What KMQueueManager.init does when a worker starts: RedisBackupQueue.java, initQueue. */
+/* Acts as KMQueueManager.init when a worker starts (RedisBackupQueue.java, initQueue). False: backup exists already. */
 static bool manager_starts(setup_t *d, const char *id) {
     if (count(d, "EXISTS " BACKUP)) return false;
     char *marker = mem_printf("{\"id\":\"%s\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,"
@@ -25,20 +25,20 @@ static bool manager_starts(setup_t *d, const char *id) {
 static char *a_task(setup_t *d, const char *id) { return km_json(d->f.r, (km_t){.id = id, .common = true}); }
 
 static long long entries(setup_t *d) { return count(d, "LLEN " BACKUP); }
-static int64_t planted(setup_t *d) { return metric_get(&of(d)->sentinels); }
+static int64_t pushed(setup_t *d) { return metric_get(&of(d)->sentinels); }
 static int64_t removed(setup_t *d) { return metric_get(&of(d)->old_sentinels); }
 
-Test(redis_kmqueue_marker, the_managers_own_is_used) {
+Test(redis_kmqueue_marker, uses_the_managers_marker) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM});
     cr_assert(manager_starts(&d, "m"));
     char *marker = redis_str(d.f.r, "LINDEX " BACKUP " 0"), *task = a_task(&d, "1");
     km_take(&d, task);
     passes(&d, 10);
-    cr_assert_eq(planted(&d) + removed(&d), 0);
+    cr_assert_eq(pushed(&d) + removed(&d), 0);
     cr_assert_eq(entries(&d), 2);
     cr_assert_eq(in(&d, BACKUP, marker), 1);
-    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 1, "it is no task");
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 1, "the marker got a stamp, as a task does");
     free(marker), free(task);
     close_setup(&d);
 }
@@ -48,12 +48,12 @@ Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
     open_setup(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
     km_take(&d, task);
-    until(&d, planted(&d) == 1);
+    until(&d, pushed(&d) == 1);
     passes(&d, 10);
-    cr_assert_eq(planted(&d), 1);
+    cr_assert_eq(pushed(&d), 1);
     cr_assert_eq(removed(&d), 0);
     cr_assert_eq(entries(&d), 2);
-    cr_assert_not(manager_starts(&d, "m"), "KMQueue plants no second one");
+    cr_assert_not(manager_starts(&d, "m"), "KMQueue must not add a second marker");
     char *found = redis_str(d.f.r, "EVAL %s 1 " BACKUP,
                             "for _, e in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do local t = cjson.decode(e) "
                             "if t.type == 'marker' then return t.queue .. ' ' .. #t.id .. ' ' .. t.taskStatus.state .. ' ' .. "
@@ -63,10 +63,10 @@ Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
     close_setup(&d);
 }
 
-Test(redis_kmqueue_marker, of_two_one_stays) {
+Test(redis_kmqueue_marker, keeps_one_of_two_markers) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM});
-    for (int i = 0; i < 600; i++) { /* several pages, so that no pass meets both in one */
+    for (int i = 0; i < 600; i++) { /* several pages, so that no page has both markers */
         char id[16];
         snprintf(id, sizeof id, "%d", i);
         char *task = a_task(&d, id);
@@ -80,13 +80,13 @@ Test(redis_kmqueue_marker, of_two_one_stays) {
     passes(&d, 10);
     cr_assert_eq(entries(&d), 601);
     cr_assert_eq(removed(&d), 1);
-    cr_assert_eq(planted(&d), 0);
+    cr_assert_eq(pushed(&d), 0);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 600);
     close_setup(&d);
 }
 
-/* The one that was known is lost with its list; whoever comes back, no pass after that plants or removes for ever. */
-Test(redis_kmqueue_marker, a_lost_one_is_replaced_once) {
+/* The marker is deleted together with its list. A few scans later, scans add and remove no further marker. */
+Test(redis_kmqueue_marker, a_lost_marker_is_replaced_once) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
@@ -98,20 +98,20 @@ Test(redis_kmqueue_marker, a_lost_one_is_replaced_once) {
         if (round) manager_starts(&d, "after");
         km_take(&d, task);
         passes(&d, 5);
-        int64_t plants = planted(&d), removals = removed(&d);
+        int64_t pushes = pushed(&d), removals = removed(&d);
         passes(&d, 10);
-        cr_assert_eq(planted(&d), plants, "round %d", round);
+        cr_assert_eq(pushed(&d), pushes, "round %d", round);
         cr_assert_eq(removed(&d), removals, "round %d", round);
         cr_assert_leq(removals, 1);
-        cr_assert_leq(plants, 2);
+        cr_assert_leq(pushes, 2);
         cr_assert_eq(entries(&d), 2);
     }
     free(task);
     close_setup(&d);
 }
 
-/* While there is nothing but the marker nothing is asked, and a worker wakes it. */
-Test(redis_kmqueue_marker, alone_it_costs_nothing) {
+/* While backup holds only the marker, the monitor sends no request. A worker's push wakes the monitor. */
+Test(redis_kmqueue_marker, a_marker_alone_causes_no_requests) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM, .proxy = true});
     manager_starts(&d, "m");
@@ -132,8 +132,8 @@ Test(redis_kmqueue_marker, alone_it_costs_nothing) {
     close_setup(&d);
 }
 
-/* Natively each of these ends the pass, and what is behind it is never looked at. */
-Test(redis_kmqueue_marker, no_task_passes_for_one, .timeout = 60) {
+/* Each of these tasks ends a scan of KMQueue's own monitor, which then never reads the tasks behind it. */
+Test(redis_kmqueue_marker, no_task_counts_as_a_marker, .timeout = 60) {
     static const char *const forged[] = {
         MARKER("1", SAFE, "", "marker"),
         MARKER("1", BACKUP, "", "mail"),
@@ -165,7 +165,7 @@ Test(redis_kmqueue_marker, no_task_passes_for_one, .timeout = 60) {
     }
 }
 
-Test(redis_kmqueue_marker, a_full_redis_keeps_it) {
+Test(redis_kmqueue_marker, a_full_redis_keeps_all_markers) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     manager_starts(&d, "m");

@@ -1,5 +1,5 @@
-/* The dialect kmqueue, as far as it needs no Redis: what a task says, what a retry pushes, and the marker. The vectors are what
- * the real fastjson writes: tests/data/README.md. */
+/* Dialect kmqueue without Redis: reading a task, rewriting it for a retry, and the marker. The real fastjson wrote the vectors
+ * (tests/data/README.md). */
 #include "base/json/json.h"
 #include "dialects/kmqueue/task.h"
 #include "tempdir.h"
@@ -23,7 +23,7 @@ static void add_hex(slice_t hex, buffer_t *out) {
 
 static slice_t bytes_of(const buffer_t *buffer) { return (slice_t){buffer->data, buffer->len}; }
 
-/* One line of the vectors; false at the end. Texts are borrowed, bytes are owned. */
+/* A reader of the vector file, with its current line. what, key: borrowed from `file`; bytes: owned. */
 typedef struct {
     char *file, *at;
     slice_t what, key;
@@ -79,7 +79,7 @@ Test(unit_kmqueue, tasks_of_the_real_fastjson) {
     close_vectors(&v);
 }
 
-/* What stands in backup, spliced, is byte for byte what fastjson makes of the task after setState and setRetry. */
+/* The rewritten entry of backup equals the bytes that fastjson writes after setState and setRetry. */
 Test(unit_kmqueue, a_retry_equals_that_of_the_real_monitor) {
     vectors_t v = open_vectors();
     buffer_t again = {0};
@@ -100,7 +100,7 @@ Test(unit_kmqueue, a_retry_equals_that_of_the_real_monitor) {
     close_vectors(&v);
 }
 
-/* An operator's requeue is what a producer pushes, but for the date of the last execution, which the next worker overwrites. */
+/* A requeue equals a producer's push, except for the date of the last execution, which the next worker overwrites. */
 Test(unit_kmqueue, a_requeue_begins_anew) {
     static const char before[] = "{\"data\":\"x\",\"id\":\"1\",\"queue\":\"q\",\"taskStatus\":{\"excTimestamp\":5,"
                                  "\"genTimestamp\":7,\"retry\":3,\"state\":\"retry\"},\"type\":\"t\",\"unique\":true}";
@@ -122,7 +122,7 @@ Test(unit_kmqueue, a_requeue_begins_anew) {
 
 static const struct {
     const char *text;
-    int64_t exc, gen, retry; /* -1, -1, -1: no task */
+    int64_t exc, gen, retry; /* retry -1: not a task */
 } rows[] = {
     {TASK(GOOD), 1, 2, 3},
     {TASK(STATUS("0", "0", "0", "\"\"")), 0, 0, 0},
@@ -131,7 +131,7 @@ static const struct {
     {" {\t\"queue\" : \"q\",\r\n \"more\":[{}], \"id\":\"i\", \"unique\":true, " GOOD " } ", 1, 2, 3},
     {"{\"id\":\"i\",\"queue\":\"q\",\"type\":null," GOOD ",\"unique\":false}", 1, 2, 3},
     {"{\"id\":\"i\",\"queue\":\"q\",\"data\":{\"retry\":9,\"retry\":9},\"data\":1," GOOD ",\"unique\":false}", 1, 2, 3},
-    /* times and counts that are none */
+    /* invalid times and counts */
     {TASK(STATUS("1e3", "2", "3", "\"\"")), -1, -1, -1},
     {TASK(STATUS("\"1\"", "2", "3", "\"\"")), -1, -1, -1},
     {TASK(STATUS("1", "2.0", "3", "\"\"")), -1, -1, -1},
@@ -144,7 +144,7 @@ static const struct {
     {TASK(STATUS("1", "2", "[3]", "\"\"")), -1, -1, -1},
     {TASK(STATUS("1", "2", "3", "null")), -1, -1, -1},
     {TASK(STATUS("1", "2", "3", "0")), -1, -1, -1},
-    /* something is missing */
+    /* a member is missing */
     {TASK("\"taskStatus\":{}"), -1, -1, -1},
     {TASK("\"taskStatus\":null"), -1, -1, -1},
     {TASK("\"taskStatus\":[1,2,3]"), -1, -1, -1},
@@ -152,18 +152,18 @@ static const struct {
     {"{\"queue\":\"q\"," GOOD ",\"unique\":false}", -1, -1, -1},
     {"{\"id\":\"i\"," GOOD ",\"unique\":false}", -1, -1, -1},
     {"{\"id\":\"i\",\"queue\":\"q\"," GOOD "}", -1, -1, -1},
-    /* or of another type */
+    /* a member has another type */
     {"{\"id\":1,\"queue\":\"q\"," GOOD ",\"unique\":false}", -1, -1, -1},
     {"{\"id\":\"i\",\"queue\":[\"q\"]," GOOD ",\"unique\":false}", -1, -1, -1},
     {"{\"id\":\"i\",\"queue\":\"q\"," GOOD ",\"unique\":\"false\"}", -1, -1, -1},
     {"{\"id\":\"i\",\"queue\":\"q\"," GOOD ",\"unique\":0}", -1, -1, -1},
     {"{\"id\":\"i\",\"queue\":\"q\",\"type\":5," GOOD ",\"unique\":false}", -1, -1, -1},
-    /* or stands twice, by whatever escapes */
+    /* a member occurs twice, also with escapes */
     {"{\"id\":\"i\",\"id\":\"j\",\"queue\":\"q\"," GOOD ",\"unique\":false}", -1, -1, -1},
     {"{\"id\":\"i\",\"queue\":\"q\",\"\\u0071ueue\":\"r\"," GOOD ",\"unique\":false}", -1, -1, -1},
     {"{\"id\":\"i\",\"queue\":\"q\"," GOOD "," GOOD ",\"unique\":false}", -1, -1, -1},
     {TASK("\"taskStatus\":{\"excTimestamp\":1,\"genTimestamp\":2,\"retry\":3,\"\\u0072etry\":0,\"state\":\"\"}"), -1, -1, -1},
-    /* no JSON, or no object */
+    /* not JSON, or not an object */
     {"", -1, -1, -1},
     {"no task", -1, -1, -1},
     {"[" TASK(GOOD) "]", -1, -1, -1},
@@ -186,7 +186,7 @@ Test(unit_kmqueue, read_table) {
     }
 }
 
-/* Long data is read, deep data is not: what is too deep is no task. */
+/* A task with long data is read. A task with too deep data is not. */
 Test(unit_kmqueue, read_bounds) {
     for (int depth = 62; depth <= 64; depth++) {
         buffer_t text = {0};
@@ -213,7 +213,7 @@ Test(unit_kmqueue, read_bounds) {
 }
 
 static const struct {
-    const char *text, *copy; /* NULL: refused */
+    const char *text, *copy; /* copy NULL: json_copy_text refuses the text */
 } texts[] = {
     {"abc", "abc"},
     {"a\\\"b\\u00e9", "a\"b\xc3\xa9"},
@@ -266,7 +266,7 @@ Test(unit_kmqueue, the_marker_equals_that_of_the_real_manager) {
     close_vectors(&v);
 }
 
-/* A list of any name gets markers that are known again, or each pass would plant another one. */
+/* Markers must be recognized for each list name, or each scan would add another marker. */
 Test(unit_kmqueue, a_marker_is_recognized_for_any_list_name) {
     char controls[401], quotes[401];
     memset(controls, 1, 400);
@@ -293,7 +293,7 @@ Test(unit_kmqueue, refuses_half_a_marker) {
         "{\"data\":\"\\\"type\\\":\\\"marker\\\"\",\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\",\"type\":\"mail\"}",
         "{\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\",\"x\":{\"type\":\"marker\"}}",
         "[\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\",\"marker\"]",
-        /* a task that a worker took, and one that has something to do */
+        /* a task that a worker executed, and a task with data */
         "{\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\",\"taskStatus\":{\"excTimestamp\":1},\"type\":\"marker\"}",
         "{\"data\":\"\",\"queue\":\"back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==\",\"taskStatus\":{\"excTimestamp\":0},\"type\":"
         "\"marker\"}",

@@ -1,5 +1,5 @@
-/* private_queues with real sidecars and the redis-py worker of the first seed: BLMOVE into a list of its own, LINDEX -1, a set of
- * ids that are done, and a dead letter list. */
+/* private_queues with real sidecars and a redis-py worker (tests/clients/private_queues): BLMOVE into a private list, LINDEX -1,
+ * a set of finished ids, and a dead letter list. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "native.h"
@@ -20,7 +20,7 @@ TestSuite(daemon_private, .timeout = 120);
 
 #define await(cluster, cond, ms)                                                                                                 \
     do {                                                                                                                         \
-        if (!wait_for(cond, ms)) cluster_fail(cluster, "never came: " #cond);                                                    \
+        if (!wait_for(cond, ms)) cluster_fail(cluster, "still false: " #cond);                                                   \
     } while (0)
 
 static child_t *worker(const native_t *native, const char *name) { return native_run(native, "work", name); }
@@ -29,7 +29,7 @@ static void produce(const native_t *native, const char *lines) {
     native_finish(native, (const char *const[]){"produce", NULL}, NULL, lines);
 }
 
-/* So many lines of one kind. */
+/* Appends to *text one line for the producer for each number from `from` to `to` - 1. */
 static void add(char **text, const char *kind, int from, int to) {
     for (int i = from; i < to; i++) {
         char *longer = NULL;
@@ -52,7 +52,7 @@ Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     add(&lines, "poison", 0, POISON);
     produce(&native, lines);
     child_t *workers[DIE + 1];
-    for (int i = 0; i <= DIE; i++) { /* one of them cannot die of it */
+    for (int i = 0; i <= DIE; i++) { /* one worker more than deaths */
         snprintf(name, sizeof name, "w%d", i);
         workers[i] = worker(&native, name);
     }
@@ -71,13 +71,13 @@ Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
         child_free(workers[i]);
     }
     await(&s, redis_int(s.r, "EXISTS fight-requests queue-w0 queue-w1 queue-w2 queue-w3 queue-w4") == 0, 10000);
-    cr_expect_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), POISON + DIE, "each that died was given back, once");
+    cr_expect_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), POISON + DIE, "each job of a dead worker must be retried once");
     free(lines);
     native_end(&native);
     cluster_end(&s);
 }
 
-/* With heartbeats nobody waits for the protected timeout, and a worker that is slow keeps its job. */
+/* With heartbeats a slow worker keeps its job past the protected timeout. */
 Test(daemon_private, a_heartbeat_protects_a_slow_worker) {
     cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("private_queues", s.server);
@@ -104,7 +104,7 @@ ParameterizedTestParameters(daemon_private, crash_points) {
     return cr_make_param_array(int, numbers, POINT_COUNT);
 }
 
-/* Died at each point: the next one goes on, nothing is lost and nothing is there twice. */
+/* The sidecar dies at each failpoint. The next sidecar continues: no job is lost or doubled. */
 ParameterizedTest(int *number, daemon_private, crash_points) {
     static const char QUEUE[] = FIGHTS("protected_timeout = \"100ms\"; retry_times = 1;");
     cluster_t s = cluster_begin(NULL);
@@ -116,14 +116,16 @@ ParameterizedTest(int *number, daemon_private, crash_points) {
     await(&s, redis_int(s.r, "EXISTS queue-w1 queue-w2") == 0, 10000);
     cr_assert_eq(redis_int(s.r, "LLEN fight-requests"), 2, "%s", POINTS[*number]);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), 2, "%s", POINTS[*number]);
-    for (int i = 0; i < 2; i++) redis_ok(s.r, "LMOVE fight-requests queue-w3 RIGHT LEFT"); /* and die with the second worker */
+    for (int i = 0; i < 2; i++)
+        redis_ok(s.r, "LMOVE fight-requests queue-w3 RIGHT LEFT"); /* a second worker dies with both jobs */
     await(&s, redis_int(s.r, "LLEN fights-dlq") == 2, 10000);
     cr_assert_eq(redis_int(s.r, "EXISTS queue-w3 fight-requests"), 0);
-    cr_assert(cluster_stays(redis_int(s.r, "XLEN sidecar:fights:failures") == 4, 500), "our own dead letters are no news");
+    cr_assert(cluster_stays(redis_int(s.r, "XLEN sidecar:fights:failures") == 4, 500),
+              "the sidecar's own dead letters must not get a second record");
     cluster_end(&s);
 }
 
-/* By the command line, back into main, where the next worker takes it last. */
+/* `audit requeue` pushes the job to the left of main, so workers take it last. */
 Test(daemon_private, requeues_a_dead_letter) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"1h\";"), .scan = "50ms"});
@@ -135,6 +137,6 @@ Test(daemon_private, requeues_a_dead_letter) {
     cr_assert_eq(out->code, 0, "%s%s", out->out, out->err);
     redis_expect(s.r, "{\"id\":\"a1\"}", "LINDEX fight-requests 0");
     cr_assert_eq(redis_int(s.r, "LLEN fight-requests"), 2);
-    cr_assert_eq(redis_int(s.r, "LLEN fights-dlq"), 0, "it is no dead letter any more");
+    cr_assert_eq(redis_int(s.r, "LLEN fights-dlq"), 0, "the requeued job must leave dlq");
     cluster_end(&s);
 }

@@ -1,10 +1,10 @@
-/* What the tests of private_queues share: one monitor that leads by hand, over main `fights`, private lists `queue-*`, the dead
- * letter list `fights-dlq` and the set `fights-done`. */
+/* The setup for tests of private_queues: a monitor in a driver, with main `fights`, private lists `queue-*`, the dead letter list
+ * `fights-dlq` and the set of finished ids `fights-done`. */
 #pragma once
 
 #include "monitor/monitor_fixture.h"
 
-/* Passes as often as can be; jobs stall after that time, by default 100 ms. */
+/* Scans as often as possible. Jobs stall after `timeout`; in FIGHTS after 100 ms. */
 #define FIGHTS_IN(timeout, settings)                                                                                             \
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " FIGHTS_QUEUE("protected_timeout = \"" timeout        \
                                                                                          "\"; " settings) " );"
@@ -14,13 +14,13 @@
 
 static inline void open_fights(setup_t *d, const char *config) { open_setup(d, (fixture_options_t){.config = config}); }
 
-/* A worker of the first seed takes a job: what it moved is now the last entry of its list. */
+/* Pushes a job to a worker's empty list, as the worker's BLMOVE does. */
 static inline void take(setup_t *d, const char *worker, const char *job) { redis_ok(d->f.r, "LPUSH queue-%s %s", worker, job); }
 
-/* How many entries of any list are these bytes. */
+/* Returns the number of entries of a list with these bytes. */
 static inline long long there(setup_t *d, const char *list, const char *job) { return in_list(d->f.r, list, slice_text(job)); }
 
-/* One value of the newest record of that kind; owned; NULL: there is no such record, or it lacks it. */
+/* Returns a field of the newest record of a kind; owned. NULL: no such record, or no such field. */
 static inline char *value_of(setup_t *d, const char *kind, const char *name) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
                      "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
@@ -35,7 +35,7 @@ static inline void expect_value(setup_t *d, const char *kind, const char *name, 
     free(value);
 }
 
-/* How many records have this reason. */
+/* Returns the number of records with this reason. */
 static inline long long reasons(setup_t *d, const char *reason) {
     return redis_int(
         d->f.r, "EVAL %s 1 sidecar:email:failures %s",

@@ -1,4 +1,4 @@
-/* private_queues: what workers put on their dead letter list is recorded once, and stays where it is. */
+/* private_queues: the monitor records each entry of the workers' dead letter list once. The entries stay in the list. */
 #include "dialects/dialect.h"
 #include "dialects/requeue.h"
 #include "private_fixture.h"
@@ -8,7 +8,7 @@
 Test(redis_dead_letters, are_recorded_once_and_stay) {
     setup_t d;
     open_fights(&d, LETTERS("id_path = \"/id\"; type_path = \"/type\";"));
-    redis_ok(d.f.r, "LPUSH fights-dlq old older"); /* of the time before us */
+    redis_ok(d.f.r, "LPUSH fights-dlq old older"); /* from before the first start of the sidecar */
     until(&d, reasons(&d, "dead_letter") == 2);
     redis_ok(d.f.r, "LPUSH fights-dlq %s", "{\"id\":\"a1\",\"type\":\"fight\"}");
     until(&d, reasons(&d, "dead_letter") == 3);
@@ -28,7 +28,7 @@ Test(redis_dead_letters, tracking_triggers_a_read) {
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "dlq = \"fights-dlq\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
     driver_settle(&d.instance.driver, d.f.r);
-    fixture_hold_boottime(); /* so that nobody comes to the next look of its own */
+    fixture_hold_boottime(); /* so that no read happens without tracking */
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
     close_setup(&d);
@@ -42,14 +42,14 @@ Test(redis_dead_letters, records_many_at_both_ends_of_the_list) {
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 500 do redis.call('LPUSH', 'fights-dlq', 'new' .. i) end");
     redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
     until(&d, reasons(&d, "dead_letter") == 1501);
-    redis_ok(d.f.r, "LPUSH fights-dlq unknown job1"); /* a known one in front hides none */
+    redis_ok(d.f.r, "LPUSH fights-dlq unknown job1"); /* a recorded entry before a new entry does not hide it */
     until(&d, reasons(&d, "dead_letter") == 1502);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 1503);
     close_setup(&d);
 }
 
-/* A hundred of them are more than one look reads. */
-Test(redis_dead_letters, large_ones_at_the_tail_are_seen_at_once, .timeout = 60) {
+/* 100 such entries exceed the bytes of one read. */
+Test(redis_dead_letters, records_large_entries_at_the_tail_at_once, .timeout = 60) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 120 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 10000)) end");
@@ -90,8 +90,8 @@ Test(redis_dead_letters, people_may_shorten_the_list) {
     close_setup(&d);
 }
 
-/* What the sidecar itself puts there has its record already. */
-Test(redis_dead_letters, does_not_record_our_own) {
+/* A dead letter of the sidecar has a record already. */
+Test(redis_dead_letters, does_not_record_the_sidecars_own) {
     setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     passes(&d, 2);
@@ -134,7 +134,7 @@ Test(redis_dead_letters, names_a_list_of_the_wrong_type_and_scans_the_others) {
     close_setup(&d);
 }
 
-Test(redis_dead_letters, large_ones_are_named_and_get_no_record) {
+Test(redis_dead_letters, logs_oversized_entries_without_a_record) {
     setup_t d;
     char large[3000];
     memset(large, 'L', sizeof large);
@@ -146,8 +146,8 @@ Test(redis_dead_letters, large_ones_are_named_and_get_no_record) {
     close_setup(&d);
 }
 
-/* An operator has put it back, and it fails again with the same bytes. */
-static void put_back(setup_t *d, const char *job) {
+/* Requeues a job, as an operator does. */
+static void requeue_job(setup_t *d, const char *job) {
     requeue_reply_t reply;
     digest_t digest = digest_of(job, strlen(job));
     char *id = value_of(d, "failed", "event");
@@ -161,23 +161,23 @@ static void put_back(setup_t *d, const char *job) {
     free(id);
 }
 
-Test(redis_dead_letters, a_requeued_one_that_fails_again_has_a_second_record) {
+Test(redis_dead_letters, a_requeued_job_that_fails_again_has_a_second_record) {
     setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     redis_ok(d.f.r, "LPUSH fights-dlq other job");
     until(&d, reasons(&d, "dead_letter") == 2);
-    put_back(&d, "job");
+    requeue_job(&d, "job");
     cr_assert_eq(there(&d, "fights", "job"), 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 0);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 2);
-    redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker gives it up once more */
+    redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker pushes the job to dlq again */
     until(&d, reasons(&d, "dead_letter") == 3);
-    put_back(&d, "job");
-    redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* or dies with it: then it is ours to end, */
+    requeue_job(&d, "job");
+    redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* the next worker dies with the job, so the sidecar ends the job */
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
     driver_run(&d.instance.driver, 100);
-    cr_assert_eq(reasons(&d, "dead_letter"), 3, "and it is not taken for a worker's");
+    cr_assert_eq(reasons(&d, "dead_letter"), 3, "the sidecar's dead letter counts as a worker's");
     close_setup(&d);
 }

@@ -1,4 +1,4 @@
-/* private_queues under the rights that docs/acl.md publishes: they are enough, and none that is missing costs a job. */
+/* private_queues with the rights of docs/acl.md, and with one of these rights missing: no job is lost. */
 #include "inspect/preflight.h"
 #include "private_fixture.h"
 #include "rights.h"
@@ -44,11 +44,11 @@ Test(redis_private_acl, the_published_lines_are_enough) {
     close_setup(&d);
 }
 
-/* The job stays in its list, or has gone on to where it belongs: never both, never neither. */
+/* The job stays in its list or goes to dlq: never both, never neither. */
 Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
     rights_t rights = rights_read("private_queues");
     for (size_t i = rights.own; i < rights.count; i++) {
-        if (strcmp(rights.words[i], "+sscan") == 0) continue; /* of a registry */
+        if (strcmp(rights.words[i], "+sscan") == 0) continue; /* only a registry needs it */
         setup_t d;
         open_setup(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
         rights_grant(d.f.r, &rights, rights.words[i]);
@@ -64,7 +64,7 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
     rights_free(&rights);
 }
 
-/* A registry may name what we may not touch: that is said, and keeps nobody else waiting. */
+/* The registry names keys that the ACL forbids: the monitor logs these keys and scans the other lists. */
 Test(redis_private_acl, a_refused_name_in_the_registry_does_not_stop_the_others) {
     setup_t d;
     rights_t rights = rights_read("private_queues");
@@ -93,12 +93,12 @@ static const char EACH_KIND[] = "group = \"app\"; queues = ( { name = \"a\"; mai
                                 "{ name = \"d\"; main = \"d-main\"; " OF "d-*\"; dedup = \"done\"; id_path = \"/id\"; }, "
                                 "{ name = \"e\"; main = \"e-main\"; " OF "e-*\"; dlq = \"dead\"; } );";
 
-static void note_barred(void *self, preflight_level_t finding, const char *queue, const char *text) {
+static void note_disabled(void *self, preflight_level_t finding, const char *queue, const char *text) {
     (void)text;
     if (finding == PREFLIGHT_QUEUE_DISABLED) buffer_str(self, queue);
 }
 
-/* A queue needs what its own settings ask for: the first one does not stand for all of its dialect. */
+/* Each queue needs the rights of its own settings; the first queue of a dialect does not decide for the others. */
 Test(redis_private_acl, disables_only_the_queue_that_needs_a_missing_right) {
     static const char *const rights[][2] = {{"sscan", "b"},   {"sismember", "d"}, {"zscore", "e"},
                                             {"scan", "acde"}, {"lpos", "abcde"},  {"linsert", ""}};
@@ -106,7 +106,7 @@ Test(redis_private_acl, disables_only_the_queue_that_needs_a_missing_right) {
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         buffer_t said = {0};
         redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i][0]);
-        cr_assert_eq(preflight(&(preflight_call_t){f.conn, f.keys, note_barred, &said, &f.error}), OUTCOME_OK, "%s",
+        cr_assert_eq(preflight(&(preflight_call_t){f.conn, f.keys, note_disabled, &said, &f.error}), OUTCOME_OK, "%s",
                      f.error.text);
         cr_expect_str_eq(buffer_text(&said), rights[i][1], "without %s: %s", rights[i][0], buffer_text(&said));
         buffer_free(&said);

@@ -1,18 +1,18 @@
-/* private_queues: jobs whose worker is gone are found in its own list, wherever that is, and nothing else is touched. */
+/* private_queues: the monitor finds the jobs of dead workers in their private lists, and changes no other key. */
 #include "private_fixture.h"
 
-Test(redis_private, an_orphan_goes_back_to_where_workers_take_from) {
+Test(redis_private, a_stalled_job_goes_back_to_the_right_end_of_main) {
     setup_t d;
     open_fights(&d, FIGHTS("retry_times = 1;"));
     redis_ok(d.f.r, "RPUSH fights first next");
     take(&d, "w1", "job");
     until(&d, there(&d, "fights", "job"));
-    redis_expect(d.f.r, "job", "RPOP fights"); /* what the next worker takes */
+    redis_expect(d.f.r, "job", "RPOP fights"); /* the next worker takes it */
     cr_assert_eq(count(&d, "EXISTS queue-w1"), 0);
     expect_value(&d, "retried", "reason", "stalled");
     expect_value(&d, "retried", "dialect", "private_queues");
     expect_value(&d, "retried", "worker", "w1");
-    take(&d, "w2", "job"); /* another worker dies of it */
+    take(&d, "w2", "job"); /* another worker dies with the job */
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(count(&d, "EXISTS queue-w2"), 0);
     cr_assert_eq(there(&d, "fights", "job"), 0);
@@ -27,7 +27,7 @@ Test(redis_private, a_worker_that_goes_on_is_left_alone) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 1; "), .preload = "shim_clock"});
     char job[32];
-    for (int i = 0; i < 10; i++) { /* each takes less than the timeout, all of them more */
+    for (int i = 0; i < 10; i++) { /* each job takes less time than the timeout, all jobs together take more */
         snprintf(job, sizeof job, "job%d", i);
         take(&d, "w1", job);
         passes(&d, 2);
@@ -45,14 +45,14 @@ Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
     open_fights(&d, FIGHTS_IN("400ms", "retry_times = 9;"));
     redis_ok(d.f.r, "RPUSH queue-w1 third second first");
     until(&d, there(&d, "fights", "first"));
-    cr_assert_eq(count(&d, "LLEN queue-w1"), 2, "each has its own protected timeout");
+    cr_assert_eq(count(&d, "LLEN queue-w1"), 2, "each job must have its own protected timeout");
     until(&d, count(&d, "EXISTS queue-w1") == 0);
     redis_expect(d.f.r, "third", "LINDEX fights -1");
-    redis_expect(d.f.r, "first", "LINDEX fights 0"); /* their order is turned round, and nobody promised it */
+    redis_expect(d.f.r, "first", "LINDEX fights 0"); /* the order is reversed, which is allowed */
     close_setup(&d);
 }
 
-Test(redis_private, with_heartbeats_silence_is_enough) {
+Test(redis_private, a_missing_heartbeat_alone_proves_a_stall) {
     setup_t d;
     open_fights(&d, FIGHTS_IN("1h", "heartbeat = \"*_alive\";"));
     redis_ok(d.f.r, "SET living_alive 1");
@@ -68,14 +68,14 @@ Test(redis_private, with_heartbeats_silence_is_enough) {
     close_setup(&d);
 }
 
-/* Silence is as long as the scan interval at the least, however many passes there are. */
+/* The two scans without a heartbeat must be a scan interval apart, however many scans there are. */
 Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
     setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "heartbeat = \"*_alive\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
     take(&d, "w1", "job");
     for (int i = 0; i < 6; i++) {
-        instance_lead(&d.instance, d.f.r); /* a new term begins with a pass */
+        instance_lead(&d.instance, d.f.r); /* a new term begins with a scan */
         passes(&d, 1);
     }
     cr_assert_eq(there(&d, "queue-w1", "job"), 1);
@@ -91,7 +91,7 @@ Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
     cr_assert(stamp.seen);
     instance_lead(&d.instance, d.f.r);
     passes(&d, 2);
-    cr_assert(same_stamp(stamp_of(d.f.r, slice_text("job")), stamp), "a new term is no new execution");
+    cr_assert(same_stamp(stamp_of(d.f.r, slice_text("job")), stamp), "a new term changed the stamp");
     server_step_clock(d.f.server, 3600 * 1000);
     until(&d, there(&d, "fights", "job"));
     close_setup(&d);
@@ -111,7 +111,7 @@ Test(redis_private, never_takes_configured_keys_or_other_types) {
     redis_ok(d.f.r, "SADD queue-done 1");
     redis_ok(d.f.r, "ZADD queue-zset 1 precious");
     redis_ok(d.f.r, "RPUSH sidecar:queue-1 precious");
-    redis_ok(d.f.r, "RPUSH queue-* named like the pattern"); /* is a list of a worker called * */
+    redis_ok(d.f.r, "RPUSH queue-* named like the pattern"); /* the list of a worker called * */
     take(&d, "w1", "job");
     until(&d, there(&d, "queue-main", "job") && count(&d, "LLEN queue-*") == 0);
     for (size_t i = 0; i < 3; i++) cr_assert_eq(there(&d, lists[i], "precious"), 1, "%s", lists[i]);
@@ -120,8 +120,8 @@ Test(redis_private, never_takes_configured_keys_or_other_types) {
     close_setup(&d);
 }
 
-/* A pattern that holds signs of SCAN means just these bytes. */
-Test(redis_private, a_pattern_is_text_but_for_its_star) {
+/* SCAN's special characters in a pattern match only themselves. */
+Test(redis_private, only_the_star_of_a_pattern_is_special) {
     setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
                     "\"private_queues\"; main = \"fights\"; private = \"q[a-z]?\\\\*-end\"; protected_timeout = \"100ms\"; } );");
@@ -148,7 +148,7 @@ Test(redis_private, a_registry_names_the_lists) {
         redis_ok(d.f.r, fills[i]);
         redis_ok(d.f.r, "RPUSH mine-1 job");
         redis_ok(d.f.r, "RPUSH fights waits");
-        until(&d, reasons(&d, "retries_exhausted") == 1); /* a name that stands there thrice makes no copies */
+        until(&d, reasons(&d, "retries_exhausted") == 1); /* a name that occurs three times makes no duplicates */
         expect_value(&d, "failed", "worker", "mine-1");
         cr_assert_eq(there(&d, "fights", "waits"), 1);
         cr_assert_eq(there(&d, "queue-stranger", "precious"), 1);
@@ -156,7 +156,7 @@ Test(redis_private, a_registry_names_the_lists) {
     }
 }
 
-Test(redis_private, a_registry_keeps_to_the_pattern) {
+Test(redis_private, a_registry_name_must_match_the_pattern) {
     setup_t d;
     open_fights(&d, REGISTRY("private = \"queue-*\";"));
     redis_ok(d.f.r, "SADD workers queue-w1 bank-accounts");
@@ -168,13 +168,13 @@ Test(redis_private, a_registry_keeps_to_the_pattern) {
     close_setup(&d);
 }
 
-Test(redis_private, a_registry_of_the_wrong_type_is_said) {
+Test(redis_private, logs_a_registry_of_the_wrong_type) {
     setup_t d;
     open_fights(&d, REGISTRY(""));
-    driver_run(&d.instance.driver, 100); /* there is none yet: nobody works */
+    driver_run(&d.instance.driver, 100); /* no registry yet: no lists */
     redis_ok(d.f.r, "SET workers text");
     until(&d, metric_get(&of(&d)->faults) > 0);
-    cr_assert(fixture_log_count("workers holds a string") > 0);
+    cr_assert(fixture_log_count("workers is a string") > 0);
     close_setup(&d);
 }
 
@@ -189,7 +189,7 @@ Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
     close_setup(&d);
 }
 
-/* A new leader does not know yet which jobs there are twice, and settle sees one list. */
+/* A new leader does not know the duplicates yet, and settle.lua reads only one list. */
 Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
     setup_t d;
     open_fights(&d, FIGHTS_IN("1h", "retry_times = 0;"));
@@ -205,19 +205,20 @@ Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
     close_setup(&d);
 }
 
-/* What is refused about one job does not keep those of other lists, which are read behind it in each pass. */
+/* One job's error does not stop the jobs of lists that a scan reads later. */
 Test(redis_private, a_refused_job_does_not_stop_the_others, .timeout = 300) {
     setup_t d;
     char job[32];
     open_fights(&d, FIGHTS("registry = \"workers\"; dedup = \"fights-done\"; id_path = \"/id\";"));
-    redis_ok(d.f.r, "SET fights-done text"); /* only jobs with an id are looked for in it */
+    redis_ok(d.f.r, "SET fights-done text"); /* the monitor looks up only jobs with an id */
     for (int i = 0; i < 400; i++) {
         snprintf(job, sizeof job, i < 300 ? "{\"id\":\"%d\"}" : "job%d", i);
         redis_ok(d.f.r, "RPUSH workers queue-%d", i);
         redis_ok(d.f.r, "RPUSH queue-%d %s", i, job);
         if (i == 299) until(&d, metric_get(&of(&d)->faults) > 0);
     }
-    cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each pass at fault */
+    cr_assert(
+        driver_until(&d.instance.driver, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each scan with an error */
     redis_ok(d.f.r, "DEL fights-done");
     cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 400, 20000));
     close_setup(&d);
@@ -229,7 +230,7 @@ Test(redis_private, ten_thousand_lists) {
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 10000 do redis.call('RPUSH', 'queue-w' .. i, 'job' .. i) end");
     until(&d, metric_get(&of(&d)->in_progress) == 10000);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 10000);
-    for (int i = 1; i <= 100; i++) redis_ok(d.f.r, "DEL queue-w%d", i); /* they are done */
+    for (int i = 1; i <= 100; i++) redis_ok(d.f.r, "DEL queue-w%d", i); /* these jobs are finished */
     redis_ok(d.f.r, "EVAL %s 0", "for i = 101, 10000 do redis.call('DEL', 'queue-w' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     cr_assert_eq(records(&d), 0);
@@ -244,7 +245,7 @@ static double cpu_us(server_t *server) {
     return us;
 }
 
-/* A walk through a database of others keeps Redis for a moment at a time only. */
+/* Each SCAN step through a large database blocks Redis for less than 1 ms. */
 Test(redis_private, among_a_million_other_keys, .timeout = 120) {
     setup_t d;
     open_fights(&d, FIGHTS(""));
@@ -281,7 +282,7 @@ Test(redis_private, large_and_strange_jobs) {
     close_setup(&d);
 }
 
-/* A server that tells of more jobs than there are lists. */
+/* The reply has more jobs than the request had lists. */
 Test(redis_private, a_broken_reply_overflows_no_page) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = FIGHTS(""), .proxy = true});
     const scan_ops_t *ops = dialect_ops(f.config->queues[0].dialect)->scan;
@@ -296,7 +297,7 @@ Test(redis_private, a_broken_reply_overflows_no_page) {
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "queue-w1", .error = buffer_text(&broken)});
     ops->status_append(&call, lists);
     cr_assert_eq(ops->status_read(&call, lists, &status), OUTCOME_OK, "%s", f.error.text);
-    for (int i = 0; i < 2; i++) { /* the name, then the list */
+    for (int i = 0; i < 2; i++) { /* the first page finds the name, the second reads the list */
         ops->page_append(&call, lists, BACKUP_PAGE);
         cr_assert_eq(ops->page_read(&call, lists, &page), OUTCOME_OK, "%s", f.error.text);
     }
@@ -310,7 +311,7 @@ Test(redis_private, a_broken_reply_overflows_no_page) {
 
 #define DEDUP(settings) FIGHTS("dedup = \"fights-done\"; id_path = \"/id\"; " settings)
 
-Test(redis_private, a_job_that_is_done_is_dropped_in_place_of_a_retry) {
+Test(redis_private, drops_a_finished_job_instead_of_a_retry) {
     setup_t d;
     open_fights(&d, DEDUP("retry_times = 0;"));
     redis_ok(d.f.r, "SADD fights-done 7 eight");

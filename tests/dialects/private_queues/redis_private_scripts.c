@@ -1,4 +1,4 @@
-/* The scripts of private_queues against a real server: what they read, what they refuse, and that a refusal changes nothing. */
+/* The scripts of private_queues, called by EVAL: replies, and refusals that change no key. */
 #include "dialects/private_queues/scripts.h"
 #include "monitor/monitor_call.h"
 #include "queue/scripts.h"
@@ -29,7 +29,7 @@ Test(redis_private_scripts, tails_of_many_lists) {
     static const char *const names[] = {"queue-a", "queue-b", "queue-c", "queue-d", "queue-e"};
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "RPUSH queue-a behind tail-a");
-    redis_ok(f.r, "SET queue-b text"); /* no list: spoils nothing */
+    redis_ok(f.r, "SET queue-b text"); /* not a list: does not affect the others */
     redis_ok(f.r, "RPUSH queue-d %b", "\0x\0", (size_t)3);
     redis_ok(f.r, "RPUSH queue-e behind 123456789");
     redisReply *reply = tails(f.r, "8", "1000", 5, names);
@@ -38,7 +38,7 @@ Test(redis_private_scripts, tails_of_many_lists) {
     expect_tail(reply, 0, 1, "tail-a", 6);
     cr_assert(reply->element[6]->len == 3 && memcmp(reply->element[6]->str, "\0x\0", 3) == 0);
     expect_tail(reply, 2, 5, "", 9);
-    cr_assert_str_eq(reply->element[12]->str, "f7c3bc1d808e04732adf679965ccc34ca7ae3441"); /* of 123456789 */
+    cr_assert_str_eq(reply->element[12]->str, "f7c3bc1d808e04732adf679965ccc34ca7ae3441"); /* SHA-1 of 123456789 */
     freeReplyObject(reply);
     reply = tails(f.r, "8", "5", 5, names); /* the rest is for the next request */
     cr_assert_eq(reply->element[0]->integer, 1);
@@ -92,14 +92,14 @@ Test(redis_private_scripts, letters_without_a_record) {
     reply = expect_letters(letters(f.r, ask), 4, 0, 4);
     cr_assert_str_eq(reply->element[4]->str, "job19");
     freeReplyObject(reply);
-    ask.skip = "-20", ask.count = "20", ask.size = "11"; /* at the tail the last ones are news, and come first */
+    ask.skip = "-20", ask.count = "20", ask.size = "11"; /* from the tail the last entry comes first */
     reply = expect_letters(letters(f.r, ask), 3, 0, 3);
     cr_assert_str_eq(reply->element[4]->str, "job19");
     freeReplyObject(reply);
     ask.size = LETTERS.size;
-    ask.skip = "-100", ask.count = "100"; /* more than there are */
+    ask.skip = "-100", ask.count = "100"; /* more entries than the list has */
     freeReplyObject(expect_letters(letters(f.r, ask), 20, 0, 19));
-    ask = LETTERS, ask.size = "9"; /* bytes bound a call, and then there may be one entry more */
+    ask = LETTERS, ask.size = "9"; /* a call ends with the entry that reaches the bytes */
     freeReplyObject(expect_letters(letters(f.r, ask), 3, 0, 2));
     ask = LETTERS, ask.most = "4"; /* job10 to job19 are too large */
     reply = expect_letters(letters(f.r, ask), 20, 1, 19);
@@ -116,7 +116,7 @@ Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
     } keys[] = {{"fights-dlq", "fights-dlq", "list"}, {RECORDED, RECORDED, "zset"}};
     fixture_t f = fixture_start(NULL);
     letters_t ask = LETTERS;
-    ask.forget = "60000"; /* it would write, too */
+    ask.forget = "60000"; /* so that the call would also remove marks */
     for (size_t k = 0; k < 2; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
@@ -144,7 +144,7 @@ Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
     redis_ok(f.r, "ZADD %s 1000 %s 1000 %s", RECORDED, there, gone);
     letters_t ask = LETTERS;
     ask.count = "1", ask.forget = "60000";
-    freeReplyObject(expect_letters(letters(f.r, ask), 1, 0, 0)); /* the end was not seen */
+    freeReplyObject(expect_letters(letters(f.r, ask), 1, 0, 0)); /* the call did not reach the end of the list */
     cr_assert_eq(redis_int(f.r, "ZCARD %s", RECORDED), 2);
     ask.count = "2";
     freeReplyObject(expect_letters(letters(f.r, ask), 1, 1, 0));
@@ -168,7 +168,7 @@ Test(redis_private_scripts, a_record_is_written_once) {
     expect_word(record(f.r, "T", "m", "1000", false), "settled");
     expect_word(record(f.r, "T", "m", "1000", true), "changed");
     cr_assert_eq(redis_int(f.r, "XLEN %s", FAILURES), 1);
-    redis_expect(f.r, "24", "HGET %s bytes", META); /* at, failed, bytes */
+    redis_expect(f.r, "24", "HGET %s bytes", META); /* the values of at, kind and payload */
     redis_expect(f.r, "1", "HGET %s entries", META);
     expect_word(record(f.r, "T", "n", "47", true), "full");
     expect_word(record(f.r, "T", "n", "48", false), "settled");

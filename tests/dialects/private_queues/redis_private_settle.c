@@ -1,4 +1,4 @@
-/* private_queues: what one settle of settle.lua does, and what it refuses without a change. */
+/* private_queues: one call of settle.lua. A refused call changes no key. */
 #include "dialects/registry.h"
 #include "private_fixture.h"
 
@@ -22,7 +22,7 @@ static fixture_t setup(void) {
     return f;
 }
 
-/* As the monitor asks for it, where private_queues says. */
+/* Calls settle.lua as the monitor does, with the keys that private_settle chooses. */
 static settled_t settle(fixture_t *f, bool ends) {
     const scan_ops_t *scan = dialect_private_queues.scan;
     const queue_keys_t *at = &f->keys->queues[0];
@@ -61,7 +61,7 @@ static settled_t settle(fixture_t *f, bool ends) {
     return settled;
 }
 
-/* A retry and an end are answered so, and change nothing. */
+/* Whether a retry and an end both get this reply and change no key. */
 static bool refused(fixture_t *f, settled_t expected) {
     bool all = true;
     for (int ends = 0; ends < 2; ends++) {
@@ -87,7 +87,7 @@ Test(redis_private_settle, a_retry_goes_to_the_right_end_of_main) {
     fixture_stop(&f);
 }
 
-Test(redis_private_settle, an_end_goes_to_the_dead_letters_and_is_known_there) {
+Test(redis_private_settle, an_end_pushes_to_dlq_with_a_mark) {
     fixture_t f = setup();
     cr_assert_eq(settle(&f, true), SETTLED);
     redis_expect(f.r, JOB, "LINDEX fights-dlq 0");
@@ -95,23 +95,23 @@ Test(redis_private_settle, an_end_goes_to_the_dead_letters_and_is_known_there) {
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
     char *mark = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
     char *score = redis_str(f.r, "ZSCORE sidecar:email:recorded %s", mark);
-    cr_assert_not_null(score, "the watch would take it for another's");
+    cr_assert_not_null(score, "without a mark the monitor would record the entry as a worker's");
     free(mark), free(score);
     fixture_stop(&f);
 }
 
 Test(redis_private_settle, settles_only_the_last_entry) {
     fixture_t f = setup();
-    redis_ok(f.r, "RPUSH queue-w1 other"); /* it stands in the list, but is not what its worker is on */
+    redis_ok(f.r, "RPUSH queue-w1 other"); /* JOB is in the list, but is not the running job */
     cr_assert(refused(&f, SETTLED_GONE));
     redis_ok(f.r, "DEL queue-w1"); /* finished */
     cr_assert(refused(&f, SETTLED_GONE));
-    redis_ok(f.r, "LPUSH queue-w1 next"); /* and the next one taken */
+    redis_ok(f.r, "LPUSH queue-w1 next"); /* the worker has taken the next job */
     cr_assert(refused(&f, SETTLED_GONE));
     fixture_stop(&f);
 }
 
-Test(redis_private_settle, not_while_its_worker_is_back) {
+Test(redis_private_settle, refuses_while_the_worker_has_a_heartbeat) {
     fixture_t f = setup();
     redis_ok(f.r, "SET w1_alive 1");
     cr_assert(refused(&f, SETTLED_ALIVE));
@@ -121,7 +121,7 @@ Test(redis_private_settle, not_while_its_worker_is_back) {
     fixture_stop(&f);
 }
 
-Test(redis_private_settle, a_job_that_is_done_is_dropped) {
+Test(redis_private_settle, drops_a_finished_job) {
     for (int ends = 0; ends < 2; ends++) {
         fixture_t f = setup();
         redis_ok(f.r, "SADD fights-done 42");
@@ -136,7 +136,7 @@ Test(redis_private_settle, a_job_that_is_done_is_dropped) {
 Test(redis_private_settle, keys_of_the_wrong_type_lose_nothing) {
     static const struct {
         const char *key, *right;
-        int from; /* 1: only at the end */
+        int from; /* 0: a retry and an end use the key; 1: only an end */
     } keys[] = {{"queue-w1", "list", 0},   {"fights", "list", 0},     {"sidecar:email:stamps", "hash", 0},
                 {"fights-done", "set", 0}, {"fights-dlq", "list", 1}, {"sidecar:email:recorded", "zset", 1}};
     fixture_t f = setup();
@@ -155,7 +155,7 @@ Test(redis_private_settle, keys_of_the_wrong_type_lose_nothing) {
     fixture_stop(&f);
 }
 
-/* What one of the writes refuses leaves the job where it was, and no trace of the others. */
+/* If Redis refuses one write, the job stays in its list, and all other writes are undone. */
 Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
     fixture_t f = setup();
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 event last"); /* no id can follow */
