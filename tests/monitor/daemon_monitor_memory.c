@@ -1,5 +1,5 @@
-/* The memory of the monitor depends on the largest job and not on their number. It runs in a pod with 64 MiB, and would be
- * killed again and again. */
+/* The monitor's memory depends on the largest job, not on the number of jobs. Otherwise a pod with 64 MiB would be killed again
+ * and again. */
 #include "audit_log.h"
 #include "cluster.h"
 
@@ -12,7 +12,7 @@
 
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MAX_KIB = 40 * 1024, END_MS = 60000 };
 
-/* A large job in progress, with a report unless it is NULL. */
+/* Pushes a large job to backup, and adds a report; NULL = no report. */
 static void work_on(cluster_t *s, int number, const char *report) {
     char *job = malloc(LARGE);
     memset(job, 'x', LARGE);
@@ -32,7 +32,7 @@ Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_stall_at_once, .t
     cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < JOBS; i++) work_on(&s, i, NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE("500ms"), .scan = "50ms"});
-    expect(&s, d, JOBS, "they stall at once");
+    expect(&s, d, JOBS, "jobs that stall at once");
     cluster_end(&s);
 }
 
@@ -40,15 +40,15 @@ Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_are_reported_at_o
     cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < JOBS; i++) work_on(&s, i, "no");
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE("1h"), .scan = "50ms"});
-    expect(&s, d, JOBS, "they are reported at once");
+    expect(&s, d, JOBS, "jobs that are reported at once");
     cluster_end(&s);
 }
 
-/* Of Bull's jobs the record is made here. */
+/* For Bull the sidecar itself builds the record of a failed job. */
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_fail_in_bull_at_once, .timeout = 180) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; dialect = \"bull\"; roles = [\"monitor\"]; }"});
-    if (!wait_for(redis_int(s.r, "ZCARD sidecar:q:recorded") > 0, END_MS)) cluster_fail(&s, "the queue is adopted");
+    if (!wait_for(redis_int(s.r, "ZCARD sidecar:q:recorded") > 0, END_MS)) cluster_fail(&s, "the queue is not adopted");
     redis_ok(s.r, "EVAL %s 0 %d %d",
              "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000) " /* older is found in a
                                                                                                            minute */
@@ -56,6 +56,6 @@ Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_fail_in_bull_at_o
              "redis.call('HSET', 'bull:q:' .. i, 'name', 'n', 'data', '\"' .. string.rep('x', ARGV[2]) .. '\"', 'opts', '{}') "
              "redis.call('ZADD', 'bull:q:failed', now, i) end return 1",
              JOBS, LARGE);
-    expect(&s, d, JOBS, "they fail at once");
+    expect(&s, d, JOBS, "Bull jobs that fail at once");
     cluster_end(&s);
 }

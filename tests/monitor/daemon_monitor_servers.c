@@ -1,4 +1,4 @@
-/* The monitor on every server: a stall, a retry, an end, a heartbeat, and reports that wake it. */
+/* The monitor on every server: a stall, a retry, an end, a heartbeat, and reports that wake the monitor. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "every_server.h"
@@ -13,7 +13,7 @@
 
 #define await(cluster, cond)                                                                                                     \
     do {                                                                                                                         \
-        if (!wait_for(cond, 15000)) cluster_fail(cluster, "never came: " #cond);                                                 \
+        if (!wait_for(cond, 15000)) cluster_fail(cluster, "still false: " #cond);                                                \
     } while (0)
 
 static void take(cluster_t *s, const char *queue, const char *job) {
@@ -48,10 +48,10 @@ static void reports(cluster_t *s) {
 #define JOB "{\"id\":7}"
 
 static void heartbeats(cluster_t *s) {
-    long long looks = server_commandstat(s->server, "getrange");
+    long long reads = server_commandstat(s->server, "getrange");
     redis_ok(s->r, "SET 7_alive someone");
     redis_ok(s->r, "LPUSH beat:backup %s", JOB);
-    await(s, server_commandstat(s->server, "getrange") > looks);
+    await(s, server_commandstat(s->server, "getrange") > reads);
     cr_assert_eq(redis_int(s->r, "LLEN beat"), 0);
     redis_ok(s->r, "DEL 7_alive");
     await(s, redis_int(s->r, "LLEN beat") == 1);
@@ -77,8 +77,8 @@ ON_EVERY_SERVER(daemon_monitor_servers, stalls_end_as_they_should) {
     cluster_end(&s);
 }
 
-/* The next pass by itself would be in an hour. */
-ON_EVERY_SERVER(daemon_monitor_servers, reports_wake_it) {
+/* The next scan without a wake-up would begin in an hour. */
+ON_EVERY_SERVER(daemon_monitor_servers, reports_wake_the_monitor) {
     cluster_t s = cluster_begin(&(server_options_t){.binary = every_server_binary(*number)});
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = WOKEN, .scan = "1h"});
     reports(&s);

@@ -10,7 +10,7 @@
 
 static long long failures(redis_t *r, const char *script) { return redis_int(r, "EVAL %s 1 sidecar:q:failures", script); }
 
-/* ---- delayed_queue: one event in a shape that the watch sends, one that is none. */
+/* ---- delayed_queue: an event in a shape that the monitor sends, and an entry that is no event. */
 
 #define EVENT(attempt) "{\"payload\":{},\"type\":\"a.B\",\"attempt\":" attempt ",\"logContext\":{\"user\":\"ann\"}}"
 
@@ -31,7 +31,7 @@ static void delayed_expect(redis_t *r) {
     cr_assert_eq(failures(r, FAILURES("unreadable")), 1);
 }
 
-/* ---- bull: an id without a job, a job that has stalled once too often, a failure of a worker. */
+/* ---- bull: an id without a job, a job that stalled more than max_stalled times, a job that a worker failed. */
 
 static void bull_begin(redis_t *r) {
     redis_ok(r, "ZADD bull:v:delayed 1 ghost");
@@ -39,7 +39,8 @@ static void bull_begin(redis_t *r) {
     redis_ok(r, "LPUSH bull:v:active 1");
     redis_ok(r, "HSET bull:v:2 name n data {} opts {} timestamp 1700000000000 failedReason boom");
     redis_ok(r, "ZADD bull:v:failed %lld 2", (long long)cluster_ms(r));
-    redis_ok(r, "ZADD sidecar:q:recorded %lld :seen", (long long)cluster_ms(r) - 1000); /* it was served before */
+    redis_ok(r, "ZADD sidecar:q:recorded %lld :seen",
+             (long long)cluster_ms(r) - 1000); /* the sidecar has served the queue before */
 }
 
 static bool bull_over(redis_t *r) {
@@ -56,7 +57,7 @@ static void bull_expect(redis_t *r) {
     cr_assert_eq(redis_int(r, "EXISTS bull:v:wait"), 0);
 }
 
-/* ---- private_queues: letters that workers have written. */
+/* ---- private_queues: dead letters of workers. */
 
 static void private_begin(redis_t *r) { redis_ok(r, "LPUSH dead one two three"); }
 

@@ -1,4 +1,4 @@
-/* How the tests of the monitor's scripts call them: straight by EVAL, each argument at will. */
+/* Calls the monitor's scripts by EVAL, so that a test can choose each argument. */
 #pragma once
 
 #include "fixture.h"
@@ -11,7 +11,7 @@
 
 enum { CALL_ARGS = 48 };
 
-/* Builds one EVAL. */
+/* The words of one EVAL. */
 typedef struct {
     const char *argv[CALL_ARGS];
     size_t lens[CALL_ARGS];
@@ -62,7 +62,7 @@ static inline long long call_now_ms(redis_t *r) {
     return ms;
 }
 
-/* The stamp of a job as Redis holds it; .born_us 0: there is none. */
+/* Returns a job's stamp in Redis; .born_us 0 = no stamp. */
 static inline stamp_t stamp_of(redis_t *r, slice_t job) {
     digest_t digest = digest_of(job.data, job.len);
     redisReply *reply = redis_do(r, "HGET sidecar:email:stamps %b", digest.bytes, (size_t)STAMP_FIELD_BYTES);
@@ -82,7 +82,7 @@ static inline bool same_stamp(stamp_t a, stamp_t b) {
     return memcmp(x.bytes, y.bytes, STAMP_BYTES) == 0;
 }
 
-/* How many entries of a list are these bytes. */
+/* Returns the number of entries of a list with these bytes. */
 static inline long long in_list(redis_t *r, const char *key, slice_t job) {
     redisReply *reply = redis_do(r, "LPOS %s %b COUNT 0", key, job.data, job.len);
     long long count = reply->type == REDIS_REPLY_ARRAY ? (long long)reply->elements : 0;
@@ -96,7 +96,7 @@ static inline bool is_delayed(redis_t *r, slice_t job) {
     return score != NULL;
 }
 
-/* Runs a call on a data set that it must not touch. */
+/* Runs a call that must not change the data. */
 static inline redisReply *call_in_vain(eval_t *call, redis_t *r) {
     char *before = fixture_digest(r);
     redisReply *reply = call_end(call, r);

@@ -1,12 +1,12 @@
-/* What the tests of the monitor's ticks share: one monitor that leads by hand, in a driver, and its server; redis_* calls are its
- * producers and workers. */
+/* The setup for tests of the monitor's ticks: a server, and a leading monitor in a driver. The tests act as producers and workers
+ * by redis_* calls. */
 #pragma once
 
 #include "monitor_call.h"
 
 #define QUEUE(settings) "{ name = \"email\"; protected_timeout = \"100ms\"; heartbeat = \"off\"; " settings " }"
 #define ALONE(settings) "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " QUEUE(settings) " );"
-/* Nothing happens by itself for an hour. */
+/* Without a wake-up the monitor does nothing for an hour. */
 #define SLOW(settings)                                                                                                           \
     "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "        \
     "heartbeat = \"off\"; retry_window = \"24h\"; " settings " } );"
@@ -33,7 +33,7 @@ static inline metrics_queue_t *of(setup_t *d) { return &d->instance.metrics->que
 static inline long long count(setup_t *d, const char *command) { return redis_int(d->f.r, command); }
 static inline long long records(setup_t *d) { return count(d, "XLEN sidecar:email:failures"); }
 
-/* Puts a job into progress, as a worker that took it. */
+/* Pushes a job to backup, as a worker that runs the job. */
 static inline void work_on(setup_t *d, const char *job) { redis_ok(d->f.r, "LPUSH email:backup %s", job); }
 
 static inline long long working(setup_t *d, const char *job) { return in_list(d->f.r, "email:backup", slice_text(job)); }
@@ -43,7 +43,7 @@ static inline long long waiting(setup_t *d, const char *job) { return in_list(d-
     do {                                                                                                                         \
         if (!driver_until(&(d)->instance.driver, cond, 8000)) {                                                                  \
             char *log_ = fixture_log();                                                                                          \
-            cr_assert_fail("never came: %s\n%s", #cond, log_);                                                                   \
+            cr_assert_fail("still false after 8 s: %s\n%s", #cond, log_);                                                        \
         }                                                                                                                        \
     } while (0)
 
@@ -53,7 +53,7 @@ static inline void passes(setup_t *d, int more) {
     until(d, metric_get(&of(d)->passes) >= wanted);
 }
 
-/* Until no request is sent for several intervals: one interval may go by while this machine is slow. */
+/* Runs until the monitor sends no request for three intervals. On a slow machine one interval proves nothing. */
 static inline void idle(setup_t *d) {
     for (int tries = 0, still = 0; tries < 100 && still < 3; tries++) {
         long before = proxy_requests(d->f.proxy, NULL);
@@ -62,7 +62,7 @@ static inline void idle(setup_t *d) {
     }
 }
 
-/* The reason of the last record of that kind; owned; NULL: there is none. */
+/* Returns "REASON ATTEMPTS ERROR" of the last record of a kind; owned. NULL: no such record. */
 static inline char *reason_of(setup_t *d, const char *kind) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
                      "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "

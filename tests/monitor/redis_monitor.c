@@ -1,5 +1,5 @@
-/* Ticks of the monitor: stalled and reported jobs are retried or ended once, living jobs are left alone, and idle queues cost
- * nothing. */
+/* Ticks of the monitor: stalled and reported jobs are retried or ended once, living jobs stay in backup, and idle queues cause
+ * no requests. */
 #include "monitor_fixture.h"
 
 Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
@@ -9,7 +9,7 @@ Test(redis_monitor, a_stalled_job_is_retried_and_then_ends_with_one_record) {
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
     long long seen = stamp_of(d.f.r, slice_text("a")).seen;
     until(&d, waiting(&d, "a"));
-    cr_assert_gt(call_now_ms(d.f.r) - seen, 100, "not before its protected timeout is over");
+    cr_assert_gt(call_now_ms(d.f.r) - seen, 100, "the job was retried before the protected timeout");
     cr_assert_eq(working(&d, "a"), 0);
     expect_reason(&d, "retried", "stalled 1 -");
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
@@ -67,7 +67,7 @@ Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
     long long began = call_now_ms(d.f.r);
     until(&d, call_now_ms(d.f.r) > began + 400);
     cr_assert_eq(working(&d, JOB), 1);
-    for (int round = 0; round < 3; round++) { /* lost for one pass, and back */
+    for (int round = 0; round < 3; round++) { /* missing in one scan only */
         redis_ok(d.f.r, "DEL 7_alive");
         until(&d, stamp_of(d.f.r, slice_text(JOB)).missing);
         redis_ok(d.f.r, "SET 7_alive me");
@@ -86,7 +86,7 @@ Test(redis_monitor, a_lost_heartbeat_must_be_missing_in_two_scans) {
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"100ms\"; "   \
     "retry_times = 1; heartbeat = \"*_alive\"; id_path = \"/id\"; } );"
 
-/* A field of the last record of that kind; owned; "-": it has none. */
+/* Returns a field of the last record of a kind; owned. "-": the record lacks the field. */
 static char *last_of(setup_t *d, const char *kind, const char *name) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s %s",
                      "for _, e in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-')) do local f = {} "
@@ -114,7 +114,7 @@ Test(redis_monitor, a_record_names_the_last_worker) {
     redis_ok(d.f.r, "SET 7_alive %b", "host-1\n\xff", (size_t)8);
     work_on(&d, JOB);
     overdue(&d);
-    redis_ok(d.f.r, "SET 7_alive %s", " \t"); /* it lives, and says no name: the last one stays */
+    redis_ok(d.f.r, "SET 7_alive %s", " \t"); /* the heartbeat is alive without a name: the last name stays */
     passes(&d, 2);
     cr_assert_eq(working(&d, JOB), 1);
     redis_ok(d.f.r, "DEL 7_alive");
@@ -122,7 +122,7 @@ Test(redis_monitor, a_record_names_the_last_worker) {
     expect_worker(&d, "retried", "host-1\\u000a\\ufffd");
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     until(&d, records(&d) == 2);
-    expect_worker(&d, "failed", "-"); /* that was somebody else */
+    expect_worker(&d, "failed", "-"); /* the second execution had another worker */
     close_setup(&d);
 }
 
@@ -138,9 +138,10 @@ Test(redis_monitor, a_heartbeat_may_hold_any_value) {
     redis_ok(d.f.r, "SET 7_alive %s", "");
     overdue(&d);
     cr_assert_eq(working(&d, JOB), 1);
-    redis_ok(d.f.r, "EVAL %s 1 7_alive", "redis.call('SET', KEYS[1], string.rep('5', 100000))"); /* only its begin is read */
+    redis_ok(d.f.r, "EVAL %s 1 7_alive",
+             "redis.call('SET', KEYS[1], string.rep('5', 100000))"); /* only the first 256 bytes are read */
     overdue(&d);
-    redis_ok(d.f.r, "ACL SETUSER default -getrange"); /* a user of before it was needed */
+    redis_ok(d.f.r, "ACL SETUSER default -getrange"); /* an ACL from a version that did not need it */
     overdue(&d);
     cr_assert_eq(metric_get(&of(&d)->faults), 0);
     cr_assert_eq(working(&d, JOB), 1);
@@ -171,7 +172,7 @@ Test(redis_monitor, acts_on_a_report_at_once) {
     expect_reason(&d, "failed", "reported 2 again");
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_reported]), 2);
     cr_assert_eq(metric_get(&of(&d)->stalled), 0);
-    work_on(&d, "c"); /* a report that comes with its job, before anybody has seen that */
+    work_on(&d, "c"); /* the report comes before a scan has seen the job */
     redis_ok(d.f.r, "HSET email:errors c early");
     until(&d, waiting(&d, "c"));
     close_setup(&d);
@@ -192,7 +193,7 @@ Test(redis_monitor, an_orphan_report_is_removed_after_two_scans) {
     close_setup(&d);
 }
 
-/* The monitor's own removal clears tracking; only a new look arms it for the next report. */
+/* The monitor's own HDEL clears tracking, so the monitor must read again to arm it for the next report. */
 Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
@@ -232,7 +233,7 @@ Test(redis_monitor, alive_timeout_ends_an_old_job) {
 
 static long long calls(setup_t *d) { return server_info_int(d->f.server, "stats", "total_commands_processed"); }
 
-Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
+Test(redis_monitor, an_idle_queue_causes_no_requests_until_a_worker_wakes_it) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true});
     idle(&d);
@@ -240,14 +241,14 @@ Test(redis_monitor, an_idle_queue_costs_nothing_and_a_worker_wakes_it) {
         long before = proxy_requests(d.f.proxy, NULL);
         cr_assert_leq(driver_run(&d.instance.driver, 500), 5);
         cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
-        redis_ok(d.f.r, "RPUSH email a"); /* not ours to see */
+        redis_ok(d.f.r, "RPUSH email a"); /* the monitor does not track ready */
         driver_run(&d.instance.driver, 60);
         cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
         redis_ok(d.f.r, "BLMOVE email email:backup RIGHT LEFT 1");
         until(&d, stamp_of(d.f.r, slice_text("a")).seen);
         redis_ok(d.f.r, "LREM email:backup 1 a");
         until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
-        idle(&d); /* the sentinel is alone now */
+        idle(&d); /* backup holds only the sentinel */
         cr_assert_eq(count(&d, "LLEN email:backup"), 1);
     }
     cr_assert_gt(calls(&d), 0);
@@ -258,13 +259,13 @@ Test(redis_monitor, an_idle_queue_is_woken_by_a_report) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
     driver_run(&d.instance.driver, 100);
-    cr_assert_eq(metric_get(&of(&d)->passes), 0, "it is idle");
+    cr_assert_eq(metric_get(&of(&d)->passes), 0, "the queue must be idle");
     redis_ok(d.f.r, "HSET email:errors stray 1");
     until(&d, metric_get(&of(&d)->passes) > 0);
     close_setup(&d);
 }
 
-Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
+Test(redis_monitor, stamps_of_retried_jobs_do_not_keep_an_idle_queue_awake) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true});
     work_on(&d, "a");
@@ -273,7 +274,7 @@ Test(redis_monitor, stamps_under_way_do_not_keep_an_idle_queue_awake) {
     long before = proxy_requests(d.f.proxy, NULL);
     driver_run(&d.instance.driver, 300);
     cr_assert_eq(proxy_requests(d.f.proxy, NULL), before);
-    cr_assert_eq(stamp_of(d.f.r, slice_text("a")).retries, 1, "it is remembered");
+    cr_assert_eq(stamp_of(d.f.r, slice_text("a")).retries, 1, "the stamp must keep the retry");
     redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
@@ -292,9 +293,9 @@ Test(redis_monitor, oversized_entries_stay_and_are_logged) {
     until(&d, waiting(&d, "a"));
     driver_run(&d.instance.driver, 400);
     cr_assert_eq(in_list(d.f.r, "email:backup", job), 1);
-    cr_assert_eq(count(&d, "HLEN email:errors"), 1, "its report is no stray");
+    cr_assert_eq(count(&d, "HLEN email:errors"), 1, "the report of an oversized job is no orphan");
     cr_assert_gt(metric_get(&of(&d)->large), 1);
-    cr_assert_leq(metric_get(&of(&d)->passes), 6 + 3 * wait_scaled_ms(600) / 50, "and it is no reason to spin");
+    cr_assert_leq(metric_get(&of(&d)->passes), 6 + 3 * wait_scaled_ms(600) / 50, "an oversized entry must not cause extra scans");
     cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
     close_setup(&d);
 }
@@ -305,7 +306,7 @@ Test(redis_monitor, duplicates_are_retried_and_not_ended) {
     for (int i = 0; i < 3; i++) work_on(&d, "same");
     until(&d, waiting(&d, "same") == 2);
     cr_assert_gt(metric_get(&of(&d)->copies), 0);
-    until(&d, working(&d, "same") == 0); /* the last one is no copy any more */
+    until(&d, working(&d, "same") == 0); /* the last entry is no duplicate any more */
     cr_assert_eq(waiting(&d, "same"), 2);
     expect_reason(&d, "failed", "retries_exhausted 3 -");
     close_setup(&d);
@@ -318,7 +319,7 @@ Test(redis_monitor, end_duplicates_ends_duplicates) {
     until(&d, records(&d) == 3);
     cr_assert_eq(waiting(&d, "same") + working(&d, "same"), 0);
     redis_expect(
-        d.f.r, "3", "EVAL %s 1 sidecar:email:failures", /* three lives, three events */
+        d.f.r, "3", "EVAL %s 1 sidecar:email:failures", /* each entry is an event of its own */
         "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
         "for i = 1, #e[2], 2 do if e[2][i] == 'event' and not ids[e[2][i + 1]] then ids[e[2][i + 1]] = 1 n = n + 1 end end end "
         "return tostring(n)");
@@ -330,7 +331,7 @@ Test(redis_monitor, a_queue_is_adopted_live) {
     open_setup(&d, (fixture_options_t){0});
     for (int i = 0; i < 500; i++) redis_ok(d.f.r, "LPUSH email:backup job%d", i);
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 500);
-    cr_assert_eq(count(&d, "LLEN email"), 0, "nobody knows yet how long they run");
+    cr_assert_eq(count(&d, "LLEN email"), 0, "a job was retried before its protected timeout from the first scan");
     until(&d, count(&d, "LLEN email") == 500);
     cr_assert_eq(count(&d, "LLEN email:backup"), 1);
     close_setup(&d);
@@ -345,7 +346,7 @@ Test(redis_monitor, queues_take_turns) {
     driver_run(&d.instance.driver, 100);
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "for i = 1, 60000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") > 0);
-    cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 59000, "a tick is too long");
+    cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 59000, "one tick scanned nearly the whole list");
     redis_ok(d.f.r, "LPUSH sms:backup x");
     until(&d, count(&d, "HLEN sidecar:sms:stamps") == 1);
     cr_assert_lt(count(&d, "HLEN sidecar:email:stamps"), 60000, "sms had to wait for all of email");
@@ -369,11 +370,11 @@ Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
     cr_assert_eq(metric_get(&of(&d)->faults) + metric_get(&sms->faults), 0);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 60000);
     cr_assert_eq(count(&d, "LLEN sms:backup"), 2);
-    cr_assert_eq(fixture_log_count("level"), 0, "it says something");
+    cr_assert_eq(fixture_log_count("level"), 0, "a line was logged");
     close_setup(&d);
 }
 
-/* In a long list every entry is met once, and stalled jobs end only when duplicates are known. */
+/* In a long list each entry is read once, and stalled jobs end only when duplicates are known. */
 Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
     setup_t d;

@@ -10,7 +10,7 @@ static void fill(setup_t *d, const char *list, int jobs) {
 }
 
 static int logged(void) { return fixture_log_count("redis refuses the monitor\""); }
-static int said_over(void) { return fixture_log_count("redis accepts the monitor's requests again"); }
+static int logged_end(void) { return fixture_log_count("redis accepts the monitor's requests again"); }
 
 /* Repeats refused requests until `cond` is true; steps the clock over each pause. */
 #define try_until(d, cond)                                                                                                       \
@@ -19,7 +19,7 @@ static int said_over(void) { return fixture_log_count("redis accepts the monitor
             fixture_step_boottime(5001);                                                                                         \
             driver_run(&(d)->instance.driver, 60);                                                                               \
         }                                                                                                                        \
-        cr_assert(cond, "never came: %s", #cond);                                                                                \
+        cr_assert(cond, "still false: %s", #cond);                                                                               \
     } while (0)
 
 Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .timeout = 60) {
@@ -34,14 +34,14 @@ Test(redis_monitor_faults, a_target_of_the_wrong_type_delays_no_other_job, .time
     try_until(&d, records(&d) == 1);
     expect_reason(&d, "failed", "reported 1 !spoilt");
     cr_assert_eq(count(&d, "LLEN email:backup"), MANY - 1 + count(&d, "HLEN sidecar:email:sentinel") / 2,
-                 "the others stay where they are");
-    cr_assert_geq(metric_get(&of(&d)->passes), 2, "passes come to their end");
+                 "the other jobs must stay in backup");
+    cr_assert_geq(metric_get(&of(&d)->passes), 2, "scans must end");
     cr_assert_eq(logged(), 1);
-    cr_assert_eq(said_over(), 0);
+    cr_assert_eq(logged_end(), 0);
     redis_ok(d.f.r, "DEL email:delayed");
     fixture_step_boottime(5001);
     until(&d, count(&d, "ZCARD email:delayed") >= 300);
-    try_until(&d, said_over() == 1);
+    try_until(&d, logged_end() == 1);
     close_setup(&d);
 }
 
@@ -55,14 +55,14 @@ Test(redis_monitor_faults, a_blocked_settle_is_not_tried_for_every_job, .timeout
     int64_t faults = metric_get(&of(&d)->faults);
     fixture_step_boottime(5001);
     until(&d, metric_get(&of(&d)->faults) > faults);
-    cr_assert_leq(proxy_requests(d.f.proxy, "retried") - before, 256, "one page of a pass is enough");
+    cr_assert_leq(proxy_requests(d.f.proxy, "retried") - before, 256, "a scan must stop settling after one page");
     redis_ok(d.f.r, "DEL email");
     fixture_step_boottime(5001);
     until(&d, count(&d, "LLEN email") >= 300);
     close_setup(&d);
 }
 
-/* Of KMQueue each task names its own list. */
+/* In KMQueue each task names its own list. */
 Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, .timeout = 60) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
@@ -79,7 +79,7 @@ Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, 
     until(&d, metric_get(&of(&d)->faults) > 0);
     km_take(&d, bytes);
     try_until(&d, in(&d, PLAIN, again));
-    cr_assert_eq(logged(), 2, "once by the passes, once by the look at the marks of unique tasks");
+    cr_assert_eq(logged(), 2, "once by the scans, once by the count of unique ids");
     cr_assert_geq(metric_get(&of(&d)->passes), 2);
     redis_ok(d.f.r, "DEL " SAFE);
     fixture_step_boottime(5001);
@@ -88,7 +88,7 @@ Test(redis_monitor_faults, a_list_of_the_wrong_type_does_not_delay_other_tasks, 
     close_setup(&d);
 }
 
-/* Who may not be asked about counts as alive; the others of its page have their turn. */
+/* If Redis refuses to read a heartbeat, the job counts as alive; the other jobs of its page are settled. */
 Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     setup_t d;
     open_setup(&d, (fixture_options_t){
@@ -104,20 +104,20 @@ Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     proxy_pass(d.f.proxy);
     fixture_step_boottime(5001);
     until(&d, waiting(&d, "{\"id\":\"bad\"}"));
-    try_until(&d, said_over() == 1);
+    try_until(&d, logged_end() == 1);
     close_setup(&d);
 }
 
-/* No request about a job is refused, but one at the end of the scan; the condition lasts as long. */
-static void expect_said_once(setup_t *d) {
+/* Redis refuses only a request at the end of each scan. The condition lasts until the request succeeds. */
+static void expect_reported_once(setup_t *d) {
     until(d, metric_get(&of(d)->faults) > 0);
     int64_t passes = metric_get(&of(d)->passes);
     try_until(d, metric_get(&of(d)->faults) >= 4);
-    cr_assert_geq(metric_get(&of(d)->passes), passes + 3, "passes come to their end");
+    cr_assert_geq(metric_get(&of(d)->passes), passes + 3, "scans must end");
     cr_assert_eq(logged(), 1);
-    cr_assert_eq(said_over(), 0);
+    cr_assert_eq(logged_end(), 0);
     redis_ok(d->f.r, "ACL SETUSER default +@all");
-    try_until(d, said_over() == 1);
+    try_until(d, logged_end() == 1);
     cr_assert_eq(logged(), 1);
 }
 
@@ -132,7 +132,7 @@ Test(redis_monitor_faults, a_refused_sentinel_push_is_reported_once) {
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
-    expect_said_once(&d);
+    expect_reported_once(&d);
     until(&d, count(&d, "LLEN email:backup") == 2);
     close_setup(&d);
 }
@@ -142,14 +142,14 @@ Test(redis_monitor_faults, a_refused_report_removal_is_reported_once) {
     open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
-    expect_said_once(&d);
+    expect_reported_once(&d);
     until(&d, metric_get(&of(&d)->stray_reports) == 1);
     cr_assert_eq(count(&d, "HLEN email:errors"), 0);
     close_setup(&d);
 }
 
-/* Whoever has lost the lock is refused nothing, but for another reason. */
-static void expect_not_over(setup_t *d) {
+/* A monitor that loses the lock forgets the refusal without a line that Redis accepts its requests again. */
+static void expect_no_end(setup_t *d) {
     until(d, metric_get(&of(d)->faults) > 0);
     redis_ok(d->f.r, "SET sidecar:app:lock another PX 600000");
     for (int i = 0; i < 3; i++) {
@@ -157,7 +157,7 @@ static void expect_not_over(setup_t *d) {
         driver_run(&d->instance.driver, 60);
     }
     cr_assert_eq(logged(), 1);
-    cr_assert_eq(said_over(), 0);
+    cr_assert_eq(logged_end(), 0);
     close_setup(d);
 }
 
@@ -168,7 +168,7 @@ Test(redis_monitor_faults, a_refused_sentinel_push_is_forgotten_when_fenced) {
     until(&d, count(&d, "LLEN email:backup") == 2 && count(&d, "HLEN sidecar:email:stamps") == 1);
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     redis_ok(d.f.r, "EVAL %s 1 email:backup", "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'job')");
-    expect_not_over(&d);
+    expect_no_end(&d);
 }
 
 Test(redis_monitor_faults, a_refused_report_removal_is_forgotten_when_fenced) {
@@ -176,22 +176,22 @@ Test(redis_monitor_faults, a_refused_report_removal_is_forgotten_when_fenced) {
     open_setup(&d, (fixture_options_t){.config = LONG_LIVED});
     redis_ok(d.f.r, "ACL SETUSER default -hdel");
     redis_ok(d.f.r, "HSET email:errors %s boom", "nobody's job");
-    expect_not_over(&d);
+    expect_no_end(&d);
 }
 
-/* Another error broke the scan off. The next scan does not report its refusals. */
-Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_broken_off_scan) {
+/* Another error stops a scan. The next scan does not report the refusals of the stopped scan. */
+Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_stopped_scan) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 9;")});
     redis_ok(d.f.r, "SET email x");
     redis_ok(d.f.r, "ACL SETUSER default -hscan");
     redis_ok(d.f.r, "HSET sidecar:email:stamps %s x", "of a job that is gone");
     redis_ok(d.f.r, "LPUSH email:backup job");
-    try_until(&d, metric_get(&of(&d)->faults) >= 4); /* the job was stalled at the latest by the second look */
+    try_until(&d, metric_get(&of(&d)->faults) >= 4); /* the second scan at the latest finds the job stalled */
     redis_ok(d.f.r, "ACL SETUSER default +hscan");
     redis_ok(d.f.r, "DEL email");
     int before = logged();
-    try_until(&d, said_over() == 1);
+    try_until(&d, logged_end() == 1);
     cr_assert_eq(logged(), before, "%s", fixture_log());
     close_setup(&d);
 }
@@ -200,17 +200,17 @@ Test(redis_monitor_faults, the_next_scan_forgets_refusals_of_a_broken_off_scan) 
 Test(redis_monitor_faults, a_missing_right_is_reported_when_a_job_needs_it) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
-    driver_run(&d.instance.driver, 100); /* it waits for a change */
+    driver_run(&d.instance.driver, 100); /* until the queue waits for a change */
     redis_ok(d.f.r, "ACL SETUSER default -hset");
     work_on(&d, "job");
     until(&d, metrics_is_refused(of(&d), mono_now()));
     for (int i = 0; i < 5; i++) {
         fixture_step_boottime(5001);
         driver_run(&d.instance.driver, 60);
-        cr_assert(metrics_is_refused(of(&d), mono_now()), "it is tried again before that is forgotten");
+        cr_assert(metrics_is_refused(of(&d), mono_now()), "the refusal was forgotten before the next attempt");
     }
     cr_assert_eq(logged(), 1);
     redis_ok(d.f.r, "ACL SETUSER default +hset");
-    try_until(&d, count(&d, "HLEN sidecar:email:stamps") == 1 && said_over() == 1);
+    try_until(&d, count(&d, "HLEN sidecar:email:stamps") == 1 && logged_end() == 1);
     close_setup(&d);
 }

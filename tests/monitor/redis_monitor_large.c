@@ -1,4 +1,4 @@
-/* Jobs that are too large to be in memory at once. */
+/* Jobs that together are too large for the monitor's memory. */
 #include "monitor_fixture.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ Test(redis_monitor_large, a_job_without_room_in_memory_is_settled_by_the_next_sc
     instance_start(&d.instance, d.f.keys, INSTANCE_MONITOR);
     instance_lead(&d.instance, d.f.r);
     until(&d, count(&d, "LLEN email") == JOBS);
-    cr_assert_eq(count(&d, "LLEN email:backup"), 1, "the sentinel");
+    cr_assert_eq(count(&d, "LLEN email:backup"), 1, "backup must hold only the sentinel");
     cr_assert_eq(records(&d), JOBS);
     free(job);
     close_setup(&d);

@@ -1,5 +1,5 @@
-/* The pages of a scan that are in flight: none is lost or read twice, Redis works while a page is judged, and after an error
- * the connection has no unread reply. */
+/* The pages of a scan that are in flight: no page is lost or read twice, Redis works while the monitor judges a page, and after
+ * an error the connection has no unread reply. */
 #include "dialects/registry.h"
 #include "monitor/pages.h"
 #include "monitor_call.h"
@@ -38,34 +38,34 @@ static void begin(setup_t *d) {
     cr_assert(scan_begin(&d->scan, &status, mono_now()));
 }
 
-static outcome_t ask(setup_t *d, bool more) {
+static outcome_t request(setup_t *d, bool more) {
     const call_t call = fixture_call(&d->f, NULL);
     return pages_request(d->pages, &call, &d->scan, more);
 }
 
-static outcome_t land(setup_t *d) {
+static outcome_t read_reply(setup_t *d) {
     const call_t call = fixture_call(&d->f, NULL);
     return pages_read_reply(d->pages, &call, &d->scan);
 }
 
-/* Reads a whole scan as the monitor does. Returns how many pages were judged with fewer than two requests in flight. */
-static int whole_pass(setup_t *d, int first) {
+/* Reads a whole scan as the monitor does. Returns the number of pages judged with fewer than two requests in flight. */
+static int whole_scan(setup_t *d, int first) {
     int next = first, idle = 0;
     do {
-        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.error.text);
+        cr_assert_eq(request(d, true), OUTCOME_OK, "%s", d->f.error.text);
         const stamped_page_t *stamped = pages_ready(d->pages);
         if (!stamped) {
-            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.error.text);
+            cr_assert_eq(read_reply(d), OUTCOME_OK, "%s", d->f.error.text);
             continue;
         }
         idle += pages_in_flight(d->pages) < 2;
         for (size_t i = 0; i < stamped->page.count; i++, next++) {
             char expected[16];
             snprintf(expected, sizeof expected, "job%d", (next - 1) % JOBS + 1);
-            cr_assert_str_eq(stamped->page.entries[i].bytes.data, expected, "the oldest one comes first, and each once");
+            cr_assert_str_eq(stamped->page.entries[i].bytes.data, expected, "entries must come once, the oldest first");
             digest_t digest = digest_of(expected, strlen(expected));
             cr_assert_arr_eq(stamped->page.entries[i].digest.bytes, digest.bytes, DIGEST_BYTES);
-            cr_assert_eq(stamped->stamps[i].born_us, next % 7 == 0 ? next : 0, "stamps are of their own jobs");
+            cr_assert_eq(stamped->stamps[i].born_us, next % 7 == 0 ? next : 0, "an entry has another job's stamp");
         }
         cr_assert(stamped->now >= d->scan.status.now);
         pages_done(d->pages);
@@ -83,35 +83,35 @@ Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
         set_stamp(d.f.r, slice_text(job), (stamp_t){.born_us = i, .seen = 1});
     }
     begin(&d);
-    cr_assert_leq(whole_pass(&d, 1), 3, "but for the last pages, for which there is not so much to ask");
+    cr_assert_leq(whole_scan(&d, 1), 3, "only the last pages may have fewer requests in flight");
     cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages));
     close_setup(&d);
 }
 
-/* Broken off at each step: the connection works, and the next scan continues where the list stands. */
+/* A scan stops at any step: the connection works, and the next scan continues at the tail of the list. */
 Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
     for (int steps = 0; steps < 12; steps++) {
         setup_t d;
         open_setup(&d);
         begin(&d);
         for (int i = 0; i < steps; i++) {
-            cr_assert_eq(ask(&d, true), OUTCOME_OK);
+            cr_assert_eq(request(&d, true), OUTCOME_OK);
             if (pages_ready(d.pages))
                 pages_done(d.pages);
             else
-                cr_assert_eq(land(&d), OUTCOME_OK);
+                cr_assert_eq(read_reply(&d), OUTCOME_OK);
         }
-        cr_assert_eq(ask(&d, true), OUTCOME_OK);
+        cr_assert_eq(request(&d, true), OUTCOME_OK);
         const call_t call = fixture_call(&d.f, NULL);
         pages_drop(d.pages, &call);
         cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages) && !pages_ready(d.pages));
         char *tail = redis_str(d.f.r, "LINDEX email:backup -1");
         scan_reset(&d.scan);
         begin(&d);
-        cr_assert_eq(ask(&d, true), OUTCOME_OK);
-        cr_assert_eq(land(&d), OUTCOME_OK);
-        cr_assert_eq(ask(&d, false), OUTCOME_OK);
-        while (!pages_ready(d.pages)) cr_assert_eq(land(&d), OUTCOME_OK);
+        cr_assert_eq(request(&d, true), OUTCOME_OK);
+        cr_assert_eq(read_reply(&d), OUTCOME_OK);
+        cr_assert_eq(request(&d, false), OUTCOME_OK);
+        while (!pages_ready(d.pages)) cr_assert_eq(read_reply(&d), OUTCOME_OK);
         cr_assert_str_eq(pages_ready(d.pages)->page.entries[0].bytes.data, tail, "%d steps", steps);
         free(tail);
         close_setup(&d);
@@ -124,9 +124,9 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
     backup_status_t status = {.entries = JOBS, .now = 1};
     cr_assert(scan_begin(&d.scan, &status, mono_now()));
-    cr_assert_eq(ask(&d, true), OUTCOME_OK);
-    cr_assert_eq(land(&d), OUTCOME_OK);
-    cr_assert_eq(ask(&d, true), OUTCOME_OK);
+    cr_assert_eq(request(&d, true), OUTCOME_OK);
+    cr_assert_eq(read_reply(&d), OUTCOME_OK);
+    cr_assert_eq(request(&d, true), OUTCOME_OK);
     const call_t call = fixture_call(&d.f, NULL);
     cr_assert_eq(pages_read_all(d.pages, &call, &d.scan), OUTCOME_REFUSED);
     cr_assert_not_null(strstr(d.f.error.text, "WRONGTYPE"));
@@ -136,55 +136,55 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     close_setup(&d);
 }
 
-/* Rotations that are on their way when the first one is refused are refused, too, and none of their entries is missed. */
+/* Redis refuses the first rotation and all later ones in flight. The scan reads their entries all the same. */
 Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
     setup_t d;
     open_setup(&d);
     begin(&d);
-    int met = 0;
+    int seen = 0;
     do {
-        cr_assert_eq(ask(&d, true), OUTCOME_OK, "%s", d.f.error.text);
+        cr_assert_eq(request(&d, true), OUTCOME_OK, "%s", d.f.error.text);
         const stamped_page_t *stamped = pages_ready(d.pages);
         if (!stamped) {
-            cr_assert_eq(land(&d), OUTCOME_OK, "%s", d.f.error.text);
+            cr_assert_eq(read_reply(&d), OUTCOME_OK, "%s", d.f.error.text);
             continue;
         }
-        met += (int)stamped->page.count;
+        seen += (int)stamped->page.count;
         pages_done(d.pages);
-        if (met >= JOBS / 4) redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+        if (seen >= JOBS / 4) redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
     cr_assert(d.scan.progress.read_only);
-    cr_assert_eq(met, JOBS);
+    cr_assert_eq(seen, JOBS);
     cr_assert_eq(fixture_log_count("redis is full"), 1);
     close_setup(&d);
 }
 
-/* One scan over `large` entries of 3 MB behind 20 small ones; returns how many were held at once, and checks the limit of
- * memory. */
+/* Scans 20 small entries and then `count` entries of `len` bytes. Returns the number of large entries whose bytes were in
+ * memory. Checks the limit of memory. */
 static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
-    int met = 0, held = 0;
+    int seen = 0, held = 0;
     backup_status_t status = {.entries = 20 + count, .now = 1};
     digest_t expected = digest_of(large, len);
     cr_assert(scan_begin(&d->scan, &status, mono_now()));
     do {
-        cr_assert_eq(ask(d, true), OUTCOME_OK, "%s", d->f.error.text);
+        cr_assert_eq(request(d, true), OUTCOME_OK, "%s", d->f.error.text);
         const stamped_page_t *stamped = pages_ready(d->pages);
         if (!stamped) {
-            cr_assert_eq(land(d), OUTCOME_OK, "%s", d->f.error.text);
+            cr_assert_eq(read_reply(d), OUTCOME_OK, "%s", d->f.error.text);
             continue;
         }
         cr_assert_leq(stamped->page.held, len > PAGES_BYTES ? len : PAGES_BYTES);
         for (size_t i = 0; i < stamped->page.count; i++) {
             const entry_t *entry = &stamped->page.entries[i];
             if (entry->bytes.len != len) continue;
-            met++;
+            seen++;
             held += entry->bytes.data != NULL;
             cr_assert_arr_eq(entry->digest.bytes, expected.bytes, DIGEST_BYTES);
             cr_assert(!entry->bytes.data || memcmp(entry->bytes.data, large, len) == 0);
         }
         pages_done(d->pages);
     } while (!pages_empty(d->pages) || scan_entries_wanted(&d->scan));
-    cr_assert_eq(met, count);
+    cr_assert_eq(seen, count);
     scan_end(&d->scan, mono_now());
     return held;
 }
@@ -199,8 +199,8 @@ static void expect_held(int large_bytes) {
     for (int i = 0; i < 20; i++) redis_ok(d.f.r, "LPUSH email:backup %d", i);
     for (int i = 0; i < COUNT; i++) redis_ok(d.f.r, "LPUSH email:backup %b", large, (size_t)large_bytes);
     int held = held_of_large(&d, large, (size_t)large_bytes, COUNT);
-    cr_assert(held < COUNT, "nobody knows that they come");
-    cr_assert_eq(held_of_large(&d, large, (size_t)large_bytes, COUNT), COUNT, "the next pass does, and has each of them");
+    cr_assert(held < COUNT, "the first scan does not expect large entries");
+    cr_assert_eq(held_of_large(&d, large, (size_t)large_bytes, COUNT), COUNT, "the next scan must read the bytes of each");
     free(large);
     close_setup(&d);
 }

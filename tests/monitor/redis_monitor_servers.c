@@ -1,4 +1,4 @@
-/* Every script and command of the monitor on every server, as the product calls them. */
+/* Each script and command of the monitor on every server, called as the monitor calls it. */
 #include "dialects/registry.h"
 #include "every_server.h"
 #include "monitor_call.h"
@@ -92,7 +92,7 @@ static bool keep_none(void *self, slice_t field, slice_t value) {
     return false;
 }
 
-static void look_at_heartbeats(fixture_t *f) {
+static void check_heartbeats(fixture_t *f) {
     heartbeat_check_t looks[] = {{.key = "none_alive"}, {.key = NULL}, {.key = "hash_alive"}, {.key = "7_alive"}};
     redis_ok(f->r, "HSET hash_alive a b");
     cr_assert_eq(heartbeats_read(f->conn, looks, 4, &f->error), OUTCOME_OK, "%s", f->error.text);
@@ -108,7 +108,7 @@ static void look_at_heartbeats(fixture_t *f) {
     redis_ok(f->r, "DEL hash_alive space_alive");
 }
 
-ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
+ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     static const char *const jobs[] = {"at once", "later", "ends", "stays", "again"};
     static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
     fixture_t f = begin(*number);
@@ -121,7 +121,7 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     stamp_all(&f, jobs, 5);
     one_rotation(&f, 5);
     redis_ok(f.r, "SET 7_alive me");
-    look_at_heartbeats(&f);
+    check_heartbeats(&f);
     settle(&f, "stays", under_way, 0, "", SETTLED_ALIVE);
     redis_ok(f.r, "DEL 7_alive");
     settle(&f, "at once", under_way, 0, "", SETTLED);
@@ -134,7 +134,7 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     settle(&f, "nobody", under_way, 0, "", SETTLED_CHANGED);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
     cr_assert(is_delayed(f.r, slice_text("later")));
-    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2, "what stays, and the sentinel");
+    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2, "backup must hold `stays` and the sentinel");
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 4);
     redis_ok(f.r, "HSET email:errors stray boom");
     cr_assert_eq(report_remove(&call, slice_text("stray"), sha1, &gone), OUTCOME_OK);
@@ -146,13 +146,13 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_does_what_it_says) {
     stream_ends_t look;
     cr_assert_eq(stream_read_ends(f.conn, f.keys, &look, &now_ms, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_str_eq(look.error, "");
-    stamp_all(&f, jobs, 1); // a sweep that finds nothing asks for nothing, and is not told
+    stamp_all(&f, jobs, 1); // without a stamp to remove, prune sends no script and cannot be fenced
     redis_ok(f.r, "SET sidecar:app:lock another");
     cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_FENCED);
     fixture_stop(&f);
 }
 
-ON_EVERY_SERVER(redis_monitor_servers, a_settle_goes_where_its_dialect_says) {
+ON_EVERY_SERVER(redis_monitor_servers, a_settle_uses_the_keys_of_its_dialect) {
     static const char *const jobs[] = {"again", "ends", "done"};
     static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
     fixture_t f = begin(*number);
@@ -167,9 +167,9 @@ ON_EVERY_SERVER(redis_monitor_servers, a_settle_goes_where_its_dialect_says) {
                             .mark_id = slice_text("1"),
                             .done = "finished",
                             .done_id = slice_text("1")};
-    settle_to(&f, &where, "again", under_way, 5000, "", SETTLED); /* without delayed a delay is none */
+    settle_to(&f, &where, "again", under_way, 5000, "", SETTLED); /* without a delayed key the delay is ignored */
     redis_expect(f.r, "once more", "LPOP elsewhere");
-    cr_assert_eq(redis_int(f.r, "SCARD ids"), 2, "the mark of a job that is retried stays");
+    cr_assert_eq(redis_int(f.r, "SCARD ids"), 2, "a retry must keep the job's mark");
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 2);
     settle_to(&f, &where, "ends", (stamp_t){0}, 0, "", SETTLED);
     redis_expect(f.r, "2", "SRANDMEMBER ids");

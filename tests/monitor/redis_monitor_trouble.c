@@ -1,10 +1,10 @@
-/* The monitor in trouble: workers finish during a scan, Redis is full, flushed or away, the lock is lost, sentinels and keys
+/* The monitor under faults: workers finish during a scan; Redis is full, flushed or away; the lock is lost; sentinels and keys
  * are damaged. */
 #include "monitor_fixture.h"
 
 #include "wait.h"
 
-/* Delays the reply to one request of a scan while the worker finishes its job. */
+/* Drops one request of a scan. The worker finishes its job before the monitor repeats the request. */
 Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "EXISTS", "retried"};
     setup_t d;
@@ -22,19 +22,19 @@ Test(redis_monitor_trouble, a_worker_may_finish_at_any_step_of_a_scan, .timeout 
         work_on(&d, job);
         until(&d, stamp_of(d.f.r, slice_text(job)).seen);
         long fired = proxy_fired(d.f.proxy);
-        /* The request is dropped before Redis sees it, so what it was to do comes after the worker. */
+        /* The proxy drops the request before Redis sees it, so the repeated request comes after the worker. */
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = steps[i]});
         until(&d, proxy_fired(d.f.proxy) > fired);
         redis_ok(d.f.r, "LREM email:backup 1 %s", job);
         cr_assert_eq(waiting(&d, job), 0);
         until(&d, !stamp_of(d.f.r, slice_text(job)).born_us);
-        cr_assert_eq(waiting(&d, job), 0, "%s is run again though it was done", job);
+        cr_assert_eq(waiting(&d, job), 0, "%s was retried although it was finished", job);
     }
     cr_assert_eq(records(&d), 0);
     close_setup(&d);
 }
 
-/* Redis runs each request of a scan, and the reply is lost: nothing happens twice. */
+/* Redis runs each request of a scan, but the reply is lost: no job is settled twice. */
 Test(redis_monitor_trouble, lost_replies_lose_and_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"LLEN email:backup", "RPOPLPUSH", "HMGET sidecar:email:stamps", "digest",
                                         "retried",           "failed"};
@@ -118,7 +118,7 @@ Test(redis_monitor_trouble, a_full_redis_is_read_without_rotation) {
     close_setup(&d);
 }
 
-/* All stamps and sentinels of a queue, as they stand in its list. */
+/* Returns the number of sentinels in backup. */
 static int sentinels(setup_t *d) {
     redisReply *list = redis_do(d->f.r, "LRANGE email:backup 0 -1");
     int found = 0;
@@ -146,32 +146,32 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     char *one = sentinel(&d, 1);
     redis_ok(d.f.r, "LREM email:backup 0 %s", one); /* deleted */
     until(&d, sentinels(&d) == 1 && metric_get(&of(&d)->sentinels) == 2);
-    redis_ok(d.f.r, "LPUSH email:backup %s", one); /* the old one is back */
+    redis_ok(d.f.r, "LPUSH email:backup %s", one); /* the old sentinel returns */
     until(&d, sentinels(&d) == 1 && metric_get(&of(&d)->old_sentinels) == 1);
     char *two = sentinel(&d, 2);
-    cr_assert_eq(working(&d, two), 1, "the current one stays");
+    cr_assert_eq(working(&d, two), 1, "the current sentinel must stay");
     redis_ok(d.f.r, "LPUSH email:backup %s", two); /* doubled */
-    int64_t met = metric_get(&of(&d)->passes);
-    until(&d, metric_get(&of(&d)->passes) > met + 3);
+    int64_t scans = metric_get(&of(&d)->passes);
+    until(&d, metric_get(&of(&d)->passes) > scans + 3);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 20);
     free(one);
     free(two);
     close_setup(&d);
 }
 
-#define STILL                                                                                                                    \
+#define NO_STALL                                                                                                                 \
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \
     "heartbeat = \"off\"; } );"
 
-/* Without its hash a sentinel is known for one still: it is no job, and goes. */
+/* After its hash was deleted, a sentinel is still recognized: the monitor removes it, and does not treat it as a job. */
 Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_job) {
     setup_t d;
-    open_setup(&d, (fixture_options_t){.config = STILL});
+    open_setup(&d, (fixture_options_t){.config = NO_STALL});
     fill(&d, 20);
     passes(&d, 2);
     for (int round = 1; round <= 3; round++) {
         char *old = sentinel(&d, 1);
-        if (round == 2) { /* a new one, of another random part, is there already when the old one is met */
+        if (round == 2) { /* a new sentinel with another random part exists before the old sentinel returns */
             redis_ok(d.f.r, "DEL sidecar:email:sentinel");
             redis_ok(d.f.r, "LREM email:backup 0 %s", old);
             until(&d, count(&d, "EXISTS sidecar:email:sentinel"));
@@ -191,10 +191,10 @@ Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_
     close_setup(&d);
 }
 
-/* A new leader knows nothing of it. */
+/* A new leader has no memory of the sentinel. */
 Test(redis_monitor_trouble, a_list_that_holds_only_a_sentinel_without_its_hash_holds_no_job) {
     setup_t d;
-    open_setup(&d, (fixture_options_t){.config = STILL});
+    open_setup(&d, (fixture_options_t){.config = NO_STALL});
     fill(&d, 1);
     passes(&d, 2);
     redis_ok(d.f.r, "LREM email:backup 1 job0");
@@ -222,9 +222,9 @@ Test(redis_monitor_trouble, a_forged_sentinel_is_a_job) {
     until(&d, waiting(&d, longer));
     cr_assert_eq(waiting(&d, real), 0);
     redis_ok(d.f.r, "DEL sidecar:email:sentinel email");
-    for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]); /* nor does a deleted hash make it one */
+    for (size_t i = 0; i < 3; i++) work_on(&d, forged[i]); /* also without the hash these entries are jobs */
     for (size_t i = 0; i < 3; i++) until(&d, waiting(&d, forged[i]) || !working(&d, forged[i]));
-    cr_assert_eq(records(&d), 7, "three jobs ended, and four were retried");
+    cr_assert_eq(records(&d), 7, "three jobs must end, and four must be retried");
     free(real);
     free(longer);
     close_setup(&d);
@@ -238,7 +238,7 @@ Test(redis_monitor_trouble, a_forged_sentinel_of_zero_bytes_is_a_job) {
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     redis_ok(d.f.r, "LPUSH email:backup %b", forged.data, forged.len);
     until(&d, in_list(d.f.r, "email", forged));
-    cr_assert_eq(records(&d), 1, "it was retried as any job");
+    cr_assert_eq(records(&d), 1, "the entry must be retried as a job");
     close_setup(&d);
 }
 
@@ -265,7 +265,7 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .time
         redis_ok(d.f.r, "LPUSH sms:backup b");
         until(&d, metric_get(&of(&d)->faults) > faults);
         until(&d, redis_int(d.f.r, "LLEN sms") == 1);
-        cr_assert_leq(driver_run(&d.instance.driver, 300), 300, "it spins on %s", keys[k].key);
+        cr_assert_leq(driver_run(&d.instance.driver, 300), 300, "ticks without a pause because of %s", keys[k].key);
         if (strcmp(keys[k].key, "email:backup") != 0) cr_assert_eq(working(&d, "a"), 1, "%s", keys[k].key);
         redis_ok(d.f.r, "DEL %s", keys[k].key);
         fixture_step_boottime(5001);
@@ -275,7 +275,7 @@ Test(redis_monitor_trouble, keys_of_the_wrong_type_block_their_queue_only, .time
     close_setup(&d);
 }
 
-/* Under a user that may do everything but one thing. */
+/* The sidecar's user lacks the right to one command. */
 Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
     static const char *const commands[] = {"lrem", "brpoplpush", "rpoplpush", "hmget",   "llen",
                                            "lpos", "xadd",       "hscan",     "evalsha", "getrange"};
@@ -289,7 +289,7 @@ Test(redis_monitor_trouble, a_missing_right_loses_no_job, .timeout = 300) {
         driver_run(&d.instance.driver, 250);
         redis_ok(admin, "ACL SETUSER default +%s", commands[i]);
         fixture_step_boottime(5001);
-        redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT"); /* where all is done already no pass comes */
+        redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT"); /* a scan needs a job in backup */
         passes(&d, 1);
         cr_assert_eq(count(&d, "LLEN email") + count(&d, "LLEN email:backup") - sentinels(&d) + metric_get(&of(&d)->ended), 20,
                      "without %s", commands[i]);
@@ -302,7 +302,7 @@ Test(redis_monitor_trouble, without_tracking_the_monitor_polls) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
-    until(&d, proxy_fired(d.f.proxy) > 0); /* somebody asks for wake-ups */
+    until(&d, proxy_fired(d.f.proxy) > 0); /* the monitor has asked for tracking */
     work_on(&d, "a");
     until(&d, waiting(&d, "a"));
     cr_assert_gt(fixture_log_count("redis refuses client tracking"), 0);
@@ -319,11 +319,11 @@ Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     until(&d, stamp_of(d.f.r, slice_text("a")).seen);
     cr_assert_eq(metric_get(&d.instance.metrics->reconnects), 1);
     redis_ok(d.f.r, "HSET email:errors a boom");
-    until(&d, waiting(&d, "a")); /* the next pass would be in an hour: the new connection hears */
+    until(&d, waiting(&d, "a")); /* only the new tracking connection can wake the monitor within an hour */
     close_setup(&d);
 }
 
-/* A full stream delays ends, and nothing else. */
+/* A full stream delays only ends. */
 Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
@@ -342,7 +342,7 @@ Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
 }
 
 /* Two leaders, one of them already replaced: each job stays in one place. */
-Test(redis_monitor_trouble, a_zombie_does_no_harm) {
+Test(redis_monitor_trouble, a_replaced_leader_moves_no_job_twice) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
     instance_t other;

@@ -1,31 +1,31 @@
-/* Side tasks beside scans: when they step, what wakes them, and how outcomes affect a task and the others. The tasks are
- * fakes. */
+/* Side tasks beside scans, with fake tasks: when a task steps, which messages wake it, and how an outcome affects this task and
+ * other tasks. */
 #include "monitor/scan.h"
 #include "monitor/tasks.h"
 #include "monitor_fixture.h"
 
 enum { TASKS = 3 };
 
-/* Orders of a test to its fake task, and their results. One for each queue. */
+/* A fake task. A test sets the members below `after_ms`; the task counts its calls in the members above. One per queue. */
 typedef struct {
     int steps, forgets, leaves, subscribed, opened;
-    bool changed; /* at the last step */
+    bool changed; /* call->changed of the last step */
     bool was_armed;
     char message[32];
     size_t message_len;
-    mono_t at;     /* of the last step */
-    mono_t wanted; /* the `next` of the last step */
-    /* what it is to do */
-    int64_t after_ms; /* until the next step; 0 = at once, -1 = only after a change */
+    mono_t at;     /* time of the last step */
+    mono_t wanted; /* call->next of the last step */
+    /* set by the test */
+    int64_t after_ms; /* delay of the next step; 0 = at once, -1 = only after a change */
     outcome_t outcome;
     bool fences, asks;
-    bool early; /* out: a step came before it was wanted, though nothing had changed */
+    bool early; /* out: a step came before `wanted` without a change */
 } fake_task_t;
 
 static fake_task_t fakes[TASKS];
 static char channels[TASKS][48], keys[TASKS][48];
 
-static void *play_open(const queue_keys_t *queue) {
+static void *fake_open(const queue_keys_t *queue) {
     static const char *const names[TASKS] = {"email", "sms", "push"};
     for (size_t i = 0; i < TASKS; i++) {
         if (strcmp(queue->config->name, names[i]) != 0) continue;
@@ -37,40 +37,40 @@ static void *play_open(const queue_keys_t *queue) {
     abort(); /* no such queue */
 }
 
-static void play_close(void *state) { ((fake_task_t *)state)->opened--; }
+static void fake_close(void *state) { ((fake_task_t *)state)->opened--; }
 
-static void play_forget(void *state) {
-    fake_task_t *play = state;
-    play->forgets++;
-    play->wanted = (mono_t){0};
+static void fake_forget(void *state) {
+    fake_task_t *task = state;
+    task->forgets++;
+    task->wanted = (mono_t){0};
 }
 
 static size_t index_of(const void *state) { return (size_t)((const fake_task_t *)state - fakes); }
 
-static size_t play_watched(const void *state, const char **out) {
+static size_t fake_watched(const void *state, const char **out) {
     out[0] = keys[index_of(state)];
     out[1] = "shared:board";
     return 2;
 }
 
-static size_t play_channels(const void *state, const char **out) {
+static size_t fake_channels(const void *state, const char **out) {
     out[0] = channels[index_of(state)];
     return 1;
 }
 
-static void play_heard(void *state, const char *channel, slice_t message) {
-    fake_task_t *play = state;
+static void fake_on_message(void *state, const char *channel, slice_t message) {
+    fake_task_t *task = state;
     cr_assert_str_eq(channel, channels[index_of(state)]);
-    cr_assert_leq(message.len, sizeof play->message);
-    play->subscribed++;
-    play->message_len = message.len;
-    memcpy(play->message, message.data, message.len);
-    play->wanted = (mono_t){0};
+    cr_assert_leq(message.len, sizeof task->message);
+    task->subscribed++;
+    task->message_len = message.len;
+    memcpy(task->message, message.data, message.len);
+    task->wanted = (mono_t){0};
 }
 
-/* Reads its keys, armed. */
-static outcome_t look(const fake_task_t *play, side_task_call_t *call) {
-    const char *const wanted[] = {keys[index_of(play)], "shared:board"};
+/* Reads the watched keys and arms tracking. */
+static outcome_t read_keys(const fake_task_t *task, side_task_call_t *call) {
+    const char *const wanted[] = {keys[index_of(task)], "shared:board"};
     redisReply *reply;
     for (size_t i = 0; i < 2; i++) {
         if (call->arm) {
@@ -88,55 +88,55 @@ static outcome_t look(const fake_task_t *play, side_task_call_t *call) {
     return OUTCOME_OK;
 }
 
-static outcome_t play_step(void *state, side_task_call_t *call) {
-    fake_task_t *play = state;
+static outcome_t fake_step(void *state, side_task_call_t *call) {
+    fake_task_t *task = state;
     cr_assert_str_not_empty(call->redis.token);
     cr_assert_eq(call->next.ns, mono_never().ns);
-    play->early |= !call->changed && !mono_reached(play->wanted, call->now);
-    play->steps++;
-    play->changed = call->changed;
-    play->was_armed = call->arm;
-    play->at = call->now;
-    if (play->outcome != OUTCOME_OK) return redis_error_set(call->redis.error, play->outcome, "the play wants it");
-    if (play->fences) return redis_error_set(call->redis.error, OUTCOME_FENCED, "the play wants it");
-    if (play->asks && look(play, call) != OUTCOME_OK) return call->redis.error->outcome;
-    if (play->after_ms >= 0) call->next = mono_add(call->now, play->after_ms * NS_PER_MS);
-    play->wanted = call->next;
+    task->early |= !call->changed && !mono_reached(task->wanted, call->now);
+    task->steps++;
+    task->changed = call->changed;
+    task->was_armed = call->arm;
+    task->at = call->now;
+    if (task->outcome != OUTCOME_OK) return redis_error_set(call->redis.error, task->outcome, "refused by the test");
+    if (task->fences) return redis_error_set(call->redis.error, OUTCOME_FENCED, "refused by the test");
+    if (task->asks && read_keys(task, call) != OUTCOME_OK) return call->redis.error->outcome;
+    if (task->after_ms >= 0) call->next = mono_add(call->now, task->after_ms * NS_PER_MS);
+    task->wanted = call->next;
     return OUTCOME_OK;
 }
 
-static outcome_t play_leave(void *state, side_task_call_t *call) {
-    fake_task_t *play = state;
+static outcome_t fake_leave(void *state, side_task_call_t *call) {
+    fake_task_t *task = state;
     redisReply *reply;
-    play->leaves++;
+    task->leaves++;
     request_begin(call->redis.conn, "GET");
     request_text(call->redis.conn, call->redis.keys->locks[0].key);
     if (request_ask(call->redis.conn, &reply, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
-    cr_assert_str_eq(reply->str, call->redis.token, "it leaves when the lock is gone already");
+    cr_assert_str_eq(reply->str, call->redis.token, "the task left after the lock was released");
     conn_reply_free(reply);
-    return play->outcome == OUTCOME_OK ? OUTCOME_OK : redis_error_set(call->redis.error, play->outcome, "the play wants it");
+    return task->outcome == OUTCOME_OK ? OUTCOME_OK : redis_error_set(call->redis.error, task->outcome, "refused by the test");
 }
 
-static const side_task_ops_t PLAY = {.open = play_open,
-                                     .close = play_close,
-                                     .forget = play_forget,
-                                     .watched_keys = play_watched,
-                                     .channels = play_channels,
-                                     .on_message = play_heard,
-                                     .step = play_step,
-                                     .leave = play_leave};
+static const side_task_ops_t FAKE_TASK = {.open = fake_open,
+                                          .close = fake_close,
+                                          .forget = fake_forget,
+                                          .watched_keys = fake_watched,
+                                          .channels = fake_channels,
+                                          .on_message = fake_on_message,
+                                          .step = fake_step,
+                                          .leave = fake_leave};
 
-#define STAGE(email)                                                                                                             \
+#define CONFIG(email)                                                                                                            \
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; defaults = { protected_timeout = \"1h\"; heartbeat = \"off\"; "   \
     "retry_window = \"24h\"; }; queues = ( { name = \"email\"; " email " }, { name = \"sms\"; }, { name = \"push\"; } );"
 
-/* A monitor with a fake task for each of the first `count` queues, whose orders are in `fakes`. */
+/* Starts a monitor with a fake task (from `fakes`) for each of the first `count` queues. */
 static void tasks_begin(setup_t *d, size_t count, fixture_options_t options) {
-    if (!options.config) options.config = STAGE("");
+    if (!options.config) options.config = CONFIG("");
     options.closed = true;
     d->f = fixture_start(&options);
     instance_start(&d->instance, d->f.keys, INSTANCE_MONITOR);
-    for (size_t i = 0; i < count; i++) monitor_add_task(d->instance.monitor, i, &PLAY);
+    for (size_t i = 0; i < count; i++) monitor_add_task(d->instance.monitor, i, &FAKE_TASK);
     instance_lead(&d->instance, d->f.r);
 }
 
@@ -144,11 +144,11 @@ static void tasks_end(setup_t *d) {
     close_setup(d);
     for (size_t i = 0; i < TASKS; i++) {
         cr_assert_eq(fakes[i].opened, 0);
-        cr_assert_not(fakes[i].early, "watch %zu stepped too early", i);
+        cr_assert_not(fakes[i].early, "task %zu stepped too early", i);
     }
 }
 
-/* Until the task needs no step. */
+/* Runs until no task needs a step. */
 static void settle_down(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
 Test(redis_tasks, a_task_steps_when_it_asked_to) {
@@ -156,9 +156,9 @@ Test(redis_tasks, a_task_steps_when_it_asked_to) {
     fakes[0].after_ms = 40;
     fakes[1].after_ms = -1;
     tasks_begin(&d, 2, (fixture_options_t){0});
-    until(&d, fakes[0].steps >= 10); /* play_step notes one that comes early */
+    until(&d, fakes[0].steps >= 10); /* fake_step sets `early` */
     cr_assert_eq(fakes[1].steps, 1, "nothing has changed");
-    cr_assert(fakes[1].changed, "all may have, before the first step");
+    cr_assert(fakes[1].changed, "before the first step all keys count as changed");
     cr_assert_not(fakes[0].changed);
     tasks_end(&d);
 }
@@ -174,7 +174,7 @@ Test(redis_tasks, a_changed_key_wakes_its_task) {
     until(&d, fakes[0].steps > before[0]);
     cr_assert(fakes[0].changed);
     settle_down(&d);
-    cr_assert_eq(fakes[1].steps, before[1], "its keys have not changed");
+    cr_assert_eq(fakes[1].steps, before[1], "a task stepped without a change of its keys");
     redis_ok(d.f.r, "SET shared:board 1");
     until(&d, fakes[0].steps > before[0] + 1 && fakes[1].steps > before[1]);
     redis_ok(d.f.r, "SET email:other 1");
@@ -227,8 +227,8 @@ Test(redis_tasks, scans_and_tasks_take_turns) {
     redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end",
              (int)ENTRIES);
     until(&d, metric_get(&of(&d)->passes) >= 1);
-    cr_assert_geq(fakes[0].steps, ENTRIES / 512, "watches starve beside a pass");
-    cr_assert_leq(abs(fakes[0].steps - fakes[1].steps), 2, "one watch starves beside another");
+    cr_assert_geq(fakes[0].steps, ENTRIES / 512, "tasks starve beside a scan");
+    cr_assert_leq(abs(fakes[0].steps - fakes[1].steps), 2, "one task starves beside another");
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), ENTRIES);
     tasks_end(&d);
 }
@@ -243,21 +243,21 @@ Test(redis_tasks, a_refusal_concerns_one_queue_and_is_reported_once) {
     redis_ok(d.f.r, "LPUSH email:backup a");
     redis_ok(d.f.r, "SET email:board 1");
     until(&d, fakes[1].steps > others + 5 && stamp_of(d.f.r, slice_text("a")).seen);
-    cr_assert_eq(fakes[0].steps, 1, "it is on hold");
+    cr_assert_eq(fakes[0].steps, 1, "a refused task must wait");
     cr_assert_eq(metric_get(&of(&d)->faults), 1);
     for (int again = 2; again <= 3; again++) {
         fixture_step_boottime(TASK_REFUSED_MS + 1);
         until(&d, fakes[0].steps == again);
     }
-    cr_assert_eq(fixture_log_count("the play wants it"), 1);
+    cr_assert_eq(fixture_log_count("refused by the test"), 1);
     fakes[0].outcome = OUTCOME_OK;
     fakes[0].after_ms = -1;
     fixture_step_boottime(TASK_REFUSED_MS + 1);
     until(&d, fakes[0].steps == 4);
-    cr_assert(fakes[0].changed, "what it could not look at may have changed");
+    cr_assert(fakes[0].changed, "after a refusal the keys count as changed");
     fakes[0].outcome = OUTCOME_REFUSED;
     redis_ok(d.f.r, "SET email:board 2");
-    until(&d, fixture_log_count("the play wants it") == 2);
+    until(&d, fixture_log_count("refused by the test") == 2);
     tasks_end(&d);
 }
 
@@ -310,7 +310,7 @@ Test(redis_tasks, without_tracking_a_task_is_polled) {
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     until(&d, fakes[0].steps == 5);
     cr_assert_not(fakes[0].was_armed);
-    fakes[0].early = false; /* polls come sooner than it asked for */
+    fakes[0].early = false; /* polls come sooner than call->next */
     tasks_end(&d);
 }
 
@@ -333,9 +333,9 @@ Test(redis_tasks, a_shutdown_releases_task_locks) {
     fakes[2] = (fake_task_t){.outcome = OUTCOME_REFUSED};
     tasks_begin(&d, 3, (fixture_options_t){0});
     monitor_finish(d.instance.monitor);
-    cr_assert_eq(fakes[0].leaves, 0, "it has not begun yet");
+    cr_assert_eq(fakes[0].leaves, 0, "a task that has not stepped must not leave");
     settle_down(&d);
-    fakes[0].outcome = OUTCOME_REFUSED; /* what one cannot does not hinder the next */
+    fakes[0].outcome = OUTCOME_REFUSED; /* one task's refusal must not stop the next task */
     monitor_finish(d.instance.monitor);
     for (size_t i = 0; i < TASKS; i++) cr_assert_eq(fakes[i].leaves, 1, "%zu", i);
     lease_end(d.instance.leases, 0);
@@ -356,13 +356,13 @@ Test(redis_tasks, an_end_without_redis_waits_once) {
     int64_t took_us = wait_now_us() - began;
     server_thaw(d.f.server);
     cr_assert_eq(fakes[0].leaves + fakes[1].leaves + fakes[2].leaves, 1);
-    cr_assert_lt(took_us, INT64_C(20000) * wait_scaled_ms(1000), "as if it were to go on");
+    cr_assert_lt(took_us, INT64_C(20000) * wait_scaled_ms(1000), "the end waited for more than one task");
     tasks_end(&d);
 }
 
 Test(redis_tasks, a_task_of_a_queue_served_elsewhere_is_idle) {
     setup_t d;
-    tasks_begin(&d, 1, (fixture_options_t){.config = STAGE("roles = [\"dispatcher\"];")});
+    tasks_begin(&d, 1, (fixture_options_t){.config = CONFIG("roles = [\"dispatcher\"];")});
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(fakes[0].steps, 0, "this queue has no monitor");
     tasks_end(&d);

@@ -1,4 +1,4 @@
-/* One queue with its clock, looks and scans, for the tests of the scan. */
+/* The setup for tests of a scan: one queue, a clock, and calls that begin, fill and end scans. */
 #pragma once
 
 #include "dialects/registry.h"
@@ -34,26 +34,26 @@ static inline void end(void) { scan_free(&scan); }
 
 static inline digest_t job(int number) { return digest_of(&number, sizeof number); }
 
-static inline backup_status_t look_of(int64_t entries) {
+static inline backup_status_t status_of(int64_t entries) {
     return (backup_status_t){.entries = entries, .now = REDIS_NOW + now_ms, .armed = true};
 }
 
-static inline bool look(int64_t entries, int64_t stamps, int64_t reports, bool alone) {
-    backup_status_t found = look_of(entries);
+static inline bool begin_scan(int64_t entries, int64_t stamps, int64_t reports, bool alone) {
+    backup_status_t found = status_of(entries);
     found.stamps = stamps;
     found.reports = reports;
     found.sentinel_alone = alone;
     return scan_begin(&scan, &found, now());
 }
 
-static inline bool look_unarmed(void) {
-    backup_status_t found = look_of(0);
+static inline bool begin_scan_unarmed(void) {
+    backup_status_t found = status_of(0);
     found.armed = false;
     return scan_begin(&scan, &found, now());
 }
 
-/* One page of jobs, and a sentinel behind so many of them (-1: none). */
-static inline void page(size_t jobs, int sentinel, size_t bytes) {
+/* Adds a page with `jobs` jobs and a sentinel at index `sentinel` (-1 = no sentinel). */
+static inline void add_page(size_t jobs, int sentinel, size_t bytes) {
     static backup_page_t p;
     p = (backup_page_t){.count = jobs + (sentinel >= 0), .jobs = jobs, .bytes = bytes};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = (int)i == sentinel ? ENTRY_SENTINEL : ENTRY_JOB;
@@ -61,9 +61,9 @@ static inline void page(size_t jobs, int sentinel, size_t bytes) {
     scan_read_page(&scan, &p, p.count);
 }
 
-/* A whole scan that meets these jobs and takes 1 ms. */
-static inline void pass(const int *jobs, size_t count) {
-    cr_assert(look((int64_t)count + 1, 0, 0, false));
+/* Runs a whole scan over these jobs. The scan takes 1 ms. */
+static inline void scan_jobs(const int *jobs, size_t count) {
+    cr_assert(begin_scan((int64_t)count + 1, 0, 0, false));
     for (size_t i = 0; i < count; i++) {
         digest_t digest = job(jobs[i]);
         scan_note_job(&scan, &digest);
@@ -73,4 +73,4 @@ static inline void pass(const int *jobs, size_t count) {
     scan_all_read(&scan);
     scan_end(&scan, now());
 }
-#define PASS(...) pass((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+#define SCAN_JOBS(...) scan_jobs((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))

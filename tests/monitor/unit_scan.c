@@ -18,7 +18,7 @@ Test(unit_scan, interval) {
 
 Test(unit_scan, begins_at_once_and_then_every_interval) {
     cr_assert(scan_wants(&scan, now()));
-    PASS(1, 2);
+    SCAN_JOBS(1, 2);
     cr_assert_not(scan_wants(&scan, now()));
     cr_assert_eq(next_ms(), INTERVAL);
     cr_assert_eq(metric_get(&metrics.passes), 1);
@@ -28,7 +28,7 @@ Test(unit_scan, begins_at_once_and_then_every_interval) {
 }
 
 static void finish(verdict_t verdict) {
-    cr_assert(look(2, 0, 0, false));
+    cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
     scan_note_verdict(&scan, &verdict);
@@ -37,7 +37,7 @@ static void finish(verdict_t verdict) {
 
 Test(unit_scan, comes_back_at_the_nearest_deadline) {
     finish((verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 300});
-    cr_assert_eq(next_ms(), 301, "a timeout is over when it is exceeded: %d", (int)next_ms());
+    cr_assert_eq(next_ms(), 301, "a timeout ends 1 ms after its last millisecond: %d", (int)next_ms());
     finish((verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 5 * INTERVAL});
     cr_assert_eq(next_ms(), INTERVAL);
     finish((verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW - 5});
@@ -54,7 +54,7 @@ Test(unit_scan, comes_back_at_the_nearest_deadline) {
 }
 
 Test(unit_scan, pauses_as_long_as_a_scan_took) {
-    cr_assert(look(2, 0, 0, false));
+    cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
     scan_note_verdict(&scan, &(verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 1});
@@ -62,90 +62,90 @@ Test(unit_scan, pauses_as_long_as_a_scan_took) {
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), 3000);
     scan_changed(&scan, true, now());
-    cr_assert_eq(next_ms(), 3000, "not even a report begins it sooner");
+    cr_assert_eq(next_ms(), 3000, "a report must not begin the next scan sooner");
 }
 
 Test(unit_scan, a_rescan_begins_soon) {
-    cr_assert(look(2, 0, 0, false));
+    cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
     scan.progress.rescan = true;
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
-    PASS(1);
-    cr_assert_eq(next_ms(), INTERVAL, "once");
+    SCAN_JOBS(1);
+    cr_assert_eq(next_ms(), INTERVAL, "only one rescan must follow");
 }
 
 Test(unit_scan, an_empty_queue_waits_for_a_change) {
-    cr_assert_not(look(0, 0, 0, false));
+    cr_assert_not(begin_scan(0, 0, 0, false));
     cr_assert(scan_next(&scan).ns == mono_never().ns);
     now_ms += 10 * INTERVAL;
     cr_assert_not(scan_wants(&scan, now()));
     scan_changed(&scan, false, now());
     cr_assert(scan_wants(&scan, now()));
-    PASS(1);
+    SCAN_JOBS(1);
     scan_changed(&scan, false, now()); /* a list in use changes all the time */
     cr_assert_eq(next_ms(), INTERVAL);
     scan_changed(&scan, true, now());
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
 }
 
-Test(unit_scan, short_jobs_cost_one_look_an_interval) {
-    cr_assert_not(look(0, 0, 0, false));
+Test(unit_scan, short_jobs_cost_one_scan_an_interval) {
+    cr_assert_not(begin_scan(0, 0, 0, false));
     now_ms += 5;
     scan_changed(&scan, false, now());
     cr_assert_eq(next_ms(), INTERVAL - 5);
     scan_changed(&scan, true, now());
-    cr_assert_eq(next_ms(), 0, "but a report does not wait");
+    cr_assert_eq(next_ms(), 0, "a report must begin a scan at once");
 }
 
 Test(unit_scan, without_tracking_an_idle_queue_is_polled_every_interval) {
-    cr_assert_not(look_unarmed());
+    cr_assert_not(begin_scan_unarmed());
     cr_assert_eq(next_ms(), INTERVAL);
     now_ms += INTERVAL;
     cr_assert(scan_wants(&scan, now()));
 }
 
 Test(unit_scan, a_lone_sentinel_is_scanned_once_more) {
-    PASS(1);
+    SCAN_JOBS(1);
     now_ms += INTERVAL;
-    cr_assert(look(1, 1, 0, true), "its stamps are left");
+    cr_assert(begin_scan(1, 1, 0, true), "stamps are left");
     cr_assert_eq(scan_entries_wanted(&scan), 0);
     cr_assert(scan_all_read(&scan));
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
-    cr_assert_not(look(1, 0, 0, true));
+    cr_assert_not(begin_scan(1, 0, 0, true));
     cr_assert(scan_next(&scan).ns == mono_never().ns);
     cr_assert_eq(metric_get(&metrics.in_progress), 0);
 }
 
 Test(unit_scan, stamps_of_retried_jobs_keep_no_queue_awake) {
-    cr_assert(look(1, 5, 0, true));
+    cr_assert(begin_scan(1, 5, 0, true));
     scan_end(&scan, now());
-    cr_assert(look(1, 5, 0, true), "the last pass may have seen their jobs");
+    cr_assert(begin_scan(1, 5, 0, true), "the last scan may have seen the jobs of these stamps");
     scan_end(&scan, now());
-    cr_assert_not(look(1, 5, 0, true), "the third look in a row");
+    cr_assert_not(begin_scan(1, 5, 0, true), "the third scan in a row must not begin");
     cr_assert(scan_next(&scan).ns == mono_never().ns);
     scan_safety(&scan, now());
     cr_assert(scan_wants(&scan, now()));
-    cr_assert(look(1, 5, 0, true), "the safety look sweeps again");
+    cr_assert(begin_scan(1, 5, 0, true), "the safety poll must prune again");
 }
 
 Test(unit_scan, a_list_without_jobs_is_not_scanned_without_pause) {
     for (int i = 0; i < 5; i++) {
-        cr_assert(look(2, 0, 0, false));
-        page(0, 0, 0);
+        cr_assert(begin_scan(2, 0, 0, false));
+        add_page(0, 0, 0);
         scan_end(&scan, now());
         cr_assert_eq(next_ms(), i < 2 ? SCAN_PAUSE_MIN_MS : INTERVAL);
         now_ms += INTERVAL;
     }
 }
 
-Test(unit_scan, the_safety_poll_looks_at_idle_queues_only) {
-    PASS(1);
+Test(unit_scan, the_safety_poll_scans_idle_queues_only) {
+    SCAN_JOBS(1);
     scan_safety(&scan, now());
     cr_assert_eq(next_ms(), INTERVAL);
-    cr_assert_not(look(0, 0, 0, false));
+    cr_assert_not(begin_scan(0, 0, 0, false));
     scan_safety(&scan, now());
     cr_assert_eq(next_ms(), 0);
 }
@@ -166,51 +166,51 @@ Test(unit_scan, a_refusal_blocks_the_queue_for_a_while) {
 }
 
 Test(unit_scan, a_report_during_a_scan_starts_another_scan) {
-    cr_assert(look(5, 0, 0, false));
+    cr_assert(begin_scan(5, 0, 0, false));
     cr_assert_eq(scan_next(&scan).ns, 0);
     scan_changed(&scan, true, now());
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
     scan_end(&scan, now());
-    cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS, "but a report that came meanwhile is not forgotten");
+    cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS, "a report during a scan must begin another scan soon");
 }
 
 Test(unit_scan, pages_grow_with_the_list) {
-    cr_assert(look(1000000, 0, 0, false));
+    cr_assert(begin_scan(1000000, 0, 0, false));
     static const size_t pages[] = {8, 32, 128, 256, 256};
     for (size_t i = 0; i < 5; i++) {
         cr_assert_eq(scan_entries_wanted(&scan), pages[i]);
-        page(pages[i], -1, pages[i] * 100);
+        add_page(pages[i], -1, pages[i] * 100);
     }
-    page(256, -1, (size_t)64 << 20); /* 256 KiB each */
+    add_page(256, -1, (size_t)64 << 20); /* 256 KiB each */
     cr_assert_eq(scan_entries_wanted(&scan), 3);
-    page(3, -1, (size_t)48 << 20); /* 16 MiB each */
+    add_page(3, -1, (size_t)48 << 20); /* 16 MiB each */
     cr_assert_eq(scan_entries_wanted(&scan), 1);
-    page(1, -1, 10);
+    add_page(1, -1, 10);
     cr_assert_eq(scan_entries_wanted(&scan), 4);
-    page(0, -1, 0);
+    add_page(0, -1, 0);
     cr_assert_geq(scan_entries_wanted(&scan), 1);
 }
 
 Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
-    cr_assert(look(20, 0, 0, false));
-    page(8, -1, 800);
+    cr_assert(begin_scan(20, 0, 0, false));
+    add_page(8, -1, 800);
     cr_assert_eq(scan_entries_wanted(&scan), 12);
-    page(7, 3, 700);
+    add_page(7, 3, 700);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
     cr_assert(scan.progress.met_sentinel);
-    cr_assert(look(10, 0, 0, false));
-    page(8, -1, 800);
+    cr_assert(begin_scan(10, 0, 0, false));
+    add_page(8, -1, 800);
     cr_assert_eq(scan_entries_wanted(&scan), 2);
-    page(2, -1, 200);
+    add_page(2, -1, 200);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
     cr_assert_not(scan.progress.met_sentinel);
-    cr_assert(look(100, 0, 0, false));
+    cr_assert(begin_scan(100, 0, 0, false));
     scan_read_page(&scan, &(backup_page_t){.ended = true}, 0);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
 }
 
-/* Where the number of entries is unknown, the scan ends with the page that is marked as the last. */
+/* If the number of entries is unknown, the scan ends with the page that is marked as the last. */
 Test(unit_scan, a_scan_of_unknown_length_ends_with_the_last_page) {
     static backup_page_t p;
     backup_status_t open = {.entries = 256, .open = true};
@@ -230,23 +230,23 @@ Test(unit_scan, a_scan_of_unknown_length_ends_with_the_last_page) {
     cr_assert_eq(scan_entries_wanted(&scan), 0);
 }
 
-Test(unit_scan, read_from_the_tail_the_sentinel_ends_nothing) {
+Test(unit_scan, a_sentinel_does_not_end_a_scan_without_rotation) {
     static backup_page_t p;
-    cr_assert(look(300, 0, 0, false));
-    page(8, -1, 800); /* rotated, before redis was full */
+    cr_assert(begin_scan(300, 0, 0, false));
+    add_page(8, -1, 800); /* rotated, before redis was full */
     scan.progress.read_only = true;
-    page(5, -1, 500); /* what was rotated before the refusal stands at the head now */
+    add_page(5, -1, 500); /* these entries were rotated before the refusal, so they are at the head now */
     cr_assert_eq(scan.progress.read, 0);
     p = (backup_page_t){.count = 20, .jobs = 19, .bytes = 1900, .in_place = true};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = i == 4 ? ENTRY_SENTINEL : ENTRY_JOB;
     scan_requested(&scan, p.count);
-    cr_assert_eq(scan_entries_wanted(&scan), 0, "where the next one begins is not known yet");
+    cr_assert_eq(scan_entries_wanted(&scan), 0, "the start of the next page is not known yet");
     scan_read_page(&scan, &p, p.count);
     cr_assert_eq(scan.progress.read, 20);
     cr_assert_gt(scan_entries_wanted(&scan), 0);
 }
 
-/* One page of eight, the last of which is so large. */
+/* Adds a page of eight entries; the last has `large` bytes. */
 static void page_with_large(size_t large) {
     static backup_page_t p;
     p = (backup_page_t){.count = 8, .jobs = 8, .bytes = 700 + large};
@@ -255,25 +255,25 @@ static void page_with_large(size_t large) {
     scan_read_page(&scan, &p, p.count);
 }
 
-/* The next scan meets small entries first as well. A full page of the large ones behind them would have hundreds of MiB. */
+/* The next scan reads small entries first as well. A full page of the large entries after them would have hundreds of MiB. */
 Test(unit_scan, the_next_scan_remembers_a_large_entry) {
-    cr_assert(look(1000, 0, 0, false));
+    cr_assert(begin_scan(1000, 0, 0, false));
     page_with_large((size_t)1 << 20);
     scan_end(&scan, now());
     for (int later = 0; later < 2; later++) {
-        cr_assert(look(1000, 0, 0, false));
-        for (int i = 0; i < 5; i++) page(8, -1, 800);
+        cr_assert(begin_scan(1000, 0, 0, false));
+        for (int i = 0; i < 5; i++) add_page(8, -1, 800);
         cr_assert_eq(scan_entries_wanted(&scan), later ? 256 : 3, "%zu", scan_entries_wanted(&scan));
         scan_end(&scan, now());
     }
 }
 
-/* Asked for, and not come yet. */
+/* Requested pages whose replies have not come yet. */
 Test(unit_scan, pages_are_requested_ahead_up_to_the_length_of_the_list) {
     static backup_page_t p;
-    cr_assert(look(30, 0, 0, false));
+    cr_assert(begin_scan(30, 0, 0, false));
     scan_requested(&scan, 8);
-    cr_assert_eq(scan_entries_wanted(&scan), 0, "the first one tells how large entries are");
+    cr_assert_eq(scan_entries_wanted(&scan), 0, "the first page must come before the next request, to show the size of entries");
     p = (backup_page_t){.count = 8, .jobs = 8, .bytes = 800};
     scan_read_page(&scan, &p, 8);
     cr_assert_eq(scan_entries_wanted(&scan), 22);
@@ -281,7 +281,7 @@ Test(unit_scan, pages_are_requested_ahead_up_to_the_length_of_the_list) {
     cr_assert_eq(scan_entries_wanted(&scan), 2);
     scan_requested(&scan, 2);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    p = (backup_page_t){.count = 5, .jobs = 5, .bytes = 500}; /* then Redis was full */
+    p = (backup_page_t){.count = 5, .jobs = 5, .bytes = 500}; /* Redis was full after five entries */
     scan_read_page(&scan, &p, 20);
     cr_assert_eq(scan_entries_wanted(&scan), 15);
 }

@@ -1,53 +1,53 @@
-/* The memory of scans: duplicates, reports, stamps. */
+/* The state that scans keep: duplicates, reports, stamps. */
 #include "scan_fixture.h"
 
 TestSuite(unit_scan_memory, .init = begin, .fini = end);
 
-static bool copies_of(int number) {
+static bool note_duplicate(int number) {
     digest_t digest = job(number);
     return scan_note_job(&scan, &digest);
 }
 
 Test(unit_scan_memory, duplicates_are_known_in_the_second_scan) {
-    PASS(1, 2, 1, 3);
-    cr_assert(look(5, 0, 0, false));
-    cr_assert_not(copies_of(1));
-    cr_assert(copies_of(1), "met twice, and suspect before");
-    cr_assert_not(copies_of(2));
-    cr_assert_not(copies_of(3));
+    SCAN_JOBS(1, 2, 1, 3);
+    cr_assert(begin_scan(5, 0, 0, false));
+    cr_assert_not(note_duplicate(1));
+    cr_assert(note_duplicate(1), "read twice in both scans");
+    cr_assert_not(note_duplicate(2));
+    cr_assert_not(note_duplicate(3));
     scan_end(&scan, now());
-    cr_assert(look(5, 0, 0, false));
-    cr_assert(copies_of(1), "from then on at the first one");
+    cr_assert(begin_scan(5, 0, 0, false));
+    cr_assert(note_duplicate(1), "a known duplicate must be found at its first entry");
     scan_end(&scan, now());
-    cr_assert(look(5, 0, 0, false)); /* only one was met: the others have gone */
-    cr_assert_not(copies_of(1));
+    cr_assert(begin_scan(5, 0, 0, false)); /* the last scan read only one entry */
+    cr_assert_not(note_duplicate(1));
     scan_end(&scan, now());
 }
 
-Test(unit_scan_memory, a_broken_off_scan_finds_no_duplicates) {
-    PASS(1, 1);
-    cr_assert(look(3, 0, 0, false));
-    cr_assert_not(copies_of(1));
+Test(unit_scan_memory, a_stopped_scan_finds_no_duplicates) {
+    SCAN_JOBS(1, 1);
+    cr_assert(begin_scan(3, 0, 0, false));
+    cr_assert_not(note_duplicate(1));
     scan_refused(&scan, "no", now());
-    cr_assert(look(3, 0, 0, false));
-    cr_assert_not(copies_of(1));
+    cr_assert(begin_scan(3, 0, 0, false));
+    cr_assert_not(note_duplicate(1));
     scan_reset(&scan);
-    PASS(1);
-    cr_assert(look(3, 0, 0, false));
-    cr_assert_not(copies_of(1));
-    cr_assert_not(copies_of(1), "what was suspect is forgotten with the term");
+    SCAN_JOBS(1);
+    cr_assert(begin_scan(3, 0, 0, false));
+    cr_assert_not(note_duplicate(1));
+    cr_assert_not(note_duplicate(1), "a new term must forget earlier duplicates");
 }
 
 Test(unit_scan_memory, jobs_of_long_lists_end_after_two_scans) {
-    cr_assert(look(SCAN_EXACT_ENTRIES, 0, 0, false));
+    cr_assert(begin_scan(SCAN_EXACT_ENTRIES, 0, 0, false));
     cr_assert(scan_may_end(&scan));
     for (int i = 0; i < 3; i++) {
-        cr_assert(look(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
+        cr_assert(begin_scan(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
         cr_assert_eq(scan_may_end(&scan), i == 2);
         scan_end(&scan, now());
     }
     scan_reset(&scan);
-    cr_assert(look(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
+    cr_assert(begin_scan(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
     cr_assert_not(scan_may_end(&scan));
 }
 
@@ -60,9 +60,9 @@ static const worker_report_t *report_of(const char *text) {
     return report_table_find(&scan.reports, &digest);
 }
 
-/* One scan that finds these reports (text, sha1, ...) and meets those jobs. */
-static void report_pass(const char *const *reports, const char *const *jobs) {
-    cr_assert(look(5, 0, 1, false));
+/* Runs a scan over these reports (text, sha1, ...; "!" ends the job) and these jobs. */
+static void report_scan(const char *const *reports, const char *const *jobs) {
+    cr_assert(begin_scan(5, 0, 1, false));
     for (; reports && *reports; reports += 2) report(reports[0], reports[1], reports[0][0] == '!');
     report_table_keep_listed(&scan.reports);
     for (; jobs && *jobs; jobs++) {
@@ -73,67 +73,67 @@ static void report_pass(const char *const *reports, const char *const *jobs) {
 }
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static const worker_report_t *stray_of(const char *text) {
+static const worker_report_t *orphan_of(const char *text) {
     digest_t digest = digest_of(text, strlen(text));
     return report_table_find_orphan(&scan.reports, &digest);
 }
 
-/* Of "a", "b" and "!c"; "" = none is. */
-static const char *stray(void) {
+/* Returns which of the reports "a", "b" and "!c" is an orphan; "" = none. */
+static const char *orphan(void) {
     const char *found = "";
     for (const char *const *text = LIST("a", "b", "!c"); *text; text++)
-        if (stray_of(*text)) found = *text;
+        if (orphan_of(*text)) found = *text;
     cr_assert_eq(report_table_has_orphans(&scan.reports), *found != '\0');
     return found;
 }
 
-static void drop_stray(void) { report_table_remove(&scan.reports, stray_of(stray())); }
+static void drop_orphan(void) { report_table_remove(&scan.reports, orphan_of(orphan())); }
 
 Test(unit_scan_memory, a_report_without_its_job_is_an_orphan_after_two_scans) {
-    report_pass(LIST("a", "1", "b", "1", "!c", "2"), LIST("b", "!c"));
+    report_scan(LIST("a", "1", "b", "1", "!c", "2"), LIST("b", "!c"));
     cr_assert(report_of("a") && report_of("!c")->ends && !report_of("b")->ends);
     cr_assert_str_eq(report_of("!c")->sha1, "2");
     cr_assert_null(report_of("d"));
-    cr_assert_str_empty(stray());
-    report_pass(LIST("a", "1", "b", "1", "!c", "2"), LIST("b"));
-    cr_assert_str_eq(stray(), "a");
-    drop_stray();
-    cr_assert_str_empty(stray());
+    cr_assert_str_empty(orphan());
+    report_scan(LIST("a", "1", "b", "1", "!c", "2"), LIST("b"));
+    cr_assert_str_eq(orphan(), "a");
+    drop_orphan();
+    cr_assert_str_empty(orphan());
     cr_assert_null(report_of("a"));
-    cr_assert(report_of("b") && report_of("!c"), "the others are still found");
-    report_pass(LIST("b", "1", "!c", "2"), LIST("!c", "b"));
-    cr_assert_str_empty(stray(), "missed twice, but not in a row");
-    report_pass(LIST("b", "1", "!c", "2"), LIST("b"));
-    cr_assert_str_empty(stray());
+    cr_assert(report_of("b") && report_of("!c"), "the other reports must stay");
+    report_scan(LIST("b", "1", "!c", "2"), LIST("!c", "b"));
+    cr_assert_str_empty(orphan(), "two scans missed the job, but not in a row");
+    report_scan(LIST("b", "1", "!c", "2"), LIST("b"));
+    cr_assert_str_empty(orphan());
 }
 
 Test(unit_scan_memory, a_report_with_another_text_starts_over) {
-    report_pass(LIST("a", "1"), NULL);
-    report_pass(LIST("a", "2"), NULL);
-    cr_assert_str_empty(stray());
+    report_scan(LIST("a", "1"), NULL);
+    report_scan(LIST("a", "2"), NULL);
+    cr_assert_str_empty(orphan());
     cr_assert_str_eq(report_of("a")->sha1, "2");
-    report_pass(LIST("a", "2"), NULL);
-    cr_assert_str_eq(stray(), "a");
-    report_pass(LIST("a", "2"), NULL); /* it could not be removed */
-    cr_assert_str_eq(stray(), "a");
-    drop_stray();
-    report_pass(LIST("a", "2"), NULL); /* it came again */
+    report_scan(LIST("a", "2"), NULL);
+    cr_assert_str_eq(orphan(), "a");
+    report_scan(LIST("a", "2"), NULL); /* the report could not be removed */
+    cr_assert_str_eq(orphan(), "a");
+    drop_orphan();
+    report_scan(LIST("a", "2"), NULL); /* the same report came again */
     cr_assert_not_null(report_of("a"));
-    cr_assert_str_empty(stray());
+    cr_assert_str_empty(orphan());
 }
 
 Test(unit_scan_memory, removed_reports_are_forgotten) {
-    report_pass(LIST("a", "1", "b", "1"), NULL);
-    report_pass(LIST("b", "1"), LIST("b"));
+    report_scan(LIST("a", "1", "b", "1"), NULL);
+    report_scan(LIST("b", "1"), LIST("b"));
     cr_assert_null(report_of("a"));
     cr_assert_not_null(report_of("b"));
-    report_pass(NULL, NULL);
+    report_scan(NULL, NULL);
     cr_assert_eq(scan.reports.count, 0);
 }
 
 Test(unit_scan_memory, the_report_table_is_bounded) {
     char text[16];
-    cr_assert(look(5, 0, 1, false));
+    cr_assert(begin_scan(5, 0, 1, false));
     for (int i = 0; i < 10001; i++) {
         snprintf(text, sizeof text, "%d", i);
         cr_assert_eq(scan.reports.full, false);
@@ -143,7 +143,7 @@ Test(unit_scan_memory, the_report_table_is_bounded) {
     cr_assert_eq(scan.reports.count, 10000);
 }
 
-/* A stamp of that job would be kept. */
+/* Whether prune keeps this stamp of a job. */
 static bool keeps(int number, stamp_t stamp) {
     digest_t digest = job(number);
     stamp.born_us = 1;
@@ -154,33 +154,35 @@ static bool keeps(int number, stamp_t stamp) {
 
 Test(unit_scan_memory, a_stamp_is_kept_until_two_scans_miss_its_job) {
     stamp_t seen = {.born_us = 1, .seen = 1};
-    cr_assert(look(2, 2, 0, false));
-    cr_assert(keeps(1, seen), "nobody has seen a whole pass yet");
-    cr_assert_not(scan_keeps_stamp(&scan, slice_text("0123456789abcdef"), slice_text("junk")), "no stamp");
-    cr_assert_not(scan_keeps_stamp(&scan, slice_text("short"), slice_text("0123456789012345678901234567")), "no stamp's field");
+    cr_assert(begin_scan(2, 2, 0, false));
+    cr_assert(keeps(1, seen), "no scan has ended yet");
+    cr_assert_not(scan_keeps_stamp(&scan, slice_text("0123456789abcdef"), slice_text("junk")), "junk must not count as a stamp");
+    cr_assert_not(scan_keeps_stamp(&scan, slice_text("short"), slice_text("0123456789012345678901234567")),
+                  "a short field must not count as a stamp's");
     scan_end(&scan, now());
-    PASS(1, 2);
-    cr_assert(look(2, 2, 0, false));
-    cr_assert_not(copies_of(2));
+    SCAN_JOBS(1, 2);
+    cr_assert(begin_scan(2, 2, 0, false));
+    cr_assert_not(note_duplicate(2));
     cr_assert(keeps(1, seen));
     scan_end(&scan, now());
-    cr_assert(look(2, 2, 0, false));
+    cr_assert(begin_scan(2, 2, 0, false));
     cr_assert_not(keeps(1, seen));
     cr_assert(keeps(2, seen));
 }
 
 Test(unit_scan_memory, a_stamp_of_a_retried_job_is_kept_for_retry_window) {
-    for (int i = 0; i < 3; i++) PASS(1);
+    for (int i = 0; i < 3; i++) SCAN_JOBS(1);
     scan.progress.now = REDIS_NOW;
     cr_assert(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60000}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60001}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .seen = 1, .retried_at = REDIS_NOW}));
 }
 
-/* Its stamp says that its date no longer counts; elsewhere it says nothing that the next sighting would not. */
+/* The stamp of a requeued job says that the job's date no longer counts. Without alive_timeout and a date the stamp is not
+ * needed. */
 Test(unit_scan_memory, a_stamp_of_a_requeued_job_is_kept_while_its_date_would_end_it) {
     stamp_t stamp = {.born_us = 1, .requeued = true, .retried_at = REDIS_NOW - 500000};
-    for (int i = 0; i < 3; i++) PASS(1);
+    for (int i = 0; i < 3; i++) SCAN_JOBS(1);
     scan.progress.now = REDIS_NOW;
     cr_assert_not(keeps(7, stamp));
     config.policy.alive_timeout_ms = 500000;
@@ -189,7 +191,7 @@ Test(unit_scan_memory, a_stamp_of_a_requeued_job_is_kept_while_its_date_would_en
     cr_assert(keeps(7, stamp));
     stamp.retried_at--;
     cr_assert_not(keeps(7, stamp));
-    stamp.retries = 1; /* once retried it is like any other */
+    stamp.retries = 1; /* after a retry the stamp is kept for retry_window, as any other */
     stamp.retried_at = REDIS_NOW - 60000;
     cr_assert(keeps(7, stamp));
     stamp.retried_at--;
@@ -197,13 +199,13 @@ Test(unit_scan_memory, a_stamp_of_a_requeued_job_is_kept_while_its_date_would_en
 }
 
 Test(unit_scan_memory, stamps_are_pruned_when_they_outnumber_jobs) {
-    cr_assert(look(3, 2, 0, false));
-    copies_of(1);
-    copies_of(2);
+    cr_assert(begin_scan(3, 2, 0, false));
+    note_duplicate(1);
+    note_duplicate(2);
     cr_assert_not(scan_all_read(&scan));
     cr_assert_eq(scan.phase, SCAN_PRUNE);
-    cr_assert(look(3, 3, 0, false));
-    copies_of(1);
-    copies_of(2);
+    cr_assert(begin_scan(3, 3, 0, false));
+    note_duplicate(1);
+    note_duplicate(2);
     cr_assert(scan_all_read(&scan));
 }

@@ -63,7 +63,7 @@ Test(unit_workers, the_number_of_names_is_bounded) {
     cr_assert_str_eq(name_of(&workers, WORKERS_MAX - 1), "w");
     cr_assert_str_eq(name_of(&workers, WORKERS_MAX), "");
     note(&workers, 3, "another");
-    cr_assert_str_eq(name_of(&workers, 3), "another", "what is known may change");
+    cr_assert_str_eq(name_of(&workers, 3), "another", "a known worker's name must be replaced");
     forget(&workers, 4);
     workers_filter(&workers, even, &asked);
     cr_assert_eq(asked, WORKERS_MAX - 1);
@@ -72,8 +72,8 @@ Test(unit_workers, the_number_of_names_is_bounded) {
         cr_assert_eq(*name_of(&workers, i) != 0, stays);
         kept += stays;
     }
-    note(&workers, WORKERS_MAX, "there is room again");
-    cr_assert_str_eq(name_of(&workers, WORKERS_MAX), "there is room again");
+    note(&workers, WORKERS_MAX, "new");
+    cr_assert_str_eq(name_of(&workers, WORKERS_MAX), "new");
     cr_assert_gt(kept, WORKERS_MAX / 3);
     workers_free(&workers);
 }
