@@ -6,7 +6,7 @@
 
 enum { TASKS = 3 };
 
-/* A fake task. A test sets the members below `after_ms`; the task counts its calls in the members above. One per queue. */
+/* A fake task, one per queue. The task counts its calls; the test sets the members below "set by the test". */
 typedef struct {
     int steps, forgets, leaves, subscribed, opened;
     bool changed; /* call->changed of the last step */

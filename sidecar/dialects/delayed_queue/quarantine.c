@@ -8,7 +8,7 @@
 #include "dialects/delayed_queue/delayed_queue.h"
 #include "queue/quarantine.h"
 
-#define UNFIT "sha256:" // prefix of the digest that replaces a job id which the audit log cannot store
+#define DIGEST_PREFIX "sha256:" // prefix of the digest that replaces a job id which the audit log cannot store
 
 enum {
     FULL_MS = 1000,   // read again after this while the failure stream is full
@@ -94,7 +94,7 @@ typedef struct item {
     delayed_name_t name;
     event_t event; // the record of an end
     buffer_t next; // quarantine_decision_t.next; owned
-    char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof UNFIT + DIGEST_HEX_SIZE];
+    char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof DIGEST_PREFIX + DIGEST_HEX_SIZE];
 } quarantine_item_t;
 
 // Leaves the member in quarantine. Reads the member again after `for_ms`; INT64_MAX: in the next round.
@@ -198,7 +198,7 @@ static void item_name_job(quarantine_item_t *item) {
     char hex[DIGEST_HEX_SIZE];
     digest_t digest = digest_of(item->job->member.data, item->job->member.len);
     digest_hex(&digest, hex);
-    snprintf(item->job_id, sizeof item->job_id, UNFIT "%s", hex);
+    snprintf(item->job_id, sizeof item->job_id, DIGEST_PREFIX "%s", hex);
     item->event.job = slice_text(item->job_id);
 }
 

@@ -28,7 +28,7 @@ typedef struct unique_ids {
     struct {
         int64_t before; // orphans in an earlier count, with no task since
         int64_t found;  // ids in this count
-    } counts[];         // of each set
+    } counts[];         // one for each of `sets`
 } unique_ids_t;
 
 static void *unique_ids_open(const queue_keys_t *keys) {
@@ -71,7 +71,7 @@ static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_e
     return in_progress == 0 || unique_ids_backup_is_marker(conn, backup, error);
 }
 
-// Keeps the smaller count of each set. Returns their sum.
+// Keeps the smaller count of each set: only an id that was there both times can be an orphan. Returns the sum.
 static int64_t unique_ids_keep_least(unique_ids_t *unique_ids) {
     int64_t sum = 0;
     for (size_t i = 0; i < unique_ids->sets->count; i++) {

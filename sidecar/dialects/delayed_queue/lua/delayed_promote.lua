@@ -16,7 +16,7 @@
 -- ARGV[7]  attempts  limit: the push that sets `attempt` to this is the last
 -- ARGV[8]  later     ms by which a quarantined event is postponed
 -- ARGV[9]  steps     number of delays that follow
--- ARGV[10+] for each delay: the attempt below which it counts, and its ms; then the class of each list in KEYS[6+]
+-- ARGV[10+] for each delay: the attempt below which the delay applies, and the delay in ms; then the class of each list in KEYS[6+]
 -- Reply    as promote; the score of the oldest is '' if the oldest was not moved
 -- Uses     types, fence
 -- Safe     fenced; reads and writes in one step. Schedules before it pushes, so a refused push is repeated when the event is due next, and
