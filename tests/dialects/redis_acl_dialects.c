@@ -1,5 +1,5 @@
-/* Least privilege of each dialect: what docs/acl.md publishes for it, beside the line for all, is enough for the preflight of the
- * sample in conf/, covers every key that the sample uses, and nothing in it is too much. */
+/* Least privilege of each dialect. With the rights in docs/acl.md the preflight of the sample in conf/ has no finding; the rights
+ * cover every key of the sample; and without any one of them the preflight has a finding. */
 #include "fixture.h"
 #include "inspect/preflight.h"
 #include "rights.h"
@@ -17,8 +17,8 @@ static void note(void *self, preflight_level_t finding, const char *queue, const
     if (finding != PREFLIGHT_FACT) buffer_printf(self, "%s%s\n", finding == PREFLIGHT_REFUSED ? NOBODY_LEADS : "", text);
 }
 
-/* What preflight says under the present rights; owned. */
-static char *look(fixture_t *f) {
+/* The findings of the preflight with the present rights. Owned. */
+static char *findings(fixture_t *f) {
     buffer_t said = {0};
     conn_close(f->conn);
     outcome_t outcome = conn_open(f->conn, &f->error);
@@ -27,7 +27,7 @@ static char *look(fixture_t *f) {
     return said.data ? said.data : mem_str("");
 }
 
-/* The queue of the sample, on the server of the test. */
+/* Starts a server with the queue of the sample. */
 static fixture_t setup(const char *dialect) {
     char *path = mem_printf("conf/%s.cfg", dialect), *sample = temp_read(path), *queues = strstr(sample, "\nqueues = (");
     cr_assert_not_null(queues, "%s", path);
@@ -51,9 +51,9 @@ static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
     config_redis_keys_free(&keys);
 }
 
-/* What no preflight can miss: Bull's scripts do without it, or with less; no private list need be there to be looked at; and it
- * does not know yet whether a registry is a set. */
-static bool spare(const char *word) {
+/* Rights that the preflight does not miss: Bull's scripts work without them, no private list may exist, and the preflight does
+ * not know whether a registry is a set. */
+static bool preflight_ignores(const char *word) {
     static const char *const words[] = {"+pubsub|numpat", "+sort", "&bull:video:*", "~queue-*", "+sscan"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i]) == 0) return true;
@@ -63,19 +63,19 @@ static bool spare(const char *word) {
 static void expect_rights(const char *word) {
     rights_t rights = rights_read(word);
     fixture_t f = setup(word);
-    rights_leave_out(&rights, "~email"); /* a queue that is none of the samples' */
+    rights_leave_out(&rights, "~email"); /* no sample has a queue `email` */
     expect_keys_covered(&f, &rights);
     rights_grant(f.r, &rights, NULL);
-    char *said = look(&f);
+    char *said = findings(&f);
     cr_assert_str_empty(said, "%s: %s", word, said);
     free(said);
     for (size_t i = rights.own; i < rights.count; i++) {
-        if (spare(rights.words[i])) continue;
+        if (preflight_ignores(rights.words[i])) continue;
         rights_grant(f.r, &rights, rights.words[i]);
-        said = look(&f);
+        said = findings(&f);
         cr_expect_str_not_empty(said, "%s: preflight does not miss %s", word, rights.words[i]);
-        cr_expect_null(strstr(said, NOBODY_LEADS), "%s without %s keeps queues of other dialects waiting: %s", word,
-                       rights.words[i], said);
+        cr_expect_null(strstr(said, NOBODY_LEADS), "dialect %s without %s: the preflight also stops queues of other dialects: %s",
+                       word, rights.words[i], said);
         free(said);
     }
     rights_free(&rights);

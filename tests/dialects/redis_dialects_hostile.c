@@ -1,5 +1,6 @@
-/* Bad input, in every dialect alike: entries that are no task, hostile JSON, names of foreign keys, wrong types, missing hashes.
- * Each is kept or ended with its reason; what is sound beside it goes its way, and no key is written to but those of the config.
+/* Bad input in every dialect: entries that are not jobs, hostile JSON, names of foreign keys, wrong types, missing hashes. The
+ * sidecar keeps each entry, or ends it with a reason. It retries the valid job beside them, and writes only to keys of the
+ * config.
  */
 #include "inspect/preflight.h"
 #include "monitor/monitor_fixture.h"
@@ -18,13 +19,13 @@
 
 #define DE_CLASS "example.PaymentCheck"
 #define DE_EVENT "{\"payload\":{\"id\":\"sound\"},\"type\":\"" DE_CLASS "\",\"attempt\":1,\"logContext\":{}}"
-/* The delay is longer than any test: what is sent comes once. */
+/* The delay is longer than any test, so each event is sent once. */
 #define DE_SETTINGS                                                                                                              \
     SETTINGS("dialect = \"delayed_queue\"; types = [\"" DE_CLASS "\"]; delays = [\"*: 30d\"]; protected_timeout = \"100ms\";")
 
 enum { DEEP = 100000, LARGE = 300 << 10, CLUTTER = 16 };
 
-/* Bytes that are a job of no dialect, or claim what they should not. Owned by the caller. */
+/* Bytes that are no job in any dialect, or that name foreign keys. Owned. */
 typedef struct {
     buffer_t jobs[CLUTTER];
     size_t count;
@@ -69,15 +70,15 @@ static void clutter_free(clutter_t *clutter) {
     for (size_t i = 0; i < clutter->count; i++) buffer_free(&clutter->jobs[i]);
 }
 
-/* A dialect at the table: how its entries come to be in progress, and where they may be afterwards. */
+/* One dialect: how the test puts entries in progress, and which keys may have them at the end. */
 typedef struct {
     const char *name, *config;
-    const char *sound; /* a job that is to be given back, and as what: NULL = as it is */
-    const char *again;
+    const char *sound;                                                  /* a valid job, which must be retried */
+    const char *again;                                                  /* the bytes of its retry; NULL = `sound` */
     const char *ready;                                                  /* the list that gets it */
     void (*put)(redis_t *r, size_t nth, const char *bytes, size_t len); /* an entry in progress; nth is unique */
     const char *busy, *waits; /* patterns of the keys that hold entries in progress, and of those that hold others */
-} table_t;
+} dialect_case_t;
 
 static void put_list(redis_t *r, size_t nth, const char *bytes, size_t len) {
     (void)nth;
@@ -93,7 +94,7 @@ static void put_kmqueue(redis_t *r, size_t nth, const char *bytes, size_t len) {
     redis_ok(r, "LPUSH " KM_BACKUP " %b", bytes, len);
 }
 
-/* Ids of jobs that are not there; the sound one is a job. */
+/* The bytes are an id; only `sound` names a job. */
 static void put_bull(redis_t *r, size_t nth, const char *bytes, size_t len) {
     (void)nth;
     if (len == 5 && memcmp(bytes, "sound", 5) == 0)
@@ -101,13 +102,13 @@ static void put_bull(redis_t *r, size_t nth, const char *bytes, size_t len) {
     redis_ok(r, "LPUSH bull:email:active %b", bytes, len);
 }
 
-/* Each is due after those before it, so that the sound one, which is the last, tells that all were looked at. */
+/* Each event is due after the ones before it. The valid job is the last, so when it is ready all others were handled. */
 static void put_delayed(redis_t *r, size_t nth, const char *bytes, size_t len) {
     redis_ok(r, "ZADD de_delayed_events %d " DE_CLASS "###%d", (int)nth, (int)nth);
     redis_ok(r, "HSET de_events " DE_CLASS "###%d %b", (int)nth, bytes, len);
 }
 
-/* The bytes are the name of an event, whose envelope is a sound one. */
+/* The bytes are the name of an event with a valid envelope. */
 static void put_delayed_name(redis_t *r, size_t nth, const char *bytes, size_t len) {
     if (len == strlen(DE_EVENT) && memcmp(bytes, DE_EVENT, len) == 0) {
         put_delayed(r, nth, bytes, len);
@@ -117,7 +118,7 @@ static void put_delayed_name(redis_t *r, size_t nth, const char *bytes, size_t l
     redis_ok(r, "HSET de_events %b %s", bytes, len, DE_EVENT);
 }
 
-static const table_t TABLES[] = {
+static const dialect_case_t CASES[] = {
     {.name = "list",
      .config = SETTINGS("protected_timeout = \"100ms\"; heartbeat = \"*_alive\"; id_path = \"/id\"; type_path = \"/type\"; "
                         "retry_times = 1;"),
@@ -165,9 +166,9 @@ static const table_t TABLES[] = {
      .busy = "sidecar:email:aside",
      .waits = "de_paymentcheck"},
 };
-enum { TABLE_COUNT = sizeof TABLES / sizeof *TABLES };
+enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
-/* Entries in the keys that fit: of lists, zsets and hashes; sentinels do not count. */
+/* Number of entries in the lists and zsets whose names match, without sentinels. */
 static long long entries(redis_t *r, const char *pattern) {
     return redis_int(
         r, "EVAL %s 0 %s",
@@ -188,7 +189,7 @@ static long long failed(redis_t *r, bool sound_reasons_only) {
                      sound_reasons_only ? "1" : "0");
 }
 
-/* ---- What was written to, as MONITOR shows it. */
+/* ---- Keys that commands wrote to, from MONITOR. */
 
 static redis_t *spy_on(const server_t *server) {
     redis_t *spy = redis_open(server);
@@ -196,7 +197,7 @@ static redis_t *spy_on(const server_t *server) {
     return spy;
 }
 
-/* The argument at *at of a line, without its quotes, unescaped as far as names of keys need it; *at goes on behind it. */
+/* Reads the quoted argument at *at of a line, and resolves the escapes that names of keys need. *at moves behind the argument. */
 static bool argument(const char **at, char *out, size_t size) {
     const char *begin = strchr(*at, '"');
     size_t len = 0;
@@ -235,23 +236,23 @@ static bool allowed(const redis_keys_t *used, const char *key) {
     return false;
 }
 
-/* Fails when a command that writes names another key than those of the config. Ends the spy; returns how many wrote. */
+/* Fails if a command wrote to a key that is not in the config. Closes the spy. Returns the number of writing commands. */
 static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
     redis_keys_t used = config_redis_keys(&config->queues[0]);
     int writes = 0;
     bool over = false;
-    redis_ok(r, "ECHO the-story-ends");
+    redis_ok(r, "ECHO end-of-test");
     while (!over) {
         redisReply *reply = NULL;
         cr_assert_eq(redisGetReply(spy, (void **)&reply), REDIS_OK, "%s", spy->errstr);
         char command[64] = "", key[256] = "";
         const char *at = strchr(reply->str, ']');
-        over = strstr(reply->str, "the-story-ends") != NULL;
+        over = strstr(reply->str, "end-of-test") != NULL;
         if (!over && at && argument(&at, command, sizeof command) && !only_reads(command)) {
             int keys = strcasecmp(command, "rpoplpush") == 0 || strcasecmp(command, "brpoplpush") == 0 ? 2 : 1;
             for (int i = 0; i < keys; i++) {
                 cr_assert(argument(&at, key, sizeof key), "%s", reply->str);
-                cr_assert(allowed(&used, key), "%s is written to: %.300s", key, reply->str);
+                cr_assert(allowed(&used, key), "a command wrote to %s: %.300s", key, reply->str);
             }
             writes++;
         }
@@ -264,56 +265,56 @@ static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
 
 /* ---- The tests. */
 
-static void open_table(setup_t *d, const table_t *table) {
+static void open_case(setup_t *d, const dialect_case_t *table) {
     d->f = fixture_start(&(fixture_options_t){.config = table->config, .closed = true});
     instance_start(&d->instance, d->f.keys, INSTANCE_MONITOR | INSTANCE_DISPATCHER);
     instance_lead(&d->instance, d->f.r);
 }
 
-static bool comes_back(setup_t *d, const table_t *table) {
+static bool comes_back(setup_t *d, const dialect_case_t *table) {
     return in_list(d->f.r, table->ready, slice_text(table->again ? table->again : table->sound)) == 1;
 }
 
 ParameterizedTestParameters(redis_dialects_hostile, clutter_is_kept_or_ended) {
-    static int numbers[TABLE_COUNT];
-    for (int i = 0; i < TABLE_COUNT; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, TABLE_COUNT);
+    static int numbers[CASE_COUNT];
+    for (int i = 0; i < CASE_COUNT; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, CASE_COUNT);
 }
 
 ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended, .timeout = 120) {
-    const table_t *table = &TABLES[*number];
+    const dialect_case_t *table = &CASES[*number];
     clutter_t clutter = clutter_new();
     setup_t d;
-    open_table(&d, table);
+    open_case(&d, table);
     redis_ok(d.f.r, "RPUSH bank precious");
     redis_ok(d.f.r, "RPUSH other:backup precious");
     for (size_t i = 0; i < clutter.count; i++) table->put(d.f.r, i, buffer_text(&clutter.jobs[i]), clutter.jobs[i].len);
     table->put(d.f.r, clutter.count, table->sound, strlen(table->sound));
     redis_t *spy = spy_on(d.f.server);
     cr_assert(driver_until(&d.instance.driver, comes_back(&d, table), 30000), "%s", table->name);
-    cr_assert(driver_until(&d.instance.driver, entries(d.f.r, table->busy) == 0, 30000), "%s: %lld are in progress for ever",
+    cr_assert(driver_until(&d.instance.driver, entries(d.f.r, table->busy) == 0, 30000), "%s: %lld entries stay in progress",
               table->name, entries(d.f.r, table->busy));
     long long waiting = entries(d.f.r, table->waits), ended = failed(d.f.r, false);
     cr_assert_eq(waiting + ended, (long long)clutter.count + 1, "%s: %lld wait, %lld ended", table->name, waiting, ended);
-    cr_assert_eq(failed(d.f.r, true), ended, "%s: a reason that nobody expects", table->name);
+    cr_assert_eq(failed(d.f.r, true), ended, "%s: an unexpected reason", table->name);
     cr_assert_gt(expect_own_keys(spy, d.f.r, d.f.config), 0);
     cr_assert_eq(redis_int(d.f.r, "LLEN bank") + redis_int(d.f.r, "LLEN other:backup"), 2);
-    fprintf(stderr, "%s: %lld go on, %lld ended\n", table->name, waiting, ended);
+    fprintf(stderr, "%s: %lld ready, %lld ended\n", table->name, waiting, ended);
     clutter_free(&clutter);
     close_setup(&d);
 }
 
 ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
-    static int numbers[TABLE_COUNT];
-    for (int i = 0; i < TABLE_COUNT; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, TABLE_COUNT);
+    static int numbers[CASE_COUNT];
+    for (int i = 0; i < CASE_COUNT; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, CASE_COUNT);
 }
 
-/* One key of the queue after the other holds something else; once it is gone the job goes its way. */
+/* Each key of the queue in turn has a wrong type. After the key is deleted the valid job is retried. */
 ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing, .timeout = 300) {
-    const table_t *table = &TABLES[*number];
+    const dialect_case_t *table = &CASES[*number];
     setup_t d;
-    open_table(&d, table);
+    open_case(&d, table);
     redis_keys_t used = config_redis_keys(&d.f.config->queues[0]);
     for (size_t k = 0; k < used.count; k++) {
         if (used.items[k].pattern || !used.items[k].type) continue;
@@ -326,7 +327,7 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
         table->put(d.f.r, k, table->sound, strlen(table->sound));
         instance_lead(&d.instance, d.f.r);
         if (!driver_until(&d.instance.driver, comes_back(&d, table), 15000))
-            cr_assert_fail("%s: %s as a %s has stopped it", table->name, used.items[k].name, wrong);
+            cr_assert_fail("%s: no retry after %s was a %s", table->name, used.items[k].name, wrong);
     }
     config_redis_keys_free(&used);
     close_setup(&d);
@@ -336,7 +337,7 @@ static void note(void *self, preflight_level_t finding, const char *queue, const
     if (finding == PREFLIGHT_QUEUE_DISABLED) buffer_printf(self, "%s: %s\n", queue, text);
 }
 
-/* BullMQ keeps its jobs under the same names: nothing of them is moved, marked or ended. */
+/* BullMQ uses the same key names for its jobs: the sidecar must not move, mark or end them. */
 Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     setup_t d;
     buffer_t said = {0};

@@ -1,4 +1,4 @@
-/* requeue.lua against a real server: a failure is answered at most once, and a job is in the list once or not at all. */
+/* requeue.lua against a real server: it requeues or discards a failure at most once, and pushes the job once or not at all. */
 #include "dialects/requeue.h"
 #include "monitor/monitor_call.h"
 #include "queue/scripts.h"
@@ -6,7 +6,7 @@
 #define JOB   "{\"id\":1}"
 #define EVENT "0123456789abcdef"
 
-/* One call; begins as ask_new gives it. */
+/* Arguments of one call. */
 typedef struct {
     const char *what, *by, *again, *to, *mark, *letters, *recorded;
     slice_t job;
@@ -60,7 +60,7 @@ static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
 
 static void answered(redis_t *r, ask_t ask) { expect_word(answer_with(r, ask, false), "done"); }
 
-/* Must change nothing, and say so. The detail, where it is given, must begin like that. */
+/* Expects a reply `word` with a detail that begins with `detail`, and no changed key. */
 static void refused(redis_t *r, ask_t ask, const char *word, const char *detail) {
     redisReply *reply = answer_with(r, ask, true);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", reply->str);
@@ -151,7 +151,7 @@ Test(redis_script_requeue, a_stamp_begins_a_new_life) {
     fixture_stop(&f);
 }
 
-Test(redis_script_requeue, another_queue_takes_job_and_stamp_and_the_own_one_the_record) {
+Test(redis_script_requeue, another_queue_gets_job_and_stamp_and_the_first_gets_the_record) {
     fixture_t f = fixture_start(NULL);
     ask_t ask = ask_new();
     ask.to = "sms";
@@ -187,10 +187,10 @@ Test(redis_script_requeue, keys_of_the_wrong_type_change_nothing) {
     fixture_stop(&f);
 }
 
-Test(redis_script_requeue, a_stream_at_its_last_id_is_said) {
+Test(redis_script_requeue, a_stream_at_its_last_id_refuses_the_record) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
-    refused(f.r, ask_discard(), "failed", "ERR"); /* a discard is its record */
+    refused(f.r, ask_discard(), "failed", "ERR"); /* a discard needs its record */
     expect_word(answer_with(f.r, ask_new(), false), "unrecorded");
     cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
     expect_mark(f.r, "requeued", "ann@host");
@@ -198,7 +198,7 @@ Test(redis_script_requeue, a_stream_at_its_last_id_is_said) {
     fixture_stop(&f);
 }
 
-Test(redis_script_requeue, a_full_redis_refuses_all_of_it) {
+Test(redis_script_requeue, a_full_redis_refuses_the_script) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     redisReply *reply = answer_with(f.r, ask_new(), true);
@@ -209,8 +209,8 @@ Test(redis_script_requeue, a_full_redis_refuses_all_of_it) {
     fixture_stop(&f);
 }
 
-/* Under rights that lack LPUSH, or the key: the mark that was set goes again, and what stood there before comes back. */
-Test(redis_script_requeue, a_push_that_is_refused_takes_its_mark_back) {
+/* Without the right to LPUSH the script removes its requeue marker, or restores an earlier one. */
+Test(redis_script_requeue, a_refused_push_restores_the_requeue_marker) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "ACL SETUSER default -lpush");
     refused(f.r, ask_new(), "failed", "");
@@ -234,7 +234,7 @@ Test(redis_script_requeue, a_push_that_is_refused_takes_its_mark_back) {
     fixture_stop(&f);
 }
 
-/* A queue whose jobs are unique by an id, as KMQueue's: the id is marked as long as the job waits or runs. */
+/* A queue with unique ids, as in KMQueue: an id is in a set while its job waits or runs. */
 Test(redis_script_requeue, unique_job_is_queued_once) {
     fixture_t f = fixture_start(NULL);
     ask_t ask = ask_new();
@@ -244,7 +244,7 @@ Test(redis_script_requeue, unique_job_is_queued_once) {
     cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
     refused(f.r, ask, "known", "requeued ");
     redis_ok(f.r, "DEL sidecar:email:requeued sidecar:email:failures sidecar:email:meta");
-    refused(f.r, ask, "waiting", ""); /* the application has pushed it anew */
+    refused(f.r, ask, "waiting", ""); /* the application pushed the job again */
     ask.again = "1";
     answered(f.r, ask);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
@@ -256,14 +256,14 @@ Test(redis_script_requeue, unique_job_is_queued_once) {
     fixture_stop(&f);
 }
 
-Test(redis_script_requeue, a_push_that_is_refused_leaves_no_id_marked) {
+Test(redis_script_requeue, a_refused_push_leaves_no_unique_id) {
     fixture_t f = fixture_start(NULL);
     ask_t ask = ask_new();
     ask.mark = "email_unique";
     redis_ok(f.r, "ACL SETUSER default -lpush");
     refused(f.r, ask, "failed", "");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:requeued sidecar:email:failures email email_unique"), 0);
-    redis_ok(f.r, "SADD email_unique id"); /* of another one: it is not ours to take away */
+    redis_ok(f.r, "SADD email_unique id"); /* another job's id: the script must not remove it */
     ask.again = "1";
     refused(f.r, ask, "failed", "");
     cr_assert_eq(redis_int(f.r, "SCARD email_unique"), 1);
@@ -273,7 +273,7 @@ Test(redis_script_requeue, a_push_that_is_refused_leaves_no_id_marked) {
     fixture_stop(&f);
 }
 
-Test(redis_script_requeue, bytes_are_sacred) {
+Test(redis_script_requeue, keeps_the_bytes_of_a_job) {
     enum { HUGE_JOB = 16 << 20 };
     char *huge = malloc(HUGE_JOB);
     for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
@@ -291,7 +291,7 @@ Test(redis_script_requeue, bytes_are_sacred) {
     fixture_stop(&f);
 }
 
-Test(redis_script_requeue, strange_counters_stop_nothing) {
+Test(redis_script_requeue, malformed_counters_do_not_stop_a_requeue) {
     static const char *const strange[] = {"abc", "", "1.5", "-3", "1e300", "nan", "inf"};
     fixture_t f = fixture_start(NULL);
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
@@ -306,7 +306,7 @@ Test(redis_script_requeue, strange_counters_stop_nothing) {
     fixture_stop(&f);
 }
 
-/* Marks through the verbs: the leader forgets old ones, step by step, and no others. */
+/* Prunes requeue markers as the leader does, until the whole hash was read. */
 static void prune(fixture_t *f, const char *token, int64_t before_ms, outcome_t expected) {
     const call_t call = fixture_call(f, token);
     uint64_t cursor = 0;
@@ -314,7 +314,7 @@ static void prune(fixture_t *f, const char *token, int64_t before_ms, outcome_t 
     while (cursor && expected == OUTCOME_OK);
 }
 
-Test(redis_script_requeue, the_leader_removes_old_marks) {
+Test(redis_script_requeue, the_leader_prunes_old_requeue_markers) {
     enum { MARKS = 3000 };
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "SET sidecar:app:lock T");
@@ -332,8 +332,8 @@ Test(redis_script_requeue, the_leader_removes_old_marks) {
     fixture_stop(&f);
 }
 
-/* Of private_queues: what is put back is no dead letter any more, and may become one again. */
-Test(redis_script_requeue, its_dead_letter_goes_with_it) {
+/* In private_queues a requeued job is no dead letter any more, and may become one again. */
+Test(redis_script_requeue, removes_the_dead_letter) {
     fixture_t f = fixture_start(NULL);
     char *sha1 = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
     ask_t ask = ask_new();
@@ -344,19 +344,19 @@ Test(redis_script_requeue, its_dead_letter_goes_with_it) {
     redis_ok(f.r, "ZADD sidecar:email:recorded 1 %s 2 others", sha1);
     answered(f.r, ask);
     cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 3);
-    cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:recorded"), 2, "there is another of its bytes, which has its record");
+    cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:recorded"), 2, "a second dead letter of equal bytes still needs the entry");
     answered(f.r, ask);
     cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 2);
     redis_expect(f.r, NULL, "ZSCORE sidecar:email:recorded %s", sha1);
     cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:recorded"), 1);
     redis_ok(f.r, "ZADD sidecar:email:recorded 1 %s", sha1);
-    answered(f.r, ask); /* somebody has taken it out by hand */
+    answered(f.r, ask); /* the dead letter was removed by hand */
     redis_expect(f.r, NULL, "ZSCORE sidecar:email:recorded %s", sha1);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 3);
     redis_ok(f.r, "LPUSH email:dead %s", JOB);
     ask.what = "discarded";
     answered(f.r, ask);
-    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 3, "what nobody wants stays for its readers");
+    cr_assert_eq(redis_int(f.r, "LLEN email:dead"), 3, "a discard keeps the dead letter");
     ask.what = "requeued";
     fixture_make_key(f.r, "email:dead", "string");
     expect_type(answer_with(f.r, ask, true), "email:dead", "string");

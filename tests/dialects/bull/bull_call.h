@@ -1,5 +1,5 @@
-/* How the tests of Bull's scripts call them: straight by EVAL, each argument at will; and Bull's own scripts from npm beside
- * them. The queue is `video` with the prefix `bull`, the lock holds "T". */
+/* Calls the scripts of dialect bull by EVAL, with any arguments; and loads Bull's own scripts from npm, to compare with. The
+ * queue is `video`, the prefix is `bull`, and the lock's token is "T". */
 #pragma once
 
 #include "fixture.h"
@@ -12,7 +12,7 @@
 
 #define BULL      "bull:video:"
 #define BULL_LOCK "sidecar:app:lock"
-/* Behind the type of a key that only BullMQ has. */
+/* Follows the type in the refusal of a key that only BullMQ has. */
 #define OF_BULLMQ ": the queue belongs to BullMQ, and dialect bull serves Bull 4"
 
 enum { BULL_ARGS = 48 };
@@ -31,10 +31,10 @@ static inline void bull_add(bull_call_t *call, const void *bytes, size_t len) {
 
 static inline void bull_text(bull_call_t *call, const char *text) { bull_add(call, text, strlen(text)); }
 
-/* Begins a call with these keys, which end with NULL. */
+/* Begins a call with these keys; the last one is NULL. */
 static inline bull_call_t bull_begin(const script_t *script, const char *const *keys) {
     bull_call_t call = {0};
-    static char number[24]; /* how many */
+    static char number[24]; /* of keys; the call borrows it */
     size_t len, count = 0;
     const char *text = script_text(script, 70000, &len);
     while (keys[count]) count++;
@@ -52,8 +52,8 @@ static inline redisReply *bull_end(bull_call_t *call, redis_t *r) {
     return reply;
 }
 
-/* The same, where nothing may change. */
-static inline redisReply *bull_in_vain(bull_call_t *call, redis_t *r) {
+/* Like bull_end, and expects that no key changes. */
+static inline redisReply *bull_end_unchanged(bull_call_t *call, redis_t *r) {
     char *before = fixture_digest(r);
     redisReply *reply = bull_end(call, r);
     redis_expect(r, before, "DEBUG DIGEST");
@@ -80,7 +80,7 @@ static inline long long bull_now_ms(redis_t *r) {
     return ms;
 }
 
-/* Every key whose name begins with `bull:`, with its content, as text; owned. */
+/* All keys that begin with `bull:`, with their content, as text. Owned. */
 static inline char *bull_dump(redis_t *r) {
     return redis_str(r, "EVAL %s 0",
                      "local out, keys = {}, redis.call('KEYS', 'bull:*') table.sort(keys) "
@@ -96,8 +96,8 @@ static inline char *bull_dump(redis_t *r) {
                      "return table.concat(out, '\\n')");
 }
 
-/* Bull's own script of this version, as Bull puts it together: its includes in their places. Owned; skips the test where npm's
- * package is not here, and fails it with QS_CLIENTS_REQUIRED=1, as in CI. */
+/* Bull's own script of this version, with its includes inserted as Bull does. Owned. If npm's package is not installed, skips the
+ * test, or fails it with QS_CLIENTS_REQUIRED=1, as in CI. */
 static inline char *bull_own_script(const char *version, const char *name) {
     const char *clients = getenv("QS_CLIENTS_DIR");
     char pattern[512], include[600], line[512];
@@ -134,7 +134,7 @@ static inline char *bull_own_script(const char *version, const char *name) {
     return text;
 }
 
-/* A job's hash as Bull writes it. */
+/* Makes the hash of a job as Bull writes it. */
 static inline void bull_job(redis_t *r, const char *id, const char *priority) {
     redis_ok(r, "HSET " BULL "%s name n data {} opts {} timestamp 1700000000000 delay 5000 priority %s", id, priority);
 }

@@ -1,4 +1,4 @@
-/* How the tests of bull's scripts call them, and a queue of Bull made by hand: its keys as tests/data/bull shows them. */
+/* Makes failed jobs of Bull, with the keys and fields of tests/data/bull, and reads the records of the sidecar. */
 #pragma once
 
 #include "dialects/bull/job.h"
@@ -6,10 +6,10 @@
 
 #define BULL         "bull:video:"
 #define BULL_LOCK    "sidecar:app:lock"
-#define BULL_OURS    "sidecar:video:"
+#define SIDECAR      "sidecar:video:"
 #define BULL_DATA_OF "{\"text\":\"caf\xc3\xa9\",\"n\":12345678901234567890}"
 
-/* A job with attempts that has failed for good at `finished`, by a worker; more fields in pairs, ended by NULL. */
+/* Makes a job that a worker let fail for good at `finished` (ms), after two attempts. */
 static inline void bull_fail(redis_t *r, const char *id, const char *finished, const char *reason) {
     redis_ok(r,
              "HSET " BULL "%s name __default__ data " BULL_DATA_OF
@@ -19,9 +19,9 @@ static inline void bull_fail(redis_t *r, const char *id, const char *finished, c
     redis_ok(r, "ZADD " BULL "failed %s %s", finished, id);
 }
 
-/* The values of one field of all records, oldest first, joined by spaces; owned. */
+/* The values of one field in all records, oldest first, joined by spaces. Owned. */
 static inline char *bull_records(redis_t *r, const char *name) {
-    redisReply *all = redis_do(r, "XRANGE " BULL_OURS "failures - +");
+    redisReply *all = redis_do(r, "XRANGE " SIDECAR "failures - +");
     buffer_t out = {0};
     for (size_t i = 0; i < all->elements; i++) {
         const redisReply *fields = all->element[i]->element[1];

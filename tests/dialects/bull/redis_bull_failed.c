@@ -1,4 +1,4 @@
-/* The scripts that read Bull's failures and record them: each once, whatever stands in the keys. */
+/* bull_seen, bull_failed and bull_record: each failure of Bull gets one record, for any content of the keys. */
 #include "bull_failure.h"
 #include "dialects/bull/scripts.h"
 
@@ -14,7 +14,7 @@ static fixture_t setup(void) {
 
 static redisReply *ask_seen(redis_t *r, const char *token, const char *most, const char *seen) {
     eval_t call = call_begin(&script_bull_seen, "3");
-    const char *const words[] = {BULL_LOCK, BULL "failed", BULL_OURS "recorded", token, OVERLAP, most, seen};
+    const char *const words[] = {BULL_LOCK, BULL "failed", SIDECAR "recorded", token, OVERLAP, most, seen};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     return call_end(&call, r);
 }
@@ -42,20 +42,20 @@ Test(redis_bull_failed, failures_before_adoption_count_as_recorded) {
     fail_ago(f.r, "ahead", -3600000);
     long long at = seen(f.r, "100", "");
     cr_expect_leq(llabs(at - call_now_ms(f.r)), 60000);
-    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 3); /* new, ahead and :seen; what is older is never read */
-    cr_expect_eq(seen(f.r, "100", ""), at, "asked again, it does not move");
+    cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 3); /* new, ahead and :seen; older failures are never read */
+    cr_expect_eq(seen(f.r, "100", ""), at, "a second call does not move `:seen`");
     fixture_stop(&f);
 }
 
-/* More have failed within the overlap than are taken as known: a look must not reach down to the others. */
-Test(redis_bull_failed, a_queue_that_fails_all_the_time_is_adopted_in_one_bounded_step) {
+/* More jobs failed within the overlap than get a mark, so reads must begin behind the failures without one. */
+Test(redis_bull_failed, a_queue_with_many_failures_is_adopted_in_one_bounded_step) {
     fixture_t f = setup();
     long long now = call_now_ms(f.r);
     redis_ok(f.r, "EVAL %s 1 " BULL "failed %lld",
              "for i = 1, 3000 do redis.call('ZADD', KEYS[1], ARGV[1] - 300000 + i, 'job' .. i) end", now);
     long long at = seen(f.r, "1200", "");
-    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 1201);
-    cr_expect_eq(at - 600000, now - 300000 + 1801, "the oldest that is known");
+    cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 1201);
+    cr_expect_eq(at - 600000, now - 300000 + 1801, "reads begin at the oldest failure with a mark");
     fixture_stop(&f);
 }
 
@@ -65,35 +65,35 @@ Test(redis_bull_failed, seen_moves_forwards_and_removes_old_marks) {
     long long at = seen(f.r, "100", "");
     snprintf(move, sizeof move, "%lld", at + 1000);
     snprintf(before, sizeof before, "%lld", at - 5000);
-    redis_ok(f.r, "ZADD " BULL_OURS "recorded %lld gone %lld kept", at + 1000 - 600000 - 1, at + 1000 - 600000);
+    redis_ok(f.r, "ZADD " SIDECAR "recorded %lld gone %lld kept", at + 1000 - 600000 - 1, at + 1000 - 600000);
     cr_expect_eq(seen(f.r, "100", move), at + 1000);
     cr_expect_eq(seen(f.r, "100", before), at + 1000);
-    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 2);
-    redis_expect(f.r, NULL, "ZSCORE " BULL_OURS "recorded gone");
+    cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 2);
+    redis_expect(f.r, NULL, "ZSCORE " SIDECAR "recorded gone");
     fixture_stop(&f);
 }
 
-/* Redis's clock was a day ahead, and has been put right. */
-Test(redis_bull_failed, seen_comes_back_from_the_future) {
+/* Redis's clock was a day ahead and has been corrected. */
+Test(redis_bull_failed, seen_in_the_future_is_corrected) {
     fixture_t f = setup();
     char now[32];
     long long at = seen(f.r, "100", ""), day = 86400000;
     snprintf(now, sizeof now, "%lld", at);
-    redis_ok(f.r, "ZADD " BULL_OURS "recorded %lld :seen %lld old %lld new", at + day, at - 600001, at);
-    cr_expect_eq(seen(f.r, "100", ""), at + day, "asked only");
+    redis_ok(f.r, "ZADD " SIDECAR "recorded %lld :seen %lld old %lld new", at + day, at - 600001, at);
+    cr_expect_eq(seen(f.r, "100", ""), at + day, "a call that only asks does not move `:seen`");
     cr_expect_eq(seen(f.r, "100", now), at);
-    redis_expect(f.r, NULL, "ZSCORE " BULL_OURS "recorded old");
-    cr_expect_eq(redis_int(f.r, "ZCARD " BULL_OURS "recorded"), 2);
+    redis_expect(f.r, NULL, "ZSCORE " SIDECAR "recorded old");
+    cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 2);
     fixture_stop(&f);
 }
 
-Test(redis_bull_failed, seen_is_fenced_and_looks_at_types) {
+Test(redis_bull_failed, seen_is_fenced_and_checks_types) {
     fixture_t f = setup();
     expect_word(ask_seen(f.r, "other", "100", ""), "fenced");
-    cr_expect_eq(redis_int(f.r, "EXISTS " BULL_OURS "recorded"), 0);
+    cr_expect_eq(redis_int(f.r, "EXISTS " SIDECAR "recorded"), 0);
     fixture_make_key(f.r, BULL "failed", "list");
     expect_type(ask_seen(f.r, "T", "100", ""), "failed", "list");
-    fixture_make_key(f.r, BULL_OURS "recorded", "hash");
+    fixture_make_key(f.r, SIDECAR "recorded", "hash");
     redis_ok(f.r, "DEL " BULL "failed");
     expect_type(ask_seen(f.r, "T", "100", ""), "recorded", "hash");
     fixture_stop(&f);
@@ -101,7 +101,7 @@ Test(redis_bull_failed, seen_is_fenced_and_looks_at_types) {
 
 /* ---- bull_failed */
 
-/* One call; begins as page_new gives it. */
+/* Arguments of one bull_failed call. */
 typedef struct {
     const char *from, *skip, *count, *jobs, *size, *most;
     const char *ids[4];
@@ -115,8 +115,8 @@ static redisReply *read_page(redis_t *r, page_t ask) {
     char fields[8];
     eval_t call = call_begin(&script_bull_failed, "2");
     snprintf(fields, sizeof fields, "%d", (int)BULL_FIELDS);
-    const char *const words[] = {
-        BULL "failed", BULL_OURS "recorded", BULL, ask.from, ask.skip, ask.count, ask.jobs, ask.size, ask.most, fields};
+    const char *const words[] = {BULL "failed", SIDECAR "recorded", BULL,     ask.from, ask.skip,
+                                 ask.count,     ask.jobs,           ask.size, ask.most, fields};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     for (size_t i = 0; i < BULL_FIELDS; i++) call_text(&call, bull_field_names[i]);
     for (size_t i = 0; i < 4 && ask.ids[i]; i++) call_text(&call, ask.ids[i]);
@@ -126,18 +126,17 @@ static redisReply *read_page(redis_t *r, page_t ask) {
     return reply;
 }
 
-static const redisReply *told(const redisReply *page, size_t index, size_t of) {
+static const redisReply *page_value(const redisReply *page, size_t index, size_t of) {
     return page->element[4 + index * (3 + BULL_FIELDS) + of];
 }
 
-/* Of a page: how many entries it looked at, the last score and how many have it, and the ids that it tells of, each as id=state.
- */
+/* Expects a page: entries read, the last score, how many entries have that score, and the returned jobs as id=state. */
 static void expect_page(redis_t *r, page_t ask, long long looked, const char *last, long long same, const char *ids) {
     redisReply *page = read_page(r, ask);
     buffer_t found = {0};
     for (size_t i = 0; 4 + i * (3 + BULL_FIELDS) < page->elements; i++)
-        buffer_printf(&found, "%s%s=%s", i ? " " : "", told(page, i, 0)->str, told(page, i, 2)->str);
-    cr_expect_eq(page->element[1]->integer, looked, "looked at %lld", page->element[1]->integer);
+        buffer_printf(&found, "%s%s=%s", i ? " " : "", page_value(page, i, 0)->str, page_value(page, i, 2)->str);
+    cr_expect_eq(page->element[1]->integer, looked, "%lld entries read", page->element[1]->integer);
     cr_expect_str_eq(page->element[2]->str, last);
     cr_expect_eq(page->element[3]->integer, same, "%lld have the last score", page->element[3]->integer);
     cr_expect_str_eq(buffer_text(&found), ids, "%s", buffer_text(&found));
@@ -151,10 +150,11 @@ Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
     redisReply *page = read_page(f.r, page_new());
     bull_job_t job = {0};
     cr_assert_eq(page->elements, 4 + 3 + BULL_FIELDS);
-    cr_expect_str_eq(told(page, 0, 0)->str, "7");
-    cr_expect_str_eq(told(page, 0, 1)->str, "1700000001000");
-    cr_expect_str_eq(told(page, 0, 2)->str, "");
-    for (size_t i = 0; i < BULL_FIELDS; i++) job.fields[i] = (slice_t){told(page, 0, 3 + i)->str, told(page, 0, 3 + i)->len};
+    cr_expect_str_eq(page_value(page, 0, 0)->str, "7");
+    cr_expect_str_eq(page_value(page, 0, 1)->str, "1700000001000");
+    cr_expect_str_eq(page_value(page, 0, 2)->str, "");
+    for (size_t i = 0; i < BULL_FIELDS; i++)
+        job.fields[i] = (slice_t){page_value(page, 0, 3 + i)->str, page_value(page, 0, 3 + i)->len};
     cr_expect(slice_is(job.fields[BULL_DATA], BULL_DATA_OF));
     cr_expect(slice_is(job.fields[BULL_FAILED_REASON], "boom"));
     cr_expect_eq(bull_number(&job, BULL_ATTEMPTS_MADE), 2);
@@ -164,7 +164,7 @@ Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_failed, pages_go_on_where_the_last_ended) {
+Test(redis_bull_failed, each_page_begins_where_the_last_ended) {
     fixture_t f = setup();
     page_t ask = page_new();
     expect_page(f.r, ask, 0, "", 0, "");
@@ -184,7 +184,7 @@ Test(redis_bull_failed, pages_go_on_where_the_last_ended) {
     ask = page_new();
     ask.size = "1";
     expect_page(f.r, ask, 1, "1000", 1, "a=");
-    redis_ok(f.r, "ZADD " BULL_OURS "recorded 1000 a:1000 2000 c:2000 1999 d:1999");
+    redis_ok(f.r, "ZADD " SIDECAR "recorded 1000 a:1000 2000 c:2000 1999 d:1999");
     ask.jobs = "2";
     ask.size = "4194304";
     expect_page(f.r, ask, 4, "2000", 2, "b= d="); /* d failed again since 1999 */
@@ -206,25 +206,25 @@ Test(redis_bull_failed, strange_jobs_do_not_affect_others) {
                                             {"large", "large 2000"}, {"good", ""},     {"later", "none"}};
     cr_assert_eq(page->elements, 4 + 6 * (3 + BULL_FIELDS));
     for (size_t i = 0; i < 6; i++) {
-        cr_expect_str_eq(told(page, i, 0)->str, states[i][0]);
-        cr_expect(strncmp(told(page, i, 2)->str, states[i][1], strlen(states[i][1])) == 0, "%s: %s", states[i][0],
-                  told(page, i, 2)->str);
+        cr_expect_str_eq(page_value(page, i, 0)->str, states[i][0]);
+        cr_expect(strncmp(page_value(page, i, 2)->str, states[i][1], strlen(states[i][1])) == 0, "%s: %s", states[i][0],
+                  page_value(page, i, 2)->str);
     }
-    cr_expect_eq(told(page, 3, 3 + BULL_DATA)->len, 0);
-    cr_expect_str_eq(told(page, 3, 3 + BULL_FAILED_REASON)->str, "boom");
+    cr_expect_eq(page_value(page, 3, 3 + BULL_DATA)->len, 0);
+    cr_expect_str_eq(page_value(page, 3, 3 + BULL_FAILED_REASON)->str, "boom");
     freeReplyObject(page);
     free(large);
     fixture_stop(&f);
 }
 
-Test(redis_bull_failed, jobs_can_be_asked_for_by_id) {
+Test(redis_bull_failed, reads_jobs_by_id) {
     fixture_t f = setup();
     page_t ask = page_new();
     bull_fail(f.r, "behind", "5", "boom");
     bull_fail(f.r, "known", "6", "boom");
     bull_fail(f.r, "retried", "7", "boom");
     redis_ok(f.r, "ZREM " BULL "failed retried");
-    redis_ok(f.r, "ZADD " BULL_OURS "recorded 6 known:6");
+    redis_ok(f.r, "ZADD " SIDECAR "recorded 6 known:6");
     ask.from = "";
     ask.ids[0] = "gone";
     ask.ids[1] = "behind";
@@ -239,8 +239,8 @@ Test(redis_bull_failed, jobs_can_be_asked_for_by_id) {
 static eval_t record_call(const char *token, const char *id, const char *score, const char *most) {
     eval_t call = call_begin(&script_bull_record, "5");
     const char *const words[] = {
-        BULL_LOCK, BULL "failed", BULL_OURS "recorded", BULL_OURS "failures", BULL_OURS "meta", token, id, score, most, "kind",
-        "failed",  "payload",     "0123456789"};
+        BULL_LOCK, BULL "failed", SIDECAR "recorded", SIDECAR "failures", SIDECAR "meta", token, id, score,
+        most,      "kind",        "failed",           "payload",          "0123456789"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     return call;
 }
@@ -259,41 +259,41 @@ Test(redis_bull_failed, a_failure_is_recorded_once) {
     fixture_t f = setup();
     bull_fail(f.r, "7", "1700000001000", "boom");
     expect_recorded(f.r, "7", "1700000001000");
-    expect_refused(f.r, "T", "7", "1700000001000", "1000000", "changed"); /* a lost reply, sent again */
-    redis_expect(f.r, "1700000001000", "ZSCORE " BULL_OURS "recorded 7:1700000001000");
+    expect_refused(f.r, "T", "7", "1700000001000", "1000000", "changed"); /* a lost reply: the same request again */
+    redis_expect(f.r, "1700000001000", "ZSCORE " SIDECAR "recorded 7:1700000001000");
     expect_records(f.r, "payload", "0123456789");
-    redis_expect(f.r, "29", "HGET " BULL_OURS "meta bytes"); /* at, kind, payload */
-    redis_expect(f.r, "1", "HGET " BULL_OURS "meta entries");
+    redis_expect(f.r, "29", "HGET " SIDECAR "meta bytes"); /* at, kind, payload */
+    redis_expect(f.r, "1", "HGET " SIDECAR "meta entries");
     cr_expect_eq(redis_int(f.r, "ZCARD " BULL "failed"), 1);
     cr_expect_eq(redis_int(f.r, "EXISTS " BULL "7"), 1);
-    redis_ok(f.r, "ZADD " BULL "failed 1700000002000 7"); /* it was put back, and failed again */
+    redis_ok(f.r, "ZADD " BULL "failed 1700000002000 7"); /* requeued, and failed again */
     expect_refused(f.r, "T", "7", "1700000001000", "1000000", "gone");
     expect_recorded(f.r, "7", "1700000002000");
-    cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), 2);
+    cr_expect_eq(redis_int(f.r, "XLEN " SIDECAR "failures"), 2);
     fixture_stop(&f);
 }
 
-Test(redis_bull_failed, a_record_is_refused_where_it_must_be) {
+Test(redis_bull_failed, each_failed_precondition_refuses_the_record) {
     fixture_t f = setup();
     expect_refused(f.r, "T", "7", "5", "1000000", "gone");
     bull_fail(f.r, "7", "5", "boom");
     expect_refused(f.r, "other", "7", "5", "1000000", "fenced");
     expect_refused(f.r, "T", "7", "5", "28", "full");
-    redis_ok(f.r, "HSET " BULL_OURS "meta bytes 999972");
+    redis_ok(f.r, "HSET " SIDECAR "meta bytes 999972");
     expect_refused(f.r, "T", "7", "5", "1000000", "full");
-    redis_ok(f.r, "HSET " BULL_OURS "meta entries 5"); /* somebody has deleted the entries */
+    redis_ok(f.r, "HSET " SIDECAR "meta entries 5"); /* a client deleted entries of the stream */
     expect_recorded(f.r, "7", "5");
     redis_ok(f.r, "DEL " BULL_LOCK);
     expect_refused(f.r, "T", "7", "5", "1000000", "fenced");
     fixture_stop(&f);
 }
 
-/* Of a job that Bull removed at once there is only the message, and nothing to compare. */
+/* Bull removed the job at once, so only its message is left, and there is no score to mark. */
 Test(redis_bull_failed, a_message_alone_leaves_no_mark) {
     fixture_t f = setup();
     expect_recorded(f.r, "7", "");
-    cr_expect_eq(redis_int(f.r, "EXISTS " BULL_OURS "recorded"), 0);
-    cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), 1);
+    cr_expect_eq(redis_int(f.r, "EXISTS " SIDECAR "recorded"), 0);
+    cr_expect_eq(redis_int(f.r, "XLEN " SIDECAR "failures"), 1);
     fixture_stop(&f);
 }
 
@@ -301,9 +301,9 @@ Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
     static const struct {
         const char *what, *key, *right;
     } keys[] = {{"failed", BULL "failed", "zset"},
-                {"recorded", BULL_OURS "recorded", "zset"},
-                {"failures", BULL_OURS "failures", "stream"},
-                {"meta", BULL_OURS "meta", "hash"}};
+                {"recorded", SIDECAR "recorded", "zset"},
+                {"failures", SIDECAR "failures", "stream"},
+                {"meta", SIDECAR "meta", "hash"}};
     fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -318,24 +318,23 @@ Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
     fixture_stop(&f);
 }
 
-/* Whatever right is missing, there is no record without its mark, which would be written again and again. */
-Test(redis_bull_failed, no_right_that_is_missing_leaves_a_record_without_its_mark) {
+/* Without any one right there is no record without its mark. Such a failure would be recorded again and again. */
+Test(redis_bull_failed, a_missing_right_leaves_no_record_without_its_mark) {
     static const char *const rights[] = {"-xadd", "-zadd", "-hset", "-zscore", "-hmget", "-xlen", "-time", "-type", "-get"};
     fixture_t f = setup();
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
-        redis_ok(f.r, "DEL " BULL_OURS "failures " BULL_OURS "recorded " BULL_OURS "meta");
+        redis_ok(f.r, "DEL " SIDECAR "failures " SIDECAR "recorded " SIDECAR "meta");
         bull_fail(f.r, "7", "5", "boom");
         redis_ok(f.r, "ACL SETUSER default %s", rights[i]);
         eval_t call = record_call("T", "7", "5", "1000000");
         freeReplyObject(call_end(&call, f.r));
         redis_ok(f.r, "ACL SETUSER default +@all");
-        cr_expect_eq(redis_int(f.r, "XLEN " BULL_OURS "failures"), redis_int(f.r, "ZCARD " BULL_OURS "recorded"), "%s",
-                     rights[i]);
+        cr_expect_eq(redis_int(f.r, "XLEN " SIDECAR "failures"), redis_int(f.r, "ZCARD " SIDECAR "recorded"), "%s", rights[i]);
     }
     fixture_stop(&f);
 }
 
-Test(redis_bull_failed, a_full_redis_records_all_the_same) {
+Test(redis_bull_failed, records_failures_when_redis_is_full) {
     fixture_t f = setup();
     bull_fail(f.r, "7", "5", "boom");
     redis_ok(f.r, "CONFIG SET maxmemory 1");

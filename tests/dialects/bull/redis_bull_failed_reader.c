@@ -1,5 +1,5 @@
-/* The reader of Bull's failures against a real server: each failure that a worker decides gets one record, whatever the clocks of
- * the workers say, whoever leads, and as far as it can be known what was removed at once. */
+/* The reader of Bull's failures against a real server. Each failure that a worker decides gets one record: with wrong clocks of
+ * workers, under several leaders, and, if its message arrives, when Bull removed the job at once. */
 #include "audit_case.h"
 #include "bull_failure.h"
 #include "dialects/bull/bull.h"
@@ -7,7 +7,7 @@
 #include "dialects/registry.h"
 #include "wait.h"
 
-/* One leader's reader, called as the monitor calls it. */
+/* The reader of one leader, called as the monitor calls it. */
 typedef struct {
     fixture_t f;
     metrics_t *metrics;
@@ -48,9 +48,9 @@ static outcome_t step(setup_t *setup, bool changed, mono_t *next) {
     return outcome;
 }
 
-/* Steps after a change, as often as it wants to within a second of its own: then it waits for a change, or for its next look over
- * everything. Ends at once when it is refused or fenced. */
-static outcome_t look_after(setup_t *setup, bool changed) {
+/* Runs steps until the next one is due in a second or more: then the reader waits for a change, or for its next full-range read.
+ * Ends at the first outcome that is not OUTCOME_OK. */
+static outcome_t run_steps_after(setup_t *setup, bool changed) {
     mono_t next;
     outcome_t outcome;
     do {
@@ -62,21 +62,21 @@ static outcome_t look_after(setup_t *setup, bool changed) {
     return outcome;
 }
 
-static outcome_t look(setup_t *setup) { return look_after(setup, true); }
+static outcome_t run_steps(setup_t *setup) { return run_steps_after(setup, true); }
 
-static void work(setup_t *setup) { cr_assert_eq(look(setup), OUTCOME_OK, "%s", setup->f.error.text); }
+static void read_failures(setup_t *setup) { cr_assert_eq(run_steps(setup), OUTCOME_OK, "%s", setup->f.error.text); }
 
-/* As another leader, or this one on a new connection: it knows nothing but what stands in Redis. */
-static void begin_anew(setup_t *setup) { bull_failed_task.forget(setup->reader); }
+/* Makes the reader forget its state, as for a new leader or a new connection. */
+static void forget_state(setup_t *setup) { bull_failed_task.forget(setup->reader); }
 
-/* A worker whose clock differs by `ahead_ms` lets a job fail now. */
+/* A worker lets a job fail now; its clock is `ahead_ms` ahead of Redis's. */
 static void fail(setup_t *setup, const char *id, long long ahead_ms) {
     char finished[32];
     snprintf(finished, sizeof finished, "%lld", call_now_ms(setup->f.r) + ahead_ms);
     bull_fail(setup->f.r, id, finished, "boom");
 }
 
-static void hear(setup_t *setup, const char *id, const char *error) {
+static void receive_message(setup_t *setup, const char *id, const char *error) {
     char *message = mem_printf("{\"jobId\":\"%s\",\"val\":\"%s\"}", id, error);
     bull_failed_task.on_message(setup->reader, NULL, slice_text(message));
     free(message);
@@ -86,9 +86,9 @@ static void expect_jobs(setup_t *setup, const char *ids) { expect_records(setup-
 
 Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "7", 0);
-    work(&setup);
+    read_failures(&setup);
     redis_t *r = setup.f.r;
     static const char *const expected[][2] = {
         {"kind", "failed"},
@@ -124,37 +124,37 @@ Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
 Test(redis_bull_reader, records_each_failure_once_over_several_leaders) {
     setup_t setup = setup_start();
     fail(&setup, "before", -1000);
-    work(&setup);
+    read_failures(&setup);
     for (int leader = 0; leader < 3; leader++) {
-        work(&setup);
-        begin_anew(&setup);
+        read_failures(&setup);
+        forget_state(&setup);
     }
     fail(&setup, "1", 0);
     fail(&setup, "2", 0);
-    begin_anew(&setup); /* the leader died before it looked */
-    work(&setup);
-    work(&setup);
-    begin_anew(&setup);
-    work(&setup);
-    fail(&setup, "1", 1); /* put back, and failed again */
-    work(&setup);
+    forget_state(&setup); /* the leader died before it read the failures */
+    read_failures(&setup);
+    read_failures(&setup);
+    forget_state(&setup);
+    read_failures(&setup);
+    fail(&setup, "1", 1); /* requeued, and failed again */
+    read_failures(&setup);
     expect_jobs(&setup, "1 2 1");
     setup_stop(&setup);
 }
 
-/* The same failure recorded anew, as after a failover that forgot the mark, is the same event: the audit log has it once. */
+/* A failover may lose the mark, so the failure is recorded again. The record has the same event id: the audit log has one row. */
 Test(redis_bull_reader, a_record_made_again_is_the_same_event) {
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "7", 0);
-    work(&setup);
+    read_failures(&setup);
     char *first = bull_records(setup.f.r, "event");
-    redis_ok(setup.f.r, "EVAL %s 1 " BULL_OURS "recorded",
+    redis_ok(setup.f.r, "EVAL %s 1 " SIDECAR "recorded",
              "for _, m in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do if m ~= ':seen' then redis.call('ZREM', KEYS[1], m) "
              "end end");
-    redis_ok(setup.f.r, "DEL " BULL_OURS "failures");
-    begin_anew(&setup);
-    work(&setup);
+    redis_ok(setup.f.r, "DEL " SIDECAR "failures");
+    forget_state(&setup);
+    read_failures(&setup);
     expect_records(setup.f.r, "event", first);
     free(first);
     setup_stop(&setup);
@@ -162,24 +162,24 @@ Test(redis_bull_reader, a_record_made_again_is_the_same_event) {
 
 Test(redis_bull_reader, clocks_of_workers_may_be_wrong) {
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "ahead", 3600000);
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "right", 0);
-    work(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "ahead right");
-    fail(&setup, "minutes_behind", -300000); /* a look over everything finds it, within a minute */
-    begin_anew(&setup);
-    work(&setup);
+    fail(&setup, "minutes_behind", -300000); /* a full-range read finds it, within a minute */
+    forget_state(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "ahead right minutes_behind");
     fail(&setup, "an_hour_behind", -3600000);
-    begin_anew(&setup);
-    work(&setup);
+    forget_state(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "ahead right minutes_behind");
-    hear(&setup, "an_hour_behind", "boom"); /* only the message names it */
-    work(&setup);
-    hear(&setup, "an_hour_behind", "boom");
-    work(&setup);
+    receive_message(&setup, "an_hour_behind", "boom"); /* only the message shows this failure */
+    read_failures(&setup);
+    receive_message(&setup, "an_hour_behind", "boom");
+    read_failures(&setup);
     expect_jobs(&setup, "ahead right minutes_behind an_hour_behind");
     setup_stop(&setup);
 }
@@ -187,110 +187,111 @@ Test(redis_bull_reader, clocks_of_workers_may_be_wrong) {
 Test(redis_bull_reader, a_burst_of_failures) {
     enum { COUNT = 10000 };
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     redis_ok(setup.f.r, "EVAL %s 1 " BULL "failed %lld %d",
              "for i = 1, ARGV[2] do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'data', '{}', 'opts', '{}') "
              "redis.call('ZADD', KEYS[1], ARGV[1] + i % 7, i) end",
              call_now_ms(setup.f.r), COUNT);
-    work(&setup);
-    cr_expect_eq(redis_int(setup.f.r, "XLEN " BULL_OURS "failures"), COUNT);
-    cr_expect_eq(redis_int(setup.f.r, "ZCARD " BULL_OURS "recorded"), COUNT + 1);
-    begin_anew(&setup);
-    work(&setup);
-    cr_expect_eq(redis_int(setup.f.r, "XLEN " BULL_OURS "failures"), COUNT);
+    read_failures(&setup);
+    cr_expect_eq(redis_int(setup.f.r, "XLEN " SIDECAR "failures"), COUNT);
+    cr_expect_eq(redis_int(setup.f.r, "ZCARD " SIDECAR "recorded"), COUNT + 1);
+    forget_state(&setup);
+    read_failures(&setup);
+    cr_expect_eq(redis_int(setup.f.r, "XLEN " SIDECAR "failures"), COUNT);
     setup_stop(&setup);
 }
 
-/* Jobs that Bull removed in the step that failed them: the message is all there is. */
+/* Bull removed the jobs in the step that failed them, so only their messages are left. */
 Test(redis_bull_reader, a_job_removed_at_once_is_recorded_from_its_message) {
     setup_t setup = setup_start();
-    work(&setup);
-    hear(&setup, "7", "no such \\\"image\\\"");
-    hear(&setup, "8", BULL_STALLED_MESSAGE);
+    read_failures(&setup);
+    receive_message(&setup, "7", "no such \\\"image\\\"");
+    receive_message(&setup, "8", BULL_STALLED_MESSAGE);
     bull_failed_task.on_message(setup.reader, NULL, slice_text("{\"jobId\":\"9\",\"val\":\"x\"," BULL_OUR_MESSAGE "}"));
-    work(&setup);
-    work(&setup);
+    read_failures(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "7 8");
     expect_records(setup.f.r, "error", "no such \"image\" " BULL_STALLED_MESSAGE);
     expect_records(setup.f.r, "reason", "worker_failed retries_exhausted");
     expect_records(setup.f.r, "payload", "");
-    hear(&setup, "7", "again"); /* the same id, added anew */
-    work(&setup);
+    receive_message(&setup, "7", "again"); /* a new job with the same id */
+    read_failures(&setup);
     expect_jobs(&setup, "7 8 7");
     setup_stop(&setup);
 }
 
-/* What fails while nobody leads is recorded later; what fails while that is not wanted is not. */
-Test(redis_bull_reader, failures_while_it_is_off_are_not_recorded_later) {
+/* A failure while no instance leads is recorded later. A failure while record_failed is false is never recorded. */
+Test(redis_bull_reader, failures_while_record_failed_is_false_are_never_recorded) {
     setup_t setup = setup_start();
     const side_task_ops_t *ops = &bull_failed_task;
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "1", 0);
-    work(&setup);
-    begin_anew(&setup);
+    read_failures(&setup);
+    forget_state(&setup);
     fail(&setup, "2", 0); /* between two leaders */
-    work(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "1 2");
     bull_config(&setup.f.config->queues[0])->record_failed = false;
     void *off = ops->open(&setup.f.keys->queues[0]);
-    for (int i = 0; i < 2; i++) { /* once a term is enough */
+    for (int i = 0; i < 2; i++) { /* the second step changes nothing */
         side_task_call_t call = {
             .redis = fixture_call(&setup.f, "T"), .metrics = &setup.metrics->queues[0], .now = mono_now(), .next = mono_never()};
         cr_assert_eq(ops->step(off, &call), OUTCOME_OK, "%s", setup.f.error.text);
     }
     fail(&setup, "3", 0);
-    fail(&setup, "4", -30000); /* by a clock that is behind */
-    begin_anew(&setup);        /* it is on again */
-    work(&setup);
+    fail(&setup, "4", -30000); /* by a worker's clock that is behind */
+    forget_state(&setup);      /* record_failed is true again */
+    read_failures(&setup);
     fail(&setup, "5", 0);
-    work(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "1 2 5");
     ops->close(off);
     setup_stop(&setup);
 }
 
-/* removeOnFail: 1 removes a job when the next one fails: its message may be looked at only then. */
-Test(redis_bull_reader, a_message_that_comes_late_is_no_second_failure) {
+/* With removeOnFail: 1 Bull removes a job when the next job fails. The sidecar may handle the message of the first job after
+ * that. */
+Test(redis_bull_reader, a_late_message_is_no_second_failure) {
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "7", 0);
-    work(&setup);
+    read_failures(&setup);
     redis_ok(setup.f.r, "DEL " BULL "7 " BULL "failed");
-    hear(&setup, "7", "boom");
-    work(&setup);
+    receive_message(&setup, "7", "boom");
+    read_failures(&setup);
     expect_jobs(&setup, "7");
     fail(&setup, "8", 0);
-    redis_ok(setup.f.r, "ZREM " BULL "failed 8"); /* put back at once */
-    hear(&setup, "8", "boom");
-    work(&setup);
+    redis_ok(setup.f.r, "ZREM " BULL "failed 8"); /* requeued at once */
+    receive_message(&setup, "8", "boom");
+    read_failures(&setup);
     expect_jobs(&setup, "7");
     setup_stop(&setup);
 }
 
-/* A message has no date, but Bull sends one for each failure: an id that is used again within a minute fails again. */
+/* A message has no date, but Bull sends one for each failure: a second message of an id within a minute is another failure. */
 Test(redis_bull_reader, an_id_that_fails_again_is_another_failure) {
     static const bool orders[][2] = {
-        {true, false}, {false, true}, {false, false}}; /* told before the look, told before the removal */
+        {true, false}, {false, true}, {false, false}}; /* message before the read, message before the removal */
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     char *expected = mem_str("");
     for (size_t i = 0; i < 3; i++) {
         char id[16];
         snprintf(id, sizeof id, "mine-%zu", i);
         fail(&setup, id, 0);
-        if (orders[i][0]) hear(&setup, id, "first");
-        work(&setup);
+        if (orders[i][0]) receive_message(&setup, id, "first");
+        read_failures(&setup);
         if (orders[i][1]) {
-            hear(&setup, id, "first");
-            work(&setup);
+            receive_message(&setup, id, "first");
+            read_failures(&setup);
         }
-        redis_ok(setup.f.r, "DEL " BULL "%s " BULL "failed", id); /* trimmed; the id is free again, */
-        if (!orders[i][0] && !orders[i][1]) hear(&setup, id, "first");
-        hear(&setup, id, "second"); /* and its job fails, and is removed at once */
-        work(&setup);
-        hear(&setup, id, "third"); /* and once more */
-        work(&setup);
-        work(&setup);
+        redis_ok(setup.f.r, "DEL " BULL "%s " BULL "failed", id); /* Bull removed the job; the application reuses the id, */
+        if (!orders[i][0] && !orders[i][1]) receive_message(&setup, id, "first");
+        receive_message(&setup, id, "second"); /* and the new job fails and is removed at once, */
+        read_failures(&setup);
+        receive_message(&setup, id, "third"); /* and a third job, too */
+        read_failures(&setup);
+        read_failures(&setup);
         char *longer = mem_printf("%s%s%s %s %s", expected, *expected ? " " : "", id, id, id);
         free(expected);
         expected = longer;
@@ -300,88 +301,88 @@ Test(redis_bull_reader, an_id_that_fails_again_is_another_failure) {
     setup_stop(&setup);
 }
 
-/* removeOnFail: 5 in a burst of failures: a job is seen in failed, and removed before its record is made. Its message is left. */
+/* removeOnFail: 5 in a burst of failures: Bull removes a job between the read of `failed` and the record. Its message is left. */
 Test(redis_bull_reader, a_job_removed_after_the_read_is_recorded_from_its_message) {
     setup_t setup = setup_start_as("", true);
     const proxy_rule_t gone = {
-        .action = PROXY_REFUSE, .match = BULL_OURS "recorded " BULL_OURS "failures ", .error = "*1\r\n$4\r\ngone"};
+        .action = PROXY_REFUSE, .match = SIDECAR "recorded " SIDECAR "failures ", .error = "*1\r\n$4\r\ngone"};
     mono_t next;
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "6", 0);
-    cr_assert(wait_for((step(&setup, true, &next), redis_int(setup.f.r, "XLEN " BULL_OURS "failures") == 1),
-                       5000)); /* a look begins, */
+    cr_assert(
+        wait_for((step(&setup, true, &next), redis_int(setup.f.r, "XLEN " SIDECAR "failures") == 1), 5000)); /* a read begins, */
     fail(&setup, "7", 0);
-    hear(&setup, "7", "seven");
+    receive_message(&setup, "7", "seven");
     proxy_rule(setup.f.proxy, gone);
-    cr_assert_eq(step(&setup, false, &next), OUTCOME_OK); /* and goes on */
+    cr_assert_eq(step(&setup, false, &next), OUTCOME_OK); /* and continues; the proxy replies `gone` */
     cr_assert_eq(proxy_fired(setup.f.proxy), 1);
     redis_ok(setup.f.r, "DEL " BULL "7 " BULL "failed");
-    work(&setup);
-    fail(&setup, "8", -3600000); /* only asked for by its message, */
-    hear(&setup, "8", "eight");
-    hear(&setup, "9", "nine"); /* together with one that is recorded */
+    read_failures(&setup);
+    fail(&setup, "8", -3600000); /* only the message shows this failure, */
+    receive_message(&setup, "8", "eight");
+    receive_message(&setup, "9", "nine"); /* and the same request records another job */
     proxy_rule(setup.f.proxy, gone);
     cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
     cr_assert_eq(proxy_fired(setup.f.proxy), 2);
     redis_ok(setup.f.r, "DEL " BULL "8 " BULL "failed");
-    work(&setup);
-    work(&setup);
+    read_failures(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "6 7 9 8");
     expect_records(setup.f.r, "error", "boom\nError: boom\n    at x seven nine eight");
     fail(&setup, "10", 0);
-    hear(&setup, "10", "ten");
+    receive_message(&setup, "10", "ten");
     proxy_rule(setup.f.proxy, gone);
     cr_assert_eq(step(&setup, true, &next), OUTCOME_OK);
-    redis_ok(setup.f.r, "DEL " BULL "failed"); /* put back meanwhile: its hash stays */
-    work(&setup);
+    redis_ok(setup.f.r, "DEL " BULL "failed"); /* requeued meanwhile: its hash stays */
+    read_failures(&setup);
     expect_jobs(&setup, "6 7 9 8");
     setup_stop(&setup);
 }
 
-Test(redis_bull_reader, a_message_without_a_change_is_looked_at) {
+Test(redis_bull_reader, a_message_without_a_change_is_handled) {
     setup_t setup = setup_start();
     mono_t next;
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "7", -3600000);
-    hear(&setup, "7", "boom");
+    receive_message(&setup, "7", "boom");
     for (int i = 0; i < 3; i++) cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
     expect_jobs(&setup, "7");
     setup_stop(&setup);
 }
 
-Test(redis_bull_reader, while_the_stream_is_full_nothing_is_lost) {
+Test(redis_bull_reader, a_full_stream_loses_no_failure) {
     setup_t setup = setup_start_with("stream = { max_bytes = \"1MiB\"; };");
-    work(&setup);
-    redis_ok(setup.f.r, "HSET " BULL_OURS "meta bytes 1048576");
+    read_failures(&setup);
+    redis_ok(setup.f.r, "HSET " SIDECAR "meta bytes 1048576");
     for (int i = 0; i < 200; i++) {
         char id[8];
         snprintf(id, sizeof id, "%d", i);
         fail(&setup, id, 0);
     }
     mono_t next;
-    fixture_step_boottime(1000); /* the look above is followed by a rest that is longer the slower the machine is */
+    fixture_step_boottime(1000); /* the reader pauses after the read above, longer on a slow machine */
     mono_t began = mono_now();
     cr_assert_eq(step(&setup, true, &next), OUTCOME_OK);
-    cr_expect(!mono_reached(next, mono_add(began, NS_PER_S / 2)), "it waits for room");
-    fixture_step_boottime(-10000); /* however long what follows takes, the wait is not over */
-    hear(&setup, "gone", "boom");
+    cr_expect(!mono_reached(next, mono_add(began, NS_PER_S / 2)), "no pause while the stream is full");
+    fixture_step_boottime(-10000); /* so the pause is not over, also on a slow machine */
+    receive_message(&setup, "gone", "boom");
     long long asked = server_commandstat(setup.f.server, "evalsha");
     cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
-    cr_expect_eq(server_commandstat(setup.f.server, "evalsha"), asked, "it asks while it waits");
-    cr_expect_eq(redis_int(setup.f.r, "EXISTS " BULL_OURS "failures"), 0);
+    cr_expect_eq(server_commandstat(setup.f.server, "evalsha"), asked, "a request during the pause");
+    cr_expect_eq(redis_int(setup.f.r, "EXISTS " SIDECAR "failures"), 0);
     cr_expect_eq(fixture_log_count("the failure stream is full"), 1);
-    redis_ok(setup.f.r, "HSET " BULL_OURS "meta bytes 0");
+    redis_ok(setup.f.r, "HSET " SIDECAR "meta bytes 0");
     fixture_step_boottime(11000);
-    cr_assert_eq(look_after(&setup, false), OUTCOME_OK);
-    cr_expect_eq(redis_int(setup.f.r, "XLEN " BULL_OURS "failures"), 201);
+    cr_assert_eq(run_steps_after(&setup, false), OUTCOME_OK);
+    cr_expect_eq(redis_int(setup.f.r, "XLEN " SIDECAR "failures"), 201);
     setup_stop(&setup);
 }
 
-Test(redis_bull_reader, strange_jobs_are_recorded_as_far_as_they_go) {
+Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
     setup_t setup = setup_start();
     char *large = calloc(1, 70001), *error;
     memset(large, 'x', 70000);
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "large", 0);
     redis_ok(setup.f.r, "HSET " BULL "large data %s", large);
     redis_ok(setup.f.r, "SET " BULL "meta-paused 1");
@@ -390,9 +391,9 @@ Test(redis_bull_reader, strange_jobs_are_recorded_as_far_as_they_go) {
     fail(&setup, "text", 3);
     redis_ok(setup.f.r, "HSET " BULL "text data plain timestamp odd attemptsMade -5 processedOn 1e99 stacktrace [ name %b",
              "\xff\0", (size_t)2);
-    work(&setup);
-    begin_anew(&setup);
-    work(&setup);
+    read_failures(&setup);
+    forget_state(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "large gone meta-paused text endless");
     expect_records(setup.f.r, "size", "70108 165");
     error = bull_records(setup.f.r, "payload");
@@ -403,15 +404,15 @@ Test(redis_bull_reader, strange_jobs_are_recorded_as_far_as_they_go) {
     setup_stop(&setup);
 }
 
-/* Whose check ended it is not told: the text is Bull's own. */
-Test(redis_bull_reader, reports_stalls_that_workers_ended) {
+/* The record does not show whose stalled check ended the job: the text is Bull's own. */
+Test(redis_bull_reader, records_jobs_that_a_workers_check_ended) {
     setup_t setup = setup_start();
     char finished[32];
-    work(&setup);
+    read_failures(&setup);
     snprintf(finished, sizeof finished, "%lld", call_now_ms(setup.f.r));
     bull_fail(setup.f.r, "7", finished, BULL_STALLED_REASON);
     redis_ok(setup.f.r, "HSET " BULL "7 stalledCounter 2 attemptsMade 1");
-    work(&setup);
+    read_failures(&setup);
     expect_records(setup.f.r, "reason", "retries_exhausted");
     expect_records(setup.f.r, "error", BULL_STALLED_REASON);
     expect_records(setup.f.r, "attempts", "3");
@@ -420,53 +421,53 @@ Test(redis_bull_reader, reports_stalls_that_workers_ended) {
 
 Test(redis_bull_reader, a_former_leader_records_nothing) {
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "7", 0);
     redis_ok(setup.f.r, "SET " BULL_LOCK " other");
-    cr_assert_eq(look(&setup), OUTCOME_FENCED);
+    cr_assert_eq(run_steps(&setup), OUTCOME_FENCED);
     redis_ok(setup.f.r, "DEL " BULL "failed");
-    begin_anew(&setup);
-    cr_assert_eq(look(&setup), OUTCOME_FENCED);
-    cr_expect_eq(redis_int(setup.f.r, "EXISTS " BULL_OURS "failures"), 0);
+    forget_state(&setup);
+    cr_assert_eq(run_steps(&setup), OUTCOME_FENCED);
+    cr_expect_eq(redis_int(setup.f.r, "EXISTS " SIDECAR "failures"), 0);
     setup_stop(&setup);
 }
 
-Test(redis_bull_reader, a_key_of_the_wrong_type_is_said_and_forgiven) {
+Test(redis_bull_reader, recovers_from_a_key_of_the_wrong_type) {
     setup_t setup = setup_start();
     fixture_make_key(setup.f.r, BULL "failed", "list");
-    cr_expect_eq(look(&setup), OUTCOME_REFUSED);
+    cr_expect_eq(run_steps(&setup), OUTCOME_REFUSED);
     cr_expect(strstr(setup.f.error.text, "failed") && strstr(setup.f.error.text, "list"), "%s", setup.f.error.text);
     redis_ok(setup.f.r, "DEL " BULL "failed");
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "7", 0);
-    fixture_make_key(setup.f.r, BULL_OURS "failures", "list");
-    cr_expect_eq(look(&setup), OUTCOME_REFUSED);
-    redis_ok(setup.f.r, "DEL " BULL_OURS "failures");
-    work(&setup);
+    fixture_make_key(setup.f.r, SIDECAR "failures", "list");
+    cr_expect_eq(run_steps(&setup), OUTCOME_REFUSED);
+    redis_ok(setup.f.r, "DEL " SIDECAR "failures");
+    read_failures(&setup);
     expect_jobs(&setup, "7");
     setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_lost_connection_records_nothing_twice) {
     setup_t setup = setup_start();
-    work(&setup);
+    read_failures(&setup);
     fail(&setup, "7", 0);
     server_kill(setup.f.server);
-    cr_expect_eq(look(&setup), OUTCOME_DISCONNECTED);
+    cr_expect_eq(run_steps(&setup), OUTCOME_DISCONNECTED);
     setup_stop(&setup);
 }
 
-/* Far more failures than one look after a change goes back over: what a change costs does not grow with them. */
-Test(redis_bull_reader, a_change_does_not_read_all_of_it_again) {
+/* The queue has far more failures than a read after a change covers. The cost of a change does not grow with them. */
+Test(redis_bull_reader, a_change_does_not_read_all_failures_again) {
     setup_t setup = setup_start();
-    work(&setup);
-    redis_ok(setup.f.r, "EVAL %s 2 " BULL "failed " BULL_OURS "recorded %lld",
+    read_failures(&setup);
+    redis_ok(setup.f.r, "EVAL %s 2 " BULL "failed " SIDECAR "recorded %lld",
              "for i = 1, 50000 do redis.call('ZADD', KEYS[1], ARGV[1] - i * 10, i) "
              "redis.call('ZADD', KEYS[2], ARGV[1] - i * 10, i .. ':' .. string.format('%.0f', ARGV[1] - i * 10)) end",
              call_now_ms(setup.f.r));
     fail(&setup, "new", 0);
     long long before = server_commandstat(setup.f.server, "zscore");
-    work(&setup);
+    read_failures(&setup);
     expect_jobs(&setup, "new");
     cr_expect_lt(server_commandstat(setup.f.server, "zscore") - before, 1000);
     setup_stop(&setup);

@@ -1,5 +1,5 @@
-/* bull_promote.lua against a real server: what it does to a queue is what Bull's own script does, and whatever it meets, the job
- * stays or goes, never both and never neither. */
+/* bull_promote.lua against a real server: it changes a queue as Bull's own script does. After any refusal or error each job is in
+ * exactly one place. */
 #include "bull_call.h"
 #include "cluster.h"
 #include "dialects/bull/scripts.h"
@@ -27,16 +27,16 @@ typedef struct {
 static const ask_t ASK = {
     .token = "T", .group = "app", .batch = "1000", .limit = "0", .prefix = BULL, .later = "10000", .work = "1000000"};
 
-static redisReply *promote_with(redis_t *r, ask_t ask, bool in_vain) {
+static redisReply *promote_with(redis_t *r, ask_t ask, bool unchanged) {
     bull_call_t call = bull_begin(&script_bull_promote, KEYS);
     const char *const argv[] = {ask.token, ask.group, ask.batch, ask.limit, ask.prefix, ask.later, ask.work};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
-    return in_vain ? bull_in_vain(&call, r) : bull_end(&call, r);
+    return unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r);
 }
 
-static redisReply *promote_in_vain(redis_t *r, ask_t ask) { return promote_with(r, ask, true); }
+static redisReply *promote_unchanged(redis_t *r, ask_t ask) { return promote_with(r, ask, true); }
 
-/* How many jobs moved. */
+/* Promotes; returns how many jobs moved. */
 static long long promoted(redis_t *r, ask_t ask) {
     redisReply *reply = promote_with(r, ask, false);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 9, "%s", bull_word(reply));
@@ -62,7 +62,8 @@ static void due(redis_t *r, const char *id, const char *priority) {
     delay(r, id, bull_now_ms(r) - 5000, 0);
 }
 
-/* A queue of any shape: due and not due, with and without priorities, waiting, active, paused, ids that stand twice. */
+/* A random queue: jobs due and not due, with and without priorities, waiting, active, paused, and ids that are in a list twice.
+ */
 static void random_queue(redis_t *r, uint64_t seed, long long now) {
     static const char *const priorities[] = {"0", "0", "0", "1", "2", "5", "2097151"};
     static const int sizes[] = {3, 20, 60, 200};
@@ -91,8 +92,8 @@ static void random_queue(redis_t *r, uint64_t seed, long long now) {
     }
 }
 
-/* Bull's script reads up to the ms before; none of ours is due between. */
-static void by_bull(redis_t *r, const char *script, long long now) {
+/* Bull's script promotes jobs that were due 1 ms ago; random_queue makes no job in that ms. */
+static void promote_by_bull(redis_t *r, const char *script, long long now) {
     char text[24];
     snprintf(text, sizeof text, "%lld", now);
     redis_ok(r,
@@ -109,19 +110,19 @@ static void expect_same_as_bull(const char *version) {
         uint64_t of = cluster_random(&seed, UINT64_MAX);
         long long now = bull_now_ms(f.r);
         random_queue(f.r, of, now);
-        by_bull(f.r, script, now);
+        promote_by_bull(f.r, script, now);
         char *theirs = bull_dump(f.r);
         random_queue(f.r, of, now);
         promoted(f.r, ASK);
         char *ours = bull_dump(f.r);
         cr_assert_str_eq(ours, theirs, "round %d", round);
-        random_queue(f.r, of, now); /* and by small steps, which end when inserts have walked far */
+        random_queue(f.r, of, now); /* again with small batches, which end when inserts have walked over `work` entries */
         ask_t small = ASK;
         small.batch = "3", small.work = "10";
         for (int still = 0; still < 2;) still = promoted(f.r, small) ? 0 : still + 1;
         free(ours);
         ours = bull_dump(f.r);
-        cr_assert_str_eq(ours, theirs, "round %d, by small steps", round);
+        cr_assert_str_eq(ours, theirs, "round %d, small batches", round);
         free(ours);
         free(theirs);
     }
@@ -136,7 +137,7 @@ Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
     fixture_t f = setup();
     long long now = bull_now_ms(f.r);
     bull_job(f.r, "1", "0"), bull_job(f.r, "2", "0"), bull_job(f.r, "3", "0");
-    delay(f.r, "1", now, 4095); /* in its own millisecond */
+    delay(f.r, "1", now, 4095); /* due in this very millisecond */
     delay(f.r, "2", now + 60000, 0);
     redis_ok(f.r, "ZADD " BULL "delayed -5 3");
     cr_assert_eq(promoted(f.r, ASK), 2);
@@ -149,7 +150,7 @@ Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
     fixture_stop(&f);
 }
 
-/* What is no job is kept, put off, and told to the monitor; nothing else is touched. */
+/* An id that names no job stays in delayed, is postponed and enters the quarantine. No other key changes. */
 Test(redis_bull_promote, quarantines_ids_without_a_job) {
     fixture_t f = setup();
     char huge[8193];
@@ -161,7 +162,7 @@ Test(redis_bull_promote, quarantines_ids_without_a_job) {
     } odd[] = {{"ghost", 5}, {"wait", 4}, {"meta", 4},  {"", 0}, {huge, sizeof huge - 1},
                {"a\0b", 3},  {"text", 4}, {"empty", 5}, {"*", 1}};
     enum { ODD = sizeof odd / sizeof *odd };
-    for (int jobs = 0; jobs < 120; jobs += 40) { /* alone, few, and so many that SORT reads them */
+    for (int jobs = 0; jobs < 120; jobs += 40) { /* without jobs, with few jobs, and with so many that SORT reads them */
         redis_ok(f.r, "FLUSHALL");
         redis_ok(f.r, "SET " BULL_LOCK " T");
         redis_ok(f.r, "RPUSH " BULL "wait w");
@@ -190,12 +191,12 @@ Test(redis_bull_promote, quarantines_ids_without_a_job) {
         redis_expect(f.r, NULL, "HGET " BULL "meta delay");
         redis_expect(f.r, NULL, "HGET " BULL "empty delay");
         redis_expect(f.r, "none", "TYPE " BULL "ghost");
-        cr_assert_eq(promoted(f.r, ASK), 0, "nothing spins");
+        cr_assert_eq(promoted(f.r, ASK), 0, "a postponed id is due again");
     }
     fixture_stop(&f);
 }
 
-/* A job without a priority field is a job, and no priority makes the script fail between a push and the removal. */
+/* A hash without a priority is a job. No value of a priority makes the script fail between the push and the removal. */
 Test(redis_bull_promote, a_job_with_a_wrong_priority_moves_once) {
     static const char *const odd[] = {"nan", "-nan", "inf", "-inf", "-5", "1e3", " 7",
                                       "7 ",  "0x10", "abc", "",     "00", "0.0", "1e400"};
@@ -216,7 +217,7 @@ Test(redis_bull_promote, a_job_with_a_wrong_priority_moves_once) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_promote, a_pause_in_the_middle_holds_the_rest) {
+Test(redis_bull_promote, a_pause_between_batches_moves_the_rest_to_paused) {
     fixture_t f = setup();
     for (int i = 0; i < 6; i++) due(f.r, (char[]){(char)('a' + i), '\0'}, "0");
     ask_t two = ASK;
@@ -234,20 +235,20 @@ Test(redis_bull_promote, a_pause_in_the_middle_holds_the_rest) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_promote, each_broken_precondition_leaves_everything_as_it_is) {
+Test(redis_bull_promote, each_failed_precondition_changes_nothing) {
     fixture_t f = setup();
     due(f.r, "1", "0"), due(f.r, "2", "3"), due(f.r, "ghost", "0");
     redis_ok(f.r, "DEL " BULL "ghost");
     ask_t ask = ASK;
     ask.token = "t";
-    bull_expect(promote_in_vain(f.r, ask), "fenced", NULL, NULL);
+    bull_expect(promote_unchanged(f.r, ask), "fenced", NULL, NULL);
     redis_ok(f.r, "HSET sidecar:video:meta group others");
-    bull_expect(promote_in_vain(f.r, ASK), "owner", "others", NULL);
+    bull_expect(promote_unchanged(f.r, ASK), "owner", "others", NULL);
     redis_ok(f.r, "DEL sidecar:video:meta");
     ask = ASK;
     ask.limit = "2";
     redis_ok(f.r, "RPUSH " BULL "wait x y");
-    bull_expect(promote_in_vain(f.r, ask), "full", NULL, NULL);
+    bull_expect(promote_unchanged(f.r, ask), "full", NULL, NULL);
     ask.limit = "3";
     cr_assert_eq(promoted(f.r, ask), 1);
     static const struct {
@@ -261,13 +262,13 @@ Test(redis_bull_promote, each_broken_precondition_leaves_everything_as_it_is) {
             redis_ok(f.r, "SET " BULL_LOCK " T");
             due(f.r, "1", "0"), due(f.r, "2", "3");
             fixture_make_key(f.r, KEYS[k + 1], fixture_types[t]);
-            bull_expect(promote_in_vain(f.r, ASK), "type", keys[k].what, fixture_types[t]);
+            bull_expect(promote_unchanged(f.r, ASK), "type", keys[k].what, fixture_types[t]);
         }
     fixture_stop(&f);
 }
 
-/* What only BullMQ has; a job of Bull may be called so. */
-Test(redis_bull_promote, a_queue_of_bullmq_is_left_alone) {
+/* A key that only BullMQ has refuses the queue, unless the key is a hash: then it is a job of Bull with that id. */
+Test(redis_bull_promote, a_queue_of_bullmq_is_refused) {
     static const struct {
         const char *key, *type;
     } keys[] = {{BULL "events", "stream"},
@@ -280,7 +281,7 @@ Test(redis_bull_promote, a_queue_of_bullmq_is_left_alone) {
         due(f.r, "1", "0");
         fixture_make_key(f.r, keys[i].key, keys[i].type);
         char *found = mem_printf("%s" OF_BULLMQ, keys[i].type);
-        bull_expect(promote_in_vain(f.r, ASK), "type", keys[i].key, found);
+        bull_expect(promote_unchanged(f.r, ASK), "type", keys[i].key, found);
         free(found);
         redis_ok(f.r, "DEL %s", keys[i].key);
         due(f.r, strrchr(keys[i].key, ':') + 1, "0");
@@ -291,37 +292,37 @@ Test(redis_bull_promote, a_queue_of_bullmq_is_left_alone) {
     fixture_stop(&f);
 }
 
-static void listen(redis_t *ear, const char *command, const char *channel) {
-    freeReplyObject(redis_do(ear, "%s %s", command, channel));
+static void subscribe(redis_t *subscriber, const char *command, const char *channel) {
+    freeReplyObject(redis_do(subscriber, "%s %s", command, channel));
 }
 
-/* Channel and message of the next one. */
-static void heard(redis_t *ear, const char *channel, const char *message) {
+/* Expects this message next. */
+static void expect_message(redis_t *subscriber, const char *channel, const char *message) {
     redisReply *reply;
-    cr_assert_eq(redisGetReply(ear, (void **)&reply), REDIS_OK, "%s", ear->errstr);
+    cr_assert_eq(redisGetReply(subscriber, (void **)&reply), REDIS_OK, "%s", subscriber->errstr);
     cr_assert_str_eq(reply->element[reply->elements - 2]->str, channel);
     cr_assert_str_eq(reply->element[reply->elements - 1]->str, message);
     freeReplyObject(reply);
 }
 
-Test(redis_bull_promote, bulls_listeners_hear_of_it) {
+Test(redis_bull_promote, bulls_subscribers_get_messages) {
     fixture_t f = setup();
-    redis_t *ear = redis_open(f.server), *other = redis_open(f.server);
-    listen(ear, "PSUBSCRIBE", BULL "waiting*");
-    listen(other, "SUBSCRIBE", BULL "delayed");
+    redis_t *subscriber = redis_open(f.server), *other = redis_open(f.server);
+    subscribe(subscriber, "PSUBSCRIBE", BULL "waiting*");
+    subscribe(other, "SUBSCRIBE", BULL "delayed");
     due(f.r, "1", "0"), due(f.r, "2", "3");
     redis_ok(f.r, "ZADD " BULL "delayed 9000000000000001 later");
     cr_assert_eq(promoted(f.r, ASK), 2);
-    heard(ear, BULL "waiting@sidecar", "1");
-    heard(ear, BULL "waiting@sidecar", "2");
-    heard(other, BULL "delayed", "2197265625001"); /* whole ms, upwards */
-    redis_close(ear);
+    expect_message(subscriber, BULL "waiting@sidecar", "1");
+    expect_message(subscriber, BULL "waiting@sidecar", "2");
+    expect_message(other, BULL "delayed", "2197265625001"); /* in ms, rounded up */
+    redis_close(subscriber);
     redis_close(other);
     fixture_stop(&f);
 }
 
-/* Each right that the script has use for, taken away while it works: a job is not lost, and not doubled. */
-Test(redis_bull_promote, a_right_that_is_taken_away_doubles_nothing) {
+/* Without any one of the script's rights no job is lost or doubled. */
+Test(redis_bull_promote, a_missing_right_loses_and_doubles_no_job) {
     static const char *const rights[] = {
         "publish", "pubsub",  "sort",   "hget",          "hexists", "hset",    "zadd", "zrem",   "zremrangebyrank",
         "lpush",   "linsert", "lindex", "zcount",        "llen",    "exists",  "lrem", "lrange", "rpush",
@@ -365,7 +366,7 @@ Test(redis_bull_promote, works_when_redis_is_full) {
     fixture_stop(&f);
 }
 
-/* A long list costs an insert as many steps as it is long: the batch ends before Redis stands still, and the rest follows. */
+/* Each insert walks over a long list, so a batch ends early to keep Redis responsive; later batches move the rest. */
 Test(redis_bull_promote, a_long_list_makes_small_batches) {
     fixture_t f = setup();
     redis_ok(f.r, "EVAL %s 2 " BULL "wait " BULL "priority",
@@ -373,7 +374,7 @@ Test(redis_bull_promote, a_long_list_makes_small_batches) {
     for (int i = 0; i < 20; i++) due(f.r, (char[]){(char)('a' + i), '\0'}, "1");
     ask_t ask = ASK;
     ask.work = "100";
-    redis_ok(f.r, "RPUSH " BULL "wait urgent"); /* so that each stands behind many */
+    redis_ok(f.r, "RPUSH " BULL "wait urgent"); /* each insert must walk over many entries */
     for (int i = 0; i < 100; i++) redis_ok(f.r, "LPUSH " BULL "wait plain");
     long long first = promoted(f.r, ask), all = first;
     cr_assert(first > 0 && first < 20, "%lld", first);

@@ -1,4 +1,4 @@
-/* bull_requeue.lua: a failed job of Bull is put back as Bull's own retry() does it, once, and made again where it is gone. */
+/* bull_requeue.lua requeues a failed job of Bull once, as Bull's Job.retry() does, and makes the hash again if it is gone. */
 #include "bull_call.h"
 #include "bull_failure.h"
 #include "dialects/bull/scripts.h"
@@ -8,14 +8,14 @@
 /* One call; begins as ask_new gives it. */
 typedef struct {
     const char *id, *by, *again, *made, *lifo, *stalls;
-    bool bare; /* the log has no fields */
+    bool bare; /* the audit log has no fields of the job */
 } ask_t;
 
 static ask_t ask_new(void) {
     return (ask_t){.id = "7", .by = "ann@host", .again = "0", .made = "1700000000000", .lifo = "0", .stalls = "1"};
 }
 
-/* What a payload of the job that bull_fail makes holds. */
+/* The fields that the payload has for a job of bull_fail. */
 static const char *const FIELDS[] = {"name",         "__default__",
                                      "data",         BULL_DATA_OF,
                                      "opts",         "{\"attempts\":2,\"delay\":0}",
@@ -32,27 +32,10 @@ static eval_t requeue_call(ask_t ask) {
     snprintf(job, sizeof job, BULL "%s", ask.id);
     snprintf(lock, sizeof lock, BULL "%s:lock", ask.id);
     snprintf(count, sizeof count, "%d", ask.bare ? 0 : (int)FIELD_WORDS);
-    const char *const words[] = {BULL_OURS "requeued",
-                                 BULL_OURS "failures",
-                                 BULL_OURS "meta",
-                                 job,
-                                 lock,
-                                 BULL "failed",
-                                 BULL "wait",
-                                 BULL "paused",
-                                 BULL "meta-paused",
-                                 BULL "active",
-                                 BULL "delayed",
-                                 BULL "id",
-                                 EVENT,
-                                 ask.by,
-                                 ask.again,
-                                 ask.id,
-                                 ask.made,
-                                 ask.lifo,
-                                 ask.stalls,
-                                 "26",
-                                 count};
+    const char *const words[] = {
+        SIDECAR "requeued", SIDECAR "failures", SIDECAR "meta", job,       lock,  BULL "failed", BULL "wait", BULL "paused",
+        BULL "meta-paused", BULL "active",      BULL "delayed", BULL "id", EVENT, ask.by,        ask.again,   ask.id,
+        ask.made,           ask.lifo,           ask.stalls,     "26",      count};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
     for (size_t i = 0; !ask.bare && i < FIELD_WORDS; i++) call_text(&call, FIELDS[i]);
     const char *const record[] = {"kind", "requeued", "worker", ask.by, "x", "1234567890"};
@@ -65,7 +48,7 @@ static void requeued(redis_t *r, ask_t ask) {
     expect_word(call_end(&call, r), "done");
 }
 
-/* Must change nothing, and say so; the detail begins like that. */
+/* Expects a reply `word` with a detail that begins with `detail`, and no changed key. */
 static void refused(redis_t *r, ask_t ask, const char *word, const char *detail) {
     eval_t call = requeue_call(ask);
     redisReply *reply = call_in_vain(&call, r);
@@ -74,7 +57,7 @@ static void refused(redis_t *r, ask_t ask, const char *word, const char *detail)
     expect_word(reply, word);
 }
 
-/* The hash of a job but for retriedOn, "field=value" sorted; owned. */
+/* The hash of a job as sorted "field=value", without retriedOn, which this function deletes. Owned. */
 static char *hash_of(redis_t *r, const char *id) {
     redisReply *all =
         redis_do(r, "EVAL %s 1 " BULL "%s",
@@ -94,10 +77,10 @@ static fixture_t setup(void) {
     return f;
 }
 
-Test(redis_bull_requeue, as_bull_puts_it_back) {
+Test(redis_bull_requeue, pushes_the_job_and_writes_a_record) {
     fixture_t f = setup();
     redis_ok(f.r, "RPUSH " BULL "wait newest oldest");
-    redis_ok(f.r, "HSET " BULL_OURS "meta bytes 100");
+    redis_ok(f.r, "HSET " SIDECAR "meta bytes 100");
     requeued(f.r, ask_new());
     redis_expect(f.r, "7", "LINDEX " BULL "wait 0"); /* taken last */
     cr_expect_eq(redis_int(f.r, "EXISTS " BULL "failed"), 0);
@@ -110,7 +93,7 @@ Test(redis_bull_requeue, as_bull_puts_it_back) {
     free(at);
     expect_records(f.r, "kind", "requeued");
     expect_records(f.r, "worker", "ann@host");
-    redis_expect(f.r, "139", "HGET " BULL_OURS "meta bytes"); /* 100, 26, and 13 of `at` */
+    redis_expect(f.r, "139", "HGET " SIDECAR "meta bytes"); /* 100, 26, and 13 of `at` */
     refused(f.r, ask_new(), "known", "requeued ");
     fixture_stop(&f);
 }
@@ -127,21 +110,21 @@ Test(redis_bull_requeue, lifo_and_paused) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_requeue, workers_hear_of_it) {
+Test(redis_bull_requeue, workers_get_a_message) {
     fixture_t f = setup();
-    redis_t *ear = redis_open(f.server);
-    redis_ok(ear, "PSUBSCRIBE " BULL "waiting*");
+    redis_t *subscriber = redis_open(f.server);
+    redis_ok(subscriber, "PSUBSCRIBE " BULL "waiting*");
     requeued(f.r, ask_new());
     redisReply *reply;
-    cr_assert_eq(redisGetReply(ear, (void **)&reply), REDIS_OK);
+    cr_assert_eq(redisGetReply(subscriber, (void **)&reply), REDIS_OK);
     cr_expect_str_eq(reply->element[2]->str, BULL "waiting@sidecar");
     cr_expect_str_eq(reply->element[3]->str, "7");
     freeReplyObject(reply);
-    redis_close(ear);
+    redis_close(subscriber);
     fixture_stop(&f);
 }
 
-Test(redis_bull_requeue, a_job_that_is_gone_is_made_again_equal) {
+Test(redis_bull_requeue, rebuilds_a_removed_job) {
     fixture_t f = setup();
     requeued(f.r, ask_new());
     char *kept = hash_of(f.r, "7");
@@ -150,7 +133,7 @@ Test(redis_bull_requeue, a_job_that_is_gone_is_made_again_equal) {
     char *made = hash_of(f.r, "7");
     cr_expect_str_eq(made, kept);
     redis_expect(f.r, "7", "LINDEX " BULL "wait 0");
-    redis_expect(f.r, "7", "GET " BULL "id"); /* or the seventh new job would be swallowed */
+    redis_expect(f.r, "7", "GET " BULL "id"); /* otherwise Bull would drop the seventh new job */
     ask_t again = ask_new();
     again.again = "1";
     refused(f.r, again, "waiting", "it is no longer failed");
@@ -159,8 +142,8 @@ Test(redis_bull_requeue, a_job_that_is_gone_is_made_again_equal) {
     fixture_stop(&f);
 }
 
-/* What a worker writes of a job that was removed under its hands (Job._saveAttempt) is no job. */
-Test(redis_bull_requeue, a_remnant_is_no_job) {
+/* If a job is removed while it runs, its worker still writes some fields (Job._saveAttempt). A hash of these is no job. */
+Test(redis_bull_requeue, a_hash_without_a_name_is_no_job) {
     fixture_t f = setup();
     redis_ok(f.r, "DEL " BULL "7 " BULL "failed");
     redis_ok(f.r, "HSET " BULL "7 attemptsMade 9 failedReason x");
@@ -193,7 +176,7 @@ Test(redis_bull_requeue, the_counter_of_ids_is_only_raised) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_requeue, a_job_that_is_elsewhere_stays_there) {
+Test(redis_bull_requeue, a_job_that_is_not_failed_stays_where_it_is) {
     fixture_t f = setup();
     ask_t again = ask_new();
     redis_ok(f.r, "SET " BULL "7:lock token");
@@ -218,11 +201,11 @@ Test(redis_bull_requeue, a_job_that_is_elsewhere_stays_there) {
         fixture_make_key(f.r, BULL "7", fixture_types[t]);
         refused(f.r, ask_new(), "waiting", "its key holds a ");
     }
-    cr_assert_eq(redis_int(f.r, "EXISTS " BULL "wait"), 0, "nothing was put back");
+    cr_assert_eq(redis_int(f.r, "EXISTS " BULL "wait"), 0, "no job was requeued");
     fixture_stop(&f);
 }
 
-Test(redis_bull_requeue, stalls_count_anew_where_the_next_one_would_end_it) {
+Test(redis_bull_requeue, resets_a_stall_counter_above_max_stalled) {
     static const struct {
         const char *stalls, *before, *after;
     } rows[] = {{"1", "2", "0"}, {"1", "1", "1"}, {"3", "2", "2"}, {"0", "1", "0"}, {"1", "odd", "odd"}};
@@ -239,7 +222,7 @@ Test(redis_bull_requeue, stalls_count_anew_where_the_next_one_would_end_it) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_requeue, again_puts_back_a_job_that_failed_again) {
+Test(redis_bull_requeue, again_requeues_a_job_that_failed_again) {
     fixture_t f = setup();
     ask_t again = ask_new();
     again.again = "1";
@@ -249,7 +232,7 @@ Test(redis_bull_requeue, again_puts_back_a_job_that_failed_again) {
     redis_ok(f.r, "ZADD " BULL "failed 1700000002000 7");
     refused(f.r, ask_new(), "known", "requeued ");
     requeued(f.r, again);
-    char *mark = redis_str(f.r, "HGET " BULL_OURS "requeued %s", EVENT);
+    char *mark = redis_str(f.r, "HGET " SIDECAR "requeued %s", EVENT);
     cr_expect(strstr(mark, " bob@host"), "%s", mark);
     free(mark);
     fixture_stop(&f);
@@ -258,11 +241,10 @@ Test(redis_bull_requeue, again_puts_back_a_job_that_failed_again) {
 Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
     static const struct {
         const char *key, *right;
-    } keys[] = {{BULL_OURS "requeued", "hash"}, {BULL_OURS "failures", "stream"},
-                {BULL_OURS "meta", "hash"},     {BULL "failed", "zset"},
-                {BULL "wait", "list"},          {BULL "paused", "list"},
-                {BULL "meta-paused", "string"}, {BULL "active", "list"},
-                {BULL "delayed", "zset"},       {BULL "id", "string"}};
+    } keys[] = {{SIDECAR "requeued", "hash"},   {SIDECAR "failures", "stream"}, {SIDECAR "meta", "hash"},
+                {BULL "failed", "zset"},        {BULL "wait", "list"},          {BULL "paused", "list"},
+                {BULL "meta-paused", "string"}, {BULL "active", "list"},        {BULL "delayed", "zset"},
+                {BULL "id", "string"}};
     fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -276,8 +258,8 @@ Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
     fixture_stop(&f);
 }
 
-/* Under rights that lack one command: the job is either put back whole, or everything is as it was. */
-Test(redis_bull_requeue, a_right_that_is_missing_leaves_no_job_in_two_places) {
+/* Without any one right, the script either requeues the job in full or changes nothing. */
+Test(redis_bull_requeue, a_missing_right_leaves_no_job_in_two_places) {
     static const char *const rights[] = {"-lpush", "-zrem",   "-hset",  "-hdel", "-set", "-del",    "-publish", "-xadd",
                                          "-lpos",  "-zscore", "-hmget", "-hget", "-get", "-exists", "-time",    "-type"};
     fixture_t f = setup();
@@ -293,7 +275,7 @@ Test(redis_bull_requeue, a_right_that_is_missing_leaves_no_job_in_two_places) {
             long long waits = redis_int(f.r, "LLEN " BULL "wait"), failed = redis_int(f.r, "ZCARD " BULL "failed");
             cr_expect_eq(waits + failed, gone && !waits ? 0 : 1, "%s, gone %d: %lld wait, %lld failed", rights[i], gone, waits,
                          failed);
-            cr_expect_eq(redis_int(f.r, "HLEN " BULL_OURS "requeued"), waits, "%s, gone %d: the mark", rights[i], gone);
+            cr_expect_eq(redis_int(f.r, "HLEN " SIDECAR "requeued"), waits, "%s, gone %d: the mark", rights[i], gone);
             if (waits) redis_expect(f.r, BULL_DATA_OF, "HGET " BULL "7 data");
             if (gone && !waits && strcmp(rights[i], "-del") != 0)
                 cr_expect_eq(redis_int(f.r, "EXISTS " BULL "7"), 0, "%s", rights[i]);
@@ -301,7 +283,7 @@ Test(redis_bull_requeue, a_right_that_is_missing_leaves_no_job_in_two_places) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_requeue, a_full_redis_refuses_all_of_it) {
+Test(redis_bull_requeue, a_full_redis_refuses_the_script) {
     fixture_t f = setup();
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     eval_t call = requeue_call(ask_new());
@@ -311,17 +293,17 @@ Test(redis_bull_requeue, a_full_redis_refuses_all_of_it) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_requeue, a_stream_at_its_last_id_is_said) {
+Test(redis_bull_requeue, a_stream_at_its_last_id_replies_unrecorded) {
     fixture_t f = setup();
-    redis_ok(f.r, "XADD " BULL_OURS "failures 18446744073709551615-18446744073709551615 f v");
+    redis_ok(f.r, "XADD " SIDECAR "failures 18446744073709551615-18446744073709551615 f v");
     eval_t call = requeue_call(ask_new());
     expect_word(call_end(&call, f.r), "unrecorded");
     cr_expect_eq(redis_int(f.r, "LLEN " BULL "wait"), 1);
     fixture_stop(&f);
 }
 
-/* The same job put back by us and by Bull's own script (Job.retry), in every way that it can stand: all of Bull's keys are equal
- * afterwards, but for the moment. */
+/* Requeues a job by the sidecar's script and by Bull's own (Job.retry), from eight states of the queue. All of Bull's keys must
+ * be equal afterwards, except retriedOn. */
 static void expect_as_bulls_own(const char *version) {
     char *script = bull_own_script(version, "reprocessJob");
     fixture_t f = fixture_start(NULL);

@@ -1,4 +1,5 @@
-/* The preflight of bull: it finds each right that is missing before anybody leads, and believes no broken reply. */
+/* The preflight of dialect bull finds each missing right before an instance leads, and does not take a broken reply for BullMQ.
+ */
 #include "bull_call.h"
 #include "dialects/registry.h"
 #include "inspect/preflight.h"
@@ -18,14 +19,14 @@ static int disabled_queues(fixture_t *f) {
     return disabled;
 }
 
-Test(redis_bull_rights, all_rights_are_enough_and_no_key_is_left) {
+Test(redis_bull_rights, all_rights_pass_and_leave_no_key) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
     cr_assert_eq(disabled_queues(&f), 0);
     cr_assert_eq(redis_int(f.r, "DBSIZE"), 0);
     fixture_stop(&f);
 }
 
-Test(redis_bull_rights, finds_each_right_that_is_missing) {
+Test(redis_bull_rights, finds_each_missing_right) {
     static const char *const rights[] = {"hexists",
                                          "hstrlen",
                                          "lindex",
@@ -70,7 +71,7 @@ Test(redis_bull_rights, finds_each_right_that_is_missing) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_rights, a_broken_reply_is_no_sign_of_bullmq) {
+Test(redis_bull_rights, a_broken_reply_does_not_mean_bullmq) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true});
     buffer_t text = {0};
     const call_t call = fixture_call(&f, NULL);

@@ -1,5 +1,5 @@
-/* bull_mark, bull_stalled and bull_settle against a real server: what becomes of a stalled job is what Bull's own check makes of
- * it, with a record; and whatever they meet, the job stays or goes, never both and never neither. */
+/* bull_mark, bull_stalled and bull_settle against a real server: they treat a stalled job as Bull's own check does, and add a
+ * record. After any refusal or error each job is in exactly one place. */
 #include "bull_call.h"
 #include "cluster.h"
 #include "dialects/bull/scripts.h"
@@ -25,7 +25,7 @@ static ask_t ask_new(const char *verdict) {
                    .most = "1000000"};
 }
 
-static redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
+static redisReply *settle_with(redis_t *r, ask_t ask, bool unchanged) {
     char job[200], lock[200], logs[200], debounce[200];
     snprintf(job, sizeof job, BULL "%s", ask.id);
     snprintf(lock, sizeof lock, BULL "%s:lock", ask.id);
@@ -43,7 +43,7 @@ static redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     const char *const argv[] = {ask.token,  ask.id,   ask.counter, ask.verdict, ask.error, ask.message,
                                 ask.remove, ask.most, "kind",      "x",         "payload", "0123456789"};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
-    return in_vain ? bull_in_vain(&call, r) : bull_end(&call, r);
+    return unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r);
 }
 
 static void refused(redis_t *r, ask_t ask, const char *word) { bull_expect(settle_with(r, ask, true), word, NULL, NULL); }
@@ -55,7 +55,7 @@ static void settled(redis_t *r, ask_t ask, int recorded) {
     freeReplyObject(reply);
 }
 
-/* Job 1 has stalled; another is at work, and one waits. */
+/* Job 1 has stalled, job 2 is active with a lock, job 3 waits. */
 static void lay_out(redis_t *r) {
     redis_ok(r, "FLUSHALL");
     redis_ok(r, "SET " BULL_LOCK " T");
@@ -79,7 +79,7 @@ static void expect_field(redis_t *r, const char *name, const char *value) {
                  name);
 }
 
-Test(redis_bull_settle, a_retry_is_taken_next) {
+Test(redis_bull_settle, workers_take_a_retry_next) {
     fixture_t f = setup();
     settled(f.r, ask_new("retry"), 1);
     redis_expect(f.r, "1", "RPOP " BULL "wait");
@@ -117,7 +117,7 @@ Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_settle, each_broken_precondition_leaves_everything_as_it_is) {
+Test(redis_bull_settle, each_failed_precondition_changes_nothing) {
     fixture_t f = setup();
     static const char *const verdicts[] = {"retry", "end", "broken"};
     for (size_t v = 0; v < 3; v++) {
@@ -127,15 +127,15 @@ Test(redis_bull_settle, each_broken_precondition_leaves_everything_as_it_is) {
         ask.token = "t";
         refused(f.r, ask, "fenced");
         ask.token = "T";
-        redis_ok(f.r, "SET " BULL "1:lock w"); /* its worker is back */
+        redis_ok(f.r, "SET " BULL "1:lock w"); /* its worker renewed the lock */
         refused(f.r, ask, "alive");
         redis_ok(f.r, "DEL " BULL "1:lock");
-        redis_ok(f.r, "SREM " BULL "stalled 1"); /* it had made its lock anew since */
+        redis_ok(f.r, "SREM " BULL "stalled 1"); /* its worker renewed the lock, then lost it */
         refused(f.r, ask, "gone");
         redis_ok(f.r, "SADD " BULL "stalled 1");
-        redis_ok(f.r, "LREM " BULL "active 0 1"); /* it has finished */
+        redis_ok(f.r, "LREM " BULL "active 0 1"); /* the job is finished */
         bull_expect(settle_with(f.r, ask, false), "gone", NULL, NULL);
-        cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 1"), 0, "a mark of what is over goes");
+        cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 1"), 0, "the mark of a finished job is removed");
         refused(f.r, ask, "gone");
         redis_ok(f.r, "SADD " BULL "stalled 1");
         redis_ok(f.r, "LPUSH " BULL "active 1");
@@ -144,7 +144,7 @@ Test(redis_bull_settle, each_broken_precondition_leaves_everything_as_it_is) {
             refused(f.r, ask, "changed");
             continue;
         }
-        redis_ok(f.r, "HSET " BULL "1 stalledCounter 1"); /* a worker's check has found it, and it runs again */
+        redis_ok(f.r, "HSET " BULL "1 stalledCounter 1"); /* a worker's stalled check retried it, and it runs again */
         refused(f.r, ask, "changed");
         redis_ok(f.r, "HDEL " BULL "1 stalledCounter");
         redis_ok(f.r, "HDEL " BULL "1 name");
@@ -174,7 +174,7 @@ Test(redis_bull_settle, keys_of_the_wrong_type_lose_nothing) {
             bull_expect(settle_with(f.r, ask_new("retry"), true), "type", keys[k].what, fixture_types[t]);
             bull_expect(settle_with(f.r, ask_new("end"), true), "type", keys[k].what, fixture_types[t]);
         }
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* the job itself: it ends as no job */
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a job key of another type: only `broken` ends the id */
         if (strcmp(fixture_types[t], "hash") == 0) continue;
         lay_out(f.r);
         fixture_make_key(f.r, BULL "1", fixture_types[t]);
@@ -188,7 +188,7 @@ Test(redis_bull_settle, keys_of_the_wrong_type_lose_nothing) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_settle, a_full_stream_ends_nothing_and_retries_go_on) {
+Test(redis_bull_settle, a_full_stream_stops_ends_but_not_retries) {
     fixture_t f = setup();
     ask_t ask = ask_new("end");
     ask.most = "30";
@@ -199,7 +199,7 @@ Test(redis_bull_settle, a_full_stream_ends_nothing_and_retries_go_on) {
     cr_assert_eq(redis_int(f.r, "EXISTS " STREAM), 0);
     redis_expect(f.r, "1", "RPOP " BULL "wait");
     lay_out(f.r);
-    redis_ok(f.r, "HSET " META " bytes 999999999 entries 10"); /* trimmed by hand: what is gone does not count */
+    redis_ok(f.r, "HSET " META " bytes 999999999 entries 10"); /* trimmed by hand: removed entries do not count */
     settled(f.r, ask_new("end"), 1);
     static const char *const strange[] = {"abc", "", "1.5", "-3", "1e300", "nan", "inf"};
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
@@ -217,7 +217,7 @@ Test(redis_bull_settle, a_full_stream_ends_nothing_and_retries_go_on) {
     fixture_stop(&f);
 }
 
-Test(redis_bull_settle, a_right_that_is_taken_away_changes_nothing) {
+Test(redis_bull_settle, a_missing_right_changes_nothing) {
     static const char *const rights[] = {"xadd", "hset", "rpush",     "zadd", "lrem",    "srem",
                                          "del",  "pttl", "sismember", "lpos", "hexists", "xlen"};
     fixture_t f = setup();
@@ -231,7 +231,7 @@ Test(redis_bull_settle, a_right_that_is_taken_away_changes_nothing) {
             redis_ok(f.r, "SET " BULL "de:d 1");
             redis_ok(f.r, "ACL SETUSER worker reset on >x +@all ~* &* -%s", rights[i]);
             redis_ok(user, "AUTH worker x");
-            bool before_record = strcmp(rights[i], "hset") != 0; /* of which it has none without XADD */
+            bool before_record = strcmp(rights[i], "hset") != 0; /* HSET is first used after XADD */
             redisReply *reply = settle_with(user, ask, false);
             cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "without %s", rights[i]);
             freeReplyObject(reply);
@@ -248,7 +248,7 @@ Test(redis_bull_settle, a_right_that_is_taken_away_changes_nothing) {
     fixture_stop(&f);
 }
 
-/* ---- Beside Bull's own check. */
+/* ---- Comparison with Bull's own check. */
 
 static void stalled_job(redis_t *r, const char *opts, const char *counter, bool paused, int debounce) {
     redis_ok(r, "FLUSHALL");
@@ -266,7 +266,7 @@ static void stalled_job(redis_t *r, const char *opts, const char *counter, bool 
     if (debounce) redis_ok(r, debounce > 1 ? "SET " BULL "de:d 1 PX 3600000" : "SET " BULL "de:d 1");
 }
 
-/* The dump with each time of this century as T, and without what holds the workers off. */
+/* bull_dump with T for each number of 13 digits (a time in ms), and without the keys of the stalled check. */
 static char *plain_dump(redis_t *r) {
     redis_ok(r, "DEL " BULL "stalled-check " BULL "stalled");
     char *dump = bull_dump(r), *to = dump;
@@ -282,9 +282,9 @@ static char *plain_dump(redis_t *r) {
     return dump;
 }
 
-static char *message_of(redis_t *ear) {
+static char *message_of(redis_t *subscriber) {
     redisReply *reply;
-    if (redisGetReply(ear, (void **)&reply) != REDIS_OK) cr_assert_fail("%s", ear->errstr);
+    if (redisGetReply(subscriber, (void **)&reply) != REDIS_OK) cr_assert_fail("%s", subscriber->errstr);
     char *text = strdup(reply->element[reply->elements - 1]->str);
     freeReplyObject(reply);
     return text;
@@ -308,9 +308,9 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
                 {"{\"removeOnFail\":5}", "1", true, false, false, 0},
                 {"{\"removeOnFail\":{\"age\":3600,\"count\":9}}", "1", true, false, false, 0}};
     fixture_t f = setup();
-    redis_t *ear = redis_open(f.server);
-    freeReplyObject(redis_do(ear, "SUBSCRIBE " BULL "failed"));
-    freeReplyObject(redis_do(ear, "PSUBSCRIBE " BULL "stalled*"));
+    redis_t *subscriber = redis_open(f.server);
+    freeReplyObject(redis_do(subscriber, "SUBSCRIBE " BULL "failed"));
+    freeReplyObject(redis_do(subscriber, "PSUBSCRIBE " BULL "stalled*"));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char now[24];
         stalled_job(f.r, rows[i].opts, rows[i].counter, rows[i].paused, rows[i].debounce);
@@ -319,59 +319,59 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
                  "EVAL %s 7 " BULL "stalled " BULL "wait " BULL "active " BULL "failed " BULL "stalled-check " BULL
                  "meta-paused " BULL "paused 1 " BULL " %s 30000",
                  script, now);
-        char *theirs = plain_dump(f.r), *said = message_of(ear);
+        char *theirs = plain_dump(f.r), *their_message = message_of(subscriber);
         stalled_job(f.r, rows[i].opts, rows[i].counter, rows[i].paused, rows[i].debounce);
         ask_t ask = ask_new(rows[i].ends ? "end" : "retry");
         ask.counter = rows[i].counter;
         ask.remove = rows[i].removes ? "1" : "0";
         if (rows[i].debounce) ask.deid = "d";
         settled(f.r, ask, 1);
-        char *ours = plain_dump(f.r), *we_said = message_of(ear);
+        char *ours = plain_dump(f.r), *our_message = message_of(subscriber);
         cr_assert_str_eq(ours, theirs, "row %zu", i);
-        cr_assert_str_eq(we_said, said, "row %zu", i);
+        cr_assert_str_eq(our_message, their_message, "row %zu", i);
         free(theirs);
-        free(said);
+        free(their_message);
         free(ours);
-        free(we_said);
+        free(our_message);
     }
-    redis_close(ear);
+    redis_close(subscriber);
     free(script);
     fixture_stop(&f);
 }
 
-/* ---- The mark, and the look that rests on it. */
+/* ---- bull_mark and bull_stalled. */
 
-static redisReply *mark_with(redis_t *r, const char *token, const char *interval, const char *hold, bool in_vain) {
+static redisReply *mark_with(redis_t *r, const char *token, const char *interval, const char *ttl, bool unchanged) {
     const char *const keys[] = {
         BULL_LOCK,          BULL "stalled", BULL "active", BULL "stalled-check", META, BULL "events", BULL "marker",
         BULL "prioritized", BULL "pc",      NULL};
     bull_call_t call = bull_begin(&script_bull_mark, keys);
     bull_text(&call, token);
     bull_text(&call, interval);
-    bull_text(&call, hold);
-    return in_vain ? bull_in_vain(&call, r) : bull_end(&call, r);
+    bull_text(&call, ttl);
+    return unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r);
 }
 
 static void mark(redis_t *r, const char *interval, const char *word) {
     bull_expect(mark_with(r, "T", interval, "90000", false), word, NULL, NULL);
 }
 
-static redisReply *look(redis_t *r, const char *interval, const char *skip, const char *most, const char *payload) {
+static redisReply *read_stalled(redis_t *r, const char *interval, const char *skip, const char *most, const char *payload) {
     const char *const keys[] = {BULL "stalled", BULL "stalled-check", META, NULL};
     bull_call_t call = bull_begin(&script_bull_stalled, keys);
     const char *const argv[] = {BULL, interval, "0", "100", skip, most, "1000000", payload, "name", "data"};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
-    return bull_in_vain(&call, r);
+    return bull_end_unchanged(&call, r);
 }
 
-static redisReply *look_now(redis_t *r) { return look(r, "0", "0", "100", "1000"); }
+static redisReply *stalled_now(redis_t *r) { return read_stalled(r, "0", "0", "100", "1000"); }
 
-/* That the look tells of these jobs, in any order: how many of `ids`, which end with NULL. */
-static void expect_told(redisReply *reply, long long all, const char *const *ids) {
+/* Expects `all` stalled jobs, of which the reply returns exactly `ids`, in any order; the last of `ids` is NULL. */
+static void expect_stalled(redisReply *reply, long long all, const char *const *ids) {
     size_t count = 0;
     cr_assert_str_eq(bull_word(reply), "stalled");
     cr_assert_eq(reply->element[2]->integer, all);
-    cr_assert_str_eq(reply->element[3]->str, "0", "so few are one part");
+    cr_assert_str_eq(reply->element[3]->str, "0", "one part holds so few marks");
     for (; ids[count]; count++) {
         bool found = false;
         for (size_t i = 4; i < reply->elements; i += 4) found |= strcmp(reply->element[i]->str, ids[count]) == 0;
@@ -388,9 +388,9 @@ Test(redis_bull_settle, marks_exactly_the_active_jobs) {
     mark(f.r, "60000", "marked");
     cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 3);
     cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 4"), 1);
-    redis_ok(f.r, "SREM " BULL "stalled 4"); /* it has its lock now */
+    redis_ok(f.r, "SREM " BULL "stalled 4"); /* its worker has made the lock */
     mark(f.r, "60000", "held");
-    cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 4"), 0, "within the interval nothing is marked anew");
+    cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 4"), 0, "no job is marked again within the interval");
     redis_ok(f.r, "EVAL %s 1 " BULL "active", "for i = 1, 12000 do redis.call('LPUSH', KEYS[1], 'x' .. i) end");
     mark(f.r, "0", "marked");
     cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 12003);
@@ -400,23 +400,23 @@ Test(redis_bull_settle, marks_exactly_the_active_jobs) {
     fixture_stop(&f);
 }
 
-/* A job is stalled when it was without a lock after a whole interval that began with our own mark. */
+/* A job has stalled if it has no lock when a whole interval has passed since the sidecar marked it. */
 Test(redis_bull_settle, no_job_is_stalled_before_a_whole_interval) {
     fixture_t f = setup();
-    bull_expect(look_now(f.r), "early", NULL, NULL); /* nobody has marked */
+    bull_expect(stalled_now(f.r), "early", NULL, NULL); /* no job is marked */
     redis_ok(f.r, "SET " BULL "stalled-check 1700000000000 PX 60000");
     redis_ok(f.r, "HSET " META " marked 1");
-    bull_expect(look_now(f.r), "early", NULL, NULL); /* the workers have, since */
+    bull_expect(stalled_now(f.r), "early", NULL, NULL); /* workers marked the jobs after the sidecar */
     mark(f.r, "60000", "marked");
-    bull_expect(look(f.r, "60000", "0", "9", "1000"), "early", NULL, NULL);
-    expect_told(look_now(f.r), 1, (const char *const[]){"1", NULL});
-    redis_ok(f.r, "LPUSH " BULL "active 3"); /* taken since, and not yet locked */
-    expect_told(look_now(f.r), 1, (const char *const[]){"1", NULL});
-    redis_ok(f.r, "DEL " BULL "stalled-check"); /* our hold has ended: who knows what the workers did */
-    bull_expect(look_now(f.r), "early", NULL, NULL);
+    bull_expect(read_stalled(f.r, "60000", "0", "9", "1000"), "early", NULL, NULL);
+    expect_stalled(stalled_now(f.r), 1, (const char *const[]){"1", NULL});
+    redis_ok(f.r, "LPUSH " BULL "active 3"); /* taken after the mark, and not yet locked */
+    expect_stalled(stalled_now(f.r), 1, (const char *const[]){"1", NULL});
+    redis_ok(f.r, "DEL " BULL "stalled-check"); /* the key expired, so workers may have changed the marks */
+    bull_expect(stalled_now(f.r), "early", NULL, NULL);
     mark(f.r, "60000", "marked");
-    redis_ok(f.r, "HSET " META " marked 99999999999999"); /* the clock was put back */
-    bull_expect(look_now(f.r), "early", NULL, NULL);
+    redis_ok(f.r, "HSET " META " marked 99999999999999"); /* the clock was set back */
+    bull_expect(stalled_now(f.r), "early", NULL, NULL);
     mark(f.r, "60000", "marked");
     fixture_stop(&f);
 }
@@ -429,7 +429,7 @@ Test(redis_bull_settle, a_check_has_the_fields_of_a_record) {
     memset(large, 'l', sizeof large);
     redis_ok(f.r, "HSET " BULL "large name n data %b", large, sizeof large);
     mark(f.r, "0", "marked");
-    redisReply *reply = look_now(f.r);
+    redisReply *reply = stalled_now(f.r);
     cr_assert_eq(reply->element[2]->integer, 4);
     for (size_t i = 4; i < reply->elements; i += 4) {
         const char *id = reply->element[i]->str, *state = reply->element[i + 1]->str, *name = reply->element[i + 2]->str;
@@ -440,32 +440,32 @@ Test(redis_bull_settle, a_check_has_the_fields_of_a_record) {
         if (strcmp(id, "large") == 0) cr_assert(strcmp(state, "large 5001") == 0 && strcmp(name, "n") == 0 && *data == '\0');
     }
     freeReplyObject(reply);
-    reply = look(f.r, "0", "1", "2", "1000");
-    cr_assert(reply->element[2]->integer == 4 && reply->elements == 4 + 2 * 4, "two of four, behind the first");
+    reply = read_stalled(f.r, "0", "1", "2", "1000");
+    cr_assert(reply->element[2]->integer == 4 && reply->elements == 4 + 2 * 4, "the second and third of four jobs");
     freeReplyObject(reply);
     fixture_stop(&f);
 }
 
-static long long holds_ms(redis_t *r) { return redis_int(r, "PTTL " BULL "stalled-check"); }
+static long long stalled_check_ttl_ms(redis_t *r) { return redis_int(r, "PTTL " BULL "stalled-check"); }
 
-/* The workers' own check waits until what is marked is a whole interval old, also when we leave or die. */
+/* Workers do their own check only when the marks are a whole interval old, also after the sidecar ended or died. */
 Test(redis_bull_settle, stalled_check_key_outlives_the_interval) {
     fixture_t f = setup();
     bull_expect(mark_with(f.r, "T", "600000", "10", false), "marked", NULL, NULL);
-    cr_assert_gt(holds_ms(f.r), 580000);
+    cr_assert_gt(stalled_check_ttl_ms(f.r), 580000);
     bull_expect(mark_with(f.r, "T", "600000", "900000", false), "held", NULL, NULL);
-    cr_assert_gt(holds_ms(f.r), 880000);
+    cr_assert_gt(stalled_check_ttl_ms(f.r), 880000);
     bull_expect(mark_with(f.r, "T", "600000", "", false), "left", NULL, NULL);
-    cr_assert(holds_ms(f.r) <= 600000 && holds_ms(f.r) > 580000);
-    redis_ok(f.r, "HSET " META " marked 1"); /* overdue: they may begin at once */
+    cr_assert(stalled_check_ttl_ms(f.r) <= 600000 && stalled_check_ttl_ms(f.r) > 580000);
+    redis_ok(f.r, "HSET " META " marked 1"); /* the marks are old: workers may check at once */
     bull_expect(mark_with(f.r, "T", "60000", "", false), "left", NULL, NULL);
     cr_assert(wait_for(redis_int(f.r, "EXISTS " BULL "stalled-check") == 0, 3000));
-    redis_ok(f.r, "SET " BULL "stalled-check 17 PX 60000"); /* a worker's */
+    redis_ok(f.r, "SET " BULL "stalled-check 17 PX 60000"); /* written by a worker */
     bull_expect(mark_with(f.r, "T", "60000", "", true), "left", NULL, NULL);
     fixture_stop(&f);
 }
 
-Test(redis_bull_settle, a_mark_is_fenced_and_looks_first) {
+Test(redis_bull_settle, marking_is_fenced_and_checks_types_first) {
     fixture_t f = setup();
     bull_expect(mark_with(f.r, "t", "60000", "90000", true), "fenced", NULL, NULL);
     bull_expect(mark_with(f.r, "t", "60000", "", true), "fenced", NULL, NULL);

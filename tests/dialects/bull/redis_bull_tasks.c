@@ -1,4 +1,4 @@
-/* Dialect bull from C: its stalled check step by step, what it adopts; as the monitor and the preflight call them. */
+/* Dialect bull from C: side tasks, adoption and promotion, as monitor, preflight and dispatcher call them. */
 #include "bull_call.h"
 #include "dialects/bull/bull.h"
 #include "dialects/registry.h"
@@ -10,17 +10,17 @@
     "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; stalled_interval = \"1s\"; alive_timeout = \"1h\"; } "  \
     ");"
 
-enum { INTERVAL_MS = 30 }; /* shorter than a config may say: tests wait for it */
+enum { INTERVAL_MS = 30 }; /* shorter than a config allows, because tests wait for it */
 
 typedef struct {
     fixture_t f;
     metrics_t *metrics;
     void *states[SIDE_TASKS_MAX];
-    side_task_call_t call; /* of the last step */
-} election_t;
+    side_task_call_t call; /* the call of the last step */
+} setup_t;
 
-static election_t setup(void) {
-    election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG})};
+static setup_t setup(void) {
+    setup_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG})};
     s.metrics = metrics_new(1);
     bull_config(&s.f.config->queues[0])->stalled_interval_ms = INTERVAL_MS;
     for (int i = 0; i < SIDE_TASKS_MAX; i++) s.states[i] = dialect_bull.side_tasks[i]->open(&s.f.keys->queues[0]);
@@ -28,13 +28,13 @@ static election_t setup(void) {
     return s;
 }
 
-static void teardown(election_t *s) {
+static void teardown(setup_t *s) {
     for (int i = 0; i < SIDE_TASKS_MAX; i++) dialect_bull.side_tasks[i]->close(s->states[i]);
     metrics_free(s->metrics);
     fixture_stop(&s->f);
 }
 
-static outcome_t step_as(election_t *s, const char *token) {
+static outcome_t step_as(setup_t *s, const char *token) {
     s->call = (side_task_call_t){
         .redis = fixture_call(&s->f, token), .metrics = &s->metrics->queues[0], .now = mono_now(), .next = mono_never()};
     s->f.error = (redis_error_t){0};
@@ -49,10 +49,10 @@ static outcome_t step_as(election_t *s, const char *token) {
     return outcome;
 }
 
-static void step(election_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.error.text); }
+static void step(setup_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.error.text); }
 
-/* Steps when a step is wanted, until `settled` jobs were given back or ended. */
-static void check_until(election_t *s, long settled) {
+/* Runs steps when they are due, until `settled` jobs were retried or ended. */
+static void check_until(setup_t *s, long settled) {
     const metrics_queue_t *m = &s->metrics->queues[0];
     wait_t wait = wait_begin(10000);
     do {
@@ -62,8 +62,8 @@ static void check_until(election_t *s, long settled) {
     cr_assert_fail("%ld jobs were settled", (long)(metric_get(&m->retried) + metric_get(&m->ended)));
 }
 
-/* Goes on to the next mark, before which what was marked is checked. */
-static void check_once(election_t *s) {
+/* Runs steps until jobs are marked again. The last marked jobs are checked before that. */
+static void check_once(setup_t *s) {
     char *before = redis_str(s->f.r, "HGET sidecar:video:meta marked");
     wait_t wait = wait_begin(10000);
     bool anew = false;
@@ -83,7 +83,7 @@ static void active(redis_t *r, const char *id, const char *counter) {
     redis_ok(r, "LPUSH " BULL "active %s", id);
 }
 
-/* A field of the record of job `id`; owned, NULL: there is none. */
+/* A field in the record of job `id`. Owned; NULL = no such record or field. */
 static char *field(redis_t *r, const char *id, const char *name) {
     return redis_str(r, "EVAL %s 1 " STREAM " %s %s",
                      "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
@@ -98,8 +98,8 @@ static void expect_field(redis_t *r, const char *id, const char *name, const cha
     free(found);
 }
 
-Test(redis_bull_tasks, a_stalled_job_goes_back_and_then_ends) {
-    election_t s = setup();
+Test(redis_bull_tasks, a_stalled_job_is_retried_and_then_ends) {
+    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     active(r, "1", NULL);
@@ -137,9 +137,9 @@ Test(redis_bull_tasks, a_stalled_job_goes_back_and_then_ends) {
     teardown(&s);
 }
 
-/* A job whose lock is there; one that was taken since the mark, whose lock comes a moment after BRPOPLPUSH. */
-Test(redis_bull_tasks, window_is_no_stall) {
-    election_t s = setup();
+/* Job 1 has a lock. A worker takes job 2 after the mark, and makes its lock a moment after BRPOPLPUSH. */
+Test(redis_bull_tasks, a_job_taken_since_the_mark_has_not_stalled) {
+    setup_t s = setup();
     redis_t *r = s.f.r;
     active(r, "1", NULL);
     redis_ok(r, "SET " BULL "1:lock w");
@@ -147,21 +147,21 @@ Test(redis_bull_tasks, window_is_no_stall) {
     active(r, "2", NULL);
     check_once(&s);
     cr_assert_eq(redis_int(r, "LLEN " BULL "active"), 2);
-    redis_ok(r, "SET " BULL "2:lock w"); /* as moveToActive */
+    redis_ok(r, "SET " BULL "2:lock w"); /* as moveToActive does */
     redis_ok(r, "SREM " BULL "stalled 2");
     check_once(&s);
-    redis_ok(r, "SET " BULL "stalled-check 1700000000000 PX 600000"); /* a worker's check was faster, and has marked */
+    redis_ok(r, "SET " BULL "stalled-check 1700000000000 PX 600000"); /* a worker's check came first, and marked the jobs */
     redis_ok(r, "DEL " BULL "1:lock " BULL "2:lock");
     check_once(&s);
     cr_assert_eq(redis_int(r, "LLEN " BULL "active"), 2);
     cr_assert_eq(redis_int(r, "EXISTS " STREAM), 0);
     check_once(&s);
-    cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0, "but now they have stalled");
+    cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0, "without locks after a whole interval both jobs end");
     teardown(&s);
 }
 
 Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
-    election_t s = setup();
+    setup_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "LPUSH " BULL "active ghost wait meta");
     redis_ok(r, "RPUSH " BULL "wait x");
@@ -179,7 +179,7 @@ Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
 }
 
 Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
-    election_t s = setup();
+    setup_t s = setup();
     redis_t *r = s.f.r;
     char now[24];
     snprintf(now, sizeof now, "%lld", bull_now_ms(r));
@@ -194,9 +194,9 @@ Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
     teardown(&s);
 }
 
-/* As Bull has it: true and 0 remove the job, whatever else keeps it. */
-Test(redis_bull_tasks, remove_on_fail) {
-    election_t s = setup();
+/* As in Bull, the values true and 0 remove the job, and any other value keeps it. */
+Test(redis_bull_tasks, remove_on_fail_is_true_or_0) {
+    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     char deep[160], *large = malloc((1 << 20) + 64);
@@ -242,8 +242,8 @@ Test(redis_bull_tasks, remove_on_fail) {
     teardown(&s);
 }
 
-Test(redis_bull_tasks, many_at_once_and_large_ones) {
-    election_t s = setup();
+Test(redis_bull_tasks, settles_many_jobs_and_large_jobs) {
+    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     s.f.config->queues[0].policy.max_payload = 1000;
@@ -257,13 +257,13 @@ Test(redis_bull_tasks, many_at_once_and_large_ones) {
     cr_assert_eq(redis_int(r, "XLEN " STREAM), 100);
     expect_field(r, "1", "payload", NULL);
     expect_field(r, "1", "size", "2023");
-    cr_assert_eq(redis_int(r, "HEXISTS " BULL "1 data"), 1, "nobody has its data");
+    cr_assert_eq(redis_int(r, "HEXISTS " BULL "1 data"), 1, "no record has its data, so the job stays");
     teardown(&s);
 }
 
-/* Nothing ends while the stream is full, but what is to be retried is, however many stand before it. */
-Test(redis_bull_tasks, a_full_stream_starves_no_queue) {
-    election_t s = setup();
+/* While the stream is full no job ends, but jobs behind those are still retried. */
+Test(redis_bull_tasks, a_full_stream_does_not_stop_retries) {
+    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     s.f.config->stream.max_bytes = 1;
@@ -280,7 +280,7 @@ Test(redis_bull_tasks, a_full_stream_starves_no_queue) {
 }
 
 Test(redis_bull_tasks, a_lost_lock_fences_it) {
-    election_t s = setup();
+    setup_t s = setup();
     active(s.f.r, "1", NULL);
     cr_assert_eq(step_as(&s, "other"), OUTCOME_FENCED);
     step(&s);
@@ -290,9 +290,9 @@ Test(redis_bull_tasks, a_lost_lock_fences_it) {
     teardown(&s);
 }
 
-/* The workers' own check goes on when the mark is an interval old, not later. */
+/* Workers may do their own check when the marks are an interval old, not later. */
 Test(redis_bull_tasks, leaves_the_check_to_the_workers) {
-    election_t s = setup();
+    setup_t s = setup();
     bull_config(&s.f.config->queues[0])->stalled_interval_ms = 60000;
     step(&s);
     cr_assert_gt(redis_int(s.f.r, "PTTL " BULL "stalled-check"), 40000);
@@ -302,9 +302,9 @@ Test(redis_bull_tasks, leaves_the_check_to_the_workers) {
     teardown(&s);
 }
 
-/* ---- What promotion has put aside. */
+/* ---- Ids that promotion has quarantined. */
 
-static void promote(election_t *s) {
+static void promote(setup_t *s) {
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
     const call_t call = fixture_call(&s->f, "T");
@@ -312,28 +312,28 @@ static void promote(election_t *s) {
     cr_assert_eq(promote_read_reply(s->f.conn, &reply, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
 }
 
-static bool nothing_aside(election_t *s) {
+static bool quarantine_is_empty(setup_t *s) {
     step(s);
     return redis_int(s->f.r, "EXISTS sidecar:video:aside") == 0;
 }
 
 Test(redis_bull_tasks, ids_in_delayed_that_name_no_job_end) {
-    election_t s = setup();
+    setup_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "RPUSH " BULL "wait x");
     redis_ok(r, "HSET " BULL "meta paused 1");
     redis_ok(r, "ZADD " BULL "delayed 1 ghost 2 wait 3 meta 4 gone 5 late 6 %b", "a\0b", (size_t)3);
     promote(&s);
-    redis_ok(r, "ZREM " BULL "delayed gone"); /* somebody has removed it, and somebody has made a job of late */
+    redis_ok(r, "ZREM " BULL "delayed gone"); /* a client removed it, and another client made a job `late` */
     bull_job(r, "late", "0");
-    cr_assert(wait_for(nothing_aside(&s), 5000));
+    cr_assert(wait_for(quarantine_is_empty(&s), 5000));
     expect_field(r, "ghost", "reason", "unreadable");
     expect_field(r, "meta", "reason", "unreadable");
     expect_field(r, "wait", "reason", "invalid_target");
     expect_field(r, "ghost", "kind", "failed");
     expect_field(r, "ghost", "dialect", "bull");
     cr_assert_eq(redis_int(r, "XLEN " STREAM), 4);
-    cr_assert_eq(redis_int(r, "ZCARD " BULL "delayed"), 1, "late is a job, and waits for its time");
+    cr_assert_eq(redis_int(r, "ZCARD " BULL "delayed"), 1, "late names a job, so it stays delayed");
     redis_expect(r, "x", "LINDEX " BULL "wait 0");
     cr_assert_eq(metric_get(&s.metrics->queues[0].ended), 4);
     cr_assert_eq(metric_get(&s.metrics->queues[0].ended_by[REASON_invalid_target]), 1);
@@ -342,21 +342,21 @@ Test(redis_bull_tasks, ids_in_delayed_that_name_no_job_end) {
 }
 
 Test(redis_bull_tasks, quarantined_ids_wait_while_the_stream_is_full) {
-    election_t s = setup();
+    setup_t s = setup();
     s.f.config->stream.max_bytes = 1;
     for (int i = 0; i < 40; i++) redis_ok(s.f.r, "ZADD " BULL "delayed %d g%d", i + 1, i);
     promote(&s);
     cr_assert(wait_for((step(&s), fixture_log_count("the failure stream is full")), 5000));
     cr_assert_eq(redis_int(s.f.r, "ZCARD " BULL "delayed"), 40);
     s.f.config->stream.max_bytes = 1 << 30;
-    cr_assert(wait_for(nothing_aside(&s), 10000));
+    cr_assert(wait_for(quarantine_is_empty(&s), 10000));
     cr_assert_eq(redis_int(s.f.r, "XLEN " STREAM), 40);
     teardown(&s);
 }
 
-/* ---- Not ours. */
+/* ---- Adoption. */
 
-static void expect_refusal(election_t *s, const char *refusal) {
+static void expect_refusal(setup_t *s, const char *refusal) {
     buffer_t text = {0};
     const call_t call = fixture_call(&s->f, NULL);
     outcome_t outcome = dialect_bull.adopt(&call, &text);
@@ -379,7 +379,7 @@ Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
          "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"},
         {"HSET " BULL "meta version bullmq:5.63.2",
          "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"}};
-    election_t s = setup();
+    setup_t s = setup();
     expect_refusal(&s, "");
     redis_ok(s.f.r, "HSET " BULL "meta paused 1");
     bull_job(s.f.r, "events", "0"), bull_job(s.f.r, "pc", "0");
@@ -389,7 +389,7 @@ Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
         redis_ok(s.f.r, rows[i].make);
         expect_refusal(&s, rows[i].refusal);
     }
-    redis_ok(s.f.r, "SET " BULL "meta x"); /* whatever that is */
+    redis_ok(s.f.r, "SET " BULL "meta x"); /* `meta` of a wrong type: an error, not BullMQ */
     buffer_t text = {0};
     const call_t call = fixture_call(&s.f, NULL);
     cr_assert_eq(dialect_bull.adopt(&call, &text), OUTCOME_REFUSED);
@@ -397,12 +397,12 @@ Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
     teardown(&s);
 }
 
-/* The scripts of a step, by text of their requests. */
+/* Each row is a part of one script's request; the proxy breaks the reply of this script. */
 Test(redis_bull_tasks, broken_replies_are_refused) {
     static const char *const requests[] = {"bull:video:marker", "recorded T 600000",
                                            "recorded bull:video: ", "sidecar:video:meta bull:video: "};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
-        election_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true}), .metrics = metrics_new(1)};
+        setup_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true}), .metrics = metrics_new(1)};
         bull_config_t *own = bull_config(&s.f.config->queues[0]);
         own->record_failed = true;
         own->stalled_interval_ms = INTERVAL_MS;
@@ -416,8 +416,8 @@ Test(redis_bull_tasks, broken_replies_are_refused) {
     }
 }
 
-Test(redis_bull_tasks, a_bullmq_that_comes_later_stops_it) {
-    election_t s = setup();
+Test(redis_bull_tasks, a_queue_that_bullmq_takes_over_is_refused) {
+    setup_t s = setup();
     redis_ok(s.f.r, "XADD " BULL "events * f v");
     cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
     cr_assert_str_eq(s.f.error.text,
@@ -433,7 +433,7 @@ Test(redis_bull_tasks, a_bullmq_that_comes_later_stops_it) {
 /* ---- Promotion from C. */
 
 Test(redis_bull_tasks, promotes_through_the_interface) {
-    election_t s = setup();
+    setup_t s = setup();
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
     long long due = bull_now_ms(s.f.r) - 1234;
@@ -454,10 +454,10 @@ Test(redis_bull_tasks, promotes_through_the_interface) {
     teardown(&s);
 }
 
-/* What one look costs does not depend on how many jobs are active; all looks together see each of them. */
-Test(redis_bull_tasks, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 60) {
+/* The cost of one step does not depend on the number of active jobs, and all steps together find each stalled job. */
+Test(redis_bull_tasks, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 60) {
     enum { ALL = 10000, DEAD = 100, FINISHED = 40 };
-    election_t s = setup();
+    setup_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "EVAL %s 0 %d %d",
              "for i = 1, ARGV[1] do local key = 'bull:video:' .. i redis.call('LPUSH', 'bull:video:active', i) "
@@ -468,7 +468,7 @@ Test(redis_bull_tasks, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 6
     bull_config(&s.f.config->queues[0])->stalled_interval_ms = 1000;
     step(&s);
     cr_assert_eq(redis_int(r, "SCARD " BULL "stalled"), ALL);
-    /* Some finish since, and a Bull before 4.12.3 leaves their marks. */
+    /* Some jobs finish after the mark; Bull before 4.12.3 leaves their marks. */
     redis_ok(r, "EVAL %s 0 %d",
              "for i = 1, ARGV[1] do local id = 2 * i redis.call('LREM', 'bull:video:active', 0, id) "
              "redis.call('DEL', 'bull:video:' .. id, 'bull:video:' .. id .. ':lock') end",
@@ -486,7 +486,7 @@ Test(redis_bull_tasks, a_check_of_ten_thousand_goes_in_small_parts, .timeout = 6
         now = redis_str(r, "HGET sidecar:video:meta marked");
         cr_assert_lt(steps, 200);
     }
-    cr_assert_leq(most, 1500, "one step looked for %lld locks", most);
+    cr_assert_leq(most, 1500, "one step checked %lld locks", most);
     cr_assert_eq(metric_get(&s.metrics->queues[0].retried), DEAD);
     cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), DEAD);
     cr_assert_eq(redis_int(r, "LLEN " BULL "active"), ALL - DEAD - FINISHED);

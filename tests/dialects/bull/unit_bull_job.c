@@ -1,4 +1,4 @@
-/* Bull's jobs: what the audit log keeps of one makes the same job again, byte for byte; and what Bull's channel tells. */
+/* Jobs of Bull: the payload rebuilds the same job, byte for byte. Messages of Bull's channel `failed`. */
 #include "base/json/json.h"
 #include "cluster.h"
 #include "dialects/bull/failed_channel.h"
@@ -18,7 +18,7 @@ static bull_job_t job_new(void) {
     return job;
 }
 
-/* The payload, owned by the caller; what it gives back must be the job. */
+/* Makes the payload and expects that it rebuilds the job. Returns the payload; the caller frees it. */
 static buffer_t expect_both_ways(const bull_job_t *job) {
     buffer_t payload = {0}, room = {0};
     bull_job_t again;
@@ -40,13 +40,13 @@ static void expect_payload(const bull_job_t *job, const char *expected) {
 
 Test(unit_bull_job, a_payload_holds_the_fields_of_the_hash) {
     bull_job_t job = job_new();
-    job.fields[BULL_FAILED_REASON] = slice_text("not kept"); /* of the failure, not of the job */
+    job.fields[BULL_FAILED_REASON] = slice_text("not kept"); /* it belongs to the failure, not to the job */
     job.fields[BULL_PROCESSED_ON] = slice_text("1");
     expect_payload(&job, "{\"id\":\"17\",\"name\":\"resize\",\"data\":{\"image\":12345678901234567890,\"x\":[1e400,null]},"
                          "\"opts\":{\"attempts\":3,\"delay\":0},\"timestamp\":1700000000000,\"attemptsMade\":3}");
 }
 
-/* What is no JSON, or not only JSON, must not become a part of the payload's own. */
+/* A field that is not exactly one JSON value must not change the structure of the payload. */
 Test(unit_bull_job, reads_fields_that_are_not_json) {
     static const struct {
         const char *data, *expected;
@@ -61,7 +61,7 @@ Test(unit_bull_job, reads_fields_that_are_not_json) {
         {"1,\"x\":2", "\"data64\":\"MSwieCI6Mg==\""},
         {"{},\"opts\":{}", "\"data64\":\"e30sIm9wdHMiOnt9\""},
         {"1}", "\"data64\":\"MX0=\""},
-        {"{\"a\":1,\"a\":2}", "\"data\":{\"a\":1,\"a\":2}"}, /* doubled inside of it: its business */
+        {"{\"a\":1,\"a\":2}", "\"data\":{\"a\":1,\"a\":2}"}, /* duplicate members inside a value are kept */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bull_job_t job = {.id = slice_text("1")};
@@ -82,7 +82,7 @@ Test(unit_bull_job, ids_and_names_are_any_bytes) {
     expect_payload(&job, "{\"id64\":\"gA==\",\"name64\":\"/wA=\",\"deid\":\"d 1\"}");
 }
 
-/* Fields of random bytes that are often JSON, or nearly. */
+/* A random field that is often JSON, or almost JSON. */
 static size_t random_field(uint64_t *seed, char *out, size_t most) {
     static const char *const parts[] = {"{",
                                         "}",
@@ -151,8 +151,8 @@ Test(unit_bull_job, refuses_foreign_payloads) {
     buffer_free(&room);
 }
 
-/* As `opts.lifo ? 'R' : 'L'` has it. */
-Test(unit_bull_job, lifo) {
+/* The same truth test as Bull's `opts.lifo ? 'R' : 'L'`. */
+Test(unit_bull_job, reads_lifo_as_javascript_does) {
     static const struct {
         const char *opts;
         bool lifo;
@@ -242,25 +242,25 @@ Test(unit_bull_job, reads_invalid_numbers_as_0) {
     }
 }
 
-static bull_messages_t *heard_new(void) {
-    bull_messages_t *heard = calloc(1, sizeof *heard);
-    cr_assert(heard);
-    return heard;
+static bull_messages_t *messages_new(void) {
+    bull_messages_t *messages = calloc(1, sizeof *messages);
+    cr_assert(messages);
+    return messages;
 }
 
-static void heard_free(bull_messages_t *heard) {
-    bull_messages_clear(heard);
-    free(heard);
+static void messages_free(bull_messages_t *messages) {
+    bull_messages_clear(messages);
+    free(messages);
 }
 
-Test(unit_bull_messages, messages) {
+Test(unit_bull_messages, reads_id_and_error) {
     static const struct {
-        const char *message, *id, *error; /* id NULL: nothing is taken in */
+        const char *message, *id, *error; /* id NULL: the message is ignored */
     } rows[] = {
         {"{\"jobId\":\"1\",\"val\":\"boom, caf\xc3\xa9\"}", "1", "boom, caf\xc3\xa9"},
         {"{\"jobId\":\"1\", \"val\": \"job stalled more than maxStalledCount\"}", "1", BULL_STALLED_MESSAGE},
         {"{\"jobId\":17,\"val\":\"a\\nb\"}", "17", "a\nb"},
-        {"{\"jobId\":\"1\"}", "1", ""}, /* JSON.stringify leaves out what is undefined */
+        {"{\"jobId\":\"1\"}", "1", ""}, /* JSON.stringify omits undefined values */
         {"{\"jobId\":\"1\",\"val\":null}", "1", ""},
         {"{\"jobId\":\"1\",\"val\":{\"a\":1}}", "1", "{\"a\":1}"},
         {"{\"jobId\":\"1\",\"val\":\"\\ud800\"}", "1", "\\ud800"},
@@ -271,40 +271,41 @@ Test(unit_bull_messages, messages) {
         {"", NULL, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bull_messages_t *heard = heard_new();
-        cr_expect(bull_messages_add(heard, slice_text(rows[i].message)));
-        cr_assert_eq(heard->count, rows[i].id ? 1 : 0, "%s", rows[i].message);
-        if (heard->count) cr_expect(slice_is(heard->all[0]->id, rows[i].id) && slice_is(heard->all[0]->error, rows[i].error));
-        heard_free(heard);
+        bull_messages_t *messages = messages_new();
+        cr_expect(bull_messages_add(messages, slice_text(rows[i].message)));
+        cr_assert_eq(messages->count, rows[i].id ? 1 : 0, "%s", rows[i].message);
+        if (messages->count)
+            cr_expect(slice_is(messages->all[0]->id, rows[i].id) && slice_is(messages->all[0]->error, rows[i].error));
+        messages_free(messages);
     }
 }
 
-static void add(bull_messages_t *heard, int number, bool fits) {
+static void add(bull_messages_t *messages, int number, bool fits) {
     char message[64];
     snprintf(message, sizeof message, "{\"jobId\":\"%d\",\"val\":\"boom\"}", number);
-    cr_assert_eq(bull_messages_add(heard, slice_text(message)), fits, "%d", number);
+    cr_assert_eq(bull_messages_add(messages, slice_text(message)), fits, "%d", number);
 }
 
 Test(unit_bull_messages, keeps_a_bounded_list_in_order) {
     enum { MOST = 4096 };
-    bull_messages_t *heard = heard_new();
-    for (int i = 0; i < MOST; i++) add(heard, i, true);
-    add(heard, MOST, false);
-    cr_expect(heard->count == MOST && slice_is(heard->all[0]->id, "1"));
-    bull_messages_drop(heard, slice_text("2"));
-    bull_messages_drop(heard, slice_text("2"));
-    bull_messages_drop(heard, slice_text("4096")); /* the last one */
-    bull_messages_pop(heard);
-    cr_expect(heard->count == MOST - 3 && slice_is(heard->all[0]->id, "3"));
-    add(heard, 5000, true);
-    while (heard->count > 1) bull_messages_pop(heard);
-    cr_expect(slice_is(heard->all[0]->id, "5000") && heard->bytes == 8);
-    bull_messages_pop(heard);
-    bull_messages_pop(heard);
-    cr_expect(heard->count == 0 && heard->bytes == 0);
-    add(heard, 1, true);
-    cr_expect(slice_is(heard->all[0]->id, "1"));
-    heard_free(heard);
+    bull_messages_t *messages = messages_new();
+    for (int i = 0; i < MOST; i++) add(messages, i, true);
+    add(messages, MOST, false);
+    cr_expect(messages->count == MOST && slice_is(messages->all[0]->id, "1"));
+    bull_messages_drop(messages, slice_text("2"));
+    bull_messages_drop(messages, slice_text("2"));
+    bull_messages_drop(messages, slice_text("4096")); /* the last message */
+    bull_messages_pop(messages);
+    cr_expect(messages->count == MOST - 3 && slice_is(messages->all[0]->id, "3"));
+    add(messages, 5000, true);
+    while (messages->count > 1) bull_messages_pop(messages);
+    cr_expect(slice_is(messages->all[0]->id, "5000") && messages->bytes == 8);
+    bull_messages_pop(messages);
+    bull_messages_pop(messages);
+    cr_expect(messages->count == 0 && messages->bytes == 0);
+    add(messages, 1, true);
+    cr_expect(slice_is(messages->all[0]->id, "1"));
+    messages_free(messages);
 }
 
 Test(unit_bull_messages, large_messages_make_room) {
@@ -313,28 +314,28 @@ Test(unit_bull_messages, large_messages_make_room) {
     int at = sprintf(message, "{\"jobId\":\"1\",\"val\":\"");
     memset(message + at, 'x', LARGE);
     strcpy(message + at + LARGE, "\"}");
-    bull_messages_t *heard = heard_new();
-    for (int i = 0; i < 3; i++) cr_expect(bull_messages_add(heard, slice_text(message)));
-    cr_expect(!bull_messages_add(heard, slice_text(message)));
-    cr_expect_eq(heard->count, 3);
-    heard_free(heard);
+    bull_messages_t *messages = messages_new();
+    for (int i = 0; i < 3; i++) cr_expect(bull_messages_add(messages, slice_text(message)));
+    cr_expect(!bull_messages_add(messages, slice_text(message)));
+    cr_expect_eq(messages->count, 3);
+    messages_free(messages);
     free(message);
 }
 
 Test(unit_bull_messages, expects_a_message_for_a_minute) {
     const mono_t now = {1000 * NS_PER_S};
-    bull_messages_t *heard = heard_new();
-    bull_messages_expect(heard, slice_text("1"), now);
-    cr_expect(bull_messages_expected(heard, slice_text("1"), now));
-    cr_expect(!bull_messages_expected(heard, slice_text("2"), now));
-    cr_expect(bull_messages_expected(heard, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
-    cr_expect(!bull_messages_expected(heard, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
-    bull_messages_expect(heard, slice_text("1"), now);
-    cr_expect_eq(bull_messages_expected(heard, slice_text("1"), now), 2);
-    bull_messages_take_expected(heard, slice_text("1"));
-    bull_messages_take_expected(heard, slice_text("2"));
-    cr_expect_eq(bull_messages_expected(heard, slice_text("1"), now), 1, "each answers one message");
-    for (int i = 0; i < BULL_EXPECTED_MAX; i++) bull_messages_expect(heard, slice_text("other"), now);
-    cr_expect(!bull_messages_expected(heard, slice_text("1"), now));
-    heard_free(heard);
+    bull_messages_t *messages = messages_new();
+    bull_messages_expect(messages, slice_text("1"), now);
+    cr_expect(bull_messages_expected(messages, slice_text("1"), now));
+    cr_expect(!bull_messages_expected(messages, slice_text("2"), now));
+    cr_expect(bull_messages_expected(messages, slice_text("1"), mono_add(now, 60 * NS_PER_S)));
+    cr_expect(!bull_messages_expected(messages, slice_text("1"), mono_add(now, 61 * NS_PER_S)));
+    bull_messages_expect(messages, slice_text("1"), now);
+    cr_expect_eq(bull_messages_expected(messages, slice_text("1"), now), 2);
+    bull_messages_take_expected(messages, slice_text("1"));
+    bull_messages_take_expected(messages, slice_text("2"));
+    cr_expect_eq(bull_messages_expected(messages, slice_text("1"), now), 1, "each expected failure matches one message");
+    for (int i = 0; i < BULL_EXPECTED_MAX; i++) bull_messages_expect(messages, slice_text("other"), now);
+    cr_expect(!bull_messages_expected(messages, slice_text("1"), now));
+    messages_free(messages);
 }
