@@ -1,4 +1,3 @@
-
 #include "base/text/units.h"
 #include "config/dialect.h"
 #include "config/load.h"
@@ -77,7 +76,7 @@ static void check_secrets(load_t *load) {
         diagnostic_add(load->warnings, password, "`redis`: password is ignored, as password_file is set: remove one of them");
 }
 
-// ---- Redis keys that two queues use, or one queue twice.
+// ---- Conflicts: one Redis key in two queues, or in two roles of one queue.
 
 typedef struct entry {
     const redis_key_t *key;
@@ -89,17 +88,17 @@ typedef struct clash {
     const entry_t *left, *right; // `right` is later in the file
 } clash_t;
 
-// All keys of the queues that have no errors.
+// The keys of all queues that have a name of their own.
 typedef struct keys_in_use {
-    redis_keys_t *of; // by queue
+    redis_keys_t *of; // of[i]: the keys of queue i; empty if its name is missing or a duplicate
     entry_t *entries;
     size_t count;
 } keys_in_use_t;
 
 // Returns the pattern with which a queue reserves all keys of a prefix; NULL = none.
-static const redis_key_t *conflict_reserves(const keys_in_use_t *field, size_t queue) {
-    for (size_t i = 0; i < field->of[queue].count; i++)
-        if (field->of[queue].items[i].reserves) return &field->of[queue].items[i];
+static const redis_key_t *conflict_reserves(const keys_in_use_t *used, size_t queue) {
+    for (size_t i = 0; i < used->of[queue].count; i++)
+        if (used->of[queue].items[i].reserves) return &used->of[queue].items[i];
     return NULL;
 }
 
@@ -109,7 +108,7 @@ static int conflict_order_by_name(const void *left, const void *right) {
     return order ? order : (a->order > b->order) - (a->order < b->order);
 }
 
-// In the order of the file: by the later queue, then the earlier key, then the later one.
+// Orders conflicts as the file does: by the later queue, then by the earlier key, then by the later key.
 static int conflict_order_by_queues(const void *left, const void *right) {
     const clash_t *a = left, *b = right;
     if (a->right->queue != b->right->queue) return a->right->queue < b->right->queue ? -1 : 1;
@@ -119,37 +118,37 @@ static int conflict_order_by_queues(const void *left, const void *right) {
 
 static keys_in_use_t conflicts_gather(const load_t *load) {
     size_t queues = load->config->queue_count, all = 0;
-    keys_in_use_t field = {.of = mem_array(queues, sizeof *field.of)};
+    keys_in_use_t used = {.of = mem_array(queues, sizeof *used.of)};
     for (size_t i = 0; i < queues; i++) {
         if (!load->config->queues[i].name || load->queues[i].duplicate) continue;
-        field.of[i] = config_redis_keys(&load->config->queues[i]);
-        all += field.of[i].count;
+        used.of[i] = config_redis_keys(&load->config->queues[i]);
+        all += used.of[i].count;
     }
-    field.entries = mem_array(all + 1, sizeof *field.entries);
+    used.entries = mem_array(all + 1, sizeof *used.entries);
     for (size_t i = 0; i < queues; i++) {
-        for (size_t k = 0; k < field.of[i].count; k++) {
-            if (field.of[i].items[k].pattern) continue;
-            field.entries[field.count] = (entry_t){&field.of[i].items[k], i, field.count};
-            field.count++;
+        for (size_t k = 0; k < used.of[i].count; k++) {
+            if (used.of[i].items[k].pattern) continue;
+            used.entries[used.count] = (entry_t){&used.of[i].items[k], i, used.count};
+            used.count++;
         }
     }
-    if (field.count) qsort(field.entries, field.count, sizeof *field.entries, conflict_order_by_name);
-    return field;
+    if (used.count) qsort(used.entries, used.count, sizeof *used.entries, conflict_order_by_name);
+    return used;
 }
 
-// Reserved prefixes are compared elsewhere. Two queues may share a key that both only read.
-static bool conflict_is(const keys_in_use_t *field, const entry_t *a, const entry_t *b) {
+// Two queues may share a key that both only read. check_conflicts compares reserved prefixes.
+static bool conflict_is(const keys_in_use_t *used, const entry_t *a, const entry_t *b) {
     if (strcmp(a->key->name, b->key->name) != 0 || (a->key->use == KEY_READS && b->key->use == KEY_READS)) return false;
-    return a->queue == b->queue || (!conflict_reserves(field, a->queue) && !conflict_reserves(field, b->queue));
+    return a->queue == b->queue || (!conflict_reserves(used, a->queue) && !conflict_reserves(used, b->queue));
 }
 
-static clash_t *conflicts_find(const keys_in_use_t *field, size_t *count) {
+static clash_t *conflicts_find(const keys_in_use_t *used, size_t *count) {
     clash_t *clashes = NULL;
-    for (size_t i = 0; i < field->count; i++) {
-        for (size_t j = i + 1; j < field->count && strcmp(field->entries[i].key->name, field->entries[j].key->name) == 0; j++) {
-            if (!conflict_is(field, &field->entries[i], &field->entries[j])) continue;
+    for (size_t i = 0; i < used->count; i++) {
+        for (size_t j = i + 1; j < used->count && strcmp(used->entries[i].key->name, used->entries[j].key->name) == 0; j++) {
+            if (!conflict_is(used, &used->entries[i], &used->entries[j])) continue;
             clashes = mem_grown(clashes, *count, sizeof *clashes);
-            clashes[(*count)++] = (clash_t){&field->entries[i], &field->entries[j]};
+            clashes[(*count)++] = (clash_t){&used->entries[i], &used->entries[j]};
         }
     }
     return clashes;
@@ -167,61 +166,61 @@ static void conflict_report(load_t *load, const clash_t *clash) {
                        left->key->name, left->key->role, a, right->key->role, b);
 }
 
-// Two queues with reserved prefixes.
-static void conflicts_report_same_prefix(load_t *load, const keys_in_use_t *field, size_t one, size_t other) {
-    const redis_key_t *mine = conflict_reserves(field, one), *others = conflict_reserves(field, other);
+// Reports two queues whose reserved prefixes overlap.
+static void conflicts_report_same_prefix(load_t *load, const keys_in_use_t *used, size_t one, size_t other) {
+    const redis_key_t *mine = conflict_reserves(used, one), *others = conflict_reserves(used, other);
     const char *of = load->config->queues[one].name, *by = load->config->queues[other].name;
     size_t later = one > other ? one : other;
-    const location_t *location = config_load_location(load, later, conflict_reserves(field, later)->option);
+    const location_t *location = config_load_location(load, later, conflict_reserves(used, later)->option);
     int base = (int)strlen(others->name) - 1;
     if (strcmp(mine->name, others->name) == 0) {
         if (other < one)
             diagnostic_add(load->errors, location, "queues `%s` and `%s` have the same keys, which begin with `%.*s`", by, of,
                            base, others->name);
     } else if (strncmp(others->name, mine->name, strlen(mine->name) - 1) == 0) {
-        diagnostic_add(
-            load->errors, location,
-            "queue `%s`: its keys begin with `%.*s`, and so do those of jobs of queue `%s`, whose ids may hold a colon: "
-            "use another `prefix` for one of them",
-            by, base, others->name, of);
+        diagnostic_add(load->errors, location,
+                       "queue `%s`: its keys begin with `%.*s`; keys of jobs of queue `%s` can begin so too, as a job id may "
+                       "hold a colon: set another `prefix` for one of the queues",
+                       by, base, others->name, of);
     }
 }
 
-// Reports the first key of a queue that begins with the reserved prefix of another one.
-static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *field, size_t one, size_t other) {
-    const redis_key_t *mine = conflict_reserves(field, one);
+// Reports the first key of a queue that begins with the reserved prefix of another queue.
+static void conflicts_report_reserved_key(load_t *load, const keys_in_use_t *used, size_t one, size_t other) {
+    const redis_key_t *mine = conflict_reserves(used, one);
     size_t len = strlen(mine->name) - 1, later = one > other ? one : other;
-    for (size_t k = 0; k < field->of[other].count; k++) {
-        const redis_key_t *key = &field->of[other].items[k];
+    for (size_t k = 0; k < used->of[other].count; k++) {
+        const redis_key_t *key = &used->of[other].items[k];
         if (key->pattern || strncmp(key->name, mine->name, len) != 0) continue;
         const location_t *location = config_load_location(load, later, later == other ? key->option : mine->option);
-        diagnostic_add(load->errors, location,
-                       "queue `%s`: its key `%s` begins with `%.*s`, which is reserved for jobs of queue `%s`: choose another",
-                       load->config->queues[other].name, key->name, (int)len, mine->name, load->config->queues[one].name);
+        diagnostic_add(
+            load->errors, location,
+            "queue `%s`: its key `%s` begins with `%.*s`, which is reserved for jobs of queue `%s`: choose another key",
+            load->config->queues[other].name, key->name, (int)len, mine->name, load->config->queues[one].name);
         break;
     }
 }
 
 static void check_conflicts(load_t *load) {
-    keys_in_use_t field = conflicts_gather(load);
+    keys_in_use_t used = conflicts_gather(load);
     size_t count = 0;
-    clash_t *clashes = conflicts_find(&field, &count);
+    clash_t *clashes = conflicts_find(&used, &count);
     if (count) qsort(clashes, count, sizeof *clashes, conflict_order_by_queues);
     for (size_t i = 0; i < count; i++) conflict_report(load, &clashes[i]);
     size_t queues = load->config->queue_count;
     for (size_t i = 0; i < queues; i++) {
-        for (size_t j = 0; conflict_reserves(&field, i) && j < queues; j++) {
-            if (j == i || field.of[j].count == 0) continue;
-            (conflict_reserves(&field, j) ? conflicts_report_same_prefix : conflicts_report_reserved_key)(load, &field, i, j);
+        for (size_t j = 0; conflict_reserves(&used, i) && j < queues; j++) {
+            if (j == i || used.of[j].count == 0) continue;
+            (conflict_reserves(&used, j) ? conflicts_report_same_prefix : conflicts_report_reserved_key)(load, &used, i, j);
         }
     }
     for (size_t i = 0; i < queues; i++)
         for (size_t j = i + 1; j < queues; j++)
-            if (field.of[i].count && field.of[j].count) config_load_compare(load, j, i);
-    for (size_t i = 0; i < queues; i++) config_redis_keys_free(&field.of[i]);
+            if (used.of[i].count && used.of[j].count) config_load_compare(load, j, i);
+    for (size_t i = 0; i < queues; i++) config_redis_keys_free(&used.of[i]);
     free(clashes);
-    free(field.entries);
-    free(field.of);
+    free(used.entries);
+    free(used.of);
 }
 
 void config_load_check(load_t *load) {

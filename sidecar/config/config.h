@@ -1,7 +1,7 @@
 // The configuration: read once from a libconfig file, checked as a whole, then never written again.
 //
 // One table row per key (config_keys) carries its name, type, default, bounds, reloadability and help; the parser, the dump of
-// `check`, the sample file and docs/configuration.md follow that table.
+// `check`, the sample file and docs/configuration.md follow this table.
 #pragma once
 
 #include "base/buffer.h"
@@ -35,13 +35,13 @@ typedef struct queue_policy {
     bool alive_kills;             // end a job past its alive timeout even with a heartbeat
     char *heartbeat;              // pattern in which * is the job id; "off" = none
     retry_policy_t retry;
-    int64_t ready_limit;     // promotion waits while ready is this long; 0 = no limit
+    int64_t ready_limit;     // promotion waits while ready has this many jobs; 0 = no limit
     score_unit_t score_unit; // of the delayed scores, since 1970
     char *id_path;           // JSON pointers into the payload; "" = none
     char *created_path;
     char *type_path;
-    bool end_duplicates;
-    int64_t max_payload; // bytes; larger entries are left alone, counted and named
+    bool end_duplicates; // jobs of equal bytes may be ended instead of retried
+    int64_t max_payload; // bytes; larger entries stay where they are, and are counted and logged
     unsigned roles;      // ROLE_* bits
 } queue_policy_t;
 
@@ -50,7 +50,7 @@ typedef struct strings {
     size_t count;
 } strings_t;
 
-// The delay after attempts below a number. The last step has `below` INT64_MAX, for all later attempts.
+// After fewer than `below` attempts an event waits `delay_ms`. The last step has `below` INT64_MAX.
 typedef struct delay_step {
     int64_t below;
     int64_t delay_ms;
@@ -65,41 +65,41 @@ typedef struct queue_config {
     char *name;
     const config_dialect_t *dialect;
     int line; // where the queue's group begins in the file, for messages; 0 = unknown
-    // Key names, effective: never NULL; "" = this dialect has none (of list only dlq may be empty). They may hold any byte but
-    // NUL.
+    // Effective key names, never NULL; "" = the dialect has no such key (in dialect list only dlq may be ""). A name may hold
+    // any byte but NUL.
     char *ready;   // "" = no list, or several lists
     char *delayed; // zset
     char *backup;  // list that scans rotate
-    char *errors;
-    char *dlq;    // "" = none
-    char *prefix; // how its keys begin; "" = the dialect has no such key
-    void *own;    // settings and key names of its dialect, in a struct that only the dialect knows; NULL = none; owned
+    char *errors;  // hash of the workers' reports
+    char *dlq;     // list of dead letters; "" = none
+    char *prefix;  // how the queue's keys begin; "" = the dialect has no such setting
+    void *own;     // settings and key names of the dialect, in a struct that only the dialect knows; NULL = none; owned
     queue_policy_t policy;
 } queue_config_t;
 
 typedef enum redis_key_use { KEY_READS, KEY_WRITES } redis_key_use_t;
 
-// The meaning of a key's size.
+// Which size of a key /metrics and `status` show.
 typedef enum redis_key_size {
-    SIZE_NONE,    // nothing that is shown
-    SIZE_READY,   // of a list; there may be several
-    SIZE_DELAYED, // of a zset whose scores promote_ops.due_us understands
-    SIZE_BACKUP,  // of a list that rotation_ops.kind_of understands
-    // Of a list of ids, the oldest last. Field `processedOn` of a hash has the start time. The key of the hash has the id in
-    // place of the list's role.
+    SIZE_NONE,    // none
+    SIZE_READY,   // length of a list; the queue may have several
+    SIZE_DELAYED, // length of a zset whose scores promote_ops.due_us understands
+    SIZE_BACKUP,  // length of a list whose entries rotation_ops.kind_of understands
+    // Length of a list of job ids, the oldest last. Field `processedOn` of a job's hash has the start time. The key of the hash
+    // is the key of the list, with the id in place of the role.
     SIZE_ACTIVE,
 } redis_key_size_t;
 
-// One Redis key of a queue's workers that the sidecar uses; our own keys, which begin with "sidecar:", are not among them.
+// One Redis key that a queue's workers and the sidecar share. Keys of the sidecar itself ("sidecar:...") are not listed.
 typedef struct redis_key {
-    const char *role;   // its role in the queue: "ready", "backup", "unique"
-    const char *option; // key of the config that names it
-    char *name;         // of a pattern * is any text
+    const char *role;   // role in the queue: "ready", "backup", "unique"
+    const char *option; // key of the config that sets the name
+    char *name;         // in a pattern, * is any text
     const char *type;   // the type that Redis must report; NULL = any of several
     redis_key_use_t use;
     redis_key_size_t size;
-    bool pattern;
-    bool reserves; // any key that begins like this pattern, up to its *, may be one of the queue's jobs
+    bool pattern;  // `name` is a pattern
+    bool reserves; // any key that begins like this pattern, up to its *, may belong to a job of the queue
 } redis_key_t;
 
 typedef struct redis_keys {
@@ -121,7 +121,7 @@ typedef struct redis_config {
 } redis_config_t;
 
 typedef struct config {
-    char *path; // the file it was read from
+    char *path; // the file of the config
     char *group;
     redis_config_t redis;
     struct {
@@ -167,22 +167,22 @@ typedef struct config {
 } config_t;
 
 // Reads and checks `path`. The order of precedence is environment (QUEUE_SIDECAR_<SECTION>_<KEY>) > file > default.
-// Returns an owned config and appends warnings to *messages, each a line "FILE:LINE: text"; or NULL and all errors in the same
-// form. libconfig stops at a syntax error or a duplicate key, which is then reported alone.
+// Returns an owned config and appends warnings to *messages, one line "FILE:LINE: text" each. If there are errors, returns NULL
+// and appends all errors instead. libconfig stops at a syntax error or a duplicate key, so that error is reported alone.
 config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *messages) __attribute__((warn_unused_result));
 
 // Every key that the queue's roles use, each name once. Owned: free with config_redis_keys_free.
 redis_keys_t config_redis_keys(const queue_config_t *queue);
 void config_redis_keys_free(redis_keys_t *keys);
 
-// The word for a dialect in the file.
+// The name of a dialect, as in the file.
 const char *config_dialect_word(const config_dialect_t *dialect);
 
-// Takes the config; NULL is fine.
+// NULL is fine.
 void config_free(config_t *config);
 
-// Reads the readable part of a refused config, so that the CLI finds the instance that runs with an earlier one: all but
-// queues, with the default where a value is wrong. Owned; NULL = the file cannot be read.
+// Reads a file that config_load refused: all settings but queues, with the default for a wrong value. With these settings the
+// CLI finds the instance that still runs with an earlier config. Owned; NULL = the file cannot be read.
 config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __attribute__((warn_unused_result));
 
 // Writes every effective value in libconfig syntax, secrets redacted, each with a comment where it came from
@@ -202,5 +202,5 @@ bool config_queue_number(const queue_config_t *queue, const char *key, int64_t *
 void config_changes(const config_t *old, const config_t *fresh, buffer_t *frozen, buffer_t *changes);
 
 // Writes one row per key as tab-separated text: section, name, type, default, bounds, reloadable, help, dialects (empty = all).
-// `make check` compares it with the sample and the docs.
+// `make check` compares this list with the sample and the docs.
 void config_list_keys(config_dialects_fn *dialects, buffer_t *out);

@@ -1,4 +1,4 @@
-// A queue while its dialect derives settings that the file lacks.
+// Derives settings of a queue that the file lacks, by the dialect of the queue.
 
 #include "config/dialect.h"
 #include "config/literal.h"
@@ -45,7 +45,7 @@ void derive_report(const derive_t *derive, bool is_error, const char *key, const
     if (is_error) derive->location->has_errors = true;
 }
 
-// Settings that the dialect does not know stay at their defaults, whatever `defaults` says for others.
+// Resets settings that the dialect does not know: the file's `defaults` mean them for queues of other dialects.
 static void derive_reset_policy(derive_t *derive) {
     const config_dialect_t *dialect = derive->queue->dialect;
     for (size_t row = 0; row < config_key_count; row++) {
@@ -65,16 +65,15 @@ static void derive_limit_roles(derive_t *derive) {
     unsigned *roles = &derive->queue->policy.roles;
     if (dialect->delays) return;
     if (derive_is_given(derive, "roles") && (*roles & ROLE_DISPATCHER))
-        derive_error(derive, "roles",
-                     "`roles` must be [\"monitor\"] in dialect %s: nothing is delayed there, so there is nothing to dispatch",
-                     dialect->name);
+        derive_error(derive, "roles", "`roles` must be [\"monitor\"] in dialect %s, which has no delayed jobs", dialect->name);
     else if (!(*roles & ROLE_MONITOR))
-        derive_error(derive, "roles", "`roles` of `defaults` leaves dialect %s nothing to do: give it roles = [\"monitor\"]",
+        derive_error(derive, "roles",
+                     "`roles` of `defaults` leaves dialect %s nothing to do: give the queue roles = [\"monitor\"]",
                      dialect->name);
     *roles &= ROLE_MONITOR;
 }
 
-// A name made of several parts of the config must not begin like our own keys either.
+// Values of the file are checked already; a name that the dialect builds from several values is not.
 static void derive_check_names(derive_t *derive) {
     redis_keys_t keys = config_redis_keys(derive->queue);
     for (size_t i = 0; i < keys.count; i++) {

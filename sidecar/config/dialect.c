@@ -116,7 +116,7 @@ void config_key_dialects(const config_key_t *key, config_dialects_fn *dialects, 
 
 void redis_keys_add(redis_keys_t *keys, const redis_key_t *key) {
     if (!key->name || !*key->name) return;
-    // Only one role may have a key several times; the check of conflicts must see all others.
+    // Keep the same name in another role: the check of conflicts must see both.
     for (size_t i = 0; i < keys->count; i++)
         if (strcmp(keys->items[i].role, key->role) == 0 && strcmp(keys->items[i].name, key->name) == 0) return;
     keys->items = mem_grown(keys->items, keys->count, sizeof *keys->items);

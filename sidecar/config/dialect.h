@@ -1,12 +1,12 @@
 // The interface between config and a dialect. Each dialect fills one config_dialect_t in its own folder; config_load gets them
-// all as a config_dialects_fn, and a queue points at its own.
+// all as a config_dialects_fn. A queue points to its dialect.
 #pragma once
 
 #include "config/config.h"
 #include "config/file/source.h"
 #include "config/table.h"
 
-// Keys of `defaults` and of queues that a dialect cannot honour, and what takes their place in the foreign system.
+// Keys of `defaults` and of queues that a dialect cannot honour, and what to use instead.
 typedef struct config_refusal {
     const char *keys; // names, separated by spaces
     const char *instead;
@@ -16,12 +16,12 @@ typedef struct config_refusal {
 // A queue while its dialect derives settings that the file lacks.
 typedef struct derive {
     queue_config_t *queue;
-    const config_t *config; // all but queues is set
+    const config_t *config; // everything except queues is set
     // For the functions below.
     struct load *load;
     size_t index;
     struct queue_location *location;
-    const char *prefix; // of messages
+    const char *prefix; // how each message begins: "queue `email`: "
 } derive_t;
 
 struct config_dialect {
@@ -29,19 +29,19 @@ struct config_dialect {
     // Keys of its own, made by DIALECT_KEY. No other dialect may have a key of the same name.
     const config_key_t *keys;
     size_t key_count;
-    size_t own_size; // of the struct that holds them, which queue_config_t.own points to; 0 = it has none
+    size_t own_size; // size of the struct that holds the values of these keys (queue_config_t.own); 0 = no such struct
     const config_refusal_t *refusals;
     size_t refusal_count;
     const char *prefix;    // default of the key `prefix`; NULL = the dialect does not know that key
-    bool delays;           // jobs are delayed; false: its queues take the role monitor alone
-    bool heartbeat_of_job; // * in `heartbeat` is the job's id; the default and `defaults` apply here too
+    bool delays;           // has delayed jobs; false: only the role monitor serves its queues
+    bool heartbeat_of_job; // * in `heartbeat` is the job's id; false: `heartbeat` is off unless the queue sets it
 
-    // Derives key names, and reports settings that cannot work. NULL: the key names stand in the file.
+    // Derives key names, and reports settings that cannot work. NULL: each key name is a setting of its own.
     void (*derive)(derive_t *derive);
-    // Reports two queues of this dialect that would harm each other although they share no key. The later one is derived. NULL:
-    // none would.
+    // Reports two queues of this dialect that would harm each other although they share no key. `derive` is of the later queue.
+    // NULL: no two queues can.
     void (*compare)(derive_t *derive, const queue_config_t *earlier);
-    // Frees memory in own that derive allocated; values of keys are freed already. NULL: nothing.
+    // Frees memory in `own` that derive allocated. The values of keys are freed already. NULL: derive allocates nothing.
     void (*release)(void *own);
     // Adds the keys that its workers and the sidecar share, in the order of the dump; patterns last.
     void (*redis_keys)(const queue_config_t *queue, redis_keys_t *out);
@@ -49,22 +49,22 @@ struct config_dialect {
 
 // ---- For derive and compare.
 
-bool derive_is_given(const derive_t *derive, const char *key);       // in the queue itself
-bool derive_is_in_defaults(const derive_t *derive, const char *key); // in `defaults` of the file
-bool derive_has_failed(const derive_t *derive);                      // some error was reported
-void derive_text(char **field, char *owned);                         // takes `owned` in place of what the field holds
-// Reports at the line of the key, or of the queue where the key is not given. A message of derive begins with the queue.
+bool derive_is_given(const derive_t *derive, const char *key);       // the queue itself sets the key
+bool derive_is_in_defaults(const derive_t *derive, const char *key); // `defaults` of the file sets the key
+bool derive_has_failed(const derive_t *derive);                      // the queue has an error
+void derive_text(char **field, char *owned);                         // frees the text of the field and takes `owned`
+// Reports an error or a warning at the line of the key, or at the line of the queue if the queue does not set the key.
 void derive_report(const derive_t *derive, bool is_error, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define derive_error(derive, key, ...)   derive_report(derive, true, key, __VA_ARGS__)
 #define derive_warning(derive, key, ...) derive_report(derive, false, key, __VA_ARGS__)
-char *derive_quote(const char *text); // in the syntax of the file, safe on a terminal; owned
+char *derive_quote(const char *text); // the text in the syntax of the file, safe on a terminal; owned
 
 // ---- For redis_keys.
 
 // Adds a key, unless the name is NULL or "", or a key of this role has the name. Copies the name.
 void redis_keys_add(redis_keys_t *keys, const redis_key_t *key);
-// The same for a key that the sidecar writes; the option that names the key has the name of the role.
+// Adds a key that the sidecar writes. The option that sets the key's name is also the role.
 void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, const char *type, redis_key_size_t size);
 
 // ---- For other files of config.
@@ -73,15 +73,15 @@ void redis_keys_add_option(redis_keys_t *keys, const char *option, char *name, c
 bool config_key_of_dialect(const config_key_t *key, const config_dialect_t *dialect);
 // Whether a queue of the dialect may set the key to this value.
 bool config_dialect_takes(const config_key_t *key, const config_dialect_t *dialect, const node_t *node);
-// Adds the reason of a refused key: "is not for dialect bull: ...", or its place.
+// Adds why the dialect refuses the key ("is not for dialect bull: ..."), or which dialects have the key.
 void config_dialect_refuse(const config_key_t *key, const config_dialect_t *dialect, config_dialects_fn *dialects, buffer_t *out);
 
-// The rows of a queue: all rows of config_keys, also keys outside queues, then rows of its dialect. NULL behind the last.
+// The rows of a queue: all rows of config_keys, also keys outside queues, then rows of the dialect. NULL behind the last.
 const config_key_t *config_queue_key(const config_dialect_t *dialect, size_t row);
 size_t config_queue_row(const config_dialect_t *dialect, const config_key_t *key);
 const config_key_t *config_queue_key_find(const config_dialect_t *dialect,
-                                          const char *name); // NULL = no queue of it has such a key
-// The struct of the queue that holds the value; write to it only where the queue is yours.
+                                          const char *name); // NULL = no queue of the dialect has such a key
+// The struct of the queue that holds the value. Write to the struct only if you own the queue.
 void *config_queue_base(const config_key_t *key, const queue_config_t *queue);
 // Calls `each` for every key, also those of the dialects. The row is valid during the call.
 typedef void config_key_fn(void *self, const config_key_t *key);

@@ -18,7 +18,7 @@ char *config_load_shown(const config_key_t *key, origin_t origin) {
     return mem_printf("`%s%s%s`", key->section, *key->section ? "." : "", key->name);
 }
 
-// Kubernetes sets a variable for each service: that of a service "queue-sidecar-redis" would be read as redis.port.
+// For a service named "queue-sidecar-redis" Kubernetes sets QUEUE_SIDECAR_REDIS_PORT, the variable of redis.port.
 static bool env_is_service_link(const char *value) {
     return strncmp(value, "tcp://", 6) == 0 || strncmp(value, "udp://", 6) == 0;
 }
@@ -36,7 +36,7 @@ static void env_take(load_t *load, const config_key_t *key, const char *variable
     buffer_free(&why);
 }
 
-// `names` are the known variables without their common prefix, with which any two would be near each other.
+// `names` are the known variables without their common prefix, because the prefix would make any two names similar.
 static void env_warn_unknown(load_t *load, const char *entry, const char *const *names, size_t count) {
     static const char *const others[] = {"QUEUE_SIDECAR_CONFIG=", "QUEUE_SIDECAR_TEST_"};
     if (strncmp(entry, env_prefix, sizeof env_prefix - 1) != 0) return;

@@ -99,7 +99,7 @@ void strings_write(const strings_t *list, buffer_t *out) {
     buffer_str(out, "]");
 }
 
-// "10: 10s" or "*: 10s".
+// Parses "10: 10s" or "*: 10s".
 static bool delay_step_parse(const config_key_t *key, const char *text, delay_step_t *step) {
     const char *colon = strchr(text, ':');
     if (!colon) return false;

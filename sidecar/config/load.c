@@ -3,7 +3,7 @@
 #include "config/dialect.h"
 #include "config/value.h"
 
-// The struct that holds a key of `defaults` or outside queues; NULL for a key of queues only.
+// The struct that holds the value of a key of `defaults` or outside queues; NULL for a key of queues only.
 static void *load_base(config_t *config, const config_key_t *key) {
     if (config_key_in_policy(key)) return &config->defaults;
     return config_key_in_queue(key) ? NULL : config;

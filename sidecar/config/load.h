@@ -7,10 +7,10 @@
 #include "config/table.h"
 
 typedef struct queue_location {
-    location_t self; // where the queue's group begins
-    location_t keys[CONFIG_KEYS_MAX];
-    bool has_errors; // a value is wrong: do not compare this queue
-    bool duplicate;  // an earlier queue has this name; report no other conflict of the two
+    location_t self;                  // where the queue's group begins
+    location_t keys[CONFIG_KEYS_MAX]; // by config_queue_row; line 0 = the queue does not set the key
+    bool has_errors;                  // a value is wrong: do not check how values depend on each other
+    bool duplicate;                   // an earlier queue has this name; report no other conflict of these two queues
 } queue_location_t;
 
 typedef struct load {
@@ -18,7 +18,7 @@ typedef struct load {
     config_dialects_fn *dialects;
     diagnostics_t *errors;
     diagnostics_t *warnings;
-    location_t keys[CONFIG_KEYS_MAX]; // of all keys outside queues, and of `defaults`
+    location_t keys[CONFIG_KEYS_MAX]; // by row of config_keys: keys outside queues and in `defaults`
     queue_location_t *queues;         // one for each queue of the config
     bool defaults_have_errors;
 } load_t;
@@ -36,19 +36,19 @@ void config_load_url(load_t *load, origin_t origin);
 // Checks values that depend on each other: names, windows, delays, Redis keys.
 void config_load_check(load_t *load);
 
-// Reports an unknown key, with the nearest known one, its right place, or the keys that are known here: in a queue the keys
-// of its dialect, which is NULL elsewhere. The prefix begins the message: "`redis`: ".
+// Reports an unknown key, with the nearest known key, or the group where the key belongs, or all known keys. `dialect` is the
+// dialect of the queue; NULL = the key is not in a queue. The prefix begins the message: "`redis`: ".
 void config_load_unknown(load_t *load, const node_t *node, const char *section, const char *prefix,
                          const config_dialect_t *dialect);
 
-// Derives key names and defaults by the dialect of a queue, after its own keys are set, and reports settings that cannot work.
-// The prefix begins the messages: "queue `email`: ".
+// Derives key names and defaults by the dialect of a queue, and reports settings that cannot work. Set the keys of the file
+// first. The prefix begins the messages: "queue `email`: ".
 void config_load_dialect(load_t *load, size_t queue, const char *prefix);
 
 // Asks the dialect of both queues whether they would harm each other.
 void config_load_compare(load_t *load, size_t queue, size_t earlier);
 
-// The place of a queue's value; the place of the queue if the value is inherited.
+// The location of a queue's value; the location of the queue if the queue does not set the value.
 const location_t *config_load_location(const load_t *load, size_t queue, const char *name);
 
 // Returns (owned) the name of a key outside queues for messages: "`redis.port`", or the environment variable that set it.

@@ -1,9 +1,8 @@
-
 #include "config/dialect.h"
 #include "config/load.h"
 #include "config/value.h"
 
-static const char name_mark[] = "<name>"; // in a default: the name of the queue
+static const char name_mark[] = "<name>"; // stands for the name of the queue at the begin of a default
 
 static bool queue_is_named_after(const config_key_t *key) {
     return key->fallback && strncmp(key->fallback, name_mark, sizeof name_mark - 1) == 0;
@@ -13,7 +12,7 @@ static bool queue_is_derived(const config_key_t *key) {
     return queue_is_named_after(key) || (key->fallback && strcmp(key->fallback, CONFIG_DIALECT_PREFIX) == 0);
 }
 
-// Returns "queue `email`: ", or the position of a queue without a good name. A bad name is reported where the key is taken.
+// Returns "queue `email`: ", or "queue 2: " for a queue without a valid name. queue_take_key reports the bad name.
 static char *queue_message_prefix(const node_t *node, size_t place, queue_config_t *queue) {
     const node_t *name = config_source_child(node, "name");
     buffer_t why = {0};
@@ -46,7 +45,7 @@ static void queue_derive_names(queue_config_t *queue, const queue_location_t *lo
     }
 }
 
-// NULL: no dialect has that word.
+// NULL: no dialect has this name.
 static const config_dialect_t *queue_read_dialect(const load_t *load, const node_t *word, buffer_t *why) {
     int index = 0;
     config_words_t words;
@@ -64,7 +63,7 @@ typedef struct queue_read {
     bool known; // false: unknown dialect, so no key is refused
 } queue_read_t;
 
-// Sets the value in `base`, unless the key may not stand in this queue. In a queue of unknown dialect only values are checked.
+// Sets the value in `base`, or reports why the queue must not set the key. With an unknown dialect, checks only the value.
 static void queue_take_key(const queue_read_t *read, const config_key_t *key, const node_t *node, void *base) {
     const config_dialect_t *dialect = read->queue->dialect;
     buffer_t why = {0};
@@ -108,7 +107,7 @@ static void queue_take(load_t *load, const node_t *node, size_t place) {
     queue_config_t *queue = &load->config->queues[load->config->queue_count];
     queue_location_t *location = &load->queues[load->config->queue_count];
     char *prefix = queue_message_prefix(node, place, queue);
-    buffer_t why = {0}; // reported where the key is taken
+    buffer_t why = {0}; // queue_take_key reports the reason
     // Read the dialect first: it decides what the other keys mean.
     const config_dialect_t *dialect = queue_read_dialect(load, config_source_child(node, "dialect"), &why);
     queue->dialect = dialect ? dialect : load->dialects(0);

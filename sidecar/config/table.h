@@ -13,20 +13,20 @@ typedef enum key_type {
     KEY_ENUM,     // int: place in `words`
     KEY_ROLES,    // unsigned: ROLE_* bits
     KEY_DIALECT,  // const config_dialect_t *, set by queues.c; its words are the dialects that the program has
-    KEY_TEXT,     // char *, owned; types below too, each with its own rule
-    KEY_NAME,     // no spaces or control characters, not our prefix
-    KEY_REDIS,    // name of a Redis key, not our prefix
+    KEY_TEXT,     // char *, owned, as the types down to KEY_POINTER
+    KEY_NAME,     // no spaces or control characters; does not begin with CONFIG_OWN_PREFIX
+    KEY_REDIS,    // name of a Redis key; does not begin with CONFIG_OWN_PREFIX
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
     KEY_POINTER,  // JSON pointer, or ""
-    KEY_STRINGS,  // strings_t, each item 1 to MAX_CONFIG_STRING bytes; bounds are of their number
-    KEY_STEPS     // delay_steps_t, as "10: 10s" or "*: 1440s" for later ones; bounds of delays
+    KEY_STRINGS,  // strings_t, each item 1 to MAX_CONFIG_STRING bytes; the bounds limit the number of items
+    KEY_STEPS     // delay_steps_t, such as "10: 10s" and "*: 1440s" for later attempts; the bounds limit the delays
 } key_type_t;
 
 typedef struct config_key_type {
     const char *name; // in the key list
     size_t size;
-    int kinds;            // node kinds that may hold such a value, as bits
-    const char *describe; // allowed values, with the key's bounds; NULL = its words
+    int kinds;            // bits of the node kinds that may hold such a value
+    const char *describe; // printf format of the allowed values, from the bounds; NULL = the words of the key
 } config_key_type_t;
 
 extern const config_key_type_t config_key_types[]; // by key_type_t
@@ -37,9 +37,9 @@ typedef struct config_key {
     const char *section; // "" = top level; "queue" = in `defaults` and in each queue; "queue-only" = in each queue
     const char *name;
     key_type_t type;
-    const char *fallback; // the default as text; NULL = must be given; "<name>..." begins with the queue's name, and
-                          // CONFIG_DIALECT_PREFIX is config_dialect_t.prefix
-    const char *low;      // bounds as text, of texts in bytes; NULL where the type has none
+    const char *fallback; // the default as text; NULL = the file must set the key; "<name>" stands for the queue's name, and
+                          // CONFIG_DIALECT_PREFIX for config_dialect_t.prefix
+    const char *low;      // bounds as text; for a text, bounds of its length in bytes; NULL = the type has no bounds
     const char *high;
     size_t at; // offset in config_t, queue_policy_t ("queue"), queue_config_t ("queue-only") or the struct of a dialect (own)
     bool reloadable;
@@ -48,7 +48,7 @@ typedef struct config_key {
     const char *zero;         // the word for 0, where 0 is below the bounds: "off", "auto"
     const char *const *words; // of an enum, NULL-terminated
     bool secret;              // never shown
-    bool own;                 // of one dialect alone; its section is "queue-only" too
+    bool own;                 // the key belongs to one dialect; its section is "queue-only" too
 } config_key_t;
 
 #define CONFIG_KEY(section_, name_, type_, fallback_, low_, high_, at_, reloadable_, help_, ...)                                 \
@@ -60,22 +60,22 @@ typedef struct config_key {
 #define DIALECT_KEY(name_, type_, fallback_, low_, high_, at_, reloadable_, help_)                                               \
     CONFIG_KEY("queue-only", name_, type_, fallback_, low_, high_, at_, reloadable_, help_, .own = true)
 
-#define CONFIG_OWN_PREFIX "sidecar:" // begins the keys of the sidecar itself
+#define CONFIG_OWN_PREFIX "sidecar:" // the Redis keys of the sidecar itself begin with this
 enum { MAX_CONFIG_STRING = 256, CONFIG_STEPS_MAX = 16 };
 enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 };
 
-// Without rows of a single dialect.
+// The rows of keys that do not belong to one dialect.
 extern const config_key_t config_keys[];
 extern const size_t config_key_count;
 
-// `keys`, by row of config_keys: keys outside queues ("queue": the group `defaults`). `queues`, by config_queue_row: of each
-// queue.
+// Where each value came from. `keys` is by row of config_keys, for keys outside queues and in `defaults`. `queues` is by queue,
+// then by config_queue_row.
 struct config_origins {
     origin_t keys[CONFIG_KEYS_MAX];
     origin_t (*queues)[CONFIG_KEYS_MAX];
 };
 
-// True for keys of a policy, and for keys that stand in a queue at all.
+// A key in a policy may be in `defaults` and in a queue. A key in a queue is such a key, or a key of queues only.
 bool config_key_in_policy(const config_key_t *key);
 bool config_key_in_queue(const config_key_t *key);
 

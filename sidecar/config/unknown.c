@@ -1,4 +1,3 @@
-
 #include "base/text/suggest.h"
 #include "config/dialect.h"
 #include "config/load.h"
@@ -16,7 +15,7 @@ static void unknown_add_name(void *self, const config_key_t *key) {
     if (strcmp(key->section, known->section) == 0) known->names[known->count++] = key->name;
 }
 
-// Collects the names that are valid in a section. A queue also takes the keys of `defaults`, and the top level the groups.
+// Collects the names that are valid in a section. A queue may also set the keys of `defaults`; the top level has the groups.
 static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, const char *section) {
     *known = (known_keys_t){.section = section};
     config_key_each(dialects, unknown_add_name, known);
@@ -31,8 +30,8 @@ static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, c
     known->names[known->count++] = "queues";
 }
 
-// Finds a key of that name elsewhere. For a key in a queue only the top level counts: `timeout` there does not mean
-// redis.timeout.
+// Finds a key of this name in another section. For a key in a queue, skips groups such as `redis`: `timeout` in a queue does not
+// mean redis.timeout.
 static const config_key_t *unknown_find_elsewhere(config_dialects_fn *dialects, const char *name, const char *section) {
     bool in_queue = strcmp(section, "queue-only") == 0;
     for (size_t i = 0; i < config_key_count; i++)

@@ -1,4 +1,3 @@
-
 #include "base/slice.h"
 #include "config/load.h"
 #include "config/value.h"
@@ -31,7 +30,7 @@ static char *url_decode(const char *text, size_t len) {
     return out;
 }
 
-// "user:password"; either may be missing.
+// Parses "user:password"; either part may be missing.
 static bool url_take_user(url_t *url, const char *text, size_t len) {
     const char *colon = memchr(text, ':', len);
     size_t user = colon ? (size_t)(colon - text) : len;
@@ -41,7 +40,7 @@ static bool url_take_user(url_t *url, const char *text, size_t len) {
     return url->parts[PART_PASSWORD] != NULL;
 }
 
-// "host", "host:port" or "[address]:port".
+// Parses "host", "host:port" or "[address]:port".
 static bool url_take_host(url_t *url, const char *text, size_t len) {
     const char *end = text + len;
     const char *close = *text == '[' ? memchr(text, ']', len) : NULL;
@@ -77,7 +76,7 @@ static bool url_parse(url_t *url, const char *text) {
     return strncmp(text, "redis://", 8) == 0 && url_parse_tcp(url, text + 8);
 }
 
-// A part from the same origin contradicts the url; username and password only if the url has them too.
+// Sets the parts, and reports each part that this origin also sets by itself. Without a username or password the url leaves it.
 static void url_set_parts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
     for (size_t i = 0; i < PARTS; i++) {
         const config_key_t *key = config_key_find("redis", part_keys[i]);
@@ -107,7 +106,8 @@ void config_load_url(load_t *load, origin_t origin) {
     bool good = url_parse(&url, *text);
     if (!good)
         diagnostic_add(load->errors, location,
-                       "%s must be redis://[user][:password]@host:port/db or unix:///path, with %%XX for odd letters", shown);
+                       "%s must be redis://[user][:password]@host:port/db or unix:///path, with %%XX for special characters",
+                       shown);
     if (url.tls)
         diagnostic_add(load->errors, location,
                        "%s asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it",

@@ -226,7 +226,7 @@ bool config_value_set_text(const config_key_t *key, const char *text, void *base
 
 void config_value_set_known(const config_key_t *key, const char *text, void *base) {
     buffer_t why = {0};
-    if (!config_value_set_text(key, text, base, &why)) abort(); // the table contradicts itself
+    if (!config_value_set_text(key, text, base, &why)) abort(); // a default of the table is not valid
 }
 
 void config_value_copy(const config_key_t *key, void *to, const void *from) {
@@ -245,7 +245,7 @@ static void value_write_number(const config_key_t *key, int64_t value, buffer_t 
     if (plain && (value > INT32_MAX || value < INT32_MIN)) buffer_str(out, "L");
 }
 
-// The shortest text that reads back as the same number; libconfig wants a point or an exponent in it.
+// Writes the shortest text that reads back as the same number. libconfig needs a point or an exponent in a real number.
 static void value_write_real(double value, buffer_t *out) {
     char text[40];
     for (int digits = 1; digits <= 17; digits++) {

@@ -6,16 +6,16 @@
 #include "config/table.h"
 
 // Sets the field of key in base (a config_t, queue_policy_t or queue_config_t) from a node. If the node is not valid, returns
-// false, changes nothing, and appends the found and the allowed values to why ("is 0, but must be an integer from 1 to 65535").
+// false, changes nothing, and appends the found and the allowed values to *why ("is 0, but must be an integer from 1 to 65535").
 bool config_value_set(const config_key_t *key, const node_t *node, void *base, buffer_t *why);
 
-// The same from plain text, as the environment and the defaults of the table have it.
+// Like config_value_set, but reads plain text, such as an environment variable or a default of the table.
 bool config_value_set_text(const config_key_t *key, const char *text, void *base, buffer_t *why);
 
-// The same from a text that is good: a default of the table, or a name made of good parts.
+// Like config_value_set_text, for a text that is valid: a default of the table, or a name made of valid parts.
 void config_value_set_known(const config_key_t *key, const char *text, void *base);
 
-// Copies a field that is no list, and frees what the target held.
+// Copies a field that is no list, and frees the old value of the target.
 void config_value_copy(const config_key_t *key, void *to, const void *from);
 
 // Frees the field if it is owned.

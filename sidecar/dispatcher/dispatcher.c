@@ -10,7 +10,7 @@
 
 enum {
     NEXT_DUES_MAX = 500, // queues of one read: about half a millisecond of Redis
-    TICK_MS = 100,       // then a tick returns, so that the role handles its signals
+    TICK_MS = 100,       // after this time a tick returns, so that the role handles its signals
 };
 
 static const char ROLE[] = "dispatcher";
@@ -20,19 +20,19 @@ typedef enum request_kind { REQUEST_PROMOTE, REQUEST_READ, REQUEST_SAFETY } requ
 typedef struct request {
     request_kind_t kind;
     uint64_t term;              // term of the token in the promote
-    schedule_request_t promote; // the request of the promote
+    schedule_request_t promote; // what the promote asked for
     bool reads_head;            // the request reads the head of each queue; only a promote of a backlog does not
     bool armed;                 // the read registers its keys for wake-ups
-    size_t count;
+    size_t count;               // of `queues`
     mono_t sent;
     next_due_request_t queues[NEXT_DUES_MAX];
 } request_t;
 
 // Queues take turns, and so do promotes and reads.
 typedef struct dispatcher_turn {
-    size_t promote_from; // queue
-    size_t read_from;    // queue
-    bool read_first;
+    size_t promote_from; // queue at which the search for the next promote begins
+    size_t read_from;    // queue at which the next read begins
+    bool read_first;     // this time a read goes before a promote
 } dispatcher_turn_t;
 
 struct dispatcher {

@@ -4,14 +4,14 @@
 
 #include "base/log.h"
 
-// A score between these limits is a date of this century in the other unit, and absurd in the configured unit.
+// Between these limits a score is plausible in seconds, but too early in ms. Above the upper limit it is too late in seconds.
 #define SCORE_SECONDS_LOW  1e8  // as ms: 2 January 1970; as seconds: 1973
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
 
 enum {
-    EMPTY_MAX = 3,
-    FIRST_UNKNOWN = 2,
-    FIRST_BYTES = 256 * 1024, // entries of the first read while the size of entries is known
+    EMPTY_MAX = 3,            // empty promotes in a row without a pause
+    FIRST_UNKNOWN = 2,        // entries of the first read while the size of entries is unknown
+    FIRST_BYTES = 256 * 1024, // bytes of the first read when the size of entries is known
 };
 
 static const char ROLE[] = "dispatcher";
@@ -26,12 +26,12 @@ void schedule_free(schedule_t *schedule) { condition_free(&schedule->refused); }
 
 // Forgets the oversized entries, because other entries may be at the head.
 static void schedule_restart_head(schedule_t *schedule) {
-    schedule->oversized = (schedule_oversized_t){.epoch = schedule->oversized.epoch + 1, .met = schedule->oversized.met};
+    schedule->oversized = (schedule_oversized_t){.epoch = schedule->oversized.epoch + 1, .found = schedule->oversized.found};
 }
 
 void schedule_reset(schedule_t *schedule) {
     schedule_restart_head(schedule);
-    schedule->oversized.met = false;
+    schedule->oversized.found = false;
     schedule->head = (schedule_head_t){.changed = true, .due = mono_never(), .due_us = INT64_MAX};
     schedule->blocked_until = (mono_t){0};
     schedule->in_flight = 0;
@@ -40,7 +40,7 @@ void schedule_reset(schedule_t *schedule) {
     schedule->empty = 0;
 }
 
-// During the cooldown large entries stay skipped. A busy producer must not cause a read of them at each change.
+// During the cooldown oversized entries stay skipped, or a busy producer would cause a read of them at each change.
 void schedule_changed(schedule_t *schedule) {
     schedule->head.changed = true;
     schedule->oversized.changed = true;
@@ -87,7 +87,7 @@ static void schedule_note_sent(schedule_t *schedule, mono_t now) {
 }
 
 void schedule_sent_read(schedule_t *schedule, mono_t now) {
-    schedule->oversized.met = false;
+    schedule->oversized.found = false;
     schedule_note_sent(schedule, now);
     schedule_note_read(schedule, now);
 }
@@ -131,7 +131,7 @@ static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t 
              F_INT("max_payload", schedule->config->policy.max_payload));
 }
 
-// The next entries are most likely as large as the last ones.
+// Returns the entries of the next first read. The next entries are most likely as large as the last entries.
 static int64_t schedule_first_read(const schedule_t *schedule, const promote_reply_t *reply) {
     if (reply->large > 0) return FIRST_UNKNOWN;
     int64_t first = FIRST_BYTES * reply->moved / (reply->bytes + 1);
@@ -143,18 +143,18 @@ static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *re
     schedule->backlog = reply->moved + reply->large >= ask->batch;
     if (!schedule->backlog && !ask->reads_head)
         schedule->head = (schedule_head_t){.changed = true, .reread_at = now, .due = mono_never(), .due_us = INT64_MAX};
-    schedule->oversized.met = reply->large > 0;
-    if (schedule->oversized.met) schedule_skip_oversized(schedule, reply, ask);
+    schedule->oversized.found = reply->large > 0;
+    if (schedule->oversized.found) schedule_skip_oversized(schedule, reply, ask);
     if (reply->moved > 0) {
         schedule->empty = 0;
         schedule->first = schedule_first_read(schedule, reply);
         // The expensive head has moved. Its cost predicts nothing about the next head.
-        if (!schedule->oversized.met) schedule->head.reread_at = mono_min(schedule->head.reread_at, schedule_reread_at(now));
+        if (!schedule->oversized.found) schedule->head.reread_at = mono_min(schedule->head.reread_at, schedule_reread_at(now));
         schedule_count_moved(schedule, reply);
         return;
     }
     metric_add(&schedule->metrics->empty, 1);
-    // The clock of this machine and Redis's clock differ a little, so a few empty promotes are normal. Do not spin on more.
+    // The clock of this machine and Redis's clock differ a little, so a few empty promotes are normal. Pause after more.
     if (schedule->in_flight == 0 && ++schedule->empty > EMPTY_MAX) schedule->blocked_until = mono_add(now, NS_PER_MS);
 }
 
@@ -192,7 +192,7 @@ void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now) {
     mono_t *cooldown_until = &schedule->oversized.cooldown_until;
     schedule->isolated = true;
-    if (schedule->oversized.met) {
+    if (schedule->oversized.found) {
         *cooldown_until = mono_add(mono_max(*cooldown_until, now), SCHEDULE_COOLDOWN_FACTOR * cost_ns);
         *cooldown_until = mono_min(*cooldown_until, mono_add(now, SCHEDULE_COOLDOWN_MAX_MS * NS_PER_MS));
     } else {

@@ -8,14 +8,14 @@
 #include "queue/next_due.h"
 
 enum {
-    SCHEDULE_FULL_RETRY_MS = 250,
-    SCHEDULE_REREAD_MS = 1, // shortest time between two reads of the head after changes
-    SCHEDULE_REFUSED_MS = 5000,
+    SCHEDULE_FULL_RETRY_MS = 250,       // pause after ready was at ready_limit
+    SCHEDULE_REREAD_MS = 1,             // shortest time between two reads of the head after changes
+    SCHEDULE_REFUSED_MS = 5000,         // pause after a refusal
     SCHEDULE_EXPENSIVE_NS = 5000000,    // a request is expensive if it takes longer than this
     SCHEDULE_EXPENSIVE_BYTES = 1 << 20, // and if it reads at least this much; otherwise other clients kept Redis busy
     SCHEDULE_BYTE_NS = 10,              // longest time for the read of one byte
     SCHEDULE_COOLDOWN_FACTOR = 10,      // the pause after an expensive request, as a multiple of its duration
-    SCHEDULE_COOLDOWN_MAX_MS = 10000,
+    SCHEDULE_COOLDOWN_MAX_MS = 10000,   // longest pause after an expensive request
 };
 
 // The first entry of the zset that is not oversized.
@@ -30,8 +30,8 @@ typedef struct schedule_head {
 typedef struct schedule_oversized {
     int64_t skip;
     unsigned epoch;        // changes when other entries may be at the head
-    bool met;              // the last promote read one of these entries
-    bool changed;          // the zset has changed since; read these entries again after the cooldown
+    bool found;            // the last promote read one of these entries
+    bool changed;          // the zset has changed since the last read; read these entries again after the cooldown
     mono_t cooldown_until; // end of the pause after an expensive read of these entries; 0 = no pause
 } schedule_oversized_t;
 
@@ -41,10 +41,10 @@ typedef struct schedule {
     metrics_queue_t *metrics;
     int64_t batch;        // jobs of one promote
     int64_t first;        // entries of the first read of a promote
-    int in_flight;        // requests; the caller counts replies down
+    int in_flight;        // requests in flight; the caller subtracts 1 at each reply
     mono_t blocked_until; // no request before this: ready is full, or Redis refused a request
     bool backlog;         // the last batch was full, so more jobs are due
-    bool isolated;        // read this head alone: its error spoils replies for others
+    bool isolated;        // read this head in a request of its own: its error or its cost would harm other queues
     int empty;            // promotes in a row that moved nothing although the head was due
     schedule_head_t head;
     schedule_oversized_t oversized;
@@ -52,13 +52,13 @@ typedef struct schedule {
     condition_t refused;
 } schedule_t;
 
-// The request of a promote. The reply is judged by it.
+// A promote that was sent. schedule_read_promote needs it to interpret the reply.
 typedef struct schedule_request {
-    int64_t batch;
-    int64_t skip;
-    int64_t first;
+    int64_t batch;   // move at most this many jobs
+    int64_t skip;    // skip this many oversized entries
+    int64_t first;   // entries of the first read
     bool reads_head; // the request also reads the head
-    unsigned epoch;
+    unsigned epoch;  // schedule_oversized_t.epoch when it was sent
 } schedule_request_t;
 
 void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch);

@@ -127,8 +127,8 @@ static void preflight_check_queue_slot(const preflight_call_t *call, const queue
         const redis_key_t *key = &used.items[i];
         if (!key->pattern || slot == keyspace_slot(key->name)) continue;
         preflight_report(call, PREFLIGHT_WARNING, config->name,
-                         "in Redis Cluster a key of another slot is out of reach, and its job is not given back: put the hash "
-                         "tag of the queue into `%s`, which is \"%s\", unless what * stands for always holds it",
+                         "in Redis Cluster the sidecar cannot read a key of another slot, and does not give its job back: put "
+                         "the hash tag of the queue into `%s`, which is \"%s\", unless the text for * always has this tag",
                          key->option, key->name);
     }
     config_redis_keys_free(&used);
@@ -198,7 +198,7 @@ outcome_t preflight(const preflight_call_t *call) {
 
 outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, const bool *disabled) {
     size_t count = call->keys->queue_count;
-    bool *wanted = mem_array(count, sizeof *wanted); // the other disabled queues stay disabled
+    bool *wanted = mem_array(count, sizeof *wanted); // disabled queues whose layout is good now; the others stay disabled
     bool any_suspected = false;
     bool any_wanted = false;
     outcome_t outcome = OUTCOME_OK;

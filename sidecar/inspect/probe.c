@@ -42,10 +42,10 @@ static const right_t needed_rights[] = {
     {0},
 };
 
-// Jobs flow without these. Something is slower, or is not shown.
+// Jobs flow without these rights, but something is slower or is not shown.
 static const right_t optional_rights[] = {
     {RIGHT_SCRIPT(sizes)},
-    {"telling of a vacant lock", RIGHT_COMMANDS("PUBLISH")},
+    {"announcing a vacant lock", RIGHT_COMMANDS("PUBLISH")},
     {"reading a worker's name from its heartbeat", RIGHT_COMMANDS("GETRANGE"), .when = probe_is_monitored},
     {0},
 };
@@ -54,8 +54,8 @@ static const char *const *probe_commands(const right_t *right) {
     return right->commands ? right->commands : right->script->commands;
 }
 
-// A name in the slot of `lock`: it has the hash tag of `lock`, or else all of it as a tag. It is a channel too, and ends as the
-// vacant channel does, because a user may have a right to such channels only.
+// Returns a key in the slot of `lock`: its tag is the hash tag of `lock`, or all of `lock`. The key also serves as a channel. It
+// ends as the vacant channel does, because the user may have a right to such channels only.
 static char *probe_key(const char *lock) {
     char random[TOKEN_SIZE];
     token_new(random, 0);
@@ -146,8 +146,8 @@ static void probe_report_queue(const probe_t *probe, size_t queue) {
     }
     if (all.len)
         preflight_report(probe->call, PREFLIGHT_QUEUE_DISABLED, config->name,
-                         "what dialect %s needs is refused (see docs/acl.md): %s", config_dialect_word(config->dialect),
-                         buffer_text(&all));
+                         "Redis refuses commands that dialect %s needs (see docs/acl.md): %s",
+                         config_dialect_word(config->dialect), buffer_text(&all));
     buffer_free(&all);
 }
 
@@ -157,7 +157,7 @@ static bool probe_passed(const preflight_call_t *call, preflight_level_t level, 
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED || redis_error_is_full(call->error);
 }
 
-// No script may call BRPOPLPUSH.
+// Redis lets no script call BRPOPLPUSH, so try it by itself.
 static bool probe_rotate(const probe_t *probe) {
     static const right_t rotation = {"rotating a backup list", .when = probe_is_monitored};
     const preflight_call_t *call = probe->call;
@@ -178,7 +178,7 @@ static outcome_t probe_track(const probe_t *probe, conn_t *data, conn_t *subscri
     return error->outcome;
 }
 
-// Tries wake-ups and a channel of its own on a pair of separate connections. Only standbys subscribe to the vacant channel.
+// Tries wake-ups and a subscription to the scratch key, on two new connections. Only standbys subscribe to the vacant channel.
 static bool probe_connections(const probe_t *probe) {
     const preflight_call_t *call = probe->call;
     conn_t *data = conn_like(call->conn, "queue-sidecar-preflight");

@@ -8,8 +8,8 @@
 enum {
     MAX_ROWS = 300,    // rows of one request: some 300 us of Redis
     MAX_AGAIN = 64,    // requests that search for the refused key
-    MAX_SCANS = 16,    // queues whose stamps one request reads
-    SCAN_COUNT = 1000, // of each: some 300 us of Redis
+    MAX_SCANS = 16,    // queues whose stamps one pipeline reads
+    SCAN_COUNT = 1000, // stamps of one queue in one request: some 300 us of Redis
 };
 
 // The kind of a row of the script.
@@ -29,10 +29,10 @@ static const char *const WORDS[] = {
 };
 
 typedef struct row {
-    size_t queue; // of out
+    size_t queue; // index in count_t.out
     measure_t measure;
     char *key;  // owned
-    char *word; // owned: as the script takes it
+    char *word; // owned; argument of the script: what to measure
 } row_t;
 
 typedef struct tally {
@@ -40,7 +40,7 @@ typedef struct tally {
     const dialect_ops_t *ops;
     bool ready_bad;         // the length of one ready list is unknown
     int64_t backup;         // entries of the backup list
-    backup_status_t status; // length of the sentinel
+    backup_status_t status; // the sentinel of the backup list
     buffer_t alone;         // bytes of the only entry of the backup list
     char cursor[24];        // cursor of the stamps; "" = the stamps are not wanted, or are all counted
     int64_t stamps;         // stamps read so far
@@ -60,7 +60,7 @@ typedef struct count {
 
 // ---- The request.
 
-// `prefix` bytes of the key go with the word.
+// Appends the first `prefix` bytes of the key to the word.
 static void sizes_add_row(count_t *c, size_t queue, measure_t measure, const char *key, size_t prefix) {
     char *word = mem_printf("%s%s%.*s", WORDS[measure], prefix ? " " : "", (int)prefix, key);
     c->rows = mem_grown(c->rows, c->row_count, sizeof *c->rows);
@@ -115,7 +115,7 @@ static void sizes_end(count_t *c) {
 
 // ---- The reply.
 
-// The first error stays.
+// Keeps the first error.
 static void sizes_set_error(sizes_t *out, const char *key, const char *why) {
     if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", key, why);
 }
@@ -178,7 +178,7 @@ static void sizes_read_row(count_t *c, const row_t *row, const redisReply *reply
         break;
     case MEASURE_SENTINEL: sizes_read_sentinel(tally, text); break;
     case MEASURE_RECORDS: out->records = number; break;
-    case MEASURE_RECORD_BYTES: sizes_read_bytes(out, number, strtoll(rest, NULL, 10)); break; // behind MEASURE_RECORDS
+    case MEASURE_RECORD_BYTES: sizes_read_bytes(out, number, strtoll(rest, NULL, 10)); break; // after MEASURE_RECORDS
     }
 }
 
@@ -228,7 +228,7 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
 
 // Reads the rows [from, limit), in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
-    redis_error_t refusals[MAX_ROWS]; // of the request that begins with this row
+    redis_error_t refusals[MAX_ROWS]; // by the first row of each request
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit))
         sizes_read_length(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
@@ -240,7 +240,7 @@ static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_er
 
 // ---- Stamps.
 
-// Without a reply the stamps of the queue are done.
+// Counts one page of stamps. `reply` NULL: read no more stamps of this queue.
 static void sizes_count_stamps(tally_t *tally, const redisReply *reply, sizes_t *out) {
     int64_t *oldest = &out->oldest_in_progress_ms;
     const redisReply *pairs = reply_at(reply, 1);
@@ -258,7 +258,7 @@ static void sizes_count_stamps(tally_t *tally, const redisReply *reply, sizes_t 
     if (whole || tally->stamps >= SIZES_STAMPS_MAX) *tally->cursor = '\0';
 }
 
-// One step through the stamps of some queues.
+// Reads the next page of stamps of some queues.
 static outcome_t sizes_scan_some_stamps(const count_t *c, const size_t *queues, size_t count, redis_error_t *error) {
     for (size_t i = 0; i < count; i++) {
         const tally_t *tally = &c->tallies[queues[i]];
@@ -283,7 +283,7 @@ static outcome_t sizes_scan_stamps(const count_t *c, redis_error_t *error) {
     do {
         count = 0;
         for (size_t i = 0; i < c->count && count < MAX_SCANS; i++)
-            if (*c->tallies[i].cursor && c->out[i].in_progress != 0) queues[count++] = i; // 0: its stamps are not needed
+            if (*c->tallies[i].cursor && c->out[i].in_progress != 0) queues[count++] = i; // 0 jobs: no stamps to count
     } while (count && sizes_scan_some_stamps(c, queues, count, error) == OUTCOME_OK);
     return error->outcome;
 }

@@ -3,7 +3,7 @@
 #include "queue/lock.h"
 #include "redis/reply.h"
 
-// Queues or locks whose requests are sent before the first reply is read.
+// Number of queues or locks whose requests go out before the first reply is read.
 enum { AT_ONCE = 200 };
 
 typedef struct reader {
@@ -21,7 +21,7 @@ void snapshot_free(snapshot_t *snapshot) {
     *snapshot = (snapshot_t){0};
 }
 
-// Reads the next reply; owned. NULL: a refusal, which goes to `error`, or another error, which ends the snapshot.
+// Reads the next reply; owned. NULL: Redis refused the request (sets `error`), or another error ends the snapshot.
 static redisReply *snapshot_next_reply(const reader_t *reader, const char *key, char error[160]) {
     redis_error_t refusal;
     redisReply *reply = conn_read_or_refusal(reader->conn, &refusal, reader->error);
@@ -51,7 +51,7 @@ static void snapshot_read_leader(const char *text, snapshot_lock_t *lock) {
     snprintf(lock->leader, sizeof lock->leader, "%s", *end == ' ' ? end + 1 : "");
 }
 
-// Standbys and copies both begin with the name of their instance.
+// Compares two standbys or two copies: both structs begin with the name of the instance.
 static int snapshot_by_instance(const void *a, const void *b) { return strcmp(a, b); }
 
 // Parses "<time of its last request, ms> <TTL, ms>" of each standby, which acquire.lua writes. A standby tries again when the
@@ -162,7 +162,7 @@ static int snapshot_by_position(const void *a, const void *b) {
 }
 
 // The highest id that enough audit logs have; "0-0" = none.
-static void snapshot_enough_have(const reader_t *reader, const snapshot_queue_t *queue, stream_id_t out) {
+static void snapshot_copied_until(const reader_t *reader, const snapshot_queue_t *queue, stream_id_t out) {
     int64_t wanted = reader->keys->config->stream.min_copies;
     size_t heard = 0, nth = wanted > 1 ? (size_t)wanted : 1;
     snapshot_copy_t *copies = mem_array(queue->copy_count + 1, sizeof *copies);
@@ -178,7 +178,7 @@ static void snapshot_read_uncopied(const reader_t *reader, size_t index) {
     snapshot_queue_t *queue = &reader->out->queues[index];
     stream_id_t have;
     char from[STREAM_ID_SIZE + 1];
-    snapshot_enough_have(reader, queue, have);
+    snapshot_copied_until(reader, queue, have);
     if (queue->stream.length == 0 || stream_id_compare(have, queue->stream.last) >= 0) return;
     queue->uncopied_ms = stream_id_ms(queue->stream.first);
     if (stream_id_compare(have, queue->stream.first) < 0) return;

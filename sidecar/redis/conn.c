@@ -192,7 +192,7 @@ static outcome_t conn_send_pending(conn_t *conn, mono_t deadline, redis_error_t 
     }
     if (conn->complete == 0) return OUTCOME_OK;
     conn->sent = conn->complete = 0;
-    buffer_shrink(&conn->requests); // the next large job may be days away
+    buffer_shrink(&conn->requests); // the next large request may be days away
     return OUTCOME_OK;
 }
 

@@ -1,4 +1,4 @@
-// The auditor: how fast a failure stream becomes committed rows of the audit log, by the real program, from its start to the
+// The auditor: how fast the real program copies a failure stream into committed rows of the audit log, from its start to the
 // acknowledgement of the last record.
 #include "bench.h"
 
@@ -6,7 +6,7 @@
 
 enum { RECORDS = 200000, STEP = 10000, POLL_US = 2000 };
 
-// Records as a final failure leaves them, with payloads of 100 bytes.
+// Adds records like those of final failures, with payloads of 100 bytes.
 static void load(redisContext *redis) {
     static const char script[] =
         "local payload = string.rep('p', 92) for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "
@@ -15,7 +15,7 @@ static void load(redisContext *redis) {
         "'queue', 'q0', 'job', i, 'reason', 'reported', 'error', 'no route to host', 'attempts', 4, 'created', '1700000000000', "
         "'started', '1700000001000', 'at', ARGV[3], 'term', '00112233445566778899aabbccddeeff-5000', 'size', 100, "
         "'sha256', id, 'payload', payload .. string.format('%08d', i)) end return 1";
-    long long now_ms = (long long)time(NULL) * 1000; // young enough to be kept
+    long long now_ms = (long long)time(NULL) * 1000; // recent, or retention would remove the rows
     for (int i = 1; i <= RECORDS; i += STEP)
         redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d %lld", script, i, i + STEP - 1, now_ms);
 }

@@ -1,6 +1,6 @@
-// What the benchmarks share: Redis, the sidecar as a child process, medians, and the lines of the tables.
+// Common functions of the benchmarks: Redis, the sidecar as a child process, medians, and the lines of the tables.
 //
-// A tool is called as: bench_NAME DIR SIDECAR. DIR holds redis.sock and takes configs and logs; SIDECAR is the program.
+// Usage of each tool: bench_NAME DIR SIDECAR. DIR holds redis.sock, and gets configs and logs; SIDECAR is the program.
 // Environment: BENCH_ROUNDS (5), BENCH_SECONDS (3, length of a lateness round), BENCH_CONSUMERS (1, at 10k jobs/s). The exit code
 // tells whether every goal was met.
 #pragma once
@@ -27,18 +27,18 @@ typedef struct bench {
     const char *dir;
     const char *sidecar;
     int rounds;
-    int missed; // goals
+    int missed; // number of goals that were missed
 } bench_t;
 
-// What differs from one run of the sidecar to the next; 0 or NULL = the default. Queues are called q0, q1, ...
+// Settings of one run of the sidecar; 0 or NULL = the default. Queues are called q0, q1, ...
 typedef struct sidecar_options {
-    const char *name;    // of its config and log
-    int queues;          // 1
-    int batch;           // the default of the sidecar
-    const char *socket;  // in DIR: redis.sock
-    const char *ttl;     // 5s
-    const char *monitor; // the heartbeat of queues that are monitored too, and passes as often as can be; NULL: not monitored
-    const char *queue;   // in place of q0, ...: a group of the config; with `monitor` passes are as often as can be
+    const char *name;    // name of the config file and of the log file
+    int queues;          // default 1
+    int batch;           // default: the sidecar's
+    const char *socket;  // name in DIR, default redis.sock
+    const char *ttl;     // default 5s
+    const char *monitor; // heartbeat; adds the role monitor, with the shortest scan interval; NULL = no monitor
+    const char *queue;   // a queue's group of the config, instead of q0, ...; NULL = none
 } sidecar_options_t;
 
 static inline void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...) {
@@ -79,15 +79,14 @@ static inline int64_t mono_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-// A thread that looks at a clock when it hears from Redis has real-time priority, where it may, also where no sidecar runs: it
-// tells when Redis answered. With the priority of the others it would also wait for its own processor: on two cores, of which
-// Redis has one and a client that keeps it busy the other, for a time slice of 3 ms with the answer there (seen by `perf sched
-// timehist`).
-static inline void measure_first(void) {
+// Gives the calling thread real-time priority, if it has the right to. A thread that reads the clock at a reply needs this. With
+// normal priority the thread also waits for a processor: if Redis and a busy client have the two cores, for a time slice of 3 ms
+// (seen by `perf sched timehist`).
+static inline void use_realtime_priority(void) {
     const struct sched_param first = {.sched_priority = 1};
-    static bool told;
-    if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &first) == 0 || told) return;
-    told = true;
+    static bool warned;
+    if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &first) == 0 || warned) return;
+    warned = true;
     fprintf(stderr, "bench: without the right to real-time priority times include the wait for a processor\n");
 }
 
@@ -96,7 +95,7 @@ static inline void sleep_us(int64_t us) {
     if (us > 0) nanosleep(&pause, NULL);
 }
 
-// xorshift64*; the same jobs in each run.
+// xorshift64*, so that each run has the same jobs.
 static inline uint64_t random_bits(uint64_t *state) {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -142,7 +141,7 @@ static inline int64_t redis_do(redisContext *redis, const char *format, ...) {
     return number;
 }
 
-// What the main thread of Redis has used so far: where the machine is taken away at times, this is steadier than time.
+// CPU time of Redis's main thread so far. On a shared machine this is steadier than elapsed time.
 static inline double redis_cpu_us(redisContext *redis) {
     static const char *const FIELDS[] = {"used_cpu_user_main_thread:", "used_cpu_sys_main_thread:"};
     double seconds = 0;
@@ -197,7 +196,7 @@ static inline void sidecar_stop(pid_t pid, int signal_number) {
     waitpid(pid, NULL, 0);
 }
 
-// Waits until the sidecar promotes: a job that is due comes out of ready.
+// Waits until the sidecar promotes a due job.
 static inline void sidecar_await(redisContext *redis, pid_t pid) {
     redis_do(redis, "ZADD q0:delayed 0 warm-up");
     for (int i = 0; i < 3000; i++) {
@@ -206,7 +205,7 @@ static inline void sidecar_await(redisContext *redis, pid_t pid) {
         bool done = reply->type == REDIS_REPLY_STRING;
         freeReplyObject(reply);
         if (done) {
-            sleep_us(50000); // its last look, and the wake-ups that it arms
+            sleep_us(50000); // for the last read of the head, which registers the key for wake-ups
             return;
         }
         sleep_us(5000);
@@ -214,11 +213,11 @@ static inline void sidecar_await(redisContext *redis, pid_t pid) {
     die("the sidecar promotes nothing");
 }
 
-// Waits until a standby listens for vacancies.
+// Waits until a standby subscribes to the vacant channel.
 static inline void standby_await(redisContext *redis) {
-    for (int64_t heard = 0; heard == 0; sleep_us(10000)) {
+    for (int64_t subscribers = 0; subscribers == 0; sleep_us(10000)) {
         redisReply *reply = redis_ask(redis, "PUBSUB NUMSUB sidecar:" BENCH_GROUP ":vacant");
-        heard = reply->element[1]->integer;
+        subscribers = reply->element[1]->integer;
         freeReplyObject(reply);
     }
 }

@@ -1,17 +1,17 @@
-// Jobs of Bull 4: how many a second are promoted, against Bull's own script (lib/commands/updateDelaySet of the npm package that
-// tests/clients/install.sh fetches), called from C one after the other as a worker calls it, on the same socket. The peer leaves
-// out what node costs a worker.
+// Jobs of Bull 4: how many a second the sidecar promotes, against Bull's own script (lib/commands/updateDelaySet of the npm
+// package that tests/clients/install.sh fetches). C calls this script again and again on the same socket, as a worker does, so
+// the figures of the peer do not include the cost of node.
 //
-// A round begins with RENAME, which puts a loaded zset in the place of delayed, and ends when that zset is empty: of the sidecar
-// a keyspace event tells, and its wake-up is part of the time. Nobody listens for `waiting`, so nothing is published by the
-// sidecar; Bull publishes it all the same.
+// A round begins with RENAME, which moves a loaded zset to delayed, and ends when the zset is empty. A keyspace event reports the
+// end of the sidecar's round, so its wake-up is part of the time. No client subscribes to `waiting`, so the sidecar publishes
+// nothing; Bull publishes it in any case.
 #include "bench.h"
 
 #include <glob.h>
 
 enum {
     PLAIN = 200000,
-    PRIORITIES = 5000, // Bull walks over the waiting list for each of them
+    PRIORITIES = 5000, // few, because Bull walks over the waiting list for each job with a priority
     PER_CALL = 5000,
 };
 
@@ -19,15 +19,15 @@ enum {
 #define SETTINGS "{ name = \"q0\"; dialect = \"bull\"; }"
 #define VERSION  "4.16.5"
 
-// The least that promotion can cost while a job's hash is to say that it is no longer delayed: no fence, no checks, no
-// priorities, as many at once as the sidecar takes.
+// The cheapest script that still sets `delay` in each job's hash: no fence, no checks, no priorities, and the batch of the
+// sidecar.
 static const char FLOOR[] = "local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2] * 4096 + 4095, 'LIMIT', 0, 400) "
                             "if #ids == 0 then return false end "
                             "for i = 1, #ids do redis.call('HSET', ARGV[1] .. ids[i], 'delay', '0') end "
                             "redis.call('LPUSH', KEYS[3], unpack(ids)) "
                             "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #ids - 1) return 1";
 
-// Jobs as Bull's add writes them, and a zset `stage` of their ids, due within the last minute.
+// Writes jobs as Bull's add does, and a zset `stage` of their ids, which fell due within the last minute.
 static const char FILL[] =
     "for i = ARGV[1], ARGV[2] do "
     "redis.call('HSET', KEYS[1] .. i, 'name', '__default__', 'data', "
@@ -45,10 +45,10 @@ static void load(redisContext *redis, int jobs, bool priorities) {
 
 typedef struct rates {
     double wall; // jobs a second
-    double cpu;  // jobs a second of Redis's own CPU time
+    double cpu;  // jobs a second of Redis's CPU time
 } rates_t;
 
-// Every job waits, and says that it is not delayed; then all is removed.
+// Checks that every job waits and has `delay` 0, then empties the database.
 static rates_t rates(redisContext *redis, int jobs, int64_t us, double cpu_us) {
     redisReply *delay = redis_ask(redis, "HGET " BULL "%d delay", jobs - 1);
     if (redis_do(redis, "LLEN " BULL "wait") != jobs || strcmp(delay->str, "0") != 0)
@@ -66,7 +66,7 @@ static void await_event(redisContext *events, const char *name) {
     }
 }
 
-// The sidecar leads, and promotes a job.
+// Waits until the sidecar leads and promotes a job.
 static void await_sidecar(redisContext *redis, pid_t pid) {
     redis_do(redis, "HSET " BULL "warm-up name n priority 0");
     redis_do(redis, "ZADD " BULL "delayed 1 warm-up");
@@ -95,7 +95,7 @@ static rates_t sidecar_round(bench_t *bench, redisContext *redis, int jobs, bool
     return rates(redis, jobs, ended - began, cpu);
 }
 
-// A script of Bull's six keys, called until it answers nil.
+// Calls a script with Bull's six keys until it returns nil.
 static rates_t script_round(redisContext *redis, const char *sha, int jobs, bool priorities) {
     load(redis, jobs, priorities);
     redis_do(redis, "RENAME " BULL "stage " BULL "delayed");
@@ -122,7 +122,7 @@ static void copy(FILE *out, const char *path) {
     fclose(in);
 }
 
-// Bull's script with its includes in their places, loaded; its SHA-1 is owned. NULL: the package is not here.
+// Loads Bull's script with its includes. Returns the reply with the SHA-1; owned. NULL: the package is not installed.
 static redisReply *load_script(redisContext *redis) {
     const char *clients = getenv("QS_CLIENTS_DIR");
     char path[512];
@@ -169,7 +169,7 @@ static rates_t one_round(bench_t *bench, redisContext *redis, const scripts_t *s
     return script_round(redis, part == BULLS ? scripts->bull->str : scripts->floor->str, jobs, priorities);
 }
 
-// With priorities there is no floor: what a script must do then is what Bull's does.
+// With priorities there is no floor: the cheapest script would do the same as Bull's.
 static void compare(bench_t *bench, redisContext *redis, const scripts_t *scripts, int jobs, bool priorities, double goal) {
     series_t ours = {0}, bulls = {0}, wall = {0}, cpu = {0}, us = {0}, floor_wall = {0}, floor_cpu = {0};
     char label[120];
@@ -177,7 +177,7 @@ static void compare(bench_t *bench, redisContext *redis, const scripts_t *script
     int parts = priorities ? FLOORS : PARTS;
     for (int i = 0; i < bench->rounds; i++) {
         rates_t found[PARTS] = {0};
-        for (int n = 0; n < parts; n++) { // each round begins with another one
+        for (int n = 0; n < parts; n++) { // each round begins with another part
             part_t part = (part_t)((i + n) % parts);
             found[part] = one_round(bench, redis, scripts, part, jobs, priorities);
         }

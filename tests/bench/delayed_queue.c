@@ -1,19 +1,19 @@
-// Events of delayedQueue: how many a second are sent and scheduled again, against the algorithm of the library itself
-// (fred84/delayedQueue, DelayedEventService.java, dispatchDelayedMessages and handleDelayedTask): a batch of members by
-// ZRANGEBYSCORE, then for each HGET, MULTI, ZADD, HSET, LPUSH, EXEC, one after the other as its synchronous client sends them.
-// The peer is in C, on the same socket, and reads and writes no JSON, so it is faster than the library. A second peer sends MULTI
+// Events of delayedQueue: how many a second the sidecar sends and schedules again, against the algorithm of the library
+// (fred84/delayedQueue, DelayedEventService.java, dispatchDelayedMessages and handleDelayedTask). The library reads a batch of
+// members by ZRANGEBYSCORE. For each member its synchronous client sends HGET, MULTI, ZADD, HSET, LPUSH, EXEC one after the
+// other. The peer does this in C, on the same socket, without JSON, so it is faster than the library. A second peer sends MULTI
 // to EXEC at once, which the library does not do.
 //
-// A round begins with RENAME, which puts a loaded zset in the place of delayed; it ends when the list has all envelopes, which
-// keyspace events tell.
+// A round begins with RENAME, which moves a loaded zset to delayed. It ends when the list has all envelopes; keyspace events
+// report each push.
 #include "bench.h"
 
 enum {
     EVENTS = 100000,
-    PEER_EVENTS = 20000, // of them, those that a peer sends
+    PEER_EVENTS = 20000, // number of these events that a peer sends
     PER_ADD = 200,
     LIBRARY_BATCH = 100,    // schedulingBatchSize by default
-    DELAY_MS = 3600 * 1000, // so long that no event is due again before a slow machine has ended the round
+    DELAY_MS = 3600 * 1000, // long, so that no event is due again before the round ends, even on a slow machine
 };
 
 #define CLASS    "com.example.PaymentCheck"
@@ -21,7 +21,7 @@ enum {
 #define TAIL(n)  ",\"type\":\"" CLASS "\",\"attempt\":" #n ",\"logContext\":{}}"
 #define SETTINGS "{ name = \"q0\"; dialect = \"delayed_queue\"; types = [\"" CLASS "\"]; delays = [\"*: 1h\"]; }"
 
-// About 260 bytes, as a small event is.
+// Writes an envelope of about 260 bytes, the size of a small event.
 static int envelope(char *out, size_t size, int number) {
     return snprintf(out, size, "{\"payload\":{\"id\":\"%08d\",\"order\":\"%032d\",\"text\":\"%096d\"}" TAIL(1), number, number,
                     0);
@@ -45,19 +45,19 @@ static void load(redisContext *redis) {
 
 typedef struct rates {
     double wall;   // events a second
-    double cpu_us; // of Redis's main thread, an event
+    double cpu_us; // CPU time of Redis's main thread for one event
 } rates_t;
 
 static rates_t rates(int events, int64_t us, double cpu_us) {
     return (rates_t){.wall = events / (double)us * 1e6, .cpu_us = cpu_us / events};
 }
 
-// Every event was sent once, and its second attempt is scheduled.
+// Checks that every event was sent once and has its second attempt scheduled.
 static void expect(redisContext *redis, int events) {
     redisReply *reply = redis_ask(redis, "HGET de_events " CLASS "###%08d", events - 1);
     bool good = reply->type == REDIS_REPLY_STRING && strstr(reply->str, TAIL(2));
     freeReplyObject(reply);
-    if (!good || redis_do(redis, "LLEN " LIST) != events) die("%d events were not sent as they should", events);
+    if (!good || redis_do(redis, "LLEN " LIST) != events) die("not all of %d events were sent once", events);
 }
 
 static rates_t sidecar_round(redisContext *redis, redisContext *events) {
@@ -72,7 +72,7 @@ static rates_t sidecar_round(redisContext *redis, redisContext *events) {
     return rates(EVENTS, ended - began, cpu);
 }
 
-// What the library does about one event.
+// Does what the library does for one event.
 static void peer_event(redisContext *redis, const char *member, bool pipelined) {
     redisReply *reply = redis_ask(redis, "HGET de_events %s", member);
     size_t kept = reply->len - strlen(TAIL(1));
@@ -111,7 +111,7 @@ static rates_t peer_round(redisContext *redis, bool pipelined) {
     return rates(PEER_EVENTS, ended - began, cpu);
 }
 
-// The sidecar leads, and sends an event.
+// Waits until the sidecar leads and sends an event.
 static void await_sidecar(redisContext *redis, pid_t pid) {
     redis_do(redis, "HSET de_events " CLASS "###warm-up {}" TAIL(1));
     redis_do(redis, "ZADD de_delayed_events 1 " CLASS "###warm-up");
@@ -137,7 +137,7 @@ static void measure(bench_t *bench, redisContext *redis, redisContext *events, i
         pid_t sidecar = sidecar_start(bench, (sidecar_options_t){.name = name, .batch = batch, .queue = SETTINGS});
         await_sidecar(redis, sidecar);
         rates_t ours = sidecar_round(redis, events);
-        sidecar_stop(sidecar, SIGTERM); // else it would send what the peers are to send
+        sidecar_stop(sidecar, SIGTERM); // or the sidecar would send the events of the peers
         rates_t library = peer_round(redis, false), pipelined = peer_round(redis, true);
         series_add(&out->ours, ours.wall);
         series_add(&out->library, library.wall);

@@ -1,7 +1,7 @@
-// What the sidecar costs while nothing is due: requests of the leader and of a standby, commands in Redis, CPU and memory.
+// The cost of the sidecar while no job is due: requests of the leader and of a standby, commands in Redis, CPU and memory.
 //
-// Each instance talks to Redis through a small proxy of ours that counts its requests: neither MONITOR nor CLIENT LIST can tell
-// the clients of a unix socket apart. The figures are those of one window, as long as five times the rounds in seconds.
+// Each instance connects to Redis through a small proxy that counts its requests, because neither MONITOR nor CLIENT LIST can
+// tell the clients of a unix socket apart. The figures come from one window of BENCH_ROUNDS x 5 seconds.
 #include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,21 +13,21 @@
 
 enum { MAX_LINKS = 16, WINDOW_S_PER_ROUND = 5, SETTLE_US = 3000000, SWEEP_US = 120000 };
 
-// One connection, and how far its requests have been read.
+// One connection, and how far the proxy has parsed its requests.
 typedef struct link {
     int client;
     int server;
     char type;
     size_t number;
-    size_t skip; // bytes of an argument that are still to come
-} session_t;
+    size_t skip; // bytes of an argument that have not arrived yet
+} link_t;
 
 typedef struct proxy {
     char path[128];
     char redis[128];
     int listener;
     atomic_llong requests;
-    session_t links[MAX_LINKS];
+    link_t links[MAX_LINKS];
     int count;
 } proxy_t;
 
@@ -38,8 +38,8 @@ static struct sockaddr_un address_of(const char *path) {
     return address;
 }
 
-// A request is an array of strings: *<count> and then, for each, $<length> and its bytes.
-static void count_requests(proxy_t *proxy, session_t *link, const char *bytes, size_t len) {
+// Parses requests. A request is an array of strings: *<count>, then $<length> and the bytes of each string.
+static void count_requests(proxy_t *proxy, link_t *link, const char *bytes, size_t len) {
     for (size_t i = 0; i < len; i++) {
         if (link->skip > 0) {
             link->skip--;
@@ -57,7 +57,7 @@ static void count_requests(proxy_t *proxy, session_t *link, const char *bytes, s
     }
 }
 
-static bool copy(proxy_t *proxy, session_t *link, int from, int to) {
+static bool copy(proxy_t *proxy, link_t *link, int from, int to) {
     char bytes[16384];
     ssize_t got = read(from, bytes, sizeof bytes);
     if (got <= 0) return false;
@@ -73,7 +73,7 @@ static bool copy(proxy_t *proxy, session_t *link, int from, int to) {
 static void open_link(proxy_t *proxy) {
     if (proxy->count == MAX_LINKS) die("too many connections");
     struct sockaddr_un address = address_of(proxy->redis);
-    session_t link = {.client = accept(proxy->listener, NULL, NULL), .server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    link_t link = {.client = accept(proxy->listener, NULL, NULL), .server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (link.client < 0 || connect(link.server, (struct sockaddr *)&address, sizeof address) != 0) die("proxy: cannot connect");
     proxy->links[proxy->count++] = link;
 }
@@ -95,7 +95,7 @@ static void *proxy_main(void *arg) {
         }
         if (poll(ready, (nfds_t)(1 + 2 * count), -1) < 0) continue;
         for (int i = count - 1; i >= 0; i--) {
-            session_t *link = &proxy->links[i];
+            link_t *link = &proxy->links[i];
             bool alive = !ready[1 + 2 * i].revents || copy(proxy, link, link->client, link->server);
             alive = alive && (!ready[2 + 2 * i].revents || copy(proxy, link, link->server, link->client));
             if (!alive) close_link(proxy, i);
@@ -156,7 +156,7 @@ static double memory_mib(pid_t pid, const char *name, const char *key) {
     return sum;
 }
 
-// Commands that Redis has carried out, those inside scripts included, our own INFO not.
+// Number of commands that Redis has executed, including commands of scripts, without INFO.
 static double commands(redisContext *redis) {
     double sum = 0;
     redisReply *reply = redis_ask(redis, "INFO commandstats");
@@ -168,7 +168,7 @@ static double commands(redisContext *redis) {
     return sum;
 }
 
-static void one(bench_t *bench, const char *label, double value, int decimals, char relation, double goal) {
+static void row(bench_t *bench, const char *label, double value, int decimals, char relation, double goal) {
     series_t series = {0};
     series_add(&series, value);
     table_row(bench, label, &series, decimals, relation, goal);
@@ -197,7 +197,8 @@ static void measure(bench_t *bench, redisContext *redis, proxy_t *proxies, int q
     pids[1] = sidecar_start(bench, (sidecar_options_t){.name = "standby", .queues = queues, .socket = "standby.sock"});
     standby_await(redis);
     for (int i = 0; i < queues; i++) redis_do(redis, "ZADD q%d:delayed %lld later", i, (long long)(wall_us() / 1000 + 3600000));
-    sleep_us(SETTLE_US + (int64_t)queues * SWEEP_US); // a new leader looks at the marks of each queue once, ten queues a second
+    sleep_us(SETTLE_US +
+             (int64_t)queues * SWEEP_US); // a new leader prunes the requeue markers of each queue once, ten queues a second
     int window_s = WINDOW_S_PER_ROUND * bench->rounds;
     fprintf(stderr, "idle: %d queue%s, window of %d s\n", queues, queues > 1 ? "s" : "", window_s);
     sample_t before = take(redis, proxies, pids);
@@ -208,27 +209,27 @@ static void measure(bench_t *bench, redisContext *redis, proxy_t *proxies, int q
     char title[80];
     snprintf(title, sizeof title, "Idle, %d queue%s, lock.ttl 5s, safety_poll 5s", queues, queues > 1 ? "s" : "");
     table_head(title);
-    one(bench, "leader: requests/s", (after.requests[0] - before.requests[0]) / s, 3, '<', 1);
-    one(bench, "standby: requests/s", (after.requests[1] - before.requests[1]) / s, 3, '<', 0.3);
-    one(bench, "commands in Redis, scripts included, per queue and s", (after.commands - before.commands) / s / queues, 3,
+    row(bench, "leader: requests/s", (after.requests[0] - before.requests[0]) / s, 3, '<', 1);
+    row(bench, "standby: requests/s", (after.requests[1] - before.requests[1]) / s, 3, '<', 0.3);
+    row(bench, "commands in Redis, scripts included, per queue and s", (after.commands - before.commands) / s / queues, 3,
         queues == 100 ? '<' : 0, 0.25);
-    one(bench, "leader: CPU, ms per s", (after.cpu[0] - before.cpu[0]) / 1e6 / s, 3, 0, 0);
-    one(bench, "standby: CPU, ms per s", (after.cpu[1] - before.cpu[1]) / 1e6 / s, 3, 0, 0);
-    one(bench, "leader: VmRSS, MiB", memory_mib(pids[0], "status", "VmRSS"), 2, queues == 100 ? '<' : 0, 8);
-    one(bench, "leader: PSS, MiB", memory_mib(pids[0], "smaps_rollup", "Pss:"), 2, 0, 0);
-    one(bench, "leader: private, MiB", memory_mib(pids[0], "smaps_rollup", "Private_"), 2, 0, 0);
-    one(bench, "standby: VmRSS, MiB", memory_mib(pids[1], "status", "VmRSS"), 2, queues == 100 ? '<' : 0, 8);
+    row(bench, "leader: CPU, ms per s", (after.cpu[0] - before.cpu[0]) / 1e6 / s, 3, 0, 0);
+    row(bench, "standby: CPU, ms per s", (after.cpu[1] - before.cpu[1]) / 1e6 / s, 3, 0, 0);
+    row(bench, "leader: VmRSS, MiB", memory_mib(pids[0], "status", "VmRSS"), 2, queues == 100 ? '<' : 0, 8);
+    row(bench, "leader: PSS, MiB", memory_mib(pids[0], "smaps_rollup", "Pss:"), 2, 0, 0);
+    row(bench, "leader: private, MiB", memory_mib(pids[0], "smaps_rollup", "Private_"), 2, 0, 0);
+    row(bench, "standby: VmRSS, MiB", memory_mib(pids[1], "status", "VmRSS"), 2, queues == 100 ? '<' : 0, 8);
     sidecar_stop(pids[1], SIGTERM);
     sidecar_stop(pids[0], SIGTERM);
     redis_do(redis, "FLUSHALL");
 }
 
-// The monitor's queues too, in passes over empty lists.
+// Memory of a leader that also scans the backup lists, which are empty.
 static void measure_monitor(bench_t *bench, redisContext *redis, int queues) {
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "monitor", .queues = queues, .monitor = "off"});
     sidecar_await(redis, pid);
     sleep_us(SETTLE_US + (int64_t)queues * SWEEP_US);
-    one(bench, "leader that monitors them, too: VmRSS, MiB", memory_mib(pid, "status", "VmRSS"), 2, '<', 8);
+    row(bench, "leader that monitors them, too: VmRSS, MiB", memory_mib(pid, "status", "VmRSS"), 2, '<', 8);
     sidecar_stop(pid, SIGTERM);
     redis_do(redis, "FLUSHALL");
 }
@@ -239,7 +240,7 @@ int main(int argc, char **argv) {
     redisContext *redis = redis_open(&bench);
     proxy_start(&bench, &proxies[0], "leader.sock");
     proxy_start(&bench, &proxies[1], "standby.sock");
-    redis_do(redis, "FLUSHALL"); // what other parts of the benchmark left would be copied
+    redis_do(redis, "FLUSHALL"); // or the auditors would copy records of other benchmarks
     measure(&bench, redis, proxies, 1);
     measure(&bench, redis, proxies, 100);
     measure_monitor(&bench, redis, 100);

@@ -1,5 +1,5 @@
-// The monitor on a backup list of KMQueue: how fast a pass goes over tasks as fastjson writes them, all stamped, none stalled;
-// and, by turns, how fast it goes over the same bytes in a queue of dialect `list`.
+// The monitor on a backup list of KMQueue: how fast it scans tasks as fastjson writes them, all stamped, none stalled; and, in
+// turn, how fast it scans the same bytes in a queue of dialect `list`.
 #include "pass.h"
 
 enum { ENTRIES = 100000, TASKS_PER_PUSH = 500, MAX_TASK = 512 };
@@ -41,7 +41,7 @@ static void load(redisContext *redis, int entries) {
     }
 }
 
-// Entries a second of two passes, in a new sidecar on a new list.
+// Returns the entries a second of two passes, in a new sidecar on a new list.
 static double measure(const bench_t *bench, redisContext *redis, int layout, int round) {
     char name[40];
     snprintf(name, sizeof name, "kmqueue-%s-%d", LAYOUTS[layout].dialect, round);
@@ -50,7 +50,7 @@ static double measure(const bench_t *bench, redisContext *redis, int layout, int
     pid_t pid =
         sidecar_start(bench, (sidecar_options_t){.name = name, .ttl = "60s", .monitor = "off", .queue = LAYOUTS[layout].queue});
     passes_await_leading(bench, name);
-    counts_t before = passes_await(bench, pid, name, "q0", 3, ENTRIES); // the first one stamps
+    counts_t before = passes_await(bench, pid, name, "q0", 3, ENTRIES); // the first pass stamps
     counts_t after = passes_await(bench, pid, name, "q0", 2, ENTRIES);
     sidecar_stop(pid, SIGTERM);
     double passes = (double)(after.passes - before.passes);

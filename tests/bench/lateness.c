@@ -1,9 +1,9 @@
-// Lateness: when a blocking consumer has a job in its hand, less the time at which the job was due.
+// Lateness: the time at which a blocking consumer gets a job, minus the due time of the job.
 //
-//   floor       no sidecar: a thread that knows all due times sleeps until each and LPUSHes the job itself
+//   floor       no sidecar: a thread that knows all due times sleeps until each due time and LPUSHes the job itself
 //   loaded      all jobs are in the zset beforehand, due at random times
-//   whole ms    the same with scores that are whole milliseconds
-//   live        a producer adds the jobs while the others run, 50 to 1500 ms before they are due
+//   whole ms    like loaded, with scores that are whole milliseconds
+//   live        a producer adds jobs during the round, 50 to 1500 ms before they are due
 #include <errno.h>
 #include <pthread.h>
 
@@ -19,7 +19,7 @@ enum {
     MAX_CONSUMERS = 8,
 };
 
-typedef enum mode { MODE_FLOOR, MODE_LOADED, MODE_WHOLE_MS, MODE_LIVE, MODE_COUNT } kind_t;
+typedef enum mode { MODE_FLOOR, MODE_LOADED, MODE_WHOLE_MS, MODE_LIVE, MODE_COUNT } mode_kind_t;
 
 static const char *const MODE_NAMES[] = {"floor", "loaded", "whole ms", "live"};
 
@@ -36,7 +36,7 @@ static size_t job_bytes(char *job, size_t number) { return (size_t)snprintf(job,
 static void *consumer_main(void *arg) {
     round_t *round = arg;
     redisContext *redis = redis_open(round->bench);
-    measure_first();
+    use_realtime_priority();
     for (bool stop = false; !stop;) {
         redisReply *reply = redis_ask(redis, "BRPOP q0 0");
         int64_t now = wall_us();
@@ -78,7 +78,7 @@ static void load(redisContext *redis, const round_t *round) {
     }
 }
 
-// Adds `rate` jobs each second; their due times are made as they are added.
+// Adds `rate` jobs each second, and draws the due time of each job when it adds the job.
 static void produce(redisContext *redis, round_t *round, uint64_t *random) {
     int64_t began = wall_us();
     for (size_t done = 0; done < round->jobs;) {
@@ -114,7 +114,7 @@ static void push_by_oneself(redisContext *redis, round_t *round) {
     }
 }
 
-static void make_due_times(round_t *round, kind_t mode, uint64_t *random) {
+static void make_due_times(round_t *round, mode_kind_t mode, uint64_t *random) {
     double span = (double)round->jobs / (double)round->rate * 1e6;
     int64_t began = wall_us() + LEAD_IN_US + (int64_t)round->jobs * 5; // time to load them
     for (size_t i = 0; i < round->jobs; i++) {
@@ -124,7 +124,7 @@ static void make_due_times(round_t *round, kind_t mode, uint64_t *random) {
     if (mode == MODE_FLOOR) qsort(round->due_us, round->jobs, sizeof *round->due_us, compare_times);
 }
 
-static void run_round(redisContext *redis, round_t *round, kind_t mode, int consumers, uint64_t *random) {
+static void run_round(redisContext *redis, round_t *round, mode_kind_t mode, int consumers, uint64_t *random) {
     pthread_t threads[MAX_CONSUMERS];
     for (int i = 0; i < consumers; i++)
         if (pthread_create(&threads[i], NULL, consumer_main, round) != 0) die("no thread");
@@ -156,7 +156,7 @@ static void measure(bench_t *bench, redisContext *redis, size_t rate, int consum
     for (int i = 0; i < bench->rounds; i++) {
         double too_early = 0;
         for (int mode = 0; mode < MODE_COUNT; mode++) {
-            run_round(redis, &round, (kind_t)mode, consumers, &random);
+            run_round(redis, &round, (mode_kind_t)mode, consumers, &random);
             if (mode != MODE_FLOOR)
                 for (size_t k = 0; k < jobs; k++) too_early += round.late_ms[k] < 0;
             series_add(&p50[mode], percentile(round.late_ms, jobs, 0.5));

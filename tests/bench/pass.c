@@ -1,12 +1,12 @@
-// The monitor: how fast a pass goes over a backup list of which every entry is stamped and none is stalled, and what another
-// client's PING sees meanwhile. The sidecar counts its passes and their time; SIGUSR1 makes it say so.
+// The monitor: how fast it scans a backup list in which every entry is stamped and none is stalled, and how long another client's
+// PING takes meanwhile.
 //
-// Before each round a client that only rotates the list, by the same requests and without a look at what comes, shows what this
-// machine and its Redis would allow: the rate of the passes is told as a share of that, too.
+// Before each round a client only rotates the list, by the same requests and without reading the entries. Its rate is the most
+// that this machine and its Redis allow. The table also shows the rate of the scans as a share of that.
 #include "pass.h"
 #include "ping.h"
 
-enum { CHUNK = 256, CEILING_ENTRIES = 200000 }; // of the client that only rotates
+enum { CHUNK = 256, CEILING_ENTRIES = 200000 }; // for the client that only rotates
 enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500 };
 
 static void load(redisContext *redis, int entries) {
@@ -55,7 +55,7 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int e
     load(redis, entries);
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name, .ttl = "60s", .monitor = heartbeats ? "*_alive" : "off"});
     passes_await_leading(bench, name);
-    passes_await(bench, pid, name, "q0", 2, entries); // the first one stamps
+    passes_await(bench, pid, name, "q0", 2, entries); // the first pass stamps
     for (int i = 0; i < bench->rounds; i++) {
         kill(pid, SIGSTOP);
         double most = ceiling(redis);

@@ -1,9 +1,9 @@
-// What the sidecar says of its passes, for the benches that measure them: it counts them and their time; SIGUSR1 makes it say so.
+// For benchmarks of scans ("passes" in metrics): SIGUSR1 makes the sidecar log the number of its passes and their time.
 #pragma once
 
 #include "bench.h"
 
-enum { PASS_POLL_US = 5000, PASS_PATIENCE = 12000 };
+enum { PASS_POLL_US = 5000, PASS_POLLS_MAX = 12000 };
 
 typedef struct counts {
     int64_t passes;
@@ -35,7 +35,7 @@ static inline counts_t passes_ask(const bench_t *bench, pid_t pid, const char *n
         sleep_us(1000);
         clearerr(file);
         for (long at = ftell(file); counts.passes < 0 && fgets(line, sizeof line, file); at = ftell(file)) {
-            if (!strchr(line, '\n')) { // the rest of it is still to come
+            if (!strchr(line, '\n')) { // the line is not complete yet
                 fseek(file, at, SEEK_SET);
                 break;
             }
@@ -46,11 +46,11 @@ static inline counts_t passes_ask(const bench_t *bench, pid_t pid, const char *n
         }
     }
     fclose(file);
-    if (counts.passes < 0) die("the sidecar does not tell its counters");
+    if (counts.passes < 0) die("the sidecar does not log its counters");
     return counts;
 }
 
-// Before it has set itself up, SIGUSR1 would end the sidecar.
+// Waits until the sidecar leads. Before it has set up its signals, SIGUSR1 would end it.
 static inline void passes_await_leading(const bench_t *bench, const char *name) {
     char path[256];
     char text[4096];
@@ -66,12 +66,12 @@ static inline void passes_await_leading(const bench_t *bench, const char *name) 
     die("the sidecar does not lead");
 }
 
-// Waits until a pass that began now has ended.
+// Waits until `more` passes have ended and `entries` jobs are in progress.
 static inline counts_t passes_await(const bench_t *bench, pid_t pid, const char *name, const char *queue, int more,
                                     int64_t entries) {
     counts_t now = passes_ask(bench, pid, name, queue);
     int64_t wanted = now.passes + more;
-    for (int i = 0; i < PASS_PATIENCE && (now.passes < wanted || now.in_progress != entries); i++) {
+    for (int i = 0; i < PASS_POLLS_MAX && (now.passes < wanted || now.in_progress != entries); i++) {
         sleep_us(PASS_POLL_US);
         now = passes_ask(bench, pid, name, queue);
     }

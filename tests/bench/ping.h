@@ -1,4 +1,4 @@
-// A second client that sends PING all the time: what others see of Redis meanwhile.
+// A second client that sends PING all the time, to measure how long other clients wait meanwhile.
 #pragma once
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ typedef struct pinger {
 
 static inline void *ping_main(void *arg) {
     pinger_t *pinger = arg;
-    measure_first();
+    use_realtime_priority();
     while (!atomic_load(&pinger->stop) && pinger->count < PING_MAX) {
         int64_t sent = mono_us();
         redis_do(pinger->redis, "PING");

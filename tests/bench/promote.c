@@ -1,9 +1,9 @@
-// Promotion of a backlog: jobs per second against one huge script that moves everything in one call, and what another client's
-// PING sees meanwhile. The huge script is there twice: as one would write it, which is what the goal is about, and in the fastest
-// form that we found, which is the ceiling of this machine.
+// Promotion of a backlog: jobs per second against one huge script that moves all jobs in one call, and how long another client's
+// PING takes meanwhile. There are two huge scripts: a simple one, which the goal refers to, and the fastest one that we found,
+// which is the ceiling of this machine.
 //
-// A round begins with RENAME, which puts a loaded zset in the place of delayed, and ends with the keyspace event that Redis sends
-// when that zset is empty: nobody polls, and the wake-up of the sidecar is part of the time.
+// A round begins with RENAME, which moves a loaded zset to delayed, and ends with the keyspace event that Redis sends when this
+// zset is empty. So no client polls, and the wake-up of the sidecar is part of the time.
 #include "ping.h"
 
 enum {
@@ -13,33 +13,33 @@ enum {
     SMALL = 200000,
     LARGE = 1000000,
     NAIVE = 20000,
-    STEP = 400, // as dispatcher.batch
+    STEP = 400, // the default of dispatcher.batch
 };
 
 #define NOW "local t = redis.call('TIME') local now = string.format('%s%03d', t[1], math.floor(t[2] / 1000)) "
 
-// One huge script: reads all that is due, pushes as much at once as unpack allows, removes all by one command. No fence, no
+// One huge script: reads all due jobs, pushes as many at once as unpack allows, and removes all by one command. No fence, no
 // checks.
 static const char HUGE_SCRIPT[] = NOW "local jobs = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now) "
                                       "for i = 1, #jobs, 5000 do "
                                       "redis.call('LPUSH', KEYS[2], unpack(jobs, i, math.min(i + 4999, #jobs))) end "
                                       "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)";
 
-// The same by chunks that stay in the processor's caches.
+// Does the same in chunks that fit the processor's caches.
 static const char CHUNK_SCRIPT[] = NOW "while true do "
                                        "local jobs = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1]) "
                                        "if #jobs == 0 then return end "
                                        "redis.call('LPUSH', KEYS[2], unpack(jobs)) "
                                        "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #jobs - 1) end";
 
-// One such chunk: what a client can ask for again and again, so that others get a word in between.
+// Moves one such chunk. A client calls this again and again, so that Redis serves other clients between the calls.
 static const char STEP_SCRIPT[] = NOW "local jobs = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1]) "
                                       "if #jobs == 0 then return 0 end "
                                       "redis.call('LPUSH', KEYS[2], unpack(jobs)) "
                                       "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #jobs - 1) return #jobs";
 
-// Fills the zset `stage` with jobs that fell due within the last minute: in the order of their due times, or at random, which
-// spreads neighbours over the memory of Redis and makes everybody slower.
+// Fills the zset `stage` with jobs that fell due within the last minute, in the order of their due times or at random. Random
+// order spreads neighbours over the memory of Redis, which slows down every way of promotion.
 static void load(redisContext *redis, size_t jobs, bool shuffled) {
     enum { ARGS = 2 + 2 * JOBS_PER_ADD };
     static char scores[JOBS_PER_ADD][32];
@@ -66,7 +66,7 @@ static void load(redisContext *redis, size_t jobs, bool shuffled) {
     for (; ahead > 0; ahead--) freeReplyObject(redis_read(redis));
 }
 
-// One round: jobs per second, and jobs per second of Redis's own CPU time.
+// Result of one round: jobs per second, and jobs per second of Redis's CPU time.
 typedef struct rates {
     double wall;
     double cpu;
@@ -92,7 +92,7 @@ static void await_event(redisContext *events, const char *name) {
     }
 }
 
-// With a pinger (or NULL) for as long as the jobs are on their way.
+// The pinger (or NULL) runs until all jobs have moved.
 static rates_t sidecar_round(redisContext *redis, redisContext *events, size_t jobs, bool shuffled, pinger_t *pinger) {
     load(redis, jobs, shuffled);
     sleep_us(20000);
@@ -100,7 +100,7 @@ static rates_t sidecar_round(redisContext *redis, redisContext *events, size_t j
     double cpu = redis_cpu_us(redis);
     int64_t began = mono_us();
     redis_do(redis, "RENAME stage q0:delayed");
-    await_event(events, "rename_to"); // what is older belongs to the warm-up
+    await_event(events, "rename_to"); // skips events of the warm-up
     await_event(events, "del");
     int64_t ended = mono_us();
     cpu = redis_cpu_us(redis) - cpu;
@@ -109,7 +109,7 @@ static rates_t sidecar_round(redisContext *redis, redisContext *events, size_t j
     return rates(jobs, ended - began, cpu);
 }
 
-// chunk 0: the huge script as one would write it.
+// chunk 0: the simple huge script.
 static rates_t script_round(redisContext *redis, size_t jobs, bool shuffled, int chunk, pinger_t *pinger) {
     load(redis, jobs, shuffled);
     sleep_us(20000);
@@ -124,7 +124,7 @@ static rates_t script_round(redisContext *redis, size_t jobs, bool shuffled, int
     return rates(jobs, ended - began, cpu);
 }
 
-// The least that batches can cost others: a client that does nothing but ask for the next one when the last is done.
+// The lowest delay of other clients that batches allow: a client asks only for the next batch after each reply.
 static double step_round(redisContext *redis, size_t jobs, int batch, pinger_t *pinger) {
     load(redis, jobs, false);
     redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", STEP_SCRIPT);
@@ -140,7 +140,7 @@ static double step_round(redisContext *redis, size_t jobs, int batch, pinger_t *
     return rate(jobs, ended - began);
 }
 
-// What workers usually do themselves: read some, and for each one ZREM, and LPUSH if that removed it.
+// The usual loop of workers: read some jobs, ZREM each, and LPUSH the job if ZREM removed it.
 static double naive_round(redisContext *redis, size_t jobs) {
     load(redis, jobs, false);
     int64_t began = mono_us();
@@ -193,8 +193,8 @@ static void ratio_row(bench_t *bench, const char *what, const char *of, series_t
     table_row(bench, label, series, 3, goal > 0 ? '>' : 0, goal);
 }
 
-// The three of one round, which are neighbours in time. Each leaves the memory of Redis in another shape to the next one, so
-// each round begins with another of them.
+// Runs the huge script, the sidecar and the chunks one after the other. Each of them changes the memory layout of Redis for the
+// next one, so each round begins with another of the three.
 static void one_round(redisContext *redis, redisContext *events, size_t jobs, bool shuffled, int chunk, int round,
                       rates_t of[3]) {
     for (int n = 0; n < 3; n++) {
@@ -283,7 +283,7 @@ static void pings(bench_t *bench, redisContext *redis, redisContext *events, pin
     table_row(bench, "PING max, huge script moves 200000 jobs, ms", &huge.max, 3, 0, 0);
 }
 
-// The trade-off of the batch: throughput against how long others wait.
+// The trade-off of the batch: throughput against the delay of other clients.
 static void batches(bench_t *bench, redisContext *redis, redisContext *events, pinger_t *pinger) {
     static const int BATCHES[] = {100, 400, 1000, 2000};
     table_head("The batch: 200000 jobs");

@@ -1,5 +1,5 @@
-// Questions to an audit log of a million failures: how long people wait for `audit list`, `--grep` and `stats`, the start of the
-// program included, and what they cost a sidecar that copies its stream meanwhile.
+// Queries of an audit log of a million failures: how long `audit list`, `--grep` and `stats` take, including the start of the
+// program, and how much they slow down a sidecar that copies its stream meanwhile.
 #include "bench.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@ enum { ROWS = 1000000, QUEUES = 5, HOURS = 240, PAYLOAD = 200, ERROR_TEXT = 80, 
 static const int64_t FIRST_MS = 1763000000000; // November 2025
 static const int64_t HOUR_MS = 3600000;
 
-// The first row in a thousand has this in its payload.
+// One row of a thousand has this text in its payload.
 #define NEEDLE "needle@example.org"
 
 static const char *const reasons[] = {"retries_exhausted", "reported", "alive_timeout"};
@@ -19,7 +19,7 @@ static void run_sql(sqlite3 *db, const char *sql) {
     if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) die("%s: %s", sql, message);
 }
 
-// As event_ref makes it: base32 of the id's first 60 bits.
+// Makes a ref as event_ref does: base32 of the id's first 60 bits.
 static void ref_of(uint64_t high, char ref[13]) {
     for (int i = 0; i < 12; i++, high <<= 5) ref[i] = "abcdefghijklmnopqrstuvwxyz234567"[high >> 59];
     ref[12] = '\0';
@@ -49,7 +49,7 @@ static void put(sqlite3_stmt *of, int64_t row, uint64_t *seed) {
     sqlite3_reset(of);
 }
 
-// Opens the log that the sidecar made, and fills it.
+// Opens the empty log that the program made, and fills it.
 static void make_log(const char *path) {
     sqlite3 *db;
     sqlite3_stmt *of;
@@ -70,7 +70,7 @@ static void make_log(const char *path) {
     sqlite3_close(db);
 }
 
-// Runs the program to its end, its output thrown away; returns ms.
+// Runs `audit` with these words to its end, without its output. Returns the duration in ms.
 static double run_audit(const bench_t *bench, const char *const *words, const char *db) {
     const char *argv[24] = {bench->sidecar, "audit"};
     size_t count = 2;
@@ -111,7 +111,7 @@ static const struct {
     {"stats, ms", 1000, {"stats"}},
 };
 
-// Records as a final failure leaves them.
+// Adds records like those of final failures.
 static void load(redisContext *redis) {
     static const char script[] =
         "local payload = string.rep('p', 192) for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "
@@ -124,7 +124,7 @@ static void load(redisContext *redis) {
     for (int i = 1; i <= RECORDS; i += STEP) redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d", script, i, i + STEP - 1);
 }
 
-// Rows/s of a sidecar that copies a stream into the log; asking: while somebody greps it again and again.
+// Returns the rows a second of a sidecar that copies a stream into the log. `asking`: another process greps the log meanwhile.
 static double ingest(bench_t *bench, redisContext *redis, const char *db, bool asking) {
     static const char *const grep[] = {"list", "--grep", "No such text", NULL};
     redis_do(redis, "FLUSHALL");
@@ -146,8 +146,8 @@ static double ingest(bench_t *bench, redisContext *redis, const char *db, bool a
     return rate;
 }
 
-// Another file, not the same with another content: somebody may still read the last one. The disk has it when this returns, so
-// that whoever syncs a page of his own waits for no more than that.
+// Makes a new file, because a process may still read the old one. Syncs the file, or the first fsync of the sidecar would wait
+// for all of it.
 static void copy_file(const char *from, const char *to) {
     char command[2400];
     snprintf(command, sizeof command, "rm -f '%s' '%s-wal' '%s-shm' && cp '%s' '%s' && sync '%s'", to, to, to, from, to, to);
@@ -166,7 +166,7 @@ int main(int argc, char **argv) {
     table_head("Questions to an audit log of 1M failures (payloads 200, errors 80 bytes)");
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
         series_t took = {0};
-        run_audit(&bench, questions[i].words, db); // the file comes into memory
+        run_audit(&bench, questions[i].words, db); // reads the file into the page cache
         for (int round = 0; round < bench.rounds; round++) series_add(&took, run_audit(&bench, questions[i].words, db));
         table_row(&bench, questions[i].label, &took, 1, questions[i].goal > 0 ? '<' : 0, questions[i].goal);
     }

@@ -1,10 +1,10 @@
-// Putting failures back: how many a second `audit requeue` does without --rate, by the real program, from its start to its end,
-// and what marks and stamps take of Redis's memory meanwhile.
+// Requeue: how many failures a second the real program requeues by `audit requeue` without --rate, from its start to its end, and
+// how much memory the requeue markers and stamps take in Redis.
 #include "bench.h"
 
 enum { RECORDS = 200000, STEP = 10000, POLL_US = 20000 };
 
-// Failures with payloads of 100 bytes.
+// Adds failures with payloads of 100 bytes.
 static void load(redisContext *redis, int round) {
     static const char script[] =
         "local payload = string.rep('p', 92) for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "

@@ -1,7 +1,7 @@
-// Takeover: how long nobody promotes when the leader ends, by kill -9 and by SIGTERM.
+// Takeover: how long no instance promotes after the leader ends, by kill -9 and by SIGTERM.
 //
-// A job falls due every millisecond and a consumer takes it, so the silence can be seen in the arrivals: the takeover is the end
-// of the longest one that began before or just after the end of the leader, less the time of the signal.
+// A job falls due every millisecond and a consumer takes it, so the arrivals show the silence. The takeover is the time from the
+// signal to the end of the longest silence that began before the end of the leader or within GRACE_US after it.
 #include "bench.h"
 
 enum { JOBS = 9000, FIRST_DUE_US = 100000, KILL_AFTER_US = 200000, ARRIVALS_AFTER = 200, GRACE_US = 50000 };
@@ -12,7 +12,7 @@ static void load(redisContext *redis) {
     for (int i = 0; i < JOBS; i++) freeReplyObject(redis_read(redis));
 }
 
-// In ms.
+// Returns the takeover in ms.
 static double takeover(redisContext *redis, pid_t leader, int signal_number) {
     int64_t kill_at = mono_us() + FIRST_DUE_US + KILL_AFTER_US;
     int64_t killed = 0;

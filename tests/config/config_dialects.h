@@ -1,4 +1,4 @@
-/* Configs of one queue `q` of each dialect, with the least that it needs. */
+/* For each dialect, a config of one queue `q` with only the settings that the dialect requires. */
 #pragma once
 
 #include "config_case.h"

@@ -86,7 +86,7 @@ Test(unit_config, fills_in_the_defaults) {
     config_free(config);
 }
 
-Test(unit_config, takes_the_bounds_themselves) {
+Test(unit_config, accepts_values_at_the_bounds) {
     config_t *config =
         config_case_good("redis = { port = 65535; db = 65535; timeout = \"1m\"; }; lock = { ttl = \"200ms\"; };\n"
                          "dispatcher = { batch = 5000; safety_poll = \"50ms\"; }; monitor = { scan_interval = \"1h\"; };\n"
@@ -106,7 +106,7 @@ Test(unit_config, takes_the_bounds_themselves) {
     config_free(config);
 }
 
-Test(unit_config, lets_credentials_stand_beside_a_url_without_them) {
+Test(unit_config, accepts_credentials_beside_a_url_without_credentials) {
     config_t *config =
         config_case_good("redis = { url = \"redis://x:1\"; username = \"me\"; password_file = \"/p\"; };\n" Q, NULL);
     cr_expect_str_eq(config->redis.host, "x");
@@ -117,7 +117,7 @@ Test(unit_config, lets_credentials_stand_beside_a_url_without_them) {
                              "F:1: `redis.username` and `redis.url` are both set: remove one of them\n");
 }
 
-Test(unit_config, lets_a_queue_fall_back_to_defaults_wherever_they_stand) {
+Test(unit_config, a_queue_falls_back_to_defaults_before_or_behind_it) {
     config_t *config = config_case_good(
         "queues = ( { name = \"a\"; protected_timeout = \"30s\"; ready = \"in\"; retry_jitter = 0; },\n"
         "           { name = \"b\"; roles = ( \"monitor\" ); } );\n"
@@ -139,7 +139,7 @@ Test(unit_config, lets_a_queue_fall_back_to_defaults_wherever_they_stand) {
     config_free(config);
 }
 
-Test(unit_config, puts_the_environment_before_the_file) {
+Test(unit_config, the_environment_overrides_the_file) {
     setenv("QUEUE_SIDECAR_GROUP", "from-env", 1);
     setenv("QUEUE_SIDECAR_REDIS_PORT", "7000", 1);
     setenv("QUEUE_SIDECAR_LOCK_TTL", "3s", 1);
@@ -163,7 +163,7 @@ Test(unit_config, puts_the_environment_before_the_file) {
     unsetenv("QUEUE_SIDECAR_CONFIG");
 }
 
-Test(unit_config, warns_of_variables_it_does_not_know) {
+Test(unit_config, warns_of_unknown_variables) {
     char *warnings;
     setenv("QUEUE_SIDECAR_REDIS_HOTS", "x", 1);
     config_free(config_case_good(Q, &warnings));
@@ -191,7 +191,7 @@ typedef struct url_row {
     int64_t port, db;
 } url_row_t;
 
-Test(unit_config, takes_a_url_apart) {
+Test(unit_config, splits_a_url_into_its_parts) {
     static const url_row_t rows[] = {
         {"redis://cache", "cache", "", "", "", 6379, 0},
         {"redis://cache/", "cache", "", "", "", 6379, 0},
@@ -225,7 +225,7 @@ Test(unit_config, takes_a_url_apart) {
 
 Test(unit_config, refuses_bad_urls_without_showing_them) {
     static const char must[] =
-        "F:1: `redis.url` must be redis://[user][:password]@host:port/db or unix:///path, with %XX for odd letters\n";
+        "F:1: `redis.url` must be redis://[user][:password]@host:port/db or unix:///path, with %XX for special characters\n";
     static const char *const bad[] = {"http://x",     "redis://",        "redis://:6379",     "unix://run/x",   "redis://a:%zz@x",
                                       "redis://[::1", "redis://x/1?a=b", "redis://a:%00@x/1", "redis://[::1]x", "localhost:6379"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -247,7 +247,7 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-Test(unit_config, lets_an_url_of_the_environment_replace_the_file) {
+Test(unit_config, a_url_of_the_environment_replaces_the_file) {
     setenv("QUEUE_SIDECAR_REDIS_URL", "redis://env:7000", 1);
     config_t *config = config_case_good("redis = { host = \"file\"; socket = \"/s\"; db = 4; username = \"kept\"; };\n" Q, NULL);
     cr_expect_str_eq(config->redis.host, "env");
@@ -373,9 +373,10 @@ Test(unit_config, lists_every_key_in_eight_columns) {
     buffer_free(&out);
 }
 
-// The samples are read from the repository, where the tests run.
+// Tests run in the root of the repository.
 Test(unit_config, loads_the_shipped_samples) {
-    static const char *const samples[] = {"conf/queue-sidecar.cfg", "conf/minimal.cfg"}; // the others: unit_config_samples
+    static const char *const samples[] = {"conf/queue-sidecar.cfg",
+                                          "conf/minimal.cfg"}; // unit_config_samples tests the other samples
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         buffer_t messages = {0};
         config_t *config = config_case_read(samples[i], &messages);
@@ -416,7 +417,7 @@ Test(unit_config, teaches_every_key_in_the_sample) {
     buffer_free(&sample);
 }
 
-// In the sample everything but names stands at its default.
+// In the sample every key except names has its default value.
 Test(unit_config, shows_the_defaults_in_the_sample) {
     buffer_t messages = {0};
     config_t *sample = config_case_read("conf/queue-sidecar.cfg", &messages);

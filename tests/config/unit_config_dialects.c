@@ -1,4 +1,4 @@
-/* Dialects in the config: the key names they make, the keys they use, and what of it must not meet. */
+/* Dialects in the config: the key names that they derive, the keys that they use, and conflicts of these keys. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_end);
 
-/* The keys as lines "role name type how", owned. */
+/* The keys as lines "role name type how"; `how` is r (read) or w (written), with * for a pattern. Owned. */
 static char *keys_of(const config_t *config, size_t queue) {
     buffer_t out = {0};
     redis_keys_t keys = config_redis_keys(&config->queues[queue]);
@@ -32,7 +32,7 @@ static void expect_keys(const char *text, const char *expected) {
     config_free(config);
 }
 
-Test(unit_config_dialects, each_uses_its_own_keys) {
+Test(unit_config_dialects, each_dialect_uses_its_own_keys) {
     expect_keys(ONE(""), "ready q list w\ndelayed q:delayed zset w\nbackup q:backup list w\nerrors q:errors hash w\n"
                          "heartbeat *_alive any r*\n");
     expect_keys(ONE("roles = [\"dispatcher\"];"), "ready q list w\ndelayed q:delayed zset w\n");
@@ -83,7 +83,7 @@ Test(unit_config_dialects, leaves_keys_that_a_dialect_lacks_empty) {
     config_free(config);
 }
 
-Test(unit_config_dialects, takes_the_settings_of_each) {
+Test(unit_config_dialects, reads_the_settings_of_each_dialect) {
     config_t *config = config_case_good(
         DE("prefix = \"\"; retry_attempts = 5; delays = [\"3: 1s\", \"*: 30d\"]; protected_timeout = \"9s\";"), NULL);
     const queue_config_t *queue = &config->queues[0];
@@ -146,7 +146,7 @@ Test(unit_config_dialects, derives_simple_names_as_java_does) {
     }
 }
 
-/* As tests/clients/kmqueue makes them by the rules of KMQUtils (tests/data/kmqueue, "names"). */
+/* tests/clients/kmqueue derives the same names by the rules of KMQUtils (tests/data/kmqueue, "names"). */
 Test(unit_config_dialects, names_backup_lists_of_kmqueue_as_java_does) {
     static const struct {
         const char *queues, *backup, *first;
@@ -214,23 +214,21 @@ Test(unit_config_dialects, defaults_reach_only_keys_of_the_dialect) {
 Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
     static const config_case_row_t rows[] = {
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "dialect = \"bull\"; bull_queue = \"video:2\";"),
-         "F:2: queue `b`: its keys begin with `bull:video:2:`, and so do those of jobs of queue `a`, whose ids may hold a colon: "
-         "use "
-         "another `prefix` for one of them\n"},
+         "F:2: queue `b`: its keys begin with `bull:video:2:`; keys of jobs of queue `a` can begin so too, as a job id may hold "
+         "a colon: set another `prefix` for one of the queues\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video:2\";", "dialect = \"bull\"; bull_queue = \"video\";"),
-         "F:2: queue `a`: its keys begin with `bull:video:2:`, and so do those of jobs of queue `b`, whose ids may hold a colon: "
-         "use "
-         "another `prefix` for one of them\n"},
+         "F:2: queue `a`: its keys begin with `bull:video:2:`; keys of jobs of queue `b` can begin so too, as a job id may hold "
+         "a colon: set another `prefix` for one of the queues\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "dialect = \"bull\";\n bull_queue = \"video\";"),
          "F:3: queues `a` and `b` have the same keys, which begin with `bull:video:`\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "ready = \"bull:video:7\";"),
          "F:2: queue `b`: its key `bull:video:7` begins with `bull:video:`, which is reserved for jobs of queue `a`: choose "
-         "another\n"},
-        {TWO("ready = \"bull:b:7\";", "dialect = \"bull\";"),
-         "F:2: queue `a`: its key `bull:b:7` begins with `bull:b:`, which is reserved for jobs of queue `b`: choose another\n"},
+         "another key\n"},
+        {TWO("ready = \"bull:b:7\";", "dialect = \"bull\";"), "F:2: queue `a`: its key `bull:b:7` begins with `bull:b:`, which "
+                                                              "is reserved for jobs of queue `b`: choose another key\n"},
         {TWO("dialect = \"bull\"; bull_queue = \"video\";", "ready = \"bull:video:wait\";"),
          "F:2: queue `b`: its key `bull:video:wait` begins with `bull:video:`, which is reserved for jobs of queue `a`: choose "
-         "another\n"},
+         "another key\n"},
         {TWO("backup = \"mail_unique\";", "dialect = \"kmqueue\";\n queues = [\"mail:safe\"];"),
          "F:3: queues `a` and `b` share the key `mail_unique`: it is backup of `a` and unique of `b`\n"},
         {TWO("dialect = \"kmqueue\"; queues = [\"x:safe\"];", "dialect = \"kmqueue\"; queues = [\"x:safe\", \"y\"];"),
@@ -247,7 +245,7 @@ Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
          F "its events and its ready are the same key `de_events`\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
-    /* What both only read they may share; and a prefix ends with a colon. */
+    /* Two queues may share a key that both only read. A reserved prefix ends with a colon, so `video2` is outside it. */
     config_free(config_case_good(
         TWO("dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; dedup = \"seen\"; id_path = \"/id\";",
             "dialect = \"private_queues\"; main = \"n\"; private = \"v-*\"; dedup = \"seen\"; id_path = \"/id\";"),
@@ -259,21 +257,21 @@ Test(unit_config_dialects, compares_the_keys_of_different_dialects) {
 
 #define WORKERS(pattern, more) "dialect = \"private_queues\"; private = \"" pattern "\"; " more
 
-/* Two queues of private lists keep to their own: each gives what it finds to its own workers. */
+/* No private list may fit the patterns of two queues: each queue would give the list's jobs to its own workers. */
 Test(unit_config_dialects, compares_patterns) {
     static const struct {
         const char *a, *b;
-    } meet[] = {{WORKERS("w-*", "main = \"m\";"), WORKERS("w-*", "main = \"n\";")},
-                {WORKERS("w-*", "main = \"m\";"), WORKERS("w-b*", "main = \"n\";")},
-                {WORKERS("*", "main = \"m\";"), WORKERS("x*y", "main = \"n\";")},
-                {WORKERS("w*z", "main = \"m\"; registry = \"r\";"), WORKERS("w-*-z", "main = \"n\";")}};
+    } overlapping[] = {{WORKERS("w-*", "main = \"m\";"), WORKERS("w-*", "main = \"n\";")},
+                       {WORKERS("w-*", "main = \"m\";"), WORKERS("w-b*", "main = \"n\";")},
+                       {WORKERS("*", "main = \"m\";"), WORKERS("x*y", "main = \"n\";")},
+                       {WORKERS("w*z", "main = \"m\"; registry = \"r\";"), WORKERS("w-*-z", "main = \"n\";")}};
     static const struct {
         const char *a, *b;
     } apart[] = {{WORKERS("w-*", "main = \"m\";"), WORKERS("v-*", "main = \"n\";")},
                  {WORKERS("w-*:a", "main = \"m\";"), WORKERS("w-*:b", "main = \"n\";")},
                  {WORKERS("w-*", "main = \"m\"; registry = \"r\";"), WORKERS("w-*", "main = \"n\"; registry = \"s\";")}};
-    for (size_t i = 0; i < sizeof meet / sizeof *meet; i++) {
-        char *text = mem_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", meet[i].a, meet[i].b);
+    for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
+        char *text = mem_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", overlapping[i].a, overlapping[i].b);
         buffer_t messages = {0};
         cr_expect_null(config_case_load(text, &messages), "%s", text);
         cr_expect_not_null(strstr(buffer_text(&messages), "queues `a` and `b`: a list can match both"), "%s",
@@ -292,7 +290,7 @@ Test(unit_config_dialects, compares_patterns) {
                              "matches both\n");
 }
 
-/* What `check` prints is a config of the same values, and says each key. */
+/* The output of `check` is a config of the same values, and names each Redis key. */
 Test(unit_config_dialects, reads_its_dump_back) {
     static const char *const texts[] = {KM("protected_timeout = \"7s\"; dlq = \"dead\";"),
                                         DE("delays = [\"5: 90s\", \"*: 1h\"]; retry_attempts = 7;"),
@@ -312,7 +310,7 @@ Test(unit_config_dialects, reads_its_dump_back) {
             snprintf(name, sizeof name, "# key \"%.*s\"", (int)strcspn(space + 1, " "), space + 1);
             cr_expect_not_null(strstr(buffer_text(&first), name), "%s is not in\n%s", name, buffer_text(&first));
         }
-        /* The second is all "from the file": alike but for that. */
+        /* Only the comments differ: in the second dump each value comes from the file. */
         for (char *at = first.data, *other = second.data; *at || *other; at++, other++) {
             if (*at == '#') at += strcspn(at, "\n"), other += strcspn(other, "\n");
             cr_assert_eq(*at, *other, "%s\n differs from\n%s", buffer_text(&first), buffer_text(&second));

@@ -151,7 +151,7 @@ Test(unit_config_errors, reports_conflicts_between_queues) {
          "F:1: queue `q`: `retry_window` is 24h, but must be more than 2 x (`protected_timeout` 3m + longest backoff 12h) = "
          "1446m, or "
          "retries would be forgotten before they are counted\n"},
-        // What is wrong by itself is not compared as well.
+        // A value that is wrong by itself is not compared with others.
         {"queues = ( { name = \"q\"; alive_timeout = \"1m\"; protected_timeout = 5; } );",
          "F:1: queue `q`: `protected_timeout` is 5 without a unit (ms, s, m, h or d; such as \"5s\"), but must be a duration "
          "from \"50ms\" "
@@ -166,11 +166,11 @@ Test(unit_config_errors, reports_conflicts_between_queues) {
 
 Test(unit_config_errors, ignores_conflicts_of_unused_keys) {
     static const char *const texts[] = {
-        // Without monitor backup and errors are not used.
+        // Without the role monitor, backup and errors are not used.
         "queues = ( { name = \"a\"; roles = [\"dispatcher\"]; backup = \"x\"; errors = \"x\"; }, { name = \"x\"; } );",
-        // Without dispatcher, and without a backoff, delayed is not used.
+        // Without the role dispatcher and without a backoff, delayed is not used.
         "queues = ( { name = \"a\"; roles = [\"monitor\"]; delayed = \"x\"; }, { name = \"x\"; } );",
-        // Nor does the retry window matter without monitor.
+        // Without the role monitor, the retry window is not used.
         "queues = ( { name = \"a\"; roles = [\"dispatcher\"]; retry_window = \"1s\"; } );",
         ("defaults = { retry_delay = \"2h\"; };\n" Q),
         "queues = ( { name = \"q\"; protected_timeout = \"1h\"; retry_window = \"7200001ms\"; } );",
@@ -223,9 +223,9 @@ Test(unit_config_errors, explains_syntax_errors) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-Test(unit_config_errors, takes_integers_from_the_source_text) {
+Test(unit_config_errors, reads_integers_from_the_source_text) {
     static const config_case_row_t rows[] = {
-        // Each of these is a good number once it is wrapped at 32 bits.
+        // Wrapped at 32 bits, each of these numbers would be valid.
         {"dispatcher = { batch = 4294967297; };\n" Q,
          "F:1: `dispatcher.batch` is 4294967297, but must be an integer from 1 to 5000\n"},
         {"dispatcher = { batch = 0x100000001; };\n" Q,
@@ -236,7 +236,7 @@ Test(unit_config_errors, takes_integers_from_the_source_text) {
          "F:1: `audit.retain_rows` is 5000000000, out of the range of 32 bits: write 5000000000L\n"},
         {"stream = { max_bytes = 4294967296; };\n" Q,
          "F:1: `stream.max_bytes` is 4294967296, out of the range of 32 bits: write 4294967296L\n"},
-        // Three of one name on one line: only the middle one is out of range.
+        // Three keys of one name on one line: only the second value is out of range.
         {"queues = ( { name = \"a\"; retry_times = 1; }, { name = \"b\"; retry_times = 4294967297; }, { name = \"c\"; "
          "retry_times = 1; } );",
          "F:1: queue `b`: `retry_times` is 4294967297, but must be an integer from 0 to 1000\n"},
@@ -251,7 +251,7 @@ Test(unit_config_errors, takes_integers_from_the_source_text) {
     config_free(config);
 }
 
-/* What libconfig 1.5 stops at, 1.7 may take, and the other way round. */
+/* libconfig 1.5 accepts some texts that 1.7 refuses, and refuses some that 1.7 accepts. */
 Test(unit_config_errors, explains_syntax_errors_of_one_libconfig_version) {
     static const char huge[] = "dispatcher = { batch = 99999999999999999999; };\n" Q;
     static const char comma[] = "queues = ( { name = \"a\"; },\n);";

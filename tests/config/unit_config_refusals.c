@@ -1,4 +1,4 @@
-/* What each dialect refuses in the config, and what it says then. */
+/* The settings that each dialect refuses, and the texts of these errors. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -33,9 +33,9 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_kmqueue) {
          F "none of `queues` is :safe: KMQueue keeps a list of tasks in progress for safe queues only\n"},
         {"redis = { db = 3; };\n" KM(""), "F:2: queue `q`: KMQueue works in database 0 only, but `redis.db` is 3\n"},
         {KM("roles = [\"dispatcher\", \"monitor\"];"),
-         F "`roles` must be [\"monitor\"] in dialect kmqueue: nothing is delayed there, so there is nothing to dispatch\n"},
+         F "`roles` must be [\"monitor\"] in dialect kmqueue, which has no delayed jobs\n"},
         {"defaults = { roles = [\"dispatcher\"]; };\n" KM(""),
-         "F:2: queue `q`: `roles` of `defaults` leaves dialect kmqueue nothing to do: give it roles = [\"monitor\"]\n"},
+         "F:2: queue `q`: `roles` of `defaults` leaves dialect kmqueue nothing to do: give the queue roles = [\"monitor\"]\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
@@ -135,8 +135,8 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_private_queues) {
         {PQ("dedup = \"seen\";"), F "`dedup` holds ids of jobs, but `id_path` does not say where a job has its id\n"},
         {PQ("dlq = \"m\";"), F "its main and its dlq are the same key `m`\n"},
         {PQ("registry = \"m\";"), F "its main and its registry are the same key `m`\n"},
-        {PQ("roles = [\"dispatcher\"];"), F
-         "`roles` must be [\"monitor\"] in dialect private_queues: nothing is delayed there, so there is nothing to dispatch\n"},
+        {PQ("roles = [\"dispatcher\"];"),
+         F "`roles` must be [\"monitor\"] in dialect private_queues, which has no delayed jobs\n"},
         {PQ("retry_window = \"1m\";"),
          F "`retry_window` is 1m, but must be more than 2 x (`protected_timeout` 3m + longest backoff 0) "
            "= 6m, or retries would be forgotten before they are counted\n"},
@@ -235,7 +235,7 @@ Test(unit_config_refusals, bull_and_private_queues_name_the_replacement_key) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
-/* Each setting that stands in the table for some dialects only gets a reason in the others, or is one of theirs alone. */
+/* The error for a setting of other dialects names these dialects. */
 Test(unit_config_refusals, names_the_group_of_a_misplaced_key) {
     static const config_case_row_t rows[] = {
         {ONE("prefix = \"x\";"), F "`prefix` is for delayed_queue and bull: remove it, or set `dialect`\n"},

@@ -1,5 +1,5 @@
-/* The samples of conf/, one for each dialect: each names every key that its dialect knows, and shows the defaults. The samples
- * are read from the repository, where the tests run. */
+/* The samples of conf/, one for each dialect: each names every key that its dialect knows, and shows the defaults. Tests run in
+ * the root of the repository. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 
 TestSuite(unit_config_samples, .init = config_case_begin, .fini = config_case_end);
 
-/* What stands there besides defaults. */
+/* The settings of each sample that are no defaults. */
 static const struct {
     const char *file, *group, *queue;
     const char *dialect;
-    bool complete; /* teaches every key of its dialect */
+    bool complete; /* names every key of its dialect */
 } SAMPLES[] = {
     {"conf/kmqueue.cfg", "mail-app",
      "name = \"mail\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"];", "kmqueue", true},
@@ -34,7 +34,7 @@ static const struct {
      "list", false},
 };
 
-/* The values, without the comments that tell where each came from. Owned. */
+/* The values of a config, without the comments that name the origin of each value. Owned. */
 static char *values(const config_t *config) {
     buffer_t dump = {0}, out = {0};
     config_dump(config, &dump);
@@ -73,7 +73,7 @@ Test(unit_config_samples, show_the_defaults_of_their_dialects) {
     }
 }
 
-/* As `key =`, or `key    =`, at the begin of a line or of a comment. */
+/* Whether the sample has `key =` or `key    =` at the begin of a line or of a comment. */
 static bool teaches(const char *sample, const char *key) {
     for (const char *line = sample; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         const char *at = line + strspn(line, " #");
@@ -91,7 +91,7 @@ Test(unit_config_samples, teach_every_key_of_their_dialects) {
         const config_key_t *key;
         for (size_t row = 0; SAMPLES[i].complete && (key = config_queue_key(dialect, row)) != NULL; row++) {
             if (!config_key_in_queue(key) || !config_key_of_dialect(key, dialect)) continue;
-            cr_expect(teaches(sample, key->name), "%s says nothing of %s", SAMPLES[i].file, key->name);
+            cr_expect(teaches(sample, key->name), "%s does not name %s", SAMPLES[i].file, key->name);
         }
         config_free(config);
         free(sample);

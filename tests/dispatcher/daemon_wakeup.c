@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HOUR_MS = 3600 * 1000, MOMENT_MS = 5000, AHEAD_MS = 4000 }; /* nobody polls for an hour */
+enum { HOUR_MS = 3600 * 1000, MOMENT_MS = 5000, AHEAD_MS = 4000 }; /* the safety poll is an hour away */
 
 #define EVERY_SERVER(name) ON_EVERY_SERVER(daemon_wakeup, name)
 
@@ -108,7 +108,7 @@ EVERY_SERVER(pops_of_workers_cause_nothing) {
     delay_seen(&s, "far", HOUR_MS);
     delay_seen(&s, "near", HOUR_MS / 2);
     long long reads_head;
-    cr_assert(wait_for(is_calm(&s, &reads_head), 10000)); /* what the last add has caused may still be under way */
+    cr_assert(wait_for(is_calm(&s, &reads_head), 10000)); /* requests that the last add caused may still be in flight */
     long long calls = server_commandstat(s.server, "evalsha");
     many(s.r, 500, "RPOP q");
     many(s.r, 500, "RPOPLPUSH q q:backup");
@@ -116,23 +116,23 @@ EVERY_SERVER(pops_of_workers_cause_nothing) {
     many(s.r, 500, "SET sidecar-of-somebody-else 1");
     cr_assert(cluster_stays(server_commandstat(s.server, "evalsha") - calls <= 2, 200));
     cr_assert_leq(server_commandstat(s.server, "client|caching") - reads_head, 2,
-                  "the last add may have caused more after a standstill");
+                  "only a late read after the last add is allowed");
     cluster_works(&s, "q");
     cluster_end(&s);
 }
 
-EVERY_SERVER(many_adds_cause_few_looks) {
+EVERY_SERVER(many_adds_cause_few_reads) {
     enum { FOR_MS = 600 };
     cluster_t s = begin(*number, NULL);
     long long calls = server_commandstat(s.server, "evalsha");
     int64_t began = wait_now_us();
     int adds = 0;
-    /* Each becomes the new head. */
+    /* Each job becomes the new head. */
     for (; wait_now_us() - began < FOR_MS * 1000 || (adds < 20000 && server_commandstat(s.server, "evalsha") < calls + 5); adds++)
         redis_ok(s.r, "ZADD q:delayed %lld job%d", (long long)cluster_ms(s.r) + HOUR_MS - adds, adds);
     double seconds = (double)(wait_now_us() - began) / 1e6;
     calls = server_commandstat(s.server, "evalsha") - calls;
-    cr_assert_leq((double)calls, 1100 * seconds + 20, "%lld looks in %.3f s, at %d adds", calls, seconds, adds);
+    cr_assert_leq((double)calls, 1100 * seconds + 20, "%lld reads in %.3f s, at %d adds", calls, seconds, adds);
     cr_assert_geq(calls, 5);
     cluster_works(&s, "q");
     cr_assert_eq(redis_int(s.r, "ZCARD q:delayed"), adds);
@@ -144,12 +144,12 @@ EVERY_SERVER(dead_subscriber_is_replaced) {
     cluster_t s = begin(*number, NULL);
     for (int round = 0; round < 4; round++) {
         cr_assert(wait_for(cluster_connections(s.r, "-wakeups") == 1, 5000));
-        char *list = NULL, *schedule = NULL; /* it has its name before it subscribes */
+        char *list = NULL, *line = NULL; /* TYPE pubsub: a subscriber has its name before it subscribes */
         cr_assert(wait_for((free(list), list = redis_str(s.r, "CLIENT LIST TYPE pubsub"),
-                            (schedule = strstr(list, "name=queue-sidecar-wakeups")) != NULL),
+                            (line = strstr(list, "name=queue-sidecar-wakeups")) != NULL),
                            5000));
-        while (schedule > list && schedule[-1] != '\n') schedule--;
-        long long id = strtoll(schedule + strlen("id="), NULL, 10);
+        while (line > list && line[-1] != '\n') line--;
+        long long id = strtoll(line + strlen("id="), NULL, 10);
         free(list);
         int64_t due = cluster_ms(s.r);
         redis_ok(s.r, "MULTI");
@@ -171,7 +171,7 @@ EVERY_SERVER(every_queue_is_watched) {
     char *job = cluster_take(s.r, "third", 5000);
     cr_assert_not_null(job);
     free(job);
-    redis_ok(s.r, "FLUSHALL"); /* takes the lock away too, long before it would be renewed */
+    redis_ok(s.r, "FLUSHALL"); /* also removes the lock, long before its next renewal */
     cr_assert_leq(cluster_round(&s, "other", 0), wait_scaled_ms(MOMENT_MS));
     cluster_works(&s, "other");
     cluster_works(&s, "q");

@@ -1,4 +1,4 @@
-/* What the tests of the dispatcher's ticks share: one dispatcher that leads by hand, in a driver, and its server. */
+/* Setup of the tests of the dispatcher's ticks: a dispatcher in a driver, and its server. The setup itself acquires the lock. */
 #pragma once
 
 #include "fixture.h"
@@ -14,7 +14,6 @@
     "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 10; }; queues = ( { name = \"email\"; }, { name = \"sms\"; " \
     "} );"
 
-/* A dispatcher that leads, and its server. */
 typedef struct {
     fixture_t f;
     instance_t instance;
@@ -37,7 +36,7 @@ static inline long long ready(setup_t *d) { return redis_int(d->f.r, "LLEN email
 static inline long long delayed(setup_t *d) { return redis_int(d->f.r, "ZCARD email:delayed"); }
 static inline metrics_queue_t *of(setup_t *d, size_t queue) { return &d->instance.metrics->queues[queue]; }
 
-/* Steps until so many jobs are ready. */
+/* Runs ticks until `jobs` jobs are ready. */
 static inline void expect_ready(setup_t *d, long long jobs) {
     bool done = driver_until(&d->instance.driver, ready(d) == jobs, 15000);
     if (done) return;
@@ -45,7 +44,7 @@ static inline void expect_ready(setup_t *d, long long jobs) {
     cr_assert_fail("%lld jobs are ready, %lld delayed, %lld were expected\n%s", ready(d), delayed(d), jobs, log);
 }
 
-/* Works until everything that it wants now is done. */
+/* Runs ticks until the dispatcher has no request to send now. */
 static inline void settle(setup_t *d) { driver_settle(&d->instance.driver, d->f.r); }
 
 static inline void add_due(setup_t *d, int jobs) {

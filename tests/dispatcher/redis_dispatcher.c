@@ -1,7 +1,7 @@
 /* Ticks of the dispatcher: every due job reaches ready exactly once, soon and not early, and Redis gets no needless request. */
 #include "dispatcher_fixture.h"
 
-/* Returns how late the later job was at the most, in us. */
+/* Moves due jobs and a later job. Returns the largest lateness in us. */
 static int64_t moved_late_us(void) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
@@ -38,7 +38,7 @@ Test(redis_dispatcher, producers_wake_the_dispatcher) {
     cr_assert_eq(metric_get(&of(&d, 0)->missed), 0);
     redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 3600000);
     settle(&d);
-    redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 50); /* sooner than it was */
+    redis_ok(d.f.r, "ZADD email:delayed %lld mind", now_ms(d.f.r) + 50); /* sooner than before */
     expect_ready(&d, 6);
     redis_ok(d.f.r, "FLUSHALL");
     instance_lead(&d.instance, d.f.r);
@@ -48,7 +48,7 @@ Test(redis_dispatcher, producers_wake_the_dispatcher) {
     setup_end(&d);
 }
 
-Test(redis_dispatcher, asks_for_nothing_without_a_reason) {
+Test(redis_dispatcher, sends_no_request_without_a_reason) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
     add_due(&d, 30);
@@ -93,7 +93,7 @@ Test(redis_dispatcher, a_backlog_reads_the_head_only_at_its_end) {
     settle(&d);
     cr_assert_geq(proxy_requests(d.f.proxy, "4 sidecar:app:lock") - batches, JOBS / 10);
     reads_head = proxy_requests(d.f.proxy, "1 email:delayed") - reads_head;
-    cr_assert(reads_head >= 2 && reads_head <= 20, "%ld looks", reads_head);
+    cr_assert(reads_head >= 2 && reads_head <= 20, "%ld reads of the head", reads_head);
     server_step_clock(d.f.server, 3600000);
     fixture_step_boottime(3600000);
     expect_ready(&d, JOBS + 1);
@@ -104,7 +104,7 @@ Test(redis_dispatcher, a_backlog_reads_the_head_only_at_its_end) {
     setup_end(&d);
 }
 
-/* What waits behind a batch makes all others wait for both: so nothing does. */
+/* Other clients would wait for the batch and for a request behind it. */
 Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     enum { NTH = 5 };
     setup_t d;
@@ -117,14 +117,14 @@ Test(redis_dispatcher, nothing_is_sent_behind_a_batch_of_a_backlog) {
     proxy_refuse_new(d.f.proxy, true);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->reconnects) > 0, 15000)); /* no reply in time */
     cr_assert_eq(proxy_requests(d.f.proxy, "4 sidecar:app:lock email") - batches, NTH);
-    cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 3 * NTH, "news and other queues come in between");
+    cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 3 * NTH, "only reads and other queues may come between batches");
     proxy_pass(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, ready(&d) == 200, 15000));
     cr_assert_eq(redis_int(d.f.r, "LLEN sms"), 1);
     setup_end(&d);
 }
 
-/* However fast this machine is. */
+/* Adds jobs, so that a fast machine does not end the backlog. */
 static void keep_up_backlog(setup_t *d) {
     if (delayed(d) >= 5000 && redis_int(d->f.r, "ZCARD sms:delayed") >= 5000) return;
     redis_ok(d->f.r, "EVAL %s 2 email:delayed sms:delayed",
@@ -182,13 +182,13 @@ Test(redis_dispatcher, oversized_entries_in_a_backlog_hide_no_job) {
     settle(&d);
     cr_assert_eq(delayed(&d), (JOBS + EVERY - 1) / EVERY);
     cr_assert_geq(metric_get(&of(&d, 0)->large), (JOBS + EVERY - 1) / EVERY);
-    cr_assert_leq(driver_run(&d.instance.driver, 200), 5, "it spins on what is too large");
+    cr_assert_leq(driver_run(&d.instance.driver, 200), 5, "the dispatcher spins on oversized entries");
     redis_ok(d.f.r, "ZADD email:delayed -1 first 9999 last");
     expect_ready(&d, JOBS + 2);
     redis_ok(d.f.r, "ZPOPMIN email:delayed");
     redis_ok(d.f.r, "ZADD email:delayed 50000 another");
     expect_ready(&d, JOBS + 3);
-    redis_ok(d.f.r, "DEL email:delayed"); /* the operator has seen to it */
+    redis_ok(d.f.r, "DEL email:delayed"); /* an operator removes the oversized entries */
     redis_ok(d.f.r, "ZADD email:delayed 1 new");
     expect_ready(&d, JOBS + 4);
     setup_end(&d);
@@ -202,7 +202,8 @@ Test(redis_dispatcher, waits_while_ready_is_full) {
     long before = proxy_requests(d.f.proxy, "EVALSHA");
     long steps = driver_run(&d.instance.driver, 600);
     cr_assert_eq(ready(&d), 5);
-    cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 2 * (2 + wait_scaled_ms(600) / 250), "twice for each look");
+    cr_assert_leq(proxy_requests(d.f.proxy, "EVALSHA") - before, 2 * (2 + wait_scaled_ms(600) / 250),
+                  "at most two requests for each retry");
     cr_assert_leq(steps, 12);
     cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->full_us) > 0, 3000));
     for (long long left = 7; left > 0; left -= 5) {
@@ -218,12 +219,13 @@ Test(redis_dispatcher, without_the_lock_nothing_moves) {
     settle(&d);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
     add_due(&d, 5);
-    cr_assert(driver_until(&d.instance.driver, lease_take_suspicion(d.instance.leases, 0), 3000), "the leader is told");
+    cr_assert(driver_until(&d.instance.driver, lease_take_suspicion(d.instance.leases, 0), 3000),
+              "the dispatcher must report the lost lock to the leader");
     long before = proxy_requests(d.f.proxy, NULL);
     cr_assert_leq(driver_run(&d.instance.driver, 200), 3);
     cr_assert_leq(proxy_requests(d.f.proxy, NULL), before);
     cr_assert_eq(delayed(&d), 5);
-    cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000), "what does not lead holds no connection");
+    cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000), "a dispatcher that does not lead keeps a connection");
     cr_assert_eq(fixture_log_count("fenced"), 1);
     instance_lead(&d.instance, d.f.r);
     expect_ready(&d, 5);

@@ -7,7 +7,7 @@
 
 enum { POLL_MS = 100, NO_WAKE_RETRY_MS = 60000 };
 
-/* Without tracking the second connection is of no use: it stays closed. */
+/* Without tracking the subscriber has no use, so its connection stays closed. */
 static void expect_one_connection(setup_t *d, const char *refused) {
     cr_assert(driver_until(&d->instance.driver, cluster_connections(d->f.r, "") == 1, 3000),
               "while %s is refused: %d connections", refused, cluster_connections(d->f.r, ""));
@@ -16,15 +16,16 @@ static void expect_one_connection(setup_t *d, const char *refused) {
     int ever = proxy_connections_total(d->f.proxy);
     long before = proxy_requests(d->f.proxy, NULL);
     int64_t start = wait_now_us();
-    cr_assert_leq(driver_run(&d->instance.driver, 500), most_steps(500), "it spins while %s is refused", refused);
+    cr_assert_leq(driver_run(&d->instance.driver, 500), most_steps(500), "the dispatcher spins while %s is refused", refused);
     int64_t polls = (wait_now_us() - start) / 1000 / POLL_MS + 1;
-    cr_assert_leq(proxy_requests(d->f.proxy, NULL) - before, polls, "more than the safety polls while %s is refused", refused);
+    cr_assert_leq(proxy_requests(d->f.proxy, NULL) - before, polls, "more requests than safety polls while %s is refused",
+                  refused);
     cr_assert_eq(proxy_connections_total(d->f.proxy), ever);
     cr_assert_eq(proxy_connections(d->f.proxy), 1);
 }
 
-/* /metrics, and /readyz, which `status` reads. */
-static void expect_told(const setup_t *d, bool tracking_refused) {
+/* The metric, and /readyz, which `status` reads. */
+static void expect_reported(const setup_t *d, bool tracking_refused) {
     buffer_t json = {0};
     health_t *health = health_new(d->instance.metrics, "app");
     health_ready(health, &json);
@@ -49,26 +50,26 @@ static void expect_tracking_refused(const char *refused, bool from_the_start) {
     int64_t polls = metric_get(&d.instance.metrics->safety_polls);
     redis_ok(d.f.r, "ZADD email:delayed 1 second");
     expect_ready(&d, 2);
-    cr_assert_gt(metric_get(&d.instance.metrics->safety_polls), polls, "only a poll can have found it");
+    cr_assert_gt(metric_get(&d.instance.metrics->safety_polls), polls, "only a poll can have found the job");
     expect_one_connection(&d, refused);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 1);
-    expect_told(&d, true);
-    /* The right is given at last. */
+    expect_reported(&d, true);
+    /* The user gets the right. */
     proxy_pass(d.f.proxy);
     fixture_step_boottime(NO_WAKE_RETRY_MS);
     cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->tracking_refused), 3000));
-    expect_told(&d, false);
+    expect_reported(&d, false);
     setup_end(&d);
 }
 
 Test(redis_dispatcher, refused_tracking_leaves_one_connection) { expect_tracking_refused("CLIENT TRACKING", true); }
 Test(redis_dispatcher, a_refused_channel_leaves_one_connection) { expect_tracking_refused("SUBSCRIBE", true); }
-/* A script that is loaded has these words too, hence not from the start. */
+/* Not from the start: the proxy would also refuse the load of a script, because the script has these words too. */
 Test(redis_dispatcher, tracking_refused_later_leaves_one_connection) { expect_tracking_refused("CLIENT CACHING YES", false); }
 
-/* The connection for wake-ups died between its SUBSCRIBE and our CLIENT TRACKING: a refusal by its form, but over with the next
- * one. The text is the server's own. */
+/* The subscriber dies between SUBSCRIBE and CLIENT TRACKING. Redis replies with an error that looks like a refusal, but the next
+ * attempt succeeds. The test gets the text from the server. */
 Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
@@ -77,13 +78,13 @@ Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
     char *error = mem_printf("-%s", reply->str);
     freeReplyObject(reply);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = error});
-    cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "CLIENT TRACKING") == 2, 5000), "not tried again: %s",
-              fixture_log());
+    cr_assert(driver_until(&d.instance.driver, proxy_requests(d.f.proxy, "CLIENT TRACKING") == 2, 5000),
+              "the dispatcher did not try again: %s", fixture_log());
     cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 job");
     expect_ready(&d, 1);
-    cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 1, "there is no poll for a day");
+    cr_assert_eq(metric_get(&of(&d, 0)->wakeups), 1, "only a wake-up can have found the job");
     cr_assert_eq(cluster_connections(d.f.r, ""), 2);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 0);
     free(error);

@@ -7,8 +7,8 @@
 
 enum { QUEUES = 999, ROUNDS = 4, LINE_WINDOW_MS = 10000, HOLD_MS = 5001, LINES = 20 };
 
-/* As many queues as a config may have, a sound one in their midst; owned by the caller. */
-static char *crowd_config(void) {
+/* A config of the largest number of queues. Only `email`, in the middle, stays without errors. Owned. */
+static char *many_config(void) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -29,7 +29,7 @@ static int64_t all_faults(const setup_t *d) {
 /* The log writes at most twenty lines of one message in ten seconds, and then one line that counts the others. */
 static void expect_few_lines(const char *break_all, const char *message) {
     setup_t d;
-    char *config = crowd_config();
+    char *config = many_config();
     setup_begin(&d, (fixture_options_t){.config = config});
     redis_ok(d.f.r, "EVAL %s 0 %d", break_all, QUEUES);
     mono_t start = mono_now();
@@ -43,11 +43,11 @@ static void expect_few_lines(const char *break_all, const char *message) {
     fixture_step_boottime(LINE_WINDOW_MS);
     log_flush_suppressed();
     int64_t windows = mono_diff(mono_now(), start) / (LINE_WINDOW_MS * NS_PER_MS) + 1;
-    int schedules = fixture_log_count(message);
-    cr_assert_geq(schedules, LINES + 1);
-    cr_assert_leq(schedules, windows * (LINES + 1), "%d lines", schedules);
-    cr_assert_leq(fixture_log_count(""), windows * (LINES + 1) + 10, "other lines");
-    cr_assert_geq(fixture_log_count("\"more\":979,"), 1, "the number of the others");
+    int lines = fixture_log_count(message);
+    cr_assert_geq(lines, LINES + 1);
+    cr_assert_leq(lines, windows * (LINES + 1), "%d lines", lines);
+    cr_assert_leq(fixture_log_count(""), windows * (LINES + 1) + 10, "too many lines of other messages");
+    cr_assert_geq(fixture_log_count("\"more\":979,"), 1, "the log lacks the number of suppressed lines");
     cr_assert_eq(metric_get(&of(&d, QUEUES / 2 + 1)->faults), 0);
     setup_end(&d);
     free(config);
@@ -117,19 +117,19 @@ Test(redis_dispatcher, a_slow_command_of_another_client_causes_no_cooldown) {
     for (int done = 0; !done;) cr_assert_eq(redisBufferWrite(d.f.r, &done), REDIS_OK);
     int64_t start = wait_now_us();
     while (wait_now_us() - start < INT64_C(1000) * BUSY_MS)
-        driver_step(&d.instance.driver, 5); /* the look is on its way meanwhile */
+        driver_step(&d.instance.driver, 5); /* a read of the head is in flight meanwhile */
     redisReply *reply = NULL;
     cr_assert_eq(redisGetReply(d.f.r, (void **)&reply), REDIS_OK);
     freeReplyObject(reply);
     settle(&d);
     redis_ok(d.f.r, "ZADD email:delayed 1 now");
-    cr_assert(driver_until(&d.instance.driver, ready(&d) == 1, 2000), "a job that is due waits for more than two seconds");
+    cr_assert(driver_until(&d.instance.driver, ready(&d) == 1, 2000), "a due job waits for more than two seconds");
     setup_end(&d);
 }
 
 /* A moved job is never read again, so its size causes no cooldown. */
 Test(redis_dispatcher, a_moved_large_job_causes_no_cooldown) {
-    enum { LARGE_BYTES = 16000000, SOON_MS = 800 }; /* ten times its cost would be 1600 ms */
+    enum { LARGE_BYTES = 16000000, SOON_MS = 800 }; /* a cooldown would take ten times the cost: 1600 ms */
     setup_t d;
     setup_begin(&d, (fixture_options_t){0});
     settle(&d);
@@ -161,6 +161,6 @@ Test(redis_dispatcher, a_promote_reads_as_many_entries_as_the_last_one_suggests)
     settle(&d);
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d %d", fill, LARGE, LARGE_BYTES);
     expect_ready(&d, LARGE);
-    cr_assert_geq(metric_get(&of(&d, 0)->batches), LARGE / 2, "two of them are more than a script is to read");
+    cr_assert_geq(metric_get(&of(&d, 0)->batches), LARGE / 2, "a script must read at most two of these entries");
     setup_end(&d);
 }

@@ -5,32 +5,32 @@
 #include <criterion/parameterized.h>
 
 enum {
-    ASKED_AT_FIRST = 3, /* a look at both queues; then, where that fails, one at each, else a promote of the bad one and a look */
-    ASKED_PER_JOB = 3,  /* a look, a promote, a look */
-    ASKED_PER_FAULT = 3, /* likewise, once the bad queue was left alone for so long: */
-    FAULT_EVERY_MS = 5000,
+    ASKED_AT_FIRST = 3,    /* a read of both heads; then a read of each head, or a promote of the bad queue and a read */
+    ASKED_PER_JOB = 3,     /* a read, a promote, a read */
+    ASKED_PER_FAULT = 3,   /* a read, a promote, a read of the bad queue */
+    FAULT_EVERY_MS = 5000, /* pause before the next request for the bad queue */
 };
 
-/* What may be asked while one of two queues is at fault and the other gets so many jobs. */
+/* The largest number of requests in `ms` while one of two queues has an error and the other one gets `jobs` jobs. */
 static int64_t most_asked(const setup_t *d, int jobs, int64_t ms) {
     int64_t polls = ms / d->f.config->dispatcher.safety_poll_ms;
     return ASKED_AT_FIRST + (int64_t)ASKED_PER_JOB * jobs + ASKED_PER_FAULT * (ms / FAULT_EVERY_MS) + polls;
 }
 
-/* One queue is at fault; the other is served, and the fault is asked about seldom. */
+/* Queue email has an error. Queue sms is served, and requests for email are rare. */
 static void expect_one_fault(setup_t *d, const char *repair) {
     enum { JOBS = 3 };
     long before = proxy_requests(d->f.proxy, "EVALSHA");
     int64_t start = wait_now_us();
     for (int i = 1; i <= JOBS; i++) {
         redis_ok(d->f.r, "ZADD sms:delayed 1 job%d", i);
-        cr_assert(driver_until(&d->instance.driver, redis_int(d->f.r, "LLEN sms") == i, 3000), "a fault of email stops sms: %s",
+        cr_assert(driver_until(&d->instance.driver, redis_int(d->f.r, "LLEN sms") == i, 3000), "an error of email stops sms: %s",
                   fixture_log());
     }
-    cr_assert_leq(driver_run(&d->instance.driver, 300), 20, "it spins");
+    cr_assert_leq(driver_run(&d->instance.driver, 300), 20, "the dispatcher spins");
     long asked = proxy_requests(d->f.proxy, "EVALSHA") - before;
     int64_t most = most_asked(d, JOBS, (wait_now_us() - start) / 1000);
-    cr_assert_leq(asked, most, "%ld requests, %lld are enough", asked, (long long)most);
+    cr_assert_leq(asked, most, "%ld requests, but at most %lld are needed", asked, (long long)most);
     size_t email = strcmp(d->f.keys->queues[0].config->name, "email") == 0 ? 0 : 1;
     cr_assert_gt(metric_get(&of(d, email)->faults), 0);
     cr_assert_eq(metric_get(&of(d, 1 - email)->faults), 0);
@@ -78,25 +78,25 @@ Test(redis_dispatcher, missing_rights_to_one_queue_stop_no_other) {
     }
 }
 
-static const char *const PASSING[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY x",    "-READONLY x",
-                                      "-CLUSTERDOWN x", "-TRYAGAIN x",   "-MISCONF x", "-NOREPLICAS x"};
-enum { PASSINGS = sizeof PASSING / sizeof *PASSING };
+static const char *const RETRYABLE[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY x",    "-READONLY x",
+                                        "-CLUSTERDOWN x", "-TRYAGAIN x",   "-MISCONF x", "-NOREPLICAS x"};
+enum { RETRYABLES = sizeof RETRYABLE / sizeof *RETRYABLE };
 
 ParameterizedTestParameters(redis_dispatcher, backs_off_after_retryable_errors) {
-    static int numbers[PASSINGS];
-    for (int i = 0; i < PASSINGS; i++) numbers[i] = i;
-    return cr_make_param_array(int, numbers, PASSINGS);
+    static int numbers[RETRYABLES];
+    for (int i = 0; i < RETRYABLES; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, RETRYABLES);
 }
 
 ParameterizedTest(int *number, redis_dispatcher, backs_off_after_retryable_errors) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.config = TWO, .proxy = true});
     settle(&d);
-    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = PASSING[*number], .times = -1});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = RETRYABLE[*number], .times = -1});
     add_due(&d, 30);
     redis_ok(d.f.r, "ZADD sms:delayed 1 x");
     long steps = driver_run(&d.instance.driver, 400);
-    cr_assert_leq(proxy_fired(d.f.proxy), 30 * wait_scaled_ms(1000) / 1000, "requests refused with %s", PASSING[*number]);
+    cr_assert_leq(proxy_fired(d.f.proxy), 30 * wait_scaled_ms(1000) / 1000, "requests refused with %s", RETRYABLE[*number]);
     cr_assert_leq(steps, most_steps(400));
     cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) >= 2, 10000));
     expect_each_once(&d, 30);
@@ -113,7 +113,7 @@ Test(redis_dispatcher, a_lost_reply_moves_each_job_once) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.proxy = true});
     settle(&d);
-    for (int nth = 1; nth <= 6; nth++) { /* promote and look by turns */
+    for (int nth = 1; nth <= 6; nth++) { /* promotes and reads take turns */
         redis_ok(d.f.r, "DEL email");
         add_due(&d, 35);
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = nth % 2 ? PROXY_LOSE : PROXY_DROP, .match = "EVALSHA", .nth = nth});
@@ -168,7 +168,7 @@ Test(redis_dispatcher, tracking_resumes_after_either_connection_is_killed) {
     settle(&d);
     for (int i = 1; i <= 6; i++) {
         kill_named(d.f.r, names[i % 2]);
-        if (i > 2) redis_ok(d.f.r, "ZADD email:delayed 1 lost%d", i); /* before anybody has noticed */
+        if (i > 2) redis_ok(d.f.r, "ZADD email:delayed 1 lost%d", i); /* before the dispatcher has noticed */
         cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->reconnects) >= i, 3000));
         cr_assert(driver_until(&d.instance.driver, cluster_connections(d.f.r, "") == 2, 3000));
         settle(&d);
@@ -208,7 +208,7 @@ static void expect_polling(const char *refused, bool from_the_start) {
         redis_ok(d.f.r, "ZADD email:delayed 1 job%d", i);
         cr_assert(driver_until(&d.instance.driver, ready(&d) == i, 2000), "no job moves while %s is refused", refused);
     }
-    cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500), "it spins while %s is refused", refused);
+    cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500), "the dispatcher spins while %s is refused", refused);
     cr_assert_gt(fixture_log_count("NOPERM"), 0);
     setup_end(&d);
 }
@@ -217,7 +217,7 @@ Test(redis_dispatcher, the_safety_poll_serves_without_tracking) {
     expect_polling("CLIENT TRACKING", true);
     expect_polling("SUBSCRIBE", true);
     expect_polling("CLIENT ID", true);
-    expect_polling("CLIENT CACHING YES", false); /* a script that is loaded has these words too */
+    expect_polling("CLIENT CACHING YES", false); /* false: a script has these words too, and must load first */
 }
 
 Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early) {

@@ -1,4 +1,4 @@
-/* A schedule and replies of Redis for its tests. */
+/* Setup of the tests of a schedule, and replies of Redis for it. */
 #pragma once
 
 #include "dispatcher/schedule.h"
@@ -10,7 +10,7 @@
 
 enum { BATCH = 100 };
 
-#define NOW_US INT64_C(1800000000123456) /* by Redis */
+#define NOW_US INT64_C(1800000000123456) /* by Redis's clock */
 
 static const mono_t NOW = {.ns = 77 * INT64_C(1000000000)};
 
@@ -51,7 +51,7 @@ static inline void read_promote(schedule_t *schedule, const promote_reply_t *rep
     schedule_read_promote(schedule, reply, ask, now);
 }
 
-/* Sends one promote and answers it. */
+/* Sends one promote and gives the schedule this reply. */
 static inline void promote(schedule_t *schedule, promote_reply_t reply, mono_t now) {
     schedule_request_t ask = schedule_sent_promote(schedule, now);
     read_promote(schedule, &reply, &ask, now);

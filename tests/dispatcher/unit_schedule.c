@@ -12,7 +12,7 @@ Test(unit_schedule, begins_with_a_read_of_the_head) {
     cr_assert_not(schedule_wants_promote(&setup.schedule, NOW));
     cr_assert(mono_reached(schedule_next(&setup.schedule), NOW));
     schedule_sent_read(&setup.schedule, NOW);
-    cr_assert_not(schedule_wants_read(&setup.schedule, at(5000)), "one is under way");
+    cr_assert_not(schedule_wants_read(&setup.schedule, at(5000)), "a read is in flight");
     setup.schedule.in_flight--;
     see_none(&setup.schedule);
     cr_assert_not(schedule_wants_read(&setup.schedule, at(1000000)));
@@ -34,7 +34,7 @@ Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
         {"ms", -5, 0},
         {"ms", 1.7976931348623157e308, INT64_MAX},
         {"ms", -1.7976931348623157e308, 0},
-        {"ms", 8.9e15, INT64_MAX}, /* 280,000 years: as far as nanoseconds do not reach */
+        {"ms", 8.9e15, INT64_MAX}, /* 280,000 years: too far for int64_t nanoseconds */
         {"s", 1800000000, 0},
         {"s", 1800000001, 876544},
         {"s", 1800000000.5, 376544},
@@ -79,7 +79,7 @@ Test(unit_schedule, infinite_scores) {
     cr_assert(schedule_wants_promote(&setup.schedule, NOW));
     see_head(&setup.schedule, INFINITY);
     cr_assert_not(schedule_wants_promote(&setup.schedule, mono_add(NOW, INT64_C(1) << 60)));
-    cr_assert_not(schedule_differs(&setup.schedule, &(next_due_t){0}), "never, as without a head");
+    cr_assert_not(schedule_differs(&setup.schedule, &(next_due_t){0}), "an infinite score is never due, like an empty zset");
     setup_close(&setup);
 }
 
@@ -92,7 +92,7 @@ Test(unit_schedule, a_full_ready_list_is_tried_again_later) {
     see_head(schedule, 1);
     schedule_changed(schedule);
     cr_assert_not(schedule_wants_promote(schedule, at(249000)));
-    cr_assert_not(schedule_wants_read(schedule, at(249000)), "a change makes no more room");
+    cr_assert_not(schedule_wants_read(schedule, at(249000)), "a change of delayed makes no room in ready");
     cr_assert_eq(schedule_next(schedule).ns, at(250000).ns);
     cr_assert(schedule_wants_promote(schedule, at(250000)));
     full.now_us += 250000;
@@ -121,10 +121,12 @@ Test(unit_schedule, waiting_for_room_does_not_count_as_lateness) {
     promote(schedule, full, NOW);
     late.now_us = NOW_US + 250000;
     promote(schedule, late, at(250000));
-    cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 250000, "from the last look that found no room");
+    cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 250000,
+                 "lateness counts from the last reply that found ready full");
     metric_set(&schedule->metrics->lateness_max_us, 0);
     promote(schedule, late, at(250000));
-    cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 10250456, "that is over with the first move");
+    cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 10250456,
+                 "after the first move lateness counts from the due time again");
     setup_close(&setup);
 }
 
@@ -192,15 +194,15 @@ Test(unit_schedule, many_empty_promotes_in_a_row_pause) {
     setup_close(&setup);
 }
 
-static void expect_hold(setup_t *setup) {
+static void expect_blocked(setup_t *setup) {
     schedule_t *schedule = &setup->schedule;
     see_head(schedule, 1);
     schedule_changed(schedule);
-    int64_t hold_us = INT64_C(1000) * SCHEDULE_REFUSED_MS;
-    cr_assert_not(schedule_wants_promote(schedule, at(hold_us - 1)));
-    cr_assert_not(schedule_wants_read(schedule, at(hold_us - 1)));
-    cr_assert_eq(schedule_next(schedule).ns, at(hold_us).ns);
-    cr_assert(schedule_wants_promote(schedule, at(hold_us)));
+    int64_t pause_us = INT64_C(1000) * SCHEDULE_REFUSED_MS;
+    cr_assert_not(schedule_wants_promote(schedule, at(pause_us - 1)));
+    cr_assert_not(schedule_wants_read(schedule, at(pause_us - 1)));
+    cr_assert_eq(schedule_next(schedule).ns, at(pause_us).ns);
+    cr_assert(schedule_wants_promote(schedule, at(pause_us)));
     cr_assert_eq(metric_get(&schedule->metrics->faults), 1);
     cr_assert_eq(schedule->in_flight, 0);
 }
@@ -209,12 +211,12 @@ Test(unit_schedule, refusals_block_the_queue) {
     setup_t setup = setup_open("");
     schedule_refused(&setup.schedule, "NOPERM x", NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"NOPERM x\""), 1);
-    expect_hold(&setup);
+    expect_blocked(&setup);
     setup_close(&setup);
     setup = setup_open("");
     schedule_read_head(&setup.schedule, &(next_due_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"email:delayed: WRONGTYPE y\""), 1);
-    expect_hold(&setup);
+    expect_blocked(&setup);
     setup_close(&setup);
 }
 
@@ -272,7 +274,7 @@ static int unit_warnings(const char *unit, double score) {
     char *settings = mem_printf("score_unit = \"%s\";", unit);
     setup_t setup = setup_open(settings);
     int before = fixture_log_count("looks like");
-    fixture_step_boottime(11000); /* past the limit on repeats */
+    fixture_step_boottime(11000); /* the log suppresses repeated lines for 10 s */
     see_head(&setup.schedule, score);
     setup_close(&setup);
     free(settings);

@@ -12,19 +12,19 @@ Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
     cr_assert(schedule_wants_promote(schedule, NOW));
     schedule_request_t ask = schedule_sent_promote(schedule, NOW);
     cr_assert(ask.reads_head);
-    cr_assert_not(schedule_wants_promote(schedule, NOW), "nobody knows yet whether there is more");
+    cr_assert_not(schedule_wants_promote(schedule, NOW), "it is not known yet whether more jobs are due");
     promote_reply_t full = moved(BATCH), part = moved(BATCH - 1);
     read_promote(schedule, &full, &ask, NOW);
     cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW));
     schedule_request_t second = schedule_sent_promote(schedule, NOW);
-    cr_assert_not(second.reads_head, "there is more for certain");
-    cr_assert_not(schedule_wants_promote(schedule, NOW), "one at a time");
+    cr_assert_not(second.reads_head, "more jobs are due, so the next due time does not matter");
+    cr_assert_not(schedule_wants_promote(schedule, NOW), "only one promote of a queue may be in flight");
     read_promote(schedule, &full, &second, NOW);
     schedule_request_t third = schedule_sent_promote(schedule, NOW);
-    cr_assert_not(schedule_wants_read(schedule, NOW), "it is under way");
+    cr_assert_not(schedule_wants_read(schedule, NOW), "a promote is in flight");
     read_promote(schedule, &part, &third, NOW);
-    cr_assert_not(schedule_wants_promote(schedule, NOW), "what is due now nobody knows");
-    cr_assert(schedule_wants_read(schedule, NOW), "so the head is looked at, at once");
+    cr_assert_not(schedule_wants_promote(schedule, NOW), "the next due time is unknown");
+    cr_assert(schedule_wants_read(schedule, NOW), "the head must be read at once");
     cr_assert(mono_reached(schedule_next(schedule), NOW));
     cr_assert_eq(metric_get(&schedule->metrics->promoted), 3 * BATCH - 1);
     cr_assert_eq(metric_get(&schedule->metrics->batches), 3);
@@ -39,9 +39,9 @@ Test(unit_schedule_backlog, a_change_during_a_backlog_is_not_forgotten) {
     promote(schedule, full, NOW);
     schedule_changed(schedule);
     schedule_request_t first = schedule_sent_promote(schedule, NOW), second = schedule_sent_promote(schedule, NOW);
-    cr_assert(schedule->head.changed, "these do not look");
+    cr_assert(schedule->head.changed, "promotes of a backlog do not read the head");
     read_promote(schedule, &none, &first, NOW);
-    read_promote(schedule, &full, &second, NOW); /* producers were quick in between */
+    read_promote(schedule, &full, &second, NOW); /* producers added jobs between the two promotes */
     cr_assert(schedule_wants_read(schedule, NOW));
     schedule_sent_read(schedule, NOW);
     schedule->in_flight--;
@@ -61,7 +61,7 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
         setup_t setup = setup_open("");
         see_head(&setup.schedule, 1);
         schedule_request_t ask = schedule_sent_promote(&setup.schedule, NOW);
-        cr_assert_eq(ask.first, 2, "nothing is known");
+        cr_assert_eq(ask.first, 2, "the size of entries is unknown");
         promote_reply_t reply = moved(rows[i].jobs);
         reply.bytes = rows[i].bytes;
         reply.large = rows[i].oversized;
@@ -77,7 +77,7 @@ Test(unit_schedule_backlog, an_expensive_read_is_not_repeated_at_once) {
     see_head(schedule, INFINITY);
     schedule_expensive(schedule, 20 * NS_PER_MS, NOW);
     schedule_changed(schedule);
-    cr_assert(schedule->isolated, "its cost harms no other look");
+    cr_assert(schedule->isolated, "its cost must not delay reads of other queues");
     cr_assert_not(schedule_wants_read(schedule, mono_add(NOW, 199 * NS_PER_MS)));
     cr_assert(schedule_wants_read(schedule, mono_add(NOW, 200 * NS_PER_MS)));
     cr_assert_eq(schedule_next(schedule).ns, mono_add(NOW, 200 * NS_PER_MS).ns);
@@ -92,14 +92,14 @@ Test(unit_schedule_backlog, two_requests_in_flight_count_oversized_entries_once)
     reply.large = 2;
     schedule_request_t one = schedule_sent_promote(schedule, NOW), two = schedule_sent_promote(schedule, NOW);
     read_promote(schedule, &reply, &one, NOW);
-    reply.large = 3; // the second began where the first did, and met its two again
+    reply.large = 3; // the second promote has the same `skip`, so it read the two entries of the first again
     read_promote(schedule, &reply, &two, NOW);
     cr_assert_eq(schedule->oversized.skip, 3);
     cr_assert_eq(metric_get(&schedule->metrics->large), 3);
     schedule_request_t three = schedule_sent_promote(schedule, NOW);
     schedule_changed(schedule);
     read_promote(schedule, &reply, &three, NOW);
-    cr_assert_eq(schedule->oversized.skip, 0, "what stood there then may have gone since");
+    cr_assert_eq(schedule->oversized.skip, 0, "after a change other entries may be at the head");
     setup_close(&setup);
 }
 
@@ -113,7 +113,7 @@ Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
     strcpy(reply.large_sha1, "0123456789012345678901234567890123456789");
     promote(schedule, reply, NOW);
     cr_assert_eq(schedule->oversized.skip, 2);
-    cr_assert(schedule->head.changed, "what comes behind them is not known");
+    cr_assert(schedule->head.changed, "the next due time behind them is unknown");
     cr_assert_eq(metric_get(&schedule->metrics->large), 2);
     cr_assert_eq(fixture_log_count("\"bytes\":99999"), 1);
     cr_assert_eq(fixture_log_count("0123456789012345678901234567890123456789"), 1);
@@ -121,7 +121,7 @@ Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
     reply.large = 3;
     promote(schedule, reply, NOW);
     cr_assert_eq(schedule->oversized.skip, 5);
-    cr_assert(schedule->backlog, "moved and passed over make a full batch");
+    cr_assert(schedule->backlog, "moved and oversized entries together fill the batch");
     schedule_changed(schedule);
     cr_assert_eq(schedule->oversized.skip, 0);
     promote(schedule, reply, NOW);
@@ -139,19 +139,21 @@ Test(unit_schedule_backlog, expensive_oversized_entries_are_read_again_after_a_c
     schedule_expensive(schedule, 100 * NS_PER_MS, NOW);
     schedule_changed(schedule);
     cr_assert_eq(schedule->oversized.skip, 2);
-    cr_assert(schedule_wants_read(schedule, at(1000)), "what is behind them is no dearer than ever");
+    cr_assert(schedule_wants_read(schedule, at(1000)), "a read behind the skipped entries is cheap");
     schedule_sent_read(schedule, at(1000));
     schedule->in_flight--;
     see_none(schedule);
-    cr_assert_eq(schedule_next(schedule).ns, at(1000000).ns, "the entries at the head may be others by now");
+    cr_assert_eq(schedule_next(schedule).ns, at(1000000).ns,
+                 "after the cooldown the head is read again: other entries may be there");
     schedule_sent_read(schedule, at(1000000));
     cr_assert(schedule->oversized.skip == 0 && schedule->oversized.cooldown_until.ns == 0);
     for (int i = 0; i < 100; i++) {
         promote(schedule, reply, NOW);
         schedule_expensive(schedule, 500 * NS_PER_MS, NOW);
     }
-    cr_assert_eq(schedule->oversized.cooldown_until.ns, at(10000000).ns, "small jobs in front of them do not wait for ever");
+    cr_assert_eq(schedule->oversized.cooldown_until.ns, at(10000000).ns, "the cooldown has an upper limit");
     schedule_flushed(schedule);
-    cr_assert(schedule->oversized.skip == 0 && schedule->oversized.cooldown_until.ns == 0, "after FLUSHALL there are none");
+    cr_assert(schedule->oversized.skip == 0 && schedule->oversized.cooldown_until.ns == 0,
+              "after FLUSHALL there are no oversized entries");
     setup_close(&setup);
 }

@@ -1,4 +1,4 @@
-/* sizes.lua and the verb that calls it: how much there is in queues of each dialect, whatever stands in their keys. */
+/* sizes_read and sizes.lua: the sizes of queues of each dialect, also with keys of wrong types. */
 #include "fixture.h"
 #include "inspect/sizes.h"
 #include "queue/stamps.h"
@@ -22,12 +22,12 @@ static sizes_t sizes_of(fixture_t *f, size_t queue, sizes_depth_t depth) {
     return sizes;
 }
 
-static outcome_t take(fixture_t *f, size_t count, sizes_t *out) {
+static outcome_t read_sizes(fixture_t *f, size_t count, sizes_t *out) {
     const call_t call = fixture_call(f, NULL);
     return sizes_read(&call, count, SIZES_STAMPS, out);
 }
 
-static sizes_t look(fixture_t *f) { return sizes_of(f, 0, SIZES_STAMPS); }
+static sizes_t read_first(fixture_t *f) { return sizes_of(f, 0, SIZES_STAMPS); }
 
 static void expect_sizes(const sizes_t *c, int64_t delayed, int64_t ready, int64_t in_progress) {
     cr_expect_eq(c->delayed, delayed, "delayed %lld", (long long)c->delayed);
@@ -48,7 +48,7 @@ static int64_t now_ms(fixture_t *f) {
 Test(redis_sizes, an_empty_queue) {
     fixture_t f = setup(QUEUES(EMAIL));
     int64_t before = now_ms(&f);
-    sizes_t c = look(&f);
+    sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, 0);
     cr_assert(c.now_ms >= before && c.now_ms <= now_ms(&f));
     cr_assert(c.next_due_ms == SIZES_UNKNOWN && c.oldest_in_progress_ms == SIZES_UNKNOWN);
@@ -67,7 +67,7 @@ Test(redis_sizes, counts_jobs_in_lists_and_zsets) {
     stamp(&f, "0123456789abcdef", now - 60000);
     stamp(&f, "under way       ", 0);
     stamp(&f, "younger         ", now - 50000);
-    sizes_t c = look(&f);
+    sizes_t c = read_first(&f);
     expect_sizes(&c, 2, 3, 4);
     cr_assert_eq(c.next_due_ms, now - 5000);
     cr_assert_eq(sizes_overdue_ms(&c), c.now_ms - now + 5000);
@@ -76,9 +76,9 @@ Test(redis_sizes, counts_jobs_in_lists_and_zsets) {
     c = sizes_of(&f, 0, SIZES_ENDS);
     expect_sizes(&c, 2, 3, 4);
     cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN);
-    redis_ok(f.r, "HSET sidecar:email:meta bytes 1000 entries 4"); /* somebody has trimmed three of four */
-    c = look(&f);
-    cr_assert_eq(c.record_bytes, 250, "as settle.lua counts them");
+    redis_ok(f.r, "HSET sidecar:email:meta bytes 1000 entries 4"); /* somebody has trimmed three of four entries */
+    c = read_first(&f);
+    cr_assert_eq(c.record_bytes, 250, "the same estimate as in settle.lua");
     fixture_stop(&f);
 }
 
@@ -97,7 +97,7 @@ Test(redis_sizes, scores_of_any_kind) {
         char *config = mem_printf(QUEUES("{ name = \"email\"; score_unit = \"%s\"; }"), cases[i].unit);
         fixture_t f = setup(config);
         redis_ok(f.r, "ZADD email:delayed %s a", cases[i].score);
-        sizes_t c = look(&f);
+        sizes_t c = read_first(&f);
         cr_expect_eq(c.next_due_ms, cases[i].due_ms, "%s %s: %lld", cases[i].score, cases[i].unit, (long long)c.next_due_ms);
         cr_expect_eq(sizes_overdue_ms(&c) > 0, cases[i].due_ms != INT64_MAX);
         fixture_stop(&f);
@@ -105,29 +105,29 @@ Test(redis_sizes, scores_of_any_kind) {
     }
 }
 
-Test(redis_sizes, a_sentinel_is_no_job) {
+Test(redis_sizes, recognizes_a_sentinel_in_lists_of_any_length) {
     fixture_t f = setup(QUEUES(EMAIL));
     redis_ok(f.r, "HSET sidecar:email:sentinel random 0123456789abcdef0123456789abcdef n 7");
-    sizes_t c = look(&f);
+    sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, 0); /* the list was deleted */
     redis_ok(f.r, "RPUSH email:backup job");
-    c = look(&f);
-    expect_sizes(&c, 0, 0, 1); /* and filled again */
+    c = read_first(&f);
+    expect_sizes(&c, 0, 0, 1); /* the list has a job again */
     redis_ok(f.r, "DEL email:backup");
     redis_ok(f.r, "RPUSH email:backup " SENTINEL "7");
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, 0, 0, 0);
     redis_ok(f.r, "RPUSH email:backup job1 job2");
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, 0, 0, 2);
     redis_ok(f.r, "DEL email:backup sidecar:email:sentinel");
     redis_ok(f.r, "EVAL %s 1 email:backup", "redis.call('RPUSH', KEYS[1], string.rep('x', 5000))");
-    c = look(&f);
-    expect_sizes(&c, 0, 0, 1); /* it is not brought here */
+    c = read_first(&f);
+    expect_sizes(&c, 0, 0, 1); /* the script does not return an entry of this size */
     fixture_stop(&f);
 }
 
-Test(redis_sizes, a_sentinel_does_not_count_as_a_job) {
+Test(redis_sizes, does_not_count_the_sentinel_of_a_running_monitor) {
     fixture_t f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
     instance_t instance;
     redis_ok(f.r, "RPUSH email:backup job");
@@ -135,14 +135,14 @@ Test(redis_sizes, a_sentinel_does_not_count_as_a_job) {
     instance_lead(&instance, f.r);
     cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN email:backup") == 2, 8000));
     cr_assert(driver_until(&instance.driver, redis_int(f.r, "HLEN sidecar:email:stamps") == 1, 8000));
-    sizes_t c = look(&f);
+    sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, 1);
     cr_assert(c.oldest_in_progress_ms > c.now_ms - wait_scaled_ms(20000) && c.oldest_in_progress_ms <= c.now_ms);
     redis_ok(f.r, "LREM email:backup 1 job");
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, 0, 0, 0);
-    redis_ok(f.r, "DEL sidecar:email:sentinel"); /* still known by its bytes */
-    c = look(&f);
+    redis_ok(f.r, "DEL sidecar:email:sentinel"); /* the bytes still identify the sentinel */
+    c = read_first(&f);
     expect_sizes(&c, 0, 0, 0);
     instance_stop(&instance);
     fixture_stop(&f);
@@ -158,12 +158,12 @@ Test(redis_sizes, of_kmqueue) {
     fixture_t f = setup(QUEUES(KMQUEUE));
     redis_ok(f.r, "RPUSH worker1_queue 1 2");
     redis_ok(f.r, "RPUSH worker2_queue 1 2 3");
-    redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== %s", MARKER); /* of KMQueue's own manager */
-    sizes_t c = look(&f);
+    redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== %s", MARKER); /* the marker of KMQueue's own monitor */
+    sizes_t c = read_first(&f);
     expect_sizes(&c, SIZES_UNKNOWN, 5, 0);
     redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== task");
     redis_ok(f.r, "HSET sidecar:email:sentinel n 1 random x");
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, SIZES_UNKNOWN, 5, 1);
     fixture_stop(&f);
 }
@@ -179,13 +179,13 @@ Test(redis_sizes, of_bull) {
     sizes_t c = sizes_of(&f, 0, SIZES_ENDS);
     expect_sizes(&c, 1, 3, 3);
     cr_assert_eq(c.next_due_ms, now + 60000);
-    cr_assert_eq(c.oldest_in_progress_ms, now - 70000, "what has been active for longest stands last");
+    cr_assert_eq(c.oldest_in_progress_ms, now - 70000, "the oldest job is the last of the list");
     redis_ok(f.r, "DEL bull:video:4");
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, 1, 3, 3);
     cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN);
     fixture_make_key(f.r, "bull:video:4", "string");
-    c = look(&f);
+    c = read_first(&f);
     cr_assert(c.in_progress == SIZES_UNKNOWN && c.ready == 3 && strstr(c.error, "bull:video:active: WRONGTYPE"), "%s", c.error);
     fixture_stop(&f);
 }
@@ -197,7 +197,7 @@ Test(redis_sizes, of_delayed_queue) {
     redis_ok(f.r, "ZADD de_delayed_events 1700000000000 com.example.A###1 1800000000000 com.example.A###2");
     redis_ok(f.r, "RPUSH de_one a b");
     redis_ok(f.r, "RPUSH de_c c");
-    sizes_t c = look(&f);
+    sizes_t c = read_first(&f);
     expect_sizes(&c, 2, 3, SIZES_UNKNOWN);
     cr_assert_eq(c.next_due_ms, 1700000000000);
     fixture_stop(&f);
@@ -208,12 +208,12 @@ Test(redis_sizes, of_private_queues) {
     redis_ok(f.r, "RPUSH fights 1 2");
     sizes_t c = sizes_of(&f, 0, SIZES_ENDS);
     expect_sizes(&c, SIZES_UNKNOWN, 2, SIZES_UNKNOWN);
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, SIZES_UNKNOWN, 2, 0);
     stamp(&f, "0123456789abcdef", 1700000000000);
     stamp(&f, "under way       ", 0);
     stamp(&f, "another         ", 1800000000000);
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, SIZES_UNKNOWN, 2, 2);
     cr_assert_eq(c.oldest_in_progress_ms, 1700000000000);
     fixture_stop(&f);
@@ -223,14 +223,14 @@ Test(redis_sizes, reads_no_sizes_for_absent_roles) {
     fixture_t f = setup(QUEUES("{ name = \"email\"; roles = [\"dispatcher\"]; }, { name = \"sms\"; roles = [\"monitor\"]; }"));
     fixture_make_key(f.r, "email:backup", "string");
     fixture_make_key(f.r, "sms:delayed", "string");
-    sizes_t c = look(&f);
+    sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, SIZES_UNKNOWN);
     c = sizes_of(&f, 1, SIZES_STAMPS);
     expect_sizes(&c, SIZES_UNKNOWN, 0, 0);
     fixture_stop(&f);
 }
 
-/* Of each key: the numbers that it takes with it when it holds something else. */
+/* `lost` is the number that is unknown when the key has a wrong type; 0 = none. */
 Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout = 60) {
     static const struct {
         const char *key, *type;
@@ -255,7 +255,7 @@ Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout
             stamp(&f, "0123456789abcdef", 5);
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
             sizes_t c[2];
-            cr_assert_eq(take(&f, 2, c), OUTCOME_OK);
+            cr_assert_eq(read_sizes(&f, 2, c), OUTCOME_OK);
             cr_expect(strncmp(c[0].error, keys[k].key, strlen(keys[k].key)) == 0 && strstr(c[0].error, "WRONGTYPE"), "%s: %s",
                       keys[k].key, c[0].error);
             for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -278,13 +278,13 @@ Test(redis_sizes, one_key_that_may_not_be_read_spoils_its_own_number_only) {
     redis_ok(f.r, "RPUSH email:backup 1 2");
     redis_ok(f.r, "RPUSH fax 1 2");
     sizes_t c[3];
-    cr_assert_eq(take(&f, 3, c), OUTCOME_OK);
+    cr_assert_eq(read_sizes(&f, 3, c), OUTCOME_OK);
     cr_assert(c[0].ready == SIZES_UNKNOWN && strstr(c[0].error, "email: NOPERM"), "%s", c[0].error);
     cr_assert(c[0].in_progress == 2 && c[0].delayed == 0 && c[0].records == 0);
     expect_sizes(&c[1], 0, 0, 0);
     expect_sizes(&c[2], 0, 2, 0);
-    redis_ok(f.r, "ACL SETUSER sidecar -evalsha"); /* nothing at all, by few requests */
-    cr_assert_eq(take(&f, 3, c), OUTCOME_OK);
+    redis_ok(f.r, "ACL SETUSER sidecar -evalsha"); /* now every number is unknown */
+    cr_assert_eq(read_sizes(&f, 3, c), OUTCOME_OK);
     for (int i = 0; i < 3; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && strstr(c[i].error, "NOPERM"), "%s", c[i].error);
     fixture_stop(&f);
 }
@@ -307,26 +307,26 @@ Test(redis_sizes, a_thousand_queues_by_few_requests) {
         redis_ok(f.r, scope ? "RPUSH {q998} 1 2" : "RPUSH q998 1 2");
         redis_ok(f.r, scope ? "SET {q500}:delayed x" : "SET q500:delayed x");
         redis_ok(f.r, "CONFIG RESETSTAT");
-        cr_assert_eq(take(&f, 1000, c), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(read_sizes(&f, 1000, c), OUTCOME_OK, "%s", f.error.text);
         for (int i = 0; i < 1000; i++) {
             if (i != 500) expect_sizes(&c[i], 0, i == 998 ? 2 : 0, 0);
             if (i == 500) cr_assert(c[i].delayed == SIZES_UNKNOWN && *c[i].error);
         }
         cr_assert_leq(server_commandstat(f.server, "evalsha"), scope ? 1024 : 21);
-        cr_assert_eq(server_commandstat(f.server, "hscan"), 0, "nothing is in progress");
+        cr_assert_eq(server_commandstat(f.server, "hscan"), 0, "no job is in progress, so no stamps are read");
         long long errors = server_info_int(f.server, "stats", "total_error_replies");
         redis_ok(f.r, "ACL SETUSER default -evalsha");
-        cr_assert_eq(take(&f, 1000, c), OUTCOME_OK);
+        cr_assert_eq(read_sizes(&f, 1000, c), OUTCOME_OK);
         for (int i = 0; i < 1000; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && *c[i].error);
         errors = server_info_int(f.server, "stats", "total_error_replies") - errors;
-        cr_assert_leq(errors, scope ? 1100 : 100, "what is refused at all is not asked for key by key");
+        cr_assert_leq(errors, scope ? 1100 : 100, "when Redis refuses every request, the search for the refused key must end");
         free(c);
         fixture_stop(&f);
         free(config);
     }
 }
 
-Test(redis_sizes, stamps_are_gone_through_up_to_a_limit, .timeout = 60) {
+Test(redis_sizes, reads_stamps_up_to_a_limit, .timeout = 60) {
     static const char FILL[] = "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('HSET', KEYS[1], "
                                "string.format('%016d', i), ARGV[3]) end";
     fixture_t f = setup(QUEUES(EMAIL));
@@ -334,13 +334,13 @@ Test(redis_sizes, stamps_are_gone_through_up_to_a_limit, .timeout = 60) {
     redis_ok(f.r, "RPUSH email:backup 1 2 3");
     redis_ok(f.r, "EVAL %s 1 sidecar:email:stamps 1 15000 %b", FILL, raw.bytes, raw.len);
     stamp(&f, "the oldest      ", 1700000000000);
-    sizes_t c = look(&f);
+    sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, 3);
     cr_assert_eq(c.oldest_in_progress_ms, 1700000000000);
     redis_ok(f.r, "EVAL %s 1 sidecar:email:stamps 15001 30000 %b", FILL, raw.bytes, raw.len);
-    c = look(&f);
+    c = read_first(&f);
     expect_sizes(&c, 0, 0, 3);
-    cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN, "a part says nothing");
+    cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN, "the oldest of a part of the stamps may not be the oldest of all");
     fixture_stop(&f);
 }
 
@@ -350,11 +350,11 @@ Test(redis_sizes, writes_nothing_and_ends_with_its_server) {
     sizes_t c[2];
     redis_ok(f.r, "LPUSH bull:video:active 4");
     char *before = fixture_digest(f.r);
-    cr_assert_eq(take(&f, 2, c), OUTCOME_OK);
+    cr_assert_eq(read_sizes(&f, 2, c), OUTCOME_OK);
     char *after = fixture_digest(f.r);
     cr_assert_str_eq(before, after);
     server_kill(f.server);
-    cr_assert_eq(take(&f, 2, c), OUTCOME_DISCONNECTED);
+    cr_assert_eq(read_sizes(&f, 2, c), OUTCOME_DISCONNECTED);
     free(before), free(after);
     fixture_stop(&f);
 }

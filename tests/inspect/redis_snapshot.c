@@ -1,4 +1,4 @@
-/* What `status` reads of locks, owners, streams and copies. */
+/* The snapshot: what `status` reads about locks, owners, streams and copies. */
 #include "base/host.h"
 #include "cluster.h"
 #include "fixture.h"
@@ -11,28 +11,28 @@
 
 #define TWO_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
 
-static snapshot_t look(fixture_t *f) {
+static snapshot_t read_snapshot(fixture_t *f) {
     snapshot_t view;
     cr_assert_eq(snapshot_read(f->conn, f->keys, &view, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(view.queue_count, f->keys->queue_count);
     return view;
 }
 
-static outcome_t take_lock(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms, lock_state_t *state) {
+static outcome_t acquire_lock(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms, lock_state_t *state) {
     const lock_call_t call = fixture_lock_call(f, lock, token, ttl_ms);
     return lock_acquire(&call, state);
 }
 
 static void lead(fixture_t *f, size_t lock, const char *token) {
     lock_state_t state = {0};
-    cr_assert_eq(take_lock(f, lock, token, 60000, &state), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(acquire_lock(f, lock, token, 60000, &state), OUTCOME_OK, "%s", f->error.text);
     cr_assert(state.acquired);
     lock_state_clear(&state);
 }
 
 Test(redis_snapshot, an_empty_server_has_no_leader) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
-    snapshot_t view = look(&f);
+    snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.lock_count, 1);
     cr_assert_str_empty(view.locks[0].holder);
     cr_assert_str_empty(view.locks[0].error);
@@ -62,7 +62,7 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", other, &f.error), OUTCOME_OK, "%s", f.error.text);
     redis_ok(f.r, "HSET sidecar:email:auditors stranger nonsense");
     char *before = fixture_digest(f.r);
-    snapshot_t view = look(&f);
+    snapshot_t view = read_snapshot(&f);
     cr_assert_str_eq(view.locks[0].holder, "T1");
     cr_assert_str_eq(view.locks[0].leader, instance_name());
     cr_assert(view.locks[0].pttl_ms > 0 && view.locks[0].pttl_ms <= 60000);
@@ -80,10 +80,10 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_str_eq(email->copies[1].position, "7-1");
     cr_assert(email->copies[1].heard_ms > 0 && email->copies[1].heard_ms <= view.now_ms);
     redis_expect(f.r, before, "DEBUG DIGEST");
-    /* of another term, what is said of the leader is not of this one */
+    /* Another term began: the name of the leader belongs to the old term. */
     redis_ok(f.r, "SET sidecar:app:lock T2 PX 5000");
     snapshot_free(&view);
-    view = look(&f);
+    view = read_snapshot(&f);
     cr_assert_str_eq(view.locks[0].holder, "T2");
     cr_assert_str_empty(view.locks[0].leader);
     cr_assert_eq(view.locks[0].since_ms, 0);
@@ -94,7 +94,7 @@ Test(redis_snapshot, names_leaders_and_copies) {
 }
 
 static int64_t uncopied(fixture_t *f) {
-    snapshot_t view = look(f);
+    snapshot_t view = read_snapshot(f);
     int64_t at = view.queues[0].uncopied_ms;
     snapshot_free(&view);
     return at;
@@ -105,15 +105,15 @@ Test(redis_snapshot, names_standbys_and_silent_instances) {
     lock_state_t state = {0};
     redis_ok(f.r, "HSET sidecar:app:standbys gone %s", "1 5000");
     lead(&f, 0, "0123456789abcdef0123456789abcdef-5000");
-    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:standbys"), 0, "a new leader knows of none");
-    cr_assert_eq(take_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:standbys"), 0, "a new leader deletes the list of standbys");
+    cr_assert_eq(acquire_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK, "%s", f.error.text);
     cr_assert_not(state.acquired);
     lock_state_clear(&state);
     long long pttl = redis_int(f.r, "PTTL sidecar:app:standbys");
     cr_assert(pttl > 50000 && pttl <= 60000, "%lld", pttl);
     redis_ok(f.r, "HSET sidecar:app:standbys silent %s", "1 5000");
     redis_ok(f.r, "HSET sidecar:app:standbys stranger nonsense");
-    snapshot_t view = look(&f);
+    snapshot_t view = read_snapshot(&f);
     const snapshot_lock_t *lock = &view.locks[0];
     cr_assert_eq(lock->standby_count, 2);
     size_t us = strcmp(lock->standbys[0].instance, "silent") == 0;
@@ -121,15 +121,15 @@ Test(redis_snapshot, names_standbys_and_silent_instances) {
     cr_assert_str_eq(lock->standbys[1 - us].instance, "silent");
     cr_assert(lock->standbys[us].lives && !lock->standbys[1 - us].lives);
     snapshot_free(&view);
-    /* nor does it grow for ever while one leader stays */
+    /* The list of standbys does not grow for ever. */
     for (int i = 0; i < 120; i++) redis_ok(f.r, "HSET sidecar:app:standbys pod-%d %s", i, "1 5000");
     redis_ok(f.r, "HDEL sidecar:app:standbys %s", instance_name());
-    cr_assert_eq(take_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK);
+    cr_assert_eq(acquire_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK);
     cr_assert_leq(redis_int(f.r, "HLEN sidecar:app:standbys"), 100);
-    /* whatever the key holds, nobody is kept from standing by */
+    /* A key of any type keeps no instance from standing by. */
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
         fixture_make_key(f.r, "sidecar:app:standbys", fixture_types[t]);
-        cr_assert_eq(take_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(acquire_lock(&f, 0, "T2", 5000, &state), OUTCOME_OK, "%s", f.error.text);
         cr_assert(!state.acquired && state.pttl_ms > 0);
     }
     lock_state_clear(&state);
@@ -141,23 +141,23 @@ Test(redis_snapshot, finds_the_oldest_record_that_too_few_logs_have) {
     const stream_id_t all[2] = {"9-0", ""}, half[2] = {"5-0", ""}, most[2] = {"7-0", ""};
     cr_assert_eq(uncopied(&f), 0);
     for (int i = 5; i <= 9; i++) redis_ok(f.r, "XADD sidecar:email:failures %d-0 kind failed", i);
-    cr_assert_eq(uncopied(&f), 5, "nobody has anything");
+    cr_assert_eq(uncopied(&f), 5, "no log has a record");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", all, &f.error), OUTCOME_OK);
-    cr_assert_eq(uncopied(&f), 5, "two are wanted");
+    cr_assert_eq(uncopied(&f), 5, "one log has the records, min_copies is 2");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", half, &f.error), OUTCOME_OK);
     cr_assert_eq(uncopied(&f), 6);
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "c", most, &f.error), OUTCOME_OK);
     cr_assert_eq(uncopied(&f), 8);
     redis_ok(f.r, "XDEL sidecar:email:failures 8-0 9-0");
     cr_assert_eq(uncopied(&f), 0);
-    /* a log that was not heard of for a day is no copy any more */
+    /* A log without an acknowledgement for a day no longer counts as a copy. */
     redis_ok(f.r, "HSET sidecar:email:auditors c %s", "7-0 1");
     redis_ok(f.r, "HSET sidecar:email:auditors a %s", "9-0 1");
     cr_assert_eq(uncopied(&f), 5);
     fixture_stop(&f);
 }
 
-/* Of each key every other type: the rest is told all the same. */
+/* Gives each key every wrong type. The snapshot still has all facts from the other keys. */
 Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
     static const char *const keys[] = {"sidecar:app:lock",   "sidecar:app:queues",     "sidecar:app:standbys",
                                        "sidecar:email:meta", "sidecar:email:failures", "sidecar:email:auditors"};
@@ -169,7 +169,7 @@ Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
             lead(&f, 0, "T1");
             redis_ok(f.r, "XADD sidecar:sms:failures 9-2 kind failed");
             fixture_make_key(f.r, keys[k], fixture_types[t]);
-            snapshot_t view = look(&f);
+            snapshot_t view = read_snapshot(&f);
             const char *error = k < 3 ? view.locks[0].error : view.queues[0].error;
             if (strcmp(fixture_types[t], types[k]) == 0)
                 cr_assert_str_empty(error, "%s as a %s: %s", keys[k], fixture_types[t], error);
@@ -186,7 +186,7 @@ Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
 Test(redis_snapshot, a_lock_for_each_queue) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
     lead(&f, 1, "T1");
-    snapshot_t view = look(&f);
+    snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.lock_count, 2);
     cr_assert_str_empty(view.locks[0].holder);
     cr_assert_str_eq(view.locks[1].holder, "T1");

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Asks for one thing and expects that text. False: it was lost. */
+/* Sends ECHO and expects the same text. False: the connection was lost. */
 static bool echoes(fixture_t *f, const char *text) {
     redisReply *reply = NULL;
     request_begin(f->conn, "ECHO");
@@ -46,13 +46,13 @@ Test(redis_conn, opens_once_and_returns_server_facts) {
     long requests = proxy_requests(f.proxy, NULL);
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_eq(conn_generation(f.conn), generation);
-    cr_assert_eq(proxy_requests(f.proxy, NULL), requests, "nothing to do");
+    cr_assert_eq(proxy_requests(f.proxy, NULL), requests, "an open connection sends nothing");
     redis_expect(f.r, "OK", "CLIENT SETNAME observer");
     char *list = redis_str(f.r, "CLIENT LIST");
     cr_assert_not_null(strstr(list, " name=test "), "%s", list);
     conn_close(f.conn);
     cr_assert(conn_fd(f.conn) == -1 && !conn_is_open(f.conn));
-    cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_DISCONNECTED, "closed");
+    cr_assert_eq(ask(&f, "ECHO", "x"), OUTCOME_DISCONNECTED, "a closed connection");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     cr_assert_neq(conn_generation(f.conn), generation);
     free(list);
@@ -143,7 +143,7 @@ static void expect_user(fixture_t *f, const char *user) {
 /* Without AUTH a connection belongs to the user `default`, who may do everything here. */
 Test(redis_conn, a_user_without_a_password_is_not_the_default_user) {
     fixture_t f = fixture_start(&(fixture_options_t){.redis = "username = \"plain\";", .closed = true});
-    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "there is no such user yet");
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "the user does not exist yet");
     cr_assert_not(conn_is_open(f.conn));
     redis_ok(f.r, "ACL SETUSER plain on nopass ~* &* +@all");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
@@ -151,9 +151,9 @@ Test(redis_conn, a_user_without_a_password_is_not_the_default_user) {
     fixture_stop(&f);
 }
 
-Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
+Test(redis_conn, a_password_file_without_a_password_is_an_error) {
     static const struct {
-        const char *name, *text; /* no text: no such file */
+        const char *name, *text; /* text NULL: there is no such file */
         const char *says;
     } rows[] = {{"empty", "", "is empty"},
                 {"blank", "\r\n", "is empty"},
@@ -162,7 +162,7 @@ Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *path = temp_path(temp_root(), rows[i].name);
         if (rows[i].text) temp_write(path, rows[i].text);
-        /* Neither the user `default` nor the other password may take the place of what the file should hold. */
+        /* The connection must use neither the user `default` nor redis.password instead of the file. */
         char *redis = mem_printf("password_file = \"%s\"; password = \"inline\";", path);
         fixture_t f = fixture_start(&(fixture_options_t){.redis = redis, .proxy = true, .closed = true});
         redis_ok(f.r, "ACL SETUSER default >inline");
@@ -171,7 +171,7 @@ Test(redis_conn, a_password_file_without_a_password_is_a_fault) {
             cr_assert(strstr(f.error.text, path) && strstr(f.error.text, rows[i].says), "%s", f.error.text);
             cr_assert_not(conn_is_open(f.conn));
         }
-        cr_assert_eq(proxy_requests(f.proxy, NULL), 0, "asked as somebody");
+        cr_assert_eq(proxy_requests(f.proxy, NULL), 0, "a request was sent without the password of the file");
         cr_assert(wait_for(proxy_connections(f.proxy) == 0, 3000));
         fixture_stop(&f);
         free(redis);
@@ -227,7 +227,7 @@ static size_t in_use(void) {
     return now.uordblks + now.hblkhd;
 }
 
-/* The next one may be days away. */
+/* The next large job may be days away. */
 Test(redis_conn, memory_of_a_large_job_is_freed) {
     enum { LARGE = 8 << 20, SMALL = 256 << 10 };
     fixture_t f = fixture_start(NULL);
@@ -242,8 +242,8 @@ Test(redis_conn, memory_of_a_large_job_is_freed) {
     fixture_stop(&f);
 }
 
-/* The room of a large reply is given back; what came behind it in the same room is not. */
-Test(redis_conn, a_large_reply_takes_nothing_from_those_behind_it) {
+/* The connection frees the buffer of a large reply. Replies behind it in the same buffer must not be lost. */
+Test(redis_conn, a_large_reply_loses_no_reply_behind_it) {
     enum { REQUESTS = 60, SMALL = 10, LARGE = 200000 };
     fixture_t f = fixture_start(NULL);
     char *bytes = calloc(1, LARGE);
@@ -262,7 +262,7 @@ Test(redis_conn, a_large_reply_takes_nothing_from_those_behind_it) {
     fixture_stop(&f);
 }
 
-/* Whoever asked for it has been told that it is lost, or was not yet done with it. */
+/* The caller of an unsent request has got OUTCOME_DISCONNECTED, or has not ended the request. */
 Test(redis_conn, new_connection_drops_unsent_requests) {
     fixture_t f = fixture_start(NULL);
     for (int ended = 0; ended <= 1; ended++) {
@@ -355,12 +355,12 @@ Test(redis_conn, a_cut_at_any_byte_of_a_reply_is_a_loss) {
         expect_echo(&f, "hello");
     }
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "ECHO", .error = "?what"});
-    cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_DISCONNECTED, "no protocol");
+    cr_assert_eq(ask(&f, "ECHO", "hello"), OUTCOME_DISCONNECTED, "the reply is not of the Redis protocol");
     cr_assert_not(conn_is_open(f.conn));
     fixture_stop(&f);
 }
 
-Test(redis_conn, errors_that_pass_keep_the_connection_unless_it_may_lead_elsewhere) {
+Test(redis_conn, retryable_errors_keep_the_connection_except_those_of_a_replica) {
     static const struct {
         const char *error;
         bool open;
@@ -379,7 +379,7 @@ Test(redis_conn, errors_that_pass_keep_the_connection_unless_it_may_lead_elsewhe
     fixture_stop(&f);
 }
 
-Test(redis_conn, a_server_that_loads_is_not_open_yet) {
+Test(redis_conn, does_not_open_while_the_server_loads) {
     static const char *const steps[] = {"SCRIPT LOAD", "CLIENT SETNAME", "INFO server"};
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     for (size_t i = 0; i < 3; i++) {
@@ -448,7 +448,7 @@ Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
     fixture_stop(&f);
 }
 
-Test(redis_conn, a_server_that_takes_nothing_is_given_up) {
+Test(redis_conn, a_send_to_a_frozen_server_times_out) {
     fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"200ms\";", .closed = true});
     enum { MUCH = 16 << 20 };
     char *bytes = calloc(MUCH, 1);

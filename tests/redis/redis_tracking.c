@@ -1,4 +1,4 @@
-/* Wake-ups: what Redis tells of watched keys, and when. */
+/* Wake-ups: which messages Redis sends about registered keys, and when. */
 #include "dialects/registry.h"
 #include "fixture.h"
 #include "queue/next_due.h"
@@ -11,27 +11,27 @@
 
 #define THREE_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"push\"; } );"
 
-/* A tracking pair, with what it was told. */
+/* A tracking pair, and the messages that it has received. */
 typedef struct {
     fixture_t f;
     conn_t *subscriber;
-    int told, told_all;
+    int received, received_all;
     char last[64];
 } pair_t;
 
 static void changed(void *self, const char *key, size_t len) {
     pair_t *pair = self;
     if (!key)
-        pair->told_all++;
+        pair->received_all++;
     else
         snprintf(pair->last, sizeof pair->last, "%.*s", (int)len, key);
-    pair->told++;
+    pair->received++;
 }
 
 static pair_t setup(fixture_options_t options) {
     options.config = THREE_QUEUES;
     pair_t pair = {.f = fixture_start(&options)};
-    pair.subscriber = conn_new(&pair.f.config->redis, "ear", NULL);
+    pair.subscriber = conn_new(&pair.f.config->redis, "subscriber", NULL);
     cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     redis_ok(pair.f.r, "SET sidecar:app:lock T");
     return pair;
@@ -42,37 +42,37 @@ static void teardown(pair_t *pair) {
     fixture_stop(&pair->f);
 }
 
-static outcome_t take(pair_t *pair) { return tracking_read(pair->subscriber, changed, NULL, pair, &pair->f.error); }
+static outcome_t read_messages(pair_t *pair) { return tracking_read(pair->subscriber, changed, NULL, pair, &pair->f.error); }
 
-/* Everything that Redis has told until now: a message that we send ourselves comes behind it. */
-static int told(pair_t *pair) {
-    int before = pair->told;
-    redis_ok(pair->f.r, "PUBLISH %s mark", INVALIDATE_CHANNEL); /* a text, no list of keys: counts as "all" */
-    int all = pair->told_all;
-    cr_assert(wait_for(take(pair) == OUTCOME_OK && pair->told_all > all, 5000));
-    pair->told_all--;
-    pair->told--;
-    return pair->told - before;
+/* Counts the messages that Redis has sent until now. A message of the test marks the end: it arrives after them. */
+static int received(pair_t *pair) {
+    int before = pair->received;
+    redis_ok(pair->f.r, "PUBLISH %s mark", INVALIDATE_CHANNEL); /* not a list of keys, so it counts as "any key" */
+    int all = pair->received_all;
+    cr_assert(wait_for(read_messages(pair) == OUTCOME_OK && pair->received_all > all, 5000));
+    pair->received_all--;
+    pair->received--;
+    return pair->received - before;
 }
 
 static void arm(pair_t *pair, size_t count) {
-    next_due_request_t asks[3] = {{.queue = 0}, {.queue = 1}, {.queue = 2}};
+    next_due_request_t requests[3] = {{.queue = 0}, {.queue = 1}, {.queue = 2}};
     next_due_t heads[3];
     int64_t now_us;
-    next_due_append(pair->f.conn, pair->f.keys, asks, count, true);
+    next_due_append(pair->f.conn, pair->f.keys, requests, count, true);
     cr_assert_eq(next_due_read(pair->f.conn, count, true, heads, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
 }
 
-/* As the dispatcher asks: promote, and the look that arms behind it. */
+/* Sends the requests of the dispatcher: a promote, and behind it a read of the head, which registers the key if `armed`. */
 static int64_t promote(pair_t *pair, bool armed) {
     const promote_request_t ask = {.batch = 10};
     const call_t call = fixture_call(&pair->f, "T");
     promote_reply_t reply;
-    next_due_request_t look = {.queue = 0};
+    next_due_request_t request = {.queue = 0};
     next_due_t head;
     int64_t now_us;
     dialect_list.promote->append(&call, &ask);
-    next_due_append(pair->f.conn, pair->f.keys, &look, 1, armed);
+    next_due_append(pair->f.conn, pair->f.keys, &request, 1, armed);
     cr_assert_eq(promote_read_reply(pair->f.conn, &reply, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
     cr_assert_eq(next_due_read(pair->f.conn, 1, armed, &head, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
     cr_assert_not(reply.full);
@@ -82,24 +82,24 @@ static int64_t promote(pair_t *pair, bool armed) {
 Test(redis_tracking, one_message_for_each_registration) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
-    cr_assert_eq(told(&pair), 0, "nothing is registered yet");
+    cr_assert_eq(received(&pair), 0, "nothing is registered yet");
     arm(&pair, 3);
     for (int i = 0; i < 5; i++) redis_ok(pair.f.r, "ZADD sms:delayed %d a", i);
-    cr_assert_eq(told(&pair), 1);
+    cr_assert_eq(received(&pair), 1);
     cr_assert_str_eq(pair.last, "sms:delayed");
     redis_ok(pair.f.r, "ZREM email:delayed a");
     redis_ok(pair.f.r, "DEL push:delayed");
     redis_ok(pair.f.r, "ZADD push:delayed 1 a");
-    cr_assert_eq(told(&pair), 2);
+    cr_assert_eq(received(&pair), 2);
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD sms:delayed 9 b");
-    cr_assert_eq(told(&pair), 0, "sms is not registered again");
+    cr_assert_eq(received(&pair), 0, "sms is not registered again");
     redis_ok(pair.f.r, "ZADD email:delayed 9 b");
-    cr_assert_eq(told(&pair), 1);
+    cr_assert_eq(received(&pair), 1);
     teardown(&pair);
 }
 
-Test(redis_tracking, our_own_promotes_and_the_workers_cause_none) {
+Test(redis_tracking, promotes_and_workers_cause_no_message) {
     pair_t pair = setup((fixture_options_t){0});
     for (int i = 0; i < 25; i++) redis_ok(pair.f.r, "ZADD email:delayed %d job%d", i, i);
     arm(&pair, 3);
@@ -109,21 +109,21 @@ Test(redis_tracking, our_own_promotes_and_the_workers_cause_none) {
     redis_ok(pair.f.r, "LPUSH email more");
     redis_ok(pair.f.r, "SET sidecar:app:lock T PX 50000");
     redis_ok(pair.f.r, "HSET sidecar:email:meta group app");
-    cr_assert_eq(told(&pair), 0);
+    cr_assert_eq(received(&pair), 0);
     redis_ok(pair.f.r, "ZADD email:delayed 1 next");
-    cr_assert_eq(told(&pair), 1, "and still it is armed");
+    cr_assert_eq(received(&pair), 1, "the key is still registered");
     teardown(&pair);
 }
 
-Test(redis_tracking, the_look_behind_a_promote_arms) {
+Test(redis_tracking, the_read_behind_a_promote_registers_its_key) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     cr_assert_eq(promote(&pair, true), 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 b");
-    cr_assert_eq(told(&pair), 1);
+    cr_assert_eq(received(&pair), 1);
     cr_assert_eq(promote(&pair, false), 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 c");
-    cr_assert_eq(told(&pair), 0, "a look that does not arm registers nothing: OPTIN");
+    cr_assert_eq(received(&pair), 0, "with OPTIN a read without CLIENT CACHING registers nothing");
     teardown(&pair);
 }
 
@@ -132,9 +132,9 @@ Test(redis_tracking, an_error_of_one_key_registers_the_others) {
     fixture_make_key(pair.f.r, "email:delayed", "list");
     arm(&pair, 3);
     redis_ok(pair.f.r, "ZADD push:delayed 1 a");
-    cr_assert_eq(told(&pair), 1);
+    cr_assert_eq(received(&pair), 1);
     redis_ok(pair.f.r, "DEL email:delayed");
-    cr_assert_eq(told(&pair), 1, "and the wrong one too: its repair is news");
+    cr_assert_eq(received(&pair), 1, "the key of the wrong type is registered too");
     teardown(&pair);
 }
 
@@ -143,15 +143,16 @@ Test(redis_tracking, flushall_names_no_key) {
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     arm(&pair, 3);
     redis_ok(pair.f.r, "FLUSHALL");
-    cr_assert(wait_for(take(&pair) == OUTCOME_OK && pair.told_all == 1, 5000));
+    cr_assert(wait_for(read_messages(&pair) == OUTCOME_OK && pair.received_all == 1, 5000));
     teardown(&pair);
 }
 
-Test(redis_tracking, reports_a_server_without_tracking) {
+Test(redis_tracking, a_dropped_registration_is_a_change) {
     pair_t pair = setup((fixture_options_t){0});
     redis_ok(pair.f.r, "CONFIG SET tracking-table-max-keys 1");
     arm(&pair, 3);
-    cr_assert(wait_for(take(&pair) == OUTCOME_OK && pair.told >= 2, 5000), "keys that it does not remember count as changed");
+    cr_assert(wait_for(read_messages(&pair) == OUTCOME_OK && pair.received >= 2, 5000),
+              "Redis reports a registration that it drops as a change");
     teardown(&pair);
 }
 
@@ -161,11 +162,11 @@ Test(redis_tracking, an_expired_or_renamed_key_is_a_change) {
     redis_ok(pair.f.r, "ZADD sms:delayed 1 a");
     redis_ok(pair.f.r, "EXPIRE email:delayed 3600");
     arm(&pair, 3);
-    cr_assert_eq(told(&pair), 0);
+    cr_assert_eq(received(&pair), 0);
     server_step_clock(pair.f.server, 3600 * 1000);
-    cr_assert(wait_for(take(&pair) == OUTCOME_OK && pair.told == 1, 5000));
+    cr_assert(wait_for(read_messages(&pair) == OUTCOME_OK && pair.received == 1, 5000));
     redis_ok(pair.f.r, "RENAME sms:delayed push:delayed");
-    cr_assert_eq(told(&pair), 2);
+    cr_assert_eq(received(&pair), 2);
     teardown(&pair);
 }
 
@@ -177,22 +178,22 @@ static void kill_named(redis_t *r, const char *name) {
     free(list);
 }
 
-Test(redis_tracking, a_dead_ear_is_noticed_and_replaced) {
+Test(redis_tracking, a_dead_subscriber_is_noticed_and_replaced) {
     pair_t pair = setup((fixture_options_t){0});
     arm(&pair, 3);
-    kill_named(pair.f.r, " name=ear ");
-    cr_assert(wait_for(take(&pair) == OUTCOME_DISCONNECTED, 5000));
+    kill_named(pair.f.r, " name=subscriber ");
+    cr_assert(wait_for(read_messages(&pair) == OUTCOME_DISCONNECTED, 5000));
     cr_assert_not(conn_is_open(pair.subscriber));
     unsigned data = conn_generation(pair.f.conn);
     cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     cr_assert_eq(conn_generation(pair.f.conn), data);
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
-    cr_assert_eq(told(&pair), 1);
+    cr_assert_eq(received(&pair), 1);
     teardown(&pair);
 }
 
-Test(redis_tracking, a_new_data_connection_gets_a_new_ear) {
+Test(redis_tracking, a_new_data_connection_gets_a_new_subscriber) {
     pair_t pair = setup((fixture_options_t){0});
     arm(&pair, 3);
     unsigned subscriber = conn_generation(pair.subscriber);
@@ -201,11 +202,11 @@ Test(redis_tracking, a_new_data_connection_gets_a_new_ear) {
     cr_assert_neq(conn_generation(pair.subscriber), subscriber);
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
-    cr_assert_eq(told(&pair), 1);
+    cr_assert_eq(received(&pair), 1);
     teardown(&pair);
 }
 
-Test(redis_tracking, refusals_leave_no_ear_behind) {
+Test(redis_tracking, a_refusal_closes_the_subscriber) {
     static const char *const steps[] = {"CLIENT ID", "SUBSCRIBE"};
     pair_t pair = setup((fixture_options_t){.proxy = true});
     for (size_t i = 0; i < 2; i++) {
@@ -219,16 +220,16 @@ Test(redis_tracking, refusals_leave_no_ear_behind) {
     teardown(&pair);
 }
 
-Test(redis_tracking, refused_arming_is_reported) {
+Test(redis_tracking, refused_registration_is_reported) {
     pair_t pair = setup((fixture_options_t){.proxy = true});
-    next_due_request_t look = {.queue = 0};
+    next_due_request_t request = {.queue = 0};
     next_due_t head;
     int64_t now_us;
     redis_ok(pair.f.r, "ZADD email:delayed 7 a");
     proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT CACHING", .error = "-NOPERM x"});
-    next_due_append(pair.f.conn, pair.f.keys, &look, 1, true);
-    cr_assert_eq(next_due_read(pair.f.conn, 1, true, &head, &now_us, &pair.f.error), OUTCOME_REFUSED, "nothing will wake us");
-    cr_assert(head.exists && head.score == 7, "though the head is good");
-    arm(&pair, 3); /* and no reply is left over */
+    next_due_append(pair.f.conn, pair.f.keys, &request, 1, true);
+    cr_assert_eq(next_due_read(pair.f.conn, 1, true, &head, &now_us, &pair.f.error), OUTCOME_REFUSED, "no wake-up will come");
+    cr_assert(head.exists && head.score == 7, "the head is valid");
+    arm(&pair, 3); /* fails if a reply is left over */
     teardown(&pair);
 }

@@ -1,18 +1,18 @@
-/* What an error reply of Redis means. */
+/* The outcome of each error reply of Redis, and its text. */
 #include "redis/error.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-static outcome_t judge(const char *text) {
+static outcome_t classify(const char *text) {
     redis_error_t error = {0};
     outcome_t outcome = redis_error_from_reply(&error, text, strlen(text));
     cr_assert_eq(outcome, error.outcome);
     return outcome;
 }
 
-Test(unit_fault, each_word_has_its_outcome) {
+Test(unit_error, each_code_has_its_outcome) {
     static const struct {
         const char *text;
         outcome_t outcome;
@@ -45,17 +45,17 @@ Test(unit_fault, each_word_has_its_outcome) {
         {"", OUTCOME_REFUSED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        cr_assert_eq(judge(rows[i].text), rows[i].outcome, "%s", rows[i].text);
+        cr_assert_eq(classify(rows[i].text), rows[i].outcome, "%s", rows[i].text);
 }
 
-Test(unit_fault, the_text_is_one_clean_line) {
+Test(unit_error, the_text_is_one_clean_line) {
     redis_error_t error;
     static const char text[] = "ERR a\r\nb\tc\x1b[2J\x7f d\xc3\xa9";
     redis_error_from_reply(&error, text, sizeof text - 1);
     cr_assert_str_eq(error.text, "ERR a  b c [2J  d\xc3\xa9");
 }
 
-Test(unit_fault, reads_no_further_than_the_length) {
+Test(unit_error, reads_no_further_than_the_length) {
     redis_error_t error;
     cr_assert_eq(redis_error_from_reply(&error, "BUSYGROUP x", 4), OUTCOME_RETRY);
     cr_assert_str_eq(error.text, "BUSY");
@@ -63,7 +63,7 @@ Test(unit_fault, reads_no_further_than_the_length) {
     cr_assert_str_eq(error.text, "");
 }
 
-Test(unit_fault, long_texts_are_cut) {
+Test(unit_error, long_texts_are_cut) {
     redis_error_t error;
     char text[5000];
     memset(text, 'x', sizeof text);
@@ -75,7 +75,7 @@ Test(unit_fault, long_texts_are_cut) {
     cr_assert_eq(strlen(error.text), sizeof error.text - 1);
 }
 
-Test(unit_fault, set_formats_and_returns) {
+Test(unit_error, set_formats_and_returns) {
     redis_error_t error;
     cr_assert_eq(redis_error_set(&error, OUTCOME_DISCONNECTED, "%s:%d\n", "a", 7), OUTCOME_DISCONNECTED);
     cr_assert_eq(error.outcome, OUTCOME_DISCONNECTED);

@@ -6,21 +6,21 @@
 #include "base/buffer.h"
 
 typedef enum origin {
-    ORIGIN_DEFAULT,
+    ORIGIN_DEFAULT, // the default of the key
     ORIGIN_FILE,
     ORIGIN_ENVIRONMENT,
-    ORIGIN_DEFAULTS
-} origin_t; // the last: the group `defaults`
+    ORIGIN_DEFAULTS, // the group `defaults` of the file
+} origin_t;
 
 // The place of a value in the configuration.
 typedef struct location {
-    const char *file; // NULL = in no file
+    const char *file; // NULL = the value is not in a file
     int line;         // 0 = the file as a whole
     origin_t origin;
 } location_t;
 
 typedef struct diagnostic {
-    char *file;     // owned; NULL = an environment variable is to blame
+    char *file;     // owned; NULL = the error is in an environment variable
     int line;       // 0 = the file as a whole
     size_t ordinal; // keeps diagnostics of one line in the order they were found
     char *text;     // owned
@@ -36,7 +36,7 @@ typedef struct diagnostics {
 void diagnostic_add(diagnostics_t *list, const location_t *location, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Appends one line "FILE:LINE: text" per diagnostic, sorted, and frees the list.
+// Appends one line "FILE:LINE: text" for each diagnostic, sorted, and frees the list.
 void diagnostics_write(diagnostics_t *list, buffer_t *out);
 
 void diagnostics_free(diagnostics_t *list);

@@ -1,5 +1,5 @@
-// Splits the text of a libconfig file into tokens, as libconfig itself keeps no literals: 1.5 silently wraps integers at 32 bits,
-// ignores an unclosed comment, and reports no more than "syntax error".
+// Splits the text of a libconfig file into tokens, because libconfig keeps no literals. libconfig 1.5 wraps integers at 32 bits,
+// ignores an unclosed comment, and reports only "syntax error".
 #pragma once
 
 #include "base/buffer.h"
@@ -16,7 +16,7 @@ typedef struct token {
 typedef struct lexer {
     token_t *tokens;
     size_t count;
-    size_t next;      // where lexer_number goes on
+    size_t next;      // token at which lexer_number goes on
     int open_string;  // line where an unclosed string begins; 0 = none
     int open_comment; // line where an unclosed comment begins; 0 = none
     int nul_escape;   // line of the first \x00 in a string, which would cut it; 0 = none
@@ -30,12 +30,12 @@ void lexer_free(lexer_t *lexer);
 // numbers one by one, even if several share a name or a line.
 const token_t *lexer_number(lexer_t *lexer, const char *name);
 
-// Returns the line where a closing quote is most likely missing; 0 = all strings are closed. It has the first string that
-// spans lines: it ends where the next one should begin.
+// Returns the line where a closing quote is most likely missing; 0 = all strings are closed. A string without its closing quote
+// ends at the opening quote of the next string, so this is the line of the first string that spans lines.
 int lexer_open_string_line(const lexer_t *lexer);
 
-// Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 reports that syntax error too, but leaks
-// the string.
+// Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 also reports this syntax error, but leaks
+// the memory of the string.
 int lexer_stray_string_line(const lexer_t *lexer);
 
 // Appends the likely cause of a syntax error on this line, as " (...)", or nothing.

@@ -67,7 +67,7 @@ static text_file_t *source_add_file(source_t *source, const char *path) {
     return file;
 }
 
-// Returns the lexer of a file by its shown path; that of an unreadable file is empty.
+// Returns the lexer of a file by its shown path. An unreadable file has an empty lexer.
 static lexer_t *source_lexer(source_t *source, const char *path) {
     for (size_t i = 0; i < source->count; i++) {
         if (strcmp(source->files[i].path, path) == 0) return &source->files[i].lexer;
@@ -78,7 +78,7 @@ static lexer_t *source_lexer(source_t *source, const char *path) {
     return &file->lexer;
 }
 
-// The literal in the file; for an element of a list or a changed file, the value that libconfig read.
+// Returns the literal in the file. For an element of a list, or if the file has just changed, returns libconfig's value.
 static char *source_number(source_t *source, const config_setting_t *setting, const node_t *node) {
     const token_t *token = node->name ? lexer_number(source_lexer(source, node->location.file), node->name) : NULL;
     if (token) return mem_printf("%.*s", (int)token->text.len, token->text.data);
@@ -142,7 +142,7 @@ static void source_explain_syntax(source_t *source, const config_t *config) {
     free(file);
 }
 
-// Reports what libconfig would ignore, or explain less well.
+// Reports errors that libconfig would ignore or explain less well.
 static bool source_check_text(source_t *source) {
     const text_file_t *main_file = &source->files[0];
     const lexer_t *lexer = &main_file->lexer;

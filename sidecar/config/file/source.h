@@ -11,20 +11,20 @@ typedef enum node_kind {
     NODE_INT,
     NODE_REAL,
     NODE_BOOL,
-    NODE_ANY // text of an environment variable, which has no quotes to tell a type by
+    NODE_ANY // text of an environment variable, whose type is not known
 } node_kind_t;
 
 typedef struct node {
     node_kind_t kind;
     char *name;            // NULL in a list or an array, and at the root
-    char *text;            // scalars: the value; an integer as the literal that stands in the file
-    location_t location;   // of the name (in a list: of the value); the file is owned
-    struct node *children; // groups, lists and arrays
+    char *text;            // value of a scalar; for an integer, the literal in the file
+    location_t location;   // location of the name, or of the value in a list; location.file is owned
+    struct node *children; // of groups, lists and arrays
     size_t count;
 } node_t;
 
-// Reads a file with what it includes (paths relative to the file's own directory). Returns the root (free with
-// config_source_free), or NULL with one fault added.
+// Reads a file and the files that it includes (paths are relative to its directory). Returns the root (free with
+// config_source_free). On an error, adds one diagnostic and returns NULL.
 node_t *config_source_read(const char *path, diagnostics_t *errors);
 void config_source_free(node_t *root);
 
