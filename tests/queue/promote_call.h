@@ -1,4 +1,4 @@
-/* How the tests of promote.lua call it: straight by EVAL, each argument at will. */
+/* How the tests call promote.lua: by EVAL, with each argument free to choose. */
 #pragma once
 
 #include "fixture.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One call; begins as ask_new gives it. */
+/* The arguments of one call; ask_new has the usual ones. */
 typedef struct {
     const char *token, *group, *unit;
     long long batch, limit, payload, skip, bytes, first;
@@ -48,7 +48,7 @@ static inline void check_now(const char *now_us) {
     cr_assert(strlen(now_us) == 16 && strspn(now_us, "0123456789") == 16, "%s", now_us);
 }
 
-/* Checks the shape of the reply, returns how many jobs moved; *large may be NULL. */
+/* Checks the shape of the reply and returns how many jobs moved; `large` may be NULL. */
 static inline long long take_moved(redisReply *reply, long long *large) {
     cr_assert_str_eq(word(reply, 0), "moved");
     cr_assert_eq(reply->elements, 9);

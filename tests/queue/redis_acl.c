@@ -1,5 +1,5 @@
-/* Least privilege: the ACL line that docs/acl.md publishes is enough, nothing in it is too much, and no right that is missing
- * costs a job. */
+/* Least privilege: the ACL line that docs/acl.md publishes is enough, each of its rights is needed, and a missing right
+ * costs no job. */
 #include "fixture.h"
 #include "inspect/preflight.h"
 #include "queue/lock.h"
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One small entry and one large one are due; ready has room for five. */
+/* An entry above 1 KiB is oversized; ready has room for five. */
 #define ONE_QUEUE                                                                                                                \
     "group = \"app\"; lock = { ttl = \"300ms\"; }; dispatcher = { safety_poll = \"50ms\"; };"                                    \
     "queues = ( { name = \"email\"; max_payload = \"1KiB\"; ready_limit = 5; } );"
 #define AS_SIDECAR RIGHTS_LOGIN " db = 1;"
 
-/* Whether Redis has refused this user that command. */
+/* Whether Redis has refused the command to a user. */
 static bool refused(redis_t *r, const char *command) {
     redisReply *log = redis_do(r, "ACL LOG 100");
     bool found = false;
@@ -32,7 +32,7 @@ static bool refused(redis_t *r, const char *command) {
     return found;
 }
 
-/* Two jobs that are due, one that is too large, and a queue whose owner has gone. */
+/* Two due jobs, an oversized one, and a queue that a group without a leader owns. */
 static void lay_out(redis_t *r) {
     char large[2000];
     memset(large, 'L', sizeof large);
@@ -63,27 +63,27 @@ static bool in_progress(redis_t *r, const char *job) {
     return found;
 }
 
-/* What preflight says under the present rights; owned. */
+/* What preflight finds with the current rights; the text is owned. */
 typedef struct {
     buffer_t text;
-    int faults;
-} said_t;
+    int count;
+} findings_t;
 
 static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
-    said_t *said = self;
+    findings_t *findings = self;
     (void)queue;
     if (finding == PREFLIGHT_FACT) return;
-    said->faults++;
-    buffer_printf(&said->text, "%s\n", text);
+    findings->count++;
+    buffer_printf(&findings->text, "%s\n", text);
 }
 
-static said_t look(fixture_t *f) {
-    said_t said = {0};
+static findings_t run_preflight(fixture_t *f) {
+    findings_t findings = {0};
     conn_close(f->conn);
     outcome_t outcome = conn_open(f->conn, &f->error);
-    if (outcome == OUTCOME_OK) outcome = preflight(&(preflight_call_t){f->conn, f->keys, note, &said, &f->error});
-    if (outcome != OUTCOME_OK) note(&said, PREFLIGHT_REFUSED, NULL, f->error.text);
-    return said;
+    if (outcome == OUTCOME_OK) outcome = preflight(&(preflight_call_t){f->conn, f->keys, note, &findings, &f->error});
+    if (outcome != OUTCOME_OK) note(&findings, PREFLIGHT_REFUSED, NULL, f->error.text);
+    return findings;
 }
 
 static fixture_t setup(void) {
@@ -97,15 +97,15 @@ Test(redis_acl, the_published_line_is_enough) {
     rights_t line = rights_read(NULL);
     rights_grant(f.r, &line, NULL);
     lay_out(f.r);
-    said_t said = look(&f);
-    cr_assert_eq(said.faults, 0, "%s", buffer_text(&said.text));
+    findings_t findings = run_preflight(&f);
+    cr_assert_eq(findings.count, 0, "%s", buffer_text(&findings.text));
     instance_t instance, standby;
     instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
     instance_start(&standby, f.keys, INSTANCE_LEADER);
-    cr_assert(driver_until(&instance.driver, redis_int(f.r, "HSTRLEN sidecar:app:queues email"), 10000)); /* claimed */
+    cr_assert(driver_until(&instance.driver, redis_int(f.r, "HSTRLEN sidecar:app:queues email"), 10000)); /* claim.lua has run */
     cr_assert(driver_until(&instance.driver, redis_int(f.r, "LLEN email") == 2, 10000));
     driver_step(&standby.driver, 1);
-    driver_step(&standby.driver, 1); /* the second step listens for vacancies */
+    driver_step(&standby.driver, 1); /* the second step subscribes to released locks */
     redis_ok(f.r, "ZADD email:delayed 1 job3");
     cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->queues[0].wakeups) > 0, 10000));
     for (int i = 0; i < 5; i++) redis_ok(f.r, "ZADD email:delayed 1 more%d", i);
@@ -115,25 +115,25 @@ Test(redis_acl, the_published_line_is_enough) {
     cr_assert_eq(rights_refused(f.r), 0);
     instance_stop(&standby);
     instance_stop(&instance);
-    buffer_free(&said.text);
+    buffer_free(&findings.text);
     rights_free(&line);
     fixture_stop(&f);
 }
 
-/* AUTH can be refused to nobody: it stands in the line for its readers. */
-static bool spare(const char *command) { return strcmp(command, "auth") == 0; }
+/* Redis refuses AUTH to nobody; the line has it for the people who read the line. */
+static bool never_refused(const char *command) { return strcmp(command, "auth") == 0; }
 
-/* A warning is enough where only a promise is weakened. Error texts of Redis 7.0 do not name a command that a script may not run;
- * the script is named then. */
-static bool names(const said_t *said, const char *command) {
+/* Whether preflight names the command in an error or a warning. Redis 7.0 does not name a command that a script may not run, so
+ * the name of the script is enough. */
+static bool names_command(const findings_t *findings, const char *command) {
     char word[40];
     snprintf(word, sizeof word, "'%s'", command);
-    return said->faults > 0 && (strstr(buffer_text(&said->text), word) || strstr(buffer_text(&said->text), "script "));
+    return findings->count > 0 && (strstr(buffer_text(&findings->text), word) || strstr(buffer_text(&findings->text), "script "));
 }
 
 static bool claimed(redis_t *r) { return redis_int(r, "HSTRLEN sidecar:app:queues email"); }
 
-/* Lets a leader, a dispatcher and a standby work under the present rights until the command is refused, or all is done. */
+/* Lets a leader, a dispatcher and a standby work with the current rights until Redis refuses the command, or all is done. */
 static void let_work(fixture_t *f, const char *command) {
     instance_t instance, standby;
     instance_start(&instance, f->keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
@@ -141,23 +141,24 @@ static void let_work(fixture_t *f, const char *command) {
     driver_until(&instance.driver, metric_get(&instance.metrics->leading) || refused(f->r, command), 10000);
     for (int i = 0; i < 3; i++) driver_step(&standby.driver, 1);
     driver_until(&instance.driver, claimed(f->r) || refused(f->r, command), 10000);
-    fixture_step_boottime(5001); /* the dispatcher looks again at the queue, which was its former owner's */
+    fixture_step_boottime(5001); /* the dispatcher asks again for the queue that the other group owned */
     driver_until(&instance.driver, refused(f->r, command), 10000);
     leader_finish(instance.leader);
     instance_stop(&standby);
     instance_stop(&instance);
 }
 
-Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
+Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeout = 60) {
     fixture_t f = setup();
     rights_t line = rights_read(NULL);
     for (size_t i = 0; i < line.count; i++) {
         const char *command = line.words[i] + 1;
-        if (line.words[i][0] != '+' || spare(command)) continue;
+        if (line.words[i][0] != '+' || never_refused(command)) continue;
         lay_out(f.r);
         rights_grant(f.r, &line, line.words[i]);
-        said_t said = look(&f);
-        cr_expect(names(&said, command), "preflight does not miss %s: %s", command, buffer_text(&said.text));
+        findings_t findings = run_preflight(&f);
+        cr_expect(names_command(&findings, command), "preflight does not name the missing %s: %s", command,
+                  buffer_text(&findings.text));
         if (!refused(f.r, command)) let_work(&f, command);
         cr_expect(refused(f.r, command), "nothing needs %s", command);
         cr_expect(copies_of(f.r, "job1") > 0 && copies_of(f.r, "job2") > 0, "without %s a job is lost", command);
@@ -165,19 +166,19 @@ Test(redis_acl, each_command_is_needed_and_preflight_misses_it, .timeout = 60) {
         redisReply *left = redis_do(f.r, "KEYS *preflight*");
         cr_expect(left->elements == 0 || strcmp(command, "del") == 0, "without %s scratch keys are left", command);
         freeReplyObject(left);
-        buffer_free(&said.text);
+        buffer_free(&findings.text);
     }
     rights_free(&line);
     fixture_stop(&f);
 }
 
-/* An argument of no bytes, as a format takes it. */
+/* An empty argument in a format of redis_do. */
 #define NOTHING "%b"
 #define SETTLE_KEYS                                                                                                              \
     "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta "    \
     "sidecar:app:lock email:dead sidecar:app:lock sidecar:app:lock sidecar:app:lock"
 
-/* Every script as the product calls it, in a state in which it would write. */
+/* Each script as the product calls it. After lay_out, each script that can write does write. */
 static const struct {
     const script_t *script;
     const char *arguments;
@@ -209,7 +210,8 @@ static const struct {
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
 
-/* Calls it as the sidecar, with all rights but one; *before: the digest of what there was. Both are owned by the caller. */
+/* Makes call number `nth` as the user `sidecar`, without one right. *before is the digest of the data before the call. The caller
+ * owns *before and the reply. */
 static redisReply *call(const fixture_t *f, redis_t *user, const rights_t *line, const char *without, size_t nth, char **before) {
     size_t len;
     const char *text = script_text(CALLS[nth].script, 70000, &len);
@@ -232,7 +234,7 @@ static redis_t *open_user(const fixture_t *f, const rights_t *line) {
     return user;
 }
 
-/* Or the next test would hold nothing. */
+/* Otherwise the next test would prove nothing. */
 Test(redis_acl, with_all_rights_each_call_succeeds) {
     fixture_t f = setup();
     rights_t line = rights_read(NULL);
@@ -240,7 +242,7 @@ Test(redis_acl, with_all_rights_each_call_succeeds) {
     for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
         const script_t *script = CALLS[c].script;
         bool reads = script == &script_next_due || script == &script_sizes || script == &script_stream_ends ||
-                     script == &script_reports || script == &script_renew; /* a TTL is in no digest */
+                     script == &script_reports || script == &script_renew; /* a digest has no TTLs */
         char *before;
         redisReply *reply = call(&f, user, &line, NULL, c, &before);
         char *after = fixture_digest(f.r);
@@ -269,15 +271,16 @@ Test(redis_acl, no_missing_command_costs_a_job) {
             long long one = copies_of(f.r, "job1"), two = copies_of(f.r, "job2");
             cr_assert(one == two && (one == 1 || one == 2), "%s without %s: %lld and %lld copies", CALLS[c].script->name,
                       line.words[i], one, two);
-            cr_assert(one == 1 || reply->type == REDIS_REPLY_ERROR, "jobs doubled in silence without %s", line.words[i]);
+            cr_assert(one == 1 || reply->type == REDIS_REPLY_ERROR, "jobs were doubled without an error, without %s",
+                      line.words[i]);
             char *after = fixture_digest(f.r);
             bool writes_first = CALLS[c].script == &script_settle || CALLS[c].script == &script_push_sentinel ||
                                 CALLS[c].script == &script_acquire || CALLS[c].script == &script_claim || one == 2 ||
                                 (CALLS[c].script == &script_trim && strcmp(line.words[i], "+hdel") == 0);
             if (CALLS[c].script == &script_push_sentinel && redis_int(f.r, "LLEN email:backup") > 1)
-                cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:sentinel"), 2, "without %s a sentinel passes for a job",
+                cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:sentinel"), 2, "without %s a sentinel looks like a job",
                              line.words[i]);
-            if (CALLS[c].script == &script_settle) /* its record comes first, then the copy, and the removal last */
+            if (CALLS[c].script == &script_settle) /* settle.lua writes the record, then the copy, and removes the job last */
                 cr_assert(in_progress(f.r, "job3") ||
                               (strstr(CALLS[c].arguments, "kind failed") && redis_int(f.r, "XLEN sidecar:email:failures")),
                           "without %s a job in progress is lost", line.words[i]);
@@ -285,9 +288,10 @@ Test(redis_acl, no_missing_command_costs_a_job) {
                 cr_assert_leq(redis_int(f.r, "EVAL %s 2 email email:backup", everywhere), 1, "without %s a job is in two places",
                               line.words[i]);
             if (CALLS[c].script == &script_release && strcmp(line.words[i], "+publish") == 0)
-                cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0, "what nobody may be told of is released all the same");
+                cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0, "without PUBLISH the lock is released, too");
             if (reply->type == REDIS_REPLY_ERROR && !writes_first)
-                cr_assert_str_eq(before, after, "%s without %s: error, and yet a change", CALLS[c].script->name, line.words[i]);
+                cr_assert_str_eq(before, after, "%s without %s: changed the data before the error", CALLS[c].script->name,
+                                 line.words[i]);
             freeReplyObject(reply);
             free(before);
             free(after);
@@ -312,16 +316,16 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
             lay_out(f.r);
             redis_ok(f.r, "SET sidecar:app:lock T");
             rights_grant(f.r, &line, line.words[i]);
-            said_t said = look(&f);
+            findings_t findings = run_preflight(&f);
             char *quoted = mem_printf("\"%s\"", rows[k].key);
-            cr_assert_not_null(strstr(buffer_text(&said.text), quoted), "%s", buffer_text(&said.text));
+            cr_assert_not_null(strstr(buffer_text(&findings.text), quoted), "%s", buffer_text(&findings.text));
             instance_t instance;
             instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
             driver_run(&instance.driver, 300);
             instance_stop(&instance);
             cr_assert(copies_of(f.r, "job1") == 1 && copies_of(f.r, "job2") == 1);
             free(quoted);
-            buffer_free(&said.text);
+            buffer_free(&findings.text);
         }
     }
     cr_assert_eq(tried, 3, "docs/acl.md has other words for these keys");

@@ -1,4 +1,4 @@
-/* How reports are read: all of them, each with its job, and no more bytes at a time than there is room for. */
+/* reports_scan reads every report with its job. No request returns more bytes than the limit. */
 #include "monitor/monitor_call.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@ enum { LARGE = 700000, LARGES = 24, SMALLS = 600, MOST = (1 << 20) + LARGE + SMA
 
 typedef struct {
     int smalls, larges;
-    unsigned met; /* one bit for each large one */
-    size_t bytes; /* of the reply under way */
+    unsigned met; /* one bit for each large job that came */
+    size_t bytes; /* bytes of the current reply */
 } seen_t;
 
 static void note(void *self, const report_ref_t *report) {
@@ -21,13 +21,13 @@ static void note(void *self, const report_ref_t *report) {
         return;
     }
     unsigned bit = 1u << (report->job.data[0] - 'a');
-    cr_assert_not(seen->met & bit, "told once");
+    cr_assert_not(seen->met & bit, "each report comes once");
     cr_assert_eq(report->ends, report->job.data[0] == 'a');
     seen->met |= bit;
     seen->larges++;
 }
 
-/* Walks to the end; returns how many requests that takes. */
+/* Reads all reports; returns the number of requests. */
 static int walk_all(fixture_t *f, seen_t *seen, int count) {
     reports_walk_t walk = {.count = count};
     const call_t call = fixture_call(f, NULL);
@@ -37,7 +37,7 @@ static int walk_all(fixture_t *f, seen_t *seen, int count) {
         seen->bytes = 0;
         cr_assert_eq(reports_scan(&call, &walk, note, seen), OUTCOME_OK, "%s", f->error.text);
         cr_assert_leq(seen->bytes, MOST);
-        cr_assert_lt(++requests, 10 * SMALLS, "it ends");
+        cr_assert_lt(++requests, 10 * SMALLS, "the walk ends");
     }
     return requests;
 }
@@ -66,7 +66,7 @@ Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
     fixture_stop(&f);
 }
 
-/* A hash that is small by what Redis takes for that is told at once, however large its jobs are. */
+/* HSCAN returns a hash in compact encoding as a whole, even if its jobs are large. */
 Test(redis_reports, reports_of_one_step_are_read_in_parts) {
     fixture_t f = fixture_start(NULL);
     char *job = malloc(LARGE);
@@ -79,7 +79,7 @@ Test(redis_reports, reports_of_one_step_are_read_in_parts) {
         if (i % 5 == 0) redis_ok(f.r, "HSET email:errors small%d x", i);
     }
     redisReply *all = redis_do(f.r, "HSCAN email:errors 0 COUNT 1");
-    cr_assert_eq(all->element[1]->elements, 2 * (LARGES + 5), "all of them in one step");
+    cr_assert_eq(all->element[1]->elements, 2 * (LARGES + 5), "one HSCAN returns all reports");
     freeReplyObject(all);
     cr_assert_geq(walk_all(&f, &seen, 0), LARGES / 2);
     cr_assert(seen.smalls == 5 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);

@@ -1,4 +1,4 @@
-/* acquire, renew, release, heal and claim against a real server, by the verbs that the product uses; and heads. */
+/* acquire, renew, release, break_stale_lock, claim and next_due against a real server, by the functions that the product uses. */
 #include "base/host.h"
 #include "cluster.h"
 #include "fixture.h"
@@ -45,7 +45,7 @@ Test(redis_script_acquire, takes_a_free_lock_and_writes_its_queues) {
     cr_assert(pttl(&f) > TTL - 5000 && pttl(&f) <= TTL);
     redis_expect(f.r, "T1", "HGET sidecar:app:queues email");
     redis_expect(f.r, "T1", "HGET sidecar:app:queues sms");
-    cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:app:queues gone"), 0, "with this token it would be served for ever");
+    cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:app:queues gone"), 0, "the former queue no longer counts as served");
     redis_expect(f.r, "app", "HGET sidecar:email:meta group");
     redis_expect(f.r, "app", "HGET sidecar:sms:meta group");
     fixture_stop(&f);
@@ -56,11 +56,11 @@ Test(redis_script_acquire, the_same_token_acquires_again) {
     expect_acquired(&f, "T1");
     redis_ok(f.r, "PEXPIRE sidecar:app:lock 1000");
     expect_acquired(&f, "T1");
-    cr_assert_gt(pttl(&f), TTL - 5000, "for a whole TTL");
+    cr_assert_gt(pttl(&f), TTL - 5000, "the TTL begins again");
     fixture_stop(&f);
 }
 
-/* "<token> <since> <instance>"; returns since. */
+/* Checks the field "", '<token> <since> <instance>', and returns since. */
 static int64_t who_leads(fixture_t *f, const char *token) {
     char *who = redis_str(f->r, "HGET sidecar:app:queues %s", ""), *rest = NULL;
     cr_assert_not_null(who);
@@ -79,10 +79,10 @@ Test(redis_script_acquire, returns_the_leader_and_its_start) {
     cr_assert(since >= before && since <= cluster_ms(f.r));
     cr_assert(wait_for(cluster_ms(f.r) > since, 1000));
     expect_acquired(&f, "T1");
-    cr_assert_eq(who_leads(&f, "T1"), since, "the term goes on");
+    cr_assert_eq(who_leads(&f, "T1"), since, "the same term");
     redis_ok(f.r, "DEL sidecar:app:lock");
     expect_acquired(&f, "T2");
-    cr_assert_gt(who_leads(&f, "T2"), since, "that is another term");
+    cr_assert_gt(who_leads(&f, "T2"), since, "another term");
     fixture_stop(&f);
 }
 
@@ -105,7 +105,7 @@ Test(redis_script_acquire, leaves_the_lock_of_another_alone) {
     cr_assert_str_eq(buffer_text(&state.unserved), "email, sms");
     redis_ok(f.r, "PEXPIRE sidecar:app:lock 5000");
     redis_ok(f.r, "HSET sidecar:app:queues sms other");
-    redis_ok(f.r, "DEL sidecar:app:standbys"); /* where it noted itself */
+    redis_ok(f.r, "DEL sidecar:app:standbys"); /* the standby has written its name */
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);
     lock_state_clear(&state);
@@ -136,9 +136,9 @@ Test(redis_script_acquire, reports_queues_of_other_groups_and_does_not_serve_the
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
     cr_assert_eq(state.other_owner_count, 2);
     cr_assert_eq(state.other_owner[0].queue, 0);
-    cr_assert_str_eq(state.other_owner[0].owner, "", "no hash");
+    cr_assert_str_eq(state.other_owner[0].owner, "", "the meta key holds no hash");
     redis_expect(f.r, "list", "TYPE sidecar:email:meta");
-    redis_expect(f.r, "", "HGET sidecar:app:queues email"); /* serves nothing, though it did under the same token */
+    redis_expect(f.r, "", "HGET sidecar:app:queues email"); /* not served, although it was served with the same token */
     lock_state_clear(&state);
     fixture_stop(&f);
 }
@@ -155,12 +155,12 @@ Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
         free(before);
     }
     redis_ok(f.r, "DEL sidecar:app:lock");
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* our own bookkeeping is made anew */
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* acquire replaces the sidecar's own key */
         fixture_make_key(f.r, "sidecar:app:queues", fixture_types[t]);
         expect_acquired(&f, "T1");
         redis_expect(f.r, "hash", "TYPE sidecar:app:queues");
     }
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a standby writes nothing, and learns of no holder here */
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a standby gets an error, and the lock stays */
         if (strcmp(fixture_types[t], "hash") == 0) continue;
         fixture_make_key(f.r, "sidecar:app:queues", fixture_types[t]);
         cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_REFUSED);
@@ -170,7 +170,7 @@ Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
     fixture_stop(&f);
 }
 
-Test(redis_script_acquire, a_lost_reply_is_answered_by_asking_again) {
+Test(redis_script_acquire, a_call_after_a_lost_reply_acquires_again) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES, .proxy = true});
     lock_state_t state = {0};
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "EVALSHA"});
@@ -194,7 +194,7 @@ static bool renew(fixture_t *f, const char *token) {
 Test(redis_script_renew, prolongs_its_own_lock_only) {
     fixture_t f = setup();
     cr_assert_not(renew(&f, "T1"));
-    cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "renewing makes no lock");
+    cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "renew creates no lock");
     redis_ok(f.r, "SET sidecar:app:lock T1 PX 1000");
     cr_assert(renew(&f, "T1"));
     cr_assert_gt(pttl(&f), TTL - 5000);
@@ -203,7 +203,7 @@ Test(redis_script_renew, prolongs_its_own_lock_only) {
     cr_assert_leq(pttl(&f), 1000);
     redis_ok(f.r, "SET sidecar:app:lock T1");
     cr_assert(renew(&f, "T1"));
-    cr_assert_gt(pttl(&f), 0, "a TTL that somebody took away is back");
+    cr_assert_gt(pttl(&f), 0, "renew restores a removed TTL");
     fixture_stop(&f);
 }
 
@@ -225,7 +225,7 @@ static bool hears(fixture_t *f, conn_t *subscriber, buffer_t *names, size_t len)
 Test(redis_script_release, releases_its_own_lock_only_and_publishes) {
     fixture_t f = setup();
     buffer_t names = {0};
-    conn_t *subscriber = conn_new(&f.config->redis, "ear", NULL);
+    conn_t *subscriber = conn_new(&f.config->redis, "subscriber", NULL);
     cr_assert_eq(lock_listen(subscriber, f.keys->vacant, &f.error), OUTCOME_OK);
     redis_ok(f.r, "SET sidecar:app:lock T2");
     release(&f, "T1");
@@ -237,7 +237,7 @@ Test(redis_script_release, releases_its_own_lock_only_and_publishes) {
     release(&f, "T2");
     cr_assert_eq(redis_int(f.r, "PUBLISH sidecar:app:vacant last"), 1);
     cr_assert(hears(&f, subscriber, &names, 4));
-    cr_assert_str_eq(buffer_text(&names), "app last ", "told once, and only of what was released");
+    cr_assert_str_eq(buffer_text(&names), "app last ", "one message for each released lock");
     buffer_free(&names);
     conn_free(subscriber);
     fixture_stop(&f);
@@ -257,10 +257,10 @@ Test(redis_script_break_stale_lock, removes_a_lock_that_a_clock_step_left) {
     token_new(other, 5000);
     cr_assert_not(break_stale(&f, token), "no lock");
     redis_ok(f.r, "SET sidecar:app:lock %s PX 5000", token);
-    cr_assert_not(break_stale(&f, token), "a normal life");
+    cr_assert_not(break_stale(&f, token), "a lock with a normal TTL");
     server_step_clock(f.server, -3600 * 1000);
     cr_assert_gt(pttl(&f), 3600 * 1000);
-    cr_assert_not(break_stale(&f, other), "not what was seen");
+    cr_assert_not(break_stale(&f, other), "another token than the one read before");
     cr_assert(break_stale(&f, token));
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), 0);
     redis_ok(f.r, "SET sidecar:app:lock %s", token);
@@ -288,7 +288,7 @@ Test(redis_script_claim, takes_a_queue_only_from_a_group_without_a_leader) {
     free(before);
     redis_ok(f.r, "HSET sidecar:sms:meta group third");
     redis_ok(f.r, "DEL sidecar:others:lock");
-    cr_assert_not(claim(&f, &sms), "another owner than the one whose lock was looked at");
+    cr_assert_not(claim(&f, &sms), "another owner than the one whose lock was checked");
     cr_assert_str_eq(sms.owner, "third");
     cr_assert(claim(&f, &sms));
     redis_expect(f.r, "app", "HGET sidecar:sms:meta group");
@@ -315,8 +315,8 @@ Test(redis_script_claim, is_fenced) {
     fixture_stop(&f);
 }
 
-/* Heads of queues 0 and 1; the reply's `now` is checked. */
-static void look(fixture_t *f, next_due_t heads[2], const int64_t skip[2]) {
+/* Reads the next due scores of queues 0 and 1, and checks `now` of the reply. */
+static void read_next_due(fixture_t *f, next_due_t heads[2], const int64_t skip[2]) {
     int64_t now_us = 0;
     next_due_request_t asks[2] = {{.queue = 0, .skip = skip[0]}, {.queue = 1, .skip = skip[1]}};
     next_due_append(f->conn, f->keys, asks, 2, false);
@@ -332,16 +332,16 @@ Test(redis_script_next_due, returns_the_next_score_of_each_queue) {
     fixture_t f = setup();
     next_due_t heads[2];
     static const int64_t first[2] = {0, 0}, second[2] = {1, 0}, beyond[2] = {9, 1};
-    look(&f, heads, first);
+    read_next_due(&f, heads, first);
     cr_assert(!heads[0].exists && !heads[1].exists && !*heads[0].error);
     redis_ok(f.r, "ZADD email:delayed -inf a 1800000000123.25 b");
     redis_ok(f.r, "ZADD sms:delayed +inf c");
-    look(&f, heads, first);
+    read_next_due(&f, heads, first);
     cr_assert(heads[0].exists && isinf(heads[0].score) && heads[0].score < 0);
     cr_assert(heads[1].exists && isinf(heads[1].score) && heads[1].score > 0);
-    look(&f, heads, second);
+    read_next_due(&f, heads, second);
     cr_assert(heads[0].exists && heads[0].score == 1800000000123.25 && heads[1].exists);
-    look(&f, heads, beyond);
+    read_next_due(&f, heads, beyond);
     cr_assert(!heads[0].exists && !heads[1].exists);
     fixture_stop(&f);
 }
@@ -354,7 +354,7 @@ Test(redis_script_next_due, one_key_of_the_wrong_type_spoils_no_other) {
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
         if (strcmp(fixture_types[t], "zset") == 0) continue;
         fixture_make_key(f.r, "email:delayed", fixture_types[t]);
-        look(&f, heads, skip);
+        read_next_due(&f, heads, skip);
         cr_assert_not(heads[0].exists);
         cr_assert_eq(strncmp(heads[0].error, "WRONGTYPE", 9), 0, "%s", heads[0].error);
         cr_assert(heads[1].exists && heads[1].score == 7 && !*heads[1].error);
@@ -362,7 +362,7 @@ Test(redis_script_next_due, one_key_of_the_wrong_type_spoils_no_other) {
     fixture_stop(&f);
 }
 
-Test(redis_script_next_due, of_a_thousand_queues) {
+Test(redis_script_next_due, reads_a_thousand_queues) {
     buffer_t config = {0};
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < 1000; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? "," : "", i);
@@ -388,7 +388,7 @@ Test(redis_script_next_due, of_a_thousand_queues) {
     fixture_stop(&f);
 }
 
-/* Fills the server until it refuses to take more. */
+/* Sets maxmemory so low that Redis refuses every write. */
 static void fill_memory(redis_t *r) {
     redis_ok(r, "CONFIG SET maxmemory %d", 1);
     char *error = redis_error(r, "SET one more");
@@ -396,7 +396,7 @@ static void fill_memory(redis_t *r) {
     free(error);
 }
 
-Test(redis_script_full_memory, none_is_refused) {
+Test(redis_script_full_memory, refuses_no_script) {
     fixture_t f = setup();
     other_owner_t sms = {.queue = 1, .owner = "others"};
     next_due_t heads[2];
@@ -406,7 +406,7 @@ Test(redis_script_full_memory, none_is_refused) {
     expect_acquired(&f, "T1");
     cr_assert(renew(&f, "T1"));
     cr_assert(claim(&f, &sms));
-    look(&f, heads, skip);
+    read_next_due(&f, heads, skip);
     cr_assert(heads[0].exists);
     size_t len;
     const char *text = script_text(&script_promote, conn_version(f.conn), &len);
@@ -423,7 +423,7 @@ Test(redis_script_full_memory, none_is_refused) {
     fixture_stop(&f);
 }
 
-Test(redis_script_text, without_its_first_line_still_is_lua_that_runs) {
+Test(redis_script_text, runs_without_its_first_line) {
     fixture_t f = setup();
     redis_ok(f.r, "ZADD email:delayed 1 job");
     redis_ok(f.r, "XADD sidecar:email:failures 5-5 event e");

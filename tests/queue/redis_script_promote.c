@@ -1,5 +1,5 @@
-/* promote.lua against a real server: whatever it meets, no job is lost, none runs early, and none is in two places. Sizes are in
- * test_script_promote_large.c. */
+/* promote.lua against a real server: no job is lost, none is early, and none is in two places. redis_script_promote_large.c tests
+ * large entries. */
 #include "promote_call.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ Test(redis_script_promote, never_early) {
             double now_us = strtod(word(reply, 2), NULL);
             moved = take_moved(reply, NULL);
             if (moved) cr_assert_geq(now_us, due_us - 0.6, "early by %g us", due_us - now_us);
-            cr_assert_lt(now_us, due_us + 3e6, "does not come");
+            cr_assert_lt(now_us, due_us + 3e6, "the job does not become ready");
         }
         redis_expect(f.r, "job", "RPOP email");
     }
@@ -48,20 +48,20 @@ Test(redis_script_promote, odd_scores) {
     redis_ok(f.r, "ZADD email:delayed %.17g hour %.17g seconds", soon, soon / 1e3);
     redisReply *reply = promote(&f, ask_new());
     cr_assert_str_eq(word(reply, 3), "-inf");
-    cr_assert_eq(take_moved(reply, NULL), 8, "a score in seconds is long due where ms are wanted");
+    cr_assert_eq(take_moved(reply, NULL), 8, "a score in seconds is long due if the unit is ms");
     static const char *const order[] = {"e", "d", "c", "b", "a", "g", "f", "seconds"};
     for (size_t i = 0; i < 8; i++) redis_expect(f.r, order[i], "RPOP email");
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 3);
     ask_t ask = ask_new();
     ask.unit = "s";
     redis_ok(f.r, "ZADD email:delayed 1500000000000 milliseconds 1500000000 due");
-    cr_assert_eq(take_moved(promote(&f, ask), NULL), 1, "a score in ms is far off where seconds are wanted");
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), 1, "a score in ms is far in the future if the unit is s");
     redis_expect(f.r, "due", "RPOP email");
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 4);
     fixture_stop(&f);
 }
 
-Test(redis_script_promote, bytes_are_sacred) {
+Test(redis_script_promote, bytes_do_not_change) {
     static const struct {
         const char *bytes;
         size_t len;
@@ -185,7 +185,7 @@ Test(redis_script_promote, skip_never_removes_a_job_that_was_not_pushed) {
     fixture_stop(&f);
 }
 
-/* Runs promote on a data set that it must not touch. */
+/* Calls promote.lua and checks that the call changes nothing. */
 static redisReply *promote_in_vain(fixture_t *f) {
     char *before = fixture_digest(f->r);
     redisReply *reply = promote(f, ask_new());
@@ -242,7 +242,7 @@ Test(redis_script_promote, keys_of_the_wrong_type_lose_nothing) {
         }
     }
     redis_ok(f.r, "DEL sidecar:email:meta");
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a lock that is a string is another's */
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a string is the token of another leader */
         fixture_make_key(f.r, "sidecar:app:lock", fixture_types[t]);
         redisReply *reply = promote_in_vain(&f);
         if (strcmp(fixture_types[t], "string") == 0)
@@ -309,7 +309,7 @@ static void promote_some(history_t *h) {
     cr_assert_eq(redis_int(r, "ZCARD email:delayed"), delayed - moved, "seed %u", h->seed);
 }
 
-/* Marks the job that some bytes are. */
+/* Marks in `seen` the job whose number begins these bytes. */
 static void mark(char *seen, const redisReply *job, unsigned seed) {
     long number_of = strtol(job->str, NULL, 10);
     cr_assert(number_of >= 0 && number_of < MEMBERS && seen[number_of] == 0, "job %ld is there twice, seed %u", number_of, seed);
@@ -340,7 +340,7 @@ Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
     mark_all(seen, f.r, "ZRANGE email:delayed 0 -1", seed);
     for (int i = 0; i < MEMBERS; i++) cr_assert(seen[i], "job %d is lost, QS_TEST_SEED=%u", i, seed);
     redisReply *reply = redis_do(f.r, "LRANGE done 0 -1");
-    cr_assert_gt(reply->elements, 100, "this history is too dull, seed %u", seed);
+    cr_assert_gt(reply->elements, 100, "this history moved too few jobs, seed %u", seed);
     freeReplyObject(reply);
     free(seen);
     fixture_stop(&f);

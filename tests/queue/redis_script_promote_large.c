@@ -1,4 +1,4 @@
-/* promote.lua and the size of entries: those too large stay and are named, and no script reads much more than it was told. */
+/* promote.lua and the size of entries: oversized entries stay and are named, and no call reads much more than `bytes`. */
 #include "promote_call.h"
 
 static void fill(fixture_t *f, const char *pattern) {
@@ -38,9 +38,9 @@ Test(redis_script_promote_large, large_entries_stay_and_are_named) {
     fixture_stop(&f);
 }
 
-/* Behind what is skipped, too: its score is that of its rank among all, its bytes are its own. */
+/* With `skip` too, the reply has the score and the SHA-1 of the same entry. */
 Test(redis_script_promote_large, names_the_first_large_entry_behind_skip) {
-    static const char *const first[] = {"-3", "-2", "0", "0", "1"}; /* of "LLsLLs", whose scores begin at -3 */
+    static const char *const first[] = {"-3", "-2", "0", "0", "1"}; /* score of the first L of "LLsLLs" behind each skip */
     fixture_t f = setup();
     ask_t ask = ask_new();
     ask.payload = 1999;
@@ -59,7 +59,7 @@ Test(redis_script_promote_large, names_the_first_large_entry_behind_skip) {
     fixture_stop(&f);
 }
 
-Test(redis_script_promote_large, large_entries_wherever_they_stand) {
+Test(redis_script_promote_large, large_entries_in_any_place) {
     static const char *const patterns[] = {"Lss", "sLs", "ssL", "LLL", "LLLsss", "sssLLL", "LsLsLs", "sLLs", "LLLLLLLLs", "L"};
     fixture_t f = setup();
     ask_t ask = ask_new();
@@ -72,7 +72,7 @@ Test(redis_script_promote_large, large_entries_wherever_they_stand) {
             fill(&f, pattern);
             long long moved = 0, large = 0;
             ask.skip = 0;
-            for (long long n = -1; n != 0 || large; ask.skip += large) { /* as the dispatcher does */
+            for (long long n = -1; n != 0 || large; ask.skip += large) { /* the dispatcher skips like this */
                 n = take_moved(promote(&f, ask), &large);
                 moved += n;
                 cr_assert_leq(n + large, ask.batch);
@@ -80,7 +80,7 @@ Test(redis_script_promote_large, large_entries_wherever_they_stand) {
             }
             cr_assert_eq(moved, small, "%s, batch %lld", pattern, ask.batch);
             cr_assert_eq(ask.skip, all - small);
-            /* An operator removes them: nothing is skipped any more. */
+            /* An operator removes the large entries, so skip is 0 again. */
             redis_ok(f.r, "DEL email:delayed");
             redis_ok(f.r, "ZADD email:delayed 1 next");
             ask.skip = 0;
@@ -90,7 +90,7 @@ Test(redis_script_promote_large, large_entries_wherever_they_stand) {
     fixture_stop(&f);
 }
 
-/* However large the jobs are, no script reads many bytes more than it was told. */
+/* No call reads many more bytes than `bytes`, even if jobs are large. */
 Test(redis_script_promote_large, ends_a_batch_by_its_bytes) {
     static const char fill[] = "for i = 100, 139 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 997)) end";
     fixture_t f = setup();
@@ -108,7 +108,7 @@ Test(redis_script_promote_large, ends_a_batch_by_its_bytes) {
     fixture_stop(&f);
 }
 
-/* What is too large is read all the same, so it counts. */
+/* promote.lua reads oversized entries too, so their bytes count. */
 Test(redis_script_promote_large, bytes_of_skipped_jobs_end_a_batch_too) {
     fixture_t f = setup();
     fill(&f, "LLLLLLLLs");

@@ -1,11 +1,11 @@
-/* settle.lua against a real server: whatever it meets, the job stays or goes, never both and never neither. */
+/* settle.lua against a real server: after each call a job is in exactly one place, or has ended with a record. */
 #include "settle_call.h"
 
 Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
     fixture_t f = setup();
     long long before = call_now_ms(f.r);
     settled(f.r, ask_new(), 1);
-    redis_expect(f.r, JOB, "RPOP email"); /* what the next worker takes */
+    redis_expect(f.r, JOB, "RPOP email"); /* the next worker takes this job */
     redis_expect(f.r, "other", "RPOP email");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
     stamp_t stamp = stamp_of(f.r, slice_text(JOB));
@@ -90,7 +90,7 @@ Test(redis_script_settle, each_broken_precondition_leaves_everything_as_it_is) {
         refused(f.r, ask, "changed");
         ask.old = OLD;
         ask.heartbeat = "1_alive";
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* whatever it is */
+        for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a key of any type is a heartbeat */
             fixture_make_key(f.r, "1_alive", fixture_types[t]);
             refused(f.r, ask, "alive");
         }
@@ -100,7 +100,7 @@ Test(redis_script_settle, each_broken_precondition_leaves_everything_as_it_is) {
         redis_ok(f.r, "HSET email:errors %s b", JOB);
         refused(f.r, ask, "changed");
         ask.report = "";
-        refused(f.r, ask, "changed"); /* a report came since: the next pass answers it */
+        refused(f.r, ask, "changed"); /* a report came after the scan read the job: the next scan settles */
         redis_ok(f.r, "DEL email:errors");
         ask.job = slice_text("gone");
         set_stamp(f.r, ask.job, OLD);
@@ -146,7 +146,7 @@ Test(redis_script_settle, keys_of_the_wrong_type_lose_nothing) {
     fixture_stop(&f);
 }
 
-/* The text of a report becomes the error, whole or cut. */
+/* The text of a report becomes the error, cut at 64 KiB. */
 Test(redis_script_settle, a_report_is_answered_once) {
     static const char SHA1[] = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8";
     fixture_t f = setup();
@@ -179,7 +179,7 @@ Test(redis_script_settle, a_report_is_answered_once) {
     fixture_stop(&f);
 }
 
-/* Before the removal, and never at a retry. */
+/* A dlq of a wrong type is refused before the first write. */
 Test(redis_script_settle, an_ended_job_goes_to_the_dead_letter_list) {
     fixture_t f = setup();
     ask_t ask = ask_end();
@@ -203,7 +203,7 @@ Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
     refused(f.r, ask_end(), "copies");
     settled(f.r, ask_new(), 1);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 1);
-    redis_expect(f.r, "first", "LINDEX email:backup 0"); /* the one at the head, where it was seen */
+    redis_expect(f.r, "first", "LINDEX email:backup 0"); /* the copy at the head is gone, where the scan read it */
     lay_out(f.r);
     redis_ok(f.r, "RPUSH email:backup %s", JOB);
     ask_t ask = ask_end();
@@ -215,7 +215,7 @@ Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
     fixture_stop(&f);
 }
 
-Test(redis_script_settle, looks_no_deeper_than_depth) {
+Test(redis_script_settle, searches_no_deeper_than_depth) {
     fixture_t f = setup();
     ask_t ask = ask_end();
     ask.depth = "1";
@@ -243,10 +243,10 @@ Test(redis_script_settle, a_full_stream_ends_nothing_and_retries_go_on) {
     redis_expect(f.r, JOB, "LINDEX email -1");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures sidecar:email:meta"), 0);
     lay_out(f.r);
-    redis_ok(f.r, "HSET sidecar:email:meta bytes 9007199254740993"); /* more than a double can tell */
+    redis_ok(f.r, "HSET sidecar:email:meta bytes 9007199254740993"); /* 2^53 + 1, not exact as a double */
     refused(f.r, ask_end(), "full");
     static const char *const strange[] = {"abc", "", "1.5", "-3", "1e300", "nan", "inf"};
-    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) { /* nothing there comes between the record and the removal */
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) { /* a bad value does not stop the script after the record */
         lay_out(f.r);
         redis_ok(f.r, "HSET sidecar:email:meta bytes %b", strange[i], strlen(strange[i]));
         settled(f.r, ask_end(), 1);
@@ -285,7 +285,7 @@ Test(redis_script_settle, works_when_redis_is_full) {
     fixture_stop(&f);
 }
 
-Test(redis_script_settle, bytes_are_sacred) {
+Test(redis_script_settle, bytes_do_not_change) {
     enum { HUGE_JOB = 16 << 20 };
     char *huge = malloc(HUGE_JOB);
     for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
@@ -309,8 +309,8 @@ Test(redis_script_settle, bytes_are_sacred) {
     fixture_stop(&f);
 }
 
-/* A random history: jobs are taken, finished, reported, retried and ended, each request at random right or wrong. A job is always
- * in exactly one place, and the record of its end is one of these. */
+/* A random history: jobs are taken, rotated, stamped, reported, retried and ended, by right and wrong requests. A job is always
+ * in exactly one place; the set of ended jobs is one of these. */
 typedef struct {
     redis_t *r;
     unsigned seed;
@@ -332,7 +332,7 @@ static long long places(redis_t *r, slice_t job) {
     return in_list(r, "email", job) + in_list(r, "email:backup", job) + is_delayed(r, job) + ended;
 }
 
-/* Settles a job by what is true now, or by something that is not. */
+/* Settles a random job, with some arguments wrong or out of date. */
 static void settle_some(history_t *h) {
     if (h->added == 0) return;
     slice_t job = name_of((int)draw(h, (unsigned)h->added));
@@ -389,7 +389,7 @@ Test(redis_script_settle, no_random_history_loses_or_doubles_a_job) {
         if (i % 50) continue;
         for (int n = 0; n < h.added; n++) cr_assert_eq(places(f.r, name_of(n)), 1, "job %d, QS_TEST_SEED=%u", n, seed);
     }
-    cr_assert_gt(redis_int(f.r, "SCARD ended"), 10, "this history is too dull, seed %u", seed);
+    cr_assert_gt(redis_int(f.r, "SCARD ended"), 10, "this history ended too few jobs, seed %u", seed);
     cr_assert_geq(redis_int(f.r, "XLEN sidecar:email:failures"), redis_int(f.r, "SCARD ended"));
     fixture_stop(&f);
 }

@@ -1,4 +1,4 @@
-/* settle.lua where a dialect has more than a list: other bytes to push, a mark to remove, a set of what is done. */
+/* settle.lua with the keys that only some dialects have: other bytes to push, a mark to remove, a set of finished jobs. */
 #include "settle_call.h"
 
 #define OTHER "{\"id\":1,\"retry\":1}"
@@ -28,13 +28,13 @@ Test(redis_script_settle, a_retry_may_push_other_bytes_and_leave_no_stamp) {
     has_stamp(f.r, true);
     lay_out(f.r);
     ask = ask_end();
-    ask.again = OTHER; /* of no account */
+    ask.again = OTHER; /* an end does not push these bytes */
     settled(f.r, ask, 1);
     cr_assert_eq(in_list(f.r, "email", slice_text(OTHER)) + in_list(f.r, "email", slice_text(JOB)), 0);
     fixture_stop(&f);
 }
 
-/* The mark keeps a second one of the same id from being added, so it stays for as long as there is a first. */
+/* The mark keeps out a second job of the same id, so the mark must stay until the first job ends. */
 Test(redis_script_settle, the_mark_of_a_job_goes_with_its_end) {
     fixture_t f = setup();
     redis_ok(f.r, "SADD email_unique mark_id other");
@@ -50,7 +50,7 @@ Test(redis_script_settle, the_mark_of_a_job_goes_with_its_end) {
     cr_assert_eq(redis_int(f.r, "SISMEMBER email_unique mark_id"), 0);
     cr_assert_eq(redis_int(f.r, "SCARD email_unique"), 1);
     lay_out(f.r);
-    settled(f.r, ask, 1); /* there may be none: not every job is unique */
+    settled(f.r, ask, 1); /* without a mark: not every job is unique */
     fixture_stop(&f);
 }
 
@@ -77,13 +77,13 @@ Test(redis_script_settle, a_done_job_is_dropped_without_a_record) {
         has_stamp(f.r, false);
         lay_out(f.r);
         redis_ok(f.r, "SADD finished other");
-        settled(f.r, ask, 1); /* not this one */
+        settled(f.r, ask, 1); /* the set has another id */
         cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
     }
     fixture_stop(&f);
 }
 
-/* So that whoever reads the dead-letter list knows which of its entries are ours; nothing is noted where nothing is pushed. */
+/* A scan of the dead-letter list then knows which entries have a record already. A refused record leaves no SHA-1. */
 Test(redis_script_settle, a_dead_letter_is_noted_in_recorded) {
     fixture_t f = setup();
     ask_t ask = ask_end();
@@ -102,7 +102,8 @@ Test(redis_script_settle, a_dead_letter_is_noted_in_recorded) {
     redisReply *reply = settle(f.r, ask);
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
     freeReplyObject(reply);
-    cr_assert_eq(redis_int(f.r, "EXISTS email:dead sidecar:email:recorded"), 0, "a mark would hide the next one of these bytes");
+    cr_assert_eq(redis_int(f.r, "EXISTS email:dead sidecar:email:recorded"), 0,
+                 "a SHA-1 would hide the next dead letter of these bytes");
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 1);
     fixture_stop(&f);
 }
@@ -122,7 +123,7 @@ Test(redis_script_settle, other_keys_of_the_wrong_type_lose_nothing) {
     fixture_stop(&f);
 }
 
-/* KMQueue trims what it reads, as Java does: everything up to the space is white. */
+/* KMQueue trims a heartbeat by Java's String.trim(): every byte up to the space counts as white space. */
 Test(redis_script_settle, a_blank_heartbeat_may_count_as_none) {
     static const slice_t blank[] = {{"", 0}, {" ", 1}, {" \t\r\n\v\f", 6}, {"\0\1\37", 3}};
     static const slice_t beats[] = {{"x", 1}, {"  worker 1  ", 12}, {"\0x", 2}, {"\xff", 1}, {"\177", 1}};
@@ -134,7 +135,7 @@ Test(redis_script_settle, a_blank_heartbeat_may_count_as_none) {
         redis_ok(f.r, "SET 1_alive %b", beats[i].data, beats[i].len);
         refused(f.r, ask, "alive");
     }
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* what is no text is no blank one */
+    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a key of another type is not blank */
         if (strcmp(fixture_types[t], "string") == 0) continue;
         fixture_make_key(f.r, "1_alive", fixture_types[t]);
         refused(f.r, ask, "alive");

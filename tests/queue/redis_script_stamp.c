@@ -12,7 +12,7 @@ static fixture_t setup(void) {
     return f;
 }
 
-/* A call of stamp.lua with one change; the digest must live as long. */
+/* A call of stamp.lua with one change. The call borrows the digest. */
 static eval_t stamp_call(const char *token, const digest_t *digest, const stamp_raw_t *old, const stamp_raw_t *new) {
     eval_t call = call_begin(&script_stamp, "3");
     call_text(&call, LOCK), call_text(&call, STAMPS), call_text(&call, META), call_text(&call, token);
@@ -52,7 +52,7 @@ Test(redis_script_stamp, gives_each_stamp_its_own_life) {
         last = stamp.born_us;
     }
     cr_assert_eq(redis_int(f.r, "HSTRLEN sidecar:email:meta life"), 16);
-    redis_ok(f.r, "HSET sidecar:email:meta life 9000000000000000"); /* the clock was set back since */
+    redis_ok(f.r, "HSET sidecar:email:meta life 9000000000000000"); /* as if the clock was set back after that life */
     change(&f, "later", NONE, NONE, 1);
     cr_assert_eq(stamp_of(f.r, slice_text("later")).born_us, 9000000000000001);
     redis_expect(f.r, "9000000000000001", "HGET sidecar:email:meta life");
@@ -71,11 +71,11 @@ Test(redis_script_stamp, changes_only_the_stamp_that_was_read) {
         .born_us = 1700000000000001, .seen = 1700000000000, .missing = 5, .retries = 32767, .retried_at = 1, .requeued = true};
     stamp_t two = {.born_us = 1700000000000001, .seen = 1700000000001};
     stamp_raw_t first = stamp_pack(&one), second = stamp_pack(&two);
-    change(&f, "job", first, second, 0); /* there is none */
+    change(&f, "job", first, second, 0); /* the job has no stamp */
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
     set_stamp(f.r, slice_text("job"), one);
     stamp_t found = stamp_of(f.r, slice_text("job"));
-    cr_assert(same_stamp(found, one), "packing loses something");
+    cr_assert(same_stamp(found, one), "stamp_pack loses a member");
     cr_assert(found.retries == 32767 && found.requeued && found.retried_at == 1);
     change(&f, "job", NONE, NONE, 0);
     change(&f, "job", second, first, 0);
@@ -119,7 +119,7 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
     fixture_stop(&f);
 }
 
-/* The sentinel that the dialect would make of these. */
+/* Calls push_sentinel.lua with the sentinel that dialect `list` would make. */
 static redisReply *push_sentinel(redis_t *r, const char *token, const char *n, const char *random) {
     char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
     eval_t call = call_begin(&script_push_sentinel, "3");
@@ -133,7 +133,7 @@ static redisReply *push_sentinel(redis_t *r, const char *token, const char *n, c
 #define RANDOM "0123456789abcdef0123456789abcdef"
 #define OTHER  "fedcba9876543210fedcba9876543210"
 
-Test(redis_script_push_sentinel, plants_one_and_names_it) {
+Test(redis_script_push_sentinel, pushes_one_sentinel_for_each_number) {
     fixture_t f = setup();
     expect_word(push_sentinel(f.r, "T", "", RANDOM), "empty");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:sentinel"), 0);
@@ -141,7 +141,8 @@ Test(redis_script_push_sentinel, plants_one_and_names_it) {
     expect_word(push_sentinel(f.r, "T", "", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":1", "LINDEX email:backup 0");
     expect_word(push_sentinel(f.r, "T", "", OTHER), "other");
-    expect_word(push_sentinel(f.r, "T", "1", OTHER), "other"); /* its random part stays: nobody would know this one */
+    expect_word(push_sentinel(f.r, "T", "1", OTHER),
+                "other"); /* the random part never changes, or scans would not recognize it */
     expect_word(push_sentinel(f.r, "T", "1", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":2", "LINDEX email:backup 0");
     expect_word(push_sentinel(f.r, "T", "1", RANDOM), "other");
@@ -153,7 +154,7 @@ Test(redis_script_push_sentinel, plants_one_and_names_it) {
     fixture_stop(&f);
 }
 
-/* Whatever stands in the hash, the sentinel that is planted is one that the next look knows. */
+/* The next scan recognizes the sentinel, even if the hash had malformed fields before. */
 Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
     static const char *const rows[][2] = {{"abc", "1"},
                                           {RANDOM, "-5"},
@@ -172,20 +173,20 @@ Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
         redis_ok(f.r, "RPUSH email:backup job");
         redis_ok(f.r, "HSET sidecar:email:sentinel random %b n %b", rows[i][0], strlen(rows[i][0]), rows[i][1],
                  strlen(rows[i][1]));
-        backup_status_t look;
+        backup_status_t status;
         bool pushed = false;
-        for (int round = 0; round < 2 && !pushed; round++) { /* 007 is another number than it says, once */
+        for (int round = 0; round < 2 && !pushed; round++) { /* the script refuses 007 once: C sends 7 */
             backup_status_append(&call, rotation, NULL, false);
-            cr_assert_eq(backup_status_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f.error.text);
-            cr_assert_eq(backup_push_sentinel(&call, &look, &pushed), OUTCOME_OK);
+            cr_assert_eq(backup_status_read(&call, rotation, false, &status), OUTCOME_OK, "%s", f.error.text);
+            cr_assert_eq(backup_push_sentinel(&call, &status, &pushed), OUTCOME_OK);
             if (!pushed) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
         }
         cr_assert(pushed, "row %zu", i);
         backup_status_append(&call, rotation, NULL, false);
-        cr_assert_eq(backup_status_read(&call, rotation, false, &look), OUTCOME_OK);
+        cr_assert_eq(backup_status_read(&call, rotation, false, &status), OUTCOME_OK);
         static backup_page_t page;
         backup_rotate_append(&call, 2, true);
-        cr_assert_eq(backup_rotate_read(&call, &look, 2, &page), OUTCOME_OK);
+        cr_assert_eq(backup_rotate_read(&call, &status, 2, &page), OUTCOME_OK);
         cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_SENTINEL, "row %zu: %s", i,
                   page.entries[1].bytes.data);
         backup_page_clear(&page);
@@ -260,7 +261,7 @@ Test(redis_script_prune, goes_through_every_stamp) {
     do cr_assert_eq(stamps_prune(&call, &cursor, keep_even, NULL), OUTCOME_OK);
     while (cursor);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), STAMPS_MADE / 2);
-    redis_ok(f.r, "DEL sidecar:email:stamps"); /* the first step must meet it */
+    redis_ok(f.r, "DEL sidecar:email:stamps"); /* the first step must read the only stamp */
     set_stamp(f.r, slice_text("x"), (stamp_t){.born_us = 1, .seen = 1});
     cr_assert_eq(stamps_prune(&fenced, &cursor, keep_even, NULL), OUTCOME_FENCED);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 1);

@@ -1,5 +1,5 @@
-/* Every script with every of its keys holding every wrong type: what is refused has written nothing, and the key is left as it
- * is. The tests of each script say what becomes of the job. */
+/* Calls each script with each wrong type in each of its keys: a refused call has written nothing. The tests of each script check
+ * what happens to the job. */
 #include "fixture.h"
 #include "script_calls.h"
 
@@ -19,14 +19,14 @@ static redisReply *call(redis_t *r, size_t at) {
     return reply;
 }
 
-/* Work for those that move or end jobs, and the lock of term T; what the calls before this one have made. */
+/* Makes the calls before number `at`. Then adds the lock with the token T, and jobs to move and to end. */
 static void lay_out(redis_t *r, size_t at) {
     redis_ok(r, "FLUSHALL");
     redis_ok(r, "ZADD email:delayed 1 job");
     redis_ok(r, "XADD sidecar:email:failures 5-5 event e");
     for (size_t i = 0; i < at; i++) freeReplyObject(call(r, i));
     redis_ok(r, "SET sidecar:app:lock T PX 60000");
-    redis_int(r, "PERSIST b:stalled-check"); /* of a few ms: else it is gone between two looks */
+    redis_int(r, "PERSIST b:stalled-check"); /* without this, the key expires between two digests */
     redis_ok(r, "ZADD email:delayed 1 job2 2 job3");
     redis_ok(r, "RPUSH email:backup job");
     redis_ok(r, "HSET email:errors job text");
@@ -40,7 +40,7 @@ static void lay_out(redis_t *r, size_t at) {
     redis_ok(r, "HSET de_events X###1 %s", "{\"payload\":{},\"type\":\"X\",\"attempt\":1,\"logContext\":{}}");
 }
 
-/* Its KEYS into `keys`; borrowed from `copy`, which is made of its arguments. */
+/* Splits the KEYS off `copy`, a copy of the arguments of a call. `keys` point into `copy`. Returns their number. */
 static size_t keys_of(char *copy, char **keys) {
     char *rest = copy;
     size_t count = strtoul(strsep(&rest, " "), NULL, 10);
@@ -55,7 +55,7 @@ static bool is_refusal(const redisReply *reply) {
     return reply->type == REDIS_REPLY_ERROR || (first->str && strncmp(first->str, "type", 4) == 0);
 }
 
-/* Tries them for one key; returns how many were refused. */
+/* Tries each type for one key; returns how many calls were refused. */
 static int expect_no_trace(redis_t *r, size_t at, const char *key) {
     int refusals = 0;
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -66,7 +66,7 @@ static int expect_no_trace(redis_t *r, size_t at, const char *key) {
         char *after = fixture_digest(r);
         refusals += is_refusal(reply);
         if (is_refusal(reply))
-            cr_expect_str_eq(before, after, "%s has written, and was refused for %s, a %s: %s", CALLS[at].script->name, key,
+            cr_expect_str_eq(before, after, "%s wrote before it refused %s, a %s: %s", CALLS[at].script->name, key,
                              fixture_types[t], reply->str ? reply->str : "");
         freeReplyObject(reply);
         free(before);
@@ -85,11 +85,11 @@ Test(redis_script_types, a_refused_call_has_written_nothing, .timeout = 120) {
         for (size_t k = 0; k < count; k++) refusals += expect_no_trace(f.r, at, keys[k]);
         free(copy);
     }
-    cr_assert_gt(refusals, 400, "most keys are looked at before anything is done");
+    cr_assert_gt(refusals, 400, "most scripts check their keys");
     fixture_stop(&f);
 }
 
-/* How many jobs of the layout stand in no list, zset or stream, with what they are called by. */
+/* The jobs of lay_out that are in no list, zset or stream; owned. */
 static char *gone(redis_t *r) {
     static const char script[] = "local seen = {} "
                                  "local function see(all) for _, one in ipairs(all) do if type(one) == 'table' then see(one) "
@@ -103,12 +103,12 @@ static char *gone(redis_t *r) {
     return redis_str(r, "EVAL %s 0", script);
 }
 
-/* Takes the right to one command from the user of the second connection. */
+/* Removes the right to one command from the user `worker`. */
 static void forbid(redis_t *admin, const char *command) {
     redis_ok(admin, "ACL SETUSER worker on nopass +@all ~* &* -%s", command);
 }
 
-/* The next command that a script calls, in lower case; NULL behind the last. */
+/* Copies the next command that a script calls, in lower case, and returns the text behind it; NULL = no more commands. */
 static const char *next_command(const char *at, char *out, size_t size) {
     at = strstr(at, "call('");
     if (!at) return NULL;
@@ -120,7 +120,7 @@ static const char *next_command(const char *at, char *out, size_t size) {
     return at + len;
 }
 
-/* Every script without each of the commands that it calls: whatever it had written by then, no job is gone. */
+/* Calls each script without the right to one of its commands, for each of these commands: no job is lost. */
 Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "ACL SETUSER worker on nopass +@all ~* &*");

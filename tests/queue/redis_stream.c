@@ -1,4 +1,4 @@
-/* acknowledge.lua, trim.lua and stream_ends.lua against each of their preconditions, and the verbs of stream.h that call them. */
+/* acknowledge.lua, trim.lua and stream_ends.lua with each precondition broken, and the functions of stream.h that call them. */
 #include "fixture.h"
 #include "queue/scripts.h"
 #include "queue/stream.h"
@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAM "sidecar:email:failures"
-#define META   "sidecar:email:meta"
-#define HELD   "sidecar:email:auditors"
-#define HUGE   "18446744073709551615"
+#define STREAM   "sidecar:email:failures"
+#define META     "sidecar:email:meta"
+#define AUDITORS "sidecar:email:auditors"
+#define HUGE     "18446744073709551615"
 
-/* One call of trim.lua; begins as ask_new gives it: everything is old, nothing spare is kept. */
+/* The arguments of one call of trim.lua. With ask_new every entry is old, and no minimum of entries stays. */
 typedef struct {
     const char *token;
     long long retain, records, copies, most, size, heard, forget;
@@ -33,12 +33,12 @@ static fixture_t setup(void) {
 static redisReply *call(fixture_t *f, ask_t ask) {
     size_t len;
     const char *text = script_text(&script_trim, conn_version(f->conn), &len);
-    return redis_do(f->r,
-                    "EVAL %b 4 sidecar:app:lock " STREAM " " HELD " " META " %s %lld %lld %lld %lld %lld %lld %lld 1099511627776",
-                    text, len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
+    return redis_do(
+        f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " AUDITORS " " META " %s %lld %lld %lld %lld %lld %lld %lld 1099511627776",
+        text, len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
 }
 
-/* Removed entries; *wait_ms may be NULL. */
+/* Returns how many entries were removed; `wait_ms` may be NULL. */
 static long long trim(fixture_t *f, ask_t ask, long long *wait_ms) {
     redisReply *reply = call(f, ask);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 4, "%s", reply->str);
@@ -59,7 +59,7 @@ static void expect_kind(fixture_t *f, ask_t ask, const char *kind, const char *k
     if (found) cr_assert_str_eq(reply->element[2]->str, found);
     freeReplyObject(reply);
     char *after = fixture_digest(f->r);
-    cr_assert_str_eq(before, after, "%s, and yet a change", kind);
+    cr_assert_str_eq(before, after, "%s, but the data changed", kind);
     free(before);
     free(after);
 }
@@ -71,10 +71,10 @@ static long long server_ms(redis_t *r) {
     return ms;
 }
 
-/* An auditor that was heard of `ago_ms` ago. */
-static void heard(fixture_t *f, const char *instance, const char *position, long long ago_ms) {
-    redis_ok(f->r, "EVAL %s 1 " HELD " %s %s %lld", "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])", instance,
-             position, server_ms(f->r) - ago_ms);
+/* Adds an auditor that acknowledged `position` `ago_ms` ago. */
+static void add_auditor(fixture_t *f, const char *instance, const char *position, long long ago_ms) {
+    redis_ok(f->r, "EVAL %s 1 " AUDITORS " %s %s %lld", "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])",
+             instance, position, server_ms(f->r) - ago_ms);
 }
 
 /* Entries 1-1 to 1-n of five bytes each, counted in meta. */
@@ -88,7 +88,7 @@ static void add(fixture_t *f, int n) {
 Test(redis_stream, trim_is_fenced) {
     fixture_t f = setup();
     add(&f, 5);
-    heard(&f, "a", "1-5", 0);
+    add_auditor(&f, "a", "1-5", 0);
     ask_t ask = ask_new();
     ask.token = "other";
     expect_kind(&f, ask, "fenced", NULL, NULL);
@@ -102,23 +102,23 @@ Test(redis_stream, trim_is_fenced) {
 Test(redis_stream, trim_touches_no_key_of_another_type) {
     static const struct {
         const char *key, *name, *type;
-    } rows[] = {{STREAM, "failures", "stream"}, {HELD, "auditors", "hash"}, {META, "meta", "hash"}};
+    } rows[] = {{STREAM, "failures", "stream"}, {AUDITORS, "auditors", "hash"}, {META, "meta", "hash"}};
     fixture_t f = setup();
     for (size_t row = 0; row < 3; row++) {
         for (int i = 0; i < FIXTURE_TYPES; i++) {
             if (strcmp(fixture_types[i], rows[row].type) == 0) continue;
-            redis_ok(f.r, "DEL " STREAM " " HELD " " META);
+            redis_ok(f.r, "DEL " STREAM " " AUDITORS " " META);
             add(&f, 5);
-            heard(&f, "a", "1-5", 0);
+            add_auditor(&f, "a", "1-5", 0);
             fixture_make_key(f.r, rows[row].key, fixture_types[i]);
             expect_kind(&f, ask_new(), "type", rows[row].name, fixture_types[i]);
         }
     }
-    redis_ok(f.r, "DEL " STREAM " " HELD " " META);
+    redis_ok(f.r, "DEL " STREAM " " AUDITORS " " META);
     long long wait_ms;
     cr_assert_eq(trim(&f, ask_new(), &wait_ms), 0);
     cr_assert_eq(wait_ms, -1);
-    cr_assert_eq(redis_int(f.r, "EXISTS " STREAM " " HELD " " META), 0, "a trim of nothing makes keys");
+    cr_assert_eq(redis_int(f.r, "EXISTS " STREAM " " AUDITORS " " META), 0, "a trim of an absent stream creates no key");
     fixture_stop(&f);
 }
 
@@ -130,17 +130,17 @@ Test(redis_stream, trim_removes_only_records_with_min_copies) {
     add(&f, 10);
     cr_assert_eq(trim(&f, ask_new(), &wait_ms), 0, "nobody has acknowledged anything");
     cr_assert_eq(wait_ms, 0);
-    heard(&f, "a", "1-7", 0);
+    add_auditor(&f, "a", "1-7", 0);
     cr_assert_eq(trim(&f, two, NULL), 0);
-    heard(&f, "b", "1-3", 0);
+    add_auditor(&f, "b", "1-3", 0);
     cr_assert_eq(trim(&f, two, NULL), 3);
-    heard(&f, "c", "1-5", 86400000 + 60000); /* silent for more than a day */
+    add_auditor(&f, "c", "1-5", 86400000 + 60000); /* silent for more than a day */
     cr_assert_eq(trim(&f, two, NULL), 0);
-    heard(&f, "c", "1-5", 86400000 - 60000);
+    add_auditor(&f, "c", "1-5", 86400000 - 60000);
     cr_assert_eq(trim(&f, two, NULL), 2);
-    redis_ok(f.r, "HSET " HELD " d rubbish e %s", "1-9");
+    redis_ok(f.r, "HSET " AUDITORS " d rubbish e %s", "1-9");
     cr_assert_eq(trim(&f, two, NULL), 0);
-    cr_assert_eq(redis_int(f.r, "HLEN " HELD), 3, "what is no position is forgotten");
+    cr_assert_eq(redis_int(f.r, "HLEN " AUDITORS), 3, "malformed positions are removed");
     cr_assert_eq(trim(&f, ask_new(), NULL), 2);
     cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 3);
     redis_expect(f.r, "1-7", "HGET " META " trimmed");
@@ -150,11 +150,11 @@ Test(redis_stream, trim_removes_only_records_with_min_copies) {
 
 Test(redis_stream, trim_forgets_an_auditor_silent_for_a_week) {
     fixture_t f = setup();
-    heard(&f, "old", "1-5", 7 * 86400000LL + 60000);
-    heard(&f, "young", "1-5", 7 * 86400000LL - 60000);
+    add_auditor(&f, "old", "1-5", 7 * 86400000LL + 60000);
+    add_auditor(&f, "young", "1-5", 7 * 86400000LL - 60000);
     trim(&f, ask_new(), NULL);
-    cr_assert_eq(redis_int(f.r, "HEXISTS " HELD " old"), 0);
-    cr_assert_eq(redis_int(f.r, "HEXISTS " HELD " young"), 1);
+    cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " old"), 0);
+    cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " young"), 1);
     fixture_stop(&f);
 }
 
@@ -167,7 +167,7 @@ Test(redis_stream, trim_keeps_young_records_and_min_records) {
     redis_ok(f.r, "XADD " STREAM " %lld-1 event abc", now - 30000);
     redis_ok(f.r, "XADD " STREAM " %lld-1 event abc", now);
     redis_ok(f.r, "HSET " META " bytes 9");
-    heard(&f, "a", HUGE "-" HUGE, 0);
+    add_auditor(&f, "a", HUGE "-" HUGE, 0);
     ask.records = 3;
     cr_assert_eq(trim(&f, ask, &wait_ms), 0);
     cr_assert_eq(wait_ms, -1);
@@ -186,7 +186,7 @@ Test(redis_stream, trim_keeps_young_records_and_min_records) {
     fixture_stop(&f);
 }
 
-/* 2^53 + 1 and its neighbours are the same double. */
+/* 2^53 and 2^53 + 1 are the same double. */
 Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
     fixture_t f = setup();
     redis_ok(f.r, "XADD " STREAM " 1-9007199254740992 event a");
@@ -197,7 +197,7 @@ Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.error), OUTCOME_OK);
-    char *value = redis_str(f.r, "HGET " HELD " me");
+    char *value = redis_str(f.r, "HGET " AUDITORS " me");
     cr_assert_eq(strncmp(value, "1-9007199254740992 ", 19), 0, "%s", value);
     free(value);
     strcpy(position, "1-9007199254740993");
@@ -205,13 +205,13 @@ Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
     strcpy(lower, "1-9007199254740992"); /* the same double */
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.error), OUTCOME_OK);
-    value = redis_str(f.r, "HGET " HELD " me");
+    value = redis_str(f.r, "HGET " AUDITORS " me");
     cr_assert_eq(strncmp(value, "1-9007199254740993 ", 19), 0, "%s", value);
     free(value);
     strcpy(position, "9007199254740993-0");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     long long wait_ms;
-    cr_assert_eq(trim(&f, ask_new(), &wait_ms), 1, "the last one is far in the future, and so as young as can be");
+    cr_assert_eq(trim(&f, ask_new(), &wait_ms), 1, "the last id is far in the future, so its entry counts as new");
     cr_assert_eq(wait_ms, 1);
     redis_expect(f.r, "1-18446744073709551614", "HGET " META " trimmed");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)none, &f.error), OUTCOME_OK);
@@ -230,8 +230,9 @@ Test(redis_stream, ids_are_compared_as_numbers) {
     cr_assert_eq(stream_id_ms(HUGE "-0"), INT64_MAX);
 }
 
-/* Redis's clock was a year ahead and was set right: for a year each id is of a time to come. Ages count all the same. */
-Test(redis_stream, entries_of_a_time_to_come_grow_old) {
+/* Redis's clock was a year ahead and was corrected, so for a year new ids are in the future. The entries must age nevertheless.
+ */
+Test(redis_stream, entries_with_future_ids_grow_old) {
     enum { RETAIN_MS = 60000, YEAR_S = 365 * 86400 };
     fixture_t f = fixture_start(&(fixture_options_t){.preload = "shim_clock"});
     ask_t ask = ask_new();
@@ -241,7 +242,7 @@ Test(redis_stream, entries_of_a_time_to_come_grow_old) {
     server_step_clock(f.server, YEAR_S * 1000LL);
     for (int i = 0; i < 5; i++) redis_ok(f.r, "XADD " STREAM " * event abcde");
     server_step_clock(f.server, -YEAR_S * 1000LL);
-    heard(&f, "a", HUGE "-" HUGE, 0);
+    add_auditor(&f, "a", HUGE "-" HUGE, 0);
     cr_assert_eq(trim(&f, ask, &wait_ms), 0);
     cr_assert(wait_ms > RETAIN_MS - 5000 && wait_ms <= RETAIN_MS + 1, "%lld", wait_ms);
     redis_ok(f.r, "XADD " STREAM " * event young");
@@ -255,7 +256,7 @@ Test(redis_stream, entries_of_a_time_to_come_grow_old) {
     server_step_clock(f.server, RETAIN_MS + 1000);
     cr_assert_eq(trim(&f, ask, &wait_ms), 1);
     redis_ok(f.r, "XADD " STREAM " * event again");
-    redis_ok(f.r, "HSET " META " ahead %s", HUGE "-0 99999999999999"); /* noted by a clock that was ahead itself */
+    redis_ok(f.r, "HSET " META " ahead %s", HUGE "-0 99999999999999"); /* written by a clock that was ahead */
     cr_assert_eq(trim(&f, ask, &wait_ms), 0);
     cr_assert_leq(wait_ms, RETAIN_MS + 1);
     server_step_clock(f.server, RETAIN_MS + 1000);
@@ -268,7 +269,7 @@ Test(redis_stream, ten_thousand_entries_go_in_bounded_steps) {
     ask_t ask = ask_new();
     enum { ENTRIES = 10000, RECORDS = 500 };
     add(&f, ENTRIES);
-    heard(&f, "a", "2-0", 0);
+    add_auditor(&f, "a", "2-0", 0);
     ask.records = RECORDS;
     long long total = 0, removed, wait_ms;
     while ((removed = trim(&f, ask, &wait_ms)) > 0) {
@@ -290,7 +291,7 @@ Test(redis_stream, large_entries_end_a_step_early) {
     ask_t ask = ask_new();
     char *large = calloc(1, 300000);
     for (int i = 0; i < 30; i++) redis_ok(f.r, "XADD " STREAM " 1-%d event %b", i + 1, large, (size_t)300000);
-    heard(&f, "a", "2-0", 0);
+    add_auditor(&f, "a", "2-0", 0);
     long long wait_ms, removed = trim(&f, ask, &wait_ms);
     cr_assert(removed >= 7 && removed <= 9, "%lld", removed);
     cr_assert_eq(wait_ms, 0);
@@ -300,22 +301,22 @@ Test(redis_stream, large_entries_end_a_step_early) {
     fixture_stop(&f);
 }
 
-Test(redis_stream, a_count_that_is_wrong_stays_sane) {
+Test(redis_stream, a_wrong_count_of_bytes_does_not_go_below_zero) {
     fixture_t f = setup();
     add(&f, 10);
-    heard(&f, "a", "1-5", 0);
+    add_auditor(&f, "a", "1-5", 0);
     redis_ok(f.r, "HSET " META " bytes 7 group app");
     cr_assert_eq(trim(&f, ask_new(), NULL), 5);
     redis_expect(f.r, "0", "HGET " META " bytes");
     redis_ok(f.r, "HSET " META " bytes rubbish");
-    heard(&f, "a", "1-6", 0);
+    add_auditor(&f, "a", "1-6", 0);
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
     redis_expect(f.r, "0", "HGET " META " bytes");
     redis_expect(f.r, "app", "HGET " META " group");
     fixture_stop(&f);
 }
 
-/* Ends a job, with a record of 29 bytes in a stream that may have 100; the first word of the reply, owned. */
+/* Ends a job with a record of 29 bytes; the stream may have 100. Returns the first word of the reply; owned. */
 static char *end_job(fixture_t *f) {
     size_t len;
     const char *text = script_text(&script_settle, conn_version(f->conn), &len);
@@ -340,7 +341,7 @@ static void expect_ends(fixture_t *f, const char *word, const char *bytes) {
     free(said);
 }
 
-/* Who sees a full stream at night deletes some of it: then there is room, although no trim of ours has counted that. */
+/* An operator trims a full stream by hand. Then the stream has room, although trim.lua has not counted the removal. */
 Test(redis_stream, a_full_stream_trimmed_by_hand_has_room_again) {
     fixture_t f = setup();
     expect_ends(&f, "settled", "29");
@@ -353,11 +354,11 @@ Test(redis_stream, a_full_stream_trimmed_by_hand_has_room_again) {
     redis_ok(f.r, "DEL " STREAM);
     expect_ends(&f, "settled", "29");
     expect_ends(&f, "settled", "58");
-    heard(&f, "a", HUGE "-" HUGE, 0);
+    add_auditor(&f, "a", HUGE "-" HUGE, 0);
     ask_t ask = ask_new();
     ask.records = 1;
-    ask.retain = -1000; /* what is of this millisecond is old too */
-    cr_assert_eq(trim(&f, ask, NULL), 1, "nothing of ours counts twice");
+    ask.retain = -1000; /* entries of this millisecond are old too */
+    cr_assert_eq(trim(&f, ask, NULL), 1, "one entry is above min_records");
     expect_ends(&f, "settled", "58");
     fixture_stop(&f);
 }
@@ -439,7 +440,7 @@ Test(redis_stream, one_read_waits_for_all_queues) {
     cr_assert(wait_for(server_info_int(f.server, "clients", "blocked_clients") == 1, 5000));
     cr_assert_eq(stream_read_take(f.conn, f.keys, see, &seen, &arrived, &f.error), OUTCOME_OK);
     cr_assert(!arrived);
-    redis_ok(f.r, "XADD sidecar:fax:failures 1-1 event e"); /* not asked for */
+    redis_ok(f.r, "XADD sidecar:fax:failures 1-1 event e"); /* the read does not include this queue */
     redis_ok(f.r, "XADD sidecar:sms:failures 1-1 event e payload hello attempts 3 strange field");
     cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
     cr_assert_str_eq(seen.log, "1:1-1:hello:3:12 ");
@@ -463,14 +464,14 @@ Test(redis_stream, one_read_waits_for_all_queues) {
     fixture_stop(&f);
 }
 
-Test(redis_stream, the_verb_trims_by_config) {
+Test(redis_stream, stream_trim_follows_the_config) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 4; };"
                                                                "queues = ( { name = \"email\"; } );"});
     stream_trimmed_t done;
     const call_t call = fixture_call(&f, "T"), fenced = fixture_call(&f, "other");
     redis_ok(f.r, "SET sidecar:app:lock T");
     add(&f, 10);
-    heard(&f, "a", "1-9", 0);
+    add_auditor(&f, "a", "1-9", 0);
     cr_assert_eq(stream_trim(&fenced, &done), OUTCOME_FENCED);
     cr_assert_eq(stream_trim(&call, &done), OUTCOME_OK);
     cr_assert(done.removed == 6 && done.left == 4 && done.wait_ms == -1);

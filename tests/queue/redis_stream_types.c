@@ -1,16 +1,16 @@
-/* The verbs of stream.h that ask about many queues at once, where a key of one holds another type. */
+/* stream_read_ends and stream_acknowledge, with a key of a wrong type in one of several queues. */
 #include "fixture.h"
 #include "queue/stream.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* acknowledge.lua and stream_ends.lua meet keys of many queues: one of any wrong type is named, left as it is, and spoils no
- * other. */
+/* acknowledge.lua and stream_ends.lua read keys of many queues. The error names a key of a wrong type, the key stays, and the
+ * other queues are served. */
 Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
     static const struct {
         const char *key, *type;
-        bool look; /* met by stream_ends.lua, else by acknowledge.lua */
+        bool ends; /* true: stream_ends.lua reads the key; false: acknowledge.lua */
     } rows[] = {{"sidecar:email:auditors", "hash", false},
                 {"sidecar:email:failures", "stream", true},
                 {"sidecar:email:meta", "hash", true}};
@@ -27,7 +27,7 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
             fixture_make_key(f.r, rows[row].key, fixture_types[i]);
             const char *why = f.error.text;
             f.error.text[0] = '\0';
-            if (rows[row].look) {
+            if (rows[row].ends) {
                 cr_assert_eq(stream_read_ends(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
                 why = looks[0].error;
                 cr_expect(!*looks[1].error && strcmp(looks[1].last, "7-1") == 0, "%s", looks[1].error);

@@ -1,4 +1,4 @@
-/* One call of each script, as text, for tests that are about all of them. */
+/* One call of each script, as text, for tests that call all scripts. */
 #pragma once
 
 #include "dialects/bull/scripts.h"
@@ -6,7 +6,7 @@
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 
-/* What each script is called with by EVAL, in an order in which each has something to do. */
+/* The arguments of EVAL for each script, in an order in which each script has work. */
 static const struct {
     const script_t *script;
     const char *arguments;

@@ -1,4 +1,4 @@
-/* How the tests of settle.lua call it: one job in the middle of backup, and every argument at will. */
+/* How the tests call settle.lua: with one job in the middle of backup, and each argument free to choose. */
 #pragma once
 
 #include "monitor/monitor_call.h"
@@ -6,7 +6,7 @@
 
 #define JOB "{\"id\":1}"
 
-/* One call; begins as ask_new gives it: a retry at once of JOB, seen at the head. */
+/* The arguments of one call. ask_new retries JOB at once, as if a scan had read JOB near the head. */
 typedef struct {
     const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth, *dlq, *mark, *done, *recorded, *again,
         *blank;
@@ -94,7 +94,7 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
 
 static inline redisReply *settle(redis_t *r, ask_t ask) { return settle_with(r, ask, false); }
 
-/* Must change nothing, and say so. */
+/* Checks that the call replies `word` and changes nothing. */
 static inline void refused(redis_t *r, ask_t ask, const char *word) { expect_word(settle_with(r, ask, true), word); }
 
 static inline void settled(redis_t *r, ask_t ask, int recorded) {
@@ -105,7 +105,7 @@ static inline void settled(redis_t *r, ask_t ask, int recorded) {
     freeReplyObject(reply);
 }
 
-/* JOB and two others are in backup, JOB in the middle, stamped. */
+/* Three jobs are in backup. JOB, the middle one, has a stamp. */
 static inline void lay_out(redis_t *r) {
     redis_ok(r, "FLUSHALL");
     redis_ok(r, "SET sidecar:app:lock T");
@@ -120,7 +120,7 @@ static inline fixture_t setup(void) {
     return f;
 }
 
-/* The record of the last event; owned. */
+/* A field of the last record; owned; NULL = the record does not have the field. */
 static inline char *field(redis_t *r, const char *name) {
     redisReply *reply = redis_do(r, "XREVRANGE sidecar:email:failures + - COUNT 1");
     char *value = NULL;

@@ -85,6 +85,6 @@ Test(unit_keys, only_the_first_tag_that_is_not_empty_counts) {
     cr_assert_eq(keyspace_slot("foo{}{bar}"), 8363, "an empty first tag: the whole key counts");
     cr_assert_eq(keyspace_slot("foo{{bar}}zap"), keyspace_slot("{bar"));
     cr_assert_eq(keyspace_slot("foo{bar}{zap}"), keyspace_slot("bar"));
-    cr_assert_eq(keyspace_slot("foo{bar"), 15278, "a tag that does not end is none");
+    cr_assert_eq(keyspace_slot("foo{bar"), 15278, "an unclosed tag does not count");
     cr_assert_neq(keyspace_slot("}foo{"), keyspace_slot("foo"));
 }
