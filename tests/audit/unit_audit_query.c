@@ -130,7 +130,7 @@ Test(unit_audit_query, pages_cover_the_whole_log) {
     free(audit_case_sql(l.path, "DELETE FROM events WHERE seq = 4"));
     for (int most = 1; most < 10; most++) {
         reading_t reading = {.most = most};
-        audit_position_t at = {.more = true};
+        audit_cursor_t at = {.more = true};
         while (at.more) cr_assert(audit_page(l.audit, &(audit_filter_t){0}, &at, note_page, &reading, &why));
         cr_expect_str_eq(buffer_text(&reading.got), "job-1 job-2 job-3 job-5 job-6 job-7 job-8 job-9 ", "%d rows a page", most);
         cr_expect_eq(at.after, 5009);

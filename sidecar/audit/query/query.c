@@ -113,12 +113,12 @@ bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take
     return audit_finish(audit, stmt, query_take_rows(stmt, take, self), "read from it", why);
 }
 
-static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *at, audit_row_fn *take, void *self,
+static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cursor, audit_row_fn *take, void *self,
                             buffer_t *why) {
     static const char rest[] = " AND seq BETWEEN :first AND :last ORDER BY seq";
     int64_t first, last;
-    if (!audit_bounds(audit, at->after, &first, &last, why)) return false;
-    if (last <= at->after) return true;
+    if (!audit_bounds(audit, cursor->after, &first, &last, why)) return false;
+    if (last <= cursor->after) return true;
     int64_t to = (uint64_t)last - (uint64_t)first < PAGE_ROWS ? last : first + PAGE_ROWS - 1;
     sqlite3_stmt *stmt = statement_prepare_filtered(audit, SELECT_ROWS, filter, rest, why);
     if (!stmt) return false;
@@ -127,16 +127,16 @@ static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_
     int code = query_take_rows(stmt, take, self);
     if (code == SQLITE_ROW) to = sqlite3_column_int64(stmt, 0); // seq of the row at which `take` ended the query
     if (!statement_finish(audit, stmt, code, why)) return false;
-    *at = (audit_position_t){.after = to, .more = to < last};
+    *cursor = (audit_cursor_t){.after = to, .more = to < last};
     return true;
 }
 
 // One transaction, because a row that is added between two statements must not be skipped.
-bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *at, audit_row_fn *take, void *self,
+bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cursor, audit_row_fn *take, void *self,
                 buffer_t *why) {
-    at->more = false;
+    cursor->more = false;
     if (!audit_exec(audit, "BEGIN", "query it", why)) return false;
-    bool done = query_read_page(audit, filter, at, take, self, why);
+    bool done = query_read_page(audit, filter, cursor, take, self, why);
     sqlite3_exec(audit->db, "COMMIT", NULL, NULL, NULL);
     return done;
 }

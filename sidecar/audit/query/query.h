@@ -49,14 +49,14 @@ bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, 
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why);
 // Events of all kinds with first <= seq <= last, in the order of arrival.
 bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why);
-typedef struct audit_position {
+typedef struct audit_cursor {
     int64_t after; // seq of the last event that was read
     bool more;     // further events may follow
-} audit_position_t;
+} audit_cursor_t;
 
-// Reads the next events in the order of arrival: one read transaction over at most 1,000 rows. The position moves behind these
+// Reads the next events in the order of arrival: one read transaction over at most 1,000 rows. The cursor moves behind these
 // rows, or behind the row at which `take` returns false.
-bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_position_t *at, audit_row_fn *take, void *self,
+bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cursor, audit_row_fn *take, void *self,
                 buffer_t *why);
 // Sets *after below the last `count` events of the filter, or below all of them if there are fewer.
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why);

@@ -50,12 +50,12 @@ static bool export_flush(export_t *export, buffer_t *why) {
 static bool export_write_pages(export_t *export, buffer_t *why) {
     int64_t first, last;
     if (!audit_bounds(export->args->audit, INT64_MIN, &first, &last, why)) return false;
-    audit_position_t at = {.after = first - 1, .more = true};
-    while (at.more && at.after < last) {
-        if (!audit_page(export->args->audit, &export->args->filter, &at, export_add_row, export, why) ||
+    audit_cursor_t cursor = {.after = first - 1, .more = true};
+    while (cursor.more && cursor.after < last) {
+        if (!audit_page(export->args->audit, &export->args->filter, &cursor, export_add_row, export, why) ||
             !export_flush(export, why))
             return false;
-        progress_show(&export->progress, at.after - first, last - first);
+        progress_show(&export->progress, cursor.after - first, last - first);
     }
     return true;
 }

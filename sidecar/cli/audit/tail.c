@@ -25,7 +25,7 @@ typedef struct tail {
     const audit_args_t *args;
     audit_t *audit;        // NULL while it cannot be opened
     struct stat file;      // at args->path, at the last poll
-    audit_position_t at;   // the last row that was read
+    audit_cursor_t cursor; // the last row that was read
     int64_t commits;       // of the log, when it was read last
     bool check_printed;    // the file was replaced: skip events that were printed
     bool printing_old;     // until the first rows are printed
@@ -71,8 +71,8 @@ static bool tail_add_row(void *self, const audit_row_t *row) {
 
 // False with *why: the log cannot be read.
 static bool tail_print_new(tail_t *tail, buffer_t *why) {
-    for (tail->at.more = true; tail->at.more && !interrupted;) {
-        if (!audit_page(tail->audit, &tail->args->filter, &tail->at, tail_add_row, tail, why)) return false;
+    for (tail->cursor.more = true; tail->cursor.more && !interrupted;) {
+        if (!audit_page(tail->audit, &tail->args->filter, &tail->cursor, tail_add_row, tail, why)) return false;
         if (tail->output.table) table_flush(tail->output.table);
         records_print(&tail->output.records);
         fflush(stdout);
@@ -98,7 +98,7 @@ static bool tail_went_back(tail_t *tail) {
     buffer_t why = {0};
     bool read = audit_commits(tail->audit, &tail->commits, &why) && audit_bounds(tail->audit, INT64_MIN, &first, &last, &why);
     bool back = read && tail->commits < before;
-    if (read && !back && last < tail->at.after) tail->at.after = last;
+    if (read && !back && last < tail->cursor.after) tail->cursor.after = last;
     buffer_free(&why);
     return back;
 }
@@ -129,7 +129,7 @@ static void tail_poll(tail_t *tail) {
     if (replaced || tail_went_back(tail)) {
         fputs("queue-sidecar: the audit log was replaced; following the new file\n", stderr);
         tail->check_printed = true;
-        tail->at.after = INT64_MIN;
+        tail->cursor.after = INT64_MIN;
     }
     if (!tail_print_new(tail, &why)) tail_print_error(tail, &why);
     buffer_free(&why);
@@ -149,7 +149,7 @@ static int tail_follow(tail_t *tail) {
     int64_t seen = wanted ? wanted : 1; // one row is needed to know which rows are new
     tail->skip_rows = wanted ? 0 : 1;
     stat(args->path, &tail->file);
-    if (!tail_open_log(tail, &why) || !audit_find_last(tail->audit, &args->filter, seen, &tail->at.after, &why) ||
+    if (!tail_open_log(tail, &why) || !audit_find_last(tail->audit, &args->filter, seen, &tail->cursor.after, &why) ||
         !tail_print_new(tail, &why))
         return audit_print_error(&why);
     tail->skip_rows = 0;
