@@ -23,7 +23,7 @@ audit_t *audit_case_open(const char *path, audit_mode_t mode) {
 char *audit_case_refused(const char *path, audit_mode_t mode) {
     buffer_t why = {0};
     audit_t *audit = audit_open(path, mode, &why);
-    cr_assert_null(audit, "it was opened");
+    cr_assert_null(audit, "the audit log was opened");
     cr_assert_gt(why.len, 0);
     return why.data;
 }
@@ -52,7 +52,7 @@ bool audit_case_put(audit_t *audit, const event_t *event) {
     return added;
 }
 
-/* The text of one column, row by row, each followed by `after`, of the last of several statements. Owned by the caller. */
+/* Runs one statement; returns the text of a column of each row, each followed by `after`. Owned by the caller. */
 static char *ask(const char *path, const char *sql, int column, const char *after) {
     sqlite3 *db = NULL;
     sqlite3_stmt *of = NULL;

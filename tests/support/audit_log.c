@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Opens for reading; NULL: there is none yet. */
+/* Opens the audit log to read it; NULL: there is no file yet. */
 static sqlite3 *reader(const char *path) {
     sqlite3 *db = NULL;
     if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK) { /* a reader of a WAL may have to write */
@@ -58,7 +58,7 @@ void audit_log_expect(const char *path, const char *queue, int first, int count)
     snprintf(sql, sizeof sql, "SELECT count(DISTINCT job) FROM events WHERE kind = 'failed' AND queue = '%s'", queue);
     long long jobs = audit_log_int(path, sql);
     snprintf(sql, sizeof sql, "SELECT count(*) FROM events WHERE kind = 'failed' AND queue = '%s'", queue);
-    cr_assert_eq(audit_log_int(path, sql), jobs, "%s: an event of %s is there twice", path, queue);
+    cr_assert_eq(audit_log_int(path, sql), jobs, "%s: a job of %s has two rows", path, queue);
 }
 
 void audit_log_feed(redis_t *r, const char *queue, int first, int count, const char *id) {
@@ -66,7 +66,7 @@ void audit_log_feed(redis_t *r, const char *queue, int first, int count, const c
         "local queue, first, count, ms, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], 0 "
         "local payload = string.rep('p', 92) "
         "for i = first, first + count - 1 do "
-        "local id = redis.sha1hex(queue .. i) .. string.format('%024x', i) " /* spread like real ones */
+        "local id = redis.sha1hex(queue .. i) .. string.format('%024x', i) " /* spread over the index as real ids are */
         "local fields = {'event', id, 'kind', 'failed', "
         "'dialect', 'list', 'queue', queue, 'job', i, 'reason', 'reported', 'error', 'no route to host', 'attempts', '4', "
         "'created', '1700000000000', 'started', '1700000001000', 'at', string.format('%.0f', 1700000002000 + i), "

@@ -1,19 +1,19 @@
-/* What tests see of an audit log, with SQLite and without the product; and records as a final failure leaves them in a stream. */
+/* Reads an audit log by SQLite, without the product's code; adds records to a failure stream as final failures do. */
 #pragma once
 
 #include "client.h"
 
-/* The number that a query gives; -1 while there is no such file or table, or nobody may read. */
+/* Returns the number that a query yields; -1 while the file or table is missing or locked. */
 long long audit_log_int(const char *path, const char *sql);
-/* The text that a query gives; fails the test where there is none. Owned by the caller. */
+/* Returns the text that a query yields; fails the test without a row. Owned by the caller. */
 char *audit_log_word(const char *path, const char *sql);
-/* Rows of kind failed. */
+/* Returns the number of rows of kind failed. */
 long long audit_log_rows(const char *path);
-/* All rows that were copied, in the order of their ids, as text; owned by the caller. */
+/* Returns all rows but gaps as text, ordered by event id; owned by the caller. */
 char *audit_log_text(const char *path);
 /* Fails the test unless the log holds each of the records first .. first + count - 1 of the queue exactly once. */
 void audit_log_expect(const char *path, const char *queue, int first, int count);
 
-/* XADDs records number first .. first + count - 1 with a payload of 100 bytes, in one script. `id` is NULL for Redis's own ids,
- * or the ms part of ids that count up in the sequence part. */
+/* Adds the records first .. first + count - 1 with payloads of 100 bytes by XADD, in one script. `id`: NULL for Redis's own ids,
+ * or the ms part of the ids, whose sequence part is then the record's number. */
 void audit_log_feed(redis_t *r, const char *queue, int first, int count, const char *id);

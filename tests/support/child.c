@@ -32,7 +32,7 @@ static void kill_children(void) {
     }
 }
 
-/* Exit hooks run in reverse: children are killed, then sanitizer reports looked for, then the directories removed. */
+/* Exit hooks run in reverse order: kill the children, then look for sanitizer reports, then remove the directories. */
 static void install_hooks(void) {
     if (children_owner == getpid()) return;
     temp_root();
@@ -42,7 +42,7 @@ static void install_hooks(void) {
     atexit(kill_children);
 }
 
-/* The environment of the test with `extra` over it; the array is owned by the caller, the strings are borrowed. */
+/* Returns the environment of the test, changed by `extra`; the array is owned by the caller, the strings are borrowed. */
 static char **merged_env(const char *const *extra) {
     size_t own = 0, more = 0, used = 0;
     while (environ[own]) own++;
@@ -64,10 +64,10 @@ static void redirect(int fd, const char *path) {
     if (file < 0 || dup2(file, fd) < 0) _exit(126);
 }
 
-/* Between fork and exec: only calls that are safe there. */
+/* Runs between fork and exec, where only async-signal-safe calls are allowed. */
 static _Noreturn void become(const child_spec_t *spec, char *const *env, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(126); /* it died before the line above */
+    if (getppid() != parent) _exit(126); /* the parent died before prctl */
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -137,13 +137,14 @@ void child_freeze(child_t *child) {
     if (!child_running(child)) return;
     kill(child->pid, SIGSTOP);
     siginfo_t info;
-    waitid(P_PID, (id_t)child->pid, &info, WSTOPPED | WEXITED | WNOWAIT); /* reports when all threads have stopped */
+    waitid(P_PID, (id_t)child->pid, &info, WSTOPPED | WEXITED | WNOWAIT); /* returns when all threads have stopped */
 }
 
 void child_thaw(child_t *child) {
     if (!child->running) return;
     siginfo_t info;
-    waitid(P_PID, (id_t)child->pid, &info, WSTOPPED | WNOHANG); /* takes the stop notice, so that the next freeze waits anew */
+    waitid(P_PID, (id_t)child->pid, &info,
+           WSTOPPED | WNOHANG); /* consumes the stop status, so that the next child_freeze waits */
     kill(child->pid, SIGCONT);
 }
 

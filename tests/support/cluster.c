@@ -149,7 +149,7 @@ daemon_t *cluster_leader(cluster_t *cluster, const char *name) {
 daemon_t *cluster_await_leader(cluster_t *cluster, const char *name, const daemon_t *other, int timeout_ms) {
     daemon_t *leader = NULL;
     if (!wait_for((leader = cluster_leader(cluster, name)) != NULL && leader != other, timeout_ms))
-        cluster_fail(cluster, "nobody leads");
+        cluster_fail(cluster, "no sidecar leads");
     return leader;
 }
 

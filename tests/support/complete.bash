@@ -1,11 +1,11 @@
 #!/bin/bash
-# Prints what bash offers, a line each: complete.bash PROGRAM LIBRARY WORD... The last word is being typed. LIBRARY is the file of
+# Prints bash's completions, one a line: complete.bash PROGRAM LIBRARY WORD... The last word is being typed. LIBRARY is the file of
 # the package bash-completion, or - for none.
 set -u
 program=$1
 library=$2
 shift 2
-set +u # the library does not pass set -u
+set +u # the library fails with set -u
 # shellcheck source=/dev/null
 [ "$library" = - ] || . "$library"
 eval "$("$program" completion bash)"

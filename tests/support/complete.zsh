@@ -1,5 +1,5 @@
 #!/bin/zsh -f
-# Prints what a real zsh lists behind each line: complete.zsh PROGRAM LINE..., with "== LINE" above. The lines call the program
+# Prints the completions of zsh for each line, below "== LINE": complete.zsh PROGRAM LINE... The lines call the program
 # queue-sidecar; its directory goes to the front of PATH. FPATH_DIR is the directory of an installed _queue-sidecar; without it the
 # script is sourced.
 zmodload zsh/zpty
@@ -7,7 +7,7 @@ program=$1
 shift
 zpty inner zsh -f -i
 feed() { zpty -w inner "$1"; }
-# Reads until the text comes; $heard is what came before it.
+# Reads until the text comes; sets $heard to what came before the text.
 hear() {
     zpty -r inner heard "*${(b)1}" || exit 1
     heard=${heard%$1}

@@ -45,7 +45,6 @@ config_t *config_case_load(const char *text, buffer_t *messages) {
     return config_case_read(config_case_path, messages);
 }
 
-// The messages with the config_case_path of the file, wherever it stands, written as F.
 char *config_case_messages(const buffer_t *messages) {
     buffer_t out = {0};
     const char *text = buffer_text(messages);
@@ -68,7 +67,6 @@ void config_case_expect_fault(const char *text, const char *expected) {
     config_free(config);
 }
 
-// Loads a config that must be good; *warnings may be NULL where none are expected.
 config_t *config_case_good(const char *text, char **warnings) {
     buffer_t messages = {0};
     config_t *config = config_case_load(text, &messages);

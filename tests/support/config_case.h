@@ -8,7 +8,7 @@
 extern char config_case_dir[64];
 extern char config_case_path[128]; // the file that config_case_load writes
 
-// .init and .fini of a suite: the directory, and an environment without our variables.
+// .init and .fini of a suite: make the directory, remove the sidecar's variables from the environment; remove the directory.
 void config_case_begin(void);
 void config_case_end(void);
 
@@ -16,7 +16,7 @@ void config_case_write(const char *file, const void *bytes, size_t len);
 config_t *config_case_read(const char *path, buffer_t *messages); // config_load with the dialects of the program
 config_t *config_case_load(const char *text, buffer_t *messages);
 
-// The messages with the path of the file, wherever it stands, written as F. Returns owned.
+// Returns the messages with F in place of the path of the file; owned.
 char *config_case_messages(const buffer_t *messages);
 
 // Loads a config that must be refused with exactly these messages.
@@ -29,8 +29,8 @@ typedef struct config_case_row {
 
 void config_case_expect_faults(const config_case_row_t *rows, size_t count);
 
-// Takes our variables out of the environment.
+// Removes the sidecar's variables from the environment.
 void config_case_forget_environment(void);
 
-// Loads a config that must be good; *warnings (owned) may be NULL where none are expected.
+// Loads a config that must be good; sets *warnings (owned). `warnings` NULL: there must be none.
 config_t *config_case_good(const char *text, char **warnings);

@@ -33,12 +33,12 @@ static char *find_binary(const daemon_options_t *options) {
 }
 
 const char *daemon_program(void) {
-    static char *path; /* reachable until the end, so that a leak checker is content */
+    static char *path; /* reachable until the exit, so that the leak checker does not report it */
     if (!path) path = find_binary(NULL);
     return path;
 }
 
-/* What sanitizers need, an audit log of its own, and what the options add; the array is owned by the caller. */
+/* Returns variables for sanitizers, of the options, and `audit` (may be NULL). The array is owned by the caller. */
 static const char **child_env(const daemon_options_t *options, const char *audit) {
     const char *const *sanitizer = sanitizer_env();
     const char *const *extra = options ? options->env : NULL;
@@ -48,13 +48,13 @@ static const char **child_env(const daemon_options_t *options, const char *audit
     if (!env) abort();
     for (size_t i = 0; sanitizer[i]; i++) env[used++] = sanitizer[i];
     for (size_t i = 0; i < more; i++) env[used++] = extra[i];
-    env[used++] = "QUEUE_SIDECAR_AUDIT_RETAIN=3650d"; /* records of tests are old */
-    env[used++] = audit;                              /* of two equal names the first counts; NULL ends the list */
+    env[used++] = "QUEUE_SIDECAR_AUDIT_RETAIN=3650d"; /* keep records of tests, which are old */
+    env[used++] = audit;                              /* of two equal names the first counts: the options win */
     return env;
 }
 
 static void write_config(const daemon_t *d, const char *format, va_list arguments) {
-    /* Written beside it and renamed: a daemon that reads at this moment sees the old or the new one. */
+    /* Write a new file and rename it, so that a daemon that reads now sees the whole old or new config. */
     char *fresh = temp_path(d->dir, "config.new");
     FILE *file = fopen(fresh, "w");
     cr_assert_not_null(file);
@@ -186,7 +186,7 @@ int daemon_log_count(const daemon_t *d, const char *text) {
 
 bool daemon_wait_log(daemon_t *d, const char *text, int timeout_ms) {
     bool alive = true;
-    /* Whether it runs is asked before the log is read: what it wrote last is then seen. */
+    /* Look whether the daemon runs before reading the log, or its last lines could be missed. */
     wait_for(((void)(alive = child_running(d->child)), daemon_log_count(d, text) > 0) || !alive, timeout_ms);
     return daemon_log_count(d, text) > 0;
 }
@@ -223,7 +223,7 @@ int64_t daemon_cpu_us(const daemon_t *d) {
 }
 
 const daemon_output_t *daemon_run_argv(const daemon_options_t *options, const char *const *args) {
-    static daemon_output_t *kept[1024]; /* reachable until the end, so that a leak checker is content */
+    static daemon_output_t *kept[1024]; /* reachable until the exit, so that the leak checker does not report them */
     static size_t runs;
     const char *argv[MAX_ARGS] = {find_binary(options)};
     for (size_t i = 0; args[i]; i++) {

@@ -5,7 +5,7 @@
 # it and apt-get install what a build needs.
 #
 # Mirror and expiry settings are those of this machine's apt; signatures are checked with the keys of debian-archive-keyring.
-# Exit codes: 0 made or there already, 77 not possible on this machine (one line says why), 1 failed.
+# Exit codes: 0 the root exists, 77 not possible on this machine (one line says why), 1 failed.
 set -eu
 
 suite=trixie
@@ -25,13 +25,13 @@ show() {
     for pair in $servers; do echo "$dest/${pair#*:}"; done
 }
 
-# The site that this machine's apt takes one suite from; nothing if none.
+# Prints the site from which this machine's apt fetches a suite; nothing if there is none.
 site_of() {
     # shellcheck disable=SC2016 # $(SITE) is apt's own
     apt-get indextargets --format '$(SITE)' "Codename: $1" 2>/dev/null | head -n 1
 }
 
-# One-line sources for the new root.
+# Prints the apt sources of the new root, in the one-line format.
 sources() {
     key=$(find /usr/share/keyrings -name 'debian-archive-keyring.*' | sort | head -n 1)
     # shellcheck disable=SC1091
@@ -69,7 +69,7 @@ make_root() { # directory
 command -v mmdebstrap >/dev/null || impossible "mmdebstrap is not installed"
 command -v apt-get >/dev/null || impossible "this machine has no apt"
 command -v flock >/dev/null || impossible "flock is not installed"
-[ "$(id -u)" = 0 ] || impossible "making a root needs to be root"
+[ "$(id -u)" = 0 ] || impossible "only the user root can make a Debian root"
 mode=root
 
 mkdir -p "$dest"

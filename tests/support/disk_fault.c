@@ -35,7 +35,7 @@ static bool fails(int fd, int kind) {
     return true;
 }
 
-/* These win over libc's in this binary, and in the libraries that it loads. */
+/* These replace libc's functions in this binary and in the libraries that it loads. */
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset) {
     return fails(fd, DISK_WRITE) ? -1 : syscall(SYS_pwrite64, fd, bytes, count, offset);
 }

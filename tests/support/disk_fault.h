@@ -1,11 +1,10 @@
-/* Operations on files of this process that fail when they are told to. In the test's own process, whose pwrite, fsync and
- * ftruncate are these. */
+/* Makes file operations of the test process fail: defines its pwrite, fsync, fdatasync and ftruncate. */
 #pragma once
 
-enum { DISK_WRITE = 1, DISK_SYNC = 2, DISK_CUT = 4 };
+enum { DISK_WRITE = 1, DISK_SYNC = 2, DISK_CUT = 4 }; /* DISK_CUT: ftruncate */
 
-/* From now on operations of these kinds on files whose path contains `part` are counted; the nth and all that follow, `times` of
- * them altogether, fail with this errno. `part` is borrowed until disk_fault_off. */
+/* Counts, from now on, operations of these kinds on files whose path contains `part`. Number nth to nth + times - 1 fail with
+ * this errno. `part` is borrowed until disk_fault_off. */
 void disk_fault_on(const char *part, int kinds, int nth, int times, int error);
 void disk_fault_off(void);
-int disk_fault_hits(void); /* that have failed */
+int disk_fault_hits(void); /* operations that have failed */

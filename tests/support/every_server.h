@@ -1,4 +1,4 @@
-/* Tests that run on every server that there is: the usual one, and those that tests/support/debian13.sh has made. */
+/* Tests that run on each available server: the default one, and those that tests/support/debian13.sh has installed. */
 #pragma once
 
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 
 enum { EVERY_SERVER_COUNT = 3 };
 
-/* The program, NULL for the usual one; skips the test where it was not made. */
+/* Returns the program; NULL = the default server. Skips the test if the program is missing. */
 static inline const char *every_server_binary(int number) {
     static const char *const binaries[EVERY_SERVER_COUNT] = {NULL, "build/debian13/redis-server-8.0",
                                                              "build/debian13/valkey-server-8.1"};
@@ -20,7 +20,7 @@ static inline const char *every_server_binary(int number) {
     return binary;
 }
 
-/* A test whose body knows `number`. Its Criterion parameters must outlive it. */
+/* A test that runs once for each server, with `number`. The parameters are static, as Criterion reads them later. */
 #define ON_EVERY_SERVER(suite, name)                                                                                             \
     ParameterizedTestParameters(suite, name) {                                                                                   \
         static int numbers[EVERY_SERVER_COUNT] = {0, 1, 2};                                                                      \

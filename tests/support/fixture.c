@@ -122,13 +122,13 @@ int fixture_log_count(const char *text) {
 }
 
 static _Atomic int64_t boottime_shift_ms;
-static struct timespec boottime_held; /* all zero: it goes on */
+static struct timespec boottime_held; /* all zero = the clock runs */
 
 void fixture_step_boottime(int64_t ms) { atomic_fetch_add(&boottime_shift_ms, ms); }
 
 void fixture_hold_boottime(void) { syscall(SYS_clock_gettime, CLOCK_BOOTTIME, &boottime_held); }
 
-/* Wins over libc's in this binary. */
+/* Replaces libc's function in this binary. */
 int clock_gettime(clockid_t clock, struct timespec *out) {
     if (syscall(SYS_clock_gettime, clock, out) != 0) return -1;
     if (clock == CLOCK_BOOTTIME && boottime_held.tv_sec) *out = boottime_held;
@@ -144,7 +144,7 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
 
 void driver_open(driver_t *driver) {
     *driver = (driver_t){0};
-    cr_assert(role_init(&driver->role, "stage", NULL, NULL, NULL));
+    cr_assert(role_init(&driver->role, "driver", NULL, NULL, NULL));
 }
 
 void driver_close(driver_t *driver) { role_destroy(&driver->role); }
@@ -155,7 +155,7 @@ void driver_add(driver_t *driver, role_tick_fn *tick, void *state) {
     driver->states[driver->count++] = state;
 }
 
-/* Calls each tick once. What they wait for. */
+/* Calls each tick once; returns what the roles wait for. */
 static role_wait_t tick_all(driver_t *driver) {
     role_wait_t all = {.until = mono_never()};
     for (int i = 0; i < driver->count; i++) {
@@ -163,7 +163,7 @@ static role_wait_t tick_all(driver_t *driver) {
         driver->ticks[i](driver->states[i], &wait);
         all.until = mono_min(all.until, wait.until);
         for (int fd = 0; fd < wait.fd_count; fd++) {
-            if (all.fd_count == ROLE_FDS) all.until = mono_min(all.until, mono_add(mono_now(), NS_PER_MS)); /* no room for it */
+            if (all.fd_count == ROLE_FDS) all.until = mono_min(all.until, mono_add(mono_now(), NS_PER_MS)); /* no room: poll */
             role_wait_fd(&all, wait.fds[fd]);
         }
     }
@@ -189,7 +189,7 @@ long driver_run(driver_t *driver, int ms) {
     return driver->steps - before;
 }
 
-/* Nothing of these can be read, and the time that they wait for is not near. */
+/* Whether no fd can be read, and the time that the roles wait for is not near. */
 static bool at_rest(const role_wait_t *wait, int wake_fd) {
     struct pollfd fds[ROLE_FDS + 1] = {{.fd = wake_fd, .events = POLLIN}};
     for (int i = 0; i < wait->fd_count; i++) fds[i + 1] = (struct pollfd){.fd = wait->fds[i], .events = POLLIN};
@@ -200,7 +200,7 @@ static bool at_rest(const role_wait_t *wait, int wake_fd) {
 void driver_settle(driver_t *driver, redis_t *r) {
     for (int rests = 0, steps = 0; rests < RESTS && steps < MAX_STEPS; steps++) {
         role_wait_t all = tick_all(driver);
-        redis_expect(r, "PONG", "PING"); /* what was asked before it is answered now */
+        redis_expect(r, "PONG", "PING"); /* earlier requests are answered now */
         rests = at_rest(&all, driver->role.wake_fd) ? rests + 1 : 0;
         all.until = mono_min(all.until, mono_add(mono_now(), NEAR_MS * NS_PER_MS));
         if (!rests) role_wait(&driver->role, &all);

@@ -1,5 +1,5 @@
-/* What many tests of the product begin with: a config made of text, a server with an opened connection, roles whose ticks are
- * called without a thread, the log of this process, and its clock. Functions fail the test when they cannot do what they say. */
+/* Many tests of the product share this: a config made of text, a server with an open connection, roles whose ticks are called
+ * without a thread, the log of this process, and its clock. A function that does not succeed fails the test. */
 #pragma once
 
 #include "config/config.h"
@@ -33,43 +33,44 @@ typedef struct {
 
 typedef struct {
     server_t *server;
-    redis_t *r;     /* straight to the server, as the default user */
+    redis_t *r;     /* a direct connection to the server, as the default user */
     proxy_t *proxy; /* NULL without .proxy */
     config_t *config;
     keyspace_t *keys;
-    conn_t *conn; /* of the product */
+    conn_t *conn; /* the product's connection */
     redis_error_t error;
 } fixture_t;
 
-/* Starts all of it; options may be NULL. The log goes to fixture_log from here on. Ended by fixture_stop. */
+/* Starts the server and opens the connection; options may be NULL. From then on the log goes to fixture_log. End it by
+ * fixture_stop. */
 fixture_t fixture_start(const fixture_options_t *options);
 void fixture_stop(fixture_t *f);
 
-/* A call for the first queue, with this token of a term. */
+/* Returns a call for the first queue, with this token of a term. */
 call_t fixture_call(fixture_t *f, const char *token);
 lock_call_t fixture_lock_call(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms);
 
-/* A digest of the whole data set, owned by the caller. */
+/* Returns a digest of the whole data set, owned by the caller. */
 char *fixture_digest(redis_t *r);
 
-/* The types of Redis, and a key made of one in place of what it was. */
+/* The types of Redis keys; fixture_make_key replaces a key by one of this type. */
 enum { FIXTURE_TYPES = 6 };
 extern const char *const fixture_types[FIXTURE_TYPES];
 void fixture_make_key(redis_t *r, const char *key, const char *type);
 
-/* From now on what this process writes to stderr goes to a file. A sanitizer still reports to the real stderr. */
+/* From now on the stderr of this process goes to a file. A sanitizer still reports to the real stderr. */
 void fixture_capture_log(void);
-/* What was written there, owned by the caller. */
+/* Returns the content of that file, owned by the caller. */
 char *fixture_log(void);
-/* Lines of it that contain the text. */
+/* Counts the lines of that file that contain the text. */
 int fixture_log_count(const char *text);
 
 /* Moves CLOCK_BOOTTIME of this process, and so the product's monotonic clock. */
 void fixture_step_boottime(int64_t ms);
-/* From now on it stands, but for these steps: for a test of one thread, whose facts are seconds. */
+/* Stops CLOCK_BOOTTIME: from now on only fixture_step_boottime moves it. For tests with one thread. */
 void fixture_hold_boottime(void);
 
-/* Roles called by turns in the thread of the test, with the waits that their shells would make. */
+/* Calls the ticks of roles in turn, in the thread of the test, with the waits that their own threads would make. */
 enum { DRIVER_ROLES = 4, DRIVER_MIN_STEPS = 20 };
 typedef struct {
     role_t role; /* only its wake_fd and stop are used */
@@ -81,15 +82,15 @@ typedef struct {
 void driver_open(driver_t *driver);
 void driver_close(driver_t *driver);
 void driver_add(driver_t *driver, role_tick_fn *tick, void *state);
-/* Calls each tick once, then waits as long as they asked for, but at most this long. */
+/* Calls each tick once, then waits as long as the roles ask for, but at most most_ms. */
 void driver_step(driver_t *driver, int64_t most_ms);
-/* Steps for that long (scaled), but at least once, with the waits that the roles ask for. Returns the number of steps. */
+/* Steps for `ms` (scaled), but at least once, with the waits that the roles ask for. Returns the number of steps. */
 long driver_run(driver_t *driver, int ms);
-/* Steps until the roles have done what they want to do now: nothing is to be read, and no time of theirs comes soon, however
- * slow this machine is. `r` is the server's own connection. */
+/* Steps until the roles have nothing to do now: no role has anything to read or asks for a tick soon, even on a slow machine.
+ * `r` is a direct connection to the server. */
 void driver_settle(driver_t *driver, redis_t *r);
-/* Steps until `cond` is true, at the longest for timeout_ms (scaled); tells whether it became true. A machine that stood still
- * has not waited: there are some steps in any case. */
+/* Steps until `cond` is true, for at most timeout_ms (scaled), but at least DRIVER_MIN_STEPS steps, since the machine may have
+ * stalled. Returns whether `cond` became true. */
 #define driver_until(driver, cond, timeout_ms)                                                                                   \
     __extension__({                                                                                                              \
         int64_t driver_end_ = driver_deadline_us(timeout_ms);                                                                    \
@@ -113,8 +114,8 @@ typedef struct {
     monitor_t *monitor;       /* NULL without INSTANCE_MONITOR */
 } instance_t;
 enum { INSTANCE_LEADER = 1, INSTANCE_DISPATCHER = 2, INSTANCE_MONITOR = 4 };
-/* *instance is the caller's and must not move. Ended by instance_stop; a leader gives nothing back there (leader_finish does). */
+/* *instance is the caller's and must not move. End it by instance_stop, which releases no lock (leader_finish does). */
 void instance_start(instance_t *instance, const keyspace_t *keys, int roles);
 void instance_stop(instance_t *instance);
-/* Makes the instance lead every lock by hand, for a day, without a leader: sets the locks in Redis and the leases. */
+/* Makes the instance hold every lock for a day, without the leader role: sets the locks in Redis and the leases. */
 void instance_lead(instance_t *instance, redis_t *r);
