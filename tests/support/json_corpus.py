@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Random JSON texts, good ones and broken ones, with what Python's json module says of them: json_corpus.py SEED COUNT FILE.
+"""Random JSON texts, good ones and broken ones, with the answers of Python's json module: json_corpus.py SEED COUNT FILE.
 
 The answers are made as strict as base/json: no NaN, no Infinity, UTF-8 only, its bounds of bytes, tokens and depth, and JSON_BAD
-where a key on the path stands twice. FILE is a row of records; test_json_python.c reads them:
+where a key on the path occurs twice. FILE is a sequence of records; unit_json_python.c reads them:
 
     text (u32 length, bytes), u8 good, u8 pointers, and for each: pointer (u16 length, bytes), u8 found, u8 type, u8 how,
     value (u32 length, bytes)         how: 0 no value is compared, 1 the raw bytes, 2 decoded, 3 it cannot be decoded
@@ -139,7 +139,7 @@ def measure(value):
 
 
 def loads(text):
-    """Numbers stay as they are written, objects are rows of pairs."""
+    """Keeps numbers as they are written, and objects as lists of pairs."""
     return json.loads(text.decode("utf-8"), object_pairs_hook=Object, parse_int=Number, parse_float=Number, parse_constant=refuse)
 
 
@@ -191,12 +191,12 @@ def answer(value):
 
 
 def speakable(key):
-    """A pointer is a C string of UTF-8."""
+    """Whether a pointer, a C string of UTF-8, can hold the key."""
     return "\0" not in key and not any(0xD800 <= ord(letter) <= 0xDFFF for letter in key)
 
 
 def path(rnd, value):
-    """A way into the value, which sometimes leads nowhere."""
+    """Returns a path into the value; sometimes it leads to no value."""
     segments = []
     while isinstance(value, list) and value and rnd.random() < 0.9:
         index = rnd.randrange(len(value))

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Random documents for json_pick, and what Python's json module says of the answers.
+"""Makes random documents for json_pick, and judges its answers by Python's json module.
 
-    json_splice.py make SEED COUNT FILE     writes documents, the values that are wanted of each, and what to put in their place
-    json_splice.py judge FILE ANSWERS       prints one line, or the first document that was answered wrongly
+    json_splice.py make SEED COUNT FILE     writes documents, the values wanted of each, and their replacements
+    json_splice.py judge FILE ANSWERS       prints one line, or the first document with a wrong answer
 
-FILE is a row of records; unit_json_documents.c reads them and writes ANSWERS (numbers are little-endian, "bytes" has a u32 length):
+FILE is a sequence of records; unit_json_documents.c reads them and writes ANSWERS (numbers are little-endian, "bytes" has a u32 length):
 
     document bytes, u8 wanted, and for each: u8 whether it has an outer key, outer bytes, key bytes, bytes for the inside of a
     string, bytes for any other scalar
     answer: u8 good, and then for each: u8 found (1) or missing (0), u8 type, u32 place, u32 length; after bytes
 
 Every scalar that was found is replaced. The document must then be the old one with these values changed: Python parses both, keeps
-numbers as they are written and keys that stand twice, and compares; and each byte outside of the named places must be the same. A
-document must be refused exactly when Python refuses it, or when it is no object, deeper than 64, or a wanted key stands twice.
+numbers as they are written and duplicate keys, and compares; and each byte outside of the named places must be the same. A document
+must be refused exactly when Python refuses it, or when it is no object, deeper than 64, or a wanted key occurs twice.
 """
 import random
 import re
@@ -42,7 +42,7 @@ class Maker(json_corpus.Maker):
         return "[" + ",".join([part] * (size // (len(part) + 1) + 1)) + "]"
 
     def object(self, depth):
-        """(text, keys): its keys mostly differ, and one that stands twice is often spelled differently."""
+        """Returns (text, keys). The keys mostly differ; a duplicate key is often spelled differently."""
         keys = self.rnd.sample(NAMES, self.rnd.randrange(7)) + self.rnd.sample(json_corpus.KEYS, self.rnd.randrange(3))
         if keys and self.rnd.random() < 0.07:
             keys.append(self.rnd.choice(keys))
@@ -60,7 +60,7 @@ class Maker(json_corpus.Maker):
         return text, keys + inner
 
     def document(self):
-        """(bytes, ways): ways are keys, or pairs of them."""
+        """Returns (bytes, ways); a way is a key or a pair of keys."""
         kind = self.rnd.random()
         if kind < 0.02:
             text, ways = self.value(3), []
@@ -72,7 +72,7 @@ class Maker(json_corpus.Maker):
         return (self.broken(text) if self.rnd.random() < 0.2 else text), ways
 
     def task(self):
-        """What producers of KMQueue write, or of delayedQueue, in any order."""
+        """A document as producers of KMQueue or delayedQueue write it, with the members in any order."""
         data = self.string("".join(self.rnd.choice(json_corpus.LETTERS) for _ in range(self.rnd.randrange(40))))
         if self.rnd.random() < 0.5:
             status = [("excTimestamp", "1700000000123"), ("retry", str(self.rnd.randrange(4))), ("state", '"normal"')]
@@ -90,7 +90,7 @@ class Maker(json_corpus.Maker):
 
 
 def askable(way):
-    """The names of a pick are ASCII in C strings."""
+    """Whether the test can ask for it: as C strings, in ASCII."""
     return all(name.isascii() and "\0" not in name for name in ([way] if isinstance(way, str) else way))
 
 
@@ -141,12 +141,12 @@ def count_of(value, key):
 
 
 def member(value, key):
-    """Its place in the object, or None."""
+    """Returns the place of the key in the object, or None."""
     return next((i for i, (name, _) in enumerate(value) if name == key), None) if isinstance(value, Object) else None
 
 
 def parse(text):
-    """(good, value), without the bounds of bytes and tokens."""
+    """Returns (good, value), without the bounds of bytes and tokens."""
     try:
         value = json_corpus.loads(text)
     except (ValueError, RecursionError):
@@ -155,7 +155,7 @@ def parse(text):
 
 
 def is_clear(value, wanted):
-    """No wanted key stands twice."""
+    """Whether no wanted key occurs twice."""
     for outer, key, _, _ in wanted:
         if outer is None:
             if count_of(value, key) > 1:
@@ -174,7 +174,7 @@ def is_array(value):
 
 
 def lookup(value, outer, key):
-    """(object or array, place in it), or None."""
+    """Returns (object or array, place in it), or None."""
     if outer is not None:
         at = member(value, outer)
         if at is None:
@@ -208,11 +208,11 @@ def replace(value, wanted):
 
 
 def complaint(text, wanted, answers):
-    """What is wrong with the answer to one document, or None; and what was seen of it."""
+    """Returns what is wrong with the answer to one document, or None; whether Python accepts it; how many values were replaced."""
     good, value = parse(text)
     expected = good and isinstance(value, Object) and is_clear(value, wanted)
     if answers.number() != expected:
-        return ("it is " + ("good" if expected else "bad or doubled")), good, 0
+        return ("it is " + ("good" if expected else "bad or has a wanted key twice")), good, 0
     if not expected:
         return None, good, 0
     cuts = []
@@ -253,7 +253,7 @@ def judge(name, answer_name):
         spliced += cuts
         count += 1
     if not answers.ended():
-        sys.exit("there are answers to no document")
+        sys.exit("there are more answers than documents")
     if not (count < 30 * bad < 10 * count < 20 * spliced and count < 100 * doubled):
         sys.exit(f"a poor mixture: {count} documents, {bad} bad, {doubled} refused otherwise, {spliced} values replaced")
     print(f"{count} documents, {bad} bad, {doubled} refused otherwise, {spliced} values replaced")

@@ -2,5 +2,5 @@
 
 #include <stdbool.h>
 
-/* 1.5, of Debian 12, and what came before 1.7, of Debian 13. */
+/* Whether libconfig is older than 1.7: Debian 12 has 1.5, Debian 13 has 1.7. */
 bool libconfig_is_old(void);

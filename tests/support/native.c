@@ -100,7 +100,7 @@ int native_count(const native_t *native, const char *word, const char *key) {
 
 void native_fail(const native_t *native, const char *why) {
     char *path = temp_path(native->dir, "err"), *text = temp_read(path);
-    fprintf(stderr, "what the programs wrote on stderr:\n%s\n", text);
+    fprintf(stderr, "stderr of the programs:\n%s\n", text);
     native_lines_t all = native_lines(native);
     for (size_t i = 0; i < all.count; i++)
         if (strcmp(all.lines[i].word, "error") == 0) fprintf(stderr, "error: %s\n", all.lines[i].detail);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes build/promtool, Prometheus's own checker of metrics, rules and their tests: this machine's, or else the one of Debian's
-# package prometheus, of which nothing is installed. Where it cannot be had one line says why, and build/promtool.skipped too: what
-# needs it is skipped then, unless QS_CLIENTS_REQUIRED is 1.
+# Makes build/promtool, Prometheus's own checker of metrics, rules and their tests: a link to this machine's promtool, or else the
+# program out of Debian's package prometheus, which is not installed. If neither can be had, prints why and writes that to
+# build/promtool.skipped: tests that need promtool are then skipped, unless QS_CLIENTS_REQUIRED is 1.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck source=deploy/again.sh
@@ -14,7 +14,7 @@ rm -f "$tool.skipped"
 ! "$tool" --version >/dev/null 2>&1 || exit 0
 
 skip() {
-    echo "promtool: what needs it is skipped: $1" | tee "$tool.skipped"
+    echo "promtool: tests that need it are skipped: $1" | tee "$tool.skipped"
     [ "${QS_CLIENTS_REQUIRED:-}" != 1 ]
     exit
 }

@@ -32,7 +32,7 @@ static void close_links(proxy_t *proxy, bool all) {
     }
 }
 
-/* One round under the lock: everything that became possible. polled has the listener, the pipe, then two entries per link. */
+/* Does what the poll made possible; under the lock. `polled` has the listener, the pipe, then two entries per link. */
 static void work(proxy_t *proxy, const struct pollfd *polled, size_t count) {
     char drain[64];
     if (polled[1].revents) {
@@ -41,7 +41,7 @@ static void work(proxy_t *proxy, const struct pollfd *polled, size_t count) {
     }
     size_t at = 2;
     for (session_t *link = proxy->links; link; link = link->next, at += 2) {
-        /* The list may have lost links since the poll (proxy_disconnect marks, it does not remove), but none is new. */
+        /* The list is the same as at the poll: only this thread adds or removes links (proxy_disconnect only marks them). */
         short client = at < count ? polled[at].revents : 0;
         short server = at + 1 < count ? polled[at + 1].revents : 0;
         if (!link->broken) proxy_link_work(proxy, link, client, server);
@@ -89,7 +89,7 @@ proxy_t *proxy_start(const char *upstream_socket) {
     bool good = bind(proxy->listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(proxy->listener, 128) == 0 &&
                 pipe2(proxy->wake, O_CLOEXEC | O_NONBLOCK) == 0;
     cr_assert(good, "the proxy cannot listen on %s: %s", proxy->socket, strerror(errno));
-    sigset_t all, before; /* signals are for the test's own thread */
+    sigset_t all, before; /* the test's own thread must receive the signals */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     good = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
@@ -132,7 +132,7 @@ void proxy_stop(proxy_t *proxy) {
 
 const char *proxy_socket(const proxy_t *proxy) { return proxy->socket; }
 
-/* Every change is made under the lock, and then the thread looks anew. */
+/* Every change is made under the lock, and then the thread is woken. */
 static void begin(proxy_t *proxy) { pthread_mutex_lock(&proxy->lock); }
 
 static void end(proxy_t *proxy) {
@@ -217,7 +217,7 @@ long proxy_requests(proxy_t *proxy, const char *match) {
     }
 READ(long, proxy_replies, proxy->replies)
 READ(long, proxy_fired, proxy->fired)
-READ(int, proxy_connections_total, proxy->taken)
+READ(int, proxy_connections_total, proxy->accepted)
 
 int64_t proxy_bytes(proxy_t *proxy, proxy_way_t way) {
     begin(proxy);

@@ -32,7 +32,7 @@ void proxy_link_open(proxy_t *proxy, int client) {
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", proxy->upstream);
     int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     session_t *link = calloc(1, sizeof(*link));
-    proxy->taken++;
+    proxy->accepted++;
     if (!link || proxy->refuse_new || connect(server, (struct sockaddr *)&address, sizeof(address)) != 0) {
         free(link);
         close(server);
@@ -65,7 +65,7 @@ void proxy_link_events(const proxy_t *proxy, const session_t *link, struct pollf
     if (up && link->to_server.length) out[1].events |= POLLOUT;
     if (down && !link->held && !link->closing) out[1].events |= POLLIN;
     if (down && link->to_client.length) out[0].events |= POLLOUT;
-    /* A hang-up cannot be masked: a side of which nothing is wanted now must not make the poll spin. */
+    /* poll always reports a hang-up: leave out a side without wanted events, or the poll would spin. */
     if (!out[0].events) out[0].fd = -1;
     if (!out[1].events) out[1].fd = -1;
 }
@@ -78,7 +78,7 @@ static bool fill(int fd, bytes_t *bytes) {
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* Writes what can be written now; breaks the link, or stalls, when the bytes before a cut are used up and more is wanted. */
+/* Writes what can be written now. When the bytes before a cut are written and there are more, breaks the link or stalls. */
 static void flush(proxy_t *proxy, session_t *link, bool up) {
     bytes_t *bytes = up ? &link->to_server : &link->to_client;
     long *cut = up ? &proxy->cut_up : &proxy->cut_down;
@@ -105,7 +105,7 @@ static void flush(proxy_t *proxy, session_t *link, bool up) {
     }
 }
 
-/* The rule that acts on this request, counted; NULL if none. */
+/* Counts the matches of all rules; returns the rule that acts on this request, or NULL. */
 static const proxy_rule_t *judge(proxy_t *proxy, const char *text) {
     const proxy_rule_t *acting = NULL;
     for (size_t i = 0; i < proxy->rule_count; i++) {
@@ -152,7 +152,7 @@ static void take_request(proxy_t *proxy, session_t *link, const char *data, size
     const proxy_rule_t *rule = judge(proxy, text);
     pending_t pending = {.rule = rule ? (int)rule->action : -1, .replies = 1};
     if (rule && rule->action == PROXY_DROP) {
-        expect_reply(link, pending); /* what was asked before is answered, then the connection ends */
+        expect_reply(link, pending); /* earlier requests are answered, then the connection is closed */
         link->dropped = true;
         return;
     }
@@ -163,7 +163,7 @@ static void take_request(proxy_t *proxy, session_t *link, const char *data, size
     if (!rule || rule->action != PROXY_REFUSE) append(&link->to_server, data, length);
 }
 
-/* Gives the errors of refused requests whose turn it is, and ends the connection at the turn of a dropped one. */
+/* Answers refused requests that are next in order with their errors; closes the connection if a dropped one is next. */
 static void answer_refused(proxy_t *proxy, session_t *link) {
     if (link->asked && link->pending[0].rule == PROXY_DROP) link->closing = true;
     while (link->asked && link->pending[0].rule == PROXY_REFUSE && !link->held) {

@@ -1,4 +1,4 @@
-/* Inside of proxy.c: one proxied connection. The proxy's lock is held in all of these. */
+/* One proxied connection, for proxy.c. Callers hold the proxy's lock. */
 #pragma once
 
 #include "proxy.h"
@@ -17,21 +17,21 @@ typedef struct {
 /* A request whose reply is still to come. */
 typedef struct {
     int rule;     /* what becomes of the reply: a proxy_action_t, or -1 to pass it on */
-    long replies; /* how many there will be: one per channel for SUBSCRIBE */
+    long replies; /* how many replies will come: for SUBSCRIBE one per channel */
     char *error;  /* for REFUSE and REPLACE, owned, with CRLF */
 } pending_t;
 
 typedef struct link {
-    int client, server;  /* sockets, not blocking */
+    int client, server;  /* non-blocking sockets */
     bytes_t from_client; /* read, not yet a whole request */
     bytes_t to_server;   /* whole requests, not yet written */
     bytes_t from_server; /* read, not yet a whole reply, or held back */
     bytes_t to_client;   /* replies not yet written */
-    pending_t *pending;  /* first asked, first answered */
+    pending_t *pending;  /* in the order of the requests */
     size_t asked, room;
     bool held;    /* a HOLD rule fired: no reply passes */
-    bool dropped; /* a DROP rule fired: no request is taken any more */
-    bool closing; /* takes nothing more; ends when all that was taken is written */
+    bool dropped; /* a DROP rule fired: no more requests are read */
+    bool closing; /* reads nothing more; closes when everything that was read is written */
     bool broken;  /* to be closed at the end of this round */
     struct link *next;
 } session_t;
@@ -49,7 +49,7 @@ struct proxy {
     bool stopping, refuse_new;
     int stalled;           /* proxy_way_t bits */
     long cut_up, cut_down; /* bytes left to pass; -1: no cut */
-    bool stall_at_cut;     /* in place of closing the connection */
+    bool stall_at_cut;     /* at the cut, stall instead of closing the connection */
     live_rule_t rules[MAX_RULES];
     size_t rule_count;
     session_t *links;
@@ -57,13 +57,13 @@ struct proxy {
     size_t log_count, log_room;
     long replies, fired;
     int64_t bytes_up, bytes_down;
-    int taken;
+    int accepted; /* connections so far */
 };
 
 /* Adds a connection for an accepted client; closes the client if the server cannot be reached. */
 void proxy_link_open(proxy_t *proxy, int client);
-/* What to poll for: fills two entries (client, server). */
+/* Fills two entries for poll (client, server). */
 void proxy_link_events(const proxy_t *proxy, const session_t *link, struct pollfd *out);
-/* Reads, judges and writes what is possible now. */
+/* Reads, applies the rules, and writes what can be written now. */
 void proxy_link_work(proxy_t *proxy, session_t *link, short client_events, short server_events);
 void proxy_link_close(session_t *link);

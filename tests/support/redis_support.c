@@ -1,4 +1,4 @@
-/* The test support tested: servers, clocks, clients and the end of a test process. */
+/* Tests of the test support: servers, clocks, clients and the end of a test process. */
 #include "server.h"
 #include "tempdir.h"
 #include "wait.h"
@@ -21,7 +21,7 @@ static bool exists(const char *path) {
 
 static bool alive(pid_t pid) { return kill(pid, 0) == 0; }
 
-Test(redis_support_wait, reports_whether_the_condition_came_true) {
+Test(redis_support_wait, reports_whether_the_condition_became_true) {
     int looks = 0;
     cr_assert(wait_for(++looks == 5, 2000));
     cr_assert_eq(looks, 5);
@@ -164,13 +164,13 @@ Test(redis_support_clock, steps_an_hour_both_ways) {
     server_free(server);
 }
 
-/* What a clock of the shim says less what the real one says, in milliseconds. */
+/* Returns the time of a clock of the shim minus that of the real clock, in milliseconds. */
 static double shift_ms(void *shim, clockid_t clock) {
     int (*shim_gettime)(clockid_t, struct timespec *);
     void *symbol = dlsym(shim, "clock_gettime");
     memcpy(&shim_gettime, &symbol, sizeof(symbol));
     struct timespec before, shifted, real;
-    do { /* once more, if this process stood still in between */
+    do { /* once more, if this process was stopped in between */
         cr_assert_eq(clock_gettime(clock, &before), 0);
         cr_assert_eq(shim_gettime(clock, &shifted), 0);
         cr_assert_eq(clock_gettime(clock, &real), 0);
@@ -202,7 +202,7 @@ Test(redis_support_clock, leaves_all_but_the_wall_clock_alone) {
     free(path);
 }
 
-/* Runs `body` in a fork that then ends in its own way; tells the pid of its server and the directory of its files. */
+/* Starts a server in a fork, which then calls `finish`. Returns the pid of the server and the directory of the fork. */
 static void in_a_fork(void (*finish)(void), pid_t *server_pid_out, char *root, size_t size) {
     int channel[2];
     cr_assert_eq(pipe(channel), 0);
@@ -234,7 +234,7 @@ Test(redis_support_cleanup, exit_leaves_no_server_and_no_files) {
 }
 
 Test(redis_support_cleanup, kill_leaves_no_server_and_no_files) {
-    unsetenv("QS_TEST_RUN_DIR"); /* as without Criterion's hooks: the reaper of the process itself */
+    unsetenv("QS_TEST_RUN_DIR"); /* as without Criterion's hooks: the process starts its own reaper */
     pid_t server;
     char root[512];
     in_a_fork(end_by_kill, &server, root, sizeof(root));

@@ -1,4 +1,4 @@
-/* The test support tested: daemons, with a shell script that stands for the sidecar. */
+/* Tests of the test support: daemons, with a shell script in place of the sidecar. */
 #include "daemon.h"
 #include "sanitizer.h"
 #include "tempdir.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Writes a script and makes it the daemon of this test. */
+/* Writes a script that daemon_start then runs in place of the sidecar. */
 static void stand_in(const char *script) {
     char *text = NULL;
     cr_assert_gt(asprintf(&text, "#!/bin/sh\n%s\n", script), 0);
@@ -22,13 +22,13 @@ static void stand_in(const char *script) {
     free(text);
 }
 
-/* Logs its arguments and config, tells of signals, and waits. */
-#define LOYAL                                                                                                                    \
+/* Logs its arguments, its config and signals; runs until SIGTERM. */
+#define LOGS                                                                                                                     \
     "trap 'echo bye >&2; exit 0' TERM\n trap 'echo reload $(cat \"$3\") >&2' HUP\n"                                              \
     "echo \"start $1 $2 $(cat \"$3\") ${EXTRA-} $4\" >&2\n while :; do sleep 0.01; done"
 
 Test(redis_support_daemon, runs_with_config_arguments_and_environment) {
-    stand_in(LOYAL);
+    stand_in(LOGS);
     daemon_options_t options = {.args = (const char *const[]){"--flag", NULL}, .env = (const char *const[]){"EXTRA=more", NULL}};
     daemon_t *d = daemon_start_with(&options, "group = \"%s\";", "g1");
     cr_assert(daemon_wait_log(d, "start run -c group = \"g1\"; more --flag", 5000));
@@ -57,7 +57,7 @@ Test(redis_support_daemon, is_paused_continued_and_killed) {
         int64_t used = daemon_cpu_us(d);
         int ticks = daemon_log_count(d, "tick");
         cr_assert_not(wait_for(daemon_log_count(d, "tick") != ticks, 30));
-        cr_assert_leq(daemon_cpu_us(d) - used, 10000); /* the kernel books what was used before up to a tick late */
+        cr_assert_leq(daemon_cpu_us(d) - used, 10000); /* the kernel may account earlier CPU time up to a tick late */
         daemon_continue(d);
         cr_assert(wait_for(daemon_log_count(d, "tick") > ticks, 5000));
     }
@@ -85,7 +85,7 @@ Test(redis_support_daemon, cli_run_captures_both_streams) {
     cr_assert_str_eq(output->err, "err\n");
 }
 
-/* Writes where a sanitizer would have written. */
+/* Writes a report to the file that a sanitizer would use. */
 #define REPORTS "f=${ASAN_OPTIONS##*log_path=}; echo 'ERROR: heap-use-after-free' >${f%%:*}.$$\n"
 
 Test(redis_support_daemon, sanitizer_report_is_found) {

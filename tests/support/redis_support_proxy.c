@@ -1,4 +1,4 @@
-/* The test support tested: the proxy, against a real server. */
+/* Tests of the test support: the proxy, with a real server. */
 #include "proxy.h"
 #include "resp.h"
 #include "server.h"
@@ -170,7 +170,7 @@ Test(redis_support_proxy, stalls_and_delivers_later) {
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q a"), REDIS_OK);
     int done = 0;
     cr_assert_eq(redisBufferWrite(b.r, &done), REDIS_OK);
-    cr_assert(wait_for(redis_int(b.direct, "LLEN q") == 1, 5000)); /* it ran */
+    cr_assert(wait_for(redis_int(b.direct, "LLEN q") == 1, 5000)); /* the server has run it */
     cr_assert_eq(proxy_replies(b.proxy), 0);
     proxy_pass(b.proxy);
     redisReply *reply = NULL;

@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Length of the line at the start of the buffer with its end; 0 if it is not complete. */
+/* Length of the first line in the buffer with its newline; 0 = the line is incomplete. */
 static size_t line_length(const char *data, size_t length) {
     const char *end = memchr(data, '\n', length);
     return end ? (size_t)(end - data) + 1 : 0;
 }
 
-/* How many more frames the one that begins with this line asks for; bytes of a body are put in *body. -2: no RESP. */
+/* Returns how many more frames belong to the frame that begins with this line; sets *body to the bytes of its body. -2: not RESP.
+ */
 static long more_frames(const char *line, size_t *body) {
     long number = strtol(line + 1, NULL, 10); /* the line has its newline: strtol stops there */
     *body = 0;

@@ -1,4 +1,4 @@
-/* Framing of the Redis protocol (RESP2 and RESP3): where a request or a reply ends, and how a request reads. */
+/* Framing of the Redis protocol (RESP2 and RESP3): where a request or a reply ends, and a request as text. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,12 +10,12 @@
 ssize_t resp_request_length(const char *data, size_t length);
 ssize_t resp_reply_length(const char *data, size_t length);
 
-/* The request as one line of text: arguments separated by blanks, bytes outside of printable ASCII as \xNN, each argument cut at
- * max_argument bytes. Owned by the caller. */
+/* Returns the request as one line of text: arguments separated by blanks, bytes outside of printable ASCII as \xNN, each argument
+ * cut at max_argument bytes. Owned by the caller. */
 char *resp_request_text(const char *data, size_t length, size_t max_argument);
 
 /* Number of arguments, the command's name included. */
 long resp_request_arguments(const char *data, size_t length);
 
-/* Whether a frame is one that the server sends unasked: a RESP3 push, or a message in RESP2. */
+/* Whether a frame is no reply to a request: a RESP3 push, or a message of a subscription in RESP2. */
 bool resp_is_push(const char *data, size_t length);

@@ -9,7 +9,7 @@
 
 static const char COMMAND[] = "ACL SETUSER sidecar ";
 
-/* The words of a block that begins here; what is known already, and who the user is, is left out. */
+/* Adds the words of the block that begins here, without known words and without the user's state and password. */
 static void add_block(rights_t *rights, char *block) {
     char *end = strstr(block, "\n```"), *rest = strstr(block, COMMAND);
     cr_assert(end && rest && rest < end, "docs/acl.md has a block without %s", COMMAND);

@@ -1,4 +1,4 @@
-/* Least privilege as docs/acl.md publishes it: the rights of every sidecar, and what a dialect needs besides. */
+/* The ACL rights that docs/acl.md publishes: those of every sidecar, and those that a dialect needs besides. */
 #pragma once
 
 #include "client.h"
@@ -11,16 +11,17 @@ enum { MAX_RIGHTS = 160 };
 typedef struct {
     char *text; /* owned; the words point into it */
     const char *words[MAX_RIGHTS];
-    size_t count, own; /* those of the dialect begin at `own` */
+    size_t count, own; /* words[own] is the first right of the dialect */
 } rights_t;
 
-/* `dialect` NULL: none. Fails the test where docs/acl.md has no such lines. */
+/* Reads the rights; `dialect` NULL: of no dialect. Fails the test if docs/acl.md has none. */
 rights_t rights_read(const char *dialect);
 void rights_free(rights_t *rights);
-/* Leaves out words that begin so: "~email" are the keys of the queue of the example there. */
+/* Removes words that begin with `prefix`: "~email" are the keys of the example queue of docs/acl.md. */
 void rights_leave_out(rights_t *rights, const char *prefix);
 
-/* Makes the user of RIGHTS_LOGIN with all of them, or all but one of the words (NULL: all), and empties the log of refusals. */
+/* Makes the user of RIGHTS_LOGIN with these rights, without the word `without` (one of the pointers in `words`; NULL: none is
+ * left out), and empties the ACL log. */
 void rights_grant(redis_t *r, const rights_t *rights, const char *without);
-/* How often Redis has refused something since; what it was goes to stderr. */
+/* Returns how often Redis has refused the user since then; prints what it refused on stderr. */
 size_t rights_refused(redis_t *r);

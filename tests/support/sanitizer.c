@@ -40,7 +40,7 @@ static void option(char **out, const char *name, const char *ours) {
 const char *const *sanitizer_env(void) {
     static char *options[4];
     static const char *env[5];
-    static pid_t made; /* daemons that start again borrow these for the life of the test */
+    static pid_t made; /* a daemon borrows these until the test ends, to start again */
     sanitizer_install();
     if (made == getpid()) return env;
     made = getpid();

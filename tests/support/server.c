@@ -145,8 +145,8 @@ static void report_failed_start(const server_t *server) {
     cr_assert_fail("%s did not start", server->binary);
 }
 
-/* The server runs in a directory of its own. Links are not followed: Debian's valkey-server is one to a program that does what it
- * is called for. */
+/* Returns an absolute path, as the server runs in a directory of its own. Follows no links: Debian's valkey-server is a link to a
+ * program that looks at the name by which it was called. */
 static char *server_absolute(const char *binary) {
     char cwd[PATH_MAX], *path = NULL;
     if (!strchr(binary, '/') || *binary == '/') return strdup(binary);

@@ -1,5 +1,5 @@
-/* A real redis-server (or valkey-server) per test, on a unix socket in a directory of its own. Functions fail the test when the
- * server does not do what they ask of it. Start servers from the thread that runs the test: see child.h. */
+/* A real redis-server (or valkey-server) per test, on a unix socket in a directory of its own. A function that does not
+ * succeed fails the test. Start servers from the thread that runs the test: see child.h. */
 #pragma once
 
 #include "client.h"
@@ -19,26 +19,26 @@ typedef struct {
 } server_options_t;
 
 /* Starts a server without persistence and waits until it answers PING. NULL: all defaults. Owned by the caller: server_free;
- * what a failed test leaves is killed and removed at its exit. */
+ * a failed test's servers are killed and removed at its exit. */
 server_t *server_start(const server_options_t *options);
 /* The same with some arguments: server_start_args("--maxmemory", "2mb"). */
 #define server_start_args(...) server_start(&(server_options_t){.args = (const char *const[]){__VA_ARGS__, NULL}})
 
-/* SIGTERM, and waits for the end; thaws it first. The directory stays, for server_restart. */
+/* Thaws the server, sends SIGTERM and waits for the end. Keeps the directory, for server_restart. */
 void server_stop(server_t *server);
 /* kill -9 and reap. */
 void server_kill(server_t *server);
 typedef enum { SERVER_LOSE_DATA, SERVER_KEEP_DATA } server_data_t;
-/* Same socket, port and directory. KEEP on a running server saves a snapshot first; on a killed one it finds what persistence
- * (given as arguments) left. LOSE removes snapshot and append-only files. */
+/* Starts the server again with the same socket, port and directory. SERVER_KEEP_DATA saves a snapshot of a running server first;
+ * a killed server loads what its persistence (see `args`) has left. SERVER_LOSE_DATA removes snapshot and append-only files. */
 void server_restart(server_t *server, server_data_t data);
-/* SIGSTOP: connections stay open, nothing is answered. */
+/* Sends SIGSTOP: connections stay open, but get no replies. */
 void server_freeze(server_t *server);
 void server_thaw(server_t *server);
-/* Ends it if it runs, and removes its directory; NULL is allowed. */
+/* Kills the server if it runs, and removes its directory; NULL is allowed. */
 void server_free(server_t *server);
 
-/* Shifts the server's wall clock by ms more, at once; needs .preload = "shim_clock". Its monotonic clock runs on. */
+/* Steps the server's wall clock by `ms`; needs .preload = "shim_clock". Its monotonic clock does not step. */
 void server_step_clock(server_t *server, int64_t ms);
 
 /* Absolute path of a shim for LD_PRELOAD, owned by the caller; a bare name is looked for in QS_SHIM_DIR, by default build/tests.
@@ -50,15 +50,15 @@ int server_port(const server_t *server); /* 0 without .tcp */
 pid_t server_pid(const server_t *server);
 bool server_running(server_t *server);
 const char *server_dir(const server_t *server);
-/* What it logged so far, owned by the caller. */
+/* Returns its log so far, owned by the caller. */
 char *server_log(const server_t *server);
 
-/* A connection of its own; a command may take 10 s. Owned by the caller: redis_close. */
+/* Opens a connection; a command may take 10 s (scaled). Owned by the caller: redis_close. */
 redis_t *redis_open(const server_t *server);
 
-/* INFO <section>, owned by the caller. */
+/* Returns INFO <section>, owned by the caller. */
 char *server_info(const server_t *server, const char *section);
-/* A whole number of INFO; -1 if there is no such field. */
+/* Returns an integer field of INFO; -1 = no such field. */
 long long server_info_int(const server_t *server, const char *section, const char *field);
 /* How often a command was called since the start or CONFIG RESETSTAT; 0 if never. "client|list" names a subcommand. */
 long long server_commandstat(const server_t *server, const char *command);

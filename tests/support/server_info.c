@@ -1,4 +1,4 @@
-/* What a server tells of itself in INFO. */
+/* Fields of INFO. */
 #include "server.h"
 
 #include <criterion/criterion.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value of a line "name:value" in `info`; NULL if there is none. Ends at the line's end, not at a NUL. */
+/* Returns the value of a line "name:value" in `info`; NULL = no such line. It ends at the line's end, not at a NUL. */
 static const char *field_of(const char *info, const char *name) {
     size_t length = strlen(name);
     for (const char *line = info; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {

@@ -30,7 +30,7 @@ static int64_t shift(void) { return offset_us ? atomic_load_explicit(offset_us, 
 static int shifted(clockid_t clock, struct timespec *out) {
     if (syscall(SYS_clock_gettime, clock, out) != 0) return -1;
     if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE) return 0;
-    int64_t by = shift(); /* read once: it may change between two looks */
+    int64_t by = shift(); /* read once: the offset may change at any time */
     int64_t nanos = out->tv_nsec + by % MICROS * 1000;
     out->tv_sec += by / MICROS;
     if (nanos < 0) {

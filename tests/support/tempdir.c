@@ -28,14 +28,14 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 
 void temp_remove(const char *path) {
-    /* A server that is being killed may still write into it, so a second look may be needed. */
+    /* A server that is being killed may still write into the directory, so try again. */
     for (int look = 0; look < 50; look++) {
         if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0 || errno == ENOENT) return;
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
 }
 
-/* Body of the reaper: waits for `watched` to end, removes `dir`. Own session, so that a Ctrl-C does not take it along. */
+/* Body of the reaper: waits for `watched` to end, removes `dir`. It has its own session, so that Ctrl-C does not kill it. */
 static _Noreturn void reaper(pid_t watched, int fd, const char *dir) {
     setsid();
     prctl(PR_SET_NAME, "qs-test-reaper");
@@ -160,7 +160,7 @@ ReportHook(PRE_ALL)(struct criterion_test_set *tests) {
     spawn_reaper(run);
 }
 
-/* Criterion counts a test before its fini and its exit hooks have run, and a fault found there would be lost: it counts here. */
+/* Criterion counts a test before its fini and its exit hooks have run; so count here the faults that these found. */
 ReportHook(POST_ALL)(struct criterion_global_stats *stats) {
     const char *run = getenv(RUN_DIR);
     if (!run) return;

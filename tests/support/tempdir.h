@@ -20,11 +20,11 @@ char *temp_path(const char *dir, const char *name);
 /* The content of a file with a terminating NUL, owned by the caller; an empty string if there is no such file. */
 char *temp_read(const char *path);
 
-/* Makes a file of this text, also in place of one that is there. */
+/* Writes the text to a file, which it may replace. */
 void temp_write(const char *path, const char *text);
 
-/* The same with <root>/<name>; its path is owned by the caller. */
+/* Writes the text to <root>/<name>; returns the path, owned by the caller. */
 char *temp_file(const char *name, const char *text);
 
-/* Makes the whole run fail, for a fault found when it is too late for an assertion. The text is printed at the end of the run. */
+/* Makes the whole run fail, for a fault found too late for an assertion. The text is printed at the end of the run. */
 void temp_fail_run(const char *text);

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 struct terminal {
-    int fd;    /* of the side that reads */
-    int other; /* keeps the other side open, so that what was written stays */
+    int fd;    /* master side, which reads */
+    int other; /* slave side, kept open so that written bytes are not lost */
     char path[64];
     char *text;
     size_t len;
@@ -59,7 +59,7 @@ const char *terminal_raw(terminal_t *terminal) {
     return terminal->text;
 }
 
-/* Behind an escape sequence of the kind ESC [ ... letter. */
+/* Returns the place behind an escape sequence of the kind ESC [ ... letter. */
 static const char *past_escape(const char *at) {
     at += 2;
     while (*at && strchr("0123456789;?", *at)) at++;

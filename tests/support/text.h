@@ -1,4 +1,4 @@
-/* Texts that a test looks into. */
+/* Searching in texts. */
 #pragma once
 
 #include <stdbool.h>

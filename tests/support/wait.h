@@ -13,14 +13,14 @@ int wait_scaled_ms(int timeout_ms);
 /* One wait in progress; filled by wait_begin. */
 typedef struct {
     int64_t deadline_us; /* CLOCK_MONOTONIC */
-    int64_t nap_us;      /* how long the next look is put off; grows from 0.2 ms to 20 ms */
+    int64_t nap_us;      /* the next sleep; grows from 0.2 ms to 20 ms */
 } wait_t;
 
 wait_t wait_begin(int timeout_ms);
-/* Naps, then says true: look again. False once the deadline has passed. */
+/* Sleeps and returns true: check again. Returns false once the deadline has passed. */
 bool wait_again(wait_t *wait);
 
-/* Evaluates `cond` until it is true, at the longest for timeout_ms (scaled); tells whether it became true. */
+/* Evaluates `cond` until it is true, for at most timeout_ms (scaled); returns whether it became true. */
 #define wait_for(cond, timeout_ms)                                                                                               \
     __extension__({                                                                                                              \
         wait_t wait_for_wait_ = wait_begin(timeout_ms);                                                                          \
