@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Renders what deploy/ ships and holds it against its rules. Each check prints one line "ok", or its offences."""
+"""Renders the manifests of deploy/ and checks them. Each check prints one line "ok", or its offences."""
 import sys
 
 import yaml
@@ -32,7 +32,7 @@ def each(cases, rule):
 
 
 def refused():
-    """What kustomize itself must refuse, and the words that it must say it with."""
+    """kustomize must refuse these kustomizations, with an error that says why."""
     for kind in ("DaemonSet", "Job"):
         labelled = f"kind: {kind}\nmetadata: {{name: labelled, labels: {{queue-sidecar: enabled}}}}\n"
         api = "batch/v1" if kind == "Job" else "apps/v1"
@@ -40,30 +40,30 @@ def refused():
             directory = render.write(f"{first}-{kind}".lower(), {**render.kustomization([first]), "resources": ["labelled.yaml"]})
             (directory / "labelled.yaml").write_text(f"apiVersion: {api}\n{labelled}")
             code, _, said = render.build(directory)
-            if code == 0 or "for Deployments, StatefulSets and CronJobs alone" not in said:
-                yield f"{first} passes over a {kind} with the label, in silence: {said}"
+            if code == 0 or "for Deployments, StatefulSets and CronJobs only" not in said:
+                yield f"{first} does not refuse a {kind} with the label: {said}"
     directory = render.write("legacy-cronjob", render.kustomization(["legacy-container"], "mixed"))
     code, _, said = render.build(directory)
     if code == 0 or "a Job never completes beside a plain sidecar" not in said:
-        yield f"legacy-container takes a CronJob, whose Jobs would never complete: {said}"
+        yield f"legacy-container does not refuse a CronJob, whose Jobs would never complete: {said}"
     directory = render.write("readiness-first", render.kustomization(["readiness", "sidecar"]))
     code, _, said = render.build(directory)
     if code == 0 or "initContainers.[name=queue-sidecar]" not in said:
-        yield f"readiness before sidecar is taken, and its probe would be lost: {said}"
+        yield f"readiness before sidecar is not refused, so its probe is lost: {said}"
 
 
 def documents(cases):
-    """What deploy/README.md tells to write is what an example has, and does what it says."""
+    """The blocks of deploy/README.md are those of an example, and have the effect that the page describes."""
     example = (render.DEPLOY / "examples/python-deployment/kustomization.yaml").read_text()
     for title in ("five lines", "image"):
         if render.readme(title) not in example:
-            yield f"deploy/README.md:1: the block \"{title}\" does not stand in examples/python-deployment"
+            yield f"deploy/README.md:1: the block \"{title}\" is not in examples/python-deployment"
     if len(render.readme("five lines").splitlines()) != 5:
-        yield "deploy/README.md:1: five lines are not five"
+        yield "deploy/README.md:1: the block \"five lines\" does not have five lines"
     own = next(case for case in cases if case.name == "own config")
     volumes = policy.template(selftest.workload(own.docs, name="bare"))["spec"]["volumes"]
     if {"name": "queue-sidecar-config", "configMap": {"name": "bare-queue-sidecar"}} not in volumes:
-        yield "deploy/README.md:1: with the block \"own config\" a pod keeps the other config"
+        yield "deploy/README.md:1: the block \"own config\" does not change the config of the pod"
     more = {**yaml.safe_load(render.readme("memory")), **yaml.safe_load(render.readme("release"))}
     docs = render.rendered(render.write("changed", render.kustomization(["sidecar", "monitoring"], **more)))
     if policy.sidecar(selftest.workload(docs, name="bare"))["resources"]["limits"] != {"memory": "128Mi"}:
@@ -73,17 +73,17 @@ def documents(cases):
     yield from more_blocks()
     alerts = len(monitoring.alerts())
     if f"with {alerts} alerts" not in (render.DEPLOY / "README.md").read_text():
-        yield f"deploy/README.md:1: there are {alerts} alerts"
+        yield f"deploy/README.md:1: wrong number of alerts; there are {alerts}"
 
 
 def more_blocks():
-    """Blocks of deploy/README.md that are kustomizations of their own, or change what few want changed."""
+    """Checks the blocks 'label' and 'any user' of deploy/README.md."""
     label = render.write("label", yaml.safe_load(render.readme("label")))
     others = render.kustomization(["sidecar"])
     others["components"].insert(0, f"../{label.name}")
     docs = render.rendered(render.write("others", others))
     if not policy.sidecar(selftest.workload(docs, name="other")):
-        yield "deploy/README.md:1: by the block \"label\" a workload gets no sidecar"
+        yield "deploy/README.md:1: with the block \"label\" a workload gets no sidecar"
     docs = render.rendered(render.write("any-user", render.kustomization(["sidecar"], **yaml.safe_load(render.readme("any user")))))
     context = policy.sidecar(selftest.workload(docs, name="bare"))["securityContext"]
     if "runAsUser" in context or not context["runAsNonRoot"]:
@@ -91,7 +91,7 @@ def more_blocks():
 
 
 def schemas(cases, spoilt):
-    """Valid ones pass, and each of the invalid ones fails."""
+    """The rendered manifests pass the schemas, and each invalid manifest fails."""
     files = {case.name: case.docs for case in cases}
     invalid = dict(selftest.invalid(spoilt))
     seen = set()
@@ -100,7 +100,7 @@ def schemas(cases, spoilt):
         if name not in invalid:
             yield f"{name}: {text}"
     for name in invalid.keys() - seen:
-        yield f"the schemas take what is {name}"
+        yield f"the schemas accept the manifest \"{name}\""
 
 
 def main(tools):
@@ -108,20 +108,20 @@ def main(tools):
     spoilt = next(case for case in cases if case.name == "sidecar-monitoring")
     objects = sum(len(case.docs) for case in cases)
     verdict("policy", each(cases, policy), f"{len(cases)} renderings, {objects} objects")
-    verdict("unchanged", each(cases, unchanged), "nothing of the operator's changes but for what is added")
-    verdict("configs", each(cases, configs), "each is accepted in its container's environment, and fits its volume")
+    verdict("unchanged", each(cases, unchanged), "the components only add to the operator's manifests")
+    verdict("configs", each(cases, configs), "the program accepts each one in its container's environment; volume and memory are large enough")
     verdict("refused", refused(), "other kinds with the label, CronJobs beside legacy-container, readiness before sidecar")
-    verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} spoilt manifests are seen")
+    verdict("selftest", selftest.offences(spoilt), f"{len(selftest.SPOILT)} wrong manifests are found")
     if "schemas" in tools:
-        verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} spoilt ones do not")
-    verdict("documents", documents(cases), "what deploy/README.md tells to write does what it says")
+        verdict("schemas", schemas(cases, spoilt), f"{objects} objects pass, {len(selftest.INVALID)} invalid ones do not")
+    verdict("documents", documents(cases), "the blocks of deploy/README.md have the effect that the page describes")
     example = next(case for case in cases if case.name == "example python-deployment")
-    verdict("life", life.offences(example), "an example as a kubelet starts it: probes, a changed timeout, a refused config, the end")
+    verdict("life", life.offences(example), "an example, started as by a kubelet: probes, a changed timeout, a refused config, the end")
     verdict("alerts", monitoring.texts(), f"{len(monitoring.alerts())} alerts, each with a test and an entry in the runbook")
-    verdict("dashboard", monitoring.dashboard(), "it asks for metrics that exist")
+    verdict("dashboard", monitoring.dashboard(), "every metric in it exists")
     if "promtool" in tools:
         verdict("promtool", [*monitoring.rules(), *monitoring.queries()], "rules, their tests, and the queries of the dashboard")
-        verdict("tests of alerts", monitoring.unseen(), "none of the alerts can be silenced unseen")
+        verdict("tests of alerts", monitoring.unseen(), "a test fails for each alert that no longer fires")
     return int(failed)
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What deploy/ ships for Kubernetes and Prometheus: rendered, held against schemas, rules and the operator's own manifests. What a
-# machine has no tool for is left out, with one line; in CI that fails (tools.sh).
+# Renders the manifests of deploy/ for Kubernetes and Prometheus, and checks them by schemas, rules, and a comparison with the operator's
+# manifests. Without a tool its checks are skipped, with one line; in CI that is a failure (tools.sh).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 place=${QS_DEPLOY_DIR:-$PWD/build/deploy}
@@ -14,7 +14,7 @@ if command -v yamllint >/dev/null; then
         code=1
     fi
 else
-    echo "deploy: yamllint is skipped: this machine has none"
+    echo "deploy: yamllint is skipped: it is not installed"
 fi
 
 tools=
@@ -22,9 +22,9 @@ tools=
 sh tests/support/promtool.sh || code=1
 [ ! -x build/promtool ] || tools="$tools promtool"
 if [ ! -x "$place/bin/kustomize" ]; then
-    echo "deploy: renderings are skipped: there is no kustomize"
+    echo "deploy: renderings are skipped: kustomize is missing"
 elif ! python3 -c 'import yaml' 2>/dev/null; then
-    echo "deploy: renderings are skipped: python3 has no yaml (python3-yaml)"
+    echo "deploy: renderings are skipped: python3-yaml is missing"
 else
     # shellcheck disable=SC2086 # words
     python3 -B tests/deploy/check.py $tools || code=1

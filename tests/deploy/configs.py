@@ -1,5 +1,5 @@
-"""The configs that stand in rendered ConfigMaps: accepted by the program, in the environment that the container has, and small enough for
-the volume that they write to."""
+"""Checks the configs in rendered ConfigMaps: the program accepts each in the environment of its container, and volume and memory are
+large enough for it."""
 import os
 import pathlib
 import re
@@ -18,7 +18,7 @@ def quantity(text):
 
 
 def check(config, environment):
-    """What the program says of a config: exit code, values, complaints."""
+    """Runs `check` on a config. Returns exit code, values (stdout) and errors (stderr)."""
     with tempfile.NamedTemporaryFile("w", suffix=".cfg") as file:
         file.write(config)
         file.flush()
@@ -41,7 +41,7 @@ def room(doc):
 
 
 def need(values):
-    """Bytes of memory that the program may take, as measured (deploy/README.md, "Sizes"), with a config whose values are these."""
+    """Bytes of memory that the program may need with these values; measured, see deploy/README.md, "Sizes"."""
     served = values[values.index("queues = (") :]
     return 24 * 2**20 + 5 * max(quantity(size) for size in re.findall(r"max_payload *= ([^;]*);", served))
 
@@ -56,12 +56,12 @@ def of_workload(doc, maps):
     environment = {variable["name"]: variable["value"] for variable in sidecar(doc)["env"]}
     code, values, said = check(config, environment)
     if code != 0 or said:
-        yield f"its config is refused or warned of: {said}"
+        yield f"its config is refused or has a warning: {said}"
         return
     for name, value in environment.items():
         if not re.search(rf'= "?{re.escape(value)}"?; +# environment', values):
             yield f"{name} has no effect"
-    # One log in use and one that is being written anew, or was set aside; and a -wal.
+    # Room for two logs, one in use and one that is rewritten or was set aside, and for a -wal file.
     retain = quantity(re.search(r"retain_bytes *= ([^;]*);", values).group(1))
     if retain == 0 or 2 * retain + 100 * 2**20 > room(doc):
         yield f"audit.retain_bytes ({retain}) is too much for its volume ({room(doc)})"

@@ -1,4 +1,4 @@
-/* `make demo` as a newcomer runs it: the whole story is told, and nothing of it is left behind, also where it is interrupted. */
+/* `make demo` runs to its end, and leaves no process or file behind, even if it is interrupted. */
 #include "child.h"
 #include "daemon.h"
 #include "tempdir.h"
@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STORY_MS = 120000, GONE_MS = 10000, TRIES = 3 };
+enum { DEMO_MS = 120000, GONE_MS = 10000, TRIES = 3 };
 
 typedef struct {
     child_t *child;
-    char *place, *out, *err; /* `place` is its TMPDIR; owned */
+    char *place, *out, *err; /* `place` is the TMPDIR of the demo; owned */
 } demo_t;
 
 static demo_t begin(void) {
@@ -44,13 +44,14 @@ static bool says(const demo_t *demo, const char *text) {
 static bool has_place(const demo_t *demo, const char *pid, const char *name) {
     char path[64], text[32768];
     snprintf(path, sizeof(path), "/proc/%.20s/%s", pid, name);
-    FILE *file = fopen(path, "r"); /* what has ended cannot be read, or is empty */
+    FILE *file = fopen(path, "r"); /* the file of an ended process is empty or cannot be read */
     size_t size = file ? fread(text, 1, sizeof(text), file) : 0;
     if (file) fclose(file);
     return size && memmem(text, size, demo->place, strlen(demo->place));
 }
 
-/* Whether it has started that process: all have its TMPDIR, but for redis-server, whose title takes that place. */
+/* Whether the demo has started that process. All its processes have TMPDIR in environ, except redis-server: its title overwrites
+ * environ, but its command line has the directory. */
 static bool is_of(const demo_t *demo, const char *pid) {
     return has_place(demo, pid, "environ") || has_place(demo, pid, "cmdline");
 }
@@ -68,9 +69,9 @@ static int count_processes(const demo_t *demo, bool kills) {
     return count;
 }
 
-/* How many processes and files there are of it a moment after its end; frees it. */
+/* Frees the demo. Returns how many of its processes and files are left after its end. */
 static int left_behind(demo_t *demo) {
-    wait_for(count_processes(demo, false) == 0, GONE_MS); /* a redis-cli ends with its server */
+    wait_for(count_processes(demo, false) == 0, GONE_MS); /* a redis-cli ends a moment after its server */
     int left = count_processes(demo, true);
     DIR *place = opendir(demo->place);
     cr_assert_not_null(place);
@@ -81,12 +82,12 @@ static int left_behind(demo_t *demo) {
     return left;
 }
 
-/* Whoever stands still for a second in the middle of it spoils the story, and tells it once more. */
+/* Up to three tries, because the demo fails if the machine pauses for a second. */
 Test(daemon_demo, demo_succeeds_and_leaves_nothing_behind, .timeout = 400) {
     int code = -1;
     for (int i = 0; code != 0 && i < TRIES; i++) {
         demo_t demo = begin();
-        cr_assert(child_wait(demo.child, STORY_MS));
+        cr_assert(child_wait(demo.child, DEMO_MS));
         code = demo.child->exit_code;
         char *err = temp_read(demo.err);
         if (code != 0) fprintf(stderr, "demo: %d: %s\n", code, err);
@@ -101,13 +102,13 @@ Test(daemon_demo, interrupted_demo_leaves_nothing_behind, .timeout = 300) {
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
         demo_t demo = begin();
-        cr_assert(wait_for(says(&demo, "works on it, which takes long") || !child_running(demo.child), STORY_MS));
-        bool all = wait_for(count_processes(&demo, false) >= 5, STORY_MS); /* two sidecars, redis-server, worker, story-teller */
+        cr_assert(wait_for(says(&demo, "works on it, which takes long") || !child_running(demo.child), DEMO_MS));
+        bool all = wait_for(count_processes(&demo, false) >= 5, DEMO_MS); /* two sidecars, redis-server, worker, demo.sh */
         child_signal(demo.child, signals[i]);
-        cr_assert(child_wait(demo.child, STORY_MS));
+        cr_assert(child_wait(demo.child, DEMO_MS));
         int code = demo.child->exit_code;
         cr_assert_eq(left_behind(&demo), 0);
-        cr_assert(all, "what would be left behind is not known");
+        cr_assert(all, "the demo had not started all processes");
         cr_assert_eq(code, 130);
     }
 }

@@ -1,5 +1,5 @@
-"""The rendered sidecar of an example, started as a kubelet would: its args and env, its ConfigMap as a directory that is swapped whole,
-its probes. Paths, the port and Redis are the only things that are not as rendered."""
+"""Starts the rendered sidecar of an example as a kubelet would: with its args, env and probes, and its ConfigMap as a directory that is
+swapped as a whole. Only paths, the port and Redis differ from the rendering."""
 import json
 import os
 import pathlib
@@ -16,7 +16,7 @@ from configs import PROGRAM
 from policy import sidecar, template
 from render import readme
 
-PATIENCE = 30  # seconds for anything; nothing here takes one
+TIMEOUT_S = 30  # seconds; timeout of each step, which usually takes less than one second
 
 
 class Failed(Exception):
@@ -24,13 +24,13 @@ class Failed(Exception):
 
 
 def until(what, ask):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_S
     while True:
         found = ask()
         if found:
             return found
         if time.monotonic() > end:
-            raise Failed(f"in {PATIENCE} s it has not come to this: {what}")
+            raise Failed(f"did not happen in {TIMEOUT_S} s: {what}")
         time.sleep(0.05)
 
 
@@ -67,7 +67,7 @@ class Pod:
         self.socket = work / "redis"
         self.work = work
         self.redis = self.process = None
-        # Nobody else is given this port while we hold it, and the program, which sets SO_REUSEADDR too, can listen on it.
+        # While this socket is bound no other process gets the port. The program can listen on it, because it sets SO_REUSEADDR too.
         self.held = socket.socket()
         self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.held.bind(("127.0.0.1", 0))
@@ -89,12 +89,12 @@ class Pod:
         )
 
     def cli(self, *words):
-        done = subprocess.run(["redis-cli", "-s", self.socket, *words], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        done = subprocess.run(["redis-cli", "-s", self.socket, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
         return done.stdout.strip()
 
     def get(self, path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=TIMEOUT_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as answer:
             return answer.code, answer.read().decode()
@@ -109,7 +109,7 @@ class Pod:
         return next((float(line.split()[1]) for line in lines if line.startswith(f"queue_sidecar_{name} ")), None)
 
     def status(self):
-        done = subprocess.run([PROGRAM, "status", "-o", "json"], env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run([PROGRAM, "status", "-o", "json"], env=self.env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         return json.loads(done.stdout)
 
     def end(self):
@@ -121,7 +121,7 @@ class Pod:
 
 
 def live(pod):
-    """The story; whatever is not so is a Failed."""
+    """Runs through the life of a pod. Raises Failed at the first wrong step."""
     pod.start()
     until("startupProbe succeeds without Redis", lambda: pod.probe("startupProbe"))
     if pod.get("/readyz")[0] != 503:
@@ -129,54 +129,54 @@ def live(pod):
     pod.start_redis()
     until("ready with Redis", lambda: pod.get("/readyz")[0] == 200 and pod.metric("leader") == 1)
 
-    # A worker took a job and died: with the timeout of the example, a minute, it stays where it is.
+    # A worker took a job and died. With the example's timeout of a minute the job stays in backup.
     pod.cli("LPUSH", "email:backup", '{"id":"1"}')
-    until("a pass has met the job", lambda: pod.cli("HLEN", "sidecar:email:stamps") == "1")
+    until("a scan has found the job", lambda: pod.cli("HLEN", "sidecar:email:stamps") == "1")
     before = pod.metric("config_loaded_timestamp_seconds")
     changed = {name: text.replace('protected_timeout = "1m"', 'protected_timeout = "1s"') for name, text in pod.data.items()}
     if changed == pod.data:
-        raise Failed("the example has no protected_timeout of a minute any more")
+        raise Failed("the example no longer has protected_timeout = 1m")
     pod.volume.swap(changed)
-    until("/metrics says that a config was taken", lambda: pod.metric("reloads_total") == 1)
-    until("/metrics says when", lambda: pod.metric("config_loaded_timestamp_seconds") > before)
+    until("/metrics counts the reload", lambda: pod.metric("reloads_total") == 1)
+    until("/metrics has the time of the reload", lambda: pod.metric("config_loaded_timestamp_seconds") > before)
     if 'queue_sidecar_protected_timeout_seconds{queue="email"} 1\n' not in pod.get("/metrics")[1]:
-        raise Failed("/metrics does not tell of the new timeout")
-    until("the job is given back, by the new timeout", lambda: pod.cli("HLEN", "sidecar:email:stamps") != "0" and waiting(pod))
-    until("status tells of the new timeout", lambda: 'protected_timeout \\"1m\\" -> \\"1s\\"' in json.dumps(pod.status()["instance_here"]))
+        raise Failed("/metrics does not have the new timeout")
+    until("the job is retried after the new timeout", lambda: pod.cli("HLEN", "sidecar:email:stamps") != "0" and is_retried(pod))
+    until("status shows the new timeout", lambda: 'protected_timeout \\"1m\\" -> \\"1s\\"' in json.dumps(pod.status()["instance_here"]))
 
     pod.volume.swap({name: text + "nonsense = 1;\n" for name, text in changed.items()})
     until("/metrics says that a config is refused", lambda: pod.metric("config_refused") == 1)
     if not (pod.probe("livenessProbe") and pod.get("/readyz")[0] == 200 and pod.metric("leader") == 1):
-        raise Failed("a refused config does more than being refused")
+        raise Failed("a refused config has changed probes or leadership")
     pod.volume.swap(changed)
-    until("a config that is right again is taken", lambda: pod.metric("config_refused") == 0)
+    until("the corrected config is accepted", lambda: pod.metric("config_refused") == 0)
 
     pod.process.send_signal(signal.SIGTERM)
-    if pod.process.wait(timeout=PATIENCE) != 0:
-        raise Failed(f"it ended with {pod.process.returncode}, so no Job would complete")
-    take_away(pod)
+    if pod.process.wait(timeout=TIMEOUT_S) != 0:
+        raise Failed(f"exit code {pod.process.returncode}, so no Job would complete")
+    remove_leftovers(pod)
 
 
-def take_away(pod):
-    """By what deploy/README.md tells to type nothing of ours is left in Redis, and nothing else is gone."""
+def remove_leftovers(pod):
+    """The block "leftovers" of deploy/README.md removes every key and sentinel of the sidecar from Redis, and nothing else."""
     ours = pod.cli("--scan", "--pattern", "sidecar:*").splitlines()
     markers = [entry for entry in pod.cli("LRANGE", "email:backup", "0", "-1").splitlines() if entry.startswith("sidecar-sentinel:")]
     if "sidecar:mailer:queues" not in ours or len(ours) < 2 or len(markers) != 1:
-        raise Failed(f"there is nothing to be taken away: {ours}, {markers}")
+        raise Failed(f"expected keys and one sentinel before the removal: {ours}, {markers}")
     pod.cli("RPUSH", "email:backup", "theirs")
     cli = pod.work / "bin/redis-cli"
     cli.parent.mkdir()
     cli.write_text(f'#!/bin/sh\nexec {shutil.which("redis-cli")} -s {pod.socket} "$@"\n')
     cli.chmod(0o755)
     block = readme("leftovers", "sh")
-    subprocess.run(["sh", "-ec", block], env={**os.environ, "PATH": f"{cli.parent}:{os.environ['PATH']}"}, stdout=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+    subprocess.run(["sh", "-ec", block], env={**os.environ, "PATH": f"{cli.parent}:{os.environ['PATH']}"}, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True)
     left = set(pod.cli("KEYS", "*").splitlines())
-    if left - {"email", "email:delayed", "email:backup"} or pod.cli("LRANGE", "email:backup", "0", "-1") != "theirs" or not waiting(pod):
-        raise Failed(f"the block \"leftovers\" of deploy/README.md leaves {left}, or takes more")
+    if left - {"email", "email:delayed", "email:backup"} or pod.cli("LRANGE", "email:backup", "0", "-1") != "theirs" or not is_retried(pod):
+        raise Failed(f"the block \"leftovers\" of deploy/README.md leaves {left}, or removes too much")
 
 
-def waiting(pod):
-    """The job is out of backup: in ready, or, as the example has a backoff, in delayed."""
+def is_retried(pod):
+    """The job is in ready, or, because the example has a backoff, in delayed."""
     return int(pod.cli("LLEN", "email")) + int(pod.cli("ZCARD", "email:delayed")) == 1
 
 

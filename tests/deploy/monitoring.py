@@ -1,5 +1,5 @@
-"""Alerts, runbook and dashboard: each alert has a test and an entry, and all of them ask only for metrics that exist, by labels that
-those have."""
+"""Checks alerts, runbook and dashboard: each alert has a test and an entry in the runbook, and every metric and label in an expression
+exists."""
 import itertools
 import json
 import pathlib
@@ -16,14 +16,14 @@ HOME = DEPLOY / "kustomize/monitoring"
 RULE = HOME / "prometheusrule.yaml"
 TESTS = pathlib.Path("tests/deploy/alerts.yaml")
 DASHBOARD = HOME / "dashboard.json"
-# What Prometheus, by the PodMonitor, adds to each series.
+# Labels that Prometheus adds to each series because of the PodMonitor (and `le` of histograms).
 TARGET = {"namespace", "pod", "container", "job", "instance", "endpoint", "le"}
-# Variables of Grafana, as a query could have them.
+# Grafana's variables with values for promtool.
 GRAFANA = {"$__rate_interval": "5m", "$__range": "1h", "$namespace": "jobs", "$queue": "email", "$pod": "a-1"}
 
 
 def families():
-    """name -> labels, of what /metrics exposes."""
+    """Metric families of /metrics: name -> labels."""
     done = subprocess.run([PROGRAM, "help", "metrics"], capture_output=True, text=True, timeout=60, check=True)
     found = {}
     for line in done.stdout.splitlines():
@@ -37,7 +37,7 @@ def families():
 
 
 def strange(expression, known):
-    """What an expression asks for that does not exist."""
+    """Yields each metric and label of an expression that does not exist."""
     used = set(re.findall(r"\bqueue_sidecar_[a-z_]+", expression))
     for name in sorted(used - known.keys()):
         yield f"{name} is not exposed"
@@ -47,7 +47,7 @@ def strange(expression, known):
         *(names.replace(",", " ").split() for names in re.findall(r"\b(?:by|on)\s*\(([a-z_, ]*)\)", expression)),
     )
     for label in sorted(set(asked) - labels):
-        yield f"no metric of it has the label {label}: {expression}"
+        yield f"no metric in it has the label {label}: {expression}"
 
 
 def alerts():
@@ -56,12 +56,12 @@ def alerts():
 
 
 def texts():
-    """Alerts, runbook and tests tell of the same alerts."""
+    """Rule file, runbook and tests have the same alerts."""
     known = families()
     names = [alert["alert"] for alert in alerts()]
     headings = re.findall(r"^### (\w+)$", (HOME / "runbook.md").read_text(), re.M)
     if headings != names:
-        odd = sorted(set(headings) ^ set(names)) or "in another order"
+        odd = sorted(set(headings) ^ set(names)) or "the order differs"
         yield f"{HOME}/runbook.md:1: its entries are not those of prometheusrule.yaml: {odd}"
     tested = set(re.findall(r'alertname="(\w+)"', TESTS.read_text()))
     for name in sorted(set(names) ^ tested):
@@ -69,7 +69,7 @@ def texts():
     for alert in alerts():
         where = f"{RULE}:1: {alert['alert']}"
         if set(alert["annotations"]) != {"summary", "description"} or set(alert["labels"]) != {"severity"}:
-            yield f"{where}: it has other labels or annotations than the rest"
+            yield f"{where}: its labels or annotations are not those of the other alerts"
         for text in strange(alert["expr"], known):
             yield f"{where}: {text}"
 
@@ -81,7 +81,7 @@ def promtool(*arguments, place=None):
 
 
 def rules():
-    """By promtool, and as deploy/README.md says for people without the operator."""
+    """promtool accepts the rules and passes their tests, with the rule file that deploy/README.md describes for use without the operator."""
     place = PLACE / "rules"
     place.mkdir(parents=True, exist_ok=True)
     plain = subprocess.run(["sed", "-n", r"/^spec:/,$s/^  //p", RULE], capture_output=True, text=True, check=True).stdout
@@ -94,7 +94,7 @@ def rules():
 
 
 def unseen():
-    """Alerts whose absence, or whose threshold out of reach, no test would notice."""
+    """Yields each alert that could stop firing without a failed test."""
     place = PLACE / "rules-spoilt"
     place.mkdir(parents=True, exist_ok=True)
     tests = yaml.safe_load(TESTS.read_text())
@@ -108,7 +108,7 @@ def unseen():
             about = [test for test in tests["tests"] if f'alertname="{alert["alert"]}"' in str(test)]
             (place / "alerts.yaml").write_text(yaml.safe_dump({**tests, "tests": about}))
             if promtool("test", "rules", "alerts.yaml", place=place)[0] == 0:
-                yield f"{TESTS}:1: {alert['alert']} may stay silent, and no test sees it"
+                yield f"{TESTS}:1: no test fails if {alert['alert']} never fires"
 
 
 def panels(board):
@@ -142,7 +142,7 @@ def dashboard():
         if not panel.get("description") or not panel["fieldConfig"]["defaults"].get("unit"):
             yield f"{where}: it has no description, or no unit"
         if panel["datasource"]["uid"] != "${datasource}":
-            yield f"{where}: it is bound to one data source"
+            yield f"{where}: it does not use the variable of the data source"
         for target in panel["targets"]:
             asked.update(re.findall(r"\bqueue_sidecar_[a-z_]+", target["expr"]))
             for text in strange(target["expr"], known):
@@ -151,11 +151,11 @@ def dashboard():
         for text in strange(beside.get("expr") or beside.get("definition", ""), known):
             yield f"{DASHBOARD}:1: {beside['name']}: {text}"
     if not asked:
-        yield f"{DASHBOARD}:1: it asks for nothing"
+        yield f"{DASHBOARD}:1: it has no query with a metric of the sidecar"
 
 
 def queries():
-    """promtool reads each query of the dashboard as a rule."""
+    """promtool checks each query of the dashboard as a rule."""
     board = json.loads(DASHBOARD.read_text())
     place = PLACE / "rules"
     place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What every pod with a sidecar of ours must be like. Each rule yields its offences as texts."""
+"""Rules for every pod with a sidecar. Each rule yields its offences as texts."""
 
 CONTAINER = "queue-sidecar"
 VOLUMES = "queue-sidecar-"
@@ -6,7 +6,7 @@ LABEL = ("queue-sidecar", "enabled")
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 # Volumes that Pod Security "restricted" allows: k8s.io/pod-security-admission, policy/check_restrictedVolumes.go.
 ALLOWED = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret", "image"}
-# The whole of it: requests that a scheduler can place anywhere, and the one limit that hurts nobody else in the pod.
+# Small requests, so that every node has room, and only one limit: others would affect the other containers of the pod.
 RESOURCES = {
     "requests": {"cpu": "5m", "memory": "16Mi", "ephemeral-storage": "64Mi"},
     "limits": {"memory": "64Mi"},
@@ -41,12 +41,12 @@ def place(doc, case):
     native, plain = pod.get("initContainers") or [], pod["containers"]
     where, other = (plain, native) if case.legacy else (native, plain)
     if [c["name"] for c in where].count(CONTAINER) != 1 or CONTAINER in [c["name"] for c in other]:
-        yield f"the sidecar is not once in {'containers' if case.legacy else 'initContainers'}"
+        yield f"the sidecar is not exactly once in {'containers' if case.legacy else 'initContainers'}"
         return
     if where[-1]["name"] != CONTAINER:
         yield "the sidecar does not come last: proxies among init containers would end before it"
     if where[-1].get("restartPolicy") != (None if case.legacy else "Always"):
-        yield "restartPolicy of the sidecar makes it no native sidecar, or no plain container"
+        yield "wrong restartPolicy: it is no native sidecar, or no plain container"
 
 
 def image(doc, _case):
@@ -74,7 +74,7 @@ def probes(doc, case):
     if values.get("QUEUE_SIDECAR_HTTP_PORT") != str(ports.get("queue-sidecar")):
         yield "QUEUE_SIDECAR_HTTP_PORT is not the port that the probes ask"
     if "lifecycle" in added:
-        yield "a preStop runs at the start of the end, while workers still work: none is wanted"
+        yield "it has a preStop, which runs while workers still work"
 
 
 def resources(doc, _case):
@@ -100,10 +100,10 @@ def mounts(doc, _case):
         if not name.startswith(VOLUMES):
             continue
         if name not in [mount["name"] for mount in added["volumeMounts"]]:
-            yield f"nobody mounts volume {name}"
+            yield f"volume {name} is not mounted"
         if "emptyDir" in volume and not volume["emptyDir"].get("sizeLimit"):
             yield f"volume {name} has no sizeLimit"
-        # Files belong to root, and the sidecar is in no group of theirs.
+        # The files belong to root, and the sidecar is not in their group.
         mode = volume.get("secret", {}).get("defaultMode", 0o644)
         if not mode & 0o004:
             yield f"user 65532 cannot read volume {name} with mode {mode:04o}"
@@ -120,14 +120,14 @@ def claims(doc, case):
 
 
 def hardened(doc, _case):
-    """Beyond "restricted": what this one container can do without."""
+    """Restrictions beyond Pod Security "restricted", for the sidecar only."""
     context = sidecar(doc).get("securityContext") or {}
     if not context.get("readOnlyRootFilesystem"):
         yield "its root can be written"
     if (context.get("runAsUser"), context.get("runAsGroup"), context.get("runAsNonRoot")) != (65532, 65532, True):
         yield "it does not run as 65532:65532"
     if context.get("seccompProfile") != {"type": "RuntimeDefault"}:
-        yield "it leaves its seccomp profile to the pod"
+        yield "it has no seccomp profile of its own"
 
 
 def label(doc, _case):
@@ -181,12 +181,12 @@ def offences(case):
             continue
         name = f"{case.name}: {doc['kind']} {doc['metadata']['name']}"
         if sidecar(doc) is None:
-            yield f"{name}: it has no sidecar, or two"
+            yield f"{name}: no sidecar, or two"
             continue
         for rule in RULES:
             for text in rule(doc, case):
                 yield f"{name}: {text}"
-        # The examples are to be copied, so all of their pods are as a strict namespace wants them.
+        # Users copy the examples, so all their containers must pass "restricted"; elsewhere only the sidecar must.
         only = None if case.name.startswith("example") else CONTAINER
         for text in restricted(template(doc)["spec"], only):
             yield f"{name}: {text}"

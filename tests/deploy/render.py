@@ -1,4 +1,4 @@
-"""Renders what deploy/ ships: the examples, and each combination of components over the manifests in tests/deploy/base."""
+"""Renders the examples of deploy/, and each combination of components with the manifests in tests/deploy/base."""
 import copy
 import itertools
 import os
@@ -14,14 +14,14 @@ DEPLOY = pathlib.Path("deploy")
 BASE = pathlib.Path("tests/deploy/base")
 PLACE = pathlib.Path(os.environ.get("QS_DEPLOY_DIR", "build/deploy"))
 KUSTOMIZE = PLACE / "bin/kustomize"
-# Safe loading by the C parser where there is one: 40 renderings are a megabyte.
+# The C parser, if available, because 40 renderings are a megabyte.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 CONFIG = 'group = "app"; redis = { host = "redis"; }; queues = ( { name = "email"; max_payload = "1MiB"; } );\n'
 
 
 class Case:
-    """One rendering: the documents without our components (base) and with them (docs)."""
+    """One rendering: the documents without the components (base) and with them (docs)."""
 
     def __init__(self, name, directory, base, components=(), legacy=False):
         self.name = name
@@ -32,7 +32,7 @@ class Case:
         self.base = self.docs = None
 
     def changed(self, change):
-        """A copy whose documents `change` has been at, for tests of the rules."""
+        """A copy whose documents were changed by `change`, for tests of the rules."""
         other = copy.copy(self)
         other.docs = copy.deepcopy(self.docs)
         change(other.docs)
@@ -60,7 +60,7 @@ def readme(title, language="yaml"):
 def write(name, kustomization):
     directory = PLACE / "cases" / name
     directory.mkdir(parents=True, exist_ok=True)
-    # Beside it, as kustomize wants files below their kustomization.
+    # In the same directory, because kustomize reads only files below the kustomization.
     (directory / "queue-sidecar.cfg").write_text(CONFIG)
     (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization, sort_keys=False))
     return directory
@@ -84,7 +84,7 @@ def kustomization(components, base="mixed", **more):
 
 
 def combinations():
-    """Native and legacy, each with every choice of the others."""
+    """`sidecar` and `legacy-container`, each with every combination of the other components."""
     for first in ("sidecar", "legacy-container"):
         legacy = first != "sidecar"
         base = "pods" if legacy else "mixed"
@@ -103,7 +103,7 @@ def examples():
 
 def all_cases():
     cases = [*examples(), *combinations()]
-    # Names of the operator's objects may be changed afterwards, and the ConfigMap may have a hash: references follow.
+    # The operator's kustomization may rename objects: references to them must follow.
     renamed = write("renamed", kustomization(["sidecar", "monitoring"], namePrefix="team-", nameSuffix="-blue", namespace="jobs"))
     bare = write("bare", {**kustomization([]), "namePrefix": "team-", "nameSuffix": "-blue", "namespace": "jobs"})
     cases.append(Case("renamed", renamed, bare, ["sidecar", "monitoring"]))

@@ -1,5 +1,5 @@
-"""Holds manifests to the schemas of Kubernetes and the Prometheus operator: as object literals for tsc --strict, which finds unknown and
-misspelt fields, and by the models' own validation, which finds values out of their bounds and fields that are missing."""
+"""Checks manifests by the schemas of Kubernetes and the Prometheus operator. tsc --strict checks them as object literals and finds unknown
+and misspelt fields. The models' own validation finds values out of bounds and missing fields."""
 import json
 import re
 import shutil
@@ -16,13 +16,13 @@ CONFIG = {
         "target": "es2020",
         "module": "commonjs",
         "moduleResolution": "node",
-        # Declarations of packages are theirs; without this half of the time goes into them.
+        # Do not check the declarations of packages, which would take half of the time.
         "skipLibCheck": True,
         "types": [],
     },
     "include": ["*.ts"],
 }
-# One line for each object that is not valid: file, tab, what is wrong.
+# Prints one line for each invalid object: file, tab, error.
 VALIDATE = """
 const fs = require("fs");
 for (const { file, module, data } of JSON.parse(fs.readFileSync(process.argv[2], "utf8"))) {
@@ -47,8 +47,8 @@ def literals(docs):
     return "\n".join(lines) + "\n"
 
 
-def what_stands_above(path, line):
-    """The object that a line of a literal belongs to."""
+def object_at(path, line):
+    """The kind and name of the object at a line of a .ts file."""
     lines = path.read_text().splitlines()[:line]
     return next((text[3:] for text in reversed(lines) if text.startswith("// ")), "?")
 
@@ -75,7 +75,7 @@ def offences(files):
         if match:
             found += 1
             stem, line, what = match.groups()
-            yield names[stem], f"{what_stands_above(place / (stem + '.ts'), int(line))}: {what}"
+            yield names[stem], f"{object_at(place / (stem + '.ts'), int(line))}: {what}"
     if done.returncode != 0 and not found:
         yield "tsc", done.stdout[:500] + done.stderr[:500]
     (place / "objects.json").write_text(json.dumps(everything))

@@ -1,4 +1,4 @@
-"""Checks the checks: spoils what was rendered in one way after another, and wants each seen."""
+"""Tests the checks: makes one error after another in rendered manifests, and expects a rule to report each."""
 import copy
 
 import configs
@@ -33,7 +33,7 @@ def config(docs, text):
 
 
 SPOILT = [
-    # rule, what must be said, how to spoil
+    # rule, part of the expected offence, the error
     (policy, "does not come last", first_in_line),
     (policy, "no native sidecar", lambda docs: added(docs).pop("restartPolicy")),
     (policy, "no sidecar, or two", lambda docs: template(workload(docs))["spec"]["containers"].append(added(docs))),
@@ -81,7 +81,7 @@ SPOILT = [
     (configs, "has no effect", lambda docs: added(docs)["env"][1].update(name="QUEUE_SIDECAR_TEST_X")),
 ]
 
-# Manifests that the schemas must refuse: what is misspelt, misplaced, missing, or of the wrong type.
+# Errors that the schemas must find: misspelt, misplaced and missing fields, and wrong types.
 INVALID = {
     "misspelt field of a mount": lambda docs: added(docs)["volumeMounts"][0].update(mountpath="/x"),
     "unknown field of a probe": lambda docs: added(docs)["startupProbe"].update(path="/healthz"),
@@ -97,7 +97,7 @@ INVALID = {
 
 
 def invalid(case):
-    """Names and documents for the schemas, each of which they must refuse."""
+    """Names and changed documents, each of which the schemas must refuse."""
     for name, spoil in INVALID.items():
         docs = copy.deepcopy(case.docs)
         spoil(docs)
@@ -108,4 +108,4 @@ def offences(case):
     for rule, wanted, spoil in SPOILT:
         said = list(rule.offences(case.changed(spoil)))
         if not any(wanted in text for text in said):
-            yield f"{rule.__name__}.py does not see a spoilt manifest: expected \"{wanted}\", it said {said[:3]}"
+            yield f"{rule.__name__}.py does not find an error: expected \"{wanted}\", found {said[:3]}"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What an instance takes, as deploy/README.md tells it: sh tests/deploy/size.sh [SECONDS]. A private redis-server, one sidecar with http
-# on, scraped each second: first idle, then with 1,000 delayed jobs a second falling due, then with 100 final failures a second.
-# Prints resident memory (and how much of it is its own), processor time in thousandths of a core, as Kubernetes counts it, what Redis
-# was asked while idle, and the disk that a final failure takes.
+# Measures the sizes in deploy/README.md: sh tests/deploy/size.sh [SECONDS]. Starts a private redis-server and one sidecar, scraped each
+# second: first idle, then with 1,000 delayed jobs a second, then with 100 final failures a second. Prints resident memory (in brackets
+# the anonymous part and the peak), processor time in thousandths of a core, as Kubernetes counts it, requests to Redis while idle, and
+# disk space for each final failure.
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-30}
@@ -40,7 +40,7 @@ done
 
 ticks() { awk '{ print $14 + $15 }' "/proc/$sidecar/stat"; }
 idle() { :; }
-# For each second of work one burst: jobs that fall due over that second, and workers that take all of ready.
+# Adds jobs that fall due during the next second, and empties ready.
 delayed() {
     now=$(date +%s)
     awk -v s="$now" -v n="$1" 'BEGIN { for (i = 0; i < 1000; i++) printf "ZADD email:delayed %d%03d job-%d-%d-%080d\r\n", s + 1, i, n, i, 0 }' |
@@ -52,7 +52,7 @@ failures() {
         job = sprintf("job-%d-%d-%080d", n, i, 0)
         printf "LPUSH email:backup %s\r\nHSET email:errors %s !broken\r\n", job, job } }' | cli --pipe >/dev/null
 }
-measure() { # what to do, what it is called
+measure() { # function to call each second, label
     ticks=$(ticks)
     from=$(date +%s%N)
     n=0
@@ -74,7 +74,7 @@ measure idle "idle, scraped"
 awk -v n="$(($(asked) - before))" -v s="$seconds" 'BEGIN { printf "%-28s %5.1f commands a second\n", "idle, scraped", n / s }'
 measure delayed "1,000 delayed jobs a second"
 measure failures "100 final failures a second"
-sleep 2 # the last of them are copied
+sleep 2 # until the auditor has copied the last failures
 curl -fs "http://127.0.0.1:$port/metrics" | awk '
     $1 == "queue_sidecar_audit_bytes" { bytes = $2 } $1 == "queue_sidecar_audit_kept_rows" { rows = $2 }
     END { printf "%-28s %5.0f bytes of disk for each of %d, with payloads of 90\n", "final failures", bytes / rows, rows }'

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes build/deploy: kustomize from the Go module proxy, and the schemas of Kubernetes and of the Prometheus operator with a TypeScript
-# compiler from npm, in the versions that stand here and in package-lock.json. Fetched once, with the settings of this machine; a
-# second run needs no network. What cannot be had gets one line and a file `skipped`; in CI (QS_CLIENTS_REQUIRED=1) that is a failure.
+# Downloads tools into build/deploy: kustomize from the Go module proxy, and from npm a TypeScript compiler with the schemas of Kubernetes
+# and of the Prometheus operator. Versions: in this file and in package-lock.json. A second run needs no network. If a tool cannot be
+# downloaded, prints one line and writes TOOL.skipped; in CI (QS_CLIENTS_REQUIRED=1) that is a failure.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 here=$PWD/tests/deploy
 place=${QS_DEPLOY_DIR:-$PWD/build/deploy}
-limit=400 # seconds for one try of a fetch
+limit=400 # timeout of one download, in seconds
 # shellcheck source=deploy/again.sh
 . deploy/again.sh
 code=0
@@ -22,7 +22,7 @@ skip() { # tool, why
 }
 reason() { grep -v '^go: downloading' "$1" | grep -iE -m 1 'error|cannot|unable|disabled|requires|not in' || tail -n 1 "$1"; }
 
-# Before Go 1.24 an older kustomize, as kubectl 1.27 to 1.29 have it built in.
+# Go before 1.24 builds only an older kustomize: the version in kubectl 1.27 to 1.29.
 kustomize() {
     rm -f "$place/kustomize.skipped"
     command -v go >/dev/null || {
@@ -36,7 +36,7 @@ kustomize() {
     if again "$place/kustomize.log" env GOPATH="$place/go" GOBIN="$place/bin" GOFLAGS=-modcacherw timeout "$limit" \
         go install "sigs.k8s.io/kustomize/kustomize/v5@$version"; then
         echo "$version" >"$place/bin/fetched"
-        rm -rf "$place/go" # sources and a build cache that nobody needs any more
+        rm -rf "$place/go" # sources and build cache
     else
         skip kustomize "$(reason "$place/kustomize.log" | cut -c1-200)"
     fi

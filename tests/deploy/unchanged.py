@@ -1,22 +1,22 @@
-"""Nothing of the operator's changes but for what is added: selectors, lists and their order, other objects, to the byte."""
+"""The components only add to the operator's manifests. Selectors, lists and their order, and other objects stay equal to the byte."""
 import copy
 
 import yaml
 
 from policy import CONTAINER, LABEL, VOLUMES, chosen, template
 
-# What components bring along beside workloads.
-OURS = {("ConfigMap", name) for name in ("queue-sidecar", "bare-queue-sidecar", "queue-sidecar-dashboard")}
-OURS |= {("PodMonitor", "queue-sidecar"), ("PrometheusRule", "queue-sidecar")}
+# Objects that components add.
+ADDED = {("ConfigMap", name) for name in ("queue-sidecar", "bare-queue-sidecar", "queue-sidecar-dashboard")}
+ADDED |= {("PodMonitor", "queue-sidecar"), ("PrometheusRule", "queue-sidecar")}
 
 
 def key(doc):
     return doc["apiVersion"], doc["kind"], doc["metadata"].get("namespace"), doc["metadata"]["name"]
 
 
-def drop(mapping, field, ours):
-    """Takes out of a list what is ours; a list that held nothing else was not there before."""
-    left = [item for item in mapping.get(field) or [] if not ours(item)]
+def drop(mapping, field, is_added):
+    """Removes added items from a list, and the list if no other item is left: then it was not there before."""
+    left = [item for item in mapping.get(field) or [] if not is_added(item)]
     if left:
         mapping[field] = left
     else:
@@ -31,7 +31,7 @@ def drop_entry(owner, field, entry, value):
         owner.pop(field, None)
 
 
-def without_ours(doc):
+def without_additions(doc):
     doc = copy.deepcopy(doc)
     pod = template(doc)
     if pod.get("metadata"):
@@ -46,8 +46,8 @@ def without_ours(doc):
     return doc
 
 
-def without_nothing(doc):
-    """Fields of pods with nothing behind them, which mean what a missing one does."""
+def without_empty_fields(doc):
+    """Removes empty fields of a pod: an empty field means the same as a missing one."""
     doc = copy.deepcopy(doc)
     pod = template(doc)
     if not pod:
@@ -69,13 +69,13 @@ def offences(case):
         yield f"{case.name}: {name[1]} {name[3]} is gone"
     for name in docs.keys() - base.keys():
         kind, plain = name[1], name[3].removeprefix("team-").removesuffix("-blue")
-        if (kind, plain) not in OURS:
+        if (kind, plain) not in ADDED:
             yield f"{case.name}: {kind} {name[3]} is new"
     for name, before in base.items():
         after = docs.get(name)
         if after is None:
             continue
         if chosen(before):
-            before, after = (without_nothing(without_ours(doc)) for doc in (before, after))
+            before, after = (without_empty_fields(without_additions(doc)) for doc in (before, after))
         if text(after) != text(before):
-            yield f"{case.name}: {name[1]} {name[3]} is not what it was, beyond what is added"
+            yield f"{case.name}: {name[1]} {name[3]} is not the operator's manifest plus the additions"
