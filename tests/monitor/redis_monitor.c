@@ -326,7 +326,7 @@ Test(redis_monitor, end_duplicates_ends_duplicates) {
     close_setup(&d);
 }
 
-Test(redis_monitor, a_queue_is_adopted_live) {
+Test(redis_monitor, retries_jobs_older_than_the_sidecar) {
     setup_t d;
     open_setup(&d, (fixture_options_t){0});
     for (int i = 0; i < 500; i++) redis_ok(d.f.r, "LPUSH email:backup job%d", i);
@@ -375,7 +375,7 @@ Test(redis_monitor, scans_of_two_queues_interleave, .timeout = 60) {
 }
 
 /* In a long list each entry is read once, and stalled jobs end only when duplicates are known. */
-Test(redis_monitor, a_hundred_thousand_entries, .timeout = 60) {
+Test(redis_monitor, scans_a_hundred_thousand_entries, .timeout = 60) {
     enum { ENTRIES = 100000 };
     setup_t d;
     open_setup(&d, (fixture_options_t){

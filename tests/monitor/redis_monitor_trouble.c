@@ -164,7 +164,7 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     "heartbeat = \"off\"; } );"
 
 /* After its hash was deleted, a sentinel is still recognized: the monitor removes it, and does not treat it as a job. */
-Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed_and_no_job) {
+Test(redis_monitor_trouble, a_sentinel_whose_hash_was_deleted_is_removed) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = NO_STALL});
     fill(&d, 20);

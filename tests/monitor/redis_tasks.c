@@ -157,7 +157,7 @@ Test(redis_tasks, a_task_steps_when_it_asked_to) {
     fakes[1].after_ms = -1;
     tasks_begin(&d, 2, (fixture_options_t){0});
     until(&d, fakes[0].steps >= 10); /* fake_step sets `early` */
-    cr_assert_eq(fakes[1].steps, 1, "nothing has changed");
+    cr_assert_eq(fakes[1].steps, 1, "a task stepped without a change");
     cr_assert(fakes[1].changed, "before the first step all keys count as changed");
     cr_assert_not(fakes[0].changed);
     tasks_end(&d);
@@ -340,7 +340,7 @@ Test(redis_tasks, a_shutdown_releases_task_locks) {
     for (size_t i = 0; i < TASKS; i++) cr_assert_eq(fakes[i].leaves, 1, "%zu", i);
     lease_end(d.instance.leases, 0);
     monitor_finish(d.instance.monitor);
-    cr_assert_eq(fakes[1].leaves, 1, "fenced: lock lost");
+    cr_assert_eq(fakes[1].leaves, 1, "a task must not leave after the lock is lost");
     tasks_end(&d);
 }
 
@@ -360,7 +360,7 @@ Test(redis_tasks, an_end_without_redis_waits_once) {
     tasks_end(&d);
 }
 
-Test(redis_tasks, a_task_of_a_queue_served_elsewhere_is_idle) {
+Test(redis_tasks, a_task_of_a_queue_without_a_monitor_is_idle) {
     setup_t d;
     tasks_begin(&d, 1, (fixture_options_t){.config = CONFIG("roles = [\"dispatcher\"];")});
     driver_run(&d.instance.driver, 100);

@@ -109,7 +109,7 @@ Test(unit_scan, without_tracking_an_idle_queue_is_polled_every_interval) {
 Test(unit_scan, a_lone_sentinel_is_scanned_once_more) {
     SCAN_JOBS(1);
     now_ms += INTERVAL;
-    cr_assert(begin_scan(1, 1, 0, true), "stamps are left");
+    cr_assert(begin_scan(1, 1, 0, true), "left stamps must begin a scan");
     cr_assert_eq(scan_entries_wanted(&scan), 0);
     cr_assert(scan_all_read(&scan));
     scan_end(&scan, now());
@@ -122,7 +122,7 @@ Test(unit_scan, a_lone_sentinel_is_scanned_once_more) {
 Test(unit_scan, stamps_of_retried_jobs_keep_no_queue_awake) {
     cr_assert(begin_scan(1, 5, 0, true));
     scan_end(&scan, now());
-    cr_assert(begin_scan(1, 5, 0, true), "the last scan may have seen the jobs of these stamps");
+    cr_assert(begin_scan(1, 5, 0, true), "a second scan must prove that these stamps have no jobs");
     scan_end(&scan, now());
     cr_assert_not(begin_scan(1, 5, 0, true), "the third scan in a row must not begin");
     cr_assert(scan_next(&scan).ns == mono_never().ns);

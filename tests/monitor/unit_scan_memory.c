@@ -12,7 +12,7 @@ Test(unit_scan_memory, duplicates_are_known_in_the_second_scan) {
     SCAN_JOBS(1, 2, 1, 3);
     cr_assert(begin_scan(5, 0, 0, false));
     cr_assert_not(note_duplicate(1));
-    cr_assert(note_duplicate(1), "read twice in both scans");
+    cr_assert(note_duplicate(1), "a job read twice in two scans is a duplicate");
     cr_assert_not(note_duplicate(2));
     cr_assert_not(note_duplicate(3));
     scan_end(&scan, now());
@@ -155,7 +155,7 @@ static bool keeps(int number, stamp_t stamp) {
 Test(unit_scan_memory, a_stamp_is_kept_until_two_scans_miss_its_job) {
     stamp_t seen = {.born_us = 1, .seen = 1};
     cr_assert(begin_scan(2, 2, 0, false));
-    cr_assert(keeps(1, seen), "no scan has ended yet");
+    cr_assert(keeps(1, seen), "before the first whole scan each stamp must stay");
     cr_assert_not(scan_keeps_stamp(&scan, slice_text("0123456789abcdef"), slice_text("junk")), "junk must not count as a stamp");
     cr_assert_not(scan_keeps_stamp(&scan, slice_text("short"), slice_text("0123456789012345678901234567")),
                   "a short field must not count as a stamp's");

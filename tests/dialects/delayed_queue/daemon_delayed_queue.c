@@ -8,7 +8,7 @@
     "]; delays = [\"*: 1s\"]; " more " }"
 
 /* The sidecar keeps and logs the event, ends the event after protected_timeout, and requeues it once the class is configured. */
-Test(daemon_delayed, unknown_class) {
+Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"5s\";")});
     redis_ok(s.r, "HSET de_events " OTHER "###1 %s", ENVELOPE);

@@ -162,7 +162,7 @@ Test(redis_delayed_promote, detects_the_shape_of_an_envelope) {
 }
 
 /* A payload of 1 MiB with every byte value stays unchanged. */
-Test(redis_delayed_promote, any_bytes) {
+Test(redis_delayed_promote, payload_bytes_stay_unchanged) {
     enum { SIZE = 1 << 20 };
     fixture_t f = de_setup();
     buffer_t envelope = {0}, next = {0};
@@ -247,12 +247,12 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
                      "only the push that sets attempt 70 is the last");
         free(member);
     }
-    cr_assert_eq(de_moved(f.r, de_new()), 0, "the others are not due");
+    cr_assert_eq(de_moved(f.r, de_new()), 0, "events that are not due must stay");
     fixture_stop(&f);
 }
 
 /* Input: retry_attempts, the envelope, the score. Result: whether the event is sent, and the fraction of the new score. */
-Test(redis_delayed_promote, limits) {
+Test(redis_delayed_promote, retry_attempts_limits_pushes) {
     static const struct {
         long long attempts;
         const char *envelope, *score;
@@ -366,7 +366,7 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     cr_assert_eq(de_moved(f.r, ask), 4, "the batch must end after the fourth event, which exceeds `bytes`");
     cr_assert_eq(de_moved(f.r, ask), 4);
     ask.payload = SIZE;
-    cr_assert_eq(de_moved(f.r, ask), 0, "larger than max_payload");
+    cr_assert_eq(de_moved(f.r, ask), 0, "envelopes above max_payload must not be sent");
     cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:aside"), 4);
     cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), 8);
     cr_assert_eq(redis_int(f.r, "ZCARD " DELAYED_KEYS), EVENTS);

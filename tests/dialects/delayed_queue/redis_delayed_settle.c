@@ -85,7 +85,7 @@ Test(redis_delayed_settle, applies_each_verdict) {
 }
 
 /* The lock, the score or the envelope changes between the read and the settle. */
-Test(redis_delayed_settle, by_compare) {
+Test(redis_delayed_settle, refuses_changed_events) {
     static const struct {
         const char *change[2], *word;
         bool forgets; /* verdict `forget` settles all the same, because it compares only the score */
@@ -120,7 +120,7 @@ Test(redis_delayed_settle, by_compare) {
     fixture_stop(&f);
 }
 
-Test(redis_delayed_settle, without_envelopes) {
+Test(redis_delayed_settle, settles_bull_jobs_without_envelopes) {
     fixture_t f = de_setup();
     settle_t ask = settle_new("end");
     ask.events = DELAYED_KEYS;
@@ -177,8 +177,7 @@ Test(redis_delayed_settle, a_missing_right_loses_and_records_nothing) {
             long long records = redis_int(f.r, "XLEN sidecar:email:failures");
             cr_assert_leq(redis_int(f.r, "LLEN de_paymentcheck"), 1, "%s without %s", verdicts[v], commands[i]);
             cr_assert(there || records == 1, "%s without %s: the event was removed without a record", verdicts[v], commands[i]);
-            /* HSET counts bytes between the record and the removal, so an end may repeat. Both records are one event in the log.
-             */
+            /* HSET comes between the record and the removal, so an end may repeat; both records are one event in the log. */
             if (strcmp(commands[i], "hset") != 0)
                 cr_assert_eq(records, v == 2 && !there, "%s without %s", verdicts[v], commands[i]);
         }

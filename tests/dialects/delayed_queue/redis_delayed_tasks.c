@@ -123,7 +123,7 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
              "redis.call('DEL', KEYS[1]) for i = 1, 2001 do redis.call('LPUSH', KEYS[1], 'x') end");
     fixture_step_boottime(10001);
     driver_run(&d.instance.driver, 200);
-    cr_assert_eq(records(&d), 10, "the list is too long to search");
+    cr_assert_eq(records(&d), 10, "no event may end while the list is too long to search");
     redis_ok(d.f.r, "DEL de_paymentcheck");
     fixture_step_boottime(10001);
     until(&d, records(&d) == MANY);
@@ -213,7 +213,7 @@ Test(redis_delayed_tasks, ends_invalid_events_with_their_reason, .timeout = 60) 
 }
 
 /* A digest replaces an id that the audit log cannot store. */
-Test(redis_delayed_tasks, ids_of_every_kind) {
+Test(redis_delayed_tasks, replaces_ids_that_the_log_cannot_store) {
     static const struct {
         const char *id;
         size_t len;
@@ -242,7 +242,7 @@ Test(redis_delayed_tasks, ids_of_every_kind) {
 }
 
 /* Events of a class that is not in the config stay for protected_timeout. Once the config has the class, they are sent. */
-Test(redis_delayed_tasks, a_class_that_is_not_configured) {
+Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
     for (int i = 0; i < 40; i++) {
@@ -332,7 +332,7 @@ Test(redis_delayed_tasks, leaves_envelopes_larger_than_max_payload_and_logs_them
 }
 
 /* Several pages; some events stay in quarantine between events that leave it. */
-Test(redis_delayed_tasks, many_at_once, .timeout = 60) {
+Test(redis_delayed_tasks, settles_many_events_at_once, .timeout = 60) {
     enum { EVENTS = 500 };
     setup_t d;
     open_setup(&d, (fixture_options_t){0});
@@ -371,7 +371,7 @@ Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) 
 }
 
 /* Each request or each reply is lost once: no event is recorded twice, no event is lost. */
-Test(redis_delayed_tasks, lost_requests_and_replies, .timeout = 60) {
+Test(redis_delayed_tasks, lost_requests_and_replies_double_nothing, .timeout = 60) {
     static const proxy_action_t actions[] = {PROXY_DROP, PROXY_LOSE};
     static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};
     setup_t d;

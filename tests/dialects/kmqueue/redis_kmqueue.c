@@ -206,7 +206,7 @@ Test(redis_kmqueue, a_heartbeat_of_another_type_counts) {
 }
 
 /* The proxy drops one request of a scan. Meanwhile the worker finishes the task, as RedisTaskQueue.finishTask does. */
-Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
+Test(redis_kmqueue, a_worker_may_finish_at_any_step, .timeout = 60) {
     static const char *const steps[] = {"LLEN " BACKUP, "RPOPLPUSH", "HMGET sidecar:email:stamps", "GETRANGE", "retried"};
     setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = KM("retry_times = 9;")});
@@ -232,7 +232,7 @@ Test(redis_kmqueue, finished_at_any_step, .timeout = 60) {
 }
 
 /* A worker slower than the protected timeout finds no entry to remove, and the task runs again. KMQueue does the same. */
-Test(redis_kmqueue, finished_after_the_retry) {
+Test(redis_kmqueue, a_worker_may_finish_after_the_retry) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *bytes = km_json(d.f.r, (km_t){0}), *again = km_again(bytes, 0, "normal");

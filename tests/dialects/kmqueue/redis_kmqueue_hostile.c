@@ -89,8 +89,8 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     close_setup(&d);
 }
 
-/* Duplicates delay the end of a valid task. Invalid entries would stay for ever, so they end one by one. */
-Test(redis_kmqueue_hostile, ends_equal_copies_of_invalid_entries, .timeout = 60) {
+/* The monitor retries stalled duplicates of a valid task. It cannot retry invalid entries, so their duplicates end one by one. */
+Test(redis_kmqueue_hostile, ends_duplicates_of_invalid_entries, .timeout = 60) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *foreign = km_json(d.f.r, (km_t){.queue = "other_queue"});
@@ -149,7 +149,7 @@ Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
     }
 }
 
-Test(redis_kmqueue_hostile, handles_tasks_that_are_too_large_or_too_deep, .timeout = 60) {
+Test(redis_kmqueue_hostile, keeps_oversized_tasks_and_ends_too_deep_tasks, .timeout = 60) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
     char *large = large_task(1024 * 1024, "0123456789");
@@ -247,7 +247,7 @@ Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
     char *bytes = km_json(d.f.r, (km_t){.queue = PLAIN}), *again = km_again(bytes, 0, "normal");
     km_take(&d, bytes);
     until(&d, in(&d, PLAIN, again));
-    cr_assert_geq(fixture_log_count(UNIQUE), 1, "the log names the key");
+    cr_assert_geq(fixture_log_count(UNIQUE), 1, "the log must name the key");
     free(bytes), free(again);
     close_setup(&d);
 }

@@ -228,7 +228,7 @@ static const struct {
     {"12345678\\u0039", NULL},
 };
 
-Test(unit_kmqueue, texts) {
+Test(unit_kmqueue, copies_and_compares_texts) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char copy[9] = "";
         bool good = json_copy_text(slice_text(texts[i].text), copy, 8);

@@ -75,7 +75,7 @@ Test(redis_dead_letters, another_leader_and_a_reconnect_record_nothing_anew) {
     close_setup(&d);
 }
 
-Test(redis_dead_letters, people_may_shorten_the_list) {
+Test(redis_dead_letters, a_shortened_list_records_only_new_entries) {
     setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq one two three");

@@ -82,7 +82,7 @@ Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
     close_setup(&d);
 }
 
-Test(redis_private, another_leader_goes_on_where_the_last_one_was) {
+Test(redis_private, another_leader_keeps_the_stamps) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 9;"), .preload = "shim_clock"});
     take(&d, "w1", "job");
@@ -224,7 +224,7 @@ Test(redis_private, a_refused_job_does_not_stop_the_others, .timeout = 300) {
     close_setup(&d);
 }
 
-Test(redis_private, ten_thousand_lists) {
+Test(redis_private, scans_ten_thousand_lists) {
     setup_t d;
     open_fights(&d, FIGHTS_IN("1h", ""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 10000 do redis.call('RPUSH', 'queue-w' .. i, 'job' .. i) end");
@@ -246,7 +246,7 @@ static double cpu_us(server_t *server) {
 }
 
 /* Each SCAN step through a large database blocks Redis for less than 1 ms. */
-Test(redis_private, among_a_million_other_keys, .timeout = 120) {
+Test(redis_private, finds_lists_among_a_million_other_keys, .timeout = 120) {
     setup_t d;
     open_fights(&d, FIGHTS(""));
     for (int i = 0; i < 10; i++) redis_ok(d.f.r, "DEBUG POPULATE 100000 other%d", i);
@@ -262,7 +262,7 @@ Test(redis_private, among_a_million_other_keys, .timeout = 120) {
     close_setup(&d);
 }
 
-Test(redis_private, large_and_strange_jobs) {
+Test(redis_private, keeps_oversized_jobs_and_retries_binary_jobs) {
     setup_t d;
     char *large = malloc(17 << 20);
     memset(large, 'L', 17 << 20);
