@@ -10,7 +10,7 @@ enum { SETTLE_DEPTH = 4096 }; // entries that a settle searches, from one end of
 
 static const char ROLE[] = "monitor";
 
-// A job with a verdict that apply_settle_all must carry out.
+// A job whose verdict apply_verdicts must carry out.
 typedef struct candidate {
     const entry_t *entry;
     const stamp_raw_t *raw;
@@ -54,7 +54,7 @@ static void apply_read_job(const apply_t *apply, const entry_t *entry, job_t *jo
     observation->foreign = job->trouble == JOB_FOREIGN;
 }
 
-static void apply_know_job(const apply_t *apply, candidate_t *candidate) {
+static void apply_read_job_once(const apply_t *apply, candidate_t *candidate) {
     if (!candidate->known) apply_read_job(apply, candidate->entry, &candidate->job, &candidate->observation);
     candidate->known = true;
 }
@@ -129,7 +129,7 @@ static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates,
     for (size_t i = 0; i < count; i++) {
         checks[i].key = NULL;
         if (candidates[i].verdict.kind != VERDICT_LOOK) continue;
-        apply_know_job(apply, &candidates[i]);
+        apply_read_job_once(apply, &candidates[i]);
         checks[i].key = candidates[i].heartbeat = apply_heartbeat_key(apply, &candidates[i]);
         checks[i].blank_is_dead = apply->scan->ops->blank_is_dead;
         wanted++;
@@ -202,7 +202,7 @@ static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
     const queue_config_t *config = apply->scan->config;
     settle_where_t where = {.from = config->backup, .ready = config->ready, .delayed = config->delayed, .errors = config->errors};
-    apply_know_job(apply, candidate);
+    apply_read_job_once(apply, candidate);
     apply_make_event(apply, candidate);
     buffer_clear(&apply->buffers->again);
     if (apply->scan->ops->settle)

@@ -184,7 +184,7 @@ const stamped_page_t *pages_ready(const pages_t *pages) {
 void pages_done(pages_t *pages) { backup_page_clear(&pages_slot(pages, pages->done++)->page); }
 
 void pages_drop(pages_t *pages, const call_t *call) {
-    backup_status_t nowhere = {0};
+    backup_status_t ignored = {0};
     *call->error = (redis_error_t){0};
     while (pages_in_flight(pages) && call->error->outcome != OUTCOME_DISCONNECTED) {
         request_t request = pages->requests[window_pop(&pages->window)];
@@ -193,7 +193,7 @@ void pages_drop(pages_t *pages, const call_t *call) {
             stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now);
         }
         if (request.entries && call->error->outcome != OUTCOME_DISCONNECTED)
-            pages_read_entries(pages, call, &nowhere, &request, PAGES_BYTES, &pages_slot(pages, pages->met++)->page);
+            pages_read_entries(pages, call, &ignored, &request, PAGES_BYTES, &pages_slot(pages, pages->met++)->page);
     }
     pages_clear(pages);
 }

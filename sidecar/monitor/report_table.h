@@ -22,7 +22,7 @@ typedef struct report_table {
     keymap_t index;        // digest of the job -> position in list + 1
     worker_report_t *list; // owned
     size_t count;
-    bool full;
+    bool full; // a report found no room: the table has REPORTS_MAX
 } report_table_t;
 
 // A scan reads the hash in three calls: begin, add for each report (report_fn), report_table_keep_listed to drop the other

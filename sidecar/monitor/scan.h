@@ -32,8 +32,8 @@ typedef struct scan_timer {
     mono_t next;          // when the next scan begins
     mono_t earliest;      // no scan begins before this: a pause as long as the last scan
     mono_t blocked_until; // no request before this: Redis refused one
-    bool changed;         // a report came since the scan began
-    bool idle;            // no job is in progress, and tracking is armed
+    bool changed;         // a report may have come since the scan began
+    bool idle;            // no job is in progress, so a change of the list begins a scan
     unsigned empty_scans; // scans in a row without a job and without a report
 } scan_timer_t;
 

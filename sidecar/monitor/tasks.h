@@ -22,7 +22,7 @@ typedef struct task {
     mono_t next;          // when the next step is due
     mono_t blocked_until; // no step before this: Redis refused one
     bool changed;         // a key may have changed since the last step
-    bool begun;           // the task has made a step in this term
+    bool begun;           // a step was made, so tasks_leave may have keys to release
     condition_t refused;
 } task_t;
 

@@ -20,7 +20,7 @@ typedef struct backup_status {
     const queue_config_t *config;        // the queue of the list; NULL = no queue
     const struct rotation_ops *rotation; // separates sentinels from jobs; NULL = every entry is a job
     int64_t entries;                     // entries of the list, sentinels included; for private lists, the number of lists
-    int64_t reports;                     // reports in the errors hash; 0 = the queue has no errors hash
+    int64_t reports;                     // reports in the errors hash; 0 also if the queue has no errors hash
     int64_t stamps;
     char random[SENTINEL_RANDOM_SIZE]; // random part of this list's sentinels; "" = the list never had a sentinel
     int64_t n;                         // number of the current sentinel; 0 = none
@@ -44,7 +44,7 @@ typedef enum entry_kind {
 typedef struct rotation_ops {
     bool reports; // the queue has an errors hash
     // Returns the kind of an entry. Must be fast, because the scan calls kind_of for each entry. status->sentinel is the last
-    // sentinel before this entry; it is of this scan if status->sentinel_met, otherwise of an earlier scan.
+    // sentinel before this entry; with status->sentinel_met this scan has met it, otherwise an earlier one.
     entry_kind_t (*kind_of)(const backup_status_t *status, slice_t entry);
     // Appends the bytes of sentinel number status->n + 1, at most MAX_SENTINEL. kind_of must recognize these bytes. `random` is
     // status->random, or 32 fresh hex digits. The function may change fresh digits for the first sentinel of a list.
@@ -65,8 +65,8 @@ typedef struct entry {
 typedef struct backup_page {
     entry_t entries[BACKUP_PAGE];
     size_t count;
-    size_t jobs; // the number of jobs among the entries
-    size_t bytes;
+    size_t jobs;                // the number of jobs among the entries
+    size_t bytes;               // bytes of the entries
     size_t held;                // the part of `bytes` that is in memory
     size_t others;              // bytes of the other pages in memory, when this page is read
     size_t vacant;              // number of private lists that were read and are empty, or whose entry was not read
@@ -84,7 +84,7 @@ void backup_status_append(const call_t *call, const rotation_ops_t *rotation, co
 outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_status_t *out);
 
 void backup_page_clear(backup_page_t *page);
-// Adds a job to a page with room for it. The caller records the owner of the bytes in page->replies.
+// Adds a job to a page with room for it. The caller adds the reply that owns the bytes to page->replies.
 entry_t *backup_page_add(backup_page_t *page, slice_t job);
 
 // Requests `count` entries (1 to BACKUP_PAGE) by rotation. `wait`: Redis waits up to 10 ms for the first entry.

@@ -29,7 +29,7 @@ typedef struct lock_call {
     const keyspace_t *keys;
     size_t lock;       // index in the keyspace
     const char *token; // token of the current term, or of the term that acquire would begin
-    int64_t ttl_ms;
+    int64_t ttl_ms;    // TTL that acquire and renew set
     redis_error_t *error;
 } lock_call_t;
 

@@ -51,7 +51,7 @@ typedef struct quarantine_decision {
     slice_t next;         // of PUSH: the envelope that stays; of END: the envelope that the list would hold
     int64_t delay_ms;     // of PUSH: delay until the event is due again
     bool last;            // of PUSH: this push is the last; a score that ends in .5 marks that
-    const event_t *event; // of END: the record; `at` is added in Redis
+    const event_t *event; // of END: the record; the script adds `at`
 } quarantine_decision_t;
 
 // Appends one request; fenced. settle_read reads the reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE = the event may wait

@@ -1,5 +1,5 @@
 -- requeues: ends a requeue. Field ARGV[1] of the hash KEYS[1] is the requeue marker, KEYS[2] the stream, KEYS[3] the meta hash.
--- take_back restores the earlier marker, or none, after a refusal. `size` is the bytes of all values of the record without `at`.
+-- take_back undoes the write of the marker after a refusal. `size` is the bytes of all values of the record without `at`.
 local function take_back(mark, why)
     local restored = mark and redis.pcall('HSET', KEYS[1], ARGV[1], mark) or redis.pcall('HDEL', KEYS[1], ARGV[1])
     local refusal = type(restored) == 'table' and restored.err
