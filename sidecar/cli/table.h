@@ -10,7 +10,7 @@ typedef struct table_column {
     const char *title;    // borrowed
     size_t min_width;     // if the table is too wide for the terminal; 0 = keep the full width
     size_t max_width;     // 0 = no limit
-    size_t initial_width; // width at least; for a table that is flushed before its widest rows are known
+    size_t initial_width; // lower limit of the width, for a table that is flushed before all rows are known
     bool align_right;
 } table_column_t;
 

@@ -1,4 +1,4 @@
-/* The real binary as people and scripts see it: exit codes, output, log lines. */
+/* Runs the real binary and checks exit codes, output and log lines. */
 #include "base/buffer.h"
 #include "cluster.h"
 #include "tempdir.h"
@@ -13,14 +13,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* `check --redis` also checks the audit path. */
-static void place_of_log(void) {
+/* `check --redis` also checks the audit path, so it must be usable. */
+static void set_audit_path(void) {
     char *path = temp_path(temp_root(), "check.db");
     setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
     free(path);
 }
 
-TestSuite(daemon_cli, .init = place_of_log);
+TestSuite(daemon_cli, .init = set_audit_path);
 
 Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
     cr_assert_eq(daemon_run("version")->code, 0);
@@ -88,7 +88,7 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(good->code, 0, "%s%s", good->out, good->err);
     cr_assert(has(good->out, "preflight passed") && has(good->out, "\"g\" has no leader now"), "%s", good->out);
-    cr_assert_eq(redis_int(s.r, "DBSIZE"), 0); /* it left nothing behind */
+    cr_assert_eq(redis_int(s.r, "DBSIZE"), 0); /* `check` leaves no key behind */
     redis_ok(s.r, "SET q:delayed string");
     const daemon_output_t *bad = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(bad->code, 1);
@@ -145,7 +145,7 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
         cr_expect(has(out->out, rows[i].said), "\"%s\" lacks \"%s\"", out->out, rows[i].said);
         free(place), free(bytes);
     }
-    cr_expect_neq(access(free_one, F_OK), 0, "it made a file");
+    cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
     free(path), free(free_one), free(foreign);
     cluster_end(&s);
 }
@@ -157,7 +157,7 @@ Test(daemon_cli, check_reports_a_foreign_lock) {
     const daemon_output_t *found = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(found->code, 1);
     cr_assert(has(found->out, "FAULT") && has(found->out, "sidecar:g:lock holds \"hello\""), "%s", found->out);
-    cr_assert_not(has(found->out, "does not serve"), "nobody leads: %s", found->out);
+    cr_assert_not(has(found->out, "does not serve"), "no instance leads: %s", found->out);
     redis_ok(s.r, "DEL sidecar:g:lock");
     redis_ok(s.r, "SADD sidecar:g:lock hello");
     found = daemon_run("check", "-c", path, "--redis");
@@ -166,7 +166,7 @@ Test(daemon_cli, check_reports_a_foreign_lock) {
     cluster_end(&s);
 }
 
-/* What is printed goes to fd 1, so that fd must not become the connection. */
+/* Output goes to fd 1, so fd 1 must not become the socket of Redis. */
 Test(daemon_cli, closed_standard_files_do_not_become_the_redis_socket) {
     static const char *const closed[] = {">&-", "<&- >/dev/null", "<&- >&-"};
     cluster_t s = cluster_begin(NULL);
@@ -193,7 +193,7 @@ Test(daemon_cli, run_starts_before_redis) {
     cluster_end(&s);
 }
 
-/* A script that runs the binary with QS_FDS file descriptors at the most; owned by the caller. */
+/* Returns the path of a script that runs the binary with at most QS_FDS file descriptors. The caller owns the path. */
 static char *limited_binary(void) {
     char *script = mem_printf("#!/bin/sh\nulimit -n \"$QS_FDS\"\nexec '%s' \"$@\"\n", daemon_program());
     char *path = temp_file("limited", script);
@@ -203,8 +203,8 @@ static char *limited_binary(void) {
 }
 
 /* Three descriptors are standard ones, and the dynamic linker needs a fourth; `run` needs two for each of four roles, one for
- * signals and one to watch its file before it can wait for Redis, `check` has three connections. With fewer they
- * report it and end, or wait. */
+ * signals and one to watch its file before it can wait for Redis, `check` has three connections. With fewer, both
+ * report the error and end. With exactly FDS_TO_RUN, `run` logs the error and goes on. */
 enum { FEWEST_FDS = 4, FDS_TO_RUN = 13, FDS_TO_CHECK = 6 };
 
 Test(daemon_cli, too_few_file_descriptors_are_reported) {
@@ -225,7 +225,7 @@ Test(daemon_cli, too_few_file_descriptors_are_reported) {
             cr_assert(has(ended->err, "cannot start") && has(ended->err, "Too many open files"), "%s: %s", limit, ended->err);
         } else {
             daemon_t *d = s.sidecars[s.count++] = daemon_start_with(&options, "%s", text);
-            /* whichever role comes too late for the last one */
+            /* depends on which role finds no descriptor left */
             cr_assert(wait_for(cluster_says(d, "cannot reach", "Too many open files") || cluster_says(d, "cannot be written", ""),
                                5000));
             cr_assert(daemon_running(d));
@@ -237,7 +237,7 @@ Test(daemon_cli, too_few_file_descriptors_are_reported) {
     cluster_end(&s);
 }
 
-/* The service manager waits for a message, and no descriptor is left to send one. */
+/* The service manager waits for a message that cannot be sent, because no descriptor is left. */
 Test(daemon_cli, a_failed_notification_of_the_service_manager_is_logged) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0}), *binary = limited_binary();
@@ -273,7 +273,7 @@ Test(daemon_cli, secrets_are_never_printed_or_logged) {
     cluster_end(&s);
 }
 
-/* A string literal of JSON, strictly; returns what follows it, or NULL. */
+/* Checks a JSON string strictly. Returns the text behind the string; NULL = it is not valid. */
 static const char *json_string(const char *at) {
     if (*at++ != '"') return NULL;
     for (; *at != '"'; at++) {
@@ -290,7 +290,7 @@ static const char *json_string(const char *at) {
     return at + 1;
 }
 
-/* Whether a line is one flat JSON object of strings and numbers; the log has no other. */
+/* Whether a line is one flat JSON object of strings and numbers, like every line of the log. */
 static bool json_object(const char *at) {
     if (*at != '{') return false;
     do {
@@ -355,7 +355,7 @@ Test(daemon_cli, sigusr1_logs_the_counters) {
     for (int i = 0; i < 7; i++) cluster_round(&s, "q", 0);
     /* A job can be seen in Redis a moment before it is counted. */
     cr_assert(wait_for((daemon_signal(d, SIGUSR1), cluster_says(d, "\"queue\":\"q\"", "\"promoted\":7,")), 5000));
-    cr_assert(wait_for(cluster_says(d, "\"queue\":\"p\"", "\"promoted\":0,"), 5000)); /* a line each, one after the other */
+    cr_assert(wait_for(cluster_says(d, "\"queue\":\"p\"", "\"promoted\":0,"), 5000)); /* each queue has a line of its own */
     cr_assert(daemon_wait_log(d, "\"leading\":1", 5000));
     cluster_end(&s);
 }

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WORDS = 12, PATIENCE_MS = 60000 };
+enum { WORDS = 12, TIMEOUT_MS = 60000 };
 
 static const char library[] = "/usr/share/bash-completion/bash_completion";
 static char *config; /* of two queues; in the directory of this test */
@@ -24,10 +24,10 @@ static void write_configs(void) {
 
 TestSuite(daemon_completion, .init = write_configs);
 
-/* Whether a shell is there, and new enough. */
+/* Whether a shell is installed. */
 static bool have(const char *shell) {
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){shell, "-c", "exit 3", NULL}});
-    bool ended = child_wait(child, PATIENCE_MS) && child->exit_code == 3;
+    bool ended = child_wait(child, TIMEOUT_MS) && child->exit_code == 3;
     child_free(child);
     return ended;
 }
@@ -37,7 +37,7 @@ static char *output_of(const char *const *argv, const char *const *env) {
     char *out = temp_path(temp_root(), "out"), *err = temp_path(temp_root(), "err");
     unlink(out);
     child_t *child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = out, .err = err});
-    cr_assert(child_wait(child, PATIENCE_MS), "%s %s does not end", argv[0], argv[1]);
+    cr_assert(child_wait(child, TIMEOUT_MS), "%s %s does not end", argv[0], argv[1]);
     char *said = temp_read(err), *printed = temp_read(out);
     cr_assert_eq(child->exit_code, 0, "%s %s: %s", argv[0], argv[1], said);
     child_free(child);
@@ -48,8 +48,8 @@ static char *output_of(const char *const *argv, const char *const *env) {
 }
 
 typedef struct row {
-    const char *words[WORDS]; /* CONFIG is the config above; as bash tears them apart */
-    const char *offers;       /* a line each; "..." = what is asked for stands among others */
+    const char *words[WORDS]; /* as bash splits them; CONFIG = the config of this test, FOLDER = its directory */
+    const char *offers;       /* a line each; "..." at the end = more lines may follow */
 } row_t;
 
 static const row_t bash_rows[] = {
@@ -109,10 +109,10 @@ static void expect_offers(const char *shell, const row_t *row, const char *offer
 }
 
 static void expect_bash_completes(const char *with) {
-    if (!have("bash")) cr_skip_test("bash is not here");
+    if (!have("bash")) cr_skip_test("bash is not installed");
     for (size_t i = 0; i < sizeof bash_rows / sizeof *bash_rows; i++) {
         const row_t *row = &bash_rows[i];
-        /* A word with a colon is whole only with the package. */
+        /* Only the package bash-completion keeps a word with a colon whole. */
         bool colon = row->words[6] && strcmp(row->words[6], ":") == 0;
         if (colon && strcmp(with, "-") == 0) continue;
         const char *argv[WORDS + 5] = {"bash", "tests/support/complete.bash", daemon_program(), with};
@@ -128,14 +128,14 @@ static void expect_bash_completes(const char *with) {
 Test(daemon_completion, bash_completes_every_kind_of_word, .timeout = 120) { expect_bash_completes("-"); }
 
 Test(daemon_completion, bash_completes_with_the_package_bash_completion, .timeout = 120) {
-    if (access(library, R_OK) != 0) cr_skip_test("the package bash-completion is not here");
+    if (access(library, R_OK) != 0) cr_skip_test("the package bash-completion is not installed");
     expect_bash_completes(library);
 }
 
 typedef struct zsh_row {
-    const char *line;     /* behind the name of the program; a CONFIG in it is filled in */
-    const char *parts[4]; /* stand in what is listed */
-    const char *lacks;    /* does not; NULL = anything may */
+    const char *line;     /* the words behind the program's name; CONFIG is replaced */
+    const char *parts[4]; /* must be in the list */
+    const char *lacks;    /* must not be in the list; NULL = not checked */
 } zsh_row_t;
 
 static const zsh_row_t zsh_rows[] = {
@@ -176,7 +176,7 @@ static void expect_listed(const zsh_row_t *row, const char *line, const char *al
 static void expect_zsh_completes(const char *fpath) {
     char *lines[ZSH_ROWS], *path = NULL;
     const char *argv[ZSH_ROWS + 5] = {"zsh", "-f", "tests/support/complete.zsh", daemon_program()};
-    if (!have("zsh")) cr_skip_test("zsh is not here");
+    if (!have("zsh")) cr_skip_test("zsh is not installed");
     for (size_t i = 0; i < ZSH_ROWS; i++) {
         const char *line = zsh_rows[i].line, *place = strstr(line, "CONFIG");
         cr_assert_geq(asprintf(&lines[i], "queue-sidecar %.*s%s%s", place ? (int)(place - line) : (int)strlen(line), line,

@@ -100,13 +100,13 @@ Test(unit_cli, fails_when_standard_output_is_full) {
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "version", NULL}), CLI_FAILED);
 }
 
-static const cli_option_t taken_options[] = {
+static const cli_option_t parsed_options[] = {
     CLI_OPTION_CONFIG,
     {.name = "redis", .at = offsetof(cli_args_t, redis)},
     {.letter = 'q', .name = "queue", .argument = "NAME", .at = offsetof(cli_args_t, queues), .many = true},
     {.argument = "WORD", .at = offsetof(cli_args_t, operands), .many = true},
 };
-static const cli_command_t taken_command = {.name = "check", CLI_OPTIONS(taken_options)};
+static const cli_command_t parsed_command = {.name = "check", CLI_OPTIONS(parsed_options)};
 
 typedef struct parse_row {
     const char *words[WORDS]; // after the command
@@ -127,30 +127,30 @@ Test(unit_cli, reads_options_in_every_spelling) {
         {{"-c", "a", "-c", "b"}, "b", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        cli_args_t taken = {0};
+        cli_args_t parsed = {0};
         char *argv[WORDS + 2] = {NULL};
         int argc = 0;
         argv[argc++] = mem_str("check");
         for (size_t j = 0; rows[i].words[j]; j++) argv[argc++] = mem_str(rows[i].words[j]);
-        cr_expect_eq(args_parse(argc, argv, &taken_command, &taken), CLI_OK);
-        cr_expect_eq(taken.redis, rows[i].flag);
+        cr_expect_eq(args_parse(argc, argv, &parsed_command, &parsed), CLI_OK);
+        cr_expect_eq(parsed.redis, rows[i].flag);
         if (rows[i].value)
-            cr_expect_str_eq(taken.config ? taken.config : "none", rows[i].value);
+            cr_expect_str_eq(parsed.config ? parsed.config : "none", rows[i].value);
         else
-            cr_expect_null(taken.config);
+            cr_expect_null(parsed.config);
         while (argc > 0) free(argv[--argc]);
     }
 }
 
-/* `--` ends options everywhere, and may be the value of one. */
+/* `--` ends the options everywhere, unless it is the value of an option. */
 Test(unit_cli, words_behind_two_dashes_are_operands) {
-    cli_args_t taken = {0};
+    cli_args_t parsed = {0};
     char *argv[] = {"x", "-c", "--", "a", "--", "-c", "--redis", "--", NULL};
-    cr_expect_eq(args_parse(8, argv, &taken_command, &taken), CLI_OK);
-    cr_expect_str_eq(taken.config ? taken.config : "none", "--");
-    cr_expect(!taken.redis && taken.operands.count == 4);
+    cr_expect_eq(args_parse(8, argv, &parsed_command, &parsed), CLI_OK);
+    cr_expect_str_eq(parsed.config ? parsed.config : "none", "--");
+    cr_expect(!parsed.redis && parsed.operands.count == 4);
     static const char *const expected[] = {"a", "-c", "--redis", "--"};
-    for (size_t i = 0; i < taken.operands.count && i < 4; i++) cr_expect_str_eq(taken.operands.all[i], expected[i]);
+    for (size_t i = 0; i < parsed.operands.count && i < 4; i++) cr_expect_str_eq(parsed.operands.all[i], expected[i]);
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "--", "version", "--", NULL}), CLI_OK);
     cr_expect_eq(run((const char *const[]){"queue-sidecar", "help", "--", "run", NULL}), CLI_OK);
     char *audit[] = {"audit", "--", "backup", "--db", "x", "--", "-h", "--help", NULL};
@@ -159,16 +159,16 @@ Test(unit_cli, words_behind_two_dashes_are_operands) {
 }
 
 Test(unit_cli, an_option_may_be_repeated) {
-    cli_args_t taken = {0};
+    cli_args_t parsed = {0};
     char *argv[] = {"x", "-qa", "--queue", "b", "--queue=c", NULL};
-    cr_expect_eq(args_parse(5, argv, &taken_command, &taken), CLI_OK);
-    cr_expect_eq(taken.queues.count, 3);
+    cr_expect_eq(args_parse(5, argv, &parsed_command, &parsed), CLI_OK);
+    cr_expect_eq(parsed.queues.count, 3);
     static const char *const expected[] = {"a", "b", "c"};
-    for (size_t i = 0; i < 3; i++) cr_expect_str_eq(taken.queues.all[i], expected[i]);
+    for (size_t i = 0; i < 3; i++) cr_expect_str_eq(parsed.queues.all[i], expected[i]);
     char *more[CLI_VALUES_MAX + 2] = {"check"};
     for (size_t i = 1; i < CLI_VALUES_MAX + 2; i++) more[i] = "-qx";
-    taken.queues.count = 0;
-    expect_usage(args_parse(CLI_VALUES_MAX + 2, more, &taken_command, &taken),
+    parsed.queues.count = 0;
+    expect_usage(args_parse(CLI_VALUES_MAX + 2, more, &parsed_command, &parsed),
                  "queue-sidecar check: option repeated too often: `-qx`\nSee `queue-sidecar help check`.\n");
 }
 

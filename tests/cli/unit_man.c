@@ -31,7 +31,7 @@ Test(unit_man, each_page_has_its_sections_in_order) {
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
         char *head = mem_printf("\n.SH %s\n", sections[i]);
         const char *found = strstr(at, head);
-        cr_expect_not_null(found, "%s is missing, or out of its place", sections[i]);
+        cr_expect_not_null(found, "section %s is missing, or not in this order", sections[i]);
         if (found) at = found;
         free(head);
     }

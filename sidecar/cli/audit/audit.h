@@ -27,7 +27,7 @@ typedef struct audit_args {
     } text;
 } audit_args_t;
 
-// A subcommand: its own file, and a row in audit.c.
+// A subcommand. Each one has a file of its own and a row in audit.c.
 typedef struct audit_command {
     cli_command_t about; // the first member, so that it can be cast. No `run`; its options are stored in an audit_args_t
     audit_format_t default_format;
@@ -100,7 +100,7 @@ extern const audit_command_t audit_backup_command;
 
 typedef struct audit_found {
     int64_t seq;
-    int64_t at;
+    int64_t at; // time of the event, ms since 1970
 } audit_found_t;
 // Finds the one event whose ref begins with `word`, or whose id is `word`, in upper or lower case. If there is none, or there are
 // several, prints on stderr a message and the refs that match. Returns the exit code.

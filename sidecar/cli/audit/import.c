@@ -9,8 +9,8 @@
 
 enum {
     LINES_PER_PROGRESS = 256,
-    BUSY_TIMEOUT_MS = 30000, // enough beside a sidecar that writes all the time
-    MAX_NAMED = 100,         // skipped lines that are named per file: a wrong file has no other lines
+    BUSY_TIMEOUT_MS = 30000, // for the lock of a sidecar that writes all the time
+    MAX_NAMED = 100,         // skipped lines named per file; in a wrong file every line is skipped
 };
 
 // One file that is imported.

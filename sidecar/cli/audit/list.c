@@ -31,7 +31,7 @@ static bool list_add_row(void *self, const audit_row_t *row) {
     if (list->more) return false;
     list->rows++;
     event_output_add(&list->output, row);
-    return records_print(&list->output.records); // stops when nobody reads
+    return records_print(&list->output.records); // false when nobody reads the output: stop
 }
 
 static int list_run(audit_args_t *args) {

@@ -12,7 +12,7 @@ typedef struct ref_search {
     char prefix[EVENT_REF_SIZE];
     char event[EVENT_ID_SIZE]; // "" = only the prefix is known
     int count;                 // of matches
-    audit_found_t *found;      // one of them
+    audit_found_t *found;      // one of the matches
     event_output_t table;      // of the matches; its `table` is NULL if the search only counts
 } ref_search_t;
 

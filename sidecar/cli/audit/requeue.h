@@ -83,7 +83,7 @@ void report_begin(requeue_t *requeue);
 // `detail` may be "".
 void report_add(requeue_t *requeue, const requeue_target_t *target, requeue_result_t result, const char *detail);
 void report_progress(requeue_report_t *report);
-// Prints the summary. `stopped` says why not all failures were tried; NULL = they were. Returns the exit code for the results.
+// Prints the summary. `stopped` says why not all failures were tried; NULL = all were. Returns the exit code for the results.
 int report_end(requeue_t *requeue, const char *stopped);
 
 // Carries the plan out, or only checks it in a dry run. Returns an exit code.

@@ -7,9 +7,9 @@
 
 enum {
     CHUNK = 128,                           // requests sent before the previous chunk's replies are read
-    MAX_IN_FLIGHT = 2 * CHUNK,             // requests
+    MAX_IN_FLIGHT = 2 * CHUNK,             // requests without a reply
     MAX_IN_FLIGHT_BYTES = 4 * 1024 * 1024, // of the jobs in these requests; with more, reads all replies first
-    MAX_LATE_MS = 100,                     // longest delay that a run makes up for, or a pause would end in a burst
+    MAX_LATE_MS = 100,                     // longest delay that a run with --rate makes up for, or a pause would end in a burst
     SIGNAL_CHECK_MS = 200,                 // how often a waiting run looks for a signal
 };
 
@@ -159,7 +159,7 @@ static void run_send(run_t *run, const run_job_t *job) {
                       .sha256 = failure->sha256,
                       .answers = failure->event,
                       .size = failure->size};
-    random_bytes(&nth, sizeof nth); // two answers to one failure are two events
+    random_bytes(&nth, sizeof nth); // random, because two answers to one failure are two events
     event_id(&record, 0, (int64_t)(nth >> 1), id);
     requeue_append(run->conn, requeue->keys,
                    &(requeue_request_t){.queue = target->home,

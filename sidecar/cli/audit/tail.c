@@ -23,7 +23,7 @@ typedef struct tail_printed {
 
 typedef struct tail {
     const audit_args_t *args;
-    audit_t *audit;        // NULL while it cannot be opened
+    audit_t *audit;        // NULL while the log cannot be opened
     struct stat file;      // at args->path, at the last poll
     audit_cursor_t cursor; // the last row that was read
     int64_t commits;       // of the log, when it was read last
@@ -35,7 +35,7 @@ typedef struct tail {
     tail_printed_t printed;
 } tail_t;
 
-static volatile sig_atomic_t interrupted; // the signal, or 0
+static volatile sig_atomic_t interrupted; // the number of the signal; 0 = none
 
 static void tail_on_signal(int number) { interrupted = number; }
 

@@ -174,7 +174,7 @@ static int64_t check_behind(const check_subject_t *x, buffer_t *what) {
     return behind;
 }
 
-// A log in an emptyDir ends with its pod. It is removed from Redis after a week; until then it does not count as a copy.
+// A log in an emptyDir ends with its pod. Its entry in Redis is removed after a week; until then it is not counted as a copy.
 static int64_t check_silent_log(const check_subject_t *x, buffer_t *what) {
     int64_t silent = 0, longest = 0;
     for (size_t i = 0; i < x->stream->copy_count; i++) {
@@ -237,23 +237,23 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
     const char *name = x->local->name;
     if (!*x->local->why || !checks_is_row_of(x->row, name)) return 0;
     if (strcmp(name, "config") == 0)
-        buffer_printf(what, "the instance here refuses the newest config: %s", x->local->why);
+        buffer_printf(what, "the local instance refuses the newest config: %s", x->local->why);
     else
-        buffer_printf(what, "the instance here is not ready (%s): %s", name, x->local->why);
-    if (strcmp(name, "audit") == 0 && !log->readable && *log->why) buffer_printf(what, ". The log on this machine: %s", log->why);
+        buffer_printf(what, "the local instance is not ready (%s): %s", name, x->local->why);
+    if (strcmp(name, "audit") == 0 && !log->readable && *log->why) buffer_printf(what, ". The local audit log: %s", log->why);
     return 1;
 }
 
 static int64_t check_log_unreadable(const check_subject_t *x, buffer_t *what) {
     const status_log_t *log = &x->s->log;
-    buffer_printf(what, "the audit log here cannot be read: %s", log->why);
+    buffer_printf(what, "the local audit log cannot be read: %s", log->why);
     return !log->readable && !log->absent && *log->why;
 }
 
 static int64_t check_gaps(const check_subject_t *x, buffer_t *what) {
     const status_log_t *log = &x->s->log;
     if (!log->readable || log->open_gaps <= 0) return 0;
-    buffer_printf(what, "the audit log here has %s %s: the log was lost, or Redis trimmed records before this log had them",
+    buffer_printf(what, "the local audit log has %s %s: the log was lost, or Redis trimmed records before this log had them",
                   count_text(log->open_gaps).text, log->open_gaps == 1 ? "gap" : "gaps");
     return log->open_gaps;
 }
@@ -343,14 +343,14 @@ const status_check_t status_checks[] = {
     {CHECK_HERE, STATUS_WARNING, "mute", check_instance,
      "It is stopped, hangs, or gets no processor time; or another program has that port.",
      .next = "Look at the process (state T is stopped: kill -CONT). If this lasts, restart it; if it led, another one takes over",
-     .variant = LOCAL_UNRESPONSIVE, .words = "the instance here does not answer on http.port:"},
+     .variant = LOCAL_UNRESPONSIVE, .words = "the local instance does not answer on http.port:"},
     {CHECK_HERE, STATUS_WARNING, "another", check_instance,
      "The state of this group's instance is unknown, and probes of that port ask the other process.",
      .next = "Give each program on this machine a port of its own; if the group was changed, restart the instance",
      .variant = LOCAL_UNRELATED, .words = "on http.port"},
     {CHECK_HERE, STATUS_NOTE, "no_answer", check_instance, "The state of an instance on this machine is unknown.",
-     .next = "If none runs here, do nothing. Otherwise look at its log", .variant = LOCAL_SILENT,
-     .words = "no instance answers here on http.port:"},
+     .next = "If no instance runs on this machine, do nothing. Otherwise look at its log", .variant = LOCAL_SILENT,
+     .words = "no instance answers on http.port:"},
     {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "This role works again only after its tick returns.",
      .next = "Look at its log and at what that role waits for (a disk, a name server); if it lasts, restart the instance",
      .words = "roles"},
@@ -366,7 +366,7 @@ const status_check_t status_checks[] = {
      .next = "Correct the file; queue-sidecar check names each fault. The instance reads the file again by itself, or at SIGHUP",
      .words = "config"},
     {CHECK_HERE, STATUS_NOTE, "log_unreadable", check_log_unreadable,
-     "Failures are counted from the failure streams, and `audit` commands do not work here.",
+     "Failures are counted from the failure streams, and `audit` commands do not work on this machine.",
      .next = "Run this command as the user of the sidecar; if you are that user, remove the named cause"},
     {CHECK_HERE, STATUS_NOTE, "gaps", check_gaps,
      "Some final failures may be missing in this log; other instances may have them.",

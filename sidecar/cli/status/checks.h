@@ -28,7 +28,7 @@ typedef struct check_subject {
     const snapshot_queue_t *stream;
     const sizes_t *sizes;
     const status_recent_t *recent;
-    const lock_keys_t *lock_keys; // of the queue, too
+    const lock_keys_t *lock_keys; // CHECK_QUEUE: the lock of the queue
     const snapshot_lock_t *lock;
     const status_preflight_t *preflight;
     const local_check_t *local;
@@ -44,7 +44,7 @@ struct status_check {
     check_fn *find;
     // {queue}, {config}, {lock}, {failures}, {delayed} and {leader} are replaced by the names of the worst match.
     const char *why, *next;
-    int variant; // which of its problems `find` looks for; the values are those of `find`
+    int variant; // tells `find` what to look for, where rows share a function
     // CHECK_LOCAL: the name of the check; NULL = of every check that no other row names. CHECK_HERE: the words before the reason.
     const char *words;
 };

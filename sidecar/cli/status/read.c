@@ -163,7 +163,8 @@ static void recent_read_streams(conn_t *conn, status_t *status) {
         reading.entries = reading.bytes = 0;
         stream_read_append(conn, keys, (const stream_id_t *)reading.positions, limit, 0);
         if (stream_read_take(conn, keys, recent_add_entry, &reading, NULL, &error) != OUTCOME_OK) break;
-        if (reading.entries == 0) memset(reading.positions, 0, keys->queue_count * sizeof *reading.positions); // rest deleted
+        // No entry came, because the last ones were deleted: all queues are done.
+        if (reading.entries == 0) memset(reading.positions, 0, keys->queue_count * sizeof *reading.positions);
         all += reading.bytes;
         if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }

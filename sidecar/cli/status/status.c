@@ -192,7 +192,8 @@ static void status_watch(status_run_t *run, int64_t interval_ms) {
 
 // ---- The command.
 
-// A refused config does not tell Redis and the queues. The local instance may run with its previous config, so show its checks.
+// With a refused config, Redis and the queues are unknown. The local instance may run with its previous config, so show its
+// checks.
 static int status_print_refused(const char *path) {
     local_instance_t instance = {0};
     buffer_t out = {0};
@@ -200,7 +201,7 @@ static int status_print_refused(const char *path) {
     if (config) local_instance_read(config, &instance);
     if (instance.state == LOCAL_ANSWERED)
         buffer_str(&out,
-                   "The config is refused, so Redis was not asked. The instance here continues with its previous config:\n");
+                   "The config is refused, so Redis was not asked. The local instance continues with its previous config:\n");
     for (size_t i = 0; i < instance.count; i++) {
         const local_check_t *check = &instance.checks[i];
         buffer_printf(&out, "%-8s %s%s%s\n", check->name, *check->why ? check->why : "ok", *check->state ? ", " : "",

@@ -16,7 +16,7 @@ enum {
     NAME_MAX_COLUMNS = 40,
     RETRIED_MIN_WIDTH = 88, // columns of a terminal that has room for RETRIED
     RECORDS_MIN_WIDTH = 100,
-    ROWS_MIN = 3, // queues on a small screen
+    ROWS_MIN = 3, // rows of queues, even on a small screen
 };
 
 // ---- Lines within the given width.
@@ -112,7 +112,7 @@ static int text_by_times(const void *a, const void *b) {
     return strcmp(one->name, other->name);
 }
 
-// For a lock for each queue: adds how many locks are held, and the instances that hold most of them.
+// If each queue has its own lock: adds how many locks are held, and the instances that hold most of them.
 static void text_leaders(const snapshot_t *snapshot, buffer_t *line) {
     text_names_t leaders = {0};
     int64_t held = 0;
@@ -152,7 +152,7 @@ static void text_log(const status_t *s, buffer_t *line) {
         lacks += copy && !status_is_complete(&s->snapshot.queues[i], copy);
     }
     if (!s->log.readable)
-        buffer_str(line, s->log.absent ? " is not here" : " cannot be read here");
+        buffer_str(line, s->log.absent ? " does not exist" : " cannot be read");
     else if (lacks)
         buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");
 }
@@ -344,7 +344,7 @@ static void text_finding(const status_t *s, const status_finding_t *finding, con
 }
 
 static void text_findings(const status_t *s, const status_findings_t *findings, const status_view_t *view, buffer_t *out) {
-    static const char *const sources[] = {"which is not known", "from the audit log here", "from the failure streams"};
+    static const char *const sources[] = {"which is not known", "from the local audit log", "from the failure streams"};
     if (s->reached) {
         char *line =
             mem_printf("%s the last hour, %s", view->width >= RETRIED_MIN_WIDTH ? "RETRIED and FAILED count" : "FAILED counts",
@@ -355,7 +355,7 @@ static void text_findings(const status_t *s, const status_findings_t *findings, 
     }
     text_summary(findings, view->wanted == NULL, out);
     for (size_t i = 0; i < findings->count; i++) {
-        if (view->rows == 0) buffer_str(out, "\n"); // --watch saves lines
+        if (view->rows == 0) buffer_str(out, "\n"); // no empty lines with --watch
         text_finding(s, &findings->items[i], view, out);
     }
 }

@@ -1,4 +1,4 @@
-/* `queue-sidecar audit` as people and scripts see it. Python's own readers check the formats for programs. */
+/* Runs `queue-sidecar audit` and checks its output. Python's own readers check JSON and CSV. */
 #include "audit/audit.h"
 #include "audit_case.h"
 #include "child.h"
@@ -128,7 +128,7 @@ Test(daemon_audit_cli, show_prints_all_of_an_event) {
     cr_assert(has(daemon_run("audit", "show", event, "--db", db)->out, "job       job-2"));
     for (char *at = ref; *at; at++) *at = (char)(*at >= 'a' ? *at - 'a' + 'A' : *at);
     ref[9] = '\0';
-    cr_assert(has(daemon_run("audit", "show", ref, "--db", db)->out, "job       job-1"), "a beginning in capitals");
+    cr_assert(has(daemon_run("audit", "show", ref, "--db", db)->out, "job       job-1"), "a prefix in capitals finds nothing");
     const daemon_output_t *none = daemon_run("audit", "show", "zzzzzzzzzzzz", "--db", db);
     cr_assert_eq(none->code, 1);
     cr_assert_str_empty(none->out);
@@ -218,7 +218,7 @@ Test(daemon_audit_cli, a_narrow_list_shows_job_error_and_answer) {
     audit_close(audit);
     static const struct {
         const char *width, *kind, *line[2];
-    } looks[] = {
+    } rows[] = {
         {"COLUMNS=80", "failed", {"  job-100002  no such mailbox\n", "  job-100001  requeued 11-22 02:01 by ann: up\n"}},
         {"COLUMNS=80", "requeued", {"  up      job-100001  requeued by ann: up\n", "REF           AT (UTC)  "}},
         {"COLUMNS=95", "failed", {"  retries…  job-100002  no such", "  reported  job-100001  requeued"}},
@@ -226,11 +226,11 @@ Test(daemon_audit_cli, a_narrow_list_shows_job_error_and_answer) {
         {"COLUMNS=160", "failed", {"  requeued 2025-11-22 02:01:00 by ann: up  ", "REF           FAILED AT (UTC)  "}},
         {"COLUMNS=160", "requeued", {"  email  up      requeued by ann  ", "REF           AT (UTC)  "}},
     };
-    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
-        const char *const command[] = {"audit", "list", "--utc", "--kind", looks[i].kind, "--queue", "email", "--db", db, NULL};
-        const daemon_output_t *out = run_with(looks[i].width, command);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *const command[] = {"audit", "list", "--utc", "--kind", rows[i].kind, "--queue", "email", "--db", db, NULL};
+        const daemon_output_t *out = run_with(rows[i].width, command);
         for (size_t j = 0; j < 2; j++)
-            cr_expect(has(out->out, looks[i].line[j]), "%s: %s\n%s", looks[i].width, looks[i].line[j], out->out);
+            cr_expect(has(out->out, rows[i].line[j]), "%s: %s\n%s", rows[i].width, rows[i].line[j], out->out);
     }
     free(db);
 }
@@ -374,7 +374,7 @@ Test(daemon_audit_cli, wrong_usage_exits_2_with_a_hint) {
         cr_expect_eq(output->code, 2, "%s: %d", misuse[i].hint, output->code);
         cr_expect(has(output->err, misuse[i].hint), "\"%s\" lacks \"%s\"", output->err, misuse[i].hint);
         cr_expect_str_empty(output->out);
-        char see[64] = "See `queue-sidecar help audit`.\n"; /* where the options stand: with the subcommand, if there is one */
+        char see[64] = "See `queue-sidecar help audit`.\n"; /* the subcommand, if it is known, has help of its own */
         if (i > 0) snprintf(see, sizeof see, "See `queue-sidecar help audit %s`.\n", misuse[i].words[0]);
         cr_expect(has(output->err, see) || !has(output->err, "See `"), "\"%s\" lacks \"%s\"", output->err, see);
     }

@@ -37,7 +37,7 @@ static void put(audit_t *audit, const char *kind, int n, slice_t error, slice_t 
     cr_assert(audit_case_put(audit, &of.event));
 }
 
-/* Events of all kinds, with bytes that are hard to write. The caller owns the path. */
+/* A log with events of all kinds, with bytes that need escapes. The caller owns the path. */
 static char *hostile_log(void) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
@@ -172,7 +172,7 @@ Test(daemon_audit_files, existing_files_need_force) {
     free(db);
 }
 
-/* SQLite would merge it into the copy. */
+/* SQLite would merge that -wal file into the copy. */
 Test(daemon_audit_files, backup_refuses_a_foreign_wal_beside_its_file) {
     char *db = hostile_log(), *file = beside(db, "backup"), *wal = mem_printf("%s-wal", file);
     write_file(wal, "x", 1);
@@ -181,13 +181,13 @@ Test(daemon_audit_files, backup_refuses_a_foreign_wal_beside_its_file) {
     cr_expect(!is_there(file) && is_there(wal));
     write_file(wal, "", 0);
     cr_expect(has(daemon_run("audit", "backup", "-", "--db", db)->err, "needs the name of a file") && !is_there("-"));
-    cr_expect_eq(daemon_run("audit", "backup", file, "--db", db)->code, 0, "an empty one holds nothing");
+    cr_expect_eq(daemon_run("audit", "backup", file, "--db", db)->code, 0, "an empty -wal file is refused");
     free(wal);
     free(file);
     free(db);
 }
 
-/* The WAL beside it holds its own newest rows: the message must not say to move it away. */
+/* The -wal file of the log holds its newest rows, so the message must not advise moving it away. */
 Test(daemon_audit_files, backup_refuses_the_log_itself) {
     char *db = hostile_log(), *wal = mem_printf("%s-wal", db);
     sqlite3 *shell;
@@ -211,7 +211,7 @@ Test(daemon_audit_files, a_second_writer_of_a_file_is_refused) {
     const daemon_output_t *out = daemon_run("audit", "export", file, "--db", db);
     cr_expect(out->code == 1 && has(out->err, "another process is writing it"), "%s", out->err);
     close(fd);
-    cr_expect_eq(daemon_run("audit", "export", file, "--db", db)->code, 0, "what a killed one left is taken over");
+    cr_expect_eq(daemon_run("audit", "export", file, "--db", db)->code, 0, "the .part of a killed process must be overwritten");
     cr_expect(is_there(file) && !is_there(part));
     free(part);
     free(file);
@@ -262,7 +262,7 @@ static char *long_log(int n) {
 
 static struct death {
     char name[40];
-    int rows; /* that are in the log when it has died there */
+    int rows; /* in the log after the crash */
 } deaths[] = {
     {"import_before_commit", 0}, {"import_before_commit:3", 1000}, {"import_committed:1", 500}, {"import_committed:4", 2000}};
 
@@ -295,7 +295,7 @@ ParameterizedTest(struct death *death, daemon_audit_files, a_killed_import_can_b
     free(peer);
 }
 
-/* Cut anywhere: whole lines are imported, the torn line is named, and the file never passes for whole. */
+/* Wherever the file is cut, import adds its whole lines, names the torn line, and reports a cut file. */
 Test(daemon_audit_files, a_truncated_export_imports_its_whole_lines) {
     char *db = hostile_log(), *all = audit_case_sql(db, ALL), *file = beside(db, "jsonl"), *copy = beside(file, "copy");
     cr_assert_eq(daemon_run("audit", "export", file, "--db", db)->code, 0);
@@ -316,7 +316,7 @@ Test(daemon_audit_files, a_truncated_export_imports_its_whole_lines) {
     free(text), free(copy), free(file), free(all), free(db);
 }
 
-/* Also in several exports joined by `cat`. */
+/* The file may be several exports joined by `cat`. */
 Test(daemon_audit_files, import_reports_lines_missing_inside_an_export) {
     char *db = hostile_log(), *file = beside(db, "jsonl"), *copy = beside(db, "copy");
     const char *text = daemon_run("audit", "export", "--db", db)->out, *second = strchr(text, '\n') + 1;
@@ -396,7 +396,7 @@ Test(daemon_audit_files, import_refuses_other_files_with_a_reason) {
     free(db);
 }
 
-/* As a broken copy over a network. */
+/* Like a copy over a network that broke off. */
 Test(daemon_audit_files, a_truncated_log_imports_its_readable_rows) {
     char *peer = long_log(4000), *db = audit_case_path();
     struct stat at;
@@ -443,7 +443,7 @@ Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout 
     cr_assert(wait_for(audit_log_rows(db) == BEFORE, 20000));
     cr_assert_eq(daemon_run("audit", "backup", backup, "--db", db)->code, 0);
     char *before = audit_case_sql(db, name), *of_backup = audit_case_sql(backup, name);
-    cr_assert_str_neq(before, of_backup, "a copy is a log of its own");
+    cr_assert_str_neq(before, of_backup, "a backup must have an instance name of its own");
     audit_log_feed(s.r, "q", BEFORE, ALL_OF_THEM - BEFORE, NULL);
     cr_assert(wait_for(audit_log_rows(db) == ALL_OF_THEM, 20000));
     cr_assert_eq(daemon_terminate(d, 10000).code, 0);
@@ -456,7 +456,7 @@ Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout 
     cr_assert_eq(audit_case_count(db, "SELECT count(*) FROM events WHERE kind = 'gap'"), 0);
     cr_assert_eq(daemon_log_count(d, "audit log was lost"), 0);
     char *after = audit_case_sql(db, name);
-    cr_assert_str_eq(after, before, "it vouches by the name of the log that it is");
+    cr_assert_str_eq(after, before, "the restored log must keep the instance name of the file at that path");
     free(after);
     free(of_backup);
     free(before);
@@ -468,7 +468,7 @@ Test(daemon_audit_files, a_restored_backup_catches_up_from_the_stream, .timeout 
 }
 
 /* A sidecar copies a long stream while a peer is imported, a backup and an export are made: none waits too long,
- * and each has all that it should have. */
+ * and none lacks rows. */
 Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, .timeout = 120) {
     enum { FED = 60000, PEER = 8000 };
     cluster_t s = cluster_begin(NULL);
@@ -485,7 +485,7 @@ Test(daemon_audit_files, import_export_and_backup_run_beside_a_writing_sidecar, 
     cr_assert(has(out->out, ": 8,000 added, 0 known, 0 skipped"), "%s", out->out);
     out = daemon_run("audit", "export", export, "--db", db);
     cr_assert_eq(out->code, 0, "%s", out->err);
-    if (!wait_for(audit_log_rows(db) == FED + PEER, 60000)) cluster_fail(&s, "the log is not whole");
+    if (!wait_for(audit_log_rows(db) == FED + PEER, 60000)) cluster_fail(&s, "the log lacks rows");
     cr_assert_eq(daemon_log_count(d, "cannot write audit log"), 0);
     long long copied = audit_log_rows(backup);
     cr_assert(copied > 0 && copied <= FED, "%lld rows", copied);

@@ -80,8 +80,8 @@ static void expect(const tail_t *tail, const char *expected) {
     cr_assert(false, "\"%s\" instead of \"%s\": %s", got, expected, err);
 }
 
-/* How often it has waited so far; between two looks it does. */
-static long naps(const tail_t *tail) {
+/* How often tail has slept so far. It sleeps between two polls. */
+static long count_sleeps(const tail_t *tail) {
     static const char field[] = "\nvoluntary_ctxt_switches:";
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/status", (int)tail->child->pid);
@@ -110,7 +110,7 @@ Test(daemon_audit_tail, prints_the_last_rows_and_then_new_ones) {
     expect(&tail, "3 4 5 8 9 11 ");
     child_signal(tail.child, SIGINT);
     cr_assert(child_wait(tail.child, 5000));
-    cr_expect_eq(tail.child->term_signal, SIGINT, "as others end that are interrupted");
+    cr_expect_eq(tail.child->term_signal, SIGINT, "it must end by the signal");
     expect_silence(&tail);
     finish(&tail);
 }
@@ -127,7 +127,7 @@ Test(daemon_audit_tail, filters_and_formats_apply) {
     put(db, "retried", 8, 8);
     expect(&all, "5 6 7 8 ");
     cr_assert(wait_for(mentions(table.out, "job-8"), 10000));
-    int last = 8; /* nothing tells that it has begun: it may do so behind some of these */
+    int last = 8; /* tail does not show when it has begun; it may begin after some of these rows */
     cr_assert(wait_for((last++, put(db, "failed", last, last), !shows(&none, "")), 10000));
     char *first = jobs(&none), *text = temp_read(table.out);
     cr_expect_eq(strncmp(text, "REF           AT (UTC)", 22), 0, "%s", text);
@@ -152,7 +152,7 @@ Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
     audit_close(audit);
     static const struct {
         const char *width, *words[4], *title, *row;
-    } looks[] = {
+    } rows[] = {
         {"COLUMNS=80",
          {"--utc"},
          "  QUEUE     REASON    JOB           ERROR, ELSE PAYLOAD",
@@ -167,18 +167,18 @@ Test(daemon_audit_tail, a_narrow_terminal_has_room_for_the_error) {
          "  failed  retries_exhausted  job-1         SMTP timeout: mx1\n"},
         {"COLUMNS=120", {"--utc", "-q", "q"}, "  QUEUE         KIND    REASON             JOB    ", "SMTP timeout: mx1\n"},
     };
-    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
-        tail_t tail = start_in(looks[i].width, mem_str(db), looks[i].words);
-        cr_assert(wait_for(mentions(tail.out, "\n") && mentions(tail.out, "mx1\n"), 10000), "%s", looks[i].width);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tail_t tail = start_in(rows[i].width, mem_str(db), rows[i].words);
+        cr_assert(wait_for(mentions(tail.out, "\n") && mentions(tail.out, "mx1\n"), 10000), "%s", rows[i].width);
         char *text = temp_read(tail.out);
-        cr_expect(strstr(text, looks[i].title) && strstr(text, looks[i].row), "%s: %s", looks[i].width, text);
+        cr_expect(strstr(text, rows[i].title) && strstr(text, rows[i].row), "%s: %s", rows[i].width, text);
         free(text);
         finish(&tail);
     }
     free(db);
 }
 
-/* As the auditor replaces a damaged log: set aside, created anew, filled from the stream. */
+/* Like the auditor with a damaged log: sets it aside, creates a new one, fills it from the stream. */
 Test(daemon_audit_tail, follows_a_replaced_file) {
     char *db = audit_case_path(), *aside = mem_printf("%s.aside", db);
     put(db, "failed", 1, 3);
@@ -225,9 +225,9 @@ Test(daemon_audit_tail, removing_the_last_row_is_not_a_replaced_file) {
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "3 4 ");
     free(audit_case_sql(db, "DELETE FROM events WHERE seq = 4"));
-    long before = naps(&tail); /* nothing else tells of a look that finds nothing */
-    cr_assert(wait_for(naps(&tail) >= before + 4, 10000));
-    put(db, "failed", 5, 5); /* by the number of the one that is gone */
+    long before = count_sleeps(&tail); /* a poll that finds nothing shows only here */
+    cr_assert(wait_for(count_sleeps(&tail) >= before + 4, 10000));
+    put(db, "failed", 5, 5); /* with the seq of the removed row */
     expect(&tail, "3 4 5 ");
     expect_silence(&tail);
     finish(&tail);
@@ -238,7 +238,7 @@ Test(daemon_audit_tail, ends_when_its_reader_is_gone) {
     put(db, "failed", 1, 3);
     char *line = mem_printf("%s audit tail -o jsonl --db %s | head -n 1 >/dev/null", daemon_program(), db);
     child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){"sh", "-c", line, NULL}, .err = err});
-    cr_assert(child_wait(child, 10000), "although no further row comes");
+    cr_assert(child_wait(child, 10000), "it must end although no further row comes");
     char *said = temp_read(err);
     cr_expect_str_empty(said);
     child_free(child);

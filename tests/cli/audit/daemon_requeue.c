@@ -28,7 +28,7 @@ Test(daemon_requeue, every_log_records_requeuer_time_and_reason) {
     cluster_end(&s);
 }
 
-/* The markers in Redis know what a log does not know yet. */
+/* Redis has the requeue marker before a log has the event. */
 Test(daemon_requeue, a_lagging_log_requeues_nothing_twice) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *one = sidecar(&s), *two = sidecar(&s);
@@ -67,7 +67,7 @@ Test(daemon_requeue, a_requeued_job_that_fails_again_is_a_new_row) {
     cluster_end(&s);
 }
 
-/* The job is too old by its own date; requeued it gets a whole alive timeout and then ends again. */
+/* The job is too old by its creation date. After the requeue it gets a whole alive timeout, and then ends again. */
 Test(daemon_requeue, a_requeued_job_gets_a_whole_alive_timeout) {
     enum { ALIVE_MS = 1500 };
     static const char job[] = "{\"at\":1600000000000}";
@@ -81,7 +81,7 @@ Test(daemon_requeue, a_requeued_job_gets_a_whole_alive_timeout) {
     char *ref = ref_of(d, "at");
     cr_assert_eq(cli(d, "requeue", ref)->code, 0);
     redis_expect(s.r, job, "LMOVE q q:backup RIGHT LEFT");
-    /* It stalls and is given back meanwhile: the next worker takes it. */
+    /* The job stalls and is retried meanwhile; each LMOVE is the next worker. */
     await(&s, (freeReplyObject(redis_do(s.r, "LMOVE q q:backup RIGHT LEFT")), audit_log_rows(daemon_audit_path(d)) == 2),
           COPY_MS);
     const char *path = daemon_audit_path(d);
@@ -127,7 +127,8 @@ Test(daemon_requeue, rate_spaces_jobs_evenly) {
     redisReply *entries = redis_do(s.r, "XREVRANGE sidecar:q:failures + - COUNT %d", FAILURES);
     cr_assert_eq(entries->elements, FAILURES);
     long long last = strtoll(entries->element[0]->element[0]->str, NULL, 10);
-    for (size_t i = 0; i < FAILURES; i++) { /* none is sent before its time, but for the 100 ms that may be made up for */
+    for (size_t i = 0; i < FAILURES;
+         i++) { /* no job comes before its time, except for up to 100 ms of delay that the run makes up for */
         long long at = strtoll(entries->element[i]->element[0]->str, NULL, 10), first_at = 0;
         first_at = strtoll(entries->element[FAILURES - 1]->element[0]->str, NULL, 10);
         cr_assert_geq(at - first_at, (long long)(FAILURES - 1 - i) * EACH_MS - 110 - EACH_MS, "job %zu", i);
@@ -175,7 +176,7 @@ Test(daemon_requeue, discarded_failures_are_not_open) {
     cluster_end(&s);
 }
 
-/* When it ends, and not before. */
+/* The job must be in the list after it has ended, and not before. */
 Test(daemon_requeue, an_ended_job_is_in_the_dead_letter_list) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
@@ -243,7 +244,7 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
     cluster_end(&s);
 }
 
-/* The markers must meet, whatever queue --to names. */
+/* Both runs must find the same marker, although --to names different queues. */
 Test(daemon_requeue, a_failure_of_no_queue_is_requeued_once_into_different_queues) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }"});
@@ -299,7 +300,7 @@ Test(daemon_requeue, answered_failures_do_not_use_up_the_limit) {
     cluster_end(&s);
 }
 
-/* The right to LPUSH is taken away meanwhile. */
+/* The right to LPUSH is revoked while the job is in progress. */
 Test(daemon_requeue, a_refused_dead_letter_list_leaves_no_record) {
     cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER half on >secret +@all &* ~*");

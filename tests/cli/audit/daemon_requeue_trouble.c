@@ -1,4 +1,4 @@
-/* `audit requeue` that is killed, interrupted, refused or misused. */
+/* `audit requeue` when it is killed, interrupted, refused or misused. */
 #include "proxy.h"
 #include "requeue_fixture.h"
 
@@ -191,7 +191,7 @@ Test(daemon_requeue_trouble, a_lost_reply_requeues_nothing_twice) {
     cluster_end(&s);
 }
 
-/* Runs what follows the answer on a terminal of its own, and ends as it does. */
+/* Arguments: ANSWER PROGRAM ARGS... Runs the program on a terminal, types ANSWER at its question, exits with its code. */
 static const char terminal[] = "import os, pty, sys\n"
                                "answer, program = sys.argv[1], sys.argv[2:]\n"
                                "pid, fd = pty.fork()\n"
@@ -265,7 +265,7 @@ Test(daemon_requeue_trouble, progress_rate_ignores_answered_failures) {
     cluster_end(&s);
 }
 
-/* Running it again would requeue the done jobs twice. */
+/* A second run with --again would requeue the done jobs twice. */
 Test(daemon_requeue_trouble, an_interrupted_again_run_warns_against_a_rerun) {
     enum { FAILURES = 100 };
     cluster_t s = cluster_begin(NULL);
@@ -294,7 +294,7 @@ Test(daemon_requeue_trouble, a_reused_seq_is_not_requeued) {
     daemon_t *d = sidecar(&s);
     feed(s.r, 0, 3);
     await(&s, audit_log_rows(daemon_audit_path(d)) == 3, COPY_MS);
-    daemon_pause(d); /* its rows stay as they are made here */
+    daemon_pause(d); /* so that its auditor does not change the rows of this test */
     background_t b = cli_start(d, "requeue", "--where", "-q", "q", "--yes", "--rate", "15/m", "-o", "json");
     await(&s, redis_int(s.r, "LLEN q") >= 1, RUN_MS);
     cr_assert_eq(audit_log_int(daemon_audit_path(d), LATER), 3);

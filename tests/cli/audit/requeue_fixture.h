@@ -25,12 +25,12 @@ enum { COPY_MS = 30000, RUN_MS = 60000 };
         if (!wait_for(cond, ms)) cluster_fail(cluster, "never came: " #cond);                                                    \
     } while (0)
 
-/* One record as a final failure leaves it; `at` 0: now. */
+/* The record of a final failure. `at` 0 = now; `stream`, `queue` NULL = "q"; `error` NULL = "no". */
 typedef struct {
     const char *stream, *queue, *error;
     int number;
     int64_t at;
-    slice_t payload; /* data NULL: "job <number>" */
+    slice_t payload; /* data NULL = "job <number>" */
 } failure_t;
 
 static inline void feed_one(redis_t *r, failure_t of) {
@@ -88,7 +88,7 @@ static inline command_t command(const daemon_t *d, const char *const *words) {
 
 #define cli(d, ...) daemon_run_argv(NULL, command(d, (const char *const[]){__VA_ARGS__, NULL}).argv)
 
-/* The same in the background. */
+/* A command that runs in the background. */
 typedef struct {
     child_t *child;
     char *out, *err;

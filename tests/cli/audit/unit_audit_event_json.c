@@ -1,4 +1,4 @@
-/* An exported event, read back: every field, and what is refused. */
+/* Reads exported events: every field is kept, and damaged lines are refused. */
 #include "audit/import/import.h"
 #include "cli/audit/event_output.h"
 
@@ -74,7 +74,7 @@ Test(unit_audit_event_json, malformed_json_is_refused_with_a_reason) {
     expect_json(SLICE("{\"event\":\"" ID "\0\"}"), "is not valid JSON at byte");
 }
 
-/* Every field must survive, also bytes that are hard to write. */
+/* Writes a row and reads it again: every field must be the same, also with bytes that need escapes. */
 static void expect_same(const audit_row_t *row) {
     buffer_t json = {0}, text = {0}, why = {0};
     event_t event;
@@ -136,7 +136,7 @@ Test(unit_audit_event_json, csv_quotes_separators_quotes_and_newlines) {
     buffer_free(&csv.records.text);
 }
 
-/* xorshift64*, so that a failure can be had again. */
+/* xorshift64* with a fixed seed, so that a failure can be repeated. */
 static uint64_t bits(uint64_t *state) {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -144,7 +144,7 @@ static uint64_t bits(uint64_t *state) {
     return *state * UINT64_C(2685821657736338717);
 }
 
-/* A few bytes changed, dropped or added, and often cut short. The caller owns it. */
+/* A copy with a few bytes changed, dropped or added, and often cut short. The caller owns it. */
 static buffer_t damaged_copy(const buffer_t *text, uint64_t *state) {
     static const char *const pieces[] = {"\"", "\"\"", ",", "\n", "\r\n", "{", "}", "\\", "\\u", "\xff", ":", "null", "-", "["};
     size_t cut = bits(state) % 4 ? text->len : bits(state) % text->len;

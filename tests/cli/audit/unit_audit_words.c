@@ -1,4 +1,4 @@
-/* The reasons that `audit` accepts are those that are recorded. */
+/* `audit` accepts exactly the reasons that events can have. */
 #include "audit/audit.h"
 #include "cli/audit/audit.h"
 #include "cli/status/status.h"
@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static bool stands_in(const char *list, const char *word) {
+static bool is_in_list(const char *list, const char *word) {
     size_t len = strlen(word);
     for (const char *at = list; (at = strstr(at, word)); at++)
         if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len])) return true;
@@ -20,18 +20,19 @@ Test(unit_audit_words, failure_reasons_equal_those_of_metrics_and_status) {
         METRICS_REASONS(X);
 #undef X
     cr_assert_str_eq(counted + 1, AUDIT_FAILURE_REASONS);
-    char *told = mem_str("");
+    char *words = mem_str("");
     for (size_t i = 0; i < STATUS_REASONS; i++) {
-        char *longer = mem_printf("%s%s ", told, status_reasons[i]);
-        free(told);
-        told = longer;
+        char *longer = mem_printf("%s%s ", words, status_reasons[i]);
+        free(words);
+        words = longer;
     }
-    cr_assert_str_eq(told, AUDIT_FAILURE_REASONS " other ");
-    free(told);
+    cr_assert_str_eq(words, AUDIT_FAILURE_REASONS " other ");
+    free(words);
 }
 
 Test(unit_audit_words, other_reasons_include_all_recorded_ones) {
     static const char *const words[] = {"stalled",     "trimmed",      "removed_by_others", AUDIT_DAMAGED,
                                         AUDIT_MISSING, AUDIT_REPLACED, "imported"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) cr_expect(stands_in(AUDIT_OTHER_REASONS, words[i]), "%s", words[i]);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        cr_expect(is_in_list(AUDIT_OTHER_REASONS, words[i]), "%s", words[i]);
 }

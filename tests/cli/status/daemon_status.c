@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Its lock survives a pause of a busy machine. */
+/* A sidecar whose lock survives a pause of a busy machine. */
 #define STEADY ((sidecar_t){.ttl = "3s"})
 
-/* Without a log, status counts in the streams. */
+/* Without a log, `status` counts the last hour in the streams. */
 static void no_log_here(void) {
     char *path = temp_path(temp_root(), "none.db");
     setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
@@ -32,7 +32,7 @@ static answer_t ask(const char *config) {
     answer_t answer = {.run = daemon_run("status", "-c", config, "-o", "json")};
     answer.json = slice_text(answer.run->out);
     cr_assert(json_pick(answer.json, NULL, 0), "no JSON: %s%s", answer.run->out, answer.run->err);
-    cr_assert_eq(strcspn(answer.run->out, "\n") + 1, strlen(answer.run->out), "one line");
+    cr_assert_eq(strcspn(answer.run->out, "\n") + 1, strlen(answer.run->out), "not one line");
     return answer;
 }
 
@@ -54,11 +54,11 @@ static bool found(const answer_t *answer, const char *code) {
     return yes;
 }
 
-/* Asks until the finding is there. Returns the last answer. */
+/* Asks until `status` finds `code`. Returns the last answer. */
 static answer_t ask_until(const char *config, const char *code) {
     answer_t answer = {0};
-    bool met = wait_for((answer = ask(config), found(&answer, code)), 10000);
-    cr_assert(met, "%s does not come: %s", code, answer.run->out);
+    bool came = wait_for((answer = ask(config), found(&answer, code)), 10000);
+    cr_assert(came, "finding %s does not come: %s", code, answer.run->out);
     return answer;
 }
 
@@ -140,7 +140,7 @@ Test(daemon_status, reports_due_jobs_that_wait) {
     answer_t answer = ask(config);
     cr_assert(found(&answer, "ready_limit") && !found(&answer, "overdue"), "%s", answer.run->out);
     cr_assert_eq(answer.run->code, 1);
-    daemon_pause(d); /* a leader that has the lock and does nothing, as somebody keeps the lock */
+    daemon_pause(d); /* PERSIST keeps the lock, so this leader stays leader and does nothing */
     redis_ok(s.r, "PERSIST sidecar:g:lock");
     redis_ok(s.r, "ZADD p:delayed 1 late");
     answer = ask(config);
@@ -164,7 +164,7 @@ Test(daemon_status, reports_a_full_stream_and_uncopied_records) {
     expect_number(&answer, "/queues/0/failed_last_hour", 1);
     expect_number(&answer, "/queues/0/failed_last_hour_by_reason/reported", 1);
     cr_assert(has(answer.run->out, "\"last_hour_from\":\"failure_stream\"") && has(answer.run->out, "\"readable\":false"));
-    redis_ok(s.r, "HSET sidecar:q:meta bytes 943718 entries 10"); /* somebody has trimmed nine of ten */
+    redis_ok(s.r, "HSET sidecar:q:meta bytes 943718 entries 10"); /* as after a trim of nine records of ten */
     answer = ask(config);
     cr_assert(!found(&answer, "stream_full") && !found(&answer, "stream_fills"), "%s", answer.run->out);
     free(config);
@@ -180,9 +180,9 @@ Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     redis_ok(s.r, "LPUSH q:backup stalls poison");
     redis_ok(s.r, "HSET q:errors poison !no");
     cr_assert(wait_for(redis_int(s.r, "XLEN sidecar:q:failures") == 2, 10000));
-    free(cluster_take(s.r, "q", 10000)); /* it is worked on no more */
+    free(cluster_take(s.r, "q", 10000)); /* removes the retried job, so that it does not stall again */
     const daemon_output_t *by_log = NULL;
-    /* rows come into the log before their copy is acknowledged */
+    /* the log has the rows before the auditor acknowledges them */
     cr_assert(wait_for((by_log = cluster_status(d, config),
                         has(by_log->out, "\"retried_last_hour\":1,\"failed_last_hour\":1") && has(by_log->out, "\"here\":true,")),
                        10000),
@@ -233,7 +233,7 @@ Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
     cluster_end(&s);
 }
 
-/* Its instance hangs, so the log misses what the others end meanwhile. */
+/* The instance hangs, so its log lacks failures that are recorded meanwhile. */
 Test(daemon_status, a_log_that_is_behind_is_not_used_for_counts) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
@@ -340,7 +340,7 @@ Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) 
 }
 
 Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
-    enum { QUEUES = 1000, MAX_MS = 4000 }; /* 100 to 300 ms where nobody else is at work */
+    enum { QUEUES = 1000, MAX_MS = 4000 }; /* it takes 100 to 300 ms on a quiet machine */
     char *queues = cluster_queues("", "queue-number-", QUEUES);
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){.queues = queues});
@@ -366,11 +366,11 @@ Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
 Test(daemon_status, an_unreadable_log_is_not_reported_as_absent) {
     cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){0}), *below = NULL;
-    cr_assert(has(daemon_run("status", "-c", config)->out, "none.db is not here\n"));
-    cr_assert_gt(asprintf(&below, "%s/audit.db", config), 0); /* no directory */
+    cr_assert(has(daemon_run("status", "-c", config)->out, "none.db does not exist\n"));
+    cr_assert_gt(asprintf(&below, "%s/audit.db", config), 0); /* the config is a file, not a directory */
     setenv("QUEUE_SIDECAR_AUDIT_PATH", below, 1);
     const daemon_output_t *run = daemon_run("status", "-c", config);
-    cr_assert(has(run->out, "/audit.db cannot be read here\n") && has(run->out, "the audit log here cannot be read: "), "%s",
+    cr_assert(has(run->out, "/audit.db cannot be read\n") && has(run->out, "the local audit log cannot be read: "), "%s",
               run->out);
     free(below);
     free(config);

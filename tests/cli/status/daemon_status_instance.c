@@ -14,7 +14,7 @@ Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_co
               run->out);
     cr_assert(has(run->out, "{\"check\":\"config\",\"ok\":true,\"why\":null,\"state\":\"in effect since "), "%s",
               strstr(run->out, "instance_here"));
-    redis_ok(s.r, "ACL SETUSER default -zrange"); /* no due job is found */
+    redis_ok(s.r, "ACL SETUSER default -zrange"); /* the dispatcher cannot find due jobs */
     redis_ok(s.r, "ZADD q:delayed 1 job");
     cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "Redis refuses commands for \\\"q\\\"")), 10000), "%s",
               run->out);
@@ -28,7 +28,7 @@ Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_co
     cluster_reconfigure(&s, d, spec);
     cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
     cr_assert_eq(run->code, 1);
-    cr_assert(has(run->out, "nonsense"), "with the reason: %s", run->out);
+    cr_assert(has(run->out, "nonsense"), "the reason is missing: %s", run->out);
     daemon_kill(d);
     run = cluster_status(d, path);
     cr_assert(has(run->out, "\"answered\":false") && has(run->out, "\"code\":\"no_answer\""), "%s", run->out);
@@ -36,7 +36,7 @@ Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_co
     cluster_end(&s);
 }
 
-/* A template may break every queue at once. */
+/* One mistake in a template may put a fault into every queue. */
 Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 60) {
     enum { QUEUES = 200 };
     cluster_t s;
@@ -56,7 +56,7 @@ Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 
     cluster_end(&s);
 }
 
-/* A probe of that port would take the health of the other instance for ours. */
+/* A probe of that port would report the health of the other instance. */
 Test(daemon_status_instance, reports_a_sidecar_of_another_group_on_our_port, .timeout = 60) {
     cluster_t s;
     sidecar_t spec = {.ttl = "3s"};

@@ -62,11 +62,11 @@ static void end(watch_t *w) {
 
 static void interrupt(watch_t *w, int number) {
     child_signal(w->child, number);
-    cr_assert(child_wait(w->child, 3000), "whatever it waits for");
+    cr_assert(child_wait(w->child, 3000), "it does not end at signal %d", number);
     cr_assert_eq(w->child->exit_code, 0, "%d %d", w->child->exit_code, w->child->term_signal);
 }
 
-/* Of a complete frame: it ends by clearing the rest of the screen. */
+/* Whether the last frame is complete and contains `part`. A frame ends by clearing the rest of the screen. */
 static bool shows(watch_t *w, const char *part) {
     const char *raw = terminal_raw(w->terminal);
     size_t len = strlen(raw);
@@ -106,8 +106,8 @@ Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
     cr_assert(wait_for(shows(&w, "queues more"), 10000), "%s", terminal_raw(w.terminal));
     char *screen = terminal_screen(w.terminal);
     const char *first = strstr(screen, "\nQUEUE");
-    cr_assert(first && has(first, "\nq57 ") && strstr(first, "\nq57 ") < strstr(first, "\nq0 "), "what is wrong comes first: %s",
-              screen);
+    cr_assert(first && has(first, "\nq57 ") && strstr(first, "\nq57 ") < strstr(first, "\nq0 "),
+              "a queue with a finding must come first: %s", screen);
     cr_assert(has(screen, "\nFAULT "), "%s", screen);
     free(screen);
     cr_assert_null(strstr(terminal_raw(w.terminal), "\x1b[1;31m"), "NO_COLOR");
@@ -122,12 +122,12 @@ Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
     end(&w);
 }
 
-static bool stands(const child_t *child) {
+static bool is_stopped(const child_t *child) {
     siginfo_t info = {0};
     return waitid(P_PID, (id_t)child->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child->pid;
 }
 
-/* Ctrl-Z gives the screen back to the shell; fg takes it again. */
+/* Ctrl-Z restores the screen of the shell; after fg, `status` draws again. */
 Test(daemon_status_watch, ctrl_z_restores_the_screen_until_fg) {
     watch_t w = prepare(1);
     w.terminal = terminal_open(100, 30);
@@ -135,8 +135,8 @@ Test(daemon_status_watch, ctrl_z_restores_the_screen_until_fg) {
     cr_assert(wait_for(shows(&w, "all is well"), 10000));
     child_signal(w.child, SIGTSTP);
     cr_assert(wait_for(has(terminal_raw(w.terminal), LEAVE), 10000));
-    /* A SIGCONT that came before would be lost. Where nobody could wake its group nothing stops it. */
-    cr_assert(wait_for(stands(w.child) || count(terminal_raw(w.terminal), ENTER) == 2, 10000));
+    /* A SIGCONT before the stop would be lost. SIGTSTP does not stop a process of an orphaned group. */
+    cr_assert(wait_for(is_stopped(w.child) || count(terminal_raw(w.terminal), ENTER) == 2, 10000));
     child_signal(w.child, SIGCONT);
     cr_assert(wait_for(count(terminal_raw(w.terminal), ENTER) == 2 && shows(&w, "all is well"), 10000), "%s",
               terminal_raw(w.terminal));
@@ -155,7 +155,7 @@ Test(daemon_status_watch, prints_block_after_block_without_a_terminal) {
     end(&w);
 }
 
-Test(daemon_status_watch, json_is_one_line_a_look_even_on_a_terminal) {
+Test(daemon_status_watch, json_is_one_line_a_frame_even_on_a_terminal) {
     watch_t w = prepare(1);
     w.terminal = terminal_open(100, 30);
     start(&w, (const char *const[]){"-o", "json", NULL}, NULL);
@@ -167,7 +167,7 @@ Test(daemon_status_watch, json_is_one_line_a_look_even_on_a_terminal) {
     end(&w);
 }
 
-static bool stands_still(watch_t *w) {
+static bool draws_nothing(watch_t *w) {
     int seen = frames(w);
     return cluster_stays(frames(w) == seen, 600);
 }
@@ -183,7 +183,7 @@ Test(daemon_status_watch, survives_a_restart_of_redis) {
     cluster_reopen(&w.cluster);
     cr_assert(wait_for(shows(&w, "all is well"), 20000), "%s", terminal_raw(w.terminal));
     server_freeze(w.cluster.server);
-    cr_assert(wait_for(stands_still(&w), 20000), "it draws what it cannot know");
+    cr_assert(wait_for(draws_nothing(&w), 20000), "it redraws while Redis does not answer");
     interrupt(&w, SIGINT);
     const char *raw = terminal_raw(w.terminal);
     cr_assert_str_eq(raw + strlen(raw) - strlen(LEAVE), LEAVE);

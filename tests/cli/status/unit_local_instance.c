@@ -1,4 +1,4 @@
-/* Whether the answer of /readyz is one of our group. */
+/* Whether an answer of /readyz comes from a sidecar of the config's group. */
 #include "cli/status/local_instance.h"
 #include "fixture.h"
 
@@ -16,7 +16,7 @@ static void expect(const char *body, const char *why) {
 
 Test(unit_local_instance, a_sidecar_of_our_group_is_ours) {
     expect("{\"ready\": true, \"group\": \"ours\", \"checks\": []}", NULL);
-    expect("{\"ready\": false, \"checks\": []}", NULL); /* of a version that did not tell */
+    expect("{\"ready\": false, \"checks\": []}", NULL); /* from a version that did not tell its group */
 }
 
 Test(unit_local_instance, another_group_is_reported_by_name) {

@@ -1,4 +1,4 @@
-/* From facts to findings: one fact at a time, at its boundary. */
+/* status_diagnose: most tests change one fact of a healthy group, to one side of a limit or the other. */
 #include "base/json/json.h"
 #include "queue/lock.h"
 #include "status_fixture.h"
@@ -23,21 +23,21 @@ static void copies(world_t *w, int64_t heard_ago_ms, size_t count) {
     first_queue(w)->copy_count = count;
 }
 
-static void look(world_t *w, preflight_level_t kind, size_t queue) {
+static void set_preflight(world_t *w, preflight_level_t kind, size_t queue) {
     static char text[] = "delayed key \"d\" holds a list";
     w->s.preflight = mem_array(1, sizeof *w->s.preflight);
     w->s.preflight_count = 1;
     w->s.preflight[0] = (status_preflight_t){.kind = kind, .queue = queue, .text = text};
 }
 
-static void check(world_t *w, const char *name, const char *why) {
+static void set_check(world_t *w, const char *name, const char *why) {
     w->s.local.count = 1;
     snprintf(w->s.local.checks[0].name, sizeof w->s.local.checks[0].name, "%s", name);
     snprintf(w->s.local.checks[0].why, sizeof w->s.local.checks[0].why, "%s", why);
 }
 
 static void vacant(world_t *w) { *first_lock(w) = (snapshot_lock_t){.pttl_ms = -2}; }
-static void stranger(world_t *w) { snprintf(first_lock(w)->holder, TOKEN_SIZE, "somebody"); }
+static void foreign_lock(world_t *w) { snprintf(first_lock(w)->holder, TOKEN_SIZE, "somebody"); }
 static void lives_long(world_t *w) { first_lock(w)->pttl_ms = 5001; }
 static void lives_as_long(world_t *w) { first_lock(w)->pttl_ms = 5000; }
 static void lives_for_ever(world_t *w) { first_lock(w)->pttl_ms = -1; }
@@ -92,20 +92,20 @@ static void redis_roomy(world_t *w) { w->s.snapshot.memory_used = 94; }
 static void redis_unlimited(world_t *w) { w->s.snapshot.memory_most = 0; }
 static void clocks(world_t *w) { w->s.wall_ms = NOW - 60001; }
 static void clocks_near(world_t *w) { w->s.wall_ms = NOW + 60000; }
-static void barred(world_t *w) { look(w, PREFLIGHT_QUEUE_DISABLED, 0); }
-static void cannot_lead(world_t *w) { look(w, PREFLIGHT_REFUSED, SIZE_MAX); }
-static void weakened(world_t *w) { look(w, PREFLIGHT_WARNING, SIZE_MAX); }
-static void fact(world_t *w) { look(w, PREFLIGHT_FACT, SIZE_MAX); }
-static void told_twice(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0), bad_key(w), bad_count(w); }
+static void disabled_queue(world_t *w) { set_preflight(w, PREFLIGHT_QUEUE_DISABLED, 0); }
+static void cannot_lead(world_t *w) { set_preflight(w, PREFLIGHT_REFUSED, SIZE_MAX); }
+static void weakened(world_t *w) { set_preflight(w, PREFLIGHT_WARNING, SIZE_MAX); }
+static void fact(world_t *w) { set_preflight(w, PREFLIGHT_FACT, SIZE_MAX); }
+static void told_twice(world_t *w) { set_preflight(w, PREFLIGHT_QUEUE_REFUSED, 0), bad_key(w), bad_count(w); }
 static void nobody_here(world_t *w) { w->s.local.state = LOCAL_SILENT; }
 static void not_asked(world_t *w) { w->s.local = (local_instance_t){0}; }
-static void sick(world_t *w) { check(w, "audit", "the audit log cannot be written"); }
-static void tracking_refused(world_t *w) { check(w, "wakeups", "Redis refuses client tracking"); }
-static void refused(world_t *w) { check(w, "config", "line 7: no"); }
+static void audit_check_fails(world_t *w) { set_check(w, "audit", "the audit log cannot be written"); }
+static void tracking_refused(world_t *w) { set_check(w, "wakeups", "Redis refuses client tracking"); }
+static void refused(world_t *w) { set_check(w, "config", "line 7: no"); }
 static void gaps(world_t *w) { w->s.log.open_gaps = 2; }
 static void no_log(world_t *w) { w->s.log = (status_log_t){.open_gaps = 2}; }
 static void streamed(world_t *w) { failed(w), w->s.source = STATUS_FROM_STREAM; }
-static void bad_type(world_t *w) { look(w, PREFLIGHT_QUEUE_REFUSED, 0); }
+static void bad_type(world_t *w) { set_preflight(w, PREFLIGHT_QUEUE_REFUSED, 0); }
 static void unresponsive(world_t *w) { w->s.local = (local_instance_t){.state = LOCAL_UNRESPONSIVE}; }
 static void unrelated(world_t *w) {
     w->s.local = (local_instance_t){.state = LOCAL_UNRELATED, .why = "a sidecar of group \"x\" answers there"};
@@ -125,14 +125,14 @@ static void nothing(world_t *w) { (void)w; }
 static const struct {
     const char *name;
     void (*change)(world_t *w);
-    const char *code; /* NULL: nothing is found */
+    const char *code; /* NULL = no finding */
     status_severity_t severity;
-    const char *queue;       /* NULL: of none */
-    const char *what, *next; /* parts of what is said */
+    const char *queue;       /* NULL = the finding names no queue */
+    const char *what, *next; /* parts of its texts; NULL = not checked */
 } ROWS[] = {
     {"well", nothing, NULL, 0, NULL, NULL, NULL},
     {"no leader", vacant, "no_leader", STATUS_FAULT, NULL, "sidecar:app:lock is free", "queue-sidecar run"},
-    {"stranger", stranger, "lock_foreign", STATUS_FAULT, NULL, "holds \"somebody\"", "DEL sidecar:app:lock"},
+    {"foreign lock", foreign_lock, "lock_foreign", STATUS_FAULT, NULL, "holds \"somebody\"", "DEL sidecar:app:lock"},
     {"lives long", lives_long, "clock_step", STATUS_WARNING, NULL, "expires in 5.0 s", "pod-1/1"},
     {"lives as long", lives_as_long, NULL, 0, NULL, NULL, NULL},
     {"lives for ever", lives_for_ever, "clock_step", STATUS_WARNING, NULL, "never expires", "standby"},
@@ -172,15 +172,17 @@ static const struct {
     {"redis without limit", redis_unlimited, NULL, 0, NULL, NULL, NULL},
     {"clocks", clocks, "clocks", STATUS_NOTE, NULL, "60 s apart", "NTP"},
     {"clocks near", clocks_near, NULL, 0, NULL, NULL, NULL},
-    {"barred", barred, "preflight", STATUS_FAULT, "email", "holds a list", "check -c"},
+    {"disabled queue", disabled_queue, "preflight", STATUS_FAULT, "email", "holds a list", "check -c"},
     {"cannot lead", cannot_lead, "preflight", STATUS_FAULT, NULL, "holds a list", "check -c"},
     {"weakened", weakened, "preflight", STATUS_WARNING, NULL, "holds a list", "check -c"},
     {"fact", fact, NULL, 0, NULL, NULL, NULL},
     {"told twice", told_twice, "preflight", STATUS_FAULT, "email", "holds a list", NULL},
     {"nobody here", nobody_here, "no_answer", STATUS_NOTE, NULL, "no instance answers", "its log"},
     {"not asked", not_asked, NULL, 0, NULL, NULL, NULL},
-    {"sick", sick, "not_ready", STATUS_FAULT, NULL, "(audit): the audit log cannot be written", "log of the instance"},
-    {"deaf", tracking_refused, "not_ready", STATUS_WARNING, NULL, "(wakeups): Redis refuses client tracking", "Least privilege"},
+    {"audit check fails", audit_check_fails, "not_ready", STATUS_FAULT, NULL, "(audit): the audit log cannot be written",
+     "log of the instance"},
+    {"tracking refused", tracking_refused, "not_ready", STATUS_WARNING, NULL, "(wakeups): Redis refuses client tracking",
+     "Least privilege"},
     {"config refused", refused, "config_refused", STATUS_FAULT, NULL, "refuses the newest config: line 7: no", "SIGHUP"},
     {"gaps", gaps, "gaps", STATUS_NOTE, NULL, "has 2 gaps", "audit import"},
     {"no log", no_log, NULL, 0, NULL, NULL, NULL},
@@ -297,7 +299,7 @@ Test(unit_status, many_queues_with_one_trouble_share_a_finding_worst_first) {
     for (size_t i = 0; i < 3; i++) w.s.sizes[i].next_due_ms = NOW - 60000 - (int64_t)i;
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 3);
-    cr_assert_eq(found.items[0].queues[0], 2, "the worst");
+    cr_assert_eq(found.items[0].queues[0], 2, "the worst queue must come first");
     status_findings_free(&found);
     for (size_t i = 3; i < 5; i++) w.s.sizes[i].next_due_ms = NOW - HOUR;
     found = status_diagnose(&w.s, NULL);
@@ -315,7 +317,7 @@ Test(unit_status, many_queues_with_one_trouble_share_a_finding_worst_first) {
     end(&w);
 }
 
-/* It has the text of the first result. */
+/* The shared finding has the text of the first result. */
 Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
     world_t w = well(FIVE);
     w.s.preflight = mem_array(6, sizeof *w.s.preflight);
@@ -352,9 +354,9 @@ Test(unit_status, findings_name_the_parts_that_still_work) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         world_t w = well(SETTINGS QUEUES);
         if (rows[i].check)
-            check(&w, rows[i].check, "x");
+            set_check(&w, rows[i].check, "x");
         else
-            look(&w, rows[i].kind, 0);
+            set_preflight(&w, rows[i].kind, 0);
         status_findings_t found = status_diagnose(&w.s, NULL);
         cr_assert_eq(found.count, 1);
         cr_assert_not_null(strstr(found.items[0].why, rows[i].why), "%s", found.items[0].why);
@@ -383,10 +385,11 @@ Test(unit_status, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
     "here-it-is."
 
 /* Many findings at once. */
-static world_t much_ado(void) {
+static world_t many_findings(void) {
     world_t w =
         well("queues = ( { name = \"" LONG "\"; ready_limit = 100; }, { name = \"\xc3\xa4\\\"q\"; }, { name = \"r\"; } );");
-    late_and_full(&w), lives_long(&w), nearly_full(&w), silent(&w), clocks(&w), gaps(&w), sick(&w), failed(&w), redis_full(&w);
+    late_and_full(&w), lives_long(&w), nearly_full(&w), silent(&w), clocks(&w), gaps(&w), audit_check_fails(&w), failed(&w),
+        redis_full(&w);
     w.s.sizes[1] = (sizes_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error = "no\x1b[2J"};
     w.s.recent[1] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
     return w;
@@ -402,7 +405,7 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
     static const size_t widths[] = {80, 100, 120, 200};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t rows = 0; rows <= 24; rows += 12) {
-            world_t w = much_ado();
+            world_t w = many_findings();
             status_findings_t found = status_diagnose(&w.s, NULL);
             const status_view_t view = {.width = widths[i], .rows = rows, .utc = true};
             buffer_t out = {0};
@@ -411,7 +414,7 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
             for (const char *at = buffer_text(&out); *at; at += strcspn(at, "\n") + 1, lines++)
                 cr_assert_leq(width_of(at, strcspn(at, "\n")), widths[i], "%s", at);
             cr_assert(rows == 0 || lines <= rows, "%zu lines: %s", lines, buffer_text(&out));
-            cr_assert_null(strchr(buffer_text(&out), '\x1b'), "what a key said is not obeyed");
+            cr_assert_null(strchr(buffer_text(&out), '\x1b'), "an escape sequence in a text of Redis is printed");
             cr_assert_not_null(strstr(buffer_text(&out), "…"));
             cr_assert(rows || strstr(buffer_text(&out), "123.5M"), "%s", buffer_text(&out));
             buffer_free(&out);
@@ -421,7 +424,7 @@ Test(unit_status, text_fits_and_cuts_long_names_visibly) {
 }
 
 Test(unit_status, json_is_valid_for_any_name_and_fault) {
-    world_t w = much_ado();
+    world_t w = many_findings();
     status_findings_t found = status_diagnose(&w.s, NULL);
     buffer_t out = {0};
     json_value_t value;
@@ -431,9 +434,9 @@ Test(unit_status, json_is_valid_for_any_name_and_fault) {
     cr_assert_eq(json_find(json, "/queues/1/name", &value), JSON_FOUND);
     cr_assert(slice_is(value.raw, "\xc3\xa4\\\"q"), "%s", buffer_text(&out));
     cr_assert_eq(json_find(json, "/queues/1/next_due", &value), JSON_FOUND);
-    cr_assert_eq(value.type, JSON_NULL, "never");
+    cr_assert_eq(value.type, JSON_NULL, "a job that is never due has a due time");
     cr_assert_eq(json_find(json, "/queues/1/failed_last_hour_by_reason/reported", &value), JSON_FOUND);
-    cr_assert_eq(value.type, JSON_NULL, "not known");
+    cr_assert_eq(value.type, JSON_NULL, "an unknown count is not null");
     gone(&w);
     buffer_clear(&out);
     status_json(&w.s, &found, NULL, &out);

@@ -1,4 +1,4 @@
-/* How `status` prints: narrow terminals, counts, and words for a shell. */
+/* The text of `status` on narrow terminals, and its quotes for a shell. */
 #include "cli/status/checks.h"
 #include "status_fixture.h"
 
@@ -13,7 +13,7 @@ static char *text_of(world_t *w, size_t width) {
     return out.data;
 }
 
-/* Half a number is another number. */
+/* A cut inside a number would show another number. */
 Test(unit_status_text, a_narrow_terminal_cuts_between_words) {
     world_t w = well("queues = ( { name = \"email\"; }, { name = \"sms\"; } );");
     size_t cut = 0;
