@@ -18,6 +18,6 @@ digest_t digest_of_parts(const slice_t *parts, size_t count);
 void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]); // lower case, NUL-ended
 bool digest_parse(slice_t hex, digest_t *out);                      // false, and *out is all zeros: not 64 lower-case digits
 
-// MD5 in base64, NUL-ended. Only for ids that KMQueue makes this way: MD5 is not secure.
+// MD5 in base64, NUL-ended. Only for key names that KMQueue makes this way: MD5 is not secure.
 enum { DIGEST_MD5_BASE64_SIZE = 25 };
 void digest_md5_base64(const void *bytes, size_t len, char base64[DIGEST_MD5_BASE64_SIZE]);

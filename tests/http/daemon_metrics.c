@@ -204,7 +204,7 @@ Test(daemon_metrics, scrape_holds_every_metric_of_help) {
     int port;
     leading(&cluster, (sidecar_t){0}, &port);
     char *scrape = get(port, "/metrics"), *help = strdup(daemon_run("help", "metrics")->out), *rest = help, *line;
-    int families = 0, told = 0;
+    int families = 0, types = 0;
     while ((line = strsep(&rest, "\n")) && *line) {
         char *name = strsep(&line, "\t"), *type = strsep(&line, "\t"), *text = NULL;
         strsep(&line, "\t");
@@ -213,8 +213,8 @@ Test(daemon_metrics, scrape_holds_every_metric_of_help) {
         free(text);
         families++;
     }
-    for (const char *at = scrape; (at = strstr(at, "# TYPE ")); at++) told++;
-    cr_assert_eq(told, families);
+    for (const char *at = scrape; (at = strstr(at, "# TYPE ")); at++) types++;
+    cr_assert_eq(types, families);
     cr_assert_gt(families, 50);
     free(scrape), free(help);
     cluster_end(&cluster);

@@ -322,13 +322,14 @@ Test(unit_verdict, protects_an_execution_from_the_start_in_its_job) {
 }
 
 Test(unit_verdict, never_forgets_retries_that_the_job_counts) {
-    for (int64_t told = 0; told < 6; told++) {
+    for (int64_t counted = 0; counted < 6; counted++) {
         observation_t s = at(T + WINDOW * 10);
         s.has_retries_in_job = true;
-        s.retries_in_job = told;
-        s.stamp.retries = 5 - told; /* ignored */
+        s.retries_in_job = counted;
+        s.stamp.retries = 5 - counted; /* ignored */
         s.stamp.retried_at = T - 1;
-        expect(judge(s, policy()), told < 3 ? VERDICT_RETRY : VERDICT_END, told < 3 ? "stalled" : "retries_exhausted", told + 1);
+        expect(judge(s, policy()), counted < 3 ? VERDICT_RETRY : VERDICT_END, counted < 3 ? "stalled" : "retries_exhausted",
+               counted + 1);
     }
     observation_t s = at(T + PROTECTED + 1);
     s.has_retries_in_job = true;

@@ -12,24 +12,24 @@ typedef struct {
     server_t *server;
     proxy_t *proxy;
     redis_t *direct, *r; /* past the proxy, and through it */
-} bench_t;
+} setup_t;
 
-static bench_t setup(void) {
-    bench_t b = {.server = server_start(NULL)};
+static setup_t setup(void) {
+    setup_t b = {.server = server_start(NULL)};
     b.proxy = proxy_start(server_socket(b.server));
     b.direct = redis_open(b.server);
     b.r = redis_open_path(proxy_socket(b.proxy), 5000);
     return b;
 }
 
-static void teardown(bench_t *b) {
+static void teardown(setup_t *b) {
     redis_close(b->r);
     redis_close(b->direct);
     proxy_stop(b->proxy);
     server_free(b->server);
 }
 
-static void reconnect(bench_t *b) {
+static void reconnect(setup_t *b) {
     redis_close(b->r);
     b->r = redis_open_path(proxy_socket(b->proxy), 5000);
 }
@@ -56,7 +56,7 @@ Test(redis_support_resp, finds_the_end_of_a_frame) {
 }
 
 Test(redis_support_proxy, passes_and_counts) {
-    bench_t b = setup();
+    setup_t b = setup();
     char *big = malloc(300000);
     memset(big, 'x', 300000);
     redis_ok(b.r, "SET big %b", big, (size_t)300000);
@@ -83,7 +83,7 @@ Test(redis_support_proxy, passes_and_counts) {
 }
 
 Test(redis_support_proxy, passes_subscriptions_and_their_messages) {
-    bench_t b = setup();
+    setup_t b = setup();
     redisReply *reply = redis_do(b.r, "SUBSCRIBE one two");
     freeReplyObject(reply);
     cr_assert_eq(redisGetReply(b.r, (void **)&reply), REDIS_OK);
@@ -98,7 +98,7 @@ Test(redis_support_proxy, passes_subscriptions_and_their_messages) {
 }
 
 Test(redis_support_proxy, loses_a_reply_though_the_command_ran) {
-    bench_t b = setup();
+    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "LPUSH", .nth = 2});
     cr_assert_eq(redis_int(b.r, "LPUSH q a"), 1);
     redis_ok(b.r, "PING");
@@ -111,7 +111,7 @@ Test(redis_support_proxy, loses_a_reply_though_the_command_ran) {
 }
 
 Test(redis_support_proxy, drops_a_request_unseen_after_answering_those_before) {
-    bench_t b = setup();
+    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "LPUSH q b"});
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q a"), REDIS_OK);
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q b"), REDIS_OK);
@@ -128,7 +128,7 @@ Test(redis_support_proxy, drops_a_request_unseen_after_answering_those_before) {
 Test(redis_support_proxy, gives_errors_in_the_order_of_a_pipeline) {
     static const char *const errors[] = {"-LOADING x",  "-READONLY x", "-BUSY x",       "-MASTERDOWN x", "-CLUSTERDOWN x",
                                          "-TRYAGAIN x", "-MISCONF x",  "-NOREPLICAS x", "-NOPERM x"};
-    bench_t b = setup();
+    setup_t b = setup();
     for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
         proxy_action_t action = i % 2 ? PROXY_REFUSE : PROXY_REPLACE;
         proxy_rule(b.proxy, (proxy_rule_t){.action = action, .match = "INCR", .error = errors[i]});
@@ -150,7 +150,7 @@ Test(redis_support_proxy, gives_errors_in_the_order_of_a_pipeline) {
 }
 
 Test(redis_support_proxy, fires_as_often_as_asked) {
-    bench_t b = setup();
+    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .error = "-BUSY x", .times = 2});
     free(redis_error(b.r, "PING"));
     free(redis_error(b.r, "PING"));
@@ -165,7 +165,7 @@ Test(redis_support_proxy, fires_as_often_as_asked) {
 }
 
 Test(redis_support_proxy, stalls_and_delivers_later) {
-    bench_t b = setup();
+    setup_t b = setup();
     proxy_stall(b.proxy, PROXY_DOWN);
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q a"), REDIS_OK);
     int done = 0;
@@ -186,7 +186,7 @@ Test(redis_support_proxy, stalls_and_delivers_later) {
 }
 
 Test(redis_support_proxy, holds_one_reply_back) {
-    bench_t b = setup();
+    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "LPUSH"});
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q a"), REDIS_OK);
     cr_assert_eq(redisAppendCommand(b.r, "PING"), REDIS_OK);
@@ -207,7 +207,7 @@ Test(redis_support_proxy, holds_one_reply_back) {
 }
 
 Test(redis_support_proxy, cuts_at_any_byte) {
-    bench_t b = setup();
+    setup_t b = setup();
     static const char request[] = "*3\r\n$5\r\nLPUSH\r\n$1\r\nq\r\n$1\r\na\r\n";
     for (long byte = 0; byte < (long)sizeof(request) - 1; byte++) {
         reconnect(&b);
@@ -224,7 +224,7 @@ Test(redis_support_proxy, cuts_at_any_byte) {
 }
 
 Test(redis_support_proxy, disconnects_and_refuses) {
-    bench_t b = setup();
+    setup_t b = setup();
     redis_ok(b.r, "PING");
     proxy_disconnect(b.proxy);
     cr_assert_null(redisCommand(b.r, "PING"));
