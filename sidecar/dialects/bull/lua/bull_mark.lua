@@ -22,11 +22,11 @@ if refusal then return refusal end
 local now = tonumber(now_ms())
 local interval = tonumber(ARGV[2])
 local function text(ms) return string.format('%.0f', ms) end
-local ours = redis.call('GET', KEYS[4]) == 'sidecar'
+local by_sidecar = redis.call('GET', KEYS[4]) == 'sidecar'
 local marked = tonumber(string.match(redis.call('HGET', KEYS[5], 'marked') or '', '^%d+$'))
-local good = ours and marked and marked <= now
+local good = by_sidecar and marked and marked <= now
 if ARGV[3] == '' then
-    if ours then redis.call('SET', KEYS[4], 'sidecar', 'PX', text(good and math.max(1, marked + interval - now) or interval)) end
+    if by_sidecar then redis.call('SET', KEYS[4], 'sidecar', 'PX', text(good and math.max(1, marked + interval - now) or interval)) end
     return {'left'}
 end
 if good and now - marked < interval then

@@ -72,7 +72,7 @@ if redis.call('LLEN', KEYS[7]) > 0 then -- Bull removes a promoted id from activ
     for _, id in ipairs(redis.call('LRANGE', KEYS[7], 0, -1)) do active[id] = true end
     redis.call('LREM', none, 1, '')
 end
-local moved, odd, plain = ids, {}, {}
+local moved, no_jobs, plain = ids, {}, {}
 if plain_only then
     for i = 1, count do redis.call('HSET', prefix .. ids[i], 'delay', '0') end
     redis.call('LPUSH', target, unpack(ids))
@@ -155,7 +155,7 @@ else
     for i = 1, count do
         local id, priority = ids[i], priorities[i]
         if not priority then
-            odd[#odd + 1] = id
+            no_jobs[#no_jobs + 1] = id
         else
             priority = tonumber(priority) or 0
             redis.call('HSET', prefix .. id, 'delay', '0')
@@ -178,14 +178,15 @@ else
         redis.call('RENAME', none, target) -- the new list holds all of the old one
     end
 end
-if #odd > 0 then
-    local quarantine, off = {}, {'XX'}
-    for _, id in ipairs(odd) do
-        quarantine[#quarantine + 1], off[#off + 1] = string.format('%.0f', now_ms), string.format('%.0f', (now_ms + tonumber(ARGV[6])) * 4096)
-        quarantine[#quarantine + 1], off[#off + 1] = id, id
+if #no_jobs > 0 then
+    local since, later = string.format('%.0f', now_ms), string.format('%.0f', (now_ms + tonumber(ARGV[6])) * 4096)
+    local quarantine, postponed = {}, {'XX'}
+    for _, id in ipairs(no_jobs) do
+        quarantine[#quarantine + 1], quarantine[#quarantine + 2] = since, id
+        postponed[#postponed + 1], postponed[#postponed + 2] = later, id
     end
     redis.call('ZADD', KEYS[9], unpack(quarantine))
-    redis.call('ZADD', KEYS[2], unpack(off))
+    redis.call('ZADD', KEYS[2], unpack(postponed))
     if #moved > 0 then redis.call('ZREM', KEYS[2], unpack(moved)) end
 else
     redis.call('ZREMRANGEBYRANK', KEYS[2], 0, count - 1)

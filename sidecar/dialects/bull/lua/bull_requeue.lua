@@ -41,8 +41,8 @@ for i = 10, #ARGV do
 end
 local mark = redis.call('HGET', KEYS[1], ARGV[1])
 if mark and ARGV[3] ~= '1' then return {'known', mark} end
-local holds = redis.call('TYPE', KEYS[4]).ok
-if holds ~= 'none' and holds ~= 'hash' then return {'waiting', 'its key holds a ' .. holds} end
+local job_type = redis.call('TYPE', KEYS[4]).ok
+if job_type ~= 'none' and job_type ~= 'hash' then return {'waiting', 'its key holds a ' .. job_type} end
 if redis.call('EXISTS', KEYS[5]) == 1 then return {'waiting', 'a worker has it'} end
 local failed = redis.call('ZSCORE', KEYS[6], id)
 local job = redis.call('HMGET', KEYS[4], 'name', 'timestamp', 'stalledCounter')
@@ -53,19 +53,19 @@ if redis.call('LPOS', KEYS[10], id) or redis.call('ZSCORE', KEYS[11], id) then r
 if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the audit log has no copy'} end
 local at = now_ms()
 local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
-local given = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
+local last_id = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
 redis.call('ZREM', KEYS[1] .. ':none', '') -- tests the right before the job is in two places
 
 redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. at .. ' ' .. ARGV[2])
 local function undo(why)
-    if holds == 'none' then redis.pcall('DEL', KEYS[4]) end
+    if job_type == 'none' then redis.pcall('DEL', KEYS[4]) end
     return take_back(mark, why)
 end
 if not there then
     local made = redis.pcall('HSET', KEYS[4], unpack(fields))
     if type(made) == 'table' then return undo(made.err) end
     -- After FLUSHALL or obliterate() Bull numbers new jobs from 1 again, and drops a new job whose number has a hash.
-    local raised = #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > given and redis.pcall('SET', KEYS[12], id)
+    local raised = #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > last_id and redis.pcall('SET', KEYS[12], id)
     if raised and raised.err then return undo(raised.err) end
 end
 local pushed
