@@ -44,8 +44,6 @@ static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     return call->error->outcome;
 }
 
-// ---- Promotion.
-
 static void bull_promote_append(const call_t *call, const promote_request_t *ask) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;

@@ -1,10 +1,10 @@
-// Copies failures that Bull's workers decided, each once, from zset `failed` to the failure stream.
+// Copies failures that Bull's workers decided, each once, from the zset `failed` to the failure stream.
 //
-// The zset is read by score. The score is the time of the failure by the clock of its worker. A read after a change begins a
-// little before the last read. Once a minute at most, a full-range read covers the last 10 minutes, because the clock of a
-// worker may be behind. A zset of the sidecar holds the recorded failures. The channel `failed` names each job too. Its messages
-// show failures of clocks that are further behind. They also show jobs that Bull removed at once (removeOnFail). Such a
-// job is recorded with the error of its message alone.
+// The score of an entry is the time of the failure by the clock of its worker, which may be behind. So a read after a change
+// begins a little before the last read, and once a minute at most a full-range read covers the last 10 minutes. The sidecar's
+// zset `recorded` has the failures that are in the stream already. Bull also sends a message for each failure on the channel
+// `failed`. Messages show failures by clocks that are further behind, and jobs that Bull removed at once (removeOnFail). The
+// record of a removed job has only the id and the error of its message.
 #include "dialects/bull/failed_channel.h"
 
 #include "base/buffer.h"
@@ -22,14 +22,14 @@ enum {
     NEAR_MS = 500,        // a read after a change begins this long before the last read
     PAUSE_FACTOR = 10,    // after a read, pause for this many times its duration
     PAUSE_MAX_MS = 250,   // the longest pause after a read
-    FULL_RANGE_S = 60,    // between two reads over the whole overlap
-    KNOWN_MAX = 20000,    // failures that count as recorded when a queue is adopted
+    FULL_RANGE_S = 60,    // least time between two full-range reads
+    KNOWN_MAX = 20000,    // at the first read of a queue, at most this many earlier failures count as recorded
     PAGE = 500,           // entries of `failed` that one request reads
     PAGE_JOBS = 64,       // unrecorded failures that one request returns
     PAGE_BYTES = 1 << 20, // one request returns no further job after this many bytes
     FULL_WAIT_MS = 1000,  // until the next try while the stream is full
-    MESSAGE_PAGE = 32,    // messages of one step
-    NUMBER_SIZE = 32,
+    MESSAGE_PAGE = 32,    // messages that one step handles
+    NUMBER_SIZE = 32,     // of the text of a number
 };
 
 static const char ROLE[] = "monitor";
@@ -37,7 +37,7 @@ static const char ROLE[] = "monitor";
 // A read of `failed`: one page, or several.
 typedef struct failed_read {
     bool started;           // a page has come, the last one has not
-    bool full_range;        // covers the whole overlap
+    bool full_range;        // covers OVERLAP_MS
     mono_t began;           // when it began
     int64_t began_ms;       // the same by Redis's clock; 0 = its first page has not come
     char from[NUMBER_SIZE]; // score at which the next page begins
@@ -49,15 +49,15 @@ typedef struct failed {
     bool records; // record_failed
     char *key;    // key of the zset, and channel
     failed_read_t read;
-    bool changed;          // something changed since the last read began
-    bool full_range_due;   // something may have changed since the last full-range read began
-    bool mark_known;       // the mark was read, or deleted, in this term
+    bool changed;          // `failed` may have changed since the last read began
+    bool full_range_due;   // `failed` may have changed since the last full-range read began
+    bool mark_known;       // the mark (failed_ask_mark) was read, or deleted, in this term
     int64_t full_range_ms; // by Redis's clock: when the last full-range read began
     int64_t near_ms;       // by Redis's clock: when the last read of any kind began
     mono_t pause_until;    // when the next read may begin
     mono_t full_range_at;  // when the next full-range read begins
     bool full;             // the stream was full; wait for pause_until
-    bool messages_turn;    // messages are next
+    bool messages_turn;    // the next step handles messages, even if a read is due
     bull_messages_t messages;
 } failed_t;
 
@@ -102,8 +102,8 @@ static void failed_on_message(void *state, const char *channel, slice_t message)
 
 // ---- Where reads begin.
 
-// Asks for the mark where a read begins. `mark`: everything before it is read; "" = keep the mark; "off" = delete the mark:
-// failures from now on count as recorded, but failures while no instance leads do not.
+// Reads the mark: the entry `:seen` of `recorded`, when the last full-range read began. `mark` is its new value in ms; "" = keep
+// the value; "off" = delete the mark, because record_failed is false: failures until it is true again count as recorded.
 static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char *mark) {
     const call_t *call = &step->redis;
     redisReply *reply;
@@ -116,7 +116,7 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
     failpoint("bull_seen_answered");
     if (bull_reply_begins(reply, "seen", "off", call->error)) {
         int64_t now = reply_number(reply_at(reply, 1)), at = reply_number(reply_at(reply, 2));
-        // A mark in the future comes from a clock that was ahead.
+        // A mark in the future comes from a Redis clock that was ahead.
         s->full_range_ms = at > now + OVERLAP_MS ? now : at;
         if (!s->mark_known) s->near_ms = s->full_range_ms;
         s->mark_known = true;
@@ -125,7 +125,7 @@ static outcome_t failed_ask_mark(failed_t *s, side_task_call_t *step, const char
     return call->error->outcome;
 }
 
-// False: no read is due now.
+// Begins a read if one is due. False: none is due.
 static bool failed_begin_read(failed_t *s, mono_t now) {
     bool full_range = s->full_range_due && mono_reached(s->full_range_at, now);
     if (!mono_reached(s->pause_until, now) || (!full_range && !s->changed)) return false;
@@ -141,7 +141,7 @@ static bool failed_begin_read(failed_t *s, mono_t now) {
 
 // ---- Pages.
 
-// `messages` 0: the next page of `failed`; else the jobs of so many messages.
+// Asks for the jobs that the first `messages` messages name; 0 = asks for the next page of `failed`.
 static void failed_append_page(const failed_t *s, conn_t *conn, size_t messages) {
     request_script(conn, &script_bull_failed, 2);
     request_text(conn, s->key, s->at->recorded);
@@ -153,7 +153,7 @@ static void failed_append_page(const failed_t *s, conn_t *conn, size_t messages)
     request_end(conn);
 }
 
-// A record that was sent, in the order of the requests.
+// A record that was sent to Redis.
 typedef struct failed_sent {
     slice_t id;
     const char *reason;
@@ -224,8 +224,8 @@ static outcome_t failed_record_page(failed_t *s, side_task_call_t *call, const r
 static outcome_t failed_end_read(failed_t *s, side_task_call_t *call) {
     char mark[NUMBER_SIZE];
     mono_t now = mono_now();
-    int64_t rest = mono_diff(now, s->read.began) * PAUSE_FACTOR;
-    s->pause_until = mono_add(now, rest < PAUSE_MAX_MS * NS_PER_MS ? rest : PAUSE_MAX_MS * NS_PER_MS);
+    int64_t pause = mono_diff(now, s->read.began) * PAUSE_FACTOR;
+    s->pause_until = mono_add(now, pause < PAUSE_MAX_MS * NS_PER_MS ? pause : PAUSE_MAX_MS * NS_PER_MS);
     s->read.started = false;
     s->messages_turn = true;
     s->near_ms = s->read.began_ms;
@@ -235,7 +235,7 @@ static outcome_t failed_end_read(failed_t *s, side_task_call_t *call) {
     return failed_ask_mark(s, call, mark);
 }
 
-// Continues after the page, or ends the read. Counts entries of the last score, so that none of equal score is skipped.
+// Continues after the page, or ends the read. Counts the entries of the last score that were read, to skip only these.
 static outcome_t failed_next_page(failed_t *s, side_task_call_t *call, const redisReply *page) {
     int64_t looked = reply_int(reply_at(page, 1)), same = reply_int(reply_at(page, 3));
     const char *score = reply_text(reply_at(page, 2));
@@ -248,7 +248,7 @@ static outcome_t failed_next_page(failed_t *s, side_task_call_t *call, const red
     return more ? OUTCOME_OK : failed_end_read(s, call);
 }
 
-// Owned; NULL: an error.
+// Owned; NULL = an error, in *call->error.
 static redisReply *failed_read_page(const call_t *call) {
     redisReply *page;
     if (conn_read(call->conn, 0, &page, call->error) != OUTCOME_OK) return NULL;
@@ -258,7 +258,7 @@ static redisReply *failed_read_page(const call_t *call) {
     return NULL;
 }
 
-// Reads one page. The first page arms tracking, so a change during the read triggers another one.
+// Reads one page. The first page arms tracking, so that a change during the read triggers another read.
 static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
     conn_t *conn = call->redis.conn;
     redis_error_t *error = call->redis.error;
@@ -278,7 +278,7 @@ static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
 
 // ---- Messages.
 
-// Drops the handled messages. Keeps the message of a job that left `failed` meanwhile, to handle it again.
+// Drops the `looked` handled messages. Keeps the message of a job that left `failed` meanwhile, to handle the message again.
 static void failed_drop_messages(failed_t *s, const failed_sent_t *sent, size_t count, int64_t looked) {
     for (size_t i = 0; looked > 0 && s->messages.count; looked--) {
         const bull_message_t *first = s->messages.all[0];
@@ -311,7 +311,7 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
     for (size_t i = 0; at < asked && bull_job_at(page, i, BULL_SCORED, &job); i++, at++) {
         while (at + 1 < asked && !slice_equal(job.id, s->messages.all[at]->id)) at++;
         if (!job.score.len) {
-            // A job with a hash that is not in `failed` was retried meanwhile.
+            // A job that has a hash and is not in `failed` was retried meanwhile. An expected message has its record.
             if (strcmp(job.state, "none") != 0 || failed_is_expected(s, at, call->now)) continue;
             job.fields[BULL_FAILED_REASON] = s->messages.all[at]->error;
         }
