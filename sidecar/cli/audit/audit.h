@@ -81,9 +81,9 @@ extern const audit_command_t audit_backup_command;
         AUDIT_OPTIONS_TIME
 #define AUDIT_OPTION_UTC                                                                                                         \
     AUDIT_FLAG(0, "utc", utc, "read times without a zone as UTC, and print tables in UTC; by default local time")
-#define AUDIT_OPTIONS_KIND                                                                                                       \
+#define AUDIT_OPTIONS_KIND(default_)                                                                                             \
     AUDIT_VALUE(0, "kind", "KIND", filter.kind, AUDIT_KINDS,                                                                     \
-                "failed (the default), retried, requeued, discarded, gap or filled"),                                            \
+                "only failed, retried, requeued, discarded, gap or filled; default: " default_),                                 \
         AUDIT_FLAG(0, "all-kinds", filter.all_kinds, "events of all kinds")
 #define AUDIT_OPTION_OUTPUT(values_, help_) AUDIT_VALUE('o', "output", "FORMAT", text.format, values_, help_)
 #define AUDIT_OPTION_FORMAT                                                                                                      \

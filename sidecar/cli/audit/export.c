@@ -94,7 +94,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
-    AUDIT_OPTIONS_KIND,
+    AUDIT_OPTIONS_KIND("all kinds"),
     AUDIT_OPTION_OUTPUT("jsonl csv", "jsonl (an object a line; the default) or csv (RFC 4180)"),
     AUDIT_OPTION_FORCE,
 };

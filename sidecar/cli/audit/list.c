@@ -56,8 +56,9 @@ static int list_run(audit_args_t *args) {
 }
 
 static const cli_option_t options[] = {
-    AUDIT_OPTIONS_LOG,  AUDIT_OPTIONS_FILTERS, AUDIT_OPTION_UTC,
-    AUDIT_OPTIONS_KIND, AUDIT_OPTION_FORMAT,   AUDIT_OPTION_LIMIT("at most N rows; default: 50 in a table, else all; 0 = all"),
+    AUDIT_OPTIONS_LOG,   AUDIT_OPTIONS_FILTERS,
+    AUDIT_OPTION_UTC,    AUDIT_OPTIONS_KIND("failed"),
+    AUDIT_OPTION_FORMAT, AUDIT_OPTION_LIMIT("at most N rows; default: 50 in a table, else all; 0 = all"),
 };
 
 const audit_command_t audit_list_command = {

@@ -221,7 +221,7 @@ static int requeue_main(audit_args_t *args) {
         AUDIT_OPTIONS_TIME, AUDIT_OPTION_UTC
 #define REQUEUE_TEXT_ONCE                                                                                                        \
     "Each failure is requeued or discarded once, over all instances, unless you give --again. After an interruption repeat "     \
-    "the command: it skips and reports the failures of the first run. With --again it would do them again. Ctrl-C stops a run "  \
+    "the command: it skips and reports the failures of the first run. With --again it repeats these too. Ctrl-C stops a run "    \
     "after the requests in flight. Each requeue or discard is an event, which reaches every instance's log."
 #define REQUEUE_EXITS                                                                                                            \
     "0 ok\n1 something was refused or not found\n2 wrong usage\n69 Redis is unreachable\n78 bad config\n130 interrupted by "     \

@@ -200,7 +200,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
-    AUDIT_OPTIONS_KIND,
+    AUDIT_OPTIONS_KIND("failed"),
     AUDIT_OPTION_OUTPUT("table jsonl csv", "table, jsonl (an object a line) or csv (RFC 4180)"),
     AUDIT_OPTION_LIMIT("print the last N events first; default 10"),
 };

@@ -259,7 +259,7 @@ static int64_t check_gaps(const check_subject_t *x, buffer_t *what) {
 }
 
 #define MEMORY_WHY  "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that."
-#define MEMORY_NEXT "Raise maxmemory, or find out what fills it: redis-cli --bigkeys"
+#define MEMORY_NEXT "Raise maxmemory, or find out what fills Redis: redis-cli --bigkeys"
 #define VERIFY      ". To verify: queue-sidecar check -c {config} --redis"
 #define ITS_LOG     "Repair the named key, right or setting; the log of the instance has more"
 
@@ -330,10 +330,10 @@ const status_check_t status_checks[] = {
      .next = "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h. From "
              "Redis: redis-cli XREVRANGE {failures} + - COUNT 10",
      .variant = STATUS_FROM_STREAM},
-    {CHECK_QUEUE, STATUS_NOTE, "behind", check_behind, "Their instances have ended, or cannot write.",
+    {CHECK_QUEUE, STATUS_NOTE, "behind", check_behind, "The instances of these logs have ended, or cannot write.",
      .next = "If their pods are gone, do nothing. Otherwise search the log of each instance for `audit log`"},
     {CHECK_QUEUE, STATUS_NOTE, "silent_log", check_silent_log, "A log that has been silent for a day no longer counts as a copy.",
-     .next = "If their pods are gone, do nothing: Redis forgets them after 7 days"},
+     .next = "If the pods of these logs are gone, do nothing: their entries leave Redis after 7 days"},
     {CHECK_SERVER, STATUS_NOTE, "clocks", check_clocks,
      "Jobs fall due by Redis's clock. By the other clock, in producers and logs, they seem early or late.",
      .next = "Set the wrong clock (NTP)"},
