@@ -45,7 +45,7 @@ static void manager_stop(manager_t *manager) {
 }
 
 /* The next message, or "" when none comes. */
-static const char *heard(manager_t *manager, int timeout_ms) {
+static const char *next_message(manager_t *manager, int timeout_ms) {
     static char message[4096];
     struct pollfd ready = {.fd = manager->fd, .events = POLLIN};
     message[0] = '\0';
@@ -62,7 +62,7 @@ static daemon_t *start(const manager_t *manager, const char *watchdog, const cha
 }
 
 static void expect_reloading(manager_t *manager, int64_t since) {
-    const char *message = heard(manager, 10000);
+    const char *message = next_message(manager, 10000);
     long long at = 0;
     cr_assert_eq(sscanf(message, "RELOADING=1\nMONOTONIC_USEC=%lld", &at), 1, "<%s>", message);
     cr_expect(at >= since && at <= wait_now_us());
@@ -71,28 +71,29 @@ static void expect_reloading(manager_t *manager, int64_t since) {
 Test(daemon_sd_notify, ready_reloading_and_stopping_are_sent) {
     manager_t manager = manager_start(false);
     daemon_t *d = start(&manager, NULL, "off");
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
 
     int64_t before = wait_now_us();
     daemon_write_config(d, config, temp_root(), "off", "}, { name = \"r\";");
     daemon_signal(d, SIGHUP);
     expect_reloading(&manager, before);
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
 
     /* SIGHUP is answered even if nothing has changed. */
     daemon_signal(d, SIGHUP);
     expect_reloading(&manager, before);
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 2 queues");
 
     daemon_write_config(d, config, temp_root(), "off", "colour = 1;");
     daemon_signal(d, SIGHUP);
     expect_reloading(&manager, before);
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 2 queues; the newest configuration is refused, see the log");
+    cr_expect_str_eq(next_message(&manager, 10000),
+                     "READY=1\nSTATUS=serves 2 queues; the newest configuration is refused, see the log");
 
     daemon_signal(d, SIGTERM);
-    cr_expect_str_eq(heard(&manager, 10000), "STOPPING=1");
+    cr_expect_str_eq(next_message(&manager, 10000), "STOPPING=1");
     cr_expect_eq(daemon_wait_exit(d, 10000).code, 0);
-    cr_expect_str_eq(heard(&manager, 0), "");
+    cr_expect_str_eq(next_message(&manager, 0), "");
     daemon_free(d);
     manager_stop(&manager);
 }
@@ -101,13 +102,14 @@ Test(daemon_sd_notify, ready_reloading_and_stopping_are_sent) {
 Test(daemon_sd_notify, reload_found_by_polling_is_sent_too) {
     manager_t manager = manager_start(true);
     daemon_t *d = start(&manager, NULL, "50ms");
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
     int64_t before = wait_now_us();
     daemon_write_config(d, config, temp_root(), "50ms", "colour = 1;");
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue; the newest configuration is refused, see the log");
+    cr_expect_str_eq(next_message(&manager, 10000),
+                     "READY=1\nSTATUS=serves 1 queue; the newest configuration is refused, see the log");
     daemon_write_config(d, config, temp_root(), "50ms", "retry_times = 7;");
     expect_reloading(&manager, before);
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
     daemon_stop(d);
     manager_stop(&manager);
 }
@@ -115,11 +117,11 @@ Test(daemon_sd_notify, reload_found_by_polling_is_sent_too) {
 Test(daemon_sd_notify, watchdog_is_fed_twice_per_interval) {
     manager_t manager = manager_start(false);
     daemon_t *d = start(&manager, "WATCHDOG_USEC=1000000", "off");
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
     int late = 0; /* the machine may pause in between */
     for (int i = 0; i < 7; i++) {
         int64_t before = wait_now_us();
-        cr_expect_str_eq(heard(&manager, 10000), "WATCHDOG=1");
+        cr_expect_str_eq(next_message(&manager, 10000), "WATCHDOG=1");
         late += i && wait_now_us() - before > INT64_C(1000) * wait_scaled_ms(1000);
     }
     cr_expect_leq(late, 2);
@@ -131,10 +133,10 @@ Test(daemon_sd_notify, watchdog_of_another_process_is_not_fed) {
     manager_t manager = manager_start(false);
     const char *const env[] = {manager.variable, "WATCHDOG_USEC=1000", "WATCHDOG_PID=1", NULL};
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = env}, config, temp_root(), "off", "");
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
     daemon_signal(d, SIGHUP); /* the next message is the answer, so no watchdog message came before it */
     expect_reloading(&manager, 0);
-    cr_expect_str_eq(heard(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
+    cr_expect_str_eq(next_message(&manager, 10000), "READY=1\nSTATUS=serves 1 queue");
     daemon_stop(d);
     manager_stop(&manager);
 }
@@ -163,7 +165,7 @@ Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300)
                                     "queues = ( { name = \"q\"; } );",
                                     server_socket(server), fifo);
     int64_t start_us = wait_now_us();
-    while (*heard(&manager, 10000))
+    while (*next_message(&manager, 10000))
         cr_assert_lt(wait_now_us() - start_us, INT64_C(200) * 1000000, "watchdog messages still come");
     cr_expect_gt(wait_now_us() - start_us, INT64_C(100) * 1000000);
     cr_expect(daemon_running(d));

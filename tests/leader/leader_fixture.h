@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* A long TTL, because a term also ends when the machine pauses for a TTL. The tests step the clocks instead of waiting. */
-enum { TTL = 60000, LOOK = TTL + TTL / 20 + 1 }; /* ms after which a standby has tried the lock again */
+enum { TTL = 60000, RETRY_WITHIN = TTL + TTL / 20 + 1 }; /* ms after which a standby has tried the lock again */
 #define TTL_TEXT "60s"
 #define CONFIG   "group = \"app\"; lock = { ttl = \"" TTL_TEXT "\"; }; queues = ( { name = \"email\"; } );"
 
@@ -20,15 +20,15 @@ static inline fixture_t setup(bool proxy) {
 }
 
 /* Steps the clocks of the sidecar and of Redis. */
-static inline void pass(fixture_t *f, int64_t ms) {
+static inline void step_clocks(fixture_t *f, int64_t ms) {
     fixture_step_boottime(ms);
     server_step_clock(f->server, ms);
 }
 
 /* Steps the clocks in small steps and runs the driver after each, so that leaders renew, and superfluous requests show. */
-static inline void live(fixture_t *f, driver_t *driver, int64_t ms) {
+static inline void drive_for(fixture_t *f, driver_t *driver, int64_t ms) {
     for (const int64_t step = TTL / 12; ms > 0; ms -= step) {
-        pass(f, ms < step ? ms : step);
+        step_clocks(f, ms < step ? ms : step);
         driver_settle(driver, f->r);
     }
 }

@@ -31,10 +31,10 @@ Test(redis_leader, lock_is_renewed_at_a_third_of_the_ttl) {
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     cr_leads(&instance);
     for (long i = 1, before = proxy_requests(f.proxy, "EVALSHA"); i <= 12; i++) {
-        pass(&f, TTL / 4);
+        step_clocks(&f, TTL / 4);
         cr_assert_leq(driver_run(&instance.driver, 30), 10, "it spins");
         cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i - 1, "renewed too early");
-        pass(&f, TTL / 12);
+        step_clocks(&f, TTL / 12);
         cr_assert(driver_until(&instance.driver, fresh(&instance), 10000));
         cr_assert_eq(proxy_requests(f.proxy, "EVALSHA"), before + i);
         cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), TTL * 3 / 4);
@@ -57,9 +57,9 @@ Test(redis_leader, standby_takes_over_when_the_lock_expires) {
     cr_assert_eq(fixture_log_count("standing by"), 1);
     instance_stop(&one); /* without a release, as after a kill */
     long before = proxy_requests(f.proxy, "EVALSHA");
-    live(&f, &two.driver, TTL - TTL / 4);
+    drive_for(&f, &two.driver, TTL - TTL / 4);
     cr_assert_not(leads(&two));
-    live(&f, &two.driver, LOOK - (TTL - TTL / 4));
+    drive_for(&f, &two.driver, RETRY_WITHIN - (TTL - TTL / 4));
     cr_leads(&two);
     cr_assert_leq(proxy_requests(f.proxy, "EVALSHA") - before, 4, "a standby tries more often than once per remaining TTL");
     instance_stop(&two);
@@ -98,13 +98,13 @@ Test(redis_leader, term_ends_when_the_lock_is_gone) {
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     cr_leads(&instance);
     redis_ok(f.r, "SET sidecar:app:lock another PX %d", 2 * TTL);
-    pass(&f, TTL / 3);
+    step_clocks(&f, TTL / 3);
     cr_assert(driver_until(&instance.driver, !leads(&instance), 3000));
     cr_assert_eq(metric_get(&instance.metrics->terms_lost), 1);
     cr_assert_eq(metric_get(&instance.metrics->leading), 0);
     driver_settle(&instance.driver, f.r);
     expect_lock(&f, "another");
-    live(&f, &instance.driver, 2 * TTL + LOOK);
+    drive_for(&f, &instance.driver, 2 * TTL + RETRY_WITHIN);
     cr_leads(&instance);
     cr_assert_eq(metric_get(&instance.metrics->terms), 2);
     redis_ok(f.r, "DEL sidecar:app:lock");
@@ -153,7 +153,7 @@ Test(redis_leader, lost_renewal_is_sent_again) {
     cr_leads(&instance);
     for (int i = 1; i <= 2; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = i == 1 ? PROXY_LOSE : PROXY_DROP, .match = "EVALSHA"});
-        pass(&f, TTL / 3);
+        step_clocks(&f, TTL / 3);
         cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->reconnects) == i, 3000));
         cr_assert(driver_until(&instance.driver, fresh(&instance), 10000));
         proxy_pass(f.proxy);
@@ -173,9 +173,9 @@ Test(redis_leader, lock_left_by_a_clock_step_is_broken) {
     server_step_clock(f.server, -3600 * 1000);
     cr_assert_gt(redis_int(f.r, "PTTL sidecar:app:lock"), 3000 * 1000);
     driver_settle(&two.driver, f.r);
-    live(&f, &two.driver, TTL - TTL / 4);
+    drive_for(&f, &two.driver, TTL - TTL / 4);
     cr_assert(!leads(&two) && metric_get(&two.metrics->clock_steps_healed) == 0, "broken before a second check, a TTL later");
-    live(&f, &two.driver, LOOK - (TTL - TTL / 4));
+    drive_for(&f, &two.driver, RETRY_WITHIN - (TTL - TTL / 4));
     cr_leads(&two);
     cr_assert_eq(metric_get(&two.metrics->clock_steps_healed), 1);
     instance_stop(&two);
@@ -191,7 +191,7 @@ Test(redis_leader, living_leader_survives_a_clock_step) {
     driver_step(&two.driver, 1);
     server_step_clock(f.server, -3600 * 1000);
     driver_add(&one.driver, leader_tick, two.leader);
-    live(&f, &one.driver, 4 * TTL);
+    drive_for(&f, &one.driver, 4 * TTL);
     cr_assert(leads(&one) && !leads(&two));
     cr_assert_eq(metric_get(&two.metrics->clock_steps_healed), 0);
     cr_assert_eq(metric_get(&one.metrics->terms), 1);
@@ -214,7 +214,7 @@ Test(redis_leader, standby_names_queues_its_leader_skips) {
     cr_assert_eq(metric_get(&two.metrics->unserved), 1);
     cr_assert_eq(fixture_log_count("\"queues\":\"sms\""), 1);
     instance_stop(&one);
-    live(&f, &two.driver, LOOK);
+    drive_for(&f, &two.driver, RETRY_WITHIN);
     cr_leads(&two);
     cr_assert_eq(metric_get(&two.metrics->unserved), 0);
     instance_stop(&two);
@@ -236,12 +236,12 @@ Test(redis_leader, queue_is_claimed_only_from_a_group_without_leader) {
     cr_leads(&two);
     cr_assert_eq(fixture_log_count("another group owns this queue"), 1);
     driver_add(&one.driver, leader_tick, two.leader);
-    live(&f, &one.driver, 3 * TTL);
+    drive_for(&f, &one.driver, 3 * TTL);
     cr_assert_eq(metric_get(&two.metrics->unserved), 1);
     redis_expect(f.r, "app", "HGET sidecar:email:meta group");
     redis_expect(f.r, "", "HGET sidecar:other:queues email");
     instance_stop(&one);
-    live(&f, &two.driver, 3 * TTL);
+    drive_for(&f, &two.driver, 3 * TTL);
     cr_assert_eq(metric_get(&two.metrics->unserved), 0);
     redis_expect(f.r, "other", "HGET sidecar:email:meta group");
     instance_stop(&two);
@@ -274,7 +274,7 @@ ParameterizedTest(int *number, redis_leader, temporary_errors_are_retried_with_b
     proxy_pass(f.proxy);
     cr_leads(&instance);
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = PASSING[*number], .times = 2});
-    pass(&f, TTL / 3);
+    step_clocks(&f, TTL / 3);
     cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) == tries + 2, 10000));
     cr_assert(driver_until(&instance.driver, fresh(&instance), 10000), "the term must go on until its lease expires");
     cr_assert_eq(metric_get(&instance.metrics->terms), 1);
@@ -375,7 +375,7 @@ Test(redis_leader, readable_sockets_do_not_wake_during_back_off) {
     cr_assert(driver_until(&instance.driver, connections(&f, "queue-sidecar-vacant") == 1, 3000));
     proxy_rule(f.proxy,
                (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:app:queues", .error = "-LOADING x", .times = -1});
-    pass(&f, LOOK);
+    step_clocks(&f, RETRY_WITHIN);
     cr_assert(driver_until(&instance.driver, proxy_fired(f.proxy) >= 3, 3000)); /* now the back-off is long */
     for (int i = 0; i < 3; i++) redis_ok(f.r, "PUBLISH sidecar:app:vacant app");
     cr_assert_leq(driver_run(&instance.driver, 300), 50 * wait_scaled_ms(1), "it spins");
@@ -437,7 +437,7 @@ Test(redis_leader, odd_locks_are_retried_slowly) {
         redis_ok(f.r, "SET sidecar:app:lock %s", locks[i]);
         long before = proxy_requests(f.proxy, "sidecar:app:queues sidecar:app:standbys"),
              steps = driver_run(&instance.driver, 100);
-        live(&f, &instance.driver, TTL);
+        drive_for(&f, &instance.driver, TTL);
         steps += driver_run(&instance.driver, 100);
         cr_assert_not(leads(&instance), "leads although the lock is \"%s\"", locks[i]);
         expect_lock(&f, locks[i]);
@@ -459,11 +459,11 @@ Test(redis_leader, foreign_lock_value_is_logged) {
     cr_assert_gt(fixture_log_count("sidecar:app:lock"), 0);
     cr_assert_not(leads(&instance));
     redis_ok(f.r, "DEL sidecar:app:lock");
-    pass(&f, LOOK);
+    step_clocks(&f, RETRY_WITHIN);
     cr_leads(&instance);
     redis_ok(f.r, "DEL sidecar:app:lock"); /* a key of another type, while the instance leads */
     redis_ok(f.r, "LPUSH sidecar:app:lock x");
-    pass(&f, TTL / 3);
+    step_clocks(&f, TTL / 3);
     cr_assert(driver_until(&instance.driver, fixture_log_count("redis refuses the lock") > 0, 3000));
     char *log = fixture_log();
     cr_assert_not_null(strstr(strstr(log, "redis refuses the lock"), "\"key\":\"sidecar:app:lock\""), "%s", log);
