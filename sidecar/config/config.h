@@ -21,7 +21,7 @@ enum { ROLE_DISPATCHER = 1u << 0, ROLE_MONITOR = 1u << 1 };
 
 typedef struct retry_policy {
     int64_t times;     // retries before the final failure
-    int64_t window_ms; // the count is forgotten this long after the last retry
+    int64_t window_ms; // the count of retries starts again this long after the last retry
     retry_backoff_t backoff;
     int64_t delay_ms;
     int64_t delay_max_ms;

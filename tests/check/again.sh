@@ -1,5 +1,5 @@
 #!/bin/sh
-# deploy/again.sh: what fails once or twice is fetched all the same where it is required, and what fails each time fails.
+# Tests deploy/again.sh: with QS_CLIENTS_REQUIRED=1 a fetch that fails once or twice is tried again; a fetch that always fails fails.
 set -eu
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/again.sh
@@ -7,13 +7,13 @@ cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export QS_AGAIN_S="0 0"
-fetch() { # how many tries fail
+fetch() { # number of tries that fail
     echo try >>"$work/tries"
     tried=$(wc -l <"$work/tries")
     echo "this is try $tried"
     [ "$tried" -gt "$1" ] || return 7
 }
-expect() { # required, how many tries fail, the code, how many tries are made
+expect() { # QS_CLIENTS_REQUIRED, number of tries that fail, expected exit code, expected number of tries
     rm -f "$work/tries"
     code=0
     QS_CLIENTS_REQUIRED=$1
@@ -30,4 +30,4 @@ expect 1 1 0 2
 expect 1 2 0 3
 expect 1 9 7 3
 expect '' 1 7 1
-echo "ok   again: what fails for a moment is fetched where it is required"
+echo "ok   again: a required fetch is tried again"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# deploy/compose: read as docker compose reads it (its own library, fetched once by go), the sidecar as restricted as its image
-# promises, its config good, and its worker the one of docs/worker-contract.md.
+# Checks deploy/compose: the file reads well with the library of docker compose (which go fetches once), the sidecar is as restricted
+# as its image promises, the config is valid, and the worker is the one of docs/worker-contract.md.
 set -eu
 cd "$(dirname "$0")/../.."
 program=${QS_PROGRAM:-build/queue-sidecar}
@@ -26,15 +26,15 @@ PYTHONPATH=tests/deploy python3 -B -c 'import sys, configs; sys.exit(configs.nee
     echo "deploy/compose/config/queue-sidecar.cfg:1: jobs of its max_payload may take more than the mem_limit of $file"
     code=1
 }
-# The sidecar depends on nothing, so that `run` alone starts no Redis for it to ask.
+# In compose.yaml the sidecar depends on no service, so `run` alone starts no Redis.
 awk '/up -d/ { up = 1 } /check --redis/ && !up { exit 1 }' deploy/compose/README.md || {
-    echo "deploy/compose/README.md:1: nothing has started Redis when it is asked"
+    echo "deploy/compose/README.md:1: starts no Redis before \`check --redis\`"
     code=1
 }
 
 [ $code = 0 ] || exit 1
 
-# Made anew where its sources have changed; a build that is there needs no network.
+# Builds the reader if its sources have changed. An existing build needs no network.
 skip() {
     echo "ok   compose: the config is good, the worker is that of the docs; SKIPPED reading $file: $1"
     [ "${QS_CLIENTS_REQUIRED:-}" != 1 ] || code=1
@@ -49,13 +49,13 @@ reader() {
     (cd tests/compose && again "$work/log" env GOPATH="$here/$place/go" GOCACHE="$here/$place/cache" GOFLAGS="-modcacherw -mod=readonly" \
         GOTOOLCHAIN=local timeout 400 go build -o "$here/$place/compose" .) || skip "$(grep -v '^go: downloading' "$work/log" | tail -n 1 | cut -c1-200)"
     cp "$work/sources" "$place/sources"
-    rm -rf "$place/go" "$place/cache" # sources and a build cache that nobody needs any more
+    rm -rf "$place/go" "$place/cache" # the program needs neither sources nor build cache
 }
 reader
 env -u QUEUE_SIDECAR_IMAGE "$place/compose" "$file" || code=1
 
-# It would notice: each of these must be refused.
-spoilt() { # what, sed script
+# Tests the reader: it must refuse each of these files.
+spoilt() { # name of the fault, sed script
     cp -r deploy/compose "$work/spoilt"
     sed -i "$2" "$work/spoilt/compose.yaml"
     ! cmp -s "$file" "$work/spoilt/compose.yaml" || {

@@ -1,12 +1,12 @@
 #!/bin/sh
-# cppcheck, on all C or on the files given. What it is told not to say:
-#   missingIncludeSystem             it need not see libc
-#   normalCheckLevelMaxBranches      newer versions: that it did not look at every branch
-#   nullPointerOutOfMemory           newer versions, wrong: we abort when there is no memory
-#   uninitvar                        wrong about arrays of functions; both compilers and clang-tidy look for it
-#   nullPointerRedundantCheck        wrong about loops that set the pointer once; clang-tidy looks for it
-#   deallocuse, invalidTestForOverflow   in tests: wrong about the macros of assertions
-# Criterion's other macros are given as plain functions.
+# Runs cppcheck on all C files, or on the given files. Suppressed findings:
+#   missingIncludeSystem             libc headers are not needed
+#   normalCheckLevelMaxBranches      newer versions: only says that some branches were not analysed
+#   nullPointerOutOfMemory           newer versions, false positive: the program aborts when it has no memory
+#   uninitvar                        false positive for arrays of functions; both compilers and clang-tidy check this
+#   nullPointerRedundantCheck        false positive for loops that set the pointer once; clang-tidy checks this
+#   deallocuse, invalidTestForOverflow   in tests: false positives in the macros of assertions
+# The -D options replace Criterion's other macros by plain functions.
 set -eu
 cd "$(dirname "$0")/../.."
 [ $# -gt 0 ] || set -- sidecar tests

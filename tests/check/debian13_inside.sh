@@ -1,8 +1,8 @@
 #!/bin/sh
-# The part of debian13_suite.sh that runs inside of the root.
+# The part of debian13_suite.sh that runs inside the Debian 13 root.
 set -eu
 cd "$(dirname "$0")/../.."
-QS_CLIENTS_REQUIRED=${QS_ROOT_REQUIRED:-} sh deploy/deps.sh valkey # of the suite itself it requires clients that are not here
+QS_CLIENTS_REQUIRED=${QS_ROOT_REQUIRED:-} sh deploy/deps.sh valkey # not for the suite: it would require clients that the root lacks
 echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
 make -s -j2 suite TEST_CFLAGS=-O0
 failed=

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds the tree inside a Debian 13 root, with that system's compiler and libraries (hiredis 1.2, libconfig 1.7), and runs the
-# whole suite there: with its Redis 8.0, and what talks to Redis also with its Valkey 8.1.
+# Builds the tree inside a Debian 13 root, with the compiler and libraries of Debian 13 (hiredis 1.2, libconfig 1.7), and runs the
+# whole suite there with Redis 8.0. Tests that use Redis also run with Valkey 8.1.
 #
-#   sh tests/check/debian13_suite.sh          QS_FILTER='daemon_*/*' runs only these
+#   sh tests/check/debian13_suite.sh          QS_FILTER='daemon_*/*' runs only these tests
 #
-# The root is build/debian13/suite; mounts are of a namespace of their own, so that they end with it. Needs to be root.
+# The root is build/debian13/suite. Mounts are in a namespace of their own, so that they end with it. Run this as root.
 # Exit codes: 0 all passed, or not possible on this machine (one line says why; with QS_CLIENTS_REQUIRED=1 that is 1), 1 failed.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -29,7 +29,7 @@ if ! cmp -s "$base/stamp" "$root/.made"; then
     cp -a "$base/root" "$root"
     cp "$base/stamp" "$root/.made"
 fi
-# What git knows and what is new, as it is now; the objects of the last run stay.
+# Copies the files that git tracks and new files. The objects of the last run stay.
 mkdir -p "$root/src"
 find "$root/src" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 git ls-files --cached --others --exclude-standard | while IFS= read -r file; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The documents: `--write` (make docs) fills the blocks that come from the program, `--check` (make check) says what is wrong.
+"""The documents: `--write` (make docs) fills the blocks that come from the program, `--check` (make check) reports faults.
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. Its text comes from the program (QS_PROGRAM, default
 build/queue-sidecar) or from the sources. The check also finds dead relative links and anchors, lines above 160 columns, a README.md
@@ -20,9 +20,9 @@ MAX_README_LINES = 250
 SKIPPED = {"build", ".git"}
 BLOCK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->\n(.*?)^<!-- end -->$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
-# Files that users have, or that the build makes.
+# Files of users.
 USERS_FILES = {"handler.py", "worker.py", "heartbeat.py", "producer.py"}
-# Tables whose first column must be messages of the log, by the head of that column.
+# Head of a table's first column that must have only messages of the log.
 MESSAGES_HEAD = "log message"
 MESSAGES_PAGE = pathlib.Path("docs/operations.md")
 
@@ -32,7 +32,7 @@ def documents():
     return sorted(found)
 
 
-# ---- what the program says
+# ---- blocks from the output of the program
 
 
 @functools.lru_cache
@@ -92,7 +92,7 @@ def key_index(_):
 
 
 def metrics(labels):
-    """The metrics that have these labels: `none`, `role`, `queue` (which includes queue and more)."""
+    """The metrics that have these labels: `none`, `role`, or `queue` (also with more labels)."""
     wanted = "" if labels == "none" else labels
     found = []
     for name, kind, own, text in rows("metrics"):
@@ -102,7 +102,7 @@ def metrics(labels):
 
 
 def exits(_):
-    """The exit codes: those of the program, then those of each command that gives one its own meaning."""
+    """The exit codes of the program."""
     general = re.search(r"^Exit codes: (.*?)\.$", program("help"), re.M | re.S)[1]
     lines = ["| code | meaning |", "|---|---|"]
     for part in re.sub(r"\s+", " ", general).split("; "):
@@ -112,14 +112,14 @@ def exits(_):
 
 
 def commands(_):
-    """The commands and what each is for."""
+    """The commands and the purpose of each."""
     lines = ["| command | purpose |", "|---|---|"]
     for name, purpose in re.findall(r"^  (\w+) {2,}(\S.*)$", re.search(r"^Commands:\n(.*?)\n\n", program("help"), re.M | re.S)[1], re.M):
         lines.append(f"| `queue-sidecar {name}` | {purpose} |")
     return "\n".join(lines)
 
 
-# ---- what the sources say
+# ---- blocks from the sources
 
 
 @functools.lru_cache
@@ -148,7 +148,7 @@ def arguments(text, start):
 
 
 def literals(code):
-    """The string literals of an expression; adjacent ones are one."""
+    """The string literals of an expression; adjacent literals are joined."""
     joined = re.findall(r'"(?:[^"\\]|\\.)*"(?:\s*"(?:[^"\\]|\\.)*")*', code)
     return ["".join(part.replace('\\"', '"').replace("\\\\", "\\") for part in re.findall(r'"((?:[^"\\]|\\.)*)"', one)) for one in joined]
 
@@ -199,7 +199,7 @@ def points_of_failure():
 
 
 def failpoints(_):
-    """The names that QS_CRASH_AT takes, and the files that have them."""
+    """The failpoints, which are values of QS_CRASH_AT, and the files that have them."""
     files = {}
     for name, paths in points_of_failure().items():
         files.setdefault(", ".join(f"`{path}`" for path in sorted(paths)), []).append(f"`{name}`")
@@ -207,12 +207,12 @@ def failpoints(_):
 
 
 SHOWN_USERS = 6
-# Commands that take a subcommand, whose right is then `command|subcommand`.
+# Commands with a subcommand: the right is `command|subcommand`.
 CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
 
 
 def rights(_):
-    """The commands of Redis that the program uses, and who uses each: scripts by name, C by its folder."""
+    """The commands of Redis that the program uses, and the users of each: scripts by name, C files by path."""
     users = {}
     for path, text in sources("*.lua"):
         if path.parent.name == "prologue":
@@ -247,13 +247,13 @@ def generated(match):
     return f"<!-- generated: {name}{' ' + argument if argument else ''} -->\n{GENERATORS[name](argument)}\n<!-- end -->"
 
 
-# ---- what the check looks at
+# ---- checks of a page: each yields (line, fault)
 
 
 def blocks(path, text):
     for match in BLOCK.finditer(text):
         if generated(match) != match[0]:
-            yield text.count("\n", 0, match.start()) + 1, f"the block {match[1]} is not what the program says: make docs"
+            yield text.count("\n", 0, match.start()) + 1, f"the block {match[1]} is not the output of the program: run make docs"
     if text.count("<!-- generated: ") != len(BLOCK.findall(text)):
         yield 1, "a generated block has no end: write <!-- end --> below it"
 
@@ -264,11 +264,11 @@ def widths(path, text):
             yield number, f"has {len(line)} columns: at most {MAX_COLUMNS}"
     lines = text.count("\n")
     if path == pathlib.Path("README.md") and lines > MAX_README_LINES:
-        yield lines, f"README.md has {lines} lines: at most {MAX_README_LINES}; the rest belongs into docs/"
+        yield lines, f"README.md has {lines} lines: at most {MAX_README_LINES}; move text to docs/"
 
 
 def prose(text):
-    """The text without code, in as many lines and columns."""
+    """The text with code replaced by blanks, so that lines and columns stay the same."""
     text = FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     return re.sub(r"`+[^`\n]*`+", lambda match: " " * len(match[0]), text)
 
@@ -295,11 +295,11 @@ def links(path, text):
             if not file.exists():
                 yield number, f"the link {target} leads nowhere"
             elif anchor and file.suffix == ".md" and anchor not in anchors(file):
-                yield number, f"the link {target} has no heading there"
+                yield number, f"the link {target} names a heading that the page does not have"
 
 
 def explanations(text):
-    """(line, message) of each message of the log that a table explains."""
+    """(line, message) for each log message that a table explains."""
     inside = False
     for number, line in enumerate(text.splitlines(), 1):
         cells = line.split("|")
@@ -312,7 +312,7 @@ def explanations(text):
 
 
 def explained(path, text):
-    """Tables explain only messages that there are: each is the beginning of one. MESSAGES_PAGE explains every error and warning."""
+    """Each explained message must be the begin of a message in the sources. MESSAGES_PAGE must explain every error and warning."""
     known = {message: level for level, _, message in messages()}
     told = list(explanations(text))
     for number, message in told:
@@ -330,7 +330,7 @@ def tree():
 
 
 def files(_, text):
-    """Names of C, Lua and Python files are those of files that there are; below lib/ they are Bull's."""
+    """Each named C, Lua, Python or SQL file must exist, except files of users and files below lib/, which are Bull's."""
     for number, line in enumerate(text.splitlines(), 1):
         for name in re.findall(r"`([\w/]+\.(?:c|h|lua|py|sql))`", line):
             foreign = name.startswith("lib/") or name in USERS_FILES or re.search("NAME|NNN", name)
@@ -344,7 +344,7 @@ def code():
 
 
 def functions(path, text):
-    """A page for developers names only functions that there are: `name()`."""
+    """Each function that a page names as `name()` must exist."""
     for number, line in enumerate(text.splitlines(), 1):
         for name in re.findall(r"`(\w+)\(\)`", line):
             if not re.search(rf"\b{name}\(", code()):
@@ -352,7 +352,7 @@ def functions(path, text):
 
 
 def release():
-    """The newest release in the changelog is the one that the Makefile builds."""
+    """The newest release in the changelog must be the version that the Makefile builds."""
     makefile = pathlib.Path("Makefile").read_text()
     version, day = (re.search(rf"^{name} := (\S+)$", makefile, re.M)[1] for name in ("VERSION", "RELEASED"))
     headings = re.findall(r"^## (\d.*)$", pathlib.Path("CHANGELOG.md").read_text(), re.M)

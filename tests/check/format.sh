@@ -1,5 +1,5 @@
 #!/bin/sh
-# C looks as .clang-format says; `make format` makes it so. Versions of clang-format differ in small things: Debian 12's decides.
+# Checks that C follows .clang-format; `make format` formats it. Versions of clang-format differ a little: the one of Debian 12 decides.
 set -eu
 cd "$(dirname "$0")/../.."
 version=$(clang-format --version)

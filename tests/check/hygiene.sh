@@ -1,6 +1,6 @@
 #!/bin/sh
-# What must not get into the tree: paths of somebody's machine, hosts of package registries, notes to oneself, stray files at the top;
-# and tests under a name that no filter of `make test` finds, or that have a long form which `make test-long` does not run.
+# Finds what must not be in the tree: paths of one machine, hosts of package registries, notes to oneself, stray files at the top, tests
+# whose name no filter of `make test` finds, and tests with a long form that `make test-long` does not run.
 set -eu
 cd "$(dirname "$0")/../.."
 found=$(mktemp)
@@ -9,13 +9,13 @@ trap 'rm -f "$found"' EXIT
 files() {
     find . \( -path ./.git -o -path ./build \) -prune -o -type f ! -path ./tests/check/hygiene.sh "$@" -print0 | sort -z
 }
-look() { # pattern, what to say
+look() { # pattern, message
     xargs -0 grep -nIE "$1" /dev/null | sed "s|^\\./\\([^:]*:[0-9]*\\):.*|\\1: $2|" >>"$found" || true
 }
 files | look '(^|[^A-Za-z0-9_.$})/-])/(home|Users|root|work)/[A-Za-z]' 'a path of one machine: take it from the environment or an argument'
 files | look '(registry\.npmjs|npmjs\.org|pypi\.org|pythonhosted\.org|crates\.io|rubygems\.org|proxy\.golang|repo1?\.maven|(deb|ftp|security)[a-z.]*\.debian\.org|archive\.ubuntu)' \
     'the host of a package registry: leave it to the configuration of the machine'
-files ! -name '*.md' | look '\b(TODO|FIXME|XXX)\b' 'a note to oneself: do it, or say what is so and why'
+files ! -name '*.md' | look '\b(TODO|FIXME|XXX)\b' 'a note to oneself: do it, or describe the present state and the reason'
 
 for entry in * .[!.]*; do
     case $entry in
@@ -44,7 +44,7 @@ find tests -name '*.c' -exec awk '
             print FILENAME ":" FNR ": suite \"" suite "\": begin the names of file and suite with the same of unit_, redis_ or daemon_"
     }' {} + >>"$found" 2>/dev/null || true
 
-# What a test does more of under QS_LONG is done by `make test-long`: see the filters in stages.sh.
+# `make test-long` must run each suite that reads QS_LONG: see the filters in stages.sh.
 long=$(grep -A2 'QS_LONG=1' tests/check/stages.sh | grep -oE '(unit|redis|daemon)_[a-z_]+' | tr '\n' ' ')
 find tests -name '*.c' -exec grep -l '"QS_LONG"' {} + | while IFS= read -r file; do
     sed -n 's/^Test(\([a-z_0-9]*\),.*/\1/p' "$file" | sort -u | while IFS= read -r suite; do

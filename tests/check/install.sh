@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs `make install` into a directory of its own. Every file must be where people and shells look for it, the program must run, an
-# existing config must stay, and `make uninstall` must leave only what people have changed.
+# Runs `make install` into a temporary directory. Every file must be where people and shells look for it, the program must run, an
+# existing config must stay, and `make uninstall` must leave only files that people have changed.
 set -eu
 cd "$(dirname "$0")/../.."
 make=${MAKE:-make}
@@ -10,7 +10,7 @@ fail() {
     echo "deploy/install.sh:1: $1"
     exit 1
 }
-places() { # what make prints of a target, with the given variables
+places() { # target, variables: runs make, and writes its output to $work/said
     $make -s "$@" DESTDIR="$work/root" >"$work/said" 2>&1 || {
         cat "$work/said"
         fail "make $* failed"
@@ -29,14 +29,14 @@ for prefix in /usr /usr/local; do
         share/doc/queue-sidecar/examples/queue-sidecar.cfg share/doc/queue-sidecar/systemd/README.md share/doc/queue-sidecar/LICENSE; do
         [ -s "$top/$file" ] || fail "$prefix/$file is not installed"
     done
-    [ "$("$top/bin/queue-sidecar" version)" = "$(build/queue-sidecar version)" ] || fail "the installed program is another"
+    [ "$("$top/bin/queue-sidecar" version)" = "$(build/queue-sidecar version)" ] || fail "the installed program is not build/queue-sidecar"
     "$top/bin/queue-sidecar" check -c "$config" >/dev/null || fail "the installed config is refused"
-    ! grep -rn '@[A-Z]*@' "$top/lib" || fail "a place in a unit was not filled in"
+    ! grep -rn '@[A-Z]*@' "$top/lib" || fail "a placeholder in a unit was not replaced"
     grep -q "^ExecStart=$prefix/bin/queue-sidecar run -c /etc/queue-sidecar/queue-sidecar.cfg$" "$top/lib/systemd/system/queue-sidecar.service" ||
         fail "the unit starts something else"
     # make prints every file that it installs, and nothing else.
     find "$work/root" ! -type d | sed "s|^$work/root||" | sort >"$work/there"
-    sed 's/ (kept)$//' "$work/said" | sort | cmp -s - "$work/there" || fail "make does not print what it installs"
+    sed 's/ (kept)$//' "$work/said" | sort | cmp -s - "$work/there" || fail "make does not print exactly the files that it installs"
     if [ $prefix = /usr ]; then
         places uninstall PREFIX=$prefix
         left=$(find "$work/root" ! -type d -o -name '*queue-sidecar*')
@@ -44,17 +44,17 @@ for prefix in /usr /usr/local; do
     fi
 done
 
-# install and uninstall keep a changed config, and one that is a dangling link.
+# install and uninstall keep a changed config; install also keeps a config that is a dangling link.
 echo 'group = "mine"; queues = ( { name = "q"; } );' >"$config"
 places install
-grep -q mine "$config" || fail "an existing config was written over"
+grep -q mine "$config" || fail "install overwrote an existing config"
 places uninstall
-grep -q mine "$config" || fail "a changed config was removed"
+grep -q mine "$config" || fail "uninstall removed a changed config"
 [ "$(find "$work/root" ! -type d)" = "$config" ] || fail "left by uninstall: $(find "$work/root" ! -type d)"
 rm "$config"
 ln -s /nowhere/at/all.cfg "$config"
 places install
-[ -L "$config" ] || fail "a config that is a link was replaced"
+[ -L "$config" ] || fail "install replaced a config that is a link"
 places uninstall
 
 # Each directory can be set by itself.
@@ -63,10 +63,10 @@ places install PREFIX=/opt/qs BINDIR=/opt/b MANDIR=/opt/m DOCDIR=/opt/d BASHCOMP
 for file in b/queue-sidecar m/man1/queue-sidecar.1 d/README.md bc/queue-sidecar zc/_queue-sidecar u/queue-sidecar.service s/queue-sidecar.conf; do
     [ -s "$work/root/opt/$file" ] || fail "/opt/$file is not installed"
 done
-[ ! -e "$work/root/opt/qs" ] || fail "something went below PREFIX although its place was given"
+[ ! -e "$work/root/opt/qs" ] || fail "a file went below PREFIX although its directory was set"
 
 # The default place of the config is built in. Build the one object that has it.
 $make -s B="$work/build" SYSCONFDIR=/opt/etc "$work/build/sidecar/cli/args.o"
 grep -q '"/opt/etc"' "$work/build/gen/paths.h" || fail "SYSCONFDIR does not reach the program"
 grep -qa '/opt/etc/queue-sidecar/queue-sidecar.cfg' "$work/build/sidecar/cli/args.o" || fail "the program looks elsewhere than in SYSCONFDIR"
-echo "ok   install: $(wc -l <"$work/there") files come and go"
+echo "ok   install: $(wc -l <"$work/there") files installed and removed"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Proves that the rooms of sidecar/ depend on each other in one direction only, for includes and for calls.
+"""Proves that the layers of sidecar/ depend on each other in one direction only, for includes and for calls.
 
-A room is a folder of sidecar/ with all below it. KNOWS lists the rooms that each room may include and call. Includes come from the
-sources, calls from the symbols of the object files, so build first. A unit is a .c file with its .h: units never depend on each
-other in a circle. A library is known in one room only.
+A layer is a folder of sidecar/ with all folders below it. KNOWS lists the layers that each layer may include and call. Includes come
+from the sources, calls from the symbols of the object files, so build first. A unit is a .c file with its .h: units must not depend on
+each other in a circle. Only one layer may include a library.
 """
 import os
 import pathlib
@@ -37,7 +37,7 @@ KNOWS = {
     "cli": "app inspect http dialects audit " + REDIS,
     "main": "cli",
 }
-LIBRARIES = {  # header: the only room (or file) that includes it
+LIBRARIES = {  # header: the only layer (or file) that may include it
     "hiredis/": "redis/",
     "sqlite3.h": "audit/",
     "libconfig.h": "config/",
@@ -48,8 +48,8 @@ LIBRARIES = {  # header: the only room (or file) that includes it
 offences = []
 
 
-def room(path):
-    """The room of a path below sidecar/: its first folder, or for main.c the file."""
+def layer(path):
+    """The layer of a path below sidecar/: the first folder, or for main.c the file."""
     return path.split("/")[0].split(".")[0]
 
 
@@ -63,18 +63,18 @@ def offence(where, text):
 
 def judge(where, source, target, verb):
     """One dependency of `source` on `target`, both paths below sidecar/."""
-    a, b = room(source), room(target)
+    a, b = layer(source), layer(target)
     if a not in KNOWS:
-        offence(where, f"no room \"{a}\": put the file into a folder that tests/check/layers.py knows")
+        offence(where, f"no layer \"{a}\": put the file into a folder that tests/check/layers.py knows")
     elif a != b and b not in KNOWS[a].split():
-        offence(where, f"{verb}, but {a}/ must not know {b}/: move what is needed down, or pass it in")
+        offence(where, f"{verb}, but {a}/ must not know {b}/: move the needed code down, or pass it in")
     if b == "dialects" and target.count("/") == 2 and source not in ("dialects/registry.c", "dialects/registry.o"):
         if source.rsplit("/", 1)[0] != target.rsplit("/", 1)[0]:
             offence(where, f"{verb}: only dialects/registry.c names a dialect; ask its dialect_ops_t")
 
 
 def includes():
-    """(unit, unit) for every include of ours."""
+    """(unit, unit) for every include of a file of the project."""
     edges = set()
     for path in sorted(TOP.rglob("*.[ch]")):
         name = path.relative_to(TOP).as_posix()
@@ -85,7 +85,7 @@ def includes():
                 if match[1] == "<":
                     for library, home in LIBRARIES.items():
                         if target.startswith(library) and not name.startswith(home):
-                            offence(where, f"includes <{target}>, which only {home} may: ask that room for what you need")
+                            offence(where, f"includes <{target}>, which only {home} may: call a function of that layer")
                 elif (TOP / target).is_file():
                     judge(where, name, target, f"includes {target}")
                     edges.add((unit(name), unit(target)))
@@ -97,7 +97,7 @@ def includes():
 
 
 def calls():
-    """(unit, unit) for every symbol that one object takes from another."""
+    """(unit, unit) for every symbol of another object that an object uses."""
     paths = [path for path in sorted(OBJECTS.rglob("*.o")) if (TOP / path.relative_to(OBJECTS)).with_suffix(".c").is_file()]
     if not paths:
         sys.exit(f"{OBJECTS}: holds no objects: run make first")
@@ -120,7 +120,7 @@ def calls():
 
 
 def circles(edges, what):
-    """Names every group of units that reach each other."""
+    """Reports every group of units that depend on each other in a circle."""
     below = {}
     for a, b in edges:
         if a != b:
@@ -152,7 +152,7 @@ def folders():
     for folder in [TOP, *(path for path in TOP.rglob("*") if path.is_dir())]:
         count = len([path for path in folder.iterdir() if path.suffix in (".c", ".h")])
         if count > MAX_FILES:
-            offence(f"{folder.relative_to(TOP)}:1", f"{count} sources in one folder, {MAX_FILES} are the most: make rooms")
+            offence(f"{folder.relative_to(TOP)}:1", f"{count} sources in one folder, {MAX_FILES} are the most: make folders")
 
 
 def main():
@@ -164,7 +164,7 @@ def main():
     for line in sorted(set(offences)):
         print(line)
     if not offences:
-        print(f"ok   layers: {len(by_include)} includes and {len(by_call)} pairs of files that call go downwards")
+        print(f"ok   layers: {len(by_include)} includes and {len(by_call)} calls between files go downwards")
     return 1 if offences else 0
 
 

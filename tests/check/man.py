@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Manual pages: `--write` (make docs) fills the blocks of docs/man/*.scd that come from the program, `--check` compares them.
 
-A block stands between `; generated: NAME` and `; end`; its text is made of `help commands`, `help keys` and `help metrics`.
+A block begins with `; generated: NAME` and ends with `; end`. Its text comes from `help commands`, `help keys` and `help metrics`.
 """
 import os
 import pathlib
@@ -11,7 +11,7 @@ import sys
 import textwrap
 
 PROGRAM = os.environ.get("QS_PROGRAM", "build/queue-sidecar")
-DEFAULT_CONFIG = "/etc/queue-sidecar/queue-sidecar.cfg"  # @CONFIG@ in the pages: the Makefile knows the place
+DEFAULT_CONFIG = "/etc/queue-sidecar/queue-sidecar.cfg"  # @CONFIG@ in the pages: the Makefile sets the path
 BLOCK = re.compile(r"^; generated: (\w+)(?: (\S+))?\n(.*?)^; end$", re.M | re.S)
 COLUMNS = 160
 
@@ -40,7 +40,7 @@ def typed(text):
 
 def paragraph(text, indent=""):
     lines = textwrap.wrap(text, COLUMNS, break_long_words=False, break_on_hyphens=False)
-    # A line that began with one of these would be a heading, a list, a table or a comment.
+    # Escape a first character that scdoc would take for a heading, a list, a table or a comment.
     return "\n".join(indent + ("\\" if line[0] in "#-.[]|:;" else "") + line for line in lines)
 
 
@@ -55,7 +55,7 @@ def spelled(tag):
 
 
 def usage(line):
-    """Words in capitals are to be replaced, others typed."""
+    """A usage line: words in capitals, which users replace, in italics; other words bold."""
     words = re.sub(r"\b([A-Z]+)\b|([a-z0-9-]+)", lambda word: f"_{word[1]}_" if word[1] else bold(word[2]), line.replace("|", "\\|"))
     return f"*queue-sidecar* {words}++"
 
@@ -155,7 +155,7 @@ def main():
             path.write_text(fresh)
         elif fresh != text:
             line = next(number for number, (a, b) in enumerate(zip(text.splitlines() + [""], fresh.splitlines() + [""]), 1) if a != b)
-            print(f"{path}:{line}: differs from what the program says: run make docs")
+            print(f"{path}:{line}: differs from the output of the program: run make docs")
             wrong += 1
     return 1 if wrong else 0
 

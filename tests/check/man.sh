@@ -1,5 +1,5 @@
 #!/bin/sh
-# Manual pages: their generated blocks say what the program says, mandoc and groff render them without a warning, and ENVIRONMENT
+# Checks the manual pages: their generated blocks match the program, mandoc and groff render them without a warning, and ENVIRONMENT
 # names every variable that the program reads.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -11,7 +11,7 @@ python3 tests/check/man.py --check >"$work/said" || true
 for section in 1 5; do
     "$program" help man $section >"$work/page.$section"
     if command -v mandoc >/dev/null; then
-        # scdoc begins a paragraph everywhere; mandoc skips the empty ones.
+        # scdoc writes empty paragraphs, which mandoc reports.
         mandoc -T lint -W warning "$work/page.$section" | grep -v 'skipping paragraph macro' >>"$work/said" || true
         rendered="$rendered mandoc"
     fi

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the checks that are named, or all; every one, whatever the others found. Each prints one line "ok", or its offences as
-# file:line: what, and what to do.
+# Runs the named checks, or all checks, also after one has failed. Each check prints one line "ok", or each offence as
+# "FILE:LINE: fault: remedy".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 [ $# -gt 0 ] || set -- hygiene layers size keys docs man install systemd compose again scripts format shell cppcheck tidy selftest

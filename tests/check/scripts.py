@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Holds every Lua script against its header, its C caller and the rights that docs/acl.md publishes.
+"""Compares every Lua script with its header, its C caller and the rights in docs/acl.md.
 
-A header that lies is worse than none: the numbers of KEYS and ARGV are what the C side is written from, and the ACL line is what
-operators copy.
+A wrong header is worse than none: the C side is written from its KEYS and ARGV. Operators copy the ACL line.
 """
 import pathlib
 import re
@@ -13,16 +12,16 @@ TOP = pathlib.Path("sidecar")
 PROLOGUE = TOP / "queue/lua/prologue"
 SECTION = "Least privilege"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
-# What a script may call in redis.* and yet needs no right for: they are the engine's own, not commands.
+# Commands with a subcommand: the right is `command|subcommand`.
 CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
 READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers sscan
     strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrank
     zrevrangebyscore zscan zscore""".split())
 
-# People add jobs by it: when memory is full Redis refuses it before it runs.
+# These scripts add jobs for people. They have no flag allow-oom, so a full Redis refuses them before they run.
 REFUSED_WHEN_FULL = {"requeue", "bull_requeue", "delayed_requeue"}
 
-# It tries the commands that other scripts call, and those have their rights.
+# This script tries commands by name. The rights are checked in the scripts that need them.
 PROBE = "probe"
 
 offences = []
@@ -66,14 +65,14 @@ class Header:
 
 
 def without_comments(line):
-    """The code of one line; strings that hold -- do not occur in ours."""
+    """The code of one line. No script has a string with `--`."""
     return line.split("--", 1)[0]
 
 
 def check_indexes(path, header, code):
     for kind in ("KEYS", "ARGV"):
         used = {}
-        rest = None  # the index from which all are used
+        rest = None  # the index from which the code uses all entries
         for number, text in code:
             for match in re.finditer(rf"\b{kind}\[(\d+)\]", text):
                 used.setdefault(int(match[1]), number)
@@ -91,7 +90,7 @@ def check_indexes(path, header, code):
         if rest and not header.open[kind]:
             offence(path, used.get(rest, 2), f"uses all {kind} from {rest} on; document that as {kind}[{rest}+]")
         if header.open[kind] and not rest:
-            offence(path, 2, f"the header documents {kind}[{header.highest[kind]}+], but the code does not go on to the last")
+            offence(path, 2, f"the header documents {kind}[{header.highest[kind]}+], but the code does not use all of them")
 
 
 def check_commands(path, shebang, optional, code, rights):
@@ -99,7 +98,7 @@ def check_commands(path, shebang, optional, code, rights):
     for number, text in code:
         for match in re.finditer(r"redis\.p?call\(\s*('(\w+)')?(?:,\s*'(\w+)')?", text):
             if not match[1] and path.stem != PROBE:
-                offence(path, number, "calls a command whose name is no literal: nobody can check its rights")
+                offence(path, number, "calls a command whose name is no literal: its rights cannot be checked")
             if not match[1]:
                 continue
             command = match[2].lower()
@@ -123,8 +122,8 @@ def check_right(path, line, right, rights):
 
 
 def read_rights():
-    """The +commands of the ACL lines, in docs/acl.md, section SECTION, in fenced blocks: the first is for all, the others add what a
-    dialect needs. None where there is none yet."""
+    """The +commands of all ACL lines in fenced blocks of docs/acl.md, section SECTION: the first line is for all queues, each other
+    line adds rights for a dialect. None = there is no such block."""
     page = pathlib.Path("docs/acl.md")
     text = page.read_text() if page.exists() else ""
     section = re.search(rf"^#+ {SECTION}\b.*?\n(.*?)(?=^#+ |\Z)", text, re.M | re.S | re.I)
@@ -137,7 +136,7 @@ def read_rights():
 
 
 def uses(path, lines):
-    """The code of the parts of the prologue that the build joins to a script; each must be called."""
+    """The code of the prologue files that the build joins to a script. The script must call each of them."""
     code = []
     for line in lines:
         for name in re.findall(r"\w+", line[9:]) if line.startswith("-- Uses ") else ():
@@ -155,7 +154,7 @@ def uses(path, lines):
 
 
 def check_syntax(path, lines):
-    """luac knows no shebang with flags; an empty line in its place keeps the numbers."""
+    """luac does not know a shebang with flags. An empty line in its place keeps the line numbers."""
     source = "\n".join([""] + lines[1:])
     done = subprocess.run(["luac5.1", "-p", "-"], input=source, text=True, capture_output=True)
     if done.returncode:
@@ -164,7 +163,7 @@ def check_syntax(path, lines):
 
 
 def check_callers(headers):
-    """request_script(conn, &script_x, n), or call_script and lock_begin, which add the lock: n and the number of arguments are those of the header."""
+    """request_script(conn, &script_x, n), or call_script and lock_begin, which add the lock: n and the number of arguments must match the header."""
     for path in sorted(TOP.rglob("*.c")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
@@ -180,7 +179,7 @@ def check_callers(headers):
 
 
 def count_arguments(text):
-    """Arguments of a request that the calls of `text` add: each text and each number of request_text and request_int, one by request_bytes."""
+    """The number of arguments that the request_* calls in `text` add: each one of request_text and request_int, and one for request_bytes."""
     count = 0
     for match in re.finditer(r"\brequest_(text|int|bytes)\(", text):
         depth, commas, rest = 1, 0, re.sub(r'"(?:[^"\\]|\\.)*"', '""', text[match.end():])
@@ -199,7 +198,7 @@ def check_arguments(path, number, name, header, given, following):
         if re.search(r"request_(end|ask)\(|call_ask\(|lock_ask_number\(", line) or line == "}":
             break
         if re.search(r"\b(for|while|if|switch) \(", line) or re.search(r"\b(?!request_|call_)\w+\((conn|call)\b(?!->)", line):
-            return  # more may be added than can be counted here
+            return  # a loop, a condition or another function may add an unknown number
         body.append(line)
     given += count_arguments("\n".join(body))
     wanted = header.highest["KEYS"] + header.highest["ARGV"]
@@ -208,7 +207,7 @@ def check_arguments(path, number, name, header, given, following):
 
 
 def check_requests(rights):
-    """The commands that C sends by itself need rights too."""
+    """Checks the rights of the commands that C sends without a script."""
     for path in sorted(TOP.rglob("*.c")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if not (match := re.search(r'request_(?:begin|append)\([\w.>-]+, "([A-Z]+)"(?:, "([A-Z]+)")?', line)):
@@ -233,7 +232,7 @@ def main():
         check_commands(path, lines[0] if lines else "", header.optional, code + uses(path, lines), rights)
     check_callers(headers)
     check_requests(rights)
-    print("\n".join(offences) if offences else f"ok   scripts: {len(headers)} of them do what their headers say")
+    print("\n".join(offences) if offences else f"ok   scripts: {len(headers)} scripts match their headers")
     return 1 if offences else 0
 
 

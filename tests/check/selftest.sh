@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the checks: in a copy of the tree, plants one offence after another, and sees the check name it.
+# Tests the checks: plants one offence after another in a copy of the tree. The check must report each offence.
 # shellcheck disable=SC2016 # here $ and ` often mean themselves
 set -eu
 cd "$(dirname "$0")/../.."
@@ -19,7 +19,7 @@ fresh() {
     cd "$copy/tree"
 }
 
-# check, what its output must hold, the command that plants (by sh, in the copy), QS_OBJECTS=DIRECTORY where it plants objects, and arguments of the check
+# check, pattern that its output must match, shell command that plants the offence in the copy, QS_OBJECTS=DIRECTORY if it plants objects, arguments of the check
 plant() {
     check=$1
     wanted=$2
@@ -32,7 +32,7 @@ plant() {
     [ ! -e "tests/check/$check.py" ] || script="python3 tests/check/$check.py"
     [ "$check" != docs ] || script="$script --check"
     if said=$(QS_OBJECTS=$objects $script "$@" 2>&1) || ! echo "$said" | grep -qE "$wanted"; then
-        echo "tests/check/$check.*:1: did not see a planted offence: expected \"$wanted\", it said:"
+        echo "tests/check/$check.*:1: did not report a planted offence: expected \"$wanted\", but the output was:"
         echo "$said" | head -n 5
         missed=$((missed + 1))
     fi
@@ -46,7 +46,7 @@ plant layers 'includes <sqlite3.h>' 'echo "#include <sqlite3.h>" >>sidecar/queue
 plant layers 'includes <libconfig.h>' 'echo "#include <libconfig.h>" >>sidecar/app/app.c'
 plant layers 'only dialects/registry.c names a dialect' 'echo "#include \"dialects/bull/job.h\"" >>sidecar/dialects/kmqueue/task.c'
 plant layers 'in a circle of includes' 'echo "#include \"base/log.h\"" >>sidecar/base/clock.h; echo "#include \"base/clock.h\"" >>sidecar/base/log.h'
-plant layers 'no room "novel"' 'echo "#include \"role/role.h\"" >sidecar/novel.c'
+plant layers 'no layer "novel"' 'echo "#include \"role/role.h\"" >sidecar/novel.c'
 plant layers 'sources in one folder' 'for i in $(seq 30); do : >"sidecar/model/planted$i.c"; done'
 # A call without an include: an object that declares what it calls by itself.
 plant layers 'uses conn_open\(\) of redis/conn.c, but base/ must not know redis/' 'mkdir -p objects/base objects/redis
@@ -62,7 +62,7 @@ plant docs 'metrics.md:[0-9]*: the block metrics is not' 'sed -i "/queue_sidecar
 plant docs 'operations.md:[0-9]*: the block log is not' 'echo "static void f(void) { log_warn(NULL, NULL, \"planted one\"); }" >>sidecar/app/app.c'
 plant docs 'its newest release is not' 'sed -i "s/^VERSION := .*/VERSION := 9.9/" Makefile'
 plant docs 'leads nowhere' 'echo "[x](novel.md)" >>docs/audit.md'
-plant docs 'has no heading there' 'echo "[x](audit.md#novel)" >>docs/status.md'
+plant docs 'names a heading that the page does not have' 'echo "[x](audit.md#novel)" >>docs/status.md'
 plant docs 'has 170 columns' '{ head -c 170 /dev/zero | tr "\0" x; echo; } >>sql/README.md'
 plant docs 'README.md has [0-9]* lines' 'yes "" | head -n 200 >>README.md'
 plant docs 'explains no message .planted one' ':'
@@ -95,7 +95,7 @@ plant compose 'more than the mem_limit' 'sed -i "s/8MiB/9MiB/" deploy/compose/co
 plant compose 'is refused' 'echo "nonsense = 1;" >>deploy/compose/config/queue-sidecar.cfg'
 if command -v systemd-analyze >/dev/null; then
     plant systemd 'Unknown key' 'sed -i s/^SystemCallFilter=@/SystemCallFilterr=@/ deploy/systemd/queue-sidecar.service.in'
-    fresh # each of these is enough
+    fresh # without the offence above
     plant systemd 'more exposed' 'sed -i "/^CapabilityBoundingSet\|^SystemCallFilter\|^NoNewPrivileges/d" deploy/systemd/queue-sidecar.service.in'
 fi
 plant man 'queue-sidecar.1.scd:[0-9]*: differs' 'sed -i "s/^.queue-sidecar. .run. /&--novel /" docs/man/queue-sidecar.1.scd'
@@ -104,4 +104,4 @@ fresh # clang-tidy compiles first
 plant tidy 'planted.c:2:.*bugprone' 'printf "double planted(int x);\ndouble planted(int x) { return x / 2; }\n" >sidecar/base/planted.c' sidecar/base/planted.c
 
 [ "$missed" = 0 ] || exit 1
-echo "ok   selftest: $planted planted offences were seen"
+echo "ok   selftest: all $planted planted offences were reported"

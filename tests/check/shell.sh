@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every shell script, whatever its name, goes through shellcheck.
+# Runs shellcheck on every shell script, also on scripts whose name does not end in .sh.
 set -eu
 cd "$(dirname "$0")/../.."
 scripts=$(find sidecar tests deploy sql .ci -type f -size -200k -exec sh -c 'for file; do

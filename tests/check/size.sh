@@ -1,12 +1,12 @@
 #!/bin/sh
-# What no longer fits the head: files over 500 lines (400 below sidecar/), functions over 60.
+# Finds files over 500 lines (400 below sidecar/), and functions over 60 lines.
 set -eu
 cd "$(dirname "$0")/../.."
 offences=$(find sidecar tests deploy sql .ci Makefile -name node_modules -prune -o -type f \( -name '*.[ch]' -o -name '*.sh' -o -name '*.py' \
     -o -name '*.lua' -o -name '*.sql' -o -name run -o -name Makefile \) -print | sort | xargs awk '
     FNR == 1 { close_file(); file = FILENAME; start = 0 }
     { lines = FNR }
-    # A function begins at the last line that has something in its first column, and ends with a brace alone there.
+    # A function begins at the last line with text in the first column, and ends at a line that is only "}".
     /^}$/ {
         if (start && FNR - start + 1 > 60) print file ":" start ": a function of " FNR - start + 1 " lines, 60 is the most: split it"
         start = 0

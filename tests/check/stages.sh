@@ -1,8 +1,8 @@
 #!/bin/sh
-# What `make test-all` runs after `make test`, stage by stage: what tests of other languages and servers need, all checks, manifests,
-# the tests under sanitizers, the suite in a Debian 13 root, the container image, and last what `make test` has skipped.
-# A stage that fails does not keep the others from running; the exit code tells.
-# With the argument `long`: the suite TEST_ROUNDS times, the tests that QS_LONG=1 makes ten times as long or longer, and the image.
+# The stages that `make test-all` runs after `make test`: downloads for tests with other languages and servers, all checks, manifests,
+# the tests under sanitizers, the suite in a Debian 13 root, the container image, and last the tests that `make test` has skipped.
+# After a failed stage the other stages still run; the exit code is 1.
+# With the argument `long`: the suite TEST_ROUNDS times, the tests that QS_LONG=1 makes at least ten times as long, and the image.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
@@ -48,7 +48,7 @@ build() {
     $make -s -j2 SANITIZER= suite && $make -s -j2 SANITIZER=address,undefined suite && $make -s -j2 SANITIZER=thread all
 }
 
-# Reads one report; 0 = it tells of something else than the bytes that Criterion itself loses now and then, below no function of a test.
+# Reads one report. Exit code 1 = the report has only leaks of Criterion itself, without a function of a test in the stack.
 is_ours() {
     awk '/^(Direct|Indirect) leak of/ { block = "leak"; own = 0; leaks++ }
         /runtime error|ERROR: .*Sanitizer|WARNING: .*Sanitizer/ && !/LeakSanitizer: detected memory leaks/ { other = 1 }
@@ -57,9 +57,9 @@ is_ours() {
         END { exit !(other || ours || !leaks) }' "$1"
 }
 
-# A leak in a test leaves Criterion's exit code 0, so each sanitizer writes to files, and any file fails the stage. Criterion itself
-# loses some bytes where a test is skipped, and that must not become its exit code. LeakSanitizer's note that a forked child does
-# not know its parent's threads is no report. Criterion's --timeout gives sanitized tests more time than their own limits.
+# A leak in a test leaves Criterion's exit code 0, so each sanitizer writes to files, and a report in a file fails the stage. Criterion
+# itself leaks some bytes when a test is skipped; exitcode=0 keeps this from failing the run. LeakSanitizer's note that a forked child
+# does not know its parent's threads is no report. Criterion's --timeout gives sanitized tests more time than their own limits.
 in_process() {
     log=log_path=$reports/report:print_stacktrace=1
     ASAN_OPTIONS=$log:detect_leaks=1:detect_stack_use_after_return=1 LSAN_OPTIONS=$log:exitcode=0 UBSAN_OPTIONS=$log \
@@ -87,12 +87,12 @@ daemons() {
         $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
 }
 
-# The suite with the libraries and the Redis 8.0 of that system, and what talks to Redis also with its Valkey 8.1.
+# The suite with the libraries and the Redis 8.0 of Debian 13. Tests that use Redis also run with Valkey 8.1.
 inside_debian13() { timeout --foreground -k 10 1200 sh tests/check/debian13_suite.sh; }
 
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
-# Tests that take minutes: sidecars that die under 10,000 jobs with the workers of the docs, or while jobs fall due; a role that hangs.
+# Tests that take minutes: sidecars die during 10,000 jobs with the workers of the docs, or while jobs fall due; a role hangs.
 storms() {
     QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --timeout 900 \
         --filter '@(daemon_loop|daemon_promises|daemon_sd_notify)/*'
@@ -100,10 +100,10 @@ storms() {
 
 clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
 
-# The container image, and a pod of it: needs rights that CI has, and else a machine of one's own.
+# Tests the container image and a pod with it. Needs rights that CI has, or root on your own machine.
 image() { timeout --foreground -k 10 900 sh tests/image/run.sh; }
 
-# What the last run of the suite skipped because something was missing: it is there now. Without such a run: all of it.
+# Runs the tests that the last run of the suite skipped for lack of a tool, which a stage has made since. Without such a run: all tests.
 skipped() {
     filter='*'
     [ ! -s build/tests/skipped ] || filter="@($(paste -sd '|' build/tests/skipped))"

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Runs the suite of the plain build, in the end of whose output Criterion's summary stands. An argument is a filter, such as 'unit_scan/*'.
-# Tests that lack something (clients in other languages, servers of Debian 13, promtool) are skipped: `make test-all` gets these and
-# runs what build/tests/skipped names.
+# Runs the suite of the plain build; Criterion's summary ends the output. An argument is a filter, such as 'unit_scan/*'.
+# Tests that lack something (clients in other languages, servers of Debian 13, promtool) are skipped. `make test-all` gets the missing
+# things and runs the tests that build/tests/skipped names.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 tap=build/tests/suite.tap
-# Tests mostly wait: for a timeout that they are about, for a process that they have started. So more run than there are cores.
+# Tests mostly wait for timeouts or for processes, so run more tests at a time than there are cores.
 jobs=${QS_JOBS:-$((2 * $(nproc)))}
 [ "$jobs" -le 8 ] || jobs=8
 
 [ $# -eq 0 ] || exec build/tests/suite -j"$jobs" --filter "$1" </dev/null
 rm -f "$tap"
-sh tests/upgrade/build.sh >/dev/null || true # before the tests that measure time; what is missing the tests say
+sh tests/upgrade/build.sh >/dev/null || true # builds now, not during tests that measure time; a test reports a missing build
 timeout --foreground -k 10 1500 build/tests/suite -j"$jobs" --tap="$tap" </dev/null
 code=$?
 sed -n 's/^ok - \([a-z0-9_]*\)::\([A-Za-z0-9_]*\)  # SKIP .*/\1\/\2/p' "$tap" | sort -u >build/tests/skipped

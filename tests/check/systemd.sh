@@ -1,15 +1,15 @@
 #!/bin/sh
-# The systemd units: verified, their exposure bounded, and the system calls of a real run held against their filter. What is not
-# here (systemd-analyze, strace, a redis-server) is said, and not checked.
+# Checks the systemd units: systemd-analyze verifies them, their exposure has a limit, and their filter allows all system calls of a
+# real run. Without systemd-analyze, strace or redis-server it skips the check that needs the tool, and says so.
 set -eu
 cd "$(dirname "$0")/../.."
 program=${QS_PROGRAM:-build/queue-sidecar}
-most=20 # exposure, in tenths: 0 is best, 100 worst
+most=20 # largest exposure, in tenths: 0 is best, 100 worst
 work=$(mktemp -d)
 redis=
 sidecar=
 finish() {
-    [ -z "$sidecar" ] || pkill -9 -P "$sidecar" || true # strace would let it live
+    [ -z "$sidecar" ] || pkill -9 -P "$sidecar" || true # SIGKILL of strace alone would leave the sidecar running
     [ -z "$sidecar" ] || kill -9 "$sidecar" 2>/dev/null || true
     [ -z "$redis" ] || kill -9 "$redis" 2>/dev/null || true
     rm -rf "$work"
@@ -25,14 +25,14 @@ if ! command -v systemd-analyze >/dev/null; then
     exit 0
 fi
 
-# A place with a space is one word of a command line. Of the drop-in: %d came with systemd 250.
+# A path with a space must stay one word of a command line. The drop-in must not use %d, which came with systemd 250.
 mkdir "$work/a place"
 BINDIR="$work/a place" MANDIR=$work/man DOCDIR=$work/doc BASHCOMPDIR=$work/bash ZSHCOMPDIR=$work/zsh UNITDIR=$work/units SYSUSERSDIR=$work/users \
     CONFDIR=$work/etc DESTDIR='' sh deploy/install.sh install "$program" >/dev/null
 mv "$work/units/queue-sidecar@.service" "$work/units/queue-sidecar@shop.service"
 for unit in queue-sidecar queue-sidecar@shop; do
     systemd-analyze verify --man=no "$work/units/$unit.service" >"$work/said" 2>&1 || echo "refused" >>"$work/said"
-    # Not about the unit: machines that were not booted with systemd lack some of their own.
+    # Ignore reports about other units: machines that were not booted with systemd lack some.
     if grep -q "$unit\|refused" "$work/said"; then
         cat "$work/said"
         fail "systemd-analyze verify says so (above)"
@@ -63,9 +63,9 @@ expand() { # set
 sets() { # how the lines of the filter begin
     sed -n "s/^SystemCallFilter=\($1.*\)/\1/p" "$unit" | tr -d '~' | tr ' ' '\n' | while read -r name; do expand "$name"; done
 }
-calls="no strace, system calls not looked at"
+calls="no strace, system calls not checked"
 if command -v strace >/dev/null && command -v redis-server >/dev/null && strace -f -o "$work/probe" true 2>/dev/null; then
-    # Root has rights, and SQLite then makes calls, that the service has not.
+    # Do not run as root: SQLite would make system calls that the service does not make.
     as=
     if [ "$(id -u)" = 0 ]; then
         as="setpriv --reuid=65534 --regid=65534 --clear-groups --"
@@ -75,7 +75,7 @@ if command -v strace >/dev/null && command -v redis-server >/dev/null && strace 
     $as redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" >"$work/redis.log" 2>&1 &
     redis=$!
     cli() { redis-cli -s "$work/redis.sock" "$@" >/dev/null; }
-    wait_for() { # command that is to succeed, 30 s
+    wait_for() { # command: waits up to 30 s until it succeeds
         for _ in $(seq 300); do
             "$@" >/dev/null 2>&1 && return
             sleep 0.1
@@ -104,7 +104,7 @@ if command -v strace >/dev/null && command -v redis-server >/dev/null && strace 
     sets '[^~]' | sort -u >"$work/allowed"
     sets '~' | sort -u >"$work/denied"
     comm -23 "$work/allowed" "$work/denied" >"$work/filter"
-    # What the manager itself does before the filter is there.
+    # execve is a call of the manager, before it sets the filter.
     grep -vx execve "$work/used" | comm -23 - "$work/filter" >"$work/refused"
     [ ! -s "$work/refused" ] || fail "the filter refuses what a run needs: $(tr '\n' ' ' <"$work/refused")"
     sed -n 's/.* socket(\(AF_[A-Z0-9]*\).*/\1/p' "$work/trace" | sort -u >"$work/families"

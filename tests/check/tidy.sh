@@ -1,9 +1,9 @@
 #!/bin/sh
-# clang-tidy by .clang-tidy, and clang's own warnings, on the program. A file that was clean is looked at again only when it, or what
-# it includes, has changed (the Makefile knows). Arguments: sources, if not all.
+# Runs clang-tidy by .clang-tidy, and clang's own warnings, on the program. It checks a clean file again only when the file or one of
+# its includes has changed (the Makefile decides). Arguments: the sources to check; default: all.
 set -eu
 cd "$(dirname "$0")/../.."
-for file in "$@"; do # now a list of stamps
+for file in "$@"; do # replaces each source by its stamp
     set -- "$@" "build/tidy/${file%.c}.ok"
     shift
 done
