@@ -1,7 +1,7 @@
-/* Real clients of the dialects that need no dialect of their own: the third seed's queue, a zset of JSON messages scored in
- * seconds, by redis-py. And the byte vectors of tests/data against the libraries that they were taken from.
+/* A delay queue of dialect list: redis-py workers of a zset of JSON messages, scored in seconds. Also compares the byte vectors
+ * of tests/data with the client libraries that wrote them.
  *
- * QS_LONG=1 is 10,000 messages, else a tenth; QS_STORY_JOBS=n is any number. */
+ * QS_LONG=1: 10,000 messages instead of 1,000. QS_STORY_JOBS=n: n messages. */
 #include "cluster.h"
 #include "native.h"
 #include "tempdir.h"
@@ -17,8 +17,8 @@ TestSuite(daemon_clients_native, .timeout = 120);
 enum {
     JOBS = 1000,
     JOBS_LONG = 10000,
-    ROUNDS = 4,      /* each ends the sidecar that leads, by SIGKILL and SIGTERM in turn */
-    DELAY_MS = 1500, /* the longest of a delayed message */
+    ROUNDS = 4,      /* each round ends the leader, by SIGKILL or by SIGTERM in turn */
+    DELAY_MS = 1500, /* the longest delay of a message */
     WORKERS = 2,
     ALL_MS = 60000,
 };
@@ -27,11 +27,10 @@ static const char QUEUE[] =
     "{ name = \"delay-queue\"; score_unit = \"s\"; roles = [\"dispatcher\"]; ready = \"delay-queue:ready\"; "
     "delayed = \"delay-queue\"; }";
 
-/* One message of the third seed. */
 typedef struct {
-    double due;      /* in seconds, as the producer says */
-    const char *hex; /* borrowed from the lines */
-    int came;
+    double due;      /* in seconds, from the line of the producer */
+    const char *hex; /* the message's bytes; borrowed from the lines */
+    int came;        /* number of workers that got the message */
 } message_t;
 
 static size_t jobs(void) {
@@ -40,7 +39,7 @@ static size_t jobs(void) {
     return stress && stress[0] == '1' ? JOBS_LONG : JOBS;
 }
 
-/* What the producer reads: "DELAY_MS KIND NUMBER TEXT" a line; one of five is due at once. Owned by the caller. */
+/* The input of the producer, lines "DELAY_MS KIND NUMBER TEXT". One message of five is due at once. Owned by the caller. */
 static char *story(size_t from, size_t to, uint64_t *seed) {
     char *text = NULL;
     size_t size;
@@ -56,24 +55,23 @@ static char *story(size_t from, size_t to, uint64_t *seed) {
 
 static int came(const native_t *native) { return native_count(native, "taken", NULL) + native_count(native, "polled", NULL); }
 
-/* The first part comes while there is no sidecar: the old loop takes it. */
+/* Produces the first part of the messages without a sidecar. The old loop takes them. */
 static void before_sidecars(const native_t *native, size_t count, uint64_t *seed) {
     char *in = story(0, count / (ROUNDS + 1), seed);
     native_finish(native, (const char *const[]){"produce", "delay-queue", NULL}, NULL, in);
     if (!wait_for(native_count(native, "polled", NULL) == (int)count / (ROUNDS + 1), ALL_MS))
-        native_fail(native, "the old loop does not take what is due");
+        native_fail(native, "the old loop does not take the due messages");
     free(in);
 }
 
-/* Produces another part of the messages, and ends the sidecar that leads while they come; the other takes over, a new one stands
- * by. */
+/* Produces another part of the messages, and ends the leader meanwhile. The standby takes over; a new sidecar stands by. */
 static void round_of(cluster_t *cluster, const native_t *native, int round, size_t count, uint64_t *seed) {
     size_t from = count * (size_t)(round + 1) / (ROUNDS + 1), to = count * (size_t)(round + 2) / (ROUNDS + 1);
     daemon_t *leader = cluster_await_leader(cluster, "g", NULL, ALL_MS);
     int before = came(native);
     char *in = story(from, to, seed);
     child_t *producer = native_start(native, (const char *const[]){"produce", "delay-queue", NULL}, NULL, in);
-    if (!wait_for(came(native) >= before + (int)(to - from) / 5, ALL_MS)) cluster_fail(cluster, "nothing comes");
+    if (!wait_for(came(native) >= before + (int)(to - from) / 5, ALL_MS)) cluster_fail(cluster, "no message comes");
     if (round % 2)
         cr_expect_eq(daemon_terminate(leader, ALL_MS).code, 0);
     else
@@ -90,7 +88,7 @@ static size_t number_of(const native_line_t *line, size_t count) {
     return number;
 }
 
-/* Each message came once, not early, as it was. */
+/* Each message came once, not early, and in the same bytes. */
 static void expect_each_once(const native_t *native, size_t count) {
     native_lines_t all = native_lines(native);
     message_t *messages = calloc(count, sizeof(*messages));
@@ -116,15 +114,15 @@ static void expect_each_once(const native_t *native, size_t count) {
     }
     for (size_t i = 0; i < count; i++) cr_expect_eq(messages[i].came, 1, "message %zu came %d times", i, messages[i].came);
     cr_expect_lt(polled, count, "the sidecar promoted nothing");
-    fprintf(stderr, "third seed: %zu messages, %zu of them by the old loop\n", count, polled);
+    fprintf(stderr, "delay_loop: %zu messages, %zu of them by the old loop\n", count, polled);
     free(messages);
     native_free_lines(&all);
 }
 
-/* The poll of the zset has become a BRPOP, in all workers but one, which still polls. */
-Test(daemon_clients_native, workers_of_the_third_seed_run) {
+/* All workers use BRPOP except one, which still polls the zset. */
+Test(daemon_clients_native, a_polling_loop_and_the_sidecar_share_a_zset) {
     size_t count = jobs();
-    uint64_t seed = cluster_seed("third_seed");
+    uint64_t seed = cluster_seed("delay_loop");
     cluster_t cluster = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("delay_loop", cluster.server);
     child_t *workers[WORKERS + 1];
@@ -148,14 +146,14 @@ Test(daemon_clients_native, workers_of_the_third_seed_run) {
     cluster_end(&cluster);
 }
 
-/* Bull's scenes are read by MONITOR, and that of Valkey does not quote what the arguments hold. */
+/* The capture program of Bull reads MONITOR, and Valkey's MONITOR does not quote the arguments. */
 static void needs_redis(server_t *server) {
     bool valkey;
     free(server_version(server, &valkey));
     if (valkey) cr_skip("the scenes of Bull cannot be read from Valkey's MONITOR");
 }
 
-/* How many vectors a file holds, all of which a capture program prints now, byte for byte, and nothing else. */
+/* Compares the output of a capture program with a file, byte for byte. Returns the number of vectors. */
 static size_t current_vectors(const char *client, const char *program, const char *env, const char *file) {
     server_t *server = server_start(&(server_options_t){.tcp = true});
     native_t native = native_begin(client, server);
@@ -165,8 +163,8 @@ static size_t current_vectors(const char *client, const char *program, const cha
     cr_assert(*kept, "%s is missing: run make vectors", file);
     size_t same = 0, line = 1;
     while (now[same] && now[same] == kept[same]) line += now[same++] == '\n';
-    cr_assert(now[same] == kept[same], "%s:%zu: the library says otherwise now; run make vectors, and see what changed", file,
-              line);
+    cr_assert(now[same] == kept[same], "%s:%zu: the library now writes other bytes; run make vectors, and see the difference",
+              file, line);
     free(kept);
     free(now);
     free(out);
@@ -176,7 +174,7 @@ static size_t current_vectors(const char *client, const char *program, const cha
     return line - 1;
 }
 
-/* Each number is what the library was made to show: one that is lost by a capture program would be lost by `make vectors` too. */
+/* The tests know the number of vectors, because `make vectors` would not notice one that a capture program loses. */
 Test(daemon_clients_native, vectors_kmqueue) {
     cr_assert_eq(current_vectors("kmqueue", "capture", "QS_NONE=", "tests/data/kmqueue/fastjson-1.2.16.jsonl"), 50);
 }

@@ -1,8 +1,8 @@
-/* Workers that nobody here wrote or changed, on each dialect (tests/clients/README.md), with two sidecars of which the leading
- * one is killed or ended in each round, and a worker killed in mid job: every job is done or ends because its handler always
- * fails, in the bytes that its producer wrote, and none is handed out twice by us.
+/* Foreign workers of each dialect (tests/clients/README.md), with two sidecars. Each round ends the leader, and a job kills its
+ * worker. Every job must be done, or end as a failure if its handler always fails; it must keep the bytes of its producer; and
+ * the sidecar must not hand it out twice.
  *
- * QS_LONG=1 is 10,000 jobs, else a tenth; QS_STORY_JOBS=n is any number. QS_SEED=n repeats the delays. */
+ * QS_LONG=1: 10,000 jobs instead of 1,000. QS_STORY_JOBS=n: n jobs. QS_SEED=n repeats the delays. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "native.h"
@@ -19,55 +19,55 @@ TestSuite(daemon_clients, .timeout = 240);
 enum {
     JOBS = 1000,
     JOBS_LONG = 10000,
-    ROUNDS = 5, /* each ends the sidecar that leads, by SIGKILL and SIGTERM in turn, and one worker */
+    ROUNDS = 5, /* each round ends the leader, by SIGKILL or by SIGTERM in turn, and kills one worker */
     TIMEOUT_MS = 2000,
-    DELAY_MS = 2000, /* the longest of every fifth job, where the system knows delays */
+    DELAY_MS = 2000, /* the longest delay; if the system has delays, every fifth job has one */
     WORKERS = 2,
     SIDECARS = 2,
     ALL_MS = 90000,
     MAX_ENV = 8,
-    WINDOW = 96, /* bytes in which the tokens that a dialect changes stand */
+    WINDOW = 96, /* the dialect may change only tokens within this number of bytes */
 };
 
-/* One system and how it is set. */
+/* The story of one client, and its settings. */
 typedef struct {
     const char *client;     /* build/clients/<client> */
-    const char *produce[4]; /* what its producer is run with, */
-    const char *work[4];    /* and its workers; NAME becomes the number of the worker, which is never used again */
+    const char *produce[4]; /* arguments of the producer */
+    const char *work[4];    /* arguments of a worker; NAME becomes a name that no other worker has */
     const char *env[MAX_ENV];
-    const char *queue;  /* group of the config; %d is the timeout */
-    int timeout_ms;     /* scaled; 0 is TIMEOUT_MS */
-    const char *reason; /* of a job whose handler always fails */
-    const char *left;   /* a script that counts what still stands in the queue's keys */
-    bool delays;        /* its producer takes delays */
-    bool distinct;      /* each handing out has bytes of its own: an attempt, a retry */
-    bool inside;        /* the record holds the job's data among others, not the job */
-    int spare;          /* how often jobs that succeed may come once more for each worker that was killed */
+    const char *queue;  /* the queue's group of the config; %d is the timeout */
+    int timeout_ms;     /* 0 = TIMEOUT_MS; a slow machine scales it */
+    const char *reason; /* reason of the failure of a job whose handler always fails */
+    const char *left;   /* Lua script that counts the entries that are left in the queue's keys */
+    bool delays;        /* the producer accepts delays */
+    bool distinct;      /* each delivery of a job has other bytes, such as an attempt number */
+    bool inside;        /* the record contains the job's data, among other fields */
+    int spare;          /* for each killed worker, how many jobs that succeed may be delivered again */
 } story_t;
 
-/* What became of one job. */
+/* The history of one job, from the lines of the clients. */
 typedef struct {
-    const char *id, *hex; /* of the record, and the bytes as produced; borrowed from the lines */
-    int64_t made_ms;      /* it was produced no earlier than this */
+    const char *id, *hex; /* id in the record, and bytes of the producer; borrowed from the lines */
+    int64_t made_ms;      /* the job was produced at this time or later */
     int delay_ms;
-    int taken, done;
-    const char *first; /* bytes of the first handing out */
-} fate_t;
+    int taken, done;   /* how often */
+    const char *first; /* bytes of the first delivery */
+} job_history_t;
 
 typedef struct {
     const story_t *story;
     cluster_t cluster;
     native_t native;
     child_t *workers[WORKERS];
-    int started, killed; /* workers */
-    size_t count;
-    int *delays; /* owned, of each job */
+    int started, killed; /* number of workers */
+    size_t count;        /* number of jobs */
+    int *delays;         /* by job; owned */
     uint64_t seed;
     char *queue;        /* owned */
-    FILE *out;          /* what the programs print, read up to where these count; owned */
-    size_t taken, done; /* how often one was, and how many of them are */
-    bool *is_done;      /* owned, of each job */
-} election_t;
+    FILE *out;          /* output of the clients; owned */
+    size_t taken, done; /* deliveries and done jobs in the part of `out` that was read */
+    bool *is_done;      /* by job; owned */
+} run_t;
 
 static size_t jobs(void) {
     const char *set = getenv("QS_STORY_JOBS"), *stress = getenv("QS_LONG");
@@ -75,10 +75,10 @@ static size_t jobs(void) {
     return stress && stress[0] == '1' ? JOBS_LONG : JOBS;
 }
 
-/* The first job of a round; its last one kills its worker. */
-static size_t begins(const election_t *s, int round) { return s->count * (size_t)round / ROUNDS; }
+/* The first job of a round. A job in the middle of the round kills its worker. */
+static size_t begins(const run_t *s, int round) { return s->count * (size_t)round / ROUNDS; }
 
-static const char *kind_of(const election_t *s, size_t number) {
+static const char *kind_of(const run_t *s, size_t number) {
     for (int round = 0; round < ROUNDS; round++)
         if (number == begins(s, round) + (begins(s, round + 1) - begins(s, round)) / 2) return "die";
     if (number % 100 == 7) return "poison";
@@ -86,8 +86,8 @@ static const char *kind_of(const election_t *s, size_t number) {
     return number % 7 ? "ok" : "slow";
 }
 
-/* What the producer reads. Owned by the caller. */
-static char *lines_of(election_t *s, int round) {
+/* The input of the producer for a round. Owned by the caller. */
+static char *lines_of(run_t *s, int round) {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -101,7 +101,7 @@ static char *lines_of(election_t *s, int round) {
     return text;
 }
 
-static child_t *worker(election_t *s) {
+static child_t *worker(run_t *s) {
     const char *args[5] = {0};
     char name[24];
     snprintf(name, sizeof(name), "w%d", s->started++);
@@ -110,7 +110,7 @@ static child_t *worker(election_t *s) {
 }
 
 /* Those that a job has killed are replaced. */
-static void replace_workers(election_t *s) {
+static void replace_workers(run_t *s) {
     for (int i = 0; i < WORKERS; i++) {
         if (child_running(s->workers[i])) continue;
         cr_assert_eq(s->workers[i]->term_signal, SIGKILL, "a worker ended with code %d", s->workers[i]->exit_code);
@@ -120,8 +120,8 @@ static void replace_workers(election_t *s) {
     }
 }
 
-static election_t begin(const story_t *story) {
-    election_t s = {.story = story, .count = jobs(), .seed = cluster_seed(story->client)};
+static run_t begin(const story_t *story) {
+    run_t s = {.story = story, .count = jobs(), .seed = cluster_seed(story->client)};
     server_t *server = server_start(&(server_options_t){.tcp = true});
     s.native = native_begin(story->client, server);
     s.cluster = (cluster_t){.server = server, .r = redis_open(server)};
@@ -138,8 +138,8 @@ static election_t begin(const story_t *story) {
     return s;
 }
 
-static void end(election_t *s) {
-    /* One that has only begun would end by the signal itself. */
+static void end(run_t *s) {
+    /* SIGTERM would kill a worker that has not set its handler yet. */
     if (!wait_for(native_count(&s->native, "ready", NULL) == s->started, ALL_MS))
         native_fail(&s->native, "a worker does not start");
     for (int i = 0; i < WORKERS; i++) {
@@ -155,14 +155,14 @@ static void end(election_t *s) {
     free(s->is_done);
 }
 
-static size_t number_of(const election_t *s, const char *key) {
+static size_t number_of(const run_t *s, const char *key) {
     size_t number = strtoul(strchr(key, '-') + 1, NULL, 10);
     cr_assert_lt(number, s->count);
     return number;
 }
 
-/* Counts what was printed since the last look: all of it again at each look would leave the workers no processor. */
-static void look(election_t *s) {
+/* Counts the lines since the last call. To read all lines at each call would take too much CPU from the workers. */
+static void read_output(run_t *s) {
     char *line = NULL, word[16], key[32];
     size_t size = 0;
     ssize_t len;
@@ -176,19 +176,19 @@ static void look(election_t *s) {
         s->is_done[number_of(s, key)] = true;
         s->done++;
     }
-    cr_assert_eq(fseeko(s->out, at, SEEK_SET), 0); /* of a line that is not yet whole */
+    cr_assert_eq(fseeko(s->out, at, SEEK_SET), 0); /* back to the begin of an incomplete line */
     free(line);
 }
 
-/* Some jobs come; while they do the sidecar that leads ends, and is started again once the other leads. */
-static void round_of(election_t *s, int round) {
+/* Produces the jobs of a round and ends the leader meanwhile. Starts it again when the other sidecar leads. */
+static void round_of(run_t *s, int round) {
     daemon_t *leader = cluster_await_leader(&s->cluster, "g", NULL, ALL_MS);
     char *in = lines_of(s, round);
-    look(s);
+    read_output(s);
     size_t before = s->taken;
     child_t *producer = native_start(&s->native, s->story->produce, s->story->env, in);
-    if (!wait_for((replace_workers(s), look(s), s->taken > before + s->count / ROUNDS / 5), ALL_MS))
-        cluster_fail(&s->cluster, "nothing comes");
+    if (!wait_for((replace_workers(s), read_output(s), s->taken > before + s->count / ROUNDS / 5), ALL_MS))
+        cluster_fail(&s->cluster, "no job comes");
     if (round % 2)
         cr_expect_eq(daemon_terminate(leader, ALL_MS).code, 0);
     else
@@ -202,17 +202,17 @@ static void round_of(election_t *s, int round) {
 
 static bool is(const native_line_t *line, const char *word) { return strcmp(line->word, word) == 0; }
 
-/* Of each job: when it was made and in which bytes, how often it came and was done. Owned by the caller. */
-static fate_t *read_jobs(const election_t *s, const native_lines_t *all) {
-    fate_t *found = calloc(s->count, sizeof(*found));
+/* Reads the history of each job. Owned by the caller. */
+static job_history_t *read_jobs(const run_t *s, const native_lines_t *all) {
+    job_history_t *found = calloc(s->count, sizeof(*found));
     int64_t before_ms = 0;
     cr_assert(found);
     for (size_t i = 0; i < all->count; i++) {
         const native_line_t *line = &all->lines[i];
         if (strchr(line->key, '-') == NULL || strcmp(line->key, "-") == 0) continue;
-        fate_t *job = &found[number_of(s, line->key)];
+        job_history_t *job = &found[number_of(s, line->key)];
         if (is(line, "produced")) {
-            char *space = strchr(line->detail, ' '); /* an id of the system's own stands before the bytes */
+            char *space = strchr(line->detail, ' '); /* Bull prints its own id before the bytes */
             job->id = space ? line->detail : line->key;
             job->hex = space ? space + 1 : line->detail;
             if (space) *space = '\0';
@@ -235,7 +235,7 @@ static int by_key_and_bytes(const void *left, const void *right) {
     return order ? order : strcmp(a->detail, b->detail);
 }
 
-/* No handing out has the bytes of another one of that job, so none was made twice. Sorts the lines. */
+/* No two deliveries of a job have the same bytes, so no delivery was made twice. Sorts the lines. */
 static void expect_distinct(native_lines_t *all) {
     size_t count = 0;
     for (size_t i = 0; i < all->count; i++)
@@ -243,10 +243,10 @@ static void expect_distinct(native_lines_t *all) {
     all->count = count;
     qsort(all->lines, count, sizeof(*all->lines), by_key_and_bytes);
     for (size_t i = 1; i < count; i++)
-        cr_expect(by_key_and_bytes(&all->lines[i - 1], &all->lines[i]) != 0, "%s was handed out twice", all->lines[i].key);
+        cr_expect(by_key_and_bytes(&all->lines[i - 1], &all->lines[i]) != 0, "%s was delivered twice", all->lines[i].key);
 }
 
-/* How many bytes lie between where two texts in hex part and where they are the same again. */
+/* Number of bytes between the first and the last difference of two texts in hex. */
 static int apart(const char *a, const char *b) {
     size_t from = 0, to = 0, most = strlen(a) < strlen(b) ? strlen(a) : strlen(b);
     while (from < most && a[from] == b[from]) from++;
@@ -255,8 +255,8 @@ static int apart(const char *a, const char *b) {
     return (int)(longer - from - to) / 2;
 }
 
-/* One row, with the reason, and the job as it was but for the tokens that the dialect changes. */
-static void expect_record(const election_t *s, const char *path, const fate_t *job) {
+/* The audit log has one row of the job, with the reason. The payload is the job, except tokens that the dialect changes. */
+static void expect_record(const run_t *s, const char *path, const job_history_t *job) {
     char sql[300];
     snprintf(sql, sizeof(sql), "SELECT count(*) FROM events WHERE kind = 'failed' AND reason = '%s' AND job = '%s'",
              s->story->reason, job->id);
@@ -265,16 +265,16 @@ static void expect_record(const election_t *s, const char *path, const fate_t *j
              job->id);
     char *payload = audit_log_word(path, sql);
     if (s->story->inside)
-        cr_expect_not_null(strstr(payload, job->hex), "%s: the record does not hold its data: %s", job->id, payload);
+        cr_expect_not_null(strstr(payload, job->hex), "%s: the record does not contain the job's data: %s", job->id, payload);
     else
         cr_expect_leq(apart(payload, job->hex), s->story->distinct ? WINDOW : 0, "%s: %s became %s", job->id, job->hex, payload);
     free(payload);
 }
 
-/* How many jobs came to the end that their kind has: once at least, in their bytes, done or recorded. */
-static size_t count_good(election_t *s, int poisons) {
+/* Number of jobs with the right end for their kind: delivered at least once, in the same bytes, then done or recorded. */
+static size_t count_good(run_t *s, int poisons) {
     native_lines_t all = native_lines(&s->native);
-    fate_t *found = read_jobs(s, &all);
+    job_history_t *found = read_jobs(s, &all);
     const char *log = daemon_audit_path(cluster_await_leader(&s->cluster, "g", NULL, ALL_MS));
     int again = 0;
     size_t good = 0;
@@ -290,30 +290,31 @@ static size_t count_good(election_t *s, int poisons) {
         if (poison) expect_record(s, log, &found[i]);
     }
     if (!s->story->distinct)
-        cr_expect_leq(again, s->story->spare * s->killed, "%d jobs came again, %d workers were killed", again, s->killed);
+        cr_expect_leq(again, s->story->spare * s->killed, "%d jobs were delivered again, %d workers were killed", again,
+                      s->killed);
     if (s->story->distinct) expect_distinct(&all);
-    fprintf(stderr, "%s: %zu jobs, %d of them ended, %d workers killed, %d came once more\n", s->story->client, s->count, poisons,
-            s->killed, again);
+    fprintf(stderr, "%s: %zu jobs, %d of them ended, %d workers killed, %d delivered again\n", s->story->client, s->count,
+            poisons, s->killed, again);
     free(found);
     native_free_lines(&all);
     return good;
 }
 
-static bool all_logs_hold(const election_t *s, int rows) {
+static bool all_logs_hold(const run_t *s, int rows) {
     for (size_t i = 0; i < s->cluster.count; i++)
         if (audit_log_rows(daemon_audit_path(s->cluster.sidecars[i])) != rows) return false;
     return true;
 }
 
-/* How many jobs came to their right end; jobs() if the story went well. */
-static size_t tell(const story_t *story) {
-    election_t s = begin(story);
+/* Runs a story. Returns the number of jobs with the right end; must be jobs(). */
+static size_t run_story(const story_t *story) {
+    run_t s = begin(story);
     int poisons = 0;
     for (size_t i = 0; i < s.count; i++) poisons += strcmp(kind_of(&s, i), "poison") == 0;
     for (int i = 0; i < ROUNDS; i++) round_of(&s, i);
     size_t good = s.count - (size_t)poisons;
-    if (!wait_for((replace_workers(&s), look(&s), s.done == good), ALL_MS)) {
-        fprintf(stderr, "%zu of %zu jobs are done, %zu were handed out\n", s.done, good, s.taken);
+    if (!wait_for((replace_workers(&s), read_output(&s), s.done == good), ALL_MS)) {
+        fprintf(stderr, "%zu of %zu jobs are done, %zu were delivered\n", s.done, good, s.taken);
         cluster_fail(&s.cluster, "not every job is done");
     }
     if (!wait_for(all_logs_hold(&s, poisons), ALL_MS))
@@ -326,8 +327,8 @@ static size_t tell(const story_t *story) {
     return found;
 }
 
-/* Bull renews a lock after half of this; one that ends while its worker or Redis stands still is an error to Bull. A killed
- * worker's jobs come back when theirs have ended. */
+/* The lockDuration. Bull renews a lock after half of it, and reports an error if a lock expires while its worker or Redis stalls.
+ * The jobs of a killed worker come back after their locks have expired. */
 #define BULL_LOCK "QS_LOCK_MS=8000"
 
 static story_t bull(const char *version, const char *native) {
@@ -349,18 +350,17 @@ static story_t bull(const char *version, const char *native) {
     };
 }
 
-static size_t tell_bull(const char *version, const char *native) {
+static size_t run_bull(const char *version, const char *native) {
     story_t story = bull(version, native);
-    return tell(&story);
+    return run_story(&story);
 }
 
-Test(daemon_clients, bull_oldest) { cr_assert_eq(tell_bull("QS_BULL=4.10.4", "QS_NATIVE=off"), jobs()); }
-Test(daemon_clients, bull_oldest_with_its_own_timers) { cr_assert_eq(tell_bull("QS_BULL=4.10.4", "QS_NATIVE=on"), jobs()); }
-Test(daemon_clients, bull_newest) { cr_assert_eq(tell_bull("QS_BULL=4.16.5", "QS_NATIVE=off"), jobs()); }
-Test(daemon_clients, bull_newest_with_its_own_timers) { cr_assert_eq(tell_bull("QS_BULL=4.16.5", "QS_NATIVE=on"), jobs()); }
+Test(daemon_clients, bull_oldest) { cr_assert_eq(run_bull("QS_BULL=4.10.4", "QS_NATIVE=off"), jobs()); }
+Test(daemon_clients, bull_oldest_with_its_own_timers) { cr_assert_eq(run_bull("QS_BULL=4.10.4", "QS_NATIVE=on"), jobs()); }
+Test(daemon_clients, bull_newest) { cr_assert_eq(run_bull("QS_BULL=4.16.5", "QS_NATIVE=off"), jobs()); }
+Test(daemon_clients, bull_newest_with_its_own_timers) { cr_assert_eq(run_bull("QS_BULL=4.16.5", "QS_NATIVE=on"), jobs()); }
 
-/* A worker of one thread, so that the one that a job kills holds no other task between its BRPOP and LPUSH: that one KMQueue
- * loses. */
+/* One thread for each worker: KMQueue loses a task that another thread of a killed worker has between BRPOP and LPUSH. */
 Test(daemon_clients, kmqueue) {
     story_t story = {
         .client = "kmqueue",
@@ -376,13 +376,12 @@ Test(daemon_clients, kmqueue) {
             "redis.call('SCARD', 'story_unique')",
         .distinct = true,
     };
-    cr_assert_eq(tell(&story), jobs());
+    cr_assert_eq(run_story(&story), jobs());
 }
 
-/* An event is sent again after each delay also while it waits in its list, as fred84's own dispatcher has it, and so uses up its
- * attempts: the delay is such that the workers get to all that come at once before. A worker of one thread, so that the one that
- * a job kills has taken no other event without having said so: that one would first be seen in the bytes of its second attempt.
- */
+/* An event that waits in its list is sent again after each delay, as by the library, and uses up its attempts. So the delay is
+ * long enough for the workers to take all events. One thread for each worker: another thread of a killed worker could have taken
+ * an event without a line, and the test would first see the bytes of the second attempt. */
 Test(daemon_clients, delayed_queue) {
     story_t story = {
         .client = "delayed_queue",
@@ -400,10 +399,10 @@ Test(daemon_clients, delayed_queue) {
         .delays = true,
         .distinct = true,
     };
-    cr_assert_eq(tell(&story), jobs());
+    cr_assert_eq(run_story(&story), jobs());
 }
 
-/* What fails its worker tries again itself, and gives it up to its dead letter list, which the sidecar reads. */
+/* A worker tries a failed job again itself, and at last pushes it to the dead letter list, which the sidecar reads. */
 Test(daemon_clients, private_queues) {
     story_t story = {
         .client = "private_queues",
@@ -418,5 +417,5 @@ Test(daemon_clients, private_queues) {
         .left = "local n = redis.call('LLEN', 'fight-requests') for _, k in ipairs(redis.call('KEYS', 'queue-*')) do n = n + "
                 "redis.call('LLEN', k) end return n",
     };
-    cr_assert_eq(tell(&story), jobs());
+    cr_assert_eq(run_story(&story), jobs());
 }

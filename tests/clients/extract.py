@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the programs of docs/worker-contract.md into files: each code block whose first line is ```LANGUAGE FILE goes, as it stands,
-to DIRECTORY/LANGUAGE/FILE. A producer is a few lines, which go into the frame tests/clients/LANGUAGE/FILE in place of its
-comment CONTRACT.
+"""Writes the programs of docs/worker-contract.md into files. A code block whose first line is ```LANGUAGE FILE goes unchanged to
+DIRECTORY/LANGUAGE/FILE. A producer is a few lines; they replace the comment CONTRACT in the frame tests/clients/LANGUAGE/FILE.
 
     python3 tests/clients/extract.py docs/worker-contract.md DIRECTORY
 """
@@ -10,14 +9,14 @@ import re
 import sys
 
 readme, directory = map(pathlib.Path, sys.argv[1:])
-ROOMS = {"js": "node", "sh": "shell"}  # what highlighters call them
+FOLDERS = {"js": "node", "sh": "shell"}  # a highlighter's name of a language: the folder
 frames = pathlib.Path(__file__).resolve().parent
 blocks = re.findall(r"^```(\w+) +(\S+)\n(.*?)^```$", readme.read_text("utf-8"), re.M | re.S)
 if not blocks:
     sys.exit(f"{readme}: has no code block with a file name")
 unused = set(frames.glob("*/[pP]roducer.*"))
 for language, name, text in blocks:
-    language = ROOMS.get(language, language)
+    language = FOLDERS.get(language, language)
     frame = frames / language / name
     if frame.exists():
         unused.discard(frame)

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes build/clients: the workers of docs/worker-contract.md, as they are there, with the handlers of the tests and each language's own client
-# library; and the workers of the other dialects (tests/clients/README.md). Libraries are fetched once by the ordinary tool of the language, with the settings of this machine; a second run needs
-# no network. A language whose library cannot be had gets one line here and its test is skipped; one whose program does not
-# compile fails.
+# Makes build/clients: the workers of docs/worker-contract.md, unchanged, with the handlers of the tests and a client library of each
+# language; and the workers of the other dialects (tests/clients/README.md). The ordinary tool of each language fetches libraries once,
+# with the settings of this machine; a second run needs no network. If a library cannot be fetched, the script prints one line and
+# the test is skipped. If a program does not compile, the script fails.
 #
 # build/clients/LANGUAGE/run PROGRAM [FILE...] runs `worker`, `producer` or (python) `heartbeat` in the current directory;
-# build/clients/DIALECT/run PROGRAM [ARGUMENT...] runs `work`, `produce` or what else the dialect has.
+# build/clients/DIALECT/run PROGRAM [ARGUMENT...] runs `work`, `produce` or another program of the dialect.
 #
-# shellcheck disable=SC2016 # texts in single quotes are for the shells that they are handed to
+# shellcheck disable=SC2016 # other shells expand the texts in single quotes
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 here=$PWD/tests/clients
@@ -20,7 +20,7 @@ mkdir -p "$clients"
 exec 9>"$clients/lock"
 flock 9
 
-# Runs a fetch in $clients/$1, unless the last one of the same versions is there.
+# Runs a fetch in $clients/$1, unless the same versions have been fetched.
 fetch() { # language, versions, command
     language=$1
     versions=$2
@@ -34,7 +34,7 @@ fetch() { # language, versions, command
     }
     echo "$versions" >"$clients/$language/fetched"
 }
-skip() { # language, why
+skip() { # language, reason
     echo "clients: $1 is skipped: $2"
     echo "$2" >"$clients/$1/skipped"
 }
@@ -56,7 +56,7 @@ build() { # language, command
     echo "$language" >>"$clients/failed"
     return 1
 }
-# The last step of a language: how its programs are run. $here is the directory of the script.
+# The last step of a language: writes the script `run`. In the shell text, $here is the directory of that script.
 launcher() { # language, shell text
     printf '#!/bin/sh\nhere=$(cd "$(dirname "$0")" && pwd)\nprogram=$1\nshift\n%s\n' "$2" >"$clients/$1/run"
     chmod 755 "$clients/$1/run"
@@ -65,7 +65,7 @@ launcher() { # language, shell text
 client_python() {
     tools python python3 || return
     fetch python redis==8.1.0 sh -c 'rm -rf venv && python3 -m venv venv && venv/bin/pip install -q "$0"' redis==8.1.0 || return
-    # What that page says of heartbeats: another import.
+    # As docs/worker-contract.md says, a worker with heartbeats has another import.
     sed 's/^from handler import handle/from heartbeat import handle/' "$clients/python/worker.py" >"$clients/python/heartbeat_worker.py"
     launcher python '[ "$program" != heartbeat ] || program=heartbeat_worker
 exec "$here/venv/bin/python" -B "$here/$program.py" "$@"'
@@ -109,7 +109,7 @@ export PATH
 exec sh "$here/$program.sh" "$@"'
 }
 
-# The workers of the dialects. A layout in Python shares the library of the workers of that page.
+# The workers of the dialects. Those in Python share the library of the Python worker.
 client_in_python() { # dialect
     if [ -e "$clients/python/skipped" ]; then
         skip "$1" "$(cat "$clients/python/skipped")"
@@ -130,7 +130,7 @@ exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$here/lib/*:$here/classe
 }
 
 # The oldest and the newest Bull that the dialect serves, and one between, whose stalled check does not honour removeOnFail yet (4.12.6
-# does); QS_BULL chooses. BullMQ stands beside them, to be refused.
+# does). QS_BULL selects one. BullMQ is for the test that the dialect refuses its keys.
 client_bull() {
     tools bull node npm || return
     fetch bull 'bull@4.10.4 bull@4.12.2 bull@4.16.5 bullmq@5.63.2' sh -c 'for package in $0; do
@@ -148,7 +148,7 @@ for language in python node go java shell bull kmqueue delayed_queue private_que
     find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
 done
 python3 "$here/extract.py" docs/worker-contract.md "$clients" || exit 1
-# Those that share a cache of their tool stand in one line.
+# One after the other if they share the cache of a tool, else at the same time.
 (client_python; client_in_python private_queues; client_in_python delay_loop) &
 (client_node; client_bull) &
 client_go &

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes tests/data: what the real client libraries, as build/clients has them, write into Redis. tests/data/README.md says what each
-# file is. The suite daemon_clients_native compares the files with what these programs say today.
+# Writes tests/data: the bytes that the real client libraries of build/clients write into Redis. tests/data/README.md explains each
+# file. The suite daemon_clients_native compares the files with the present output of these programs.
 #
 #   sh tests/clients/vectors.sh
 set -eu
@@ -15,7 +15,7 @@ print(s.getsockname()[1])')
 redis-server --port "$port" --bind 127.0.0.1 --unixsocket "$room/redis" --save '' --dir "$room" --logfile "$room/log" &
 server=$!
 trap 'kill "$server" || true; rm -rf "$room"' EXIT
-cli() { redis-cli -s "$room/redis" "$@"; } # by its socket: whoever else has the port is let alone
+cli() { redis-cli -s "$room/redis" "$@"; } # by the socket: another server could have the port
 until cli ping >/dev/null 2>&1; do
     kill -0 "$server" || exit 1
     sleep 0.1

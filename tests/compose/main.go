@@ -1,5 +1,5 @@
-// Reads a compose file as docker compose does, by its own library: unknown keys, wrong types and names that lead nowhere are refused.
-// Then it holds the sidecar to what its image promises. Usage: compose FILE.
+// Reads a compose file with the library of docker compose, which refuses unknown keys, wrong types and unknown names. Then checks that
+// the sidecar is as restricted as its image promises. Usage: compose FILE.
 package main
 
 import (
@@ -24,25 +24,25 @@ func want(good bool, what string) {
 
 func sidecar(service types.ServiceConfig, directory string) {
 	want(service.ReadOnly, "the root is not read-only")
-	want(slices.Equal(service.CapDrop, []string{"ALL"}) && len(service.CapAdd) == 0, "it has capabilities")
-	want(slices.Contains(service.SecurityOpt, "no-new-privileges:true"), "it may gain privileges")
-	want(service.User == "65532:65532", "it does not run as 65532:65532")
-	want(!service.Privileged && service.NetworkMode == "" && service.Pid == "" && service.Ipc == "", "it shares with the host")
-	want(service.MemLimit > 0 && service.PidsLimit > 0, "it has no limits")
-	want(service.Restart == "unless-stopped", "it is not started again")
-	want(len(service.Ports) == 0, "it publishes a port")
+	want(slices.Equal(service.CapDrop, []string{"ALL"}) && len(service.CapAdd) == 0, "the container has capabilities")
+	want(slices.Contains(service.SecurityOpt, "no-new-privileges:true"), "the container may gain privileges")
+	want(service.User == "65532:65532", "the container does not run as 65532:65532")
+	want(!service.Privileged && service.NetworkMode == "" && service.Pid == "" && service.Ipc == "", "the container is privileged or shares a namespace with the host")
+	want(service.MemLimit > 0 && service.PidsLimit > 0, "mem_limit or pids_limit is missing")
+	want(service.Restart == "unless-stopped", "restart is not unless-stopped")
+	want(len(service.Ports) == 0, "the container publishes a port")
 	want(service.HealthCheck != nil && slices.Equal(service.HealthCheck.Test, []string{"CMD", "/usr/bin/queue-sidecar", "healthcheck"}),
-		"its health is not asked by healthcheck")
+		"the health check is not `queue-sidecar healthcheck`")
 	mounts := map[string]types.ServiceVolumeConfig{}
 	for _, volume := range service.Volumes {
 		mounts[volume.Target] = volume
 	}
 	config := mounts["/etc/queue-sidecar"]
 	found, err := os.Stat(config.Source)
-	want(config.Type == "bind" && config.ReadOnly && err == nil && found.IsDir(), "its config is not a directory, mounted read-only")
-	want(filepath.Dir(config.Source) == directory, "its config is not beside the compose file")
-	want(mounts["/var/lib/queue-sidecar"].Type == "volume", "its audit log is in no volume")
-	want(len(mounts) == 2, "it mounts more than config and audit log")
+	want(config.Type == "bind" && config.ReadOnly && err == nil && found.IsDir(), "the config is not a directory, mounted read-only")
+	want(filepath.Dir(config.Source) == directory, "the config is not beside the compose file")
+	want(mounts["/var/lib/queue-sidecar"].Type == "volume", "the audit log is not in a volume")
+	want(len(mounts) == 2, "the container mounts more than the config and the audit log")
 }
 
 func main() {

@@ -1,5 +1,4 @@
-"""What the tests of the image share: podman with the storage that deploy/image/engine.sh has set up, a redis-server of their own,
-and waiting for a condition."""
+"""Common code of the image tests: podman with the storage of deploy/image/engine.sh, a redis-server, and waiting for a condition."""
 import contextlib
 import json
 import os
@@ -20,14 +19,14 @@ TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 UID = 65532
 PATIENCE_S = 60 * int(os.environ.get("QS_TEST_SLOW", "1"))
 
-# As a cluster under Pod Security "restricted" runs it, with less memory than the kustomize component gives it, and nowhere to
-# write but its volume.
+# Like a cluster under Pod Security "restricted", with less memory than the kustomize component gives, and only one writable place,
+# the volume.
 HARDENED = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--memory=32m",
             "--pids-limit=32"]
 
 
 def run(*command, code=0, **options):
-    """Output of a command; fails the test unless it ends with `code`, where None is any."""
+    """Returns the output of a command. Fails the test unless the exit code is `code`; with None returns the completed process."""
     words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S * 2, check=False, **options)
     if code is not None and done.returncode != code:
@@ -40,7 +39,7 @@ def podman(*arguments, **options):
 
 
 def wait(what, condition, log=None):
-    """The first true value of `condition`; fails the test, with what `log` says, when none has come in time."""
+    """Returns the first true value of `condition`. After PATIENCE_S fails the test, with the output of `log`."""
     until = time.monotonic() + PATIENCE_S
     while not (value := condition()):
         if time.monotonic() > until:
@@ -69,7 +68,7 @@ class Container:
         return any(json.loads(line)["msg"] == message for line in self.log().splitlines())
 
     def sidecar(self, *arguments, code=0):
-        """Runs the program inside, beside the one that runs there."""
+        """Runs another process of the program in the container."""
         return podman("exec", self.name, "queue-sidecar", *arguments, code=code)
 
     def failures(self):
@@ -80,7 +79,7 @@ class Container:
         wait(f"{self.name} is ready", lambda: self.sidecar("healthcheck", "--ready", code=None).returncode == 0, self.log)
 
     def get(self, path, address="127.0.0.1", outside=False):
-        """Status and body of a page, asked within the container's network or, as the kubelet asks, outside of it."""
+        """Status and body of a page, requested from inside the container's network, or from outside, like the kubelet."""
         script = (
             "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1], 8642, timeout=30);"
             "c.request('GET', sys.argv[2]); r = c.getresponse(); print(r.status); print(r.read().decode(), end='')"
@@ -90,18 +89,18 @@ class Container:
         return int(status), body
 
     def metric(self, sample):
-        """Value of one sample, by its name and labels as they stand in /metrics; None where there is none."""
+        """Value of a sample of /metrics, by its name and labels; None = there is no such sample."""
         for line in self.get("/metrics")[1].splitlines():
             if line.startswith(sample + " "):
                 return float(line.rsplit(" ", 1)[1])
         return None
 
     def crash(self):
-        """Its process is killed, and not by podman, which would take that for an order not to restart it."""
+        """Kills the process directly: after a kill by podman, podman would not restart the container."""
         os.kill(self.pid(), signal.SIGKILL)
 
     def stop(self):
-        """As an engine stops it: SIGTERM, and SIGKILL after ten seconds. Returns exit code and seconds until the end."""
+        """Sends SIGTERM. Returns the exit code and the seconds until the end."""
         pid = self.pid()
         start = time.monotonic()
         podman("kill", "--signal", "TERM", self.name)
@@ -112,7 +111,7 @@ class Container:
 
 
 class Redis:
-    """A redis-server of the test's network, which listens on a unix socket, and on a port if it is given one."""
+    """A redis-server in the test's network. It listens on a unix socket and, unless `port` is 0, on a port."""
 
     def __init__(self, directory, port=0):
         self.directory = directory
@@ -138,7 +137,7 @@ class Redis:
 
 
 class NameServer(threading.Thread):
-    """Every name is 127.0.0.1, for those in the test's network."""
+    """A name server in the test's network that resolves every name to 127.0.0.1."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -154,7 +153,7 @@ class NameServer(threading.Thread):
                 self.socket.sendto(self.answer(query), peer)
 
     def answer(self, query):
-        """RFC 1035, 4.1: header, the question again, and an A record if that was asked for."""
+        """RFC 1035, 4.1: header, the question, and an A record if the question asks for one."""
         end = query.index(b"\0", 12) + 5
         labels, at = [], 12
         while query[at]:
@@ -170,7 +169,7 @@ class NameServer(threading.Thread):
 
 
 class EngineTest(unittest.TestCase):
-    """A directory, and containers that are gone in the end."""
+    """Setup of a test: a directory, and containers that are removed at the end."""
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="qs-image-"))
@@ -184,7 +183,7 @@ class EngineTest(unittest.TestCase):
             podman("rm", "--force", "--volumes", "--time", "0", container.name, code=None)
 
     def container(self, name, *options, command=()):
-        """A container of the image that runs."""
+        """Starts a container of the image."""
         container = Container(name)
         self.containers.append(container)
         podman("run", "--detach", "--name", name, *options, IMAGE, *command)

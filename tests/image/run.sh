@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the image and tests it under podman with runc: what is in it, the hardened container, a pod.
+# Builds the image and tests it under podman with runc: the files of the image, the hardened container, a pod.
 #
 #   sh tests/image/run.sh [test_container.Story.test_serves_jobs ...]
 #
@@ -25,7 +25,7 @@ said=$(podman run --rm --network none --memory 32m "$image" version 2>&1) ||
 unshare --net true 2>/dev/null || impossible "this machine gives no network namespace (unshare --net)"
 echo "image-test: $(podman --version), $(runc --version | head -n 1), storage: $driver; $(podman image inspect --format '{{.Size}}' "$image") bytes"
 
-# The component is rendered as operators render it.
+# Render the component with kustomize, as operators do.
 sh tests/deploy/tools.sh || true
 kustomize=${QS_DEPLOY_DIR:-$PWD/build/deploy}/bin/kustomize
 [ -x "$kustomize" ] || kustomize=
@@ -37,5 +37,5 @@ trap 'exit 130' HUP INT TERM
 clean || true
 cd tests/image
 [ $# -gt 0 ] || set -- discover
-# A network of its own: bridges, rules and ports of the pod are gone with it.
+# In a network namespace of its own, so that bridges, rules and ports of the pod end with it.
 unshare --net sh -c 'ip link set lo up && exec python3 -m unittest "$@"' - "$@" </dev/null

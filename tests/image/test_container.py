@@ -1,4 +1,4 @@
-"""The container as it runs: hardened, beside a redis-server that it reaches by a unix socket, without any network."""
+"""The hardened container without a network. It connects to redis-server by a unix socket."""
 import base64
 import hashlib
 import json
@@ -43,13 +43,13 @@ class Story(EngineTest):
         return sidecar
 
     def end(self, job, sidecar):
-        """A worker takes a job and reports that there is no sense in another try, however late it is: the timeout is short."""
+        """A worker takes a job and reports a permanent failure, in one script, because the timeout is short."""
         self.redis("LPUSH", "email", job)
         self.assertEqual(self.redis("EVAL", TAKE_AND_FAIL, "0", job, "!550 no such mailbox"), "1")
         wait(f"{job} is in the audit log", lambda: job in sidecar.failures())
 
-    def look_from_outside(self, sidecar):
-        """What the kernel says of the process."""
+    def expect_restricted(self, sidecar):
+        """Checks the user, rights and limits of the process in /proc."""
         process = pathlib.Path(f"/proc/{sidecar.pid()}")
         status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
         self.assertEqual(status["Uid"].split(), [str(UID)] * 4)
@@ -67,7 +67,7 @@ class Story(EngineTest):
         self.assertEqual(self.limit_of(process), 32 << 20)
 
     def limit_of(self, process):
-        """Most bytes of memory of its control group, by version 1 or 2 of those."""
+        """Memory limit of the process's control group in bytes, for cgroup version 1 or 2."""
         groups = dict(line.split(":", 2)[1:] for line in (process / "cgroup").read_text().splitlines())
         if "memory" in groups:
             return int(pathlib.Path("/sys/fs/cgroup/memory" + groups["memory"], "memory.limit_in_bytes").read_text())
@@ -77,7 +77,7 @@ class Story(EngineTest):
         sidecar = self.start("qs-story")
         self.redis("ZADD", "email:delayed", int(time.time() * 1000) + 300, "later")
         wait("the delayed job falls due", lambda: self.redis("LRANGE", "email", "0", "-1") == "later")
-        self.assertEqual(self.redis("BLMOVE", "email", "email:backup", "RIGHT", "LEFT", "0"), "later")  # by a worker that dies
+        self.assertEqual(self.redis("BLMOVE", "email", "email:backup", "RIGHT", "LEFT", "0"), "later")  # the worker dies
         wait("the stalled job comes back", lambda: self.redis("LRANGE", "email", "0", "-1") == "later")
         self.redis("DEL", "email")
         self.end("poison", sidecar)
@@ -86,36 +86,36 @@ class Story(EngineTest):
         self.assertRegex(told, r"AT \(CES?T\)")
         podman("healthcheck", "run", sidecar.name)
         self.assertEqual(sidecar.get("/readyz")[0], 200)
-        self.look_from_outside(sidecar)
+        self.expect_restricted(sidecar)
 
     def test_lives_while_redis_is_away(self):
         sidecar = self.start("qs-away")
         self.redis.stop()
-        wait("it is not ready", lambda: sidecar.sidecar("healthcheck", "--ready", code=None).returncode == 1)
+        wait("the sidecar is not ready", lambda: sidecar.sidecar("healthcheck", "--ready", code=None).returncode == 1)
         self.assertEqual(sidecar.get("/readyz")[0], 503)
         sidecar.sidecar("healthcheck")
         self.redis.start()
         sidecar.wait_ready()
         self.end("after", sidecar)
 
-    def test_ends_and_goes_on(self):
-        """SIGTERM ends it with 0, soon, and the next one on the volume goes on; so does one after SIGKILL."""
+    def test_next_container_keeps_the_audit_log(self):
+        """SIGTERM ends the container soon, with exit code 0. The next container on the volume keeps its audit log, also after SIGKILL."""
         first = self.start("qs-first")
         self.end("one", first)
         code, took = first.stop()
         self.assertEqual(code, 0)
-        self.assertLess(took, 10)  # then the engine would kill it
+        self.assertLess(took, 10)  # after 10 s an engine would send SIGKILL
         second = self.start("qs-second")
         self.end("two", second)
         podman("kill", "--signal", "KILL", second.name)
-        wait("it is gone", lambda: second.state("Status") == "exited")
+        wait("the second container has ended", lambda: second.state("Status") == "exited")
         third = self.start("qs-third")
         self.end("three", third)
         self.assertEqual(third.failures(), ["one", "two", "three"])
         self.assertEqual(sorted({path.stat().st_uid for path in (self.directory / "audit").iterdir()}), [UID])
 
-    def test_sorts_what_memory_cannot_hold(self):
-        """SQLite makes temporary files, although /tmp cannot be written."""
+    def test_sorts_more_rows_than_memory_holds(self):
+        """SQLite makes temporary files, although /tmp is read-only."""
         with open(self.directory / "audit/in.jsonl", "w", encoding="utf-8") as file:
             for number in range(20_000):
                 job = f"job {number}"
@@ -129,16 +129,16 @@ class Story(EngineTest):
         self.assertIn("20,000 added", sidecar.sidecar("audit", "import", "/var/lib/queue-sidecar/in.jsonl"))
         self.assertEqual(sidecar.sidecar("audit", "list", "--all-kinds", "-n", "0", "-o", "csv").count("job "), 2 * 20_000)
 
-    def test_takes_a_changed_config(self):
-        """SIGHUP to the first process of the container."""
+    def test_sighup_reloads_the_config(self):
+        """An engine sends SIGHUP to process 1 of the container."""
         sidecar = self.start("qs-config")
         before = sidecar.metric("queue_sidecar_reloads_total")
         (self.directory / "config/queue-sidecar.cfg").write_text(CONFIG.replace('"1s"; retry_times', '"2s"; retry_times'))
         podman("kill", "--signal", "HUP", sidecar.name)
-        wait("the new one is taken", lambda: sidecar.metric("queue_sidecar_reloads_total") == before + 1)
+        wait("the new config is loaded", lambda: sidecar.metric("queue_sidecar_reloads_total") == before + 1)
 
     def test_runs_as_any_user(self):
-        """Some clusters give each project a user of its own, without a name, in group 0."""
+        """Some clusters run each project as a user without a name, in group 0."""
         os.chown(self.directory / "audit", 0, 0)
         (self.directory / "audit").chmod(0o770)
         sidecar = self.start("qs-user", "--user=1000740000:0")
@@ -148,7 +148,7 @@ class Story(EngineTest):
         wait("the job is back", lambda: self.redis("LRANGE", "email", "0", "-1") == "one")
 
     def test_needs_no_volume(self):
-        """docker and podman give the read-only container a volume of its own, which may be written."""
+        """docker and podman give the read-only container an anonymous volume, which is writable."""
         shutil.rmtree(self.directory / "audit")
         sidecar = self.container("qs-bare", "--network=none", *HARDENED, "--volume", f"{self.directory}/redis:/run/redis:ro",
                                  "--volume", f"{self.directory}/config:/etc/queue-sidecar:ro")
@@ -158,7 +158,7 @@ class Story(EngineTest):
 
 class Names(EngineTest):
     def test_asks_dns(self):
-        """There is nothing in the image but the C library to look up names with."""
+        """In the image only the C library resolves names."""
         names = NameServer()
         self.addCleanup(names.close)
         for name in ("redis", "config"):
@@ -195,7 +195,7 @@ class Refusals(EngineTest):
         self.assertEqual(code, 127)
 
     def test_check_reads_standard_input(self):
-        """With nothing but the image a config on this machine is checked, whoever may read its directory."""
+        """The image can check a config of this machine without a mount of its directory."""
         for config, code in ((CONFIG, 0), ("queues = 1;", 78)):
             done = podman("run", "-i", "--rm", "--network=none", *HARDENED, IMAGE, "check", "-c", "/dev/stdin", code=None,
                           input=config)

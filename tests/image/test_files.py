@@ -1,4 +1,4 @@
-"""What is in the image, and what it says of itself."""
+"""The files and the metadata of the image."""
 import json
 import os
 import pathlib
@@ -31,7 +31,7 @@ class Files(unittest.TestCase):
             self.assertAlmostEqual(int(told), self.about["Size"] / 1e6, delta=1.5, msg=path)
 
     def test_has_one_program(self):
-        """Nothing that an intruder could run: no shell, no tool, only the program and the loader."""
+        """An intruder finds no shell and no tool: only the program and the loader can run."""
         programs = set()
         for path in self.files:
             if path.is_file() and path.stat().st_mode & 0o111:
@@ -43,7 +43,7 @@ class Files(unittest.TestCase):
         self.assertEqual([path.name for path in (self.root / "usr/bin").iterdir()], ["queue-sidecar"])
 
     def test_belongs_to_root(self):
-        """Only its own directory is its own; nothing gives rights to who runs it, nothing can be changed by others."""
+        """Only /var/lib/queue-sidecar belongs to the user. No file is setuid or has capabilities, or can be changed by others."""
         for path in self.files:
             info = path.stat()
             with self.subTest(path=self.inside(path)):
@@ -83,7 +83,7 @@ class Files(unittest.TestCase):
         self.assertTrue((self.root / "usr/share/zoneinfo/Europe/Berlin").exists())
 
     def test_can_be_scanned(self):
-        """Scanners find release and packages; each package's licence is there."""
+        """Scanners find the release and the packages, and each package has its licence."""
         self.assertIn('VERSION_ID="13"', (self.root / "etc/os-release").read_text())
         packages = {path.name: path.read_text() for path in (self.root / "var/lib/dpkg/status.d").iterdir()}
         for library in ("libc6", "libhiredis1.1.0", "libsqlite3-0", "libmicrohttpd12t64"):

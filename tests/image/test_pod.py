@@ -1,5 +1,5 @@
-"""A pod of worker, sidecar and Redis, from deploy/kustomize/legacy-container, through a life: podman plays the kubelet, and this
-test does what podman does not: probes, and swaps of a mounted ConfigMap."""
+"""A pod of worker, sidecar and Redis, from deploy/kustomize/legacy-container. podman acts as the kubelet. This test itself does the
+parts that podman lacks: probes, and swaps of a mounted ConfigMap."""
 import json
 import os
 import pathlib
@@ -16,7 +16,7 @@ POD = "mailer-pod-0"
 
 
 def render():
-    """The manifest as a user of the component gets it, with the worker of docs/worker-contract.md."""
+    """Renders the manifest as a user of the component does, with the worker of docs/worker-contract.md."""
     shutil.rmtree(PLACE, ignore_errors=True)
     shutil.copytree(TOP / "tests/image/pod", PLACE)
     with tempfile.TemporaryDirectory() as extracted:
@@ -29,8 +29,8 @@ def render():
 
 
 class ConfigMap:
-    """A mounted ConfigMap, with links as the kubelet makes them (pkg/volume/util/atomic_writer.go, Write): each file links into
-    ..data, and that to a directory with the time in its name."""
+    """A mounted ConfigMap, with links like the kubelet's (pkg/volume/util/atomic_writer.go, Write): each file is a link into ..data,
+    and ..data is a link to a directory with the time in its name."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -53,7 +53,7 @@ class ConfigMap:
         self.current = new
 
 
-@unittest.skipUnless(KUSTOMIZE, "there is no kustomize to render it (tests/deploy/tools.sh)")
+@unittest.skipUnless(KUSTOMIZE, "there is no kustomize to render the pod (tests/deploy/tools.sh)")
 class Pod(unittest.TestCase):
     def setUp(self):
         self.manifest = render()
@@ -97,7 +97,7 @@ class Pod(unittest.TestCase):
     def begins(self):
         self.redis_pid = Container(f"{POD}-redis").pid()
         self.sidecar.wait_ready()
-        # The kubelet asks at the pod's address.
+        # The kubelet sends probes to the pod's address.
         about = json.loads(podman("inspect", podman("pod", "inspect", "--format", "{{.InfraContainerID}}", POD).strip()))[0]
         (network,) = about["NetworkSettings"]["Networks"].values()
         self.assertEqual(self.sidecar.get("/healthz", address=network["IPAddress"], outside=True)[0], 200)
@@ -114,24 +114,24 @@ class Pod(unittest.TestCase):
         wait("the failure is in the audit log", lambda: self.sidecar.failures() == ["hopeless 3 x"])
 
     def loses_its_worker(self):
-        """Its job stays in backup, for the timeout is long."""
+        """The job of the worker stays in backup, because the timeout is long."""
         self.redis("LPUSH", "email", "hang 4 x")
         wait("the worker is on it", lambda: self.has("hangs", "1"))
         before = self.worker.pid()
         self.worker.crash()
         wait("another worker is there", lambda: self.worker.pid() not in (0, before))
         self.redis("LPUSH", "email", "good 5 beside")
-        wait("it works", lambda: self.done("good 5 beside"))
+        wait("the other worker works", lambda: self.done("good 5 beside"))
         self.assertIn("hang 4 x", self.redis("LRANGE", "email:backup", "0", "-1").splitlines())
 
     def is_configured_anew(self):
-        """A changed timeout takes effect on the job that is in progress; a bad file changes nothing, and is said."""
+        """A bad file changes nothing and is reported. A changed timeout takes effect on the job in progress."""
         before = self.metric("config_loaded_timestamp_seconds")
         self.configure('"soon"')
         wait("the bad file is refused", lambda: self.metric("config_refused") == 1)
         self.assertEqual(self.metric("config_loaded_timestamp_seconds"), before)
         self.configure('"1s"')
-        wait("the new one is in effect", lambda: self.metric("config_loaded_timestamp_seconds") > before)
+        wait("the new config is in effect", lambda: self.metric("config_loaded_timestamp_seconds") > before)
         self.assertEqual(self.metric("config_refused"), 0)
         wait("the stalled job is done by the other worker", lambda: self.done("hang 4 x"))
         self.assertEqual(self.sidecar.failures(), ["hopeless 3 x"])
@@ -140,7 +140,7 @@ class Pod(unittest.TestCase):
         """The audit log outlives the container."""
         before = self.sidecar.pid()
         self.sidecar.crash()
-        wait("it is started again", lambda: self.sidecar.pid() not in (0, before))
+        wait("the sidecar is started again", lambda: self.sidecar.pid() not in (0, before))
         self.sidecar.wait_ready()
         self.redis("LPUSH", "email", "hopeless 6 x")
         wait("both failures are in the audit log", lambda: self.sidecar.failures() == ["hopeless 3 x", "hopeless 6 x"])
@@ -148,9 +148,9 @@ class Pod(unittest.TestCase):
         wait("a job that kills its worker once is done", lambda: self.done("die 7 x"))
 
     def ends(self):
-        """SIGTERM ends it with 0, in the time that a kubelet gives it; then nothing of the pod is left."""
+        """SIGTERM ends the sidecar with exit code 0, within the grace period of a kubelet. Then nothing of the pod is left."""
         podman("stop", "--time", "30", self.sidecar.name)
-        podman("pod", "stop", "--time", "1", POD)  # the worker, process 1 of its container, does not hear it
+        podman("pod", "stop", "--time", "1", POD)  # the worker ignores SIGTERM as process 1 of its container
         self.assertEqual((self.sidecar.state("Status"), self.sidecar.state("ExitCode")), ("exited", "0"))
         self.assertTrue(self.sidecar.logged("stopped"))
         podman("kube", "down", self.manifest)

@@ -1,11 +1,11 @@
-// The Bull of the version QS_BULL, and how the queues of the tests are opened.
+// Loads Bull of the version QS_BULL, and opens queues with the settings of the tests.
 const path = require("path");
 
 const version = process.env.QS_BULL || "4.16.5";
 const load = (name) => require(require.resolve(name, { paths: [path.join(__dirname, version)] }));
 const Bull = load("bull");
 
-// Native timers "off" as far as Bull lets one: 2^31-1 ms is the longest that a timer of Node takes. A worker promotes all the same.
+// Native timers "off": 2^31-1 ms, the longest time of a Node timer. Bull has no setting that stops workers from promoting.
 const LONG_MS = 2 ** 31 - 1;
 const native = (process.env.QS_NATIVE || "on") === "on";
 

@@ -1,5 +1,5 @@
-// bullmq.js QUEUE: a producer of BullMQ, which has the same prefix and other keys. Adds one job, and prints what then stands there but
-// for the job itself, whose options stand in any order.
+// bullmq.js QUEUE: a producer of BullMQ, which has Bull's prefix and other keys. Adds one job and prints the keys, except the hash of
+// the job, because its options have no fixed order.
 const path = require("path");
 const { readKeys } = require("./keys");
 

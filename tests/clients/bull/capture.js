@@ -1,6 +1,6 @@
-// capture.js: what Bull of the version QS_BULL does to Redis, one JSON a line, as tests/data/README.md says. Each scene begins with
-// an empty database. Time and the token are fixed, so that the same version writes the same bytes each time.
-process.env.QS_LOCK_MS = "600000"; // no key may end by itself while it is read
+// capture.js: prints the commands and keys of Bull QS_BULL in Redis, one JSON object a line; see tests/data/README.md. Each scene begins
+// with an empty database. Time and token are fixed, so that a version of Bull always writes the same bytes.
+process.env.QS_LOCK_MS = "600000"; // no key may expire while the program reads it
 process.env.QS_STALLED_MS = "600000";
 const { open, load, version } = require("./bull");
 const { readKeys } = require("./keys");
@@ -11,7 +11,7 @@ const scripts = load("bull/lib/scripts");
 
 const redis = new Redis(process.env.REDIS_URL);
 const hex = (text) => Buffer.from(text, "latin1").toString("hex");
-// Left out of what MONITOR shows: reads, the scripts themselves (what they do is shown command by command), the library's greetings.
+// Commands of MONITOR that are not printed: reads, scripts (MONITOR also shows each command of a script), and commands of a connect.
 const SKIPPED = new RegExp(
   "^(evalsha|eval|script|info|client|ping|multi|exec|select|flushall|keys|type|exists|get|[hl]len|hexists|hm?get|hgetall|lrange|" +
     "lindex|lpos|z(range|revrange|count|card|score|rangebyscore|revrangebyscore)|sismember|smembers|scard|p?ttl)$",
@@ -20,7 +20,7 @@ const SKIPPED = new RegExp(
 let commands = [];
 let seen = () => {};
 
-// MONITOR escapes what is not ASCII; ioredis leaves it so.
+// MONITOR escapes bytes outside ASCII; ioredis does not decode them.
 const unescaped = (text) =>
   text.replace(/\\(x[0-9a-f]{2}|.)/g, (_, c) => {
     if (c.length === 3) return String.fromCharCode(parseInt(c.slice(1), 16));
@@ -43,8 +43,8 @@ async function print(what) {
 }
 
 (async () => {
-  // Nobody else may speak while it begins: ioredis takes what MONITOR shows in the same chunk as its OK for the reply to a command
-  // (built/DataHandler.js: the status changes only later).
+  // No other client may send commands while MONITOR begins: if a line of MONITOR arrives in one chunk with its OK, ioredis takes the
+  // line for the reply to a command (built/DataHandler.js: the status changes only later).
   await redis.ping();
   const monitor = await redis.monitor();
   monitor.on("monitor", (_time, args) => {

@@ -1,4 +1,4 @@
-// All keys of a database with their content: {key, type, hex}, hashes and sets sorted, a stream without its records.
+// Reads all keys of a database with their content, as {key, type, hex}: hashes and sets sorted, streams without their records.
 async function readKey(redis, key) {
   const type = await redis.type(key);
   const members = {

@@ -1,4 +1,4 @@
-// The scenes of capture.js: what a queue goes through, from one listing of its keys to the next.
+// The scenes of capture.js: each changes a queue step by step, and capture.js prints the keys after each step.
 let now;
 Date.now = () => now;
 const START_MS = 1700000000000;
@@ -19,7 +19,7 @@ async function take({ queue }) {
   return queue.getNextJob();
 }
 
-// What workers do every stalledInterval; the key that holds the others off would end after it.
+// Runs the stalled check of a worker. Without the interval the key `stalled-check`, which stops other workers, would have expired.
 async function check({ queue, redis, scripts }) {
   tick(30000);
   await redis.del("bull:video:stalled-check");

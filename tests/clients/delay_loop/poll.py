@@ -1,5 +1,5 @@
-# poll.py ZSET: the third seed's own consumer, as it was before there was a sidecar: one message at a time from the zset, and ZREM
-# decides who got it. QS_POLL_MS: how long it sleeps when nothing is due.
+# poll.py ZSET: a consumer without a sidecar. It reads one message at a time from the zset, and the consumer whose ZREM removes the
+# message has it. QS_POLL_MS: how long it sleeps when no message is due.
 import json
 import os
 import sys

@@ -1,5 +1,5 @@
-# produce.py ZSET: adds a JSON message for each line of stdin, "DELAY_MS KIND NUMBER TEXT", to the zset of the third seed: scored in
-# seconds, with a fraction, as time.time() gives them.
+# produce.py ZSET: adds a JSON message for each line of stdin, "DELAY_MS KIND NUMBER TEXT", to the zset. Scores are seconds with a
+# fraction, as from time.time().
 import json
 import os
 import sys

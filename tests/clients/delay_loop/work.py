@@ -1,4 +1,4 @@
-# work.py LIST: the third seed's consumer once a sidecar promotes: the poll of the zset has become a BRPOP of the ready list.
+# work.py LIST: the consumer of poll.py beside a sidecar: BRPOP of the ready list instead of the poll of the zset.
 import json
 import os
 import sys
@@ -24,4 +24,4 @@ while not stop.is_set():
             story.handle(text)
             story.say("done", story.key_of(text))
         except ValueError as error:
-            story.say("failed", story.key_of(text), error)  # and is gone: this layout keeps no copy
+            story.say("failed", story.key_of(text), error)  # the message is lost: this layout keeps no copy

@@ -6,7 +6,7 @@ import example.Event;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Capture: what Jackson makes of envelopes, and what it takes for one, one JSON a line, as tests/data/README.md says. */
+/** Capture: how Jackson writes envelopes, and which texts it reads as one; one JSON object a line, see tests/data/README.md. */
 final class Capture {
     private static final String PAYMENT = "example.PaymentCheck", WELCOME = "example.Letters$Welcome";
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -40,7 +40,7 @@ final class Capture {
         line(what, "attempt 70", MAPPER.writeValueAsString(new Envelope<>(event, 70, Map.of())));
     }
 
-    /** What a worker takes for an envelope, and what it drops. */
+    /** Texts that a worker reads as an envelope, and texts that it drops. */
     private static void read() throws Exception {
         String good = MAPPER.writeValueAsString(new Envelope<>(Produce.event(PAYMENT, "id-1", "x"), 1, Map.of()));
         JavaType type = MAPPER.getTypeFactory().constructParametricType(Envelope.class, Event.class);

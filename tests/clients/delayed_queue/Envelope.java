@@ -5,7 +5,7 @@ import com.fasterxml.jackson.annotation.JsonTypeInfo;
 import java.beans.ConstructorProperties;
 import java.util.Map;
 
-/** What stands in the hash and in the lists: Jackson writes it as it does the envelope of fred84/delayedQueue 384b808. */
+/** An entry of the hash and of the lists. Jackson writes the same bytes for the envelope of fred84/delayedQueue 384b808. */
 public final class Envelope<T extends Event> {
     @JsonTypeInfo(use = JsonTypeInfo.Id.CLASS, include = JsonTypeInfo.As.EXTERNAL_PROPERTY, property = "type")
     @JsonProperty

@@ -1,6 +1,6 @@
 package example;
 
-/** What an event must have: an id of its own. */
+/** The interface of an event: it has an id. */
 public interface Event {
     String getId();
 

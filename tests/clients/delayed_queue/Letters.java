@@ -6,7 +6,7 @@ public final class Letters {
 
     public static final class Welcome implements Event {
         private String id, text;
-        private int attempt = 7; // a key that the envelope has too
+        private int attempt = 7; // the envelope has this key too
         private double amount = 12.50;
 
         public String getId() { return id; }

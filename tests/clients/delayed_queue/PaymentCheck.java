@@ -1,6 +1,6 @@
 package example;
 
-/** An event class of its own file. */
+/** An event class that is no inner class. */
 public final class PaymentCheck implements Event {
     private String id, text;
 

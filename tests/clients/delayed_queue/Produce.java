@@ -16,7 +16,7 @@ final class Produce {
             String key = Story.keyOf(words[1]);
             Story.say("produced", key, Story.hex(service.enqueue(event(args[0], key, words[1]), Long.parseLong(words[0]))));
         }
-        Runtime.getRuntime().halt(0); // Lettuce's threads would keep it for seconds
+        Runtime.getRuntime().halt(0); // Lettuce's threads would delay the exit for seconds
     }
 
     static Event event(String type, String id, String text) {

@@ -11,8 +11,8 @@ import io.lettuce.core.api.sync.RedisCommands;
 import java.util.Map;
 
 /**
- * The protocol of fred84/delayedQueue 384b808 (DelayedEventService), whose artifact is in no repository that every machine has: the
- * same commands in the same order, by its own client library and JSON writer. A connection of it belongs to one thread.
+ * The protocol of fred84/delayedQueue 384b808 (DelayedEventService), whose artifact is in no repository that every machine can use: the
+ * same commands in the same order, by the same client library and JSON writer. One thread owns each connection.
  */
 final class Service {
     private final ObjectMapper mapper = new ObjectMapper();
@@ -33,7 +33,7 @@ final class Service {
         return event.getClass().getName() + "###" + event.getId();
     }
 
-    /** The envelope that stands in the hash now. */
+    /** Writes the event. Returns its envelope, as in the hash. */
     String enqueue(Event event, long delayMs) throws Exception {
         String json = mapper.writeValueAsString(new Envelope<>(event, 1, Map.of()));
         redis.multi();
@@ -43,7 +43,7 @@ final class Service {
         return json;
     }
 
-    /** Null after a second without an event. */
+    /** Takes an event. Null: no event came within a second. */
     String pop(Class<? extends Event> type) {
         KeyValue<String, String> got = redis.brpop(1, list(type));
         return got == null || !got.hasValue() ? null : got.getValue();
@@ -60,7 +60,7 @@ final class Service {
         redis.exec();
     }
 
-    /** One turn of the library's own dispatcher, with its lock that excludes nobody; its delays are one: QS_DELAY_MS. */
+    /** One turn of the library's own dispatcher, with its lock, which has no effect. All delays are QS_DELAY_MS. */
     void dispatch() throws Exception {
         String lock = prefix + "delayed_events_lock";
         try {

@@ -33,7 +33,7 @@ final class Work {
                 Story.handle(text);
             } catch (Exception e) {
                 Story.say("failed", key, e.getMessage());
-                return; // stays in zset and hash, and comes again when due
+                return; // the event stays in zset and hash, and is sent again when due
             }
             Story.say("done", key, String.valueOf(envelope.attempt));
             service.finish(envelope.payload);

@@ -2,7 +2,7 @@ import com.alibaba.fastjson.JSON;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Capture: what fastjson makes of tasks, and the names that KMQueue makes, one JSON a line, as tests/data/README.md says. */
+/** Capture: how fastjson writes tasks, and the key names of KMQueue; one JSON object a line, see tests/data/README.md. */
 final class Capture {
     private static final String VERSION = "fastjson " + JSON.VERSION;
     private static final String BACKUP = "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==";
@@ -44,7 +44,7 @@ final class Capture {
         line(what, "retried", JSON.toJSONString(taken));
     }
 
-    /** What a worker makes of JSON that is written in another way: the bytes that it will look for in the backup list. */
+    /** For JSON that another writer wrote: the bytes that a worker will search in the backup list. */
     private static void read() {
         String[] texts = {
             "{ \"type\":\"t\",\"queue\":\"worker2_queue\", \"id\":\"1\",\"unique\":false,\"data\":\"\\/a\\u00fc\","

@@ -1,9 +1,9 @@
 import java.util.List;
 
 /**
- * Monitor QUEUE...: KMQueue's own BackupQueueMonitor beside whatever else runs, a pass every QS_EVERY_MS until SIGTERM, with its flaws:
- * a pass ends at a task that is a marker or names the backup list, a task past its alive timeout is reported dead and then retried all
- * the same, the retry is pushed before the removal, and every removal takes the unique mark away.
+ * Monitor QUEUE...: KMQueue's own BackupQueueMonitor, one pass every QS_EVERY_MS until SIGTERM, with its flaws: a pass ends at a task
+ * that is a marker or names the backup list; a task past its alive timeout is reported dead and still retried; the retry is pushed
+ * before the removal; and every removal also removes the id from the unique set.
  */
 final class Monitor {
     private static final long PROTECTED_MS = Long.parseLong(Story.setting("QS_PROTECTED_MS", "1000"));

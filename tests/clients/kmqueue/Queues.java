@@ -14,10 +14,10 @@ import redis.clients.jedis.Transaction;
 
 /**
  * The protocol of Trekkiii/KMQueue 4241368 (KMQueueManager, RedisTaskQueue, RedisBackupQueue), which itself needs Java 8 and is in
- * no Maven repository: the same commands in the same order, by its own client library and JSON writer.
+ * no Maven repository: the same commands in the same order, by the same client library and JSON writer.
  *
- * <p>Two things differ: BRPOP waits for a second and not for ever, so that SIGTERM ends a worker that waits without a lost task; and a
- * reply may take a minute, for Jedis' own 2 s would be an error wherever the machine stands still for as long.
+ * <p>Two things differ. BRPOP waits for a second and not for ever, so that SIGTERM ends a waiting worker without losing a task. And a
+ * reply may take a minute, because a slow machine can exceed the 2 s of Jedis.
  */
 final class Queues {
     /** A task and the JSON that was taken from the queue. */
@@ -43,7 +43,7 @@ final class Queues {
         }
     }
 
-    /** The name of the backup list is made from all names, in their order, each trimmed and cut at the colon. */
+    /** The name of the backup list comes from all queue names in their order, each trimmed and cut at the colon. */
     static String backupName(String... queues) throws Exception {
         StringBuilder all = new StringBuilder();
         for (String queue : queues) all.append(queue.trim().split(":")[0]);
@@ -55,7 +55,7 @@ final class Queues {
         return safe.get(queue);
     }
 
-    /** Plants the marker when there is no backup list: WATCH, EXISTS, MULTI, LPUSH, EXEC. */
+    /** Pushes the marker if there is no backup list: WATCH, EXISTS, MULTI, LPUSH, EXEC. */
     void init() {
         if (!safe.containsValue(true)) return;
         try (Jedis jedis = pool.getResource()) {
@@ -70,7 +70,7 @@ final class Queues {
         }
     }
 
-    /** The JSON that stands in the queue now; null when a task of this id is there already. */
+    /** Pushes a task. Returns its JSON; null if a task of this id exists already. */
     String push(Task task) {
         try (Jedis jedis = pool.getResource()) {
             if (isSafe(task.getQueue()) && task.isUnique() && jedis.sadd(task.getQueue() + "_unique", task.getId()) == 0) return null;
@@ -80,7 +80,7 @@ final class Queues {
         }
     }
 
-    /** Null after a second without a task. A task older than aliveMs is taken, but not put into the backup list. */
+    /** Takes a task. Null: no task came within a second. A task older than aliveMs does not go into the backup list. */
     Taken pop(String queue, long aliveMs) {
         try (Jedis jedis = pool.getResource()) {
             List<String> got = jedis.brpop(1, queue);
@@ -94,7 +94,7 @@ final class Queues {
         }
     }
 
-    /** How many entries of the backup list the worker's own JSON of the task removed. */
+    /** Removes the worker's own JSON of the task from the backup list. Returns the number of removed entries. */
     long finish(Task task) {
         return isSafe(task.getQueue()) ? remove(task, json(task)) : 0;
     }
@@ -111,21 +111,21 @@ final class Queues {
         return JSON.toJSONString(task);
     }
 
-    /** The monitor's: the next entry of the backup list, which goes to its other end; null when there is none. */
+    /** For the monitor: the next entry of the backup list, which moves to the other end; null if the list is empty. */
     Task rotate() {
         try (Jedis jedis = pool.getResource()) {
             return JSON.parseObject(jedis.rpoplpush(backup, backup), Task.class);
         }
     }
 
-    /** The monitor's: back to the queue, to be taken next. */
+    /** For the monitor: pushes the task back to the queue, as the next one to be taken. */
     void pushFirst(Task task) {
         try (Jedis jedis = pool.getResource()) {
             jedis.rpush(task.getQueue(), json(task));
         }
     }
 
-    /** Whether there is a heartbeat; a blank one is none. */
+    /** Whether there is a heartbeat; a blank value counts as none. */
     boolean beats(Task task) {
         try (Jedis jedis = pool.getResource()) {
             String value = jedis.get(task.getId() + "_alive");

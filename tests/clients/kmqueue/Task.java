@@ -32,7 +32,7 @@ public final class Task {
 
     public static final class TaskStatus {
         private String state = "normal";
-        private long genTimestamp = System.currentTimeMillis(), excTimestamp; // also of a JSON that has none
+        private long genTimestamp = System.currentTimeMillis(), excTimestamp; // also for JSON without these times
         private int retry;
 
         public String getState() { return state; }

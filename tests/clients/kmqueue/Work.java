@@ -6,8 +6,9 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Work QUEUE...: works on the queues, named as KMQueueManager wants them ("mail", "mail:safe"), until SIGTERM.
  *
- * <p>A task that failed stays in the backup list, as that of a dead worker does; QS_SWALLOW=1 finishes it as KMQueue's doTask does,
- * for which a handler that throws has done its work. QS_BEAT_MS: a heartbeat of twice that for each running task (0: none).
+ * <p>A task that failed stays in the backup list, like the task of a dead worker. QS_SWALLOW=1 finishes it, like KMQueue's doTask, where
+ * a task whose handler throws counts as done. QS_BEAT_MS: interval of the heartbeats of each running task (0: none); their TTL is twice
+ * as long.
  */
 final class Work {
     private static final long ALIVE_MS = Long.parseLong(Story.setting("QS_ALIVE_MS", String.valueOf(Long.MAX_VALUE)));

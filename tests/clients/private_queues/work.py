@@ -1,5 +1,5 @@
-# work.py NAME: the worker of the first seed. It moves a job from the main list into a list of its own, works on the tail of that
-# list until it is empty, and takes the next. Ids that are done stand in a set; a job that fails QS_ATTEMPTS times goes to the DLQ.
+# work.py NAME: moves a job from the main list into a list of its own, works on the tail of that list until the list is empty, and
+# takes the next job. A set has the ids of done jobs. A job that fails QS_ATTEMPTS times goes to the list of dead letters.
 #
 # QS_MAIN, QS_PRIVATE (a prefix), QS_DEDUP, QS_DLQ and QS_REGISTRY name the keys; QS_BEAT_MS > 0 keeps a heartbeat NAME_alive.
 import json
@@ -31,7 +31,7 @@ def beat():
 
 
 def finish(job, *more):
-    # What it is counted for and what it leaves go together: a job is not lost between them.
+    # One transaction, or a crash between the commands could lose the job.
     with r.pipeline(transaction=True) as pipe:
         for command in more:
             pipe.execute_command(*command)
@@ -53,7 +53,7 @@ def work_on(job):
     try:
         story.handle(document["text"])
     except ValueError as error:
-        return story.say("failed", key, error)  # stays the tail, and is tried again
+        return story.say("failed", key, error)  # the job stays the tail, and is tried again
     story.say("done", key)
     finish(job, ("SADD", dedup, document["id"]))
     return story.say("finished", key)

@@ -1,5 +1,5 @@
-# The handler of the tests: a job is "KIND NUMBER ANYTHING". It works in the current directory; see tests/monitor/daemon_workers.c
-# and, for what only Python has (die, slow), tests/app/daemon_loop.c.
+# The handler of the tests: a job is "KIND NUMBER ANYTHING". It writes files in the current directory. Used by
+# tests/monitor/daemon_workers.c; the kinds `die` and `slow`, which only Python has, by tests/app/daemon_loop.c.
 import os
 import signal
 import time

@@ -11,8 +11,8 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * What the Java workers of the dialects share: what a job tells its handler to do, the lines that a test counts, and the end by
- * SIGTERM. README.md of tests/clients says all three.
+ * Common code of the Java workers: the kinds of jobs, the lines that a test counts, and the end by SIGTERM. tests/clients/README.md
+ * explains all three.
  */
 final class Story {
     private static final FileOutputStream OUT = new FileOutputStream(FileDescriptor.out);
@@ -58,7 +58,7 @@ final class Story {
         }
     }
 
-    /** Returns when the job succeeded, throws when it failed. */
+    /** Handles a job. Throws if the job fails. */
     static void handle(String text) throws Exception {
         String kind = text.split(" ", 2)[0], key = keyOf(text);
         long pid = ProcessHandle.current().pid();
@@ -74,7 +74,7 @@ final class Story {
         while (kind.equals("wait") && !Files.exists(Path.of("go"))) Thread.sleep(10);
     }
 
-    /** One turn of a worker's loop: takes a job and carries it to its end, or waits a moment in vain. */
+    /** One turn of a worker's loop: takes a job and handles it, or returns after a short wait without a job. */
     interface Turn {
         void run() throws Exception;
     }

@@ -1,5 +1,4 @@
-// What the Node workers of the dialects share: what a job tells its handler to do, and the lines that a test counts. README.md
-// of tests/clients says both.
+// Common code of the Node workers: the kinds of jobs, and the lines that a test counts. tests/clients/README.md explains both.
 const fs = require("fs");
 
 function say(word, key, detail = "-") {

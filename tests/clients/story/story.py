@@ -1,5 +1,4 @@
-# What the Python workers of the dialects share: what a job tells its handler to do, and the lines that a test counts. README.md
-# of tests/clients says both.
+# Common code of the Python workers: the kinds of jobs, and the lines that a test counts. tests/clients/README.md explains both.
 import os
 import signal
 import threading
@@ -42,7 +41,7 @@ def handle(text):
 
 
 def stopping():
-    """An event that SIGTERM sets; a second one ends the process, and so does the first while a job hangs."""
+    """Returns an event that SIGTERM sets. A second SIGTERM ends the process, and so does the first one while a job hangs."""
     stop = threading.Event()
 
     def on_term(_signal, frame):
