@@ -34,10 +34,10 @@
 -- Reply    {'settled', recorded: 1 or 0}, {'dropped'} KEYS[12] has done_id, {'gone'} not in backup, {'changed'} stamp or report,
 --          {'alive'} has a heartbeat, {'copies'} is in backup twice, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Optional GETRANGE, SISMEMBER, SREM
--- Uses     types, fence, records
--- Safe     fenced; by compare; checks preconditions before the first write; adds before it removes. No write between the record
---          and the removal may fail. So the script ignores a bad value in `bytes`, and first tries LREM and SREM on a key that
---          does not exist, because the user may have lost the rights to them.
+-- Uses     types, fence, records, rights
+-- Safe     fenced; by compare; checks preconditions and rights before the first write; adds before it removes. No check foresees a
+--          stream at its last id, so XADD comes first: an error of XADD changes nothing. No later write may fail, so the script
+--          ignores a bad value in `bytes`.
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
     {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
@@ -60,6 +60,8 @@ if #found == 0 then return {'gone'} end
 if ends and ARGV[8] == '1' and #found > 1 then return {'copies'} end
 
 if KEYS[12] ~= KEYS[1] and redis.call('SISMEMBER', KEYS[12], ARGV[15]) == 1 then
+    refusal = missing_right({{'LREM', KEYS[2]}, {'HDEL', KEYS[5]}})
+    if refusal then return refusal end
     redis.call('LREM', KEYS[2], ARGV[6] == '-1' and -1 or 1, job)
     redis.call('HDEL', KEYS[5], ARGV[3])
     return {'dropped'}
@@ -77,33 +79,19 @@ end
 local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
-local dlq, marked, none = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[5] .. ':none'
-redis.call('LREM', none, 1, '') -- tests the right to LREM: a refusal after the push would leave the job in both lists
-if marked then redis.call('SREM', none, '') end
+local dlq, marked, noted, stamped = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[13] ~= KEYS[1], ARGV[5] ~= '-'
+refusal = missing_right({{'XADD', room and KEYS[7]}, {'HSET', room and KEYS[8]}, {'LPUSH', dlq and KEYS[10]},
+    {'ZADD', noted and KEYS[13]}, {'ZADD', not ends and delayed and KEYS[3]}, {'RPUSH', not ends and KEYS[4]},
+    {'HSET', not ends and stamped and KEYS[5]}, {'LREM', KEYS[2]}, {'HDEL', (ends or not stamped) and KEYS[5]},
+    {'HDEL', ARGV[9] ~= '' and KEYS[6]}, {'SREM', marked and KEYS[11]}})
+if refusal then return refusal end
 
-if dlq then redis.call('LPUSH', KEYS[10], job) end -- before the record: a refused push must leave no record
-local sha1 = KEYS[13] ~= KEYS[1] and redis.sha1hex(job)
-local noted
-local function take_back()
-    if dlq then redis.call('LREM', KEYS[10], 1, job) end
-    if noted == 1 then redis.call('ZREM', KEYS[13], sha1) end
-end
-if KEYS[13] ~= KEYS[1] then
-    noted = redis.pcall('ZADD', KEYS[13], string.format('%.0f', now_ms), sha1)
-    if type(noted) == 'table' then
-        take_back()
-        return noted
-    end
-end
 if room then
-    local recorded = redis.pcall('XADD', KEYS[7], '*', unpack(record))
-    if type(recorded) == 'table' then
-        take_back()
-        return recorded
-    end
+    redis.call('XADD', KEYS[7], '*', unpack(record))
     redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
 end
-local stamped = ARGV[5] ~= '-'
+if dlq then redis.call('LPUSH', KEYS[10], job) end
+if noted then redis.call('ZADD', KEYS[13], string.format('%.0f', now_ms), redis.sha1hex(job)) end
 if not ends then
     if ARGV[13] ~= '' then job = ARGV[13] end
     local added = 0

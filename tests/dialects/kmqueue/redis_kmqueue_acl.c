@@ -42,7 +42,7 @@ Test(redis_kmqueue_acl, missing_right_loses_no_task, .timeout = 60) {
         km_take(&d, first);
         km_take(&d, last);
         until(&d, stamp_of(d.f.r, slice_text(last)).seen);
-        until(&d, rights_refused(d.f.r) > 0);
+        until(&d, rights_refused(d.f.r) > 0 || metric_get(&of(&d)->faults) > 0); /* ACL LOG has no call that a script proves */
         driver_run(&d.instance.driver, 400);
         cr_assert_eq(in(&d, BACKUP, first) + in(&d, SAFE, again), 1, "%s", rights[i]);
         cr_assert_eq(in(&d, BACKUP, last) + (records(&d) > 0 && count(&d, "SISMEMBER " UNIQUE " t-2") == 0), 1, "%s", rights[i]);

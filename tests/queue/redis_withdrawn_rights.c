@@ -1,0 +1,157 @@
+/* A right that is withdrawn between the preflight and a call changes nothing: each script proves all its writes before the first.
+ * Each row is one branch of a script. For each right that docs/acl.md publishes the test withdraws that right, or only the right
+ * to write to these keys, and calls the script. */
+#include "fixture.h"
+#include "rights.h"
+#include "withdrawn_rights.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_WORDS = 64 };
+
+typedef struct {
+    const char *argv[MAX_WORDS];
+    size_t lens[MAX_WORDS];
+    int argc;
+    char *text; /* owned; argv points into it */
+} words_t;
+
+/* The words of a line; '' is the empty one. */
+static words_t words_split(const char *line) {
+    words_t words = {.text = mem_str(line)};
+    char *rest = words.text;
+    for (char *word; (word = strtok_r(rest, " ", &rest));) {
+        cr_assert_lt(words.argc, MAX_WORDS);
+        words.argv[words.argc] = word;
+        words.lens[words.argc++] = strcmp(word, "''") == 0 ? 0 : strlen(word);
+    }
+    return words;
+}
+
+static redisReply *do_line(redis_t *r, const char *line) {
+    words_t words = words_split(line);
+    redisReply *reply = redisCommandArgv(r, words.argc, words.argv, words.lens);
+    cr_assert_not_null(reply, "%s: %s", line, r->errstr);
+    free(words.text);
+    return reply;
+}
+
+/* The keys with their types and lengths. */
+static char *summary_of(redis_t *r) {
+    return redis_str(
+        r, "EVAL %s 0",
+        "local sizes = {list = 'LLEN', zset = 'ZCARD', hash = 'HLEN', set = 'SCARD', stream = 'XLEN', string = 'STRLEN'} "
+        "local all = redis.call('KEYS', '*') table.sort(all) "
+        "for i, key in ipairs(all) do local type = redis.call('TYPE', key).ok "
+        "all[i] = key .. ' ' .. type .. ' ' .. redis.call(sizes[type], key) end return table.concat(all, ', ')");
+}
+
+typedef struct {
+    fixture_t f;
+    rights_t rights;
+    redis_t *user;
+} table_t;
+
+static void lay_out(redis_t *r, const withdrawn_call_t *call) {
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET sidecar:app:lock T");
+    for (size_t i = 0; i < MAX_WITHDRAWN_SETUP && call->setup[i]; i++) {
+        redisReply *reply = do_line(r, call->setup[i]);
+        cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s: %s: %s", call->branch, call->setup[i], reply->str);
+        freeReplyObject(reply);
+    }
+}
+
+static redisReply *call_as_sidecar(table_t *t, const withdrawn_call_t *call, const char *sha) {
+    char *line = mem_printf("EVALSHA %s %s", sha, call->arguments);
+    redisReply *reply = do_line(t->user, line);
+    free(line);
+    return reply;
+}
+
+static const char *first_word(const redisReply *reply) {
+    const redisReply *first = reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[0] : reply;
+    return first->type == REDIS_REPLY_INTEGER ? "integer" : first->str;
+}
+
+/* Calls with all rights. Asserts that the branch is the right one, and returns what there is then; owned. */
+static char *succeed(table_t *t, const withdrawn_call_t *call, const char *sha, const char *after) {
+    char *before = fixture_digest(t->f.r);
+    rights_grant(t->f.r, &t->rights, NULL);
+    redisReply *reply = call_as_sidecar(t, call, sha);
+    cr_assert_str_eq(first_word(reply), call->reply, "%s, %s: %s", call->script->name, call->branch, after);
+    freeReplyObject(reply);
+    char *digest = fixture_digest(t->f.r);
+    cr_assert_str_neq(before, digest, "%s, %s writes nothing", call->script->name, call->branch);
+    free(before);
+    free(digest);
+    return summary_of(t->f.r);
+}
+
+/* `word` is the right that goes. Returns whether the script did nothing without it. */
+static bool withdraw(table_t *t, const withdrawn_call_t *call, const char *sha, const char *complete, const char *word) {
+    redis_t *r = t->f.r;
+    char *before = fixture_digest(r);
+    redisReply *reply = call_as_sidecar(t, call, sha);
+    bool refused = reply->type == REDIS_REPLY_ERROR;
+    char *what = mem_printf("%s, %s, without %s: %s", call->script->name, call->branch, word, refused ? reply->str : "no error");
+    if (refused) {
+        char *after = fixture_digest(r);
+        cr_expect_str_eq(before, after, "%s: something has changed", what);
+        free(after);
+        char *again = succeed(t, call, sha, what);
+        cr_expect_str_eq(again, complete, "%s: with the right again: %s, not %s", what, again, complete);
+        free(again);
+    } else {
+        char *summary = summary_of(r);
+        cr_expect_str_eq(first_word(reply), call->reply, "%s", what);
+        cr_expect_str_eq(summary, complete, "%s: %s, not %s", what, summary, complete);
+        free(summary);
+    }
+    freeReplyObject(reply);
+    free(before);
+    free(what);
+    return refused;
+}
+
+static void try_all_rights(table_t *t, const withdrawn_call_t *call) {
+    size_t len, refusals = 0;
+    const char *text = script_text(call->script, 70000, &len);
+    char *sha = redis_str(t->f.r, "SCRIPT LOAD %b", text, len);
+    lay_out(t->f.r, call);
+    char *complete = succeed(t, call, sha, "with all rights");
+    for (size_t i = 0; i < t->rights.count; i++) {
+        const char *word = t->rights.words[i];
+        lay_out(t->f.r, call);
+        rights_grant(t->f.r, &t->rights, word);
+        refusals += withdraw(t, call, sha, complete, word);
+        if (*word != '~') continue;
+        char *reads = mem_printf("%%R%s", word);
+        t->rights.words[i] = reads;
+        lay_out(t->f.r, call);
+        rights_grant(t->f.r, &t->rights, NULL);
+        t->rights.words[i] = word;
+        refusals += withdraw(t, call, sha, complete, reads);
+        free(reads);
+    }
+    cr_assert_geq(refusals, 3, "%s, %s: only %zu rights matter", call->script->name, call->branch, refusals);
+    free(complete);
+    free(sha);
+}
+
+static void try_calls(const char *dialect, const withdrawn_call_t *calls, size_t count) {
+    table_t t = {.f = fixture_start(&(fixture_options_t){.closed = true}), .rights = rights_read(dialect)};
+    rights_grant(t.f.r, &t.rights, NULL);
+    t.user = redis_open(t.f.server);
+    redis_ok(t.user, "AUTH sidecar secret");
+    for (size_t i = 0; i < count; i++) try_all_rights(&t, &calls[i]);
+    redis_close(t.user);
+    rights_free(&t.rights);
+    fixture_stop(&t.f);
+}
+
+#define TRY(dialect, calls) try_calls(dialect, calls, sizeof(calls) / sizeof *(calls))
+
+Test(redis_withdrawn_rights, list_scripts_change_nothing) { TRY(NULL, withdrawn_list); }
