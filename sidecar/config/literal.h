@@ -22,8 +22,8 @@ bool config_number_in_bounds(const config_key_t *key, int64_t value);
 
 // ---- Lists: names (KEY_STRINGS) and delay steps (KEY_STEPS).
 
-// Calls `take` for each text of a list or an array, or for each part of a text such as "10: 10s, *: 60s". False: an element is no
-// text, or `take` returned false.
+// Calls `take` for each text of a list, or each part of "10: 10s, *: 60s". False: an element is no text, or `take` returned
+// false.
 typedef bool config_text_fn(void *self, const char *text);
 bool config_list_each(const node_t *node, config_text_fn *take, void *self);
 

@@ -105,7 +105,7 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
 
 config_t *config_load_refused(const char *path, config_dialects_fn *dialects) {
     if (access(path, R_OK) != 0) return NULL;
-    diagnostics_t errors = {0}; // config_load has reported them
+    diagnostics_t errors = {0}; // config_load has reported these errors
     load_t load = load_begin(path, dialects, &errors, &errors);
     node_t *root = config_source_read(path, &errors);
     if (root) load_file(&load, root);

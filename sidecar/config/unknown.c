@@ -30,8 +30,7 @@ static void unknown_collect(known_keys_t *known, config_dialects_fn *dialects, c
     known->names[known->count++] = "queues";
 }
 
-// Finds a key of this name in another section. For a key in a queue, skips groups such as `redis`: `timeout` in a queue does not
-// mean redis.timeout.
+// Finds the key in another section. For a key in a queue, skips groups: `timeout` in a queue does not mean redis.timeout.
 static const config_key_t *unknown_find_elsewhere(config_dialects_fn *dialects, const char *name, const char *section) {
     bool in_queue = strcmp(section, "queue-only") == 0;
     for (size_t i = 0; i < config_key_count; i++)

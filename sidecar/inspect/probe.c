@@ -54,8 +54,7 @@ static const char *const *probe_commands(const right_t *right) {
     return right->commands ? right->commands : right->script->commands;
 }
 
-// Returns a key in the slot of `lock`: its tag is the hash tag of `lock`, or all of `lock`. The key also serves as a channel. It
-// ends as the vacant channel does, because the user may have a right to such channels only.
+// Returns a key in the slot of `lock`. It also serves as a channel, so it ends as the only channels that the user may use do.
 static char *probe_key(const char *lock) {
     char random[TOKEN_SIZE];
     token_new(random, 0);

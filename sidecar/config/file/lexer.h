@@ -1,5 +1,4 @@
-// Splits the text of a libconfig file into tokens, because libconfig keeps no literals. libconfig 1.5 wraps integers at 32 bits,
-// ignores an unclosed comment, and reports only "syntax error".
+// Splits a config file into tokens: libconfig keeps no literals. 1.5 wraps integers at 32 bits and ignores an unclosed comment.
 #pragma once
 
 #include "base/buffer.h"
@@ -34,8 +33,7 @@ const token_t *lexer_number(lexer_t *lexer, const char *name);
 // ends at the opening quote of the next string, so this is the line of the first string that spans lines.
 int lexer_open_string_line(const lexer_t *lexer);
 
-// Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 also reports this syntax error, but leaks
-// the memory of the string.
+// Returns the line of the first string where no value can be; 0 = none. libconfig 1.5 leaks such a string.
 int lexer_stray_string_line(const lexer_t *lexer);
 
 // Appends the likely cause of a syntax error on this line, as " (...)", or nothing.
