@@ -160,8 +160,8 @@ static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
     return false;
 }
 
-// Sends one read of heads, from queue *from on. The safety poll reads all heads, otherwise only changed heads are read. False:
-// there are none to read.
+// Sends one read of heads, from queue *from on: of all heads for the safety poll, otherwise of changed heads. False: none to
+// read.
 static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *from, mono_t now) {
     request_t *request = NULL;
     size_t queue = *from;

@@ -145,8 +145,7 @@ static outcome_t preflight_check_slots(const preflight_call_t *call) {
     return OUTCOME_OK;
 }
 
-// Whether the keys of the queue are of its dialect. A queue with an unknown layout is not served either. A write to keys of
-// another layout may lose jobs.
+// Whether the keys of the queue are of its dialect. An unknown layout is not served: a write to other keys may lose jobs.
 static bool preflight_check_layout(const preflight_call_t *run, size_t i) {
     const queue_config_t *queue = run->keys->queues[i].config;
     const dialect_ops_t *ops = dialect_ops(queue->dialect);
