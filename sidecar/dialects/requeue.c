@@ -41,11 +41,12 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     }
     digest_parse(ask->record->answers, &event);
     const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
-    bool clears_dlq = of_home && of_home->leaves_dlq && *home->config->dlq;
+    bool is_own = strcmp(ask->marker, home->requeued) == 0; // the failure is of `home`, and not of a queue that is not configured
+    bool clears_dlq = is_own && of_home && of_home->leaves_dlq && *home->config->dlq;
     request_script(conn, &script_requeue, 9);
-    request_text(conn, home->requeued, home->failures, home->meta, *where->ready ? where->ready : to->absent, to->stamps,
-                 to->meta, where->mark ? where->mark : home->requeued, clears_dlq ? home->config->dlq : home->requeued,
-                 clears_dlq ? home->recorded : home->requeued);
+    request_text(conn, ask->marker, home->failures, home->meta, *where->ready ? where->ready : to->absent, to->stamps, to->meta,
+                 where->mark ? where->mark : ask->marker, clears_dlq ? home->config->dlq : ask->marker,
+                 clears_dlq ? home->recorded : ask->marker);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->discards ? "discarded" : "requeued", ask->by, ask->again ? "1" : "0");
     request_bytes(conn, where->job.data, where->job.len);

@@ -10,8 +10,9 @@
 enum { MAX_REQUEUE_BY = 128, REQUEUE_MARK_BYTES = 16 };
 
 typedef struct requeue_request {
-    size_t queue; // index of the queue that gets the record and the requeue marker
-    size_t to;    // index of the queue that gets the job
+    size_t queue;       // index of the queue whose stream gets the record
+    size_t to;          // index of the queue that gets the job
+    const char *marker; // keyspace_requeued_of the failure's queue
     bool discards;
     bool again;                  // ignore an earlier requeue marker
     const requeue_push_t *where; // from requeue_prepare; a discard ignores it

@@ -6,6 +6,8 @@ static char *keyspace_key(const char *name, const char *what) { return mem_print
 
 char *keyspace_lock_of(const char *name) { return keyspace_key(name, "lock"); }
 
+char *keyspace_requeued_of(slice_t queue) { return mem_printf("sidecar:%.*s:requeued", (int)queue.len, queue.data); }
+
 static void keyspace_init_lock(lock_keys_t *lock, const char *name, size_t first_queue, size_t queue_count) {
     *lock = (lock_keys_t){.name = name,
                           .key = keyspace_lock_of(name),

@@ -1,6 +1,7 @@
 // Every Redis key and channel that the sidecar uses. They are derived once from the configuration.
 #pragma once
 
+#include "base/slice.h"
 #include "config/config.h"
 
 // A lock and its queues: all queues of the group, or one queue if lock.scope is "queue".
@@ -40,6 +41,8 @@ keyspace_t *keyspace_new(const config_t *config); // owned
 void keyspace_free(keyspace_t *keys);             // takes; NULL is fine
 
 char *keyspace_lock_of(const char *name); // sidecar:<name>:lock; owned
+// sidecar:<queue>:requeued, also for a queue that is not configured; owned. Ends at a NUL byte of the name.
+char *keyspace_requeued_of(slice_t queue);
 
 // The slot of a key in Redis Cluster, 0 to 16383 (redis.io, cluster specification: CRC16-XMODEM of the hash tag, or of the key).
 unsigned keyspace_slot(const char *key);

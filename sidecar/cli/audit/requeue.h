@@ -36,7 +36,8 @@ typedef struct requeue_target {
     char event[EVENT_ID_SIZE];
     char queue[129];
     char job[129];
-    size_t home; // index of the queue whose keys hold its requeue marker
+    size_t home; // index of the queue whose stream gets the record
+    bool known;  // the config has the failure's queue, and it is `home`
     size_t to;   // index of the queue that receives the job
 } requeue_target_t;
 

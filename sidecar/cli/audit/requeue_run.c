@@ -15,7 +15,7 @@ enum {
 
 // Owned texts; NULL = none.
 typedef struct run_queue {
-    char *refused;  // Redis's error for all failures with this home queue
+    char *refused;  // Redis's error for all failures of this queue
     char *unusable; // why no job can be added to the queue
 } run_queue_t;
 
@@ -90,19 +90,26 @@ static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by,
                   time_zone(at, utc).text, (int)by.len, by.data, note.len ? ": " : "", (int)note.len, note.data);
 }
 
-// The home queue holds the marker and the record. A failure whose queue is no longer in the config has the first queue as its
-// home, for every target: markers in two places would allow two requeues. With a lock for each queue (Redis Cluster), the home is
-// the target, because the marker must be in the slot of the queue that receives the job.
+// Returns which queue's stream gets the record of a failure whose queue the config lacks. Every log reads every stream, so the
+// target may take it, or any queue in the marker's slot of a Redis Cluster.
+static size_t run_find_stream(const keyspace_t *keys, slice_t queue, int64_t to) {
+    char *marker = keyspace_requeued_of(queue);
+    size_t home = to >= 0 ? (size_t)to : 0;
+    while (to < 0 && home < keys->queue_count && keyspace_slot(keys->queues[home].failures) != keyspace_slot(marker)) home++;
+    free(marker);
+    return home % keys->queue_count;
+}
+
+// The requeue marker is always in a key of the failure's own queue. Instances whose configs differ must find the same marker.
 static requeue_result_t run_find_queues(const run_t *run, const event_t *event, requeue_target_t *target) {
     const keyspace_t *keys = run->requeue->keys;
     int64_t to = run->requeue->to;
     size_t home = 0;
     while (home < keys->queue_count && !slice_is(event->queue, keys->queues[home].config->name)) home++;
-    bool known = home < keys->queue_count;
-    if (!known && to < 0 && !run->requeue->discard) return RESULT_NO_QUEUE;
-    if (!known) home = to >= 0 && keys->config->lock.scope == LOCK_SCOPE_QUEUE ? (size_t)to : 0;
-    target->home = home;
-    target->to = to < 0 ? home : (size_t)to;
+    target->known = home < keys->queue_count;
+    if (!target->known && to < 0 && !run->requeue->discard) return RESULT_NO_QUEUE;
+    target->home = target->known ? home : run_find_stream(keys, event->queue, to);
+    target->to = to < 0 ? target->home : (size_t)to;
     if (run->requeue->discard) return RESULT_WOULD;
     const char *dialect = config_dialect_word(keys->queues[target->to].config->dialect);
     return slice_is(event->dialect, dialect) ? RESULT_WOULD : RESULT_OTHER_DIALECT;
@@ -133,7 +140,8 @@ static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     requeue_result_t result = run_find_queues(run, &row->event, &job->target);
     if (result == RESULT_WOULD && !requeue->discard) result = run_check_payload(&row->event, &job->digest);
     if (result != RESULT_WOULD) return result;
-    const char *refused = run->queues[job->target.home].refused, *unusable = run->queues[job->target.to].unusable;
+    const char *refused = job->target.known ? run->queues[job->target.home].refused : NULL;
+    const char *unusable = run->queues[job->target.to].unusable;
     buffer_str(&run->detail, refused ? refused : unusable ? unusable : "");
     if (refused || unusable) return RESULT_REFUSED;
     bool fits = requeue->discard || requeue_prepare(requeue->keys->queues[job->target.to].config, &row->event, now_ms, &job->push,
@@ -148,6 +156,7 @@ static void run_send(run_t *run, const run_job_t *job) {
     char id[EVENT_ID_SIZE];
     uint64_t nth;
     const char *to = target->to != target->home || requeue->to >= 0 ? requeue->keys->queues[target->to].config->name : "";
+    char *marker = keyspace_requeued_of(failure->queue);
     char *note = *to ? mem_printf("to %s%s%s", to, *requeue->note ? ": " : "", requeue->note) : mem_str(requeue->note);
     event_t record = {.kind = slice_text(requeue->discard ? "discarded" : "requeued"),
                       .dialect = failure->dialect,
@@ -164,6 +173,7 @@ static void run_send(run_t *run, const run_job_t *job) {
     requeue_append(run->conn, requeue->keys,
                    &(requeue_request_t){.queue = target->home,
                                         .to = target->to,
+                                        .marker = marker,
                                         .discards = requeue->discard,
                                         .again = requeue->args->requeue.again,
                                         .where = &job->push,
@@ -173,6 +183,7 @@ static void run_send(run_t *run, const run_job_t *job) {
     run->targets[run->sent++ % MAX_IN_FLIGHT] = *target;
     run->bytes += failure->payload.len + run->pushed_bytes.len;
     free(note);
+    free(marker);
 }
 
 static void run_read_reply(run_t *run) {
@@ -191,7 +202,7 @@ static void run_read_reply(run_t *run) {
     requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
     const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
     char **refused = &run->queues[target->home].refused; // applies to all further requests
-    if (result == RESULT_REFUSED && !*refused) *refused = mem_str(why);
+    if (result == RESULT_REFUSED && target->known && !*refused) *refused = mem_str(why);
     buffer_clear(&run->detail);
     if (result == RESULT_ANSWERED)
         run_format_answer(run, slice_text(reply.state), reply.at_ms, slice_text(reply.by), slice_text(""));

@@ -101,7 +101,7 @@ static void bull_requeue_append(conn_t *conn, const keyspace_t *keys, const requ
     bull_rebuild(ask->where->job, &job, &room);
     digest_parse(ask->record->answers, &event);
     request_script(conn, &script_bull_requeue, 12);
-    request_text(conn, home->requeued, home->failures, home->meta);
+    request_text(conn, ask->marker, home->failures, home->meta);
     bull_job_key(conn, to, "", job.id, "");
     bull_job_key(conn, to, "", job.id, ":lock");
     bull_keys(conn, to, "failed", "wait", "paused", "meta-paused", "active", "delayed", "id");

@@ -61,7 +61,7 @@ static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const r
     digest_t event = {.bytes = {0}};
     digest_parse(ask->record->answers, &event);
     request_script(conn, &script_delayed_requeue, 5);
-    request_text(conn, home->requeued, home->failures, home->meta, to->delayed, delayed_config(to)->events);
+    request_text(conn, ask->marker, home->failures, home->meta, to->delayed, delayed_config(to)->events);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->by, ask->again ? "1" : "0");
     request_bytes(conn, ask->where->mark_id.data, ask->where->mark_id.len);

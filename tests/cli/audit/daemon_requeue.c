@@ -246,17 +246,50 @@ Test(daemon_requeue, the_runbook_of_the_docs_works_as_written) {
 
 /* Both runs must find the same marker, although --to names different queues. */
 Test(daemon_requeue, a_failure_of_no_queue_is_requeued_once_into_different_queues) {
+    static const char *const scopes[] = {"group", "queue"};
+    for (int i = 0; i < 2; i++) {
+        cluster_t s = cluster_begin(NULL);
+        const char *queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }";
+        daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = queues, .scope = scopes[i]});
+        feed_one(s.r, (failure_t){.number = i, .queue = "gone"});
+        await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+        daemon_pause(d);
+        cr_assert_eq(cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "other")->code, 0);
+        const daemon_output_t *second = cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "third");
+        cr_assert(has(second->out, "besides, 1: was answered before"), "%s: %s%s", scopes[i], second->out, second->err);
+        cr_assert_eq(redis_int(s.r, "LLEN other") + redis_int(s.r, "LLEN third"), 1, "%s", scopes[i]);
+        daemon_continue(d);
+        await(&s, answers(d, 1), COPY_MS);
+        cluster_end(&s);
+    }
+}
+
+/* During a rollout some instances have a queue that others no longer have, in files of different order. */
+Test(daemon_requeue, a_failure_is_answered_once_while_a_rollout_removes_its_queue) {
+    static const char *const queues[] = {"{ name = \"gone\"; }, " QUEUE ", { name = \"other\"; }",
+                                         QUEUE ", { name = \"other\"; }", "{ name = \"other\"; }, " QUEUE};
     cluster_t s = cluster_begin(NULL);
-    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE ", { name = \"other\"; }, { name = \"third\"; }"});
-    feed_one(s.r, (failure_t){.number = 1, .queue = "gone"});
-    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
-    daemon_pause(d);
-    cr_assert_eq(cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "other")->code, 0);
-    const daemon_output_t *second = cli(d, "requeue", "--where", "-q", "gone", "--yes", "--to", "third");
-    cr_assert(has(second->out, "besides, 1: was answered before"), "%s%s", second->out, second->err);
-    cr_assert_eq(redis_int(s.r, "LLEN other") + redis_int(s.r, "LLEN third"), 1);
-    daemon_continue(d);
-    await(&s, answers(d, 1), COPY_MS);
+    daemon_t *d[3];
+    for (int i = 0; i < 3; i++) d[i] = cluster_sidecar_up(&s, (sidecar_t){.queues = queues[i]});
+    for (int i = 0; i < 3; i++) feed_one(s.r, (failure_t){.number = i, .queue = "gone"});
+    for (int i = 0; i < 3; i++) await(&s, audit_log_rows(daemon_audit_path(d[i])) == 3, COPY_MS);
+    for (int i = 0; i < 3; i++) daemon_pause(d[i]); /* no log learns of an answer */
+    for (int job = 0; job < 3; job++) {
+        char text[24];
+        snprintf(text, sizeof(text), "job %d", job);
+        char *ref = ref_of(d[0], text);
+        for (int i = 0; i < 3; i++) {
+            const daemon_t *by = d[(job + i) % 3];
+            const char *verb = i == 0 ? "requeue" : "discard";
+            const daemon_output_t *out = cli(by, verb, ref, i == 0 ? "--to=other" : "--because=nobody wants it");
+            cr_assert(i == 0 ? out->code == 0 : has(out->err, "was answered before: requeued"), "job %d by %d: %s%s", job, i,
+                      out->out, out->err);
+        }
+        free(ref);
+    }
+    cr_assert_eq(distinct(s.r, "other"), 3);
+    for (int i = 0; i < 3; i++) daemon_continue(d[i]);
+    await(&s, answers(d[0], 3), COPY_MS); /* it reads the streams of all these queues */
     cluster_end(&s);
 }
 

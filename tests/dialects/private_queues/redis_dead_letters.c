@@ -146,19 +146,32 @@ Test(redis_dead_letters, logs_oversized_entries_without_a_record) {
     close_setup(&d);
 }
 
-/* Requeues a job, as an operator does. */
-static void requeue_job(setup_t *d, const char *job) {
+/* Requeues a job of this failure's queue, as an operator does. */
+static void requeue_job(setup_t *d, const char *job, const char *queue) {
     requeue_reply_t reply;
     digest_t digest = digest_of(job, strlen(job));
     char *id = value_of(d, "failed", "event");
+    char *marker = keyspace_requeued_of(slice_text(queue));
     const event_t record = {.kind = slice_text("requeued"), .answers = slice_text(id)};
     const requeue_push_t where = {.ready = d->f.keys->queues[0].config->ready, .job = slice_text(job)};
     cr_assert_eq(conn_open(d->f.conn, &d->f.error), OUTCOME_OK);
     requeue_append(d->f.conn, d->f.keys,
-                   &(requeue_request_t){.where = &where, .digest = &digest, .by = "ann", .record = &record});
+                   &(requeue_request_t){.marker = marker, .where = &where, .digest = &digest, .by = "ann", .record = &record});
     cr_assert_eq(requeue_read(d->f.conn, &reply, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
     cr_assert_eq(reply.kind, REQUEUE_DONE, "%s", reply.why);
+    free(marker);
     free(id);
+}
+
+Test(redis_dead_letters, a_requeued_job_of_another_queue_removes_no_dead_letter) {
+    setup_t d;
+    open_fights(&d, LETTERS(""));
+    redis_ok(d.f.r, "LPUSH fights-dlq job");
+    until(&d, reasons(&d, "dead_letter") == 1);
+    requeue_job(&d, "job", "gone");
+    cr_assert_eq(there(&d, "fights", "job"), 1);
+    cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
+    close_setup(&d);
 }
 
 Test(redis_dead_letters, a_requeued_job_that_fails_again_has_a_second_record) {
@@ -166,14 +179,14 @@ Test(redis_dead_letters, a_requeued_job_that_fails_again_has_a_second_record) {
     open_fights(&d, LETTERS("retry_times = 0;"));
     redis_ok(d.f.r, "LPUSH fights-dlq other job");
     until(&d, reasons(&d, "dead_letter") == 2);
-    requeue_job(&d, "job");
+    requeue_job(&d, "job", d.f.config->queues[0].name);
     cr_assert_eq(there(&d, "fights", "job"), 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 0);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 2);
     redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker pushes the job to dlq again */
     until(&d, reasons(&d, "dead_letter") == 3);
-    requeue_job(&d, "job");
+    requeue_job(&d, "job", d.f.config->queues[0].name);
     redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* the next worker dies with the job, so the sidecar ends the job */
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
