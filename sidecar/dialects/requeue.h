@@ -23,10 +23,8 @@ typedef struct requeue_request {
 
 typedef enum requeued {
     REQUEUE_DONE,
-    REQUEUE_UNRECORDED, // the job is in its list, but the stream refused the record: see `why`
-    REQUEUE_KNOWN,      // requeued or discarded before: see state, at_ms and by
-    REQUEUE_WAITING,    // nothing was done: the job is in the queue
-    REQUEUE_FAILED,     // nothing was done: see `why`
+    REQUEUE_KNOWN,   // requeued or discarded before: see state, at_ms and by
+    REQUEUE_WAITING, // nothing was done: the job is in the queue; see `why`
 } requeued_t;
 
 typedef struct requeue_reply {

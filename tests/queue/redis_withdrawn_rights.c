@@ -154,4 +154,8 @@ static void try_calls(const char *dialect, const withdrawn_call_t *calls, size_t
 
 #define TRY(dialect, calls) try_calls(dialect, calls, sizeof(calls) / sizeof *(calls))
 
-Test(redis_withdrawn_rights, list_scripts_change_nothing) { TRY(NULL, withdrawn_list); }
+Test(redis_withdrawn_rights, list_scripts_change_nothing, .timeout = 60) { TRY(NULL, withdrawn_list); }
+Test(redis_withdrawn_rights, kmqueue_scripts_change_nothing) { TRY("kmqueue", withdrawn_kmqueue); }
+Test(redis_withdrawn_rights, private_queues_scripts_change_nothing) { TRY("private_queues", withdrawn_private_queues); }
+Test(redis_withdrawn_rights, delayed_queue_scripts_change_nothing) { TRY("delayed_queue", withdrawn_delayed_queue); }
+Test(redis_withdrawn_rights, bull_scripts_change_nothing, .timeout = 60) { TRY("bull", withdrawn_bull); }

@@ -2,6 +2,8 @@
  * rights in docs/acl.md reach. */
 #pragma once
 
+#include "dialects/bull/scripts.h"
+#include "dialects/delayed_queue/scripts.h"
 #include "queue/scripts.h"
 
 enum { MAX_WITHDRAWN_SETUP = 8 };
@@ -19,6 +21,12 @@ typedef struct {
     "13 " LOCK " email:backup " target " email sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta "
 #define NO_EXTRAS LOCK " " LOCK " " LOCK " " LOCK " " LOCK " "
 #define TEXT_SHA1 "372ea08cab33e71c02c651dbc83a474d32c676ea" /* of "text" */
+
+#define REQUEUE_TO(letters, recorded)                                                                                            \
+    "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps sidecar:email:meta "          \
+    "sidecar:email:requeued " letters " " recorded " event "
+#define REQUEUE        REQUEUE_TO("sidecar:email:requeued", "sidecar:email:requeued")
+#define REQUEUE_LETTER REQUEUE_TO("email:dead", "sidecar:email:recorded")
 
 static const withdrawn_call_t withdrawn_list[] = {
     {"a retry",
@@ -62,4 +70,97 @@ static const withdrawn_call_t withdrawn_list[] = {
      SETTLE_TO("email") LOCK " email:dead " LOCK " " LOCK
                              " sidecar:email:recorded T job digest '' '' 1 9 1 '' '' ms 9999 '' - - 0 kind failed payload",
      "settled"},
+    {"a requeue", &script_requeue, {0}, REQUEUE "requeued me 0 job '' 9 - kind requeued", "done"},
+    {"a requeue with a stamp", &script_requeue, {0}, REQUEUE "requeued me 0 job digest 9 - kind requeued", "done"},
+    {"a requeue of a dead letter",
+     &script_requeue,
+     {"RPUSH email:dead job", "EVAL redis.call('ZADD',KEYS[1],1,redis.sha1hex('job')) 1 sidecar:email:recorded"},
+     REQUEUE_LETTER "requeued me 0 job '' 9 - kind requeued",
+     "done"},
+    {"a requeue of one of two dead letters",
+     &script_requeue,
+     {"RPUSH email:dead job job"},
+     REQUEUE_LETTER "requeued me 0 job '' 9 - kind requeued",
+     "done"},
+    {"a requeue once more",
+     &script_requeue,
+     {"HSET sidecar:email:requeued event discarded"},
+     REQUEUE "requeued me 1 job digest 9 - kind requeued",
+     "done"},
+    {"a discard", &script_requeue, {0}, REQUEUE "discarded me 0 job digest 9 - kind discarded", "done"},
+};
+
+#define KMQUEUE_SETTLE                                                                                                           \
+    "13 " LOCK " back_up_queue_1 worker1_queue worker1_queue sidecar:w:stamps sidecar:w:errors sidecar:w:failures "              \
+    "sidecar:w:meta "
+#define KMQUEUE_REQUEUE                                                                                                          \
+    "9 sidecar:w:requeued sidecar:w:failures sidecar:w:meta worker1_queue sidecar:w:stamps sidecar:w:meta worker1_queue_unique " \
+    "sidecar:w:requeued sidecar:w:requeued event "
+
+static const withdrawn_call_t withdrawn_kmqueue[] = {
+    {"an end of a unique task",
+     &script_settle,
+     {"RPUSH back_up_queue_1 task", "SADD worker1_queue_unique id"},
+     KMQUEUE_SETTLE LOCK " " LOCK " worker1_queue_unique " LOCK " " LOCK
+                         " T task digest '' '' 1 9 1 '' '' ms 9999 '' id - 0 kind failed payload",
+     "settled"},
+    {"a retry without a stamp",
+     &script_settle,
+     {"RPUSH back_up_queue_1 task", "HSET sidecar:w:stamps digest stamp"},
+     KMQUEUE_SETTLE NO_EXTRAS "T task digest stamp - 1 9 1 '' '' ms 9999 again id - 0 kind retried",
+     "settled"},
+    {"a requeue of a unique task", &script_requeue, {0}, KMQUEUE_REQUEUE "requeued me 0 task '' 9 id kind requeued", "done"},
+    {"a requeue of a unique task once more",
+     &script_requeue,
+     {"SADD worker1_queue_unique id"},
+     KMQUEUE_REQUEUE "requeued me 1 task '' 9 id kind requeued",
+     "done"},
+};
+
+#define PRIVATE_SETTLE                                                                                                           \
+    "13 " LOCK " queue-1 fight-requests fight-requests sidecar:f:stamps sidecar:f:errors sidecar:f:failures sidecar:f:meta "
+
+static const withdrawn_call_t withdrawn_private_queues[] = {
+    {"a job that was done before",
+     &script_settle,
+     {"RPUSH queue-1 job", "SADD fights-done id", "HSET sidecar:f:stamps digest stamp"},
+     PRIVATE_SETTLE LOCK " " LOCK " " LOCK " fights-done " LOCK
+                         " T job digest stamp stamp 1 9 1 '' '' ms 9999 '' - id 0 kind retried",
+     "dropped"},
+    {"an end with a dead letter",
+     &script_settle,
+     {"RPUSH queue-1 job", "HSET sidecar:f:stamps digest stamp"},
+     PRIVATE_SETTLE LOCK " fights-dlq " LOCK " " LOCK
+                         " sidecar:f:recorded T job digest stamp '' 1 9 1 '' '' ms 9999 '' - - 0 kind failed payload",
+     "settled"},
+};
+
+static const withdrawn_call_t withdrawn_delayed_queue[] = {
+    {"a requeue",
+     &script_delayed_requeue,
+     {0},
+     "5 sidecar:e:requeued sidecar:e:failures sidecar:e:meta de_delayed_events de_events event me 0 C###1 {} 9 kind requeued",
+     "done"},
+};
+
+#define BULL_REQUEUE                                                                                                             \
+    "12 sidecar:video:requeued sidecar:video:failures sidecar:video:meta bull:video:7 bull:video:7:lock bull:video:failed "      \
+    "bull:video:wait bull:video:paused bull:video:meta-paused bull:video:active bull:video:delayed bull:video:id event me 0 7 "
+
+static const withdrawn_call_t withdrawn_bull[] = {
+    {"a requeue",
+     &script_bull_requeue,
+     {"HSET bull:video:7 name x stalledCounter 5 failedReason y", "ZADD bull:video:failed 5 7"},
+     BULL_REQUEUE "'' 0 1 9 2 name x kind requeued",
+     "done"},
+    {"a requeue to the tail of a paused queue",
+     &script_bull_requeue,
+     {"HSET bull:video:7 name x failedReason y", "ZADD bull:video:failed 5 7", "SET bull:video:meta-paused 1"},
+     BULL_REQUEUE "'' 1 1 9 2 name x kind requeued",
+     "done"},
+    {"a requeue of a job that is gone",
+     &script_bull_requeue,
+     {"SET bull:video:id 3"},
+     BULL_REQUEUE "'' 0 1 9 4 name x stalledCounter 5 kind requeued",
+     "done"},
 };

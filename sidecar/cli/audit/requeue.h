@@ -6,7 +6,8 @@
 #include "dialects/requeue.h"
 #include "queue/keys.h"
 
-// X(name, word in JSON, whether the command then fails, text for people)
+// X(name, word in JSON, whether the command then fails, text for people). Since a requeue is recorded or refused as a whole, no
+// failure is UNRECORDED; the summary in JSON keeps the word.
 #define RESULT_LIST(X)                                                                                                           \
     X(DONE, "done", false, "")                                                                                                   \
     X(WOULD, "would", false, "")                                                                                                 \

@@ -19,57 +19,43 @@
 -- ARGV[7]  size      bytes of all values of the record
 -- ARGV[8]  mark_id
 -- ARGV[9+] names and values of the record; this script adds 'at'
--- Reply    {'done'}, {'unrecorded', why}     the job is in the list, but the stream refused the record
---          {'known', marker}, {'failed', why}, {'waiting', ''} KEYS[7] has mark_id: nothing was done
+-- Reply    {'done'}, {'known', marker}, {'waiting', ''} KEYS[7] has mark_id: nothing was done
 --          {'type', key, found}
--- Optional SADD, SISMEMBER, SREM
--- Uses     requeues
--- Safe     not fenced: the marker admits one caller, under any leader. Checks everything before the first write. Writes the
---          marker before the push, and removes the marker if Redis refuses the push. So no job comes twice or without a
---          marker. Removes the dead letter last, by pcall, so a refusal only keeps the letter. Has no allow-oom, so a full
---          Redis refuses the script. The stamp begins a new life (stamp.lua).
+-- Optional SADD, SISMEMBER
+-- Uses     types, requeues, rights
+-- Safe     not fenced: the marker admits one caller, under any leader. Checks everything, also the rights, before the first write.
+--          So push, record and marker are written together or not at all: no job comes twice or without a marker. Removes the
+--          dead letter last. Has no allow-oom, so a full Redis refuses the script. The stamp begins a new life (stamp.lua).
 local again, requeues, stamps = ARGV[4] == '1', ARGV[2] == 'requeued', ARGV[6] ~= ''
-local mark = redis.pcall('HGET', KEYS[1], ARGV[1])
-local meta = redis.pcall('HMGET', KEYS[3], 'bytes', 'life')
-local births = KEYS[6] == KEYS[3] and meta or redis.pcall('HMGET', KEYS[6], 'bytes', 'life')
-local stream, list = redis.call('TYPE', KEYS[2]).ok, redis.call('TYPE', KEYS[4]).ok
-local hash = stamps and redis.call('TYPE', KEYS[5]).ok or 'none'
 local marked, letters = KEYS[7] ~= KEYS[1], KEYS[8] ~= KEYS[1]
-local dead = letters and redis.call('TYPE', KEYS[8]).ok or 'none'
-local waits = marked and redis.pcall('SISMEMBER', KEYS[7], ARGV[8])
-local refused = type(waits) == 'table' and waits or type(mark) == 'table' and mark or meta.err and meta or births.err and births
-if refused or (stream ~= 'stream' and stream ~= 'none') or (list ~= 'list' and list ~= 'none') or (hash ~= 'hash' and hash ~= 'none')
-    or (dead ~= 'list' and dead ~= 'none') then
-    for _, want in ipairs({{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[4], 'list'}, {KEYS[5], 'hash'},
-        {KEYS[6], 'hash'}, {KEYS[7], marked and 'set' or 'hash'}, {KEYS[8], letters and 'list' or 'hash'}}) do
-        local found = redis.call('TYPE', want[1]).ok
-        if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
-    end
-    return refused
-end
+local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'},
+    {KEYS[4], KEYS[4], 'list'}, {KEYS[5], KEYS[5], 'hash'}, {KEYS[6], KEYS[6], 'hash'}, {KEYS[7], KEYS[7], marked and 'set' or 'hash'},
+    {KEYS[8], KEYS[8], letters and 'list' or 'hash'}, {KEYS[9], KEYS[9], letters and 'zset' or 'hash'}})
+if refusal then return refusal end
+local mark = redis.call('HGET', KEYS[1], ARGV[1])
 if mark and not again then return {'known', mark} end
-if waits == 1 and not again then return {'waiting', ''} end
+if marked and not again and redis.call('SISMEMBER', KEYS[7], ARGV[8]) == 1 then return {'waiting', ''} end
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now_ms = math.floor(now_us / 1000)
 local at = string.format('%.0f', now_ms)
+local life = tonumber(string.match(redis.call('HGET', KEYS[6], 'life') or '', '^%d+$')) or 0
+letters, marked, stamps = requeues and letters, requeues and marked, requeues and stamps
+local copies = letters and #redis.call('LPOS', KEYS[8], ARGV[5], 'COUNT', 2) or 0
+local last = letters and copies < 2
+refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'SADD', marked and KEYS[7]},
+    {'LPUSH', requeues and KEYS[4]}, {'HSET', stamps and KEYS[5]}, {'HSET', stamps and KEYS[6]},
+    {'LREM', copies > 0 and KEYS[8]}, {'ZREM', last and KEYS[9]}})
+if refusal then return refusal end
 
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. at .. ' ' .. ARGV[3])
-if requeues then
-    local added = marked and redis.pcall('SADD', KEYS[7], ARGV[8])
-    if type(added) == 'table' then return take_back(mark, added.err) end
-    local pushed = redis.pcall('LPUSH', KEYS[4], ARGV[5])
-    if type(pushed) == 'table' then
-        if added == 1 then redis.pcall('SREM', KEYS[7], ARGV[8]) end
-        return take_back(mark, pushed.err)
-    end
-    if stamps then
-        local born = math.max(now_us, (tonumber(string.match(births[2] or '', '^%d+$')) or 0) + 1)
-        redis.pcall('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', born, 0, 0, 32768, now_ms))
-        redis.pcall('HSET', KEYS[6], 'life', string.format('%.0f', born))
-    end
-    if dead == 'list' then redis.pcall('LREM', KEYS[8], 1, ARGV[5]) end
-    if letters and not redis.pcall('LPOS', KEYS[8], ARGV[5]) then redis.pcall('ZREM', KEYS[9], redis.sha1hex(ARGV[5])) end
+add_record(at, ARGV[2] .. ' ' .. at .. ' ' .. ARGV[3], {unpack(ARGV, 9)}, ARGV[7])
+if marked then redis.call('SADD', KEYS[7], ARGV[8]) end
+if requeues then redis.call('LPUSH', KEYS[4], ARGV[5]) end
+if stamps then
+    local born = math.max(now_us, life + 1)
+    redis.call('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', born, 0, 0, 32768, now_ms))
+    redis.call('HSET', KEYS[6], 'life', string.format('%.0f', born))
 end
-local reply = add_record(at, {unpack(ARGV, 9)}, ARGV[7])
-return not requeues and reply[1] == 'unrecorded' and take_back(mark, reply[2]) or reply
+if copies > 0 then redis.call('LREM', KEYS[8], 1, ARGV[5]) end
+if last then redis.call('ZREM', KEYS[9], redis.sha1hex(ARGV[5])) end
+return {'done'}

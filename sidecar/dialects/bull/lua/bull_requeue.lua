@@ -25,15 +25,14 @@
 -- ARGV[10+] these, then names and values of the record; this script adds 'at'
 -- Reply    as requeue, and {'waiting', why}: nothing was done, because the job is not among the failed ones
 -- Optional PUBLISH
--- Uses     now, requeues
--- Safe     as requeue: the marker admits one caller, all checks come before the first write, and the script undoes its writes if
---          Redis refuses the push. The job is in wait before it leaves failed. No allow-oom: a full Redis refuses the script.
+-- Uses     types, now, requeues, rights
+-- Safe     as requeue: the marker admits one caller, and all checks, also of rights, come before the first write. The job is in wait
+--          before it leaves failed. No allow-oom: a full Redis refuses the script.
 local wanted = {{KEYS[1], 'hash'}, {KEYS[2], 'stream'}, {KEYS[3], 'hash'}, {KEYS[6], 'zset'}, {KEYS[7], 'list'},
     {KEYS[8], 'list'}, {KEYS[9], 'string'}, {KEYS[10], 'list'}, {KEYS[11], 'zset'}, {KEYS[12], 'string'}}
-for _, want in ipairs(wanted) do
-    local found = redis.call('TYPE', want[1]).ok
-    if found ~= 'none' and found ~= want[2] then return {'type', want[1], found} end
-end
+for i, want in ipairs(wanted) do wanted[i] = {want[1], want[1], want[2]} end
+local refusal = wrong_type(wanted)
+if refusal then return refusal end
 local id, stalls, fields, record = ARGV[4], tonumber(ARGV[7]), {}, {}
 for i = 10, #ARGV do
     local to = #fields < tonumber(ARGV[9]) and fields or record
@@ -54,27 +53,21 @@ if not there and #fields == 0 then return {'waiting', 'its hash is gone, and the
 local at = now_ms()
 local target = redis.call('EXISTS', KEYS[9]) == 1 and KEYS[8] or KEYS[7]
 local last_id = tonumber(string.match(redis.call('GET', KEYS[12]) or '', '^%d+$')) or 0
-redis.call('ZREM', KEYS[1] .. ':none', '') -- tests the right before the job is in two places
+-- After FLUSHALL or obliterate() Bull numbers new jobs from 1 again, and drops a new job whose number has a hash.
+local raises = not there and #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > last_id
+local push = ARGV[6] == '1' and 'RPUSH' or 'LPUSH'
+refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'HSET', KEYS[4]}, {'HGET', KEYS[4]},
+    {'SET', raises and KEYS[12]}, {push, target}, {'HDEL', KEYS[4]}, {'ZREM', KEYS[6]}})
+if refusal then return refusal end
 
-redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. at .. ' ' .. ARGV[2])
-local function undo(why)
-    if job_type == 'none' then redis.pcall('DEL', KEYS[4]) end
-    return take_back(mark, why)
-end
-if not there then
-    local made = redis.pcall('HSET', KEYS[4], unpack(fields))
-    if type(made) == 'table' then return undo(made.err) end
-    -- After FLUSHALL or obliterate() Bull numbers new jobs from 1 again, and drops a new job whose number has a hash.
-    local raised = #id < 16 and string.match(id, '^[1-9]%d*$') and tonumber(id) > last_id and redis.pcall('SET', KEYS[12], id)
-    if raised and raised.err then return undo(raised.err) end
-end
-local pushed
-if ARGV[6] == '1' then pushed = redis.pcall('RPUSH', target, id) else pushed = redis.pcall('LPUSH', target, id) end
-if type(pushed) == 'table' then return undo(pushed.err) end
-local counter = there and job[3] or redis.call('HGET', KEYS[4], 'stalledCounter')
-if (tonumber(counter or '') or 0) > stalls then redis.pcall('HSET', KEYS[4], 'stalledCounter', '0') end
-redis.pcall('HSET', KEYS[4], 'retriedOn', at)
-redis.pcall('HDEL', KEYS[4], 'finishedOn', 'processedOn', 'failedReason')
-redis.pcall('ZREM', KEYS[6], id)
+add_record(at, 'requeued ' .. at .. ' ' .. ARGV[2], record, ARGV[8])
+if not there then redis.call('HSET', KEYS[4], unpack(fields)) end
+if raises then redis.call('SET', KEYS[12], id) end
+if push == 'RPUSH' then redis.call('RPUSH', target, id) else redis.call('LPUSH', target, id) end
+local counter = redis.call('HGET', KEYS[4], 'stalledCounter')
+if (tonumber(counter or '') or 0) > stalls then redis.call('HSET', KEYS[4], 'stalledCounter', '0') end
+redis.call('HSET', KEYS[4], 'retriedOn', at)
+redis.call('HDEL', KEYS[4], 'finishedOn', 'processedOn', 'failedReason')
+redis.call('ZREM', KEYS[6], id)
 redis.pcall('PUBLISH', KEYS[7] .. 'ing@sidecar', id)
-return add_record(at, record, ARGV[8])
+return {'done'}

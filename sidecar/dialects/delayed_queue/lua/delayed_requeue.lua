@@ -14,9 +14,10 @@
 -- ARGV[6]  size      bytes of all values of the record
 -- ARGV[7+] names and values of the record; 'at' is added here
 -- Reply    as requeue; {'waiting', why} if the event is scheduled: it was requeued, or the application enqueued it again
--- Uses     types, now, requeues
--- Safe     not fenced; writes the requeue marker first, and undoes it if Redis refuses the rest. HSET before ZADD NX, as the
---          library enqueues: an envelope without a member has no effect. Without allow-oom: a full Redis refuses the script.
+-- Uses     types, now, requeues, rights
+-- Safe     not fenced; checks everything, also the rights, before the first write, so event, record and marker are written together
+--          or not at all. HSET before ZADD NX, as the library enqueues: an envelope without a member has no effect. Without
+--          allow-oom: a full Redis refuses the script.
 local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'},
     {KEYS[4], KEYS[4], 'zset'}, {KEYS[5], KEYS[5], 'hash'}})
 if refusal then return refusal end
@@ -25,12 +26,10 @@ if mark and ARGV[3] ~= '1' then return {'known', mark} end
 if redis.call('ZSCORE', KEYS[4], member) or redis.call('HGET', KEYS[5], member) then
     return {'waiting', 'it is scheduled already'}
 end
+refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'HSET', KEYS[5]}, {'ZADD', KEYS[4]}})
+if refusal then return refusal end
 local now = now_ms()
-redis.call('HSET', KEYS[1], ARGV[1], 'requeued ' .. now .. ' ' .. ARGV[2])
-local put = redis.pcall('HSET', KEYS[5], member, ARGV[5])
-if type(put) ~= 'table' then
-    put = redis.pcall('ZADD', KEYS[4], 'NX', now, member)
-    if type(put) == 'table' then redis.pcall('HDEL', KEYS[5], member) end
-end
-if type(put) == 'table' then return take_back(mark, put.err) end
-return add_record(now, {unpack(ARGV, 7)}, ARGV[6])
+add_record(now, 'requeued ' .. now .. ' ' .. ARGV[2], {unpack(ARGV, 7)}, ARGV[6])
+redis.call('HSET', KEYS[5], member, ARGV[5])
+redis.call('ZADD', KEYS[4], 'NX', now, member)
+return {'done'}
