@@ -19,7 +19,7 @@ typedef struct audit_file {
 
 typedef struct audit_retention {
     int64_t dropped;                    // highest `at` that retention has removed; INT64_MIN = nothing counts as removed
-    int64_t page_bytes;                 // of the file
+    int64_t page_bytes;                 // PRAGMA page_size
     int64_t wal_limit;                  // a -wal file of at most this many bytes is no reason to remove rows
     bool removing_rows, removing_bytes; // removal has begun; ends when a share of the limit is free
     bool vacuuming;                     // a vacuum has begun; ends when few pages are free

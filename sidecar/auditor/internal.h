@@ -81,7 +81,7 @@ struct auditor {
     stream_reply_t reply;
     _Atomic int64_t missing_since_ns; // the log may lack an entry since this time (a mono_t); 0 = the log lacks none
     bool acks_unverified;             // Redis may hold acknowledgements of records that the log lacks
-    bool retained;                    // the limits were checked since the last transaction
+    bool retained;                    // the limits of retention were checked since the last transaction
 };
 
 const char *auditor_queue_name(const auditor_t *a, size_t queue);

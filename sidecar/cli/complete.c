@@ -196,7 +196,7 @@ static int completion_run(const cli_args_t *args) {
 
 static const cli_option_t completion_table[] = {
     CLI_VALUE(cli_args_t, 0, NULL, "SHELL", operands, "bash zsh",
-              "bash or zsh: its script; queues: the names of the queues in the config, one a line"),
+              "bash or zsh prints its script; queues prints the names of the queues in the config, one a line"),
     CLI_OPTION_CONFIG,
 };
 

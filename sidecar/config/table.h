@@ -23,7 +23,7 @@ typedef enum key_type {
 } key_type_t;
 
 typedef struct config_key_type {
-    const char *name; // in the key list
+    const char *name; // in `help keys`
     size_t size;
     int kinds;            // bits of the node kinds that may hold such a value
     const char *describe; // printf format of the allowed values, from the bounds; NULL = the words of the key

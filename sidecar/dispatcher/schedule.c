@@ -171,7 +171,7 @@ static void schedule_apply_full(schedule_t *schedule, const promote_reply_t *rep
 
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
     if (condition_update_reason(&schedule->refused, NULL) == CONDITION_ENDED)
-        log_info(ROLE, schedule->config->name, "redis promotes again");
+        log_info(ROLE, schedule->config->name, "redis accepts promotion again");
     if (reply->full)
         schedule_apply_full(schedule, reply, now);
     else

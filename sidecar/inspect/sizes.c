@@ -60,7 +60,7 @@ typedef struct count {
 
 // ---- The request.
 
-// Appends the first `prefix` bytes of the key to the word.
+// The word ends with the first `prefix` bytes of the key.
 static void sizes_add_row(count_t *c, size_t queue, measure_t measure, const char *key, size_t prefix) {
     char *word = mem_printf("%s%s%.*s", WORDS[measure], prefix ? " " : "", (int)prefix, key);
     c->rows = mem_grown(c->rows, c->row_count, sizeof *c->rows);

@@ -83,7 +83,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     bool known = dated && !absent;
     if (known) apply_read_job(apply, entry, &out->job, &observation);
     verdict_t found = verdict(&observation, policy);
-    // The bytes of the job did not fit into memory. The next scan begins soon and has room for them.
+    // The bytes of the job exceeded PAGES_BYTES. The next scan begins soon and has room for them.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
         apply->scan->progress.rescan = true;
         return false;
@@ -277,7 +277,7 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
         break;
     case SETTLED_DROPPED:
         metric_add(&metrics->duplicates_dropped, 1);
-        log_info(ROLE, apply->scan->config->name, "dropped a finished job", F_STR("job", candidate->job.id));
+        log_info(ROLE, apply->scan->config->name, "removed a finished job from backup", F_STR("job", candidate->job.id));
         break;
     case SETTLED_DUPLICATES: metric_add(&metrics->copies, 1); break;
     case SETTLED_FULL:
@@ -312,7 +312,7 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
             failpoint("settle_answered");
             apply_note_settled(apply, &candidates[i], settled);
         }
-        // With private lists, the key may belong to this job alone.
+        // Without rotation, other jobs may have other, good keys.
         if (settled == SETTLED_TYPE && apply->scan->ops->rotation)
             scan_block(apply->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }

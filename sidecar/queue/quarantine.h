@@ -31,15 +31,15 @@ typedef struct quarantine_page {
     struct redisReply *reply;
 } quarantine_page_t;
 
-// Reads a page behind the first `skip` members, the longest quarantined first. `events` is the key of the hash of envelopes, or
+// Reads a page after the first `skip` members, the longest quarantined first. `events` is the key of the hash of envelopes, or
 // NULL. `arm`: also requests a wake-up. On OUTCOME_OK call quarantine_page_free for *page.
 outcome_t quarantine_read(const call_t *call, const char *events, size_t skip, bool arm, quarantine_page_t *page);
 void quarantine_page_free(quarantine_page_t *page);
 
 typedef enum quarantine_verdict {
     QUARANTINE_RELEASE, // the member leaves the quarantine and stays in delayed
-    QUARANTINE_PUSH,    // the monitor sends the event and schedules it again
-    QUARANTINE_END,     // the event leaves `delayed` and `events`; its record enters the stream
+    QUARANTINE_PUSH,    // the monitor pushes the envelope and schedules the member again
+    QUARANTINE_END,     // the member and its envelope are removed; a record enters the stream
 } quarantine_verdict_t;
 
 typedef struct quarantine_decision {

@@ -228,7 +228,7 @@ Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
     cr_assert_eq(fixture_log_count("redis refuses to promote\""), 2, "another reason");
     promote(&setup.schedule, moved(1), NOW);
     promote(&setup.schedule, moved(1), NOW);
-    cr_assert_eq(fixture_log_count("redis promotes again"), 1);
+    cr_assert_eq(fixture_log_count("redis accepts promotion again"), 1);
     setup_close(&setup);
 }
 

@@ -147,8 +147,7 @@ bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count
     if (!stmt) return false;
     statement_bind_number(stmt, ":count", count);
     int code = sqlite3_step(stmt);
-    *after =
-        sqlite3_column_int64(stmt, sqlite3_column_type(stmt, 0) == SQLITE_NULL); // no match: the position is behind all events
+    *after = sqlite3_column_int64(stmt, sqlite3_column_type(stmt, 0) == SQLITE_NULL); // no match: after the last event
     return statement_finish(audit, stmt, code, why);
 }
 

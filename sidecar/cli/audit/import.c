@@ -220,7 +220,7 @@ const audit_command_t audit_import_command = {
          .text =
              "Creates the log if there is none. Events are identified by their ids, so you may interrupt an import and run it "
              "again, also while a sidecar writes to the log. Lines that are not events are skipped; the first 100 of each "
-             "file are named by line number (of a log: by row). A whole log also fills the gaps of this log that it covers; "
+             "file are named by line number (of a log: by row). A FILE that is a log also fills the gaps that it covers; "
              "`audit list --kind gap` lists open and filled gaps. CSV files are not read: export with `-o "
              "jsonl`. Run this command as the user of the sidecar.",
          .exits = "0 ok\n1 failed, or events were skipped or are missing\n2 wrong usage\n78 bad config\n"},

@@ -200,7 +200,7 @@ static int requeue_main(audit_args_t *args) {
     AUDIT_OPERANDS("REF", "from `audit list`, or its first characters", NULL),                                                   \
         AUDIT_OPTIONS_CONFIG("the config of Redis, the queues and the log", "another log than the config's"),                    \
         AUDIT_VALUE(0, "because", "TEXT", requeue.because, NULL,                                                                 \
-                    "your reason, for the log; --reason TEXT is the same, unless TEXT is a reason of failures"),                 \
+                    "your reason, for the log; --reason TEXT is the same, but not with a word of --failed-by"),                  \
         AUDIT_VALUE(0, "reason", "TEXT", requeue.reason, NULL, NULL),                                                            \
         AUDIT_VALUE(0, "by", "NAME", requeue.by, NULL,                                                                           \
                     "your name, for the log; by default $SUDO_USER or the user, at this host"),                                  \

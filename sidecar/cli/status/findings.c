@@ -32,7 +32,7 @@ static void findings_fill(const check_subject_t *x, const char *place, buffer_t 
     if (strncmp(place, "{leader}", 8) == 0) buffer_str(out, status_leader(x->lock));
 }
 
-// Owned.
+// Fills in each {place}. The caller frees the text.
 static char *findings_filled(const check_subject_t *x, const char *text) {
     buffer_t out = {0};
     const char *open;

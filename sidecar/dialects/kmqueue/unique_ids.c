@@ -101,7 +101,7 @@ static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics
                  F_STR("sets", sets.data), F_INT("ids", orphans));
         buffer_free(&sets);
     } else if (orphans < unique_ids->reported) {
-        log_info(ROLE, unique_ids->config->name, "fewer orphaned ids in sets of unique tasks", F_INT("ids", orphans));
+        log_info(ROLE, unique_ids->config->name, "orphaned ids left in sets of unique tasks", F_INT("ids", orphans));
     }
     unique_ids->reported = orphans;
 }

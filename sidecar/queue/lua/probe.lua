@@ -28,7 +28,7 @@ local samples = { -- commands, with arguments valid for all of them
     {'XREAD', 'STREAMS', key, 0},
     {'XTRIM', key, 'MAXLEN', 0},
 }
--- Removes the place in the script that Redis 6.2 puts before an error: C decides by the first word whether to try again.
+-- Redis 6.2 puts the script's name and line before an error. Cut them off: C decides by the first word what to do.
 local function failure(command, ...)
     local reply = redis.pcall(command, ...)
     return type(reply) == 'table' and reply.err and string.gsub(reply.err, '^@user_script: %d+: %-?', '') or nil

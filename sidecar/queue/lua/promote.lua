@@ -22,7 +22,7 @@
 --          {'type', key, found} `delayed`, `ready` or `meta` has a wrong type
 -- Uses     types, fence
 -- Safe     fenced; checks all preconditions before the first write. One LPUSH of all jobs, then one removal: after a failure
---          the jobs are in delayed. The range begins at -inf, so that ranks and scores mean the same entries.
+--          the jobs are in delayed. Reads begin at -inf, so that an offset in the range is a rank in delayed.
 local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[4], 'group')

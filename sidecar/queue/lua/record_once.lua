@@ -6,7 +6,7 @@
 -- KEYS[3]  failures  stream
 -- KEYS[4]  meta      hash; fields `bytes` and `entries`, see settle
 -- ARGV[1]  token
--- ARGV[2]  mark
+-- ARGV[2]  mark      identifies the failure
 -- ARGV[3]  most      largest stream, bytes
 -- ARGV[4+] names and values of the record; this script adds 'at'
 -- Reply    {'settled', 1}, {'changed'} the record exists, {'full'} the stream, {'fenced'}, {'type', key, found}
