@@ -68,8 +68,14 @@ static void check_policy(load_t *load, size_t i) {
 }
 
 static void check_secrets(load_t *load) {
-    const redis_config_t *redis = &load->config->redis;
+    redis_config_t *redis = &load->config->redis;
     const location_t *password = &load->keys[config_key_row(config_key_find("redis", "password"))];
+    const location_t *user = &load->keys[config_key_row(config_key_find("redis", "username"))];
+    const location_t *url = &load->keys[config_key_row(config_key_find("redis", "url"))];
+    if (*redis->password || *redis->password_file || user->origin != url->origin) redis->user_alone = false;
+    if (redis->user_alone)
+        diagnostic_add(load->warnings, url,
+                       "the URL of Redis has a user and no password: if the user is a password, write :PASSWORD@");
     if (!*redis->password) return;
     if (password->origin == ORIGIN_FILE) diagnostic_add(load->warnings, password, "`redis`: inline secret: use password_file");
     if (*redis->password_file)

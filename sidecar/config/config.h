@@ -116,6 +116,7 @@ typedef struct redis_config {
     char *username;      // "" = AUTH with a password alone
     char *password;      // inline or from a url or the environment; "" = none. Secret
     char *password_file; // read again at each connect; wins over password; "" = none
+    bool user_alone;     // a url gave a user and nothing gave a password: the user may be the password
     bool tls;            // a rediss:// url; refused by config_load where the build has no TLS
     int64_t timeout_ms;  // how long one reply or one connect may take
 } redis_config_t;

@@ -23,6 +23,14 @@ static void dump_add(dump_t *dump, const config_key_t *key, const void *base, or
     config_value_write(key, base, &dump->lines[dump->count++].value);
 }
 
+static void dump_hide_user_alone(dump_t *dump, const config_t *config) {
+    for (size_t i = 0; config->redis.user_alone && i < dump->count; i++) {
+        if (strcmp(dump->lines[i].key->name, "username") != 0) continue;
+        buffer_clear(&dump->lines[i].value);
+        config_quote(CONFIG_REDACTED, &dump->lines[i].value);
+    }
+}
+
 // redis.url is left out: the dump has its parts.
 static void dump_add_section(dump_t *dump, const char *section, const void *base, const origin_t *origins) {
     for (size_t i = 0; i < config_key_count; i++) {
@@ -55,7 +63,7 @@ static void dump_write(dump_t *dump, int indent, buffer_t *out) {
     for (size_t i = 0; i < dump->count; i++) {
         const config_key_t *key = dump->lines[i].key;
         buffer_t *value = &dump->lines[i].value;
-        bool hidden = key->secret && strcmp(buffer_text(value), "\"\"") != 0; // must not load as a password
+        bool hidden = strcmp(buffer_text(value), "\"" CONFIG_REDACTED "\"") == 0; // must not load as a password
         buffer_str(value, ";");
         buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", indent, "", hidden ? "# " : "", (int)name_width - (hidden ? 2 : 0),
                       key->name, (int)widest + 1, buffer_text(value), origins[dump->lines[i].origin]);
@@ -68,6 +76,7 @@ static void dump_write_group(const char *name, const char *section, const void *
     dump_t dump = {.count = 0};
     buffer_printf(out, "\n%s = {\n", name);
     dump_add_section(&dump, section, base, origins);
+    if (strcmp(section, "redis") == 0) dump_hide_user_alone(&dump, base);
     dump_write(&dump, 4, out);
     buffer_str(out, "};\n");
 }

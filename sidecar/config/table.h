@@ -14,6 +14,8 @@ typedef enum key_type {
     KEY_ROLES,    // unsigned: ROLE_* bits
     KEY_DIALECT,  // const config_dialect_t *, set by queues.c; its words are the dialects that the program has
     KEY_TEXT,     // char *, owned, as the types down to KEY_POINTER
+    KEY_ADDRESS,  // host or socket: no URL
+    KEY_USER,     // no URL
     KEY_NAME,     // no spaces or control characters; does not begin with CONFIG_OWN_PREFIX
     KEY_REDIS,    // name of a Redis key; does not begin with CONFIG_OWN_PREFIX
     KEY_PATTERN,  // "off", or the name of a Redis key with one `*`
@@ -48,6 +50,7 @@ typedef struct config_key {
     const char *zero;         // the word for 0, where 0 is below the bounds: "off", "auto"
     const char *const *words; // of an enum, NULL-terminated
     bool secret;              // never shown
+    bool secret_file;         // path of a file that holds a secret; shown only if it looks like a path
     bool own;                 // the key belongs to one dialect; its section is "queue-only" too
 } config_key_t;
 

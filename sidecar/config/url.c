@@ -80,6 +80,8 @@ static bool url_parse(url_t *url, const char *text) {
 static void url_set_parts(load_t *load, const location_t *location, const url_t *url, const char *shown) {
     for (size_t i = 0; i < PARTS; i++) {
         const config_key_t *key = config_key_find("redis", part_keys[i]);
+        config_key_t unshown = *key;
+        unshown.secret = true; // a password with an unescaped / is cut into a port and a db
         location_t *part = &load->keys[config_key_row(key)];
         const char *text = url->parts[i];
         if (!text && (i == PART_USERNAME || i == PART_PASSWORD)) continue;
@@ -89,7 +91,7 @@ static void url_set_parts(load_t *load, const location_t *location, const url_t 
             free(name);
         }
         buffer_t why = {0};
-        if (!config_value_set_text(key, text ? text : key->fallback, load->config, &why))
+        if (!config_value_set_text(&unshown, text ? text : key->fallback, load->config, &why))
             diagnostic_add(load->errors, location, "%s: its %s %s", shown, key->name, buffer_text(&why));
         buffer_free(&why);
         *part = text ? *location : (location_t){0};
@@ -115,6 +117,7 @@ void config_load_url(load_t *load, origin_t origin) {
     if (good) {
         url_set_parts(load, location, &url, shown);
         load->config->redis.tls = url.tls;
+        load->config->redis.user_alone = url.parts[PART_USERNAME] && *url.parts[PART_USERNAME] && !url.parts[PART_PASSWORD];
     }
     for (size_t i = 0; i < PARTS; i++) free(url.parts[i]);
     free(shown);

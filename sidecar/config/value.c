@@ -76,6 +76,15 @@ static bool value_is_pointer(const char *text) {
     return true;
 }
 
+// In a URL an @ follows user and password. The path of a socket may hold one.
+static bool value_is_address(const char *text) { return !strstr(text, "://") && (*text == '/' || !strchr(text, '@')); }
+
+// A user may be an address of mail, but not "user:password@host".
+static bool value_is_user(const char *text) {
+    const char *colon = strchr(text, ':');
+    return !strstr(text, "://") && !(colon && strchr(colon, '@'));
+}
+
 static bool value_is_pattern(const char *text) {
     if (strcmp(text, "off") == 0) return true;
     const char *star = strchr(text, '*');
@@ -85,6 +94,8 @@ static bool value_is_pattern(const char *text) {
 static bool value_takes_text(const config_key_t *key, const char *text) {
     if (!config_number_in_bounds(key, (int64_t)strlen(text))) return false;
     switch (key->type) {
+    case KEY_ADDRESS: return !value_has_control(text, false) && value_is_address(text);
+    case KEY_USER: return !value_has_control(text, false) && value_is_user(text);
     case KEY_NAME: return !value_has_control(text, true) && !value_has_own_prefix(text);
     case KEY_REDIS: return !value_has_own_prefix(text);
     case KEY_PATTERN: return value_is_pattern(text);
@@ -132,13 +143,25 @@ static void value_set(const config_key_t *key, const value_t *value, void *base)
     memcpy(value_field(key, base), value, config_key_types[key->type].size);
 }
 
+enum { SHOWN = 80 };
+
+// Shows no text that a password may be part of, such as a URL in the place of a port.
+static void explain_text(const char *text, buffer_t *why) {
+    if (strlen(text) > SHOWN)
+        buffer_printf(why, "a text of %zu bytes", strlen(text));
+    else if (strstr(text, "://") || strchr(text, '@'))
+        buffer_str(why, "a text that may hold a password");
+    else
+        config_quote(text, why);
+}
+
 static void explain_array(const node_t *node, buffer_t *why) {
     buffer_str(why, "is [");
     for (size_t i = 0; i < node->count && i < 4; i++) {
         const node_t *child = &node->children[i];
         if (i) buffer_str(why, ", ");
         if (child->kind == NODE_TEXT)
-            config_quote(child->text, why);
+            explain_text(child->text, why);
         else
             buffer_str(why, child->text ? child->text : "...");
     }
@@ -146,18 +169,15 @@ static void explain_array(const node_t *node, buffer_t *why) {
 }
 
 static void explain_value(const config_key_t *key, const node_t *node, buffer_t *why) {
-    enum { SHOWN = 80 };
     if (key->secret) {
         buffer_str(why, "is not right");
     } else if (node->kind == NODE_GROUP) {
         buffer_str(why, "is a group");
     } else if (node->kind == NODE_LIST || node->kind == NODE_ARRAY) {
         explain_array(node, why);
-    } else if (strlen(node->text) > SHOWN) {
-        buffer_printf(why, "is a text of %zu bytes", strlen(node->text));
-    } else if (node->kind == NODE_TEXT || node->kind == NODE_ANY) {
+    } else if (node->kind == NODE_TEXT || node->kind == NODE_ANY || strlen(node->text) > SHOWN) {
         buffer_str(why, "is ");
-        config_quote(node->text, why);
+        explain_text(node->text, why);
     } else {
         buffer_printf(why, "is %s", node->text);
     }
@@ -266,6 +286,11 @@ static void value_write_roles(unsigned bits, buffer_t *out) {
     buffer_str(out, "]");
 }
 
+static void value_write_text(const config_key_t *key, const char *text, buffer_t *out) {
+    bool hidden = key->secret || (key->secret_file && *text != '/' && *text != '.');
+    config_quote(*text && hidden ? CONFIG_REDACTED : text, out);
+}
+
 void config_value_write(const config_key_t *key, const void *base, buffer_t *out) {
     value_t value;
     value_get(key, base, &value);
@@ -280,6 +305,6 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
     case KEY_DIALECT: buffer_printf(out, "\"%s\"", value.dialect->name); break;
     case KEY_STRINGS: strings_write(&value.strings, out); break;
     case KEY_STEPS: delay_steps_write(&value.steps, out); break;
-    default: config_quote(key->secret && value.text && *value.text ? "<redacted>" : value.text ? value.text : "", out);
+    default: value_write_text(key, value.text ? value.text : "", out);
     }
 }

@@ -21,6 +21,7 @@ void config_value_copy(const config_key_t *key, void *to, const void *from);
 // Frees the field if it is owned.
 void config_value_free(const config_key_t *key, void *base);
 
+#define CONFIG_REDACTED "<redacted>"
 // Adds the field in libconfig syntax, secrets redacted.
 void config_value_write(const config_key_t *key, const void *base, buffer_t *out);
 

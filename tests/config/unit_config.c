@@ -186,6 +186,8 @@ Test(unit_config, warns_of_unknown_variables) {
     config_case_forget_environment();
 }
 
+#define USER_ALONE "F:1: the URL of Redis has a user and no password: if the user is a password, write :PASSWORD@\n"
+
 typedef struct url_row {
     const char *url, *host, *socket, *username, *password;
     int64_t port, db;
@@ -216,7 +218,9 @@ Test(unit_config, splits_a_url_into_its_parts) {
         cr_expect_eq(config->redis.db, row->db, "%s", row->url);
         cr_expect_str_eq(config->redis.username, row->username, "%s", row->url);
         cr_expect_str_eq(config->redis.password, row->password, "%s", row->url);
-        cr_expect_str_eq(warnings, *row->password ? "F:1: `redis`: inline secret: use password_file\n" : "");
+        cr_expect_str_eq(warnings, *row->password   ? "F:1: `redis`: inline secret: use password_file\n"
+                                   : *row->username ? USER_ALONE
+                                                    : "");
         free(warnings);
         free(text);
         config_free(config);
@@ -235,9 +239,9 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
     }
     static const config_case_row_t rows[] = {
         {"redis = { url = \"redis://x:70000\"; };\n" Q,
-         "F:1: `redis.url`: its port is \"70000\", but must be an integer from 1 to 65535\n"},
+         "F:1: `redis.url`: its port is not right, but must be an integer from 1 to 65535\n"},
         {"redis = { url = \"redis://x/a\"; };\n" Q,
-         "F:1: `redis.url`: its db is \"a\", but must be an integer from 0 to 65535\n"},
+         "F:1: `redis.url`: its db is not right, but must be an integer from 0 to 65535\n"},
         {"redis = { url = \"rediss://x\"; };\n" Q,
          "F:1: `redis.url` asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it\n"},
         {"redis = { url = \"redis://x\";\n port = 1;\n host = \"y\"; };\n" Q,

@@ -151,23 +151,26 @@ static bool token_is_huge_number(const token_t *token) {
     return errno == ERANGE && (!*end || *end == 'L');
 }
 
-// Explains two tokens that cannot follow each other.
+// Whether a value cannot begin with the token.
+static bool token_lacks_quotes(const token_t *token) {
+    if (token->kind == TOKEN_MARK) return !strchr("{[(", *token->text.data);
+    return token->kind == TOKEN_NAME && !slice_is(token->text, "true") && !slice_is(token->text, "false");
+}
+
+// Explains two tokens that cannot follow each other. Never shows a value: the key may be a misspelled `password`.
 static bool lexer_hint_pair(const token_t *a, const token_t *b, buffer_t *out) {
-    int len = (int)b->text.len;
     if (token_is_mark(a, ',') && (token_is_mark(b, ')') || token_is_mark(b, ']')))
         buffer_printf(out, " (remove the comma before `%c`: not every libconfig accepts it there)", *b->text.data);
     else if ((token_is_mark(a, '}') && token_is_mark(b, '{')) || (a->kind == TOKEN_STRING && token_is_mark(b, '{')))
         buffer_str(out, " (a comma is missing between two entries)");
     else if (token_is_huge_number(b))
-        buffer_printf(out, " (%.*s is larger than any setting can be)", len, b->text.data);
-    else if (token_is_bad_number(b))
-        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->text.data);
-    else if (token_is_assignment(a) && b->kind == TOKEN_NAME && !slice_is(b->text, "true") && !slice_is(b->text, "false"))
-        buffer_printf(out, " (write \"%.*s\" in quotes)", len, b->text.data);
+        buffer_str(out, " (the number is larger than any setting can be)");
+    else if (token_is_bad_number(b) || (token_is_assignment(a) && token_lacks_quotes(b)))
+        buffer_str(out, " (write the value in double quotes)");
     else if (token_spans_lines(a) && !token_is_mark(b, ';') && !token_is_mark(b, ',') && !token_is_mark(b, '}'))
         buffer_printf(out, " (is the closing quote missing of the string on line %d?)", a->line);
     else if (a->kind == TOKEN_NAME && b->kind != TOKEN_MARK && !slice_is(a->text, "true") && !slice_is(a->text, "false"))
-        buffer_printf(out, " (`=` is missing after `%.*s`)", (int)a->text.len, a->text.data);
+        buffer_str(out, " (`=` is missing between name and value)");
     else
         return false;
     return true;
