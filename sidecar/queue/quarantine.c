@@ -71,6 +71,7 @@ void quarantine_settle_append(const call_t *call, const quarantine_decision_t *a
     request_int(conn, ask->delay_ms);
     request_text(conn, ask->last ? ".5" : "");
     request_int(conn, call->keys->config->stream.max_bytes);
+    request_bytes(conn, ask->pushed.data, ask->pushed.len);
     if (ask->verdict == QUARANTINE_END) record_append(conn, ask->event);
     request_end(conn);
 }

@@ -47,8 +47,9 @@ typedef struct quarantine_decision {
     quarantine_verdict_t verdict;
     const char *events;   // key of the hash of envelopes, or NULL
     const char *hash;     // of END: key of a hash that must not have the field `name`; NULL = no condition
-    const char *ready;    // of PUSH: the list; of END: the list that may still hold the event; otherwise NULL
-    slice_t next;         // of PUSH: the envelope that stays; of END: the envelope that the list would hold
+    const char *ready;    // of PUSH: the list; of END: the list that may still hold `pushed`; otherwise NULL
+    slice_t next;         // of PUSH: the envelope that stays
+    slice_t pushed;       // of PUSH and END: the envelope of the last push, which may wait in `ready`; empty = none
     int64_t delay_ms;     // of PUSH: delay until the event is due again
     bool last;            // of PUSH: this push is the last; a score that ends in .5 marks that
     const event_t *event; // of END: the record; the script adds `at`

@@ -12,7 +12,7 @@
 
 enum {
     FULL_MS = 1000,   // read again after this while the failure stream is full
-    WAITS_MS = 10000, // read an event again after this while the event waits in its list after its last push
+    WAITS_MS = 10000, // read an event again after this while its last push waits in its list
     CHANGED_MS = 100, // read an event again after this if the event changed meanwhile
     MAX_SHOWN = 256,  // bytes of a class, member or id in a log line
     LOGGED_MAX = 64,  // digests of logged events and classes to remember, so that each is logged once
@@ -37,7 +37,7 @@ typedef struct quarantine {
     bool full;        // the failure stream was full in this round
     bool full_logged; // the full stream was logged in the last round
     keymap_t logged;  // digests of logged events and classes
-    bool waits[];     // for each class: an event waits in its list after the event's last push
+    bool waits[];     // for each class: an event without further attempts waits in its list
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *keys) {
@@ -92,8 +92,8 @@ typedef struct item {
     bool skipped; // nothing to do now
     size_t class; // index of the class of an event that ran out of attempts
     delayed_name_t name;
-    event_t event; // the record of an end
-    buffer_t next; // quarantine_decision_t.next; owned
+    event_t event;         // the record of an end
+    buffer_t next, pushed; // for quarantine_decision_t; owned
     char sha256[DIGEST_HEX_SIZE], id[DIGEST_HEX_SIZE], job_id[sizeof DIGEST_PREFIX + DIGEST_HEX_SIZE];
 } quarantine_item_t;
 
@@ -137,7 +137,7 @@ static void item_judge_last(quarantine_item_t *item, size_t class, const delayed
     }
     item_end(item, "retries_exhausted", envelope->attempt - 1);
     item->event.started = item->job->since - delayed_delay_ms(own, envelope->attempt);
-    delayed_splice(item->job->envelope, envelope, envelope->attempt - 1, &item->next);
+    delayed_splice(item->job->envelope, envelope, envelope->attempt - 1, &item->pushed);
     item->ask.ready = own->lists.items[class];
     item->class = class;
 }
@@ -153,6 +153,7 @@ static void item_judge_event(quarantine_item_t *item, size_t class) {
         item_judge_last(item, class, &envelope);
     } else if (!delayed_is_fast(job->envelope, item->name.class, &envelope)) {
         delayed_splice(job->envelope, &envelope, envelope.attempt + 1, &item->next);
+        if (envelope.attempt > 1) delayed_splice(job->envelope, &envelope, envelope.attempt - 1, &item->pushed);
         item->ask.verdict = QUARANTINE_PUSH;
         item->ask.ready = own->lists.items[class];
         item->ask.delay_ms = delayed_delay_ms(own, envelope.attempt + 1);
@@ -222,11 +223,13 @@ static void item_make_event(quarantine_item_t *item) {
 static void item_append_settle(quarantine_item_t *item) {
     item->ask.job = item->job;
     item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
+    item->ask.pushed = (slice_t){buffer_text(&item->pushed), item->pushed.len};
     item->ask.events = delayed_config(item->quarantine->keys->config)->events;
     if (item->ask.verdict == QUARANTINE_END) item_make_event(item);
     item->ask.event = &item->event;
     quarantine_settle_append(&item->call->redis, &item->ask);
     buffer_free(&item->next);
+    buffer_free(&item->pushed);
 }
 
 static void quarantine_note_ended(const quarantine_item_t *item) {
@@ -243,7 +246,7 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
         return;
     }
     item_skip(item, settled == SETTLED_FULL ? FULL_MS : settled == SETTLED_ALIVE ? WAITS_MS : CHANGED_MS);
-    if (settled == SETTLED_ALIVE) quarantine->waits[item->class] = true;
+    if (settled == SETTLED_ALIVE && item->ask.verdict == QUARANTINE_END) quarantine->waits[item->class] = true;
     if (settled != SETTLED_FULL) return;
     metric_add(&call->metrics->ends_held, 1);
     quarantine->full = true;

@@ -5,7 +5,7 @@
 -- KEYS[2]  aside     zset
 -- KEYS[3]  delayed   zset
 -- KEYS[4]  events    hash: member -> envelope; KEYS[3] again = the queue has no envelopes (bull)
--- KEYS[5]  ready     push: list; end: list in which the event may still wait; KEYS[3] again = none
+-- KEYS[5]  ready     push: list; end: list in which the last push of the event may still wait; KEYS[3] again = none
 -- KEYS[6]  job       end: the hash of a job that must still have no `name` (bull); KEYS[3] again = none
 -- KEYS[7]  failures  stream
 -- KEYS[8]  meta      hash; fields `bytes` and `entries` as settle.lua counts them
@@ -14,12 +14,13 @@
 -- ARGV[3]  score     that was read in delayed; '' = not there
 -- ARGV[4]  envelope  end, push: the envelope that was read; '' = no hash
 -- ARGV[5]  verdict   'end', 'push' or 'forget'
--- ARGV[6]  next      push: the envelope of the next attempt; end: the envelope that may wait
+-- ARGV[6]  next      push: the envelope of the next attempt
 -- ARGV[7]  delay     push: ms until the next attempt
 -- ARGV[8]  last      push: '.5' for the last push, else ''
 -- ARGV[9]  most      largest stream, bytes
--- ARGV[10+] names and values of the record; this script adds 'at'
--- Reply    {'settled', 1}, {'changed'} score, envelope or `job`, {'alive'} the event waits, or its list is too long to search,
+-- ARGV[10] pushed    end, push: the envelope of the last push, for which KEYS[5] is searched; '' = none
+-- ARGV[11+] names and values of the record; this script adds 'at'
+-- Reply    {'settled', 1}, {'changed'} score, envelope or `job`, {'alive'} ARGV[10] waits, or its list is too long to search,
 --          {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, records, now
 -- Safe     fenced; by compare of score and envelope; checks preconditions before the first write; adds before it removes.
@@ -38,8 +39,8 @@ if verdict == 'forget' then
 end
 if events and (redis.call('HGET', KEYS[4], member) or '') ~= ARGV[4] then return {'changed'} end
 if verdict == 'end' and KEYS[6] ~= KEYS[3] and type(redis.pcall('HGET', KEYS[6], 'name')) == 'string' then return {'changed'} end
-if verdict == 'end' and KEYS[5] ~= KEYS[3] then
-    if redis.call('LLEN', KEYS[5]) > 2000 or redis.call('LPOS', KEYS[5], ARGV[6], 'RANK', -1) then return {'alive'} end
+if ARGV[10] ~= '' and (redis.call('LLEN', KEYS[5]) > 2000 or redis.call('LPOS', KEYS[5], ARGV[10], 'RANK', -1)) then
+    return {'alive'}
 end
 
 local now = tonumber(now_ms())
@@ -50,7 +51,7 @@ if verdict == 'push' then
     redis.call('ZREM', KEYS[2], member)
     return {'settled', 1}
 end
-local record = {'at', string.format('%.0f', now), unpack(ARGV, 10)}
+local record = {'at', string.format('%.0f', now), unpack(ARGV, 11)}
 local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 if bytes > tonumber(ARGV[9]) then return {'full'} end
 redis.call('ZREM', KEYS[8] .. ':none', '')

@@ -1,6 +1,6 @@
-/* The library's own scheduler runs beside the sidecar, as docs/dialects/delayed_queue.md describes. The workers are
- * tests/clients/delayed_queue: QS_NATIVE=on runs the library's algorithm every 500 ms, with the library's lock, which excludes
- * nobody. */
+/* Real workers (tests/clients/delayed_queue): without their application for some delays, and beside the library's own scheduler,
+ * as docs/dialects/delayed_queue.md describes. QS_NATIVE=on runs the library's algorithm every 500 ms, with the library's lock,
+ * which excludes nobody. */
 #include "audit_log.h"
 #include "cluster.h"
 #include "native.h"
@@ -91,6 +91,47 @@ Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .
     cr_expect_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
     fprintf(stderr, "beside: %d events were sent %d times and done %d times; %lld of %d failures are recorded\n", EVENTS, taken,
             done, records, POISONS);
+    free(in);
+    native_end(&native);
+    cluster_end(&s);
+}
+
+/* Returns the time at which the next event is due, in ms. */
+static long long next_due(const cluster_t *s) {
+    return redis_int(s->r, "EVAL %s 1 de_delayed_events",
+                     "return math.floor(redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2])");
+}
+
+/* No worker takes an event for some delays, as in a deploy or after a crash. Then each event is handled once. */
+Test(daemon_delayed_native, events_wait_once_while_no_application_runs, .timeout = 120) {
+    enum { DELAYS = 4, DELAY_MS = 1000 };
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
+    native_t native = native_begin("delayed_queue", s.server);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
+    char *in = NULL;
+    size_t size;
+    FILE *out = open_memstream(&in, &size);
+    cr_assert(out);
+    for (int i = 0; i < EVENTS; i++) fprintf(out, "0 ok %d text\n", i);
+    fclose(out);
+    native_finish(&native, (const char *const[]){"produce", "example.PaymentCheck", NULL}, ENV, in);
+    if (!wait_for(redis_int(s.r, "LLEN de_paymentcheck") >= EVENTS, ALL_MS)) cluster_fail(&s, "the events are not sent");
+    long long due = next_due(&s);
+    if (!wait_for(next_due(&s) >= due + DELAYS * DELAY_MS, ALL_MS)) cluster_fail(&s, "the events are not due again");
+    cr_assert_eq(redis_int(s.r, "LLEN de_paymentcheck"), EVENTS, "the list has copies");
+    daemon_pause(d); /* an event that a slow worker holds for a delay would be sent again */
+    static const char *const working[] = {"QS_ATTEMPTS=4", "QS_THREADS=2", NULL};
+    child_t *worker = native_start(&native, (const char *const[]){"work", "example.PaymentCheck", NULL}, working, NULL);
+    int taken, done;
+    if (!wait_for(distinct(&native, "done", &done) == EVENTS, ALL_MS)) cluster_fail(&s, "not every event is done");
+    if (!wait_for(redis_int(s.r, "EXISTS de_events de_delayed_events de_paymentcheck") == 0, ALL_MS))
+        cluster_fail(&s, "the queue's keys are not empty");
+    child_signal(worker, SIGTERM);
+    cr_expect(child_wait(worker, ALL_MS) && worker->exit_code == 0, "the worker did not exit with 0");
+    child_free(worker);
+    cr_assert_eq(distinct(&native, "taken", &taken), EVENTS);
+    cr_assert_eq(taken, EVENTS, "%d handler runs", taken);
+    cr_assert_eq(audit_log_rows(daemon_audit_path(d)), 0);
     free(in);
     native_end(&native);
     cluster_end(&s);

@@ -112,3 +112,8 @@ static inline const char *de_score(redis_t *r, const char *key, const char *memb
     free(found);
     return score;
 }
+
+/* Returns the ms until a member is due. */
+static inline long long de_delay(redis_t *r, const char *member) {
+    return strtoll(de_score(r, DELAYED_KEYS, member), NULL, 10) - call_now_ms(r);
+}

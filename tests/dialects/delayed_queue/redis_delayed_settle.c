@@ -9,7 +9,7 @@
 
 /* The arguments of one call of quarantine_settle. */
 typedef struct {
-    const char *token, *member, *score, *envelope, *verdict, *next, *last, *most, *events, *hash;
+    const char *token, *member, *score, *envelope, *verdict, *next, *last, *most, *pushed, *events, *hash;
 } settle_t;
 
 static settle_t settle_new(const char *verdict) {
@@ -21,13 +21,14 @@ static settle_t settle_new(const char *verdict) {
                       .next = ENVELOPE(2),
                       .last = "",
                       .most = "1000000",
+                      .pushed = "",
                       .events = "de_events",
                       .hash = DELAYED_KEYS};
 }
 
 static eval_t settle_call(const settle_t *ask) {
-    const char *const rest[] = {ask->token, ask->member, ask->score, ask->envelope, ask->verdict, ask->next,    "20000",
-                                ask->last,  ask->most,   "kind",     "failed",      "payload",    ask->envelope};
+    const char *const rest[] = {ask->token, ask->member, ask->score,  ask->envelope, ask->verdict, ask->next, "20000",
+                                ask->last,  ask->most,   ask->pushed, "kind",        "failed",     "payload", ask->envelope};
     eval_t call = call_begin(&script_quarantine_settle, "8");
     call_text(&call, "sidecar:app:lock");
     call_text(&call, "sidecar:email:aside");
@@ -81,6 +82,27 @@ Test(redis_delayed_settle, applies_each_verdict) {
     expect_word(settle(f.r, settle_new("end")), "settled");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside de_events " DELAYED_KEYS " de_paymentcheck"), 0);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
+    fixture_stop(&f);
+}
+
+/* The last push waits in the list, or the list is too long to search. */
+Test(redis_delayed_settle, does_not_send_again_what_waits_in_its_list) {
+    fixture_t f = de_setup();
+    settle_t ask = settle_new("push");
+    ask.envelope = ENVELOPE(2);
+    ask.pushed = ENVELOPE(1);
+    lay_out(f.r);
+    redis_ok(f.r, "HSET de_events " MEMBER " %s", ask.envelope);
+    redis_ok(f.r, "LPUSH de_paymentcheck %s", ask.pushed);
+    eval_t call = settle_call(&ask);
+    expect_word(call_in_vain(&call, f.r), "alive");
+    redis_ok(f.r, "EVAL %s 1 de_paymentcheck",
+             "redis.call('DEL', KEYS[1]) for i = 1, 2001 do redis.call('LPUSH', KEYS[1], 'x') end");
+    call = settle_call(&ask);
+    expect_word(call_in_vain(&call, f.r), "alive");
+    redis_ok(f.r, "LPOP de_paymentcheck");
+    expect_word(settle(f.r, ask), "settled");
+    cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), 2001);
     fixture_stop(&f);
 }
 

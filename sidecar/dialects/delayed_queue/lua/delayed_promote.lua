@@ -20,7 +20,8 @@
 -- Reply    as promote; the score of the oldest is '' if the oldest was not moved
 -- Uses     types, fence
 -- Safe     fenced; reads and writes in one step. Schedules before it pushes, so a refused push is repeated when the event is due next, and
---          not at once, twice or never. Removes only members without an envelope. Changes only the digits of `attempt`, and only in the
+--          not at once, twice or never. While the last push of an event may wait in its list, only postpones the event: a list of more
+--          than 2,000 envelopes or ARGV[5] bytes is not read, and may hold any of them. Removes only members without an envelope. Changes only the digits of `attempt`, and only in the
 --          shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
 --          its outermost object, because none of the quotes is escaped. Other shapes are quarantined. Producers write whole ms as scores;
 --          the fraction .5 marks an event after its last push, .25 a quarantined event, .75 both.
@@ -56,12 +57,35 @@ local function tail_of(class, envelope)
             delay = tonumber(ARGV[i + 1])
             if after < tonumber(ARGV[i]) then break end
         end
-        local old = class.before .. digits .. DONE
+        local old, later = class.before .. digits .. DONE, string.format('%.0f', now + delay)
         tail = {old = old, size = #old, next = class.before .. string.format('%.0f', after) .. DONE,
-            score = string.format('%.0f', now + delay) .. (after < limit and '' or '.5'), ends = after > limit and after > 2}
+            last_push = after > 2 and class.before .. string.format('%.0f', after - 2) .. DONE,
+            later = later, score = later .. (after < limit and '' or '.5'), ends = after > limit and after > 2}
         class.tails[digits] = tail
     end
     return tail and sub(envelope, -tail.size) == tail.old and tail
+end
+-- Returns the envelopes in a list as a set; nil = the list is too long to read.
+local function read_list(key)
+    local length, found, at, size, step = redis.call('LLEN', key), {}, 0, 0, 1
+    while at < length do
+        if length > 2000 or size > most then return nil end
+        local some = redis.call('LRANGE', key, at, at + step - 1)
+        for _, envelope in ipairs(some) do
+            found[envelope] = true
+            size = size + #envelope
+        end
+        at = at + #some
+        step = math.max(1, math.min(step * 8, math.ceil((most - size) * at / math.max(1, size))))
+    end
+    return found
+end
+local waiting = {}
+local function waits(class, envelope, tail)
+    if not tail.last_push then return false end
+    if waiting[class.list] == nil then waiting[class.list] = read_list(class.list) or false end
+    local found = waiting[class.list]
+    return not found or (next(found) and found[sub(envelope, 1, -tail.size - 1) .. tail.last_push])
 end
 
 local lists, order, scores, fields = {}, {}, {}, {}
@@ -84,6 +108,8 @@ repeat
                 size = lead and #lead or 0
                 list = class and lists[class.list]
                 if class and not list then
+                    local found = redis.call('TYPE', class.list).ok
+                    if found ~= 'none' and found ~= 'list' then return {'type', 'ready', found} end
                     list = {}
                     lists[class.list] = list
                     order[#order + 1] = class.list
@@ -98,11 +124,15 @@ repeat
             if not class or not tail or #envelope > payload
                 or (tail.ends and find(redis.call('ZSCORE', KEYS[2], member), '%.[57]5?$')) then
                 odd[#odd + 1] = member
+            elseif waits(class, envelope, tail) then
+                scores[#scores + 1] = tail.later
+                scores[#scores + 1] = member
             else
                 list[#list + 1] = envelope
                 local at = 2 * moved + 1
                 moved = moved + 1
-                scores[at], scores[at + 1] = tail.score, member
+                scores[#scores + 1] = tail.score
+                scores[#scores + 1] = member
                 fields[at], fields[at + 1] = member, sub(envelope, 1, -tail_size - 1) .. tail.next
             end
         end
@@ -113,15 +143,11 @@ repeat
     if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
 until ended or count >= batch or read >= most
 if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
-for _, key in ipairs(order) do
-    local found = redis.call('TYPE', key).ok
-    if found ~= 'none' and found ~= 'list' then return {'type', 'ready', found} end
-end
 local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-if scores[2] == head[1] then oldest = head[2] end
+if fields[1] == head[1] then oldest = head[2] end
 
+if #scores > 0 then redis.call('ZADD', KEYS[2], unpack(scores)) end
 if moved > 0 then
-    redis.call('ZADD', KEYS[2], unpack(scores))
     for _, key in ipairs(order) do
         if #lists[key] > 0 then redis.call('LPUSH', key, unpack(lists[key])) end
     end
