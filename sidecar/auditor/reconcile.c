@@ -34,6 +34,22 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     return false;
 }
 
+bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
+    redis_error_t error;
+    outcome_t outcome = stream_acknowledge(a->redis.conn, a->keys, a->writer.instance, positions, &error);
+    if (outcome == OUTCOME_OK) {
+        backoff_reset(&a->redis.backoff);
+        return true;
+    }
+    if (outcome != OUTCOME_REFUSED) {
+        a->timers.renew_acks_at = mono_now(); // renew the acknowledgements as soon as possible
+        return auditor_back_off(a, &error);
+    }
+    log_error(ROLE, NULL, "cannot acknowledge records; their failure stream is not trimmed", F_STR("reason", error.text));
+    metric_add(&a->metrics->audit_faults, 1);
+    return true;
+}
+
 // Why the log may lack records of a stream.
 typedef struct gap_cause {
     const char *reason, *text;
@@ -145,8 +161,8 @@ static bool reconcile_set_position(auditor_t *a, size_t queue, const char *posit
 }
 
 // The stream ends before the log does: Redis has lost a part of the stream, or all of it. New records may get the same ids. So
-// no entry of the stream counts as copied. If the stream is gone, every record after the log's position up to now may be
-// missing.
+// no entry of the stream counts as copied, and the acknowledgement goes down. If the stream is gone, every record after the log's
+// position up to now may be missing.
 static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimmed) {
     stream_cursor_t *cursor = &a->cursors[queue];
     const char *last = a->states[queue].last;
@@ -155,7 +171,8 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
              F_STR("was_at", cursor->logged_id), F_STR("is_at", last));
     stream_id_set(cursor->read_id, STREAM_ID_NONE);
     snprintf(now, sizeof now, "%lld-0", (long long)a->redis.now_ms);
-    if (!audit_writer_begin(&a->writer)) return false;
+    for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], i == queue ? trimmed : "");
+    if (!auditor_acknowledge(a, (const stream_id_t *)a->read.positions) || !audit_writer_begin(&a->writer)) return false;
     if (strcmp(last, STREAM_ID_NONE) == 0 && !reconcile_insert_gap(a, queue, &GAP_REMOVED, cursor->logged_id, now)) return false;
     return reconcile_set_position(a, queue, trimmed);
 }

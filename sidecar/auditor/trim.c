@@ -15,22 +15,6 @@ enum {
 
 static const char ROLE[] = "auditor";
 
-bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
-    redis_error_t error;
-    outcome_t outcome = stream_acknowledge(a->redis.conn, a->keys, a->writer.instance, positions, &error);
-    if (outcome == OUTCOME_OK) {
-        backoff_reset(&a->redis.backoff);
-        return true;
-    }
-    if (outcome != OUTCOME_REFUSED) {
-        a->timers.renew_acks_at = mono_now(); // renew the acknowledgements as soon as possible
-        return auditor_back_off(a, &error);
-    }
-    log_error(ROLE, NULL, "cannot acknowledge records; their failure stream is not trimmed", F_STR("reason", error.text));
-    metric_add(&a->metrics->audit_faults, 1);
-    return true;
-}
-
 static bool trim_renew_acks(auditor_t *a) {
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         const stream_cursor_t *cursor = &a->cursors[i];

@@ -156,8 +156,8 @@ static outcome_t stream_acknowledge_chunk(const call_t *call, const char *instan
                                           const size_t *chosen, size_t count) {
     const queue_keys_t *queues = call->keys->queues;
     redisReply *reply;
-    request_script(call->conn, &script_acknowledge, (int)count);
-    for (size_t i = 0; i < count; i++) request_text(call->conn, queues[chosen[i]].auditors);
+    request_script(call->conn, &script_acknowledge, (int)(2 * count));
+    for (size_t i = 0; i < count; i++) request_text(call->conn, queues[chosen[i]].auditors, queues[chosen[i]].failures);
     request_text(call->conn, instance);
     for (size_t i = 0; i < count; i++) request_text(call->conn, positions[chosen[i]]);
     if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;

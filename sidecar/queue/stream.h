@@ -8,6 +8,7 @@
 enum { STREAM_ID_SIZE = 48 };
 typedef char stream_id_t[STREAM_ID_SIZE];
 #define STREAM_ID_NONE "0-0"
+#define STREAM_ID_MAX  "18446744073709551615-18446744073709551615"
 
 // Like strcmp, but compares the numbers. A text that is not an id counts as 0-0.
 int stream_id_compare(const char *a, const char *b);
@@ -47,7 +48,8 @@ typedef struct stream_ends {
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error);
 
 // Stores the position up to which `instance` has copied each stream, with Redis's time. "" skips the queue. A stored position
-// never goes down. OUTCOME_REFUSED names one of the queues that failed. The other queues are acknowledged nevertheless.
+// goes down only if it is above the last id of the stream, because another stream began in its place. OUTCOME_REFUSED names one
+// of the queues that failed. The other queues are acknowledged nevertheless.
 outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *instance, const stream_id_t *positions,
                              redis_error_t *error);
 

@@ -199,10 +199,15 @@ Test(redis_auditor, a_stream_at_the_highest_possible_id) {
     expect_rows(&d, 4);
     expect_acknowledged(&d, "email", "18446744073709551615-18446744073709551615 ");
     settle(&d);
+    redis_ok(d.f.r, "HSET sidecar:email:auditors other %s", "18446744073709551615-18446744073709551615 1700000000000");
     redis_ok(d.f.r, "DEL sidecar:email:failures");
-    audit_log_feed(d.f.r, "email", 10, 3, "7");
     disconnect_auditor(&d);
+    cr_assert(driver_until(&d.instance.driver, gaps(&d) == 1, 5000));
+    expect_acknowledged(&d, "email", "0-0 ");
+    cr_assert_eq(redis_int(d.f.r, "HEXISTS sidecar:email:auditors other"), 0, "no log has records of the new stream");
+    audit_log_feed(d.f.r, "email", 10, 3, "7");
     expect_rows(&d, 7);
+    expect_acknowledged(&d, "email", "7-12 ");
     close_auditor(&d);
 }
 
@@ -408,7 +413,7 @@ Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "XLEN sidecar:email:failures") == 2000, 10000), "%lld",
               redis_int(d.f.r, "XLEN sidecar:email:failures"));
     redis_ok(d.f.r, "EVAL %s 1 sidecar:email:auditors",
-             "redis.call('HSET', KEYS[1], 'other', '6-0 ' .. redis.call('TIME')[1] .. '000')");
+             "redis.call('HSET', KEYS[1], 'other', '5-3999 ' .. redis.call('TIME')[1] .. '000')");
     fixture_step_boottime(301000);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "XLEN sidecar:email:failures") == 3, 10000));
     cr_assert_eq(redis_int(d.f.r, "EVAL %s 2 sidecar:email:failures sidecar:email:meta",

@@ -341,6 +341,24 @@ Test(redis_monitor_trouble, a_full_stream_ends_no_job) {
     close_setup(&d);
 }
 
+/* No record can be added, and no later command repairs that. Retries need no record. */
+Test(redis_monitor_trouble, a_stream_at_its_last_id_delays_only_ends) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    redis_ok(d.f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
+    work_on(&d, "a");
+    until(&d, waiting(&d, "a"));
+    redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+    until(&d, metric_get(&of(&d)->ends_held) > 0);
+    work_on(&d, "b");
+    until(&d, waiting(&d, "b"));
+    cr_assert_eq(working(&d, "a"), 1);
+    redis_ok(d.f.r, "DEL sidecar:email:failures");
+    until(&d, !working(&d, "a"));
+    cr_assert_eq(records(&d), 1);
+    close_setup(&d);
+}
+
 /* Two leaders, one of them already replaced: each job stays in one place. */
 Test(redis_monitor_trouble, a_replaced_leader_moves_no_job_twice) {
     setup_t d;

@@ -40,7 +40,7 @@ static void lay_out(redis_t *r) {
     redis_ok(r, "ZADD email:delayed 1 job1 2 %b 3 job2", large, sizeof large);
     redis_ok(r, "HSET sidecar:email:meta group gone");
     for (int i = 1; i < 5; i++) redis_ok(r, "XADD sidecar:email:failures 1-%d event e%d", i, i);
-    redis_ok(r, "HSET sidecar:email:auditors long_gone %s you %s", "9-9 1", "9-9 99999999999999");
+    redis_ok(r, "HSET sidecar:email:auditors long_gone %s you %s", "1-4 1", "1-4 99999999999999");
     redis_ok(r, "RPUSH email:backup job3");
     redis_ok(r, "HSET email:errors job4 text");
 }
@@ -191,7 +191,7 @@ static const struct {
     {&script_next_due, "1 email:delayed 0"},
     {&script_sizes, "1 email:delayed due"},
     {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
-    {&script_acknowledge, "1 sidecar:email:auditors me 5-5"},
+    {&script_acknowledge, "2 sidecar:email:auditors sidecar:email:failures me 5-5"},
     {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},

@@ -256,17 +256,16 @@ Test(redis_script_settle, a_full_stream_ends_nothing_and_retries_go_on) {
     fixture_stop(&f);
 }
 
-Test(redis_script_settle, a_stream_at_its_last_id_loses_nothing) {
+Test(redis_script_settle, a_stream_at_its_last_id_ends_nothing_and_retries_go_on) {
     fixture_t f = setup();
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
-    for (int ends = 0; ends < 2; ends++) {
-        ask_t ask = ask_new();
-        ask.ends = ends;
-        if (ends) ask.dlq = "email:dead";
-        redisReply *reply = settle_with(f.r, ask, true);
-        cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
-        freeReplyObject(reply);
-    }
+    ask_t ask = ask_end();
+    ask.dlq = "email:dead";
+    refused(f.r, ask, "full");
+    settled(f.r, ask_new(), 0);
+    redis_expect(f.r, JOB, "LINDEX email -1");
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:meta"), 0, "the retry has no record");
     fixture_stop(&f);
 }
 

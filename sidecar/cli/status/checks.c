@@ -151,6 +151,11 @@ static int64_t check_stream(const check_subject_t *x, buffer_t *what) {
     return held;
 }
 
+static int64_t check_last_id(const check_subject_t *x, buffer_t *what) {
+    buffer_str(what, "the last id of its failure stream is the highest possible one, so Redis refuses every further record");
+    return stream_id_compare(x->stream->stream.last, STREAM_ID_MAX) == 0;
+}
+
 static int64_t check_uncopied(const check_subject_t *x, buffer_t *what) {
     const int64_t now_ms = x->s->snapshot.now_ms, age = x->stream->uncopied_ms ? now_ms - x->stream->uncopied_ms : 0;
     size_t active = 0;
@@ -314,6 +319,11 @@ const status_check_t status_checks[] = {
          "If the column AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Else make an instance copy the stream "
          "(its log says why it does not; `audit.path` must be writable), or lower stream.min_copies to the number of instances",
      .variant = FULL},
+    {CHECK_QUEUE, STATUS_FAULT, "stream_last_id", check_last_id,
+     "Jobs that should end stay in progress; retries go on without a record.",
+     .next =
+         "When the column AUDIT is `copied`, delete the stream: redis-cli DEL {failures}. The next record begins a new stream; "
+         "audit logs keep their rows and note a gap"},
     {CHECK_QUEUE, STATUS_WARNING, "stream_fills", check_stream, "When the stream is full, no job can end.",
      .next = "See that audit logs copy the stream, lower stream.retain or stream.min_records, or raise stream.max_bytes"},
     {CHECK_QUEUE, STATUS_WARNING, "uncopied", check_uncopied, "Redis keeps these records until enough audit logs have them.",

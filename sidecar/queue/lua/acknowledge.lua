@@ -1,30 +1,43 @@
 #!lua flags=allow-oom
 -- acknowledge: stores how far an auditor has copied failure streams, and that the auditor is alive.
 --
--- KEYS[1+] auditors  hash of each queue: instance -> '<stream id> <time of the call, ms>'
+-- KEYS[1+] auditors, failures  hash and stream of each queue, in turns; the hash: instance -> '<stream id> <time of the call, ms>'
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
 -- Reply    {now in ms, for each queue: 1 stored, 0 a higher id is stored (only the time changes), or '!' and the error}
 -- Uses     ids, now
--- Safe     by compare: writes only the caller's field; the id in this field only grows.
+-- Safe     by compare: the id of the caller's field only grows, while the stream is the same. An id above the last id of the stream
+--          is of an earlier stream, so no log has the records up to this id: the script removes such fields.
 local now = now_ms()
 local reply = {now}
-for i, key in ipairs(KEYS) do
-    local type = redis.call('TYPE', key).ok
-    local position = ARGV[i + 1]
+local function stored_id(auditors)
+    local ms, seq = string.match(redis.call('HGET', auditors, ARGV[1]) or '', '^(%d+)%-(%d+) ')
+    return ms and {ms, seq}
+end
+local function remove_earlier(auditors, stream)
+    local last, all = last_id(stream), redis.call('HGETALL', auditors)
+    for i = 1, last and #all or 0, 2 do
+        local ms, seq = string.match(all[i + 1], '^(%d+)%-(%d+) ')
+        if ms and above({ms, seq}, last) then redis.call('HDEL', auditors, all[i]) end
+    end
+end
+for i = 1, #KEYS / 2 do
+    local auditors, stream, position = KEYS[2 * i - 1], KEYS[2 * i], ARGV[i + 1]
+    local type = redis.call('TYPE', auditors).ok
     local ms, seq = string.match(position, '^(%d+)%-(%d+)$')
     if type ~= 'none' and type ~= 'hash' then
         reply[i + 1] = '!holds a ' .. type .. ' where a hash is wanted'
     elseif not ms then
         reply[i + 1] = '!no stream id: ' .. position
     else
-        local old = redis.call('HGET', key, ARGV[1]) or ''
-        local old_ms, old_seq = string.match(old, '^(%d+)%-(%d+) ')
-        local order = old_ms and compare_digits(old_ms, ms) or -1
-        if order == 0 then order = compare_digits(old_seq, seq) end
-        if order == 1 then position = old_ms .. '-' .. old_seq end
-        redis.call('HSET', key, ARGV[1], position .. ' ' .. now)
-        reply[i + 1] = order == 1 and 0 or 1
+        local old = stored_id(auditors)
+        if old and above(old, {ms, seq}) then
+            remove_earlier(auditors, stream)
+            old = stored_id(auditors)
+        end
+        local higher = old and above(old, {ms, seq})
+        redis.call('HSET', auditors, ARGV[1], (higher and table.concat(old, '-') or position) .. ' ' .. now)
+        reply[i + 1] = higher and 0 or 1
     end
 end
 return reply

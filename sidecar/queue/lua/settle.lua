@@ -32,7 +32,8 @@
 -- ARGV[16] blank     '1': a heartbeat of white space is none
 -- ARGV[17+] names and values of the record; a last name without a value gets the job; this script adds 'at' and 'error'
 -- Reply    {'settled', recorded: 1 or 0}, {'dropped'} KEYS[12] has done_id, {'gone'} not in backup, {'changed'} stamp or report,
---          {'alive'} has a heartbeat, {'copies'} is in backup twice, {'full'} the stream, {'fenced'}, {'type', key, found}
+--          {'alive'} has a heartbeat, {'copies'} is in backup twice, {'full'} the stream takes no record,
+--          {'fenced'}, {'type', key, found}
 -- Optional GETRANGE, SISMEMBER, SREM
 -- Uses     types, fence, records, rights
 -- Safe     fenced; by compare; checks preconditions and rights before the first write; adds before it removes. No check foresees a
@@ -86,10 +87,9 @@ refusal = missing_right({{'XADD', room and KEYS[7]}, {'HSET', room and KEYS[8]},
     {'HDEL', ARGV[9] ~= '' and KEYS[6]}, {'SREM', marked and KEYS[11]}})
 if refusal then return refusal end
 
-if room then
-    redis.call('XADD', KEYS[7], '*', unpack(record))
-    redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
-end
+refusal = room and append_record(KEYS[7], KEYS[8], record, bytes, length)
+if refusal and (ends or refusal.err) then return refusal end
+room = room and not refusal
 if dlq then redis.call('LPUSH', KEYS[10], job) end
 if noted then redis.call('ZADD', KEYS[13], string.format('%.0f', now_ms), redis.sha1hex(job)) end
 if not ends then

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- trim: removes old entries of a failure stream that enough audit logs have, and auditors that are silent for long.
+-- trim: removes old entries of a failure stream that enough audit logs have. Also removes auditors that are silent for long, or
+-- whose position is above the last id of the stream: it is of an earlier stream.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failures  stream
@@ -32,17 +33,13 @@ local most, size, heard, forget = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber
 local room = tonumber(ARGV[9])
 local now = tonumber(now_ms())
 
-local function above(a, b) -- {ms, seq} each
-    local order = compare_digits(a[1], b[1])
-    if order == 0 then order = compare_digits(a[2], b[2]) end
-    return order == 1
-end
-
+local end_of_stream = last_id(KEYS[2])
 local positions, gone = {}, {}
 local all = redis.call('HGETALL', KEYS[3])
 for i = 1, #all, 2 do
     local ms, seq, at = string.match(all[i + 1], '^(%d+)%-(%d+) (%d+)$')
     local age = ms and now - tonumber(at) or forget + 1
+    if ms and end_of_stream and above({ms, seq}, end_of_stream) then age = forget + 1 end -- of an earlier stream
     if age > forget then gone[#gone + 1] = all[i] end
     if age <= heard and age <= forget then positions[#positions + 1] = {ms, seq} end
 end
@@ -90,11 +87,6 @@ while limit > 0 and removable < limit and not enough do
     from, step = '(' .. last, step * 8
 end
 if enough then wait = -1 end
-local ahead
-local info = unknown and redis.call('XINFO', 'STREAM', KEYS[2]) or {}
-for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then ahead = info[i + 1] end
-end
 if removable > 0 then
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     local left = math.max(0, (tonumber(meta[1] or '') or 0) - bytes)
@@ -104,6 +96,6 @@ if removable > 0 then
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     if length <= records and held - bytes <= room then wait = -1 end
 end
-if ahead then redis.call('HSET', KEYS[4], 'ahead', ahead .. ' ' .. present) end
+if unknown and end_of_stream then redis.call('HSET', KEYS[4], 'ahead', table.concat(end_of_stream, '-') .. ' ' .. present) end
 for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
 return {'trimmed', removable, length, wait}

@@ -86,6 +86,7 @@ static void failed(world_t *w) {
     status_count(&w->s.recent[2], slice_text("retried"), slice_text("stalled"), 7);
 }
 static void retried(world_t *w) { status_count(&w->s.recent[0], slice_text("retried"), slice_text("stalled"), 7); }
+static void last_id(world_t *w) { snprintf(first_queue(w)->stream.last, STREAM_ID_SIZE, STREAM_ID_MAX); }
 static void redis_full(world_t *w) { w->s.snapshot.memory_used = 100; }
 static void redis_nearly_full(world_t *w) { w->s.snapshot.memory_used = 95; }
 static void redis_roomy(world_t *w) { w->s.snapshot.memory_used = 94; }
@@ -152,6 +153,7 @@ static const struct {
     {"old enough", old_enough, NULL, 0, NULL, NULL, NULL},
     {"old, no monitor", old_of_no_monitor, NULL, 0, NULL, NULL, NULL},
     {"stream full", full, "stream_full", STATUS_FAULT, "email", "no job can end: 10 records", "stream.max_bytes"},
+    {"stream at its last id", last_id, "stream_last_id", STATUS_FAULT, "email", "highest possible", "DEL sidecar:email:failures"},
     {"stream nearly full", nearly_full, "stream_fills", STATUS_WARNING, "email", "nearly full", "stream.max_bytes"},
     {"stream half full", half_full, NULL, 0, NULL, NULL, NULL},
     {"uncopied", uncopied, "uncopied", STATUS_WARNING, "email", "stream.min_copies (1) audit logs; 0 logs are active", "log"},

@@ -1,7 +1,21 @@
--- ids: compares two numbers in decimal text: 1 = a is above b, 0 = equal, -1 = below. Lua's numbers are exact only to 2^53.
+-- ids: compares stream ids. compare_digits compares two numbers in decimal text: 1 = a is above b, 0 = equal, -1 = below. Lua's
+-- numbers are exact only to 2^53.
 local function compare_digits(a, b)
     a, b = string.gsub(a, '^0+', ''), string.gsub(b, '^0+', '')
     if #a ~= #b then return #a > #b and 1 or -1 end
     if a == b then return 0 end
     return a > b and 1 or -1
+end
+local function above(a, b) -- {ms, seq} each
+    local order = compare_digits(a[1], b[1])
+    if order == 0 then order = compare_digits(a[2], b[2]) end
+    return order == 1
+end
+-- Returns {ms, seq} of the last id that the stream has given; nil = Redis refuses the read.
+local function last_id(stream)
+    local info = redis.pcall('XINFO', 'STREAM', stream)
+    if info.err then return string.find(info.err, 'no such key', 1, true) and {'0', '0'} or nil end
+    for i = 1, #info, 2 do
+        if info[i] == 'last-generated-id' then return {string.match(info[i + 1], '^(%d+)%-(%d+)$')} end
+    end
 end

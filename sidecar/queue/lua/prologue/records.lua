@@ -8,3 +8,9 @@ local function stream_bytes(stream, meta, record)
     for i = 2, #record, 2 do bytes = bytes + #record[i] end
     return bytes, length
 end
+-- append_record: adds the record and stores its counts. Returns nil, {'full'} if the stream has its highest possible id, or an error.
+local function append_record(stream, meta, record, bytes, length)
+    local added = redis.pcall('XADD', stream, '*', unpack(record))
+    if type(added) == 'table' then return string.find(added.err, 'last possible ID', 1, true) and {'full'} or added end
+    redis.call('HSET', meta, 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
+end
