@@ -7,6 +7,7 @@
 #include <sys/time.h>
 
 #include "base/buffer.h"
+#include "base/file.h"
 
 // A subscriber sends nothing, so only this timeout notices that its peer has vanished.
 enum { TCP_USER_TIMEOUT_MS = 30000 };
@@ -40,9 +41,11 @@ struct redisContext *socket_open(const redis_config_t *redis, int64_t timeout_ms
 
 char *redis_password(const redis_config_t *redis, redis_error_t *error) {
     if (!*redis->password_file) return mem_str(redis->password);
-    FILE *file = fopen(redis->password_file, "re");
+    const char *path = *redis->password_file == '/' || *redis->password_file == '.' ? redis->password_file : "(hidden)";
+    FILE *file = file_open_regular(redis->password_file);
     if (!file) {
-        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.password_file %s: %s", redis->password_file, strerror(errno));
+        const char *reason = errno == FILE_NOT_REGULAR ? "not a regular file" : strerror(errno);
+        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.password_file %s: %s", path, reason);
         return NULL;
     }
     char text[4096];
@@ -51,8 +54,7 @@ char *redis_password(const redis_config_t *redis, redis_error_t *error) {
     fclose(file);
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
     if (failed || len == 0) {
-        redis_error_set(error, OUTCOME_REFUSED, "redis.password_file %s %s", redis->password_file,
-                        failed ? "cannot be read" : "is empty");
+        redis_error_set(error, OUTCOME_REFUSED, "redis.password_file %s %s", path, failed ? "cannot be read" : "is empty");
         return NULL;
     }
     text[len] = '\0';

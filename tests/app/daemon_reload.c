@@ -123,6 +123,20 @@ Test(daemon_reload, bad_file_changes_nothing_and_is_logged) {
     cluster_end(&cluster);
 }
 
+/* Nobody writes to the FIFO: a sidecar that opens it as a file waits for ever, and takes no signal. */
+Test(daemon_reload, a_fifo_is_refused_and_signals_are_still_obeyed) {
+    cluster_t cluster = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    cr_assert_eq(unlink(daemon_config_path(d)), 0);
+    cr_assert_eq(mkfifo(daemon_config_path(d), 0600), 0);
+    daemon_signal(d, SIGHUP);
+    await_line(d, REFUSED, 0);
+    cr_assert(cluster_says(d, REFUSED, "not a regular file"), "%s", daemon_log(d));
+    cluster_works(&cluster, "q");
+    cr_assert_eq(daemon_terminate(d, 10000).code, 0);
+    cluster_end(&cluster);
+}
+
 Test(daemon_reload, reload_refuses_a_file_that_changes_a_frozen_key) {
     cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});

@@ -1,18 +1,20 @@
 /* Messages to the service manager, sd_notify(3). The test's own socket takes the place of the service manager. */
+#include "base/buffer.h"
 #include "daemon.h"
 #include "server.h"
 #include "tempdir.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -152,18 +154,36 @@ Test(daemon_sd_notify, missing_service_manager_is_harmless) {
     daemon_stop(d);
 }
 
-/* The role hangs because it opens a FIFO as password file that nobody writes. It counts as hanging after ROLE_TICK_MAX_S. */
+/* Stops one thread of a child of ours, as a debugger does; ptrace(2). It stops until the process ends. */
+static void stop_thread(pid_t pid, const char *name) {
+    char *path = mem_printf("/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    cr_assert_not_null(tasks);
+    pid_t found = 0;
+    for (const struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char *comm = mem_printf("%s/%s/comm", path, task->d_name), *text = temp_read(comm);
+        text[strcspn(text, "\n")] = '\0';
+        if (strcmp(text, name) == 0) found = (pid_t)atoi(task->d_name);
+        free(text), free(comm);
+    }
+    closedir(tasks);
+    free(path);
+    cr_assert_neq(found, 0, "no thread %s", name);
+    cr_assert_eq(ptrace(PTRACE_SEIZE, found, NULL, NULL), 0);
+    cr_assert_eq(ptrace(PTRACE_INTERRUPT, found, NULL, NULL), 0);
+}
+
+/* A role counts as hanging after ROLE_TICK_MAX_S. */
 Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300) {
     if (!getenv("QS_LONG")) cr_skip_test("takes two minutes: set QS_LONG=1");
     manager_t manager = manager_start(false);
     server_t *server = server_start(NULL);
-    char *fifo = temp_path(temp_root(), "password");
-    cr_assert_eq(mkfifo(fifo, 0600), 0);
     const char *const env[] = {manager.variable, "WATCHDOG_USEC=2000000", NULL};
     daemon_t *d = daemon_start_with(&(daemon_options_t){.env = env},
-                                    "redis = { socket = \"%s\"; password_file = \"%s\"; }; http = { port = 0; };\n"
-                                    "queues = ( { name = \"q\"; } );",
-                                    server_socket(server), fifo);
+                                    "redis = { socket = \"%s\"; }; http = { port = 0; };\nqueues = ( { name = \"q\"; } );",
+                                    server_socket(server));
+    cr_assert(daemon_wait_log(d, "\"msg\":\"leading\"", 10000));
+    stop_thread(daemon_pid(d), "dispatcher");
     int64_t start_us = wait_now_us();
     while (*next_message(&manager, 10000))
         cr_assert_lt(wait_now_us() - start_us, INT64_C(200) * 1000000, "watchdog messages still come");
@@ -171,7 +191,6 @@ Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300)
     cr_expect(daemon_running(d));
     daemon_kill(d);
     daemon_free(d);
-    free(fifo);
     server_free(server);
     manager_stop(&manager);
 }

@@ -296,6 +296,44 @@ Test(unit_config_errors, explains_an_unreadable_file) {
     buffer_free(&messages);
 }
 
+/* libconfig itself opens an included file, so a FIFO must be found before. */
+Test(unit_config_errors, refuses_a_config_that_is_not_a_regular_file) {
+    char more[128], deep[128];
+    snprintf(more, sizeof more, "%s/more.cfg", config_case_dir);
+    snprintf(deep, sizeof deep, "%s/deep.cfg", config_case_dir);
+    buffer_t messages = {0};
+    cr_assert_eq(mkfifo(config_case_path, 0600), 0);
+    cr_expect_null(config_case_read(config_case_path, &messages));
+    char *got = config_case_messages(&messages);
+    cr_expect_str_eq(got, "F: not a regular file: write the config into a file\n");
+    cr_assert_eq(unlink(config_case_path), 0);
+    cr_assert_eq(mkfifo(more, 0600), 0);
+    char *expected = mem_printf("F:2: included file %s is not a regular file\n", more);
+    config_case_expect_fault("// @include \"this.cfg\"\n@include \"more.cfg\"\n" Q, expected);
+    free(expected);
+    expected = mem_printf("F:1: included file %s is not a regular file\n", more);
+    char *text = mem_printf("@include \"%s\"\n" Q, more);
+    if (!libconfig_is_old()) config_case_expect_fault(text, expected); // an older libconfig puts its directory before the path
+    free(text);
+    free(expected);
+    cr_assert_eq(rename(more, deep), 0);
+    config_case_write(more, "@include \"deep.cfg\"\n", 21);
+    expected = mem_printf("%s:1: included file %s is not a regular file\n", more, deep);
+    config_case_expect_fault("@include \"more.cfg\"\n" Q, expected);
+    free(expected);
+    cr_assert_eq(unlink(deep), 0);
+    cr_assert_eq(rename(config_case_path, deep), 0);
+    config_case_write(deep, Q, sizeof Q - 1);
+    cr_assert_eq(symlink("deep.cfg", config_case_path), 0);
+    buffer_clear(&messages);
+    config_t *config = config_case_read(config_case_path, &messages);
+    cr_expect_not_null(config, "%s", buffer_text(&messages));
+    config_free(config);
+    unlink(deep);
+    free(got);
+    buffer_free(&messages);
+}
+
 Test(unit_config_errors, names_the_included_file) {
     char more[128];
     snprintf(more, sizeof more, "%s/more.cfg", config_case_dir);

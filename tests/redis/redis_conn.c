@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Sends ECHO and expects the same text. False: the connection was lost. */
 static bool echoes(fixture_t *f, const char *text) {
@@ -158,7 +159,11 @@ Test(redis_conn, a_password_file_without_a_password_is_an_error) {
     } rows[] = {{"empty", "", "is empty"},
                 {"blank", "\r\n", "is empty"},
                 {"missing", NULL, "No such file or directory"},
-                {".", NULL, "cannot be read"}}; /* a directory: nobody can read it, not even root */
+                {"fifo", NULL, "not a regular file"},
+                {".", NULL, "Is a directory"}};
+    char *fifo = temp_path(temp_root(), "fifo");
+    cr_assert_eq(mkfifo(fifo, 0600), 0);
+    free(fifo);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *path = temp_path(temp_root(), rows[i].name);
         if (rows[i].text) temp_write(path, rows[i].text);

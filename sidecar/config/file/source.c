@@ -2,6 +2,7 @@
 
 #include <libconfig.h>
 
+#include "base/file.h"
 #include "config/file/lexer.h"
 
 enum { LARGEST_FILE = 4 * 1024 * 1024 };
@@ -23,7 +24,7 @@ typedef struct source {
 
 // Returns 0 or an errno.
 static int source_read_file(const char *path, buffer_t *out) {
-    FILE *file = fopen(path, "re");
+    FILE *file = file_open_regular(path);
     if (!file) return errno;
     char chunk[8192];
     size_t got;
@@ -46,6 +47,8 @@ static void source_explain_unreadable(source_t *source, int error) {
                        *path && path[strlen(path) - 1] == '/' ? "" : "/");
     else if (error == EACCES)
         diagnostic_add(errors, &file, "%s: let user %lu read the file", text, (unsigned long)geteuid());
+    else if (error == FILE_NOT_REGULAR)
+        diagnostic_add(errors, &file, "not a regular file: write the config into a file");
     else if (error == EFBIG)
         diagnostic_add(errors, &file, "%s: a config may have at most 4 MiB", text);
     else
@@ -167,8 +170,30 @@ static bool source_check_text(source_t *source) {
     return bad;
 }
 
+// Reports an included file that is not regular: libconfig opens such a file itself, and a FIFO would block it.
+static bool source_check_includes(source_t *source) {
+    for (size_t i = 0; i < source->count; i++) { // source_lexer adds the files that these files include
+        for (size_t k = 0; k + 1 < source->files[i].lexer.count; k++) {
+            const token_t *token = &source->files[i].lexer.tokens[k];
+            if (!slice_is(token[0].text, "include") || token[1].kind != TOKEN_STRING || token[1].text.len < 2) continue;
+            char *name = mem_printf("%.*s", (int)token[1].text.len - 2, token[1].text.data + 1);
+            char *path = source_shown_path(source, name);
+            FILE *file = file_open_regular(path);
+            bool bad = !file && errno == FILE_NOT_REGULAR;
+            location_t location = {.file = source->files[i].path, .line = token->line};
+            if (bad) diagnostic_add(source->errors, &location, "included file %s is not a regular file", path);
+            if (file) fclose(file);
+            if (file) source_lexer(source, path);
+            free(path);
+            free(name);
+            if (bad) return true;
+        }
+    }
+    return false;
+}
+
 static node_t *source_parse(source_t *source) {
-    if (source_check_text(source)) return NULL;
+    if (source_check_text(source) || source_check_includes(source)) return NULL;
     config_t config;
     config_init(&config);
     config_set_include_dir(&config, source->dir);
