@@ -33,6 +33,11 @@ typedef enum sizes_depth {
 
 enum { SIZES_STAMPS_MAX = 20000 };
 
+// Field of the queue's meta hash: "<time of the leader's last count, ms> <for how long no count was below the one before, ms>
+// <length>" of a ready list that only grows.
+#define READY_GROWS "ready_grows"
+enum { READY_GROWS_VALID_MS = 90000 }; // a field that is older says nothing
+
 // Reads the sizes of `count` queues from call->queue on, some in each request. `out` has room for them. A refused key sets the
 // error of its queue; the other numbers of that queue are valid. After OUTCOME_RETRY and OUTCOME_DISCONNECTED `out` is not
 // valid.

@@ -1,5 +1,6 @@
 #include "inspect/snapshot.h"
 
+#include "inspect/sizes.h"
 #include "queue/lock.h"
 #include "redis/reply.h"
 
@@ -96,7 +97,7 @@ static void snapshot_read_lock(const reader_t *reader, size_t index) {
 
 static void snapshot_append_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
-    request_append(reader->conn, "HGET", queue->meta, "group");
+    request_append(reader->conn, "HMGET", queue->meta, "group", READY_GROWS);
     request_append(reader->conn, "HGETALL", queue->auditors);
 }
 
@@ -115,11 +116,21 @@ static void snapshot_read_copies(const redisReply *reply, snapshot_queue_t *out)
     qsort(out->copies, out->copy_count, sizeof *out->copies, snapshot_by_instance);
 }
 
+// Parses READY_GROWS.
+static void snapshot_read_growth(const char *text, int64_t now_ms, snapshot_queue_t *out) {
+    char *rest;
+    int64_t counted_ms = strtoll(text, &rest, 10);
+    if (llabs(now_ms - counted_ms) > READY_GROWS_VALID_MS) return;
+    out->grows_ms = strtoll(rest, &rest, 10);
+    out->grows_to = strtoll(rest, &rest, 10);
+}
+
 static void snapshot_read_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
     snapshot_queue_t *out = &reader->out->queues[index];
     redisReply *reply = snapshot_next_reply(reader, queue->meta, out->error);
-    snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply));
+    snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply_at(reply, 0)));
+    snapshot_read_growth(reply_text(reply_at(reply, 1)), reader->out->now_ms, out);
     conn_reply_free(reply);
     reply = snapshot_next_reply(reader, queue->auditors, out->error);
     snapshot_read_copies(reply, out);

@@ -17,6 +17,8 @@ typedef struct snapshot_queue {
     char error[160];         // reason of an unknown field; "" = every field is known
     bool served;             // the leader serves the queue
     char owner[136];         // the group that owns the queue; "" = no group yet
+    int64_t grows_ms;        // for how long the ready list only grew, as the leader counts; 0 = it did not
+    int64_t grows_to;        // its length at the last count
     stream_ends_t stream;    // error is not set
     snapshot_copy_t *copies; // owned; in the order of their names
     size_t copy_count;

@@ -13,12 +13,21 @@ enum {
     STEP_FIRST = 4,       // queues in the first step, whose cost is unknown
     STEP_SHORT_US = 1000, // after a shorter step the next step takes twice as many queues
     STEP_LONG_US = 4000,  // after a longer step the next step takes half as many
+    QUIET_S = 30,         // between two rounds while nobody scrapes
+    GROWS_S = 300,        // after so long without a shorter ready list, tell `status`
 };
 
 static const char ROLE[] = "leader";
 
+// The time in which no count of the ready list was below the one before.
+typedef struct growth {
+    mono_t since, counted; // the first and the last count
+    int64_t first, last;   // the lengths at these times
+} growth_t;
+
 typedef struct counted_queue {
     metrics_queue_t *metrics;
+    growth_t growth;
     bool counted_elsewhere; // another group measures this queue
     condition_t error;
 } counted_queue_t;
@@ -31,12 +40,14 @@ struct queue_sizes {
     size_t from;             // first queue of the next step
     size_t step;             // how many queues the next step takes
     mono_t at;               // when the next step is due
+    mono_t quiet_at;         // the same while nobody scrapes
     int64_t took_ns;         // spent on the current round
 };
 
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics) {
     queue_sizes_t *c = mem_alloc(sizeof *c);
     *c = (queue_sizes_t){.keys = keys, .leases = leases, .metrics = metrics, .step = STEP_FIRST};
+    c->quiet_at = mono_add(mono_now(), QUIET_S * NS_PER_S);
     c->queues = mem_array(keys->queue_count, sizeof *c->queues);
     for (size_t i = 0; i < keys->queue_count; i++) c->queues[i].metrics = metrics_queue(metrics, keys->queues[i].config->name);
     return c;
@@ -67,7 +78,8 @@ static bool queue_sizes_leads_any(const queue_sizes_t *c) {
 }
 
 mono_t queue_sizes_next(const queue_sizes_t *c) {
-    return metrics_wanted(c->metrics, mono_now()) && queue_sizes_leads_any(c) ? c->at : mono_never();
+    if (!queue_sizes_leads_any(c)) return mono_never();
+    return metrics_wanted(c->metrics, mono_now()) ? c->at : c->quiet_at;
 }
 
 static void queue_sizes_log_error(queue_sizes_t *c, size_t queue, const char *error) {
@@ -113,18 +125,49 @@ static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const size
     metric_set(&row->counted_ns, now.ns);
 }
 
+// A gap between two counts ends the growth, too: another instance may have led meanwhile.
+static bool growth_lasts(growth_t *growth, int64_t ready, mono_t now) {
+    bool gap = mono_diff(now, growth->counted) > 3 * QUIET_S * NS_PER_S;
+    if (gap || ready <= 0 || ready < growth->last) *growth = (growth_t){.since = now, .first = ready > 0 ? ready : 0};
+    growth->counted = now;
+    growth->last = ready;
+    return ready > growth->first && mono_diff(now, growth->since) >= GROWS_S * NS_PER_S;
+}
+
+// Tells `status` of ready lists that only grow. Not fenced: the field is for people, and `status` ignores an old one.
+static outcome_t queue_sizes_tell_growth(queue_sizes_t *c, conn_t *conn, const sizes_t *counted, size_t count,
+                                         redis_error_t *error) {
+    mono_t now = mono_now();
+    size_t told = 0;
+    for (size_t i = 0; i < count; i++) {
+        growth_t *growth = &c->queues[c->from + i].growth;
+        char text[64];
+        if (!growth_lasts(growth, counted[i].ready, now)) continue;
+        snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRId64, counted[i].now_ms,
+                 mono_diff(now, growth->since) / NS_PER_MS, growth->last);
+        request_append(conn, "HSET", c->keys->queues[c->from + i].meta, READY_GROWS, text);
+        told++;
+    }
+    for (; told > 0; told--) {
+        redis_error_t refusal; // of a key of the wrong type, which the preflight reports
+        conn_reply_free(conn_read_or_refusal(conn, &refusal, error));
+    }
+    return error->outcome;
+}
+
 // Schedules the next step and adapts how many queues it takes.
 static void queue_sizes_pace(queue_sizes_t *c, mono_t began, mono_t now) {
     int64_t took_ns = mono_diff(now, began);
     c->took_ns += took_ns;
     if (took_ns > STEP_LONG_US * NS_PER_US && c->step > 1) c->step /= 2;
     if (took_ns < STEP_SHORT_US * NS_PER_US) c->step = 2 * c->step < STEP_MAX ? 2 * c->step : STEP_MAX;
-    c->at = now;
+    c->at = c->quiet_at = now;
     if (c->from < c->keys->queue_count) return;
     int64_t pause_ns = PERIOD_TIMES * c->took_ns;
     if (pause_ns < PERIOD_S * NS_PER_S) pause_ns = PERIOD_S * NS_PER_S;
     if (pause_ns > PERIOD_MAX_S * NS_PER_S) pause_ns = PERIOD_MAX_S * NS_PER_S;
     c->at = mono_add(now, pause_ns);
+    c->quiet_at = mono_add(now, QUIET_S * NS_PER_S);
     c->from = 0;
     c->took_ns = 0;
 }
@@ -135,20 +178,21 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     *error = (redis_error_t){0};
     if (!mono_reached(queue_sizes_next(c), began)) return OUTCOME_OK;
     if (!conn_is_open(conn)) { // another step of the leader opens it; retry later, not at once
-        c->at = mono_add(began, PERIOD_S * NS_PER_S);
+        c->at = c->quiet_at = mono_add(began, PERIOD_S * NS_PER_S);
         return OUTCOME_OK;
     }
     while (c->from < c->keys->queue_count && !queue_sizes_leads(c, c->from)) c->from++;
     size_t count = 0;
     while (count < c->step && c->from + count < c->keys->queue_count && queue_sizes_leads(c, c->from + count)) count++;
     const call_t call = {.conn = conn, .keys = c->keys, .queue = c->from, .error = error};
-    if (count && sizes_read(&call, count, SIZES_ENDS, counted) != OUTCOME_OK) {
-        c->at = mono_add(began, PERIOD_S * NS_PER_S);
+    if (count && (sizes_read(&call, count, SIZES_ENDS, counted) != OUTCOME_OK ||
+                  queue_sizes_tell_growth(c, conn, counted, count, error) != OUTCOME_OK)) {
+        c->at = c->quiet_at = mono_add(began, PERIOD_S * NS_PER_S);
         return error->outcome;
     }
     mono_t now = mono_now();
     for (size_t i = 0; i < count; i++) {
-        queue_sizes_publish(c, c->from + i, &counted[i], now);
+        if (metrics_wanted(c->metrics, now)) queue_sizes_publish(c, c->from + i, &counted[i], now);
         queue_sizes_log_error(c, c->from + i, counted[i].error);
     }
     c->from += count;

@@ -1,5 +1,5 @@
-// Measures the queues that this instance leads, for /metrics: some queues in each step, every few seconds, and only while
-// /metrics is scraped.
+// Measures the queues that this instance leads, some in each step: every few seconds for /metrics while it is scraped, otherwise
+// every 30 s, to tell `status` of ready lists that only grow.
 #pragma once
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@ typedef struct queue_sizes queue_sizes_t;
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics); // borrows; owned
 void queue_sizes_free(queue_sizes_t *sizes);                                                  // takes; NULL is fine
 
-// When the next step is due; mono_never() without scrapes or led queues.
+// When the next step is due; mono_never() without led queues.
 mono_t queue_sizes_next(const queue_sizes_t *sizes);
 
 // Runs one step if it is due: one round trip of a ms or two. Returns RETRY or DISCONNECTED after a failed request. Logs an

@@ -204,3 +204,25 @@ Test(redis_snapshot, a_lost_server_gives_no_snapshot) {
     snapshot_free(&view);
     fixture_stop(&f);
 }
+
+/* The leader writes the field; an old one, or one by a foreign hand, says nothing. */
+Test(redis_snapshot, growth_of_ready_counts_only_while_it_is_recent) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
+    const struct {
+        long long ago_ms;
+        int64_t grows_ms, grows_to;
+    } rows[] = {{0, 300000, 11}, {60000, 300000, 11}, {100000, 0, 0}, {-100000, 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *field = mem_printf("%lld 300000 11", cluster_ms(f.r) - rows[i].ago_ms);
+        redis_ok(f.r, "HSET sidecar:email:meta ready_grows %s", field);
+        free(field);
+        snapshot_t view = read_snapshot(&f);
+        cr_assert(view.queues[0].grows_ms == rows[i].grows_ms && view.queues[0].grows_to == rows[i].grows_to, "row %zu", i);
+        snapshot_free(&view);
+    }
+    redis_ok(f.r, "HSET sidecar:email:meta ready_grows foreign");
+    snapshot_t view = read_snapshot(&f);
+    cr_assert_eq(view.queues[0].grows_ms, 0);
+    snapshot_free(&view);
+    fixture_stop(&f);
+}

@@ -1,5 +1,6 @@
 /* Queue sizes that the leader measures for /metrics: right numbers while somebody scrapes, and no command while nobody does. */
 #include "fixture.h"
+#include "inspect/snapshot.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -65,6 +66,59 @@ Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
     cr_assert_eq(measured(&d), before, "measured two minutes after the last scrape");
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, measured(&d) >= before + 2, 8000));
+    close_setup(&d);
+}
+
+/* Lets the leader count all queues once more, 30 s later. */
+static void count_unscraped(setup_t *d) {
+    long long before = measured(d);
+    fixture_step_boottime(30000);
+    cr_assert(driver_until(&d->instance.driver, measured(d) >= before + 2, 8000), "%s", fixture_log());
+    driver_settle(&d->instance.driver, d->f.r);
+}
+
+static int64_t grown_ms(setup_t *d, size_t queue) {
+    conn_t *conn = conn_new(&d->f.config->redis, "test", NULL);
+    snapshot_t view;
+    cr_assert_eq(snapshot_read(conn, d->f.keys, &view, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
+    int64_t grown = view.queues[queue].grows_ms;
+    snapshot_free(&view);
+    conn_free(conn);
+    return grown;
+}
+
+/* The list of one queue grows, that of the other gets jobs and loses some. Nobody scrapes. */
+Test(redis_leader_sizes, status_hears_of_ready_lists_that_only_grow) {
+    setup_t d;
+    open_setup(&d, WITH_TTL("60s"), 0);
+    for (int i = 0; i <= 10; i++) {
+        redis_ok(d.f.r, "RPUSH email job");
+        redis_ok(d.f.r, "RPUSH m job job");
+        if (i == 5) redis_ok(d.f.r, "LTRIM m 3 -1");
+        cr_assert_eq(grown_ms(&d, 0), 0, "after %d counts", i);
+        count_unscraped(&d);
+    }
+    cr_assert(grown_ms(&d, 0) >= 300000 && grown_ms(&d, 0) < 360000, "%lld", (long long)grown_ms(&d, 0));
+    cr_assert_eq(grown_ms(&d, 1), 0);
+    char *told = redis_str(d.f.r, "HGET sidecar:email:meta ready_grows");
+    cr_assert(strstr(told, " 11"), "%s", told);
+    count_unscraped(&d);
+    cr_assert_geq(grown_ms(&d, 0), 330000);
+    free(told);
+    redis_ok(d.f.r, "HDEL sidecar:email:meta ready_grows");
+    redis_ok(d.f.r, "LPOP email");
+    count_unscraped(&d);
+    cr_assert_eq(grown_ms(&d, 0), 0);
+    close_setup(&d);
+}
+
+/* A list whose length stays is not reported: its workers may be paused. */
+Test(redis_leader_sizes, a_list_that_does_not_grow_is_not_reported) {
+    setup_t d;
+    open_setup(&d, WITH_TTL("60s"), 0);
+    redis_ok(d.f.r, "RPUSH email job");
+    for (int i = 0; i <= 12; i++) count_unscraped(&d);
+    cr_assert_eq(redis_int(d.f.r, "HEXISTS sidecar:email:meta ready_grows"), 0);
     close_setup(&d);
 }
 

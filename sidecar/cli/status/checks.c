@@ -130,6 +130,14 @@ static int64_t check_ready_limit(const check_subject_t *x, buffer_t *what) {
     return late;
 }
 
+static int64_t check_ready_grows(const check_subject_t *x, buffer_t *what) {
+    bool limited = checks_late_ms(x) > 0 && checks_ready_is_full(x); // check_ready_limit reports it
+    if (x->stream->grows_ms <= 0 || x->sizes->ready < x->stream->grows_to || limited) return 0;
+    buffer_printf(what, "ready has only grown for %s: %s jobs wait", duration_text(x->stream->grows_ms).text,
+                  count_text(x->sizes->ready).text);
+    return x->stream->grows_ms;
+}
+
 static int64_t check_too_old(const check_subject_t *x, buffer_t *what) {
     int64_t allowed = x->policy->alive_timeout_ms, age = x->sizes->now_ms - x->sizes->oldest_in_progress_ms;
     if (!(x->policy->roles & ROLE_MONITOR) || allowed == 0 || x->sizes->oldest_in_progress_ms < 0) return 0;
@@ -313,6 +321,9 @@ const status_check_t status_checks[] = {
              "{delayed}, or a Redis that is full or slow"},
     {CHECK_QUEUE, STATUS_WARNING, "ready_limit", check_ready_limit, "Workers take fewer jobs than fall due.",
      .next = "Start more workers, find out why they are slow, or raise `ready_limit`"},
+    {CHECK_QUEUE, STATUS_WARNING, "ready_grows", check_ready_grows, "Workers take fewer jobs than arrive, or none.",
+     .next = "See that workers run and read this list: queue-sidecar check -c {config} prints its name. If they do, restart "
+             "workers that hang, or start more workers"},
     {CHECK_QUEUE, STATUS_FAULT, "stream_full", check_stream,
      "Jobs that should end stay in progress; retries go on without a record.",
      .next =

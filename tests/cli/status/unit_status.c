@@ -54,6 +54,11 @@ static void late_enough(world_t *w) { first_sizes(w)->next_due_ms = NOW - 15000;
 static void late_without_leader(world_t *w) { late(w), vacant(w); }
 static void late_and_full(world_t *w) { late(w), first_sizes(w)->ready = 100; }
 static void late_nearly_full(world_t *w) { late(w), first_sizes(w)->ready = 99; }
+static void grows(world_t *w) {
+    first_queue(w)->grows_ms = 720000, first_queue(w)->grows_to = 5000, first_sizes(w)->ready = 5007;
+}
+static void grew(world_t *w) { grows(w), first_sizes(w)->ready = 4999; }
+static void grows_to_limit(world_t *w) { late_and_full(w), first_queue(w)->grows_ms = 720000, first_queue(w)->grows_to = 100; }
 static void late_of_no_dispatcher(world_t *w) { w->s.sizes[2].next_due_ms = NOW - HOUR; }
 static void old(world_t *w) { first_sizes(w)->oldest_in_progress_ms = NOW - HOUR - 180001; }
 static void old_enough(world_t *w) { first_sizes(w)->oldest_in_progress_ms = NOW - HOUR - 180000; }
@@ -146,6 +151,9 @@ static const struct {
     {"late", late, "overdue", STATUS_FAULT, "email", "15 s late; 1,204 in delayed", "log of pod-1/1"},
     {"late enough", late_enough, NULL, 0, NULL, NULL, NULL},
     {"late without leader", late_without_leader, "no_leader", STATUS_FAULT, NULL, "no instance leads", NULL},
+    {"grows", grows, "ready_grows", STATUS_WARNING, "email", "ready has only grown for 12 min: 5,007 jobs wait", "workers"},
+    {"grew", grew, NULL, 0, NULL, NULL, NULL},
+    {"grows to its limit", grows_to_limit, "ready_limit", STATUS_WARNING, "email", "ready_limit is 100", "workers"},
     {"late and full", late_and_full, "ready_limit", STATUS_WARNING, "email", "ready holds 100 and ready_limit is 100", "workers"},
     {"late, nearly full", late_nearly_full, "overdue", STATUS_FAULT, "email", "15 s late", NULL},
     {"late, no dispatcher", late_of_no_dispatcher, NULL, 0, NULL, NULL, NULL},
