@@ -6,6 +6,7 @@
 #include "cli/terminal.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"
+#include "inspect/survey.h"
 #include "queue/lock.h"
 #include "redis/conn.h"
 
@@ -13,9 +14,9 @@ enum { INDENT = 9 }; // columns of a label
 
 // `self` is an int, the number of faults so far.
 static void check_print(void *self, preflight_level_t finding, const char *queue, const char *text) {
-    static const char *const LABELS[] = {"ok", "warning", "FAULT", "FAULT", "FAULT"};
+    static const char *const LABELS[] = {"ok", "note", "warning", "FAULT", "FAULT", "FAULT"};
     int *faults = self;
-    if (finding != PREFLIGHT_FACT && finding != PREFLIGHT_WARNING) ++*faults;
+    if (finding > PREFLIGHT_WARNING) ++*faults;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
     size_t columns = terminal_columns(stdout);
     buffer_t out = {0};
@@ -75,7 +76,9 @@ static int check_redis(const config_t *config) {
     redis_error_t error;
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
     outcome_t outcome = conn_open(conn, &error);
-    if (outcome == OUTCOME_OK) outcome = preflight(&(preflight_call_t){conn, keys, check_print, &faults, &error});
+    const preflight_call_t call = {conn, keys, check_print, &faults, &error};
+    if (outcome == OUTCOME_OK) outcome = preflight(&call);
+    if (outcome == OUTCOME_OK) outcome = survey(&call);
     if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &faults, &error);
     int code = faults ? CLI_FAILED : CLI_OK;
     if (outcome == OUTCOME_OK) {

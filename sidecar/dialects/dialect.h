@@ -139,7 +139,12 @@ typedef struct right {
     const script_t *script;
     const char *const *commands;               // in upper case, each with a sample in probe.lua; ends with NULL
     bool (*when)(const queue_config_t *queue); // whether a queue with these settings needs this right; NULL: always
+    bool optional;                             // without it jobs flow, but a check is missing
 } right_t;
+
+// Gets each result of a survey. `lost`: the sidecar does not see some jobs; otherwise the result is only worth a note. `queue`
+// is an index in the keyspace; SIZE_MAX = no queue of the config.
+typedef void survey_report_fn(void *self, bool lost, size_t queue, const char *text);
 
 #define RIGHT_SCRIPT(name) .what = "script " #name, .script = &script_##name
 #define RIGHT_COMMANDS(...)                                                                                                      \
@@ -155,6 +160,11 @@ typedef struct dialect_ops {
     const requeue_ops_t *requeue;
     // Checks before a queue is served whether its keys belong to this system. *refusal stays empty if they may. NULL: no check.
     outcome_t (*adopt)(const call_t *call, buffer_t *refusal);
+    // Surveys tell whether workers use the keys that the config names. They only read.
+    // Appends EXISTS of keys that the application makes when it uses the queue. NULL: absent keys say nothing.
+    void (*used_append)(conn_t *conn, const queue_keys_t *at);
+    // Surveys all queues of the dialect; call->queue is the first one. NULL: no more to survey.
+    outcome_t (*survey)(const call_t *call, survey_report_fn *report, void *self);
     const right_t *rights; // rights that only queues of this dialect need; NULL: none
 } dialect_ops_t;
 

@@ -140,7 +140,11 @@ static void probe_report_queue(const probe_t *probe, size_t queue) {
     buffer_t all = {0};
     for (const right_t *right = dialect_ops(config->dialect)->rights; right && right->what; right++) {
         char *refusal = probe_concerns(probe, queue, config->dialect, right) ? probe_refusal(probe, right) : NULL;
-        if (refusal) buffer_printf(&all, "%s%s: %s", all.len ? "; " : "", right->what, refusal);
+        if (refusal && right->optional)
+            preflight_report(probe->call, PREFLIGHT_WARNING, config->name, "%s is refused: %s; see docs/acl.md", right->what,
+                             refusal);
+        else if (refusal)
+            buffer_printf(&all, "%s%s: %s", all.len ? "; " : "", right->what, refusal);
         free(refusal);
     }
     if (all.len)

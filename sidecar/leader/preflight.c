@@ -74,6 +74,7 @@ static void preflight_note_queue(const preflight_results_t *results, preflight_l
 static void preflight_note(void *self, preflight_level_t finding, const char *queue, const char *text) {
     preflight_results_t *results = self;
     switch (finding) {
+    case PREFLIGHT_NOTE:
     case PREFLIGHT_FACT: log_debug(ROLE, queue, "preflight", F_STR("reason", text)); break;
     case PREFLIGHT_WARNING: log_warn(ROLE, queue, "preflight warning", F_STR("reason", text)); break;
     case PREFLIGHT_REFUSED:

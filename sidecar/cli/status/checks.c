@@ -282,6 +282,9 @@ const status_check_t status_checks[] = {
     {CHECK_SERVER, STATUS_WARNING, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT},
     {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise of docs/promises.md may not hold.",
      .next = "Repair the named key, right or setting" VERIFY, .variant = PREFLIGHT_WARNING},
+    {CHECK_PREFLIGHT, STATUS_NOTE, "other_keys", check_preflight, "The sidecar serves only the keys that the config names.",
+     .next = "If the application runs, compare its names with those of the config: queue-sidecar check -c {config}",
+     .variant = PREFLIGHT_NOTE},
     {CHECK_PREFLIGHT, STATUS_FAULT, "preflight", check_preflight,
      "Work that needs this key stops for this queue; all other work goes on.",
      .next = "Find out who writes this key, then rename or delete it, or correct the name in the config. The leader tries again "

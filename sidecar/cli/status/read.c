@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "cli/status/status.h"
 #include "cli/time_text.h"
+#include "inspect/survey.h"
 
 enum {
     STAMPS_MAX = 50000,   // jobs in progress, over all queues, whose stamps are read: some 20 ms of Redis
@@ -84,8 +85,9 @@ static bool status_read_redis(status_reader_t *reader, bool slow) {
     if (status_count_queues(reader) != OUTCOME_OK) return false;
     if (!slow) return true;
     status_forget_preflight(status);
-    outcome_t outcome =
-        preflight_read_only(&(preflight_call_t){reader->conn, reader->keys, status_add_preflight, status, &status->error});
+    const preflight_call_t call = {reader->conn, reader->keys, status_add_preflight, status, &status->error};
+    outcome_t outcome = preflight_read_only(&call);
+    if (outcome == OUTCOME_OK) outcome = survey(&call);
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
 }
 

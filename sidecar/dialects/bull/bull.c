@@ -44,6 +44,13 @@ static outcome_t bull_adopt(const call_t *call, buffer_t *refusal) {
     return call->error->outcome;
 }
 
+// Bull counts jobs in `id` and never deletes it.
+static void bull_used_append(conn_t *conn, const queue_keys_t *at) {
+    request_begin(conn, "EXISTS");
+    bull_keys(conn, at, "id", "wait", "paused", "active", "delayed", "failed");
+    request_end(conn);
+}
+
 static void bull_promote_append(const call_t *call, const promote_request_t *ask) {
     const queue_keys_t *at = call_queue(call);
     conn_t *conn = call->conn;
@@ -138,4 +145,5 @@ const dialect_ops_t dialect_bull = {.settings = &bull_settings,
                                     .side_tasks = {&bull_stalled_task, &bull_quarantine_task, &bull_failed_task},
                                     .requeue = &bull_requeue,
                                     .adopt = bull_adopt,
+                                    .used_append = bull_used_append,
                                     .rights = bull_rights};

@@ -27,6 +27,13 @@ static void delayed_promote_append(const call_t *call, const promote_request_t *
     request_end(conn);
 }
 
+static void delayed_used_append(conn_t *conn, const queue_keys_t *at) {
+    const delayed_config_t *own = delayed_config(at->config);
+    request_begin(conn, "EXISTS", at->config->delayed, own->events);
+    for (size_t i = 0; i < own->lists.count; i++) request_text(conn, own->lists.items[i]);
+    request_end(conn);
+}
+
 static const promote_ops_t delayed_promote = {.append = delayed_promote_append, .due_us = promote_due_us, .max_batch = MAX_BATCH};
 
 // ---- An operator requeues an event. The event begins with attempt 1 again.
@@ -86,5 +93,6 @@ const dialect_ops_t dialect_delayed_queue = {
     .promote = &delayed_promote,
     .side_tasks = {&delayed_task},
     .requeue = &delayed_requeue,
+    .used_append = delayed_used_append,
     .rights = delayed_rights,
 };

@@ -4,6 +4,7 @@
 #include "base/digest.h"
 #include "config/dialect.h"
 #include "config/literal.h"
+#include "dialects/kmqueue/task.h"
 
 static const config_key_t kmqueue_keys[] = {
     DIALECT_KEY("queues", KEY_STRINGS, NULL, "1", "64", offsetof(kmqueue_config_t, queues), false,
@@ -88,7 +89,7 @@ static void kmqueue_derive(derive_t *derive) {
     if (!derive_is_given(derive, "backup") && given->count) {
         char base64[DIGEST_MD5_BASE64_SIZE];
         digest_md5_base64(digested.data, digested.len, base64);
-        derive_text(&queue->backup, mem_printf("back_up_queue_%s", base64));
+        derive_text(&queue->backup, mem_printf(KMQUEUE_BACKUP "%s", base64));
     }
     if (db != 0) derive_error(derive, "dialect", "KMQueue works in database 0 only, but `redis.db` is %lld", (long long)db);
     buffer_free(&digested);
@@ -109,6 +110,13 @@ static void kmqueue_redis_keys(const queue_config_t *queue, redis_keys_t *out) {
                        &(redis_key_t){"unique", "queues", own->unique_sets.items[i], "set", KEY_WRITES, SIZE_NONE, false, false});
     }
     redis_keys_add_option(out, "dlq", queue->dlq, "list", SIZE_NONE);
+}
+
+bool kmqueue_find_list(const strings_t *lists, slice_t queue, size_t *at) {
+    for (*at = 0; *at < lists->count; ++*at)
+        if (kmqueue_text_is(queue, slice_text(lists->items[*at]))) return true;
+    *at = 0;
+    return false;
 }
 
 const config_dialect_t kmqueue_settings = {

@@ -12,13 +12,6 @@
 #define MIN_CREATED_MS INT64_C(100000000000)    // March 1973
 #define MAX_CREATED_MS INT64_C(253402300799999) // the last millisecond of the year 9999
 
-static bool kmqueue_find_list(const strings_t *lists, slice_t queue, size_t *at) {
-    for (*at = 0; *at < lists->count; ++*at)
-        if (kmqueue_text_is(queue, slice_text(lists->items[*at]))) return true;
-    *at = 0;
-    return false;
-}
-
 static entry_kind_t kmqueue_kind_of(const backup_status_t *status, slice_t entry) {
     if (!kmqueue_is_marker(entry, status->config->backup)) return ENTRY_JOB;
     bool other = status->sentinel_len && !slice_equal(entry, (slice_t){status->sentinel, status->sentinel_len});
@@ -99,6 +92,7 @@ static const right_t kmqueue_rights[] = {
     {"script requeue", RIGHT_COMMANDS("SADD", "SISMEMBER", "SREM")},
     {"script settle", RIGHT_COMMANDS("SREM")},
     {"reading unique ids", RIGHT_COMMANDS("SCARD")},
+    {"looking for backup lists of other names", RIGHT_COMMANDS("SCAN"), .optional = true},
     {0},
 };
 
@@ -107,5 +101,6 @@ const dialect_ops_t dialect_kmqueue = {
     .scan = &kmqueue_scan,
     .side_tasks = {&kmqueue_unique_ids},
     .requeue = &kmqueue_requeue,
+    .survey = kmqueue_survey,
     .rights = kmqueue_rights,
 };

@@ -1,6 +1,7 @@
 #include "dialects/kmqueue/kmqueue.h"
 
 #include "base/buffer.h"
+#include "base/condition.h"
 #include "base/log.h"
 #include "dialects/kmqueue/task.h"
 #include "redis/reply.h"
@@ -22,6 +23,8 @@ typedef struct unique_ids {
     const queue_config_t *config; // borrowed
     const strings_t *sets;        // borrowed
     bool idle;                    // the last count found no task
+    bool homeless;                // the last count found waiting tasks and no backup list
+    condition_t absent;           // two counts in a row did
     mono_t at;                    // time of `before`
     int64_t ids;                  // ids of all sets in this count
     int64_t reported;             // orphans of all sets in the last log line
@@ -50,6 +53,20 @@ static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_
     return is;
 }
 
+// A manager makes the backup list before its first task (KMQueueManager.java, init), and a marker keeps the list.
+static void unique_ids_note_backup(unique_ids_t *unique_ids, bool homeless) {
+    const queue_config_t *config = unique_ids->config;
+    condition_change_t change = condition_update(&unique_ids->absent, homeless && unique_ids->homeless);
+    unique_ids->homeless = homeless;
+    if (change == CONDITION_BEGAN)
+        log_warn(
+            ROLE, config->name,
+            "tasks wait, but the backup list does not exist: `queues` differs from the names of KMQueueManager or their order",
+            F_STR("backup", config->backup));
+    else if (change == CONDITION_ENDED)
+        log_info(ROLE, config->name, "the backup list exists, or no task waits", F_STR("backup", config->backup));
+}
+
 // Counts the ids. Returns whether no task is waiting or in progress.
 static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_error_t *error) {
     const strings_t *lists = &kmqueue_config(unique_ids->config)->lists;
@@ -67,6 +84,7 @@ static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_e
         unique_ids->counts[i].found = conn_read_int(conn, sets->items[i], error);
         unique_ids->ids += unique_ids->counts[i].found;
     }
+    if (error->outcome == OUTCOME_OK) unique_ids_note_backup(unique_ids, waiting && !in_progress);
     if (error->outcome != OUTCOME_OK || waiting || in_progress > 1) return false;
     return in_progress == 0 || unique_ids_backup_is_marker(conn, backup, error);
 }

@@ -307,6 +307,27 @@ Test(daemon_status, counts_each_dialect_by_its_own_keys) {
     cluster_end(&s);
 }
 
+Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
+    static const char queues[] =
+        "{ name = \"mail\"; dialect = \"kmqueue\"; queues = [\"w2:safe\", \"w1\"]; roles = [\"monitor\"]; }";
+    cluster_t s = cluster_begin(NULL);
+    const sidecar_t spec = {.ttl = "3s", .queues = queues};
+    cluster_sidecar_up(&s, spec);
+    char *config = cluster_config_file(&s, spec);
+    answer_t answer = ask(config);
+    cr_assert(answer.run->code == 0 && found(&answer, "other_keys"), "%s", answer.run->out);
+    cr_assert(has(daemon_run("check", "-c", config, "--redis")->out, "\nnote     queue \"mail\": its backup list "));
+    redis_ok(s.r, "LPUSH w2 task");
+    answer = ask(config);
+    cr_assert(answer.run->code == 1 && found(&answer, "preflight"), "%s", answer.run->out);
+    cr_assert(has(answer.run->out, "give `queues` all names of the manager, in the same order"), "%s", answer.run->out);
+    const daemon_output_t *check = daemon_run("check", "-c", config, "--redis");
+    cr_assert(check->code == 0 && has(check->out, "\nwarning  queue \"mail\": tasks wait, but the backup list "), "%s",
+              check->out);
+    free(config);
+    cluster_end(&s);
+}
+
 Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) {
     static const char *const keys[] = {"q",
                                        "q:delayed",

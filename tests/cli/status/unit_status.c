@@ -101,6 +101,7 @@ static void clocks_near(world_t *w) { w->s.wall_ms = NOW + 60000; }
 static void disabled_queue(world_t *w) { set_preflight(w, PREFLIGHT_QUEUE_DISABLED, 0); }
 static void cannot_lead(world_t *w) { set_preflight(w, PREFLIGHT_REFUSED, SIZE_MAX); }
 static void weakened(world_t *w) { set_preflight(w, PREFLIGHT_WARNING, SIZE_MAX); }
+static void not_used(world_t *w) { set_preflight(w, PREFLIGHT_NOTE, 0); }
 static void fact(world_t *w) { set_preflight(w, PREFLIGHT_FACT, SIZE_MAX); }
 static void told_twice(world_t *w) { set_preflight(w, PREFLIGHT_QUEUE_REFUSED, 0), bad_key(w), bad_count(w); }
 static void nobody_here(world_t *w) { w->s.local.state = LOCAL_SILENT; }
@@ -185,6 +186,7 @@ static const struct {
     {"disabled queue", disabled_queue, "preflight", STATUS_FAULT, "email", "holds a list", "check -c"},
     {"cannot lead", cannot_lead, "preflight", STATUS_FAULT, NULL, "holds a list", "check -c"},
     {"weakened", weakened, "preflight", STATUS_WARNING, NULL, "holds a list", "check -c"},
+    {"not used", not_used, "other_keys", STATUS_NOTE, "email", "holds a list", "check -c"},
     {"fact", fact, NULL, 0, NULL, NULL, NULL},
     {"told twice", told_twice, "preflight", STATUS_FAULT, "email", "holds a list", NULL},
     {"nobody here", nobody_here, "no_answer", STATUS_NOTE, NULL, "no instance answers", "its log"},

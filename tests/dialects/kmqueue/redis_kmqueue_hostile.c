@@ -239,6 +239,23 @@ Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
     close_setup(&d);
 }
 
+/* Workers whose manager has other names fill another backup list. */
+Test(redis_kmqueue_hostile, logs_tasks_that_wait_without_a_backup_list) {
+    static const char log[] = "tasks wait, but the backup list does not exist";
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
+    redis_ok(d.f.r, "LPUSH " PLAIN " task");
+    next_count(&d);
+    cr_assert_eq(fixture_log_count(log), 0, "the manager may be about to start");
+    for (int i = 0; i < 3; i++) next_count(&d);
+    cr_assert_eq(fixture_log_count(log), 1);
+    cr_assert_eq(fixture_log_count("\"backup\":\"" BACKUP "\""), 1);
+    redis_ok(d.f.r, "LPUSH " BACKUP " entry");
+    next_count(&d);
+    cr_assert_eq(fixture_log_count("the backup list exists, or no task waits"), 1);
+    close_setup(&d);
+}
+
 Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});

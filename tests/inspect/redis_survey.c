@@ -1,0 +1,107 @@
+/* The survey: workers use other keys than the config names. */
+#include "fixture.h"
+#include "inspect/survey.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* The names of the backup lists that KMQueue makes of [worker1_queue, worker2_queue:safe], of these two in the other order, and
+ * of [mail:safe] (tests/data/kmqueue). */
+#define BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define TURNED "back_up_queue_Iv49kCN9zxHEFCEaMjP9YQ=="
+#define OTHER  "back_up_queue_uDqIalxDfM2awVRz/W8XiA=="
+
+#define MARKER(list)                                                                                                             \
+    "{\"id\":\"m\",\"queue\":\"" list "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":1700000000000,\"retry\":0,"        \
+    "\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}"
+#define TASK(list)                                                                                                               \
+    "{\"data\":\"x\",\"id\":\"1\",\"queue\":\"" list "\",\"taskStatus\":{\"excTimestamp\":1700000000000,\"genTimestamp\":"       \
+    "1700000000000,\"retry\":0,\"state\":\"normal\"},\"type\":\"t\",\"unique\":true}"
+
+static const char KMQUEUE[] = "group = \"app\"; queues = ( { name = \"email\"; dialect = \"kmqueue\"; queues = "
+                              "[\"worker1_queue\", \"worker2_queue:safe\"]; "
+                              "}, { name = \"sms\"; } );";
+
+static void add_result(void *self, preflight_level_t level, const char *queue, const char *text) {
+    cr_assert(level == PREFLIGHT_NOTE || level == PREFLIGHT_WARNING);
+    buffer_printf(self, "%s %s: %s\n", level == PREFLIGHT_WARNING ? "warning" : "note", queue ? queue : "-", text);
+}
+
+/* Expects as many results as there are texts, each with its text; NULL ends the texts. */
+static void expect_results(fixture_t *f, const char *const *texts) {
+    buffer_t said = {0};
+    const char *at;
+    cr_assert_eq(survey(&(preflight_call_t){f->conn, f->keys, add_result, &said, &f->error}), OUTCOME_OK, "%s", f->error.text);
+    const char *end = at = buffer_text(&said);
+    for (; *texts; texts++, end = strchr(end, '\n') + 1) {
+        cr_assert_not_null(at = strstr(end, *texts), "\"%s\" is not in:\n%s", *texts, buffer_text(&said));
+        cr_assert(!memchr(end, '\n', (size_t)(at - end)), "more results than expected:\n%s", buffer_text(&said));
+    }
+    cr_assert_str_empty(end, "more results than expected:\n%s", buffer_text(&said));
+    buffer_free(&said);
+}
+#define expect(f, ...) expect_results(f, (const char *const[]){__VA_ARGS__, NULL})
+#define expect_none(f) expect_results(f, (const char *const[]){NULL})
+
+Test(redis_survey, warns_of_a_manager_with_the_same_names_in_another_order) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    redis_ok(f.r, "LPUSH " TURNED " %s", MARKER(TURNED));
+    expect(&f, "note email: its backup list \"" BACKUP "\" does not exist: no KMQueueManager with exactly these `queues`");
+    redis_ok(f.r, "LPUSH worker2_queue %s", TASK("worker2_queue"));
+    expect(&f, "warning email: tasks wait, but the backup list \"" BACKUP "\" does not exist");
+    expect(&f, "; Redis has \"" TURNED "\"");
+    redis_ok(f.r, "RPOPLPUSH worker2_queue " TURNED);
+    expect(&f, "warning email: the workers of its list \"worker2_queue\" use the backup list \"" TURNED "\", not \"" BACKUP "\"");
+    redis_ok(f.r, "LPUSH " BACKUP " %s", MARKER(BACKUP)); /* left by a manager of another time */
+    expect(&f, "warning email: the workers of its list \"worker2_queue\" use the backup list \"" TURNED "\", not \"" BACKUP "\"");
+    fixture_stop(&f);
+}
+
+Test(redis_survey, notes_a_backup_list_with_tasks_of_no_queue) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    redis_ok(f.r, "LPUSH " BACKUP " %s", MARKER(BACKUP));
+    redis_ok(f.r, "LPUSH " OTHER " %s", MARKER(OTHER));
+    expect_none(&f);
+    redis_ok(f.r, "RPUSH " OTHER " %s", TASK("mail"));
+    expect(&f, "note -: no queue of this config has the backup list \"" OTHER "\", which has tasks of the list \"mail\"");
+    fixture_stop(&f);
+}
+
+Test(redis_survey, says_nothing_of_the_managers_that_the_config_names) {
+    fixture_t f = fixture_start(
+        &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; dialect = \"kmqueue\"; queues = "
+                                       "[\"worker1_queue\", \"worker2_queue:safe\"]; }, { name = \"mail\"; dialect = "
+                                       "\"kmqueue\"; queues = [\"mail:safe\"]; } );"});
+    redis_ok(f.r, "LPUSH " BACKUP " %s %s", MARKER(BACKUP), TASK("worker2_queue"));
+    redis_ok(f.r, "LPUSH worker2_queue %s", TASK("worker2_queue"));
+    char *backup = mem_str(f.config->queues[1].backup);
+    redis_ok(f.r, "LPUSH %s %s", backup, TASK("mail"));
+    redis_ok(f.r, "EVAL %s 0", "for i = 1, 5000 do redis.call('SET', 'key' .. i, '') end"); /* several steps of SCAN */
+    expect_none(&f);
+    redis_ok(f.r, "LPUSH " TURNED " %s", TASK("worker1_queue"));
+    expect(&f, "warning email: the workers of its list \"worker1_queue\" use the backup list \"" TURNED "\"");
+    free(backup);
+    fixture_stop(&f);
+}
+
+Test(redis_survey, without_the_right_to_scan_it_still_sees_an_absent_backup_list) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    redis_ok(f.r, "ACL SETUSER default -scan");
+    expect(&f, "note email: its backup list");
+    redis_ok(f.r, "LPUSH worker1_queue task");
+    expect(&f, "warning email: tasks wait");
+    fixture_stop(&f);
+}
+
+Test(redis_survey, notes_a_queue_of_which_no_key_exists) {
+    fixture_t f = fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; }, { name = \"events\"; dialect = "
+                  "\"delayed_queue\"; types = [\"a.Check\"]; }, { name = \"sms\"; } );"});
+    redis_ok(f.r, "SET bull:video:stalled-check 1"); /* the sidecar's own */
+    expect(&f, "note video: Redis has no key of this queue, such as \"bull:video:delayed\"",
+           "note events: Redis has no key of this queue, such as \"de_delayed_events\"");
+    redis_ok(f.r, "INCR bull:video:id");
+    redis_ok(f.r, "LPUSH de_check event");
+    expect_none(&f);
+    fixture_stop(&f);
+}
