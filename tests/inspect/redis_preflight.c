@@ -60,28 +60,6 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     fixture_stop(&f);
 }
 
-/* A dry run of delayed_queue's scripts once left scratch keys that went only when they expired. */
-Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
-    static const char *const settings[] = {
-        "dialect = \"list\";", "dialect = \"bull\";", "dialect = \"delayed_queue\"; types = [\"a.B\"];",
-        "dialect = \"kmqueue\"; queues = [\"one:safe\"];",
-        "dialect = \"private_queues\"; main = \"m\"; private = \"queue-*\"; dlq = \"dead\"; heartbeat = \"off\";"};
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        char *config = mem_printf("group = \"app\"; queues = ( { name = \"q\"; %s } );", settings[i]);
-        fixture_t f = fixture_start(&(fixture_options_t){.config = config});
-        results_t results = {0};
-        cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
-        cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
-        cr_assert_eq(
-            preflight_again(&(preflight_call_t){f.conn, f.keys, add_result, &results, &f.error}, (bool[]){true}, (bool[]){true}),
-            OUTCOME_OK);
-        cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
-        buffer_free(&results.text);
-        fixture_stop(&f);
-        free(config);
-    }
-}
-
 /* The preflight runs scripts on a scratch key. They must log nothing. */
 Test(redis_preflight, does_not_report_scratch_jobs) {
     fixture_t f = fixture_start(&(fixture_options_t){

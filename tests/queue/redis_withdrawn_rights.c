@@ -18,12 +18,13 @@ typedef struct {
     char *text; /* owned; argv points into it */
 } words_t;
 
-/* The words of a line; '' is the empty one. */
+/* The words of a line; '' is the empty one, and ~ a space within a word. */
 static words_t words_split(const char *line) {
     words_t words = {.text = mem_str(line)};
     char *rest = words.text;
     for (char *word; (word = strtok_r(rest, " ", &rest));) {
         cr_assert_lt(words.argc, MAX_WORDS);
+        for (char *at = word; (at = strchr(at, '~'));) *at = ' ';
         words.argv[words.argc] = word;
         words.lens[words.argc++] = strcmp(word, "''") == 0 ? 0 : strlen(word);
     }
@@ -52,6 +53,7 @@ typedef struct {
     fixture_t f;
     rights_t rights;
     redis_t *user;
+    bool old; /* as on Redis 6.2, which has no right to read only */
 } table_t;
 
 static void lay_out(redis_t *r, const withdrawn_call_t *call) {
@@ -71,9 +73,11 @@ static redisReply *call_as_sidecar(table_t *t, const withdrawn_call_t *call, con
     return reply;
 }
 
-static const char *first_word(const redisReply *reply) {
+static void expect_reply(const redisReply *reply, const withdrawn_call_t *call, const char *what) {
     const redisReply *first = reply->type == REDIS_REPLY_ARRAY && reply->elements ? reply->element[0] : reply;
-    return first->type == REDIS_REPLY_INTEGER ? "integer" : first->str;
+    const char *word = first->type == REDIS_REPLY_INTEGER ? "integer" : first->str;
+    cr_expect_neq(reply->type, REDIS_REPLY_ERROR, "%s, %s, %s: %s", call->script->name, call->branch, what, word);
+    cr_expect_str_eq(word, call->reply ? call->reply : word, "%s, %s, %s: %s", call->script->name, call->branch, what, word);
 }
 
 /* Calls with all rights. Asserts that the branch is the right one, and returns what there is then; owned. */
@@ -81,7 +85,7 @@ static char *succeed(table_t *t, const withdrawn_call_t *call, const char *sha, 
     char *before = fixture_digest(t->f.r);
     rights_grant(t->f.r, &t->rights, NULL);
     redisReply *reply = call_as_sidecar(t, call, sha);
-    cr_assert_str_eq(first_word(reply), call->reply, "%s, %s: %s", call->script->name, call->branch, after);
+    expect_reply(reply, call, after);
     freeReplyObject(reply);
     char *digest = fixture_digest(t->f.r);
     cr_assert_str_neq(before, digest, "%s, %s writes nothing", call->script->name, call->branch);
@@ -104,9 +108,9 @@ static bool withdraw(table_t *t, const withdrawn_call_t *call, const char *sha, 
         char *again = succeed(t, call, sha, what);
         cr_expect_str_eq(again, complete, "%s: with the right again: %s, not %s", what, again, complete);
         free(again);
-    } else {
+    } else if (strcmp(word, "+xinfo|stream") != 0) { /* without the last id of the stream a script does less */
         char *summary = summary_of(r);
-        cr_expect_str_eq(first_word(reply), call->reply, "%s", what);
+        expect_reply(reply, call, what);
         cr_expect_str_eq(summary, complete, "%s: %s, not %s", what, summary, complete);
         free(summary);
     }
@@ -119,7 +123,10 @@ static bool withdraw(table_t *t, const withdrawn_call_t *call, const char *sha, 
 static void try_all_rights(table_t *t, const withdrawn_call_t *call) {
     size_t len, refusals = 0;
     const char *text = script_text(call->script, 70000, &len);
-    char *sha = redis_str(t->f.r, "SCRIPT LOAD %b", text, len);
+    char *copy = mem_str(text);
+    for (char *at = copy; t->old && (at = strstr(at, "redis.acl_check_cmd"));) memcpy(at, "redis.acl_check_not", 19);
+    char *sha = redis_str(t->f.r, "SCRIPT LOAD %b", copy, len);
+    free(copy);
     lay_out(t->f.r, call);
     char *complete = succeed(t, call, sha, "with all rights");
     for (size_t i = 0; i < t->rights.count; i++) {
@@ -127,7 +134,7 @@ static void try_all_rights(table_t *t, const withdrawn_call_t *call) {
         lay_out(t->f.r, call);
         rights_grant(t->f.r, &t->rights, word);
         refusals += withdraw(t, call, sha, complete, word);
-        if (*word != '~') continue;
+        if (*word != '~' || t->old) continue;
         char *reads = mem_printf("%%R%s", word);
         t->rights.words[i] = reads;
         lay_out(t->f.r, call);
@@ -146,7 +153,10 @@ static void try_calls(const char *dialect, const withdrawn_call_t *calls, size_t
     rights_grant(t.f.r, &t.rights, NULL);
     t.user = redis_open(t.f.server);
     redis_ok(t.user, "AUTH sidecar secret");
-    for (size_t i = 0; i < count; i++) try_all_rights(&t, &calls[i]);
+    for (size_t i = 0; i < 2 * count; i++) {
+        t.old = i % 2;
+        try_all_rights(&t, &calls[i / 2]);
+    }
     redis_close(t.user);
     rights_free(&t.rights);
     fixture_stop(&t.f);

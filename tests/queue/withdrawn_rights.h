@@ -11,9 +11,9 @@ enum { MAX_WITHDRAWN_SETUP = 8 };
 typedef struct {
     const char *branch;
     const script_t *script;
-    const char *setup[MAX_WITHDRAWN_SETUP]; /* commands; the lock holds the token T */
+    const char *setup[MAX_WITHDRAWN_SETUP]; /* commands; ~ is a space within a word; the lock holds the token T */
     const char *arguments;                  /* of EVALSHA; '' is an empty one */
-    const char *reply;                      /* its first word; "integer" for a number */
+    const char *reply;                      /* its first word; "integer" for a number, NULL for a time */
 } withdrawn_call_t;
 
 #define LOCK "sidecar:app:lock"
@@ -28,7 +28,54 @@ typedef struct {
 #define REQUEUE        REQUEUE_TO("sidecar:email:requeued", "sidecar:email:requeued")
 #define REQUEUE_LETTER REQUEUE_TO("email:dead", "sidecar:email:recorded")
 
+#define PROMOTE        "4 " LOCK " email:delayed email sidecar:email:meta T app 9 ms "
+#define TRIM           "4 " LOCK " sidecar:email:failures sidecar:email:auditors sidecar:email:meta T "
+
 static const withdrawn_call_t withdrawn_list[] = {
+    {"a free lock",
+     &script_acquire,
+     {"DEL " LOCK, "HSET sidecar:app:queues sms t", "HSET sidecar:app:standbys me x", "HSET sidecar:sms:meta group others"},
+     "5 " LOCK " sidecar:app:queues sidecar:app:standbys sidecar:email:meta sidecar:sms:meta T 60000 app me email sms",
+     "integer"},
+    {"a queue of a group without a leader",
+     &script_claim,
+     {"HSET sidecar:email:meta group gone"},
+     "4 " LOCK " sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email",
+     "integer"},
+    {"a batch", &script_promote, {"ZADD email:delayed 1 a 2 b"}, PROMOTE "0 99 0 99 9", "moved"},
+    {"a batch with an oversized job", &script_promote, {"ZADD email:delayed 1 a 2 large"}, PROMOTE "0 2 0 99 9", "moved"},
+    {"a new and a changed stamp",
+     &script_stamp,
+     {"HSET sidecar:email:stamps 1 1234567890123456789012345678"},
+     "3 " LOCK " sidecar:email:stamps sidecar:email:meta T 0 '' '' 1 1234567890123456789012345678 new",
+     "stamped"},
+    {"a sentinel",
+     &script_push_sentinel,
+     {"RPUSH email:backup job"},
+     "3 " LOCK " email:backup sidecar:email:sentinel T '' 0123456789abcdef0123456789abcdef sentinel",
+     "pushed"},
+    {"a stamp of no job", &script_prune, {"HSET email:errors job text"}, "2 " LOCK " email:errors T value job text", "pruned"},
+    {"old entries and auditors",
+     &script_trim,
+     {"XADD sidecar:email:failures 1-1 f v", "XADD sidecar:email:failures 1-2 f v",
+      "XADD sidecar:email:failures 9999999999999-1 f v", "HSET sidecar:email:auditors me 9-9~99999999999999 gone 9-9~1"},
+     TRIM "0 1 1 9 999 99999999999999 99999999999999 999",
+     "trimmed"},
+    {"an entry with an id of the future",
+     &script_trim,
+     {"XADD sidecar:email:failures 9999999999999-1 f v"},
+     TRIM "0 0 1 9 999 99999999999999 99999999999999 999",
+     "trimmed"},
+    {"an acknowledgement",
+     &script_acknowledge,
+     {"XADD sidecar:email:failures 7-7 f v"},
+     "2 sidecar:email:auditors sidecar:email:failures me 5-5",
+     NULL},
+    {"an acknowledgement after one of an earlier stream",
+     &script_acknowledge,
+     {"XADD sidecar:email:failures 7-7 f v", "HSET sidecar:email:auditors me 9-9~1 you 9-9~1"},
+     "2 sidecar:email:auditors sidecar:email:failures me 5-5",
+     NULL},
     {"a retry",
      &script_settle,
      {"RPUSH email:backup job"},
@@ -121,6 +168,11 @@ static const withdrawn_call_t withdrawn_kmqueue[] = {
     "13 " LOCK " queue-1 fight-requests fight-requests sidecar:f:stamps sidecar:f:errors sidecar:f:failures sidecar:f:meta "
 
 static const withdrawn_call_t withdrawn_private_queues[] = {
+    {"a record",
+     &script_record_once,
+     {0},
+     "4 " LOCK " sidecar:f:recorded sidecar:f:failures sidecar:f:meta T mark 99 kind failed",
+     "settled"},
     {"a job that was done before",
      &script_settle,
      {"RPUSH queue-1 job", "SADD fights-done id", "HSET sidecar:f:stamps digest stamp"},
@@ -135,7 +187,21 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
      "settled"},
 };
 
+#define DELAYED_QUARANTINE                                                                                                       \
+    "8 " LOCK                                                                                                                    \
+    " sidecar:e:aside de_delayed_events de_events de_c de_delayed_events sidecar:e:failures sidecar:e:meta T C###1 5 {} "
+
 static const withdrawn_call_t withdrawn_delayed_queue[] = {
+    {"an end of a quarantined event",
+     &script_quarantine_settle,
+     {"ZADD sidecar:e:aside 1 C###1", "ZADD de_delayed_events 5 C###1", "HSET de_events C###1 {}"},
+     DELAYED_QUARANTINE "end {2} '' '' 99 '' kind failed",
+     "settled"},
+    {"a push of a quarantined event",
+     &script_quarantine_settle,
+     {"ZADD sidecar:e:aside 1 C###1", "ZADD de_delayed_events 5 C###1", "HSET de_events C###1 {}"},
+     DELAYED_QUARANTINE "push {2} 9 .5 99 ''",
+     "settled"},
     {"a requeue",
      &script_delayed_requeue,
      {0},
@@ -148,6 +214,13 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     "bull:video:wait bull:video:paused bull:video:meta-paused bull:video:active bull:video:delayed bull:video:id event me 0 7 "
 
 static const withdrawn_call_t withdrawn_bull[] = {
+    {"an end of an id without a job",
+     &script_quarantine_settle,
+     {"ZADD sidecar:video:aside 1 7", "ZADD bull:video:delayed 5 7"},
+     "8 " LOCK
+     " sidecar:video:aside bull:video:delayed bull:video:delayed bull:video:delayed bull:video:7 sidecar:video:failures "
+     "sidecar:video:meta T 7 5 '' end '' '' '' 99 '' kind failed",
+     "settled"},
     {"a requeue",
      &script_bull_requeue,
      {"HSET bull:video:7 name x stalledCounter 5 failedReason y", "ZADD bull:video:failed 5 7"},

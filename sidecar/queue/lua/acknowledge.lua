@@ -5,7 +5,7 @@
 -- ARGV[1]  instance
 -- ARGV[2+] position  of each queue in the order of KEYS: everything up to this id is on the caller's disk
 -- Reply    {now in ms, for each queue: 1 stored, 0 a higher id is stored (only the time changes), or '!' and the error}
--- Uses     ids, now
+-- Uses     ids, now, rights
 -- Safe     by compare: the id of the caller's field only grows, while the stream is the same. An id above the last id of the stream
 --          is of an earlier stream, so no log has the records up to this id: the script removes such fields.
 local now = now_ms()
@@ -21,6 +21,12 @@ local function remove_earlier(auditors, stream)
         if ms and above({ms, seq}, last) then redis.call('HDEL', auditors, all[i]) end
     end
 end
+local calls = {}
+for i = 1, #KEYS, 2 do
+    calls[i], calls[i + 1] = {'HSET', KEYS[i]}, {'HDEL', KEYS[i]}
+end
+local refusal = missing_right(calls)
+if refusal then return refusal end
 for i = 1, #KEYS / 2 do
     local auditors, stream, position = KEYS[2 * i - 1], KEYS[2 * i], ARGV[i + 1]
     local type = redis.call('TYPE', auditors).ok

@@ -15,6 +15,7 @@
 --          acquired:        {1, token, ttl, index of a queue that another group owns (from 0), that group or '', ...}
 --                           ('' means: the meta key is no hash)
 -- Optional HLEN
+-- Uses     rights
 -- Safe     by compare: never changes the lock of another token. The same token acquires again, so a caller that lost the reply
 --          repeats the call. Does not take queues of another group (see claim). KEYS[3] is for people only: an
 --          error of KEYS[3] does not fail the call, and the key expires.
@@ -37,11 +38,9 @@ end
 local was = redis.pcall('HGET', KEYS[2], '')
 local term, since = string.match(type(was) == 'string' and was or '', '^(%S+) (%d+) ')
 if term ~= ARGV[1] then since = now end
-redis.call('DEL', KEYS[2]) -- the sidecar's own key, whatever its type; may have queues that left the configuration
-if not held then redis.call('DEL', standbys) end -- live standbys write again within a TTL
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local reply = {1, ARGV[1], tonumber(ARGV[2])}
 local fields = {'', ARGV[1] .. ' ' .. since .. ' ' .. ARGV[4]}
+local own, calls = {}, {{'SET', KEYS[1]}, {'DEL', KEYS[2]}, {'DEL', not held and standbys}, {'HSET', KEYS[2]}}
 for i = 4, #KEYS do
     local type = redis.call('TYPE', KEYS[i]).ok
     local owner = ''
@@ -49,11 +48,18 @@ for i = 4, #KEYS do
     fields[#fields + 1] = ARGV[i + 1]
     fields[#fields + 1] = owner == ARGV[3] and ARGV[1] or ''
     if owner == ARGV[3] then
-        redis.call('HSET', KEYS[i], 'group', ARGV[3])
+        own[#own + 1] = KEYS[i]
+        calls[#calls + 1] = {'HSET', KEYS[i]}
     else
         reply[#reply + 1] = i - 4
         reply[#reply + 1] = owner
     end
 end
+local refusal = missing_right(calls)
+if refusal then return refusal end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('DEL', KEYS[2]) -- the sidecar's own key, whatever its type; may have queues that left the configuration
 redis.call('HSET', KEYS[2], unpack(fields))
+if not held then redis.call('DEL', standbys) end -- live standbys write again within a TTL
+for _, key in ipairs(own) do redis.call('HSET', key, 'group', ARGV[3]) end
 return reply

@@ -20,9 +20,9 @@
 --          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group
 --          {'type', key, found} `delayed`, `ready` or `meta` has a wrong type
--- Uses     types, fence
--- Safe     fenced; checks all preconditions before the first write. One LPUSH of all jobs, then one removal: after a failure
---          the jobs are in delayed. Reads begin at -inf, so that an offset in the range is a rank in delayed.
+-- Uses     types, fence, rights
+-- Safe     fenced; checks all preconditions and rights before the first write. One LPUSH of all jobs, then one removal: after a
+--          failure the jobs are in delayed. Reads begin at -inf, so that an offset in the range is a rank in delayed.
 local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[4], 'group')
@@ -60,6 +60,8 @@ repeat
 until ended or count >= batch or read >= most
 if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
 local oldest = redis.call('ZRANGE', KEYS[2], skip, skip, 'WITHSCORES')[2]
+refusal = missing_right({{'LPUSH', KEYS[3]}, {large == 0 and 'ZREMRANGEBYRANK' or 'ZREM', KEYS[2]}})
+if refusal then return refusal end
 if large == 0 then
     redis.call('LPUSH', KEYS[3], unpack(jobs))
     redis.call('ZREMRANGEBYRANK', KEYS[2], skip, skip + #jobs - 1)

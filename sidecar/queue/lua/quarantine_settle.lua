@@ -22,10 +22,9 @@
 -- ARGV[11+] names and values of the record; this script adds 'at'
 -- Reply    {'settled', 1}, {'changed'} score, envelope or `job`, {'alive'} ARGV[10] waits, or its list is too long to search,
 --          {'full'} the stream, {'fenced'}, {'type', key, found}
--- Uses     types, fence, records, now
--- Safe     fenced; by compare of score and envelope; checks preconditions before the first write; adds before it removes.
---          Schedules before it pushes, so a refused push is repeated when the event is due next. Removals come last, so the
---          script first tries ZREM and HDEL on a key that does not exist: a late refusal would leave the job beside its record.
+-- Uses     types, fence, records, now, rights
+-- Safe     fenced; by compare of score and envelope; checks preconditions and rights before the first write; adds
+--          before it removes. The record comes first: no check foresees a stream at its last id.
 local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
 local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end
@@ -45,6 +44,8 @@ end
 
 local now = tonumber(now_ms())
 if verdict == 'push' then
+    refusal = missing_right({{'ZADD', KEYS[3]}, {'LPUSH', KEYS[5]}, {'HSET', KEYS[4]}, {'ZREM', KEYS[2]}})
+    if refusal then return refusal end
     redis.call('ZADD', KEYS[3], string.format('%.0f', now + tonumber(ARGV[7])) .. ARGV[8], member)
     redis.call('LPUSH', KEYS[5], ARGV[4])
     redis.call('HSET', KEYS[4], member, ARGV[6])
@@ -54,10 +55,10 @@ end
 local record = {'at', string.format('%.0f', now), unpack(ARGV, 11)}
 local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
 if bytes > tonumber(ARGV[9]) then return {'full'} end
-redis.call('ZREM', KEYS[8] .. ':none', '')
-if events then redis.call('HDEL', KEYS[8] .. ':none', '') end
-redis.call('XADD', KEYS[7], '*', unpack(record))
-redis.call('HSET', KEYS[8], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
+refusal = missing_right({{'XADD', KEYS[7]}, {'HSET', KEYS[8]}, {'ZREM', KEYS[3]}, {'HDEL', events and KEYS[4]}, {'ZREM', KEYS[2]}})
+if refusal then return refusal end
+refusal = append_record(KEYS[7], KEYS[8], record, bytes, length)
+if refusal then return refusal end
 redis.call('ZREM', KEYS[3], member)
 if events then redis.call('HDEL', KEYS[4], member) end
 redis.call('ZREM', KEYS[2], member)

@@ -10,9 +10,9 @@
 -- ARGV[3]  most      largest stream, bytes
 -- ARGV[4+] names and values of the record; this script adds 'at'
 -- Reply    {'settled', 1}, {'changed'} the record exists, {'full'} the stream, {'fenced'}, {'type', key, found}
--- Uses     types, fence, records, now
--- Safe     fenced; writes the mark before the record, in one step. If Redis refuses the mark or the record, neither is
---          kept.
+-- Uses     types, fence, records, now, rights
+-- Safe     fenced; checks preconditions and rights before the first write. The record comes first: no check foresees a stream at
+--          its last id.
 local refusal = fenced() or wrong_type({{'recorded', KEYS[2], 'zset'}, {'failures', KEYS[3], 'stream'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 if redis.call('ZSCORE', KEYS[2], ARGV[2]) then return {'changed'} end
@@ -20,11 +20,9 @@ local now = now_ms()
 local record = {'at', now, unpack(ARGV, 4)}
 local bytes, length = stream_bytes(KEYS[3], KEYS[4], record)
 if bytes > tonumber(ARGV[3]) then return {'full'} end
+refusal = missing_right({{'XADD', KEYS[3]}, {'HSET', KEYS[4]}, {'ZADD', KEYS[2]}})
+if refusal then return refusal end
+refusal = append_record(KEYS[3], KEYS[4], record, bytes, length)
+if refusal then return refusal end
 redis.call('ZADD', KEYS[2], now, ARGV[2])
-local recorded = redis.pcall('XADD', KEYS[3], '*', unpack(record))
-if type(recorded) == 'table' then
-    redis.call('ZREM', KEYS[2], ARGV[2])
-    return recorded
-end
-redis.call('HSET', KEYS[4], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
 return {'settled', 1}

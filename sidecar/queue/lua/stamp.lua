@@ -7,7 +7,7 @@
 -- ARGV[1]  token
 -- ARGV[2+] three for each change: digest; the stamp that was read ('' = none); the new stamp ('' = begin a life now)
 -- Reply    {'stamped', now in ms, how many}, {'fenced'}, {'type', key, found}
--- Uses     types, fence
+-- Uses     types, fence, rights
 -- Safe     fenced; removes nothing; adds at most one stamp for each job in progress.
 --
 -- A stamp is 28 bytes, numbers with the highest byte first: born in us (8), seen (6), missing (6), retries (2), retried_at (6),
@@ -36,6 +36,8 @@ for i, digest in ipairs(asked) do
         changes[#changes + 1] = new
     end
 end
+refusal = missing_right({{'HSET', #changes > 0 and KEYS[2]}, {'HSET', born > life and KEYS[3]}})
+if refusal then return refusal end
 if #changes > 0 then redis.call('HSET', KEYS[2], unpack(changes)) end
 if born > life then redis.call('HSET', KEYS[3], 'life', string.format('%.0f', born)) end
 return {'stamped', string.format('%.0f', now_ms), #changes / 2}

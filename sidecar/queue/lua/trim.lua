@@ -23,9 +23,9 @@
 --          {'type', key, found}        `failures`, `auditors` or `meta` has a wrong type
 -- Ages     After a clock of Redis that was ahead is corrected, new ids are in the future for as long as it was ahead. The age
 --          of such an entry counts from the first trim that sees the entry.
--- Uses     types, fence, ids, now
--- Safe     fenced; checks all preconditions before the first write. Writes `trimmed` and `bytes` before it removes entries, so
---          that no removal is missing there. First tests the right to XTRIM with an XTRIM that removes nothing.
+-- Uses     types, fence, ids, now, rights
+-- Safe     fenced; checks all preconditions and rights before the first write. Writes `trimmed` and `bytes` before it removes
+--          entries, so that no removal is missing there.
 local refusal = fenced() or wrong_type({{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -87,8 +87,11 @@ while limit > 0 and removable < limit and not enough do
     from, step = '(' .. last, step * 8
 end
 if enough then wait = -1 end
+local ahead = unknown and end_of_stream
+refusal = missing_right({{'HSET', (ahead or removable > 0) and KEYS[4]}, {'XTRIM', removable > 0 and KEYS[2]},
+    {'HDEL', #gone > 0 and KEYS[3]}})
+if refusal then return refusal end
 if removable > 0 then
-    redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     local left = math.max(0, (tonumber(meta[1] or '') or 0) - bytes)
     if removable == length then left = 0 end
     redis.call('HSET', KEYS[4], 'trimmed', last, 'bytes', string.format('%.0f', left), 'entries', length - removable)
@@ -96,6 +99,6 @@ if removable > 0 then
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
     if length <= records and held - bytes <= room then wait = -1 end
 end
-if unknown and end_of_stream then redis.call('HSET', KEYS[4], 'ahead', table.concat(end_of_stream, '-') .. ' ' .. present) end
+if ahead then redis.call('HSET', KEYS[4], 'ahead', table.concat(ahead, '-') .. ' ' .. present) end
 for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
 return {'trimmed', removable, length, wait}

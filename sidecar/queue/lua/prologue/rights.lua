@@ -1,25 +1,26 @@
 -- rights: returns an error reply for the first of `calls` ({{command, key}, ...}) that Redis refuses to the user; nil = it refuses none.
 -- Skips calls whose key is false. Redis never undoes part of a script, so a script proves all calls that follow its first write
 -- before that write. Redis 6.2 has no acl_check_cmd: there the script tries each command on a scratch key.
-local trials = {DEL = {}, HSET = {'', ''}, LINDEX = {0}, LINSERT = {'BEFORE', '', ''}, LREM = {0, ''}, SET = {''}, XADD = {'*', '', ''},
+local arguments = {DEL = {}, HGET = {''}, HSET = {'', ''}, LINDEX = {0}, LINSERT = {'BEFORE', '', ''}, LREM = {0, ''}, XADD = {'*', '', ''},
     XTRIM = {'MAXLEN', 0}, ZADD = {0, ''}, ZCOUNT = {0, 0}, ZREMRANGEBYRANK = {0, 0}, ZREMRANGEBYSCORE = {0, 0}}
-local function try_on_scratch(command, key, target)
+local function try_on_scratch(command, key, ...)
     local scratch = KEYS[1] .. ':rights'
     redis.call('TYPE', key) -- a key right of Redis 6.2 holds for all commands
     redis.call('DEL', scratch)
-    local reply = redis.pcall(command, scratch, unpack(target and {scratch} or trials[command] or {''}))
+    local reply = redis.pcall(command, scratch, ...)
     redis.call('DEL', scratch)
     local refusal = type(reply) == 'table' and reply.err
     if refusal and refusal ~= 'ERR no such key' then return (string.gsub(refusal, '^@user_script: %d+: %-?', '')) end
 end
 local function missing_right(calls)
     for _, call in ipairs(calls) do
-        local refusal
-        if call[2] and not redis.acl_check_cmd then
-            refusal = try_on_scratch(unpack(call))
-        elseif call[2] and not redis.acl_check_cmd(unpack(call)) then
+        local command, key, refusal = call[1], call[2], nil
+        local rest = call[3] and {call[3]} or arguments[command] or {''}
+        if key and not redis.acl_check_cmd then
+            refusal = try_on_scratch(command, key, unpack(rest))
+        elseif key and not redis.acl_check_cmd(command, key, unpack(rest)) then
             refusal = 'NOPERM the user has no right to this call'
         end
-        if refusal then return {err = refusal .. ' (' .. call[1] .. ' on the key ' .. call[2] .. ')'} end
+        if refusal then return {err = refusal .. ' (' .. command .. ' on the key ' .. key .. ')'} end
     end
 end
