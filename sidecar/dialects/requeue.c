@@ -68,9 +68,10 @@ static bool requeue_read_mark(const char *mark, requeue_reply_t *out) {
 }
 
 outcome_t requeue_read(conn_t *conn, requeue_reply_t *out, redis_error_t *error) {
-    static const char *const words[] = {[REQUEUE_DONE] = "done", [REQUEUE_KNOWN] = "known", [REQUEUE_WAITING] = "waiting"};
+    static const char *const words[] = {
+        [REQUEUE_DONE] = "done", [REQUEUE_KNOWN] = "known", [REQUEUE_WAITING] = "waiting", [REQUEUE_UNFIT] = "unfit"};
     redisReply *reply;
-    *out = (requeue_reply_t){.kind = REQUEUE_WAITING};
+    *out = (requeue_reply_t){.kind = REQUEUE_UNFIT};
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     const redisReply *word = reply_at(reply, 0);
     const char *detail = reply_text(reply_at(reply, 1));

@@ -25,6 +25,7 @@ typedef enum requeued {
     REQUEUE_DONE,
     REQUEUE_KNOWN,   // requeued or discarded before: see state, at_ms and by
     REQUEUE_WAITING, // nothing was done: the job is in the queue; see `why`
+    REQUEUE_UNFIT,   // nothing was done: the queue cannot take the job yet; see `why`
 } requeued_t;
 
 typedef struct requeue_reply {

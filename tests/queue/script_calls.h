@@ -53,12 +53,13 @@ static const struct {
      "6 sidecar:app:lock de_delayed_events de_events sidecar:d:meta sidecar:d:aside de_x T app 9 9 99 9 70 9 1 "
      "9 9 X"},
     {&script_delayed_requeue,
-     "5 sidecar:d:requeued sidecar:d:failures sidecar:d:meta de_delayed_events de_events event me 0 X###1 {} 9 kind "
-     "requeued"},
+     "6 sidecar:d:requeued sidecar:d:failures sidecar:d:meta de_delayed_events de_events sidecar:d:meta event me 0 X###1 {} 9 X "
+     "kind requeued"},
+    {&script_delayed_serve, "2 sidecar:app:lock sidecar:d:meta T X"},
     {&script_quarantine_read, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
     {&script_quarantine_settle,
      "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
-     "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 kind x"},
+     "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 - kind x"},
     {&script_probe, "1 sidecar:preflight-x HSET LPUSH XADD"},
     {&script_break_stale_lock, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},

@@ -205,7 +205,8 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     {"a requeue",
      &script_delayed_requeue,
      {0},
-     "5 sidecar:e:requeued sidecar:e:failures sidecar:e:meta de_delayed_events de_events event me 0 C###1 {} 9 kind requeued",
+     "6 sidecar:e:requeued sidecar:e:failures sidecar:e:meta de_delayed_events de_events sidecar:e:meta event me 0 C###1 {} 9 C "
+     "kind requeued",
      "done"},
 };
 

@@ -187,8 +187,10 @@ static void run_send(run_t *run, const run_job_t *job) {
 }
 
 static void run_read_reply(run_t *run) {
-    static const requeue_result_t results[] = {
-        [REQUEUE_DONE] = RESULT_DONE, [REQUEUE_KNOWN] = RESULT_ANSWERED, [REQUEUE_WAITING] = RESULT_WAITING};
+    static const requeue_result_t results[] = {[REQUEUE_DONE] = RESULT_DONE,
+                                               [REQUEUE_KNOWN] = RESULT_ANSWERED,
+                                               [REQUEUE_WAITING] = RESULT_WAITING,
+                                               [REQUEUE_UNFIT] = RESULT_UNFIT};
     const requeue_target_t *target = &run->targets[run->answered++ % MAX_IN_FLIGHT];
     requeue_reply_t reply;
     redis_error_t error;

@@ -7,7 +7,7 @@
 #include "config/literal.h"
 
 static const config_key_t delayed_keys[] = {
-    DIALECT_KEY("types", KEY_STRINGS, NULL, "1", "500", offsetof(delayed_config_t, types), false,
+    DIALECT_KEY("types", KEY_STRINGS, NULL, "1", "500", offsetof(delayed_config_t, types), true,
                 "Java class names of the events, each with =LIST where its list is not the lower-cased simple name."),
     DIALECT_KEY("retry_attempts", KEY_INT, "70", "1", "100", offsetof(delayed_config_t, retry_attempts), true,
                 "How many attempts an event gets in all; retryAttempts of the service."),

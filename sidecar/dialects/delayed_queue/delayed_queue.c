@@ -65,15 +65,18 @@ static bool delayed_requeue_prepare(const queue_config_t *queue, const event_t *
 static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask) {
     const queue_keys_t *home = &keys->queues[ask->queue];
     const queue_config_t *to = keys->queues[ask->to].config;
+    slice_t class = delayed_name(ask->where->mark_id).class;
     digest_t event = {.bytes = {0}};
     digest_parse(ask->record->answers, &event);
-    request_script(conn, &script_delayed_requeue, 5);
-    request_text(conn, ask->marker, home->failures, home->meta, to->delayed, delayed_config(to)->events);
+    request_script(conn, &script_delayed_requeue, 6);
+    request_text(conn, ask->marker, home->failures, home->meta, to->delayed, delayed_config(to)->events,
+                 keys->queues[ask->to].meta);
     request_bytes(conn, event.bytes, REQUEUE_MARK_BYTES);
     request_text(conn, ask->by, ask->again ? "1" : "0");
     request_bytes(conn, ask->where->mark_id.data, ask->where->mark_id.len);
     request_bytes(conn, ask->where->job.data, ask->where->job.len);
     request_int(conn, (int64_t)record_bytes(ask->record));
+    request_bytes(conn, class.data, class.len);
     record_append(conn, ask->record);
     request_end(conn);
 }
@@ -81,11 +84,8 @@ static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const r
 static const requeue_ops_t delayed_requeue = {.prepare = delayed_requeue_prepare, .append = delayed_requeue_append};
 
 static const right_t delayed_rights[] = {
-    {RIGHT_SCRIPT(delayed_promote)},
-    {RIGHT_SCRIPT(quarantine_read)},
-    {RIGHT_SCRIPT(quarantine_settle)},
-    {RIGHT_SCRIPT(delayed_requeue)},
-    {0},
+    {RIGHT_SCRIPT(delayed_promote)},   {RIGHT_SCRIPT(delayed_serve)},   {RIGHT_SCRIPT(quarantine_read)},
+    {RIGHT_SCRIPT(quarantine_settle)}, {RIGHT_SCRIPT(delayed_requeue)}, {0},
 };
 
 const dialect_ops_t dialect_delayed_queue = {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/scripts.h"
 #include "queue/quarantine.h"
 
 #define DIGEST_PREFIX "sha256:" // prefix of the digest that replaces a job id which the audit log cannot store
@@ -33,6 +34,7 @@ typedef struct quarantine {
     mono_t nearest;   // when the first skipped member must be read again
     mono_t began;     // when this round began
     mono_t again;     // when the next round begins
+    bool announced;   // delayed_serve.lua has said what this leader sends
     bool behind;      // the quarantine changed after this round had skipped members
     bool full;        // the failure stream was full in this round
     bool full_logged; // the full stream was logged in the last round
@@ -61,7 +63,22 @@ static void quarantine_begin_round(quarantine_t *quarantine, mono_t now) {
     quarantine->full = quarantine->behind = false;
 }
 
-static void quarantine_forget(void *state) { quarantine_begin_round(state, mono_now()); }
+static void quarantine_forget(void *state) {
+    quarantine_t *quarantine = state;
+    quarantine_begin_round(quarantine, mono_now());
+    quarantine->announced = false;
+}
+
+static outcome_t quarantine_announce(quarantine_t *quarantine, const call_t *call) {
+    const strings_t *classes = &delayed_config(quarantine->keys->config)->classes;
+    buffer_t text = {0};
+    for (size_t i = 0; i < classes->count; i++) buffer_printf(&text, " %s ", classes->items[i]);
+    call_script(call, &script_delayed_serve, 2);
+    request_text(call->conn, quarantine->keys->meta, call->token, buffer_text(&text));
+    buffer_free(&text);
+    quarantine->announced = call_ask(call, NULL) == OUTCOME_OK;
+    return call->error->outcome;
+}
 
 static size_t quarantine_watched_keys(const void *state, const char **out) {
     out[0] = ((const quarantine_t *)state)->keys->quarantine;
@@ -291,6 +308,7 @@ static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_cal
 static outcome_t quarantine_step(void *state, side_task_call_t *call) {
     quarantine_t *quarantine = state;
     quarantine_page_t page;
+    if (!quarantine->announced && quarantine_announce(quarantine, &call->redis) != OUTCOME_OK) return call->redis.error->outcome;
     if (mono_reached(quarantine->again, call->now) || (call->changed && quarantine->skip < SHORT))
         quarantine_begin_round(quarantine, call->now);
     if (call->changed) quarantine->behind = quarantine->skip > 0;

@@ -7,7 +7,8 @@
     "{ name = \"q\"; dialect = \"delayed_queue\"; roles = [\"dispatcher\", \"monitor\"]; types = [" types                        \
     "]; delays = [\"*: 1s\"]; " more " }"
 
-/* The sidecar keeps and logs the event, ends the event after protected_timeout, and requeues it once the class is configured. */
+/* The sidecar keeps and logs the event, ends the event after protected_timeout, and requeues it once the leader has read a config
+ * with the class. */
 Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\"", "protected_timeout = \"5s\";")});
@@ -23,9 +24,19 @@ Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
     const daemon_output_t *refused = cli(d, "requeue", ref);
     cr_assert_neq(refused->code, 0);
     cr_assert(has(refused->err, "its class is not among `types`"), "%s", refused->err);
-    cr_assert_eq(daemon_terminate(d, 10000).code, 0);
-    d = cluster_sidecar_up(&s, (sidecar_t){.queues = DELAYED("\"a.B\", \"" OTHER "\"", "")});
-    await(&s, audit_log_rows(daemon_audit_path(d)) == 1, COPY_MS);
+    const sidecar_t wider = {.queues = DELAYED("\"a.B\", \"" OTHER "\"", "")};
+    daemon_pause(d); /* the leader has not read the new file yet */
+    cluster_reconfigure(&s, d, wider);
+    refused = cli(d, "requeue", ref);
+    cr_assert_neq(refused->code, 0);
+    cr_assert(has(refused->err, "the leader does not send its class yet"), "%s", refused->err);
+    cr_assert_eq(redis_int(s.r, "EXISTS de_events de_delayed_events"), 0);
+    daemon_continue(d);
+    await(&s, cluster_says(d, "\"msg\":\"new configuration\"", "q: types"), 10000);
+    await(&s,
+          redis_int(s.r, "EVAL %s 1 sidecar:q:meta",
+                    "return string.find(redis.call('HGET', KEYS[1], 'types'), '" OTHER "') and 1 or 0"),
+          10000);
     const daemon_output_t *done = cli(d, "requeue", ref, "--by", "ann");
     cr_assert_eq(done->code, 0, "%s", done->err);
     char *event = cluster_take(s.r, "de_other", 10000);

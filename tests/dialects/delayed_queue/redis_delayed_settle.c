@@ -263,11 +263,12 @@ Test(redis_delayed_settle, a_read_is_bounded) {
 /* ---- delayed_requeue */
 
 static eval_t requeue_call(const char *again) {
-    static const char *const keys[] = {"sidecar:email:requeued", "sidecar:email:failures", "sidecar:email:meta", DELAYED_KEYS,
-                                       "de_events"};
-    const char *const rest[] = {"event", "ann", again, MEMBER, ENVELOPE(1), "8", "kind", "requeued"};
-    eval_t call = call_begin(&script_delayed_requeue, "5");
-    for (size_t i = 0; i < 5; i++) call_text(&call, keys[i]);
+    static const char *const keys[] = {
+        "sidecar:email:requeued", "sidecar:email:failures", "sidecar:email:meta", DELAYED_KEYS, "de_events",
+        "sidecar:email:meta"};
+    const char *const rest[] = {"event", "ann", again, MEMBER, ENVELOPE(1), "8", PAYMENT, "kind", "requeued"};
+    eval_t call = call_begin(&script_delayed_requeue, "6");
+    for (size_t i = 0; i < 6; i++) call_text(&call, keys[i]);
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call;
 }
@@ -296,6 +297,28 @@ Test(redis_delayed_settle, a_requeue_schedules_at_once_and_once) {
     redis_ok(f.r, "DEL " DELAYED_KEYS);
     expect_word(requeue(f.r, "1"), "done");
     cr_assert_eq(de_moved(f.r, de_new()), 1);
+    fixture_stop(&f);
+}
+
+/* The leader's config may lack a class that the config of the operator has. */
+Test(redis_delayed_settle, a_requeue_waits_until_the_leader_sends_its_class) {
+    static const struct {
+        const char *classes;
+        bool done;
+    } rows[] = {{"", false},
+                {" " WELCOME " ", false},
+                {" " PAYMENT "s ", false},
+                {" x." PAYMENT " ", false},
+                {" " WELCOME "  " PAYMENT " ", true},
+                {NULL, true}}; /* a leader of an older version says nothing */
+    fixture_t f = de_setup();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        redis_ok(f.r, "DEL sidecar:email:meta");
+        if (rows[i].classes) redis_ok(f.r, "HSET sidecar:email:meta types %s", rows[i].classes);
+        eval_t call = requeue_call("1");
+        expect_word(rows[i].done ? call_end(&call, f.r) : call_in_vain(&call, f.r), rows[i].done ? "done" : "unfit");
+        redis_ok(f.r, "DEL de_events " DELAYED_KEYS);
+    }
     fixture_stop(&f);
 }
 

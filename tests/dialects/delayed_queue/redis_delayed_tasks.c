@@ -289,6 +289,7 @@ Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
     }
     until(&d, fixture_log_count("class is not among") == 1);
     cr_assert_eq(fixture_log_count(PAYMENT), 1);
+    redis_expect(d.f.r, " " WELCOME " ", "HGET sidecar:email:meta types");
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 0);
     cr_assert_eq(count(&d, "ZCARD sidecar:email:aside"), 40);
@@ -301,6 +302,7 @@ Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
     instance_lead(&d.instance, d.f.r);
     de_due(d.f.r);
     until(&d, count(&d, "LLEN de_paymentcheck") == 40);
+    redis_expect(d.f.r, " " PAYMENT "  " WELCOME " ", "HGET sidecar:email:meta types");
     until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
     cr_assert_eq(records(&d), 0);
     instance_stop(&d.instance);
