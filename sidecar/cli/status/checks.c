@@ -349,11 +349,11 @@ const status_check_t status_checks[] = {
      "Its score probably has another unit than `score_unit`, so these jobs never run.",
      .next = "Look at a score: redis-cli ZRANGE {delayed} 0 0 WITHSCORES. Set `score_unit` to what producers write, and restart"},
     {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",
-     .next = "queue-sidecar audit list -c {config} --queue {queue} --since 1h"},
+     .next = "queue-sidecar audit list -c {config} --queue {queue} --since 1h", .adds_up = true},
     {CHECK_QUEUE, STATUS_NOTE, "failures", check_failures, "These jobs do not run again by themselves.",
      .next = "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h. From "
              "Redis: redis-cli XREVRANGE {failures} + - COUNT 10",
-     .variant = STATUS_FROM_STREAM},
+     .variant = STATUS_FROM_STREAM, .adds_up = true},
     {CHECK_QUEUE, STATUS_NOTE, "behind", check_behind, "The instances of these logs have ended, or cannot write.",
      .next = "If their pods are gone, do nothing. Otherwise search the log of each instance for `audit log`"},
     {CHECK_QUEUE, STATUS_NOTE, "silent_log", check_silent_log, "A log that has been silent for a day no longer counts as a copy.",

@@ -44,7 +44,8 @@ struct status_check {
     check_fn *find;
     // {queue}, {config}, {lock}, {failures}, {delayed} and {leader} are replaced by the names of the worst match.
     const char *why, *next;
-    int variant; // tells `find` what to look for, where rows share a function
+    int variant;  // tells `find` what to look for, where rows share a function
+    bool adds_up; // CHECK_QUEUE: what `find` returns is a number of things, so the numbers of several queues make a sum
     // CHECK_LOCAL: the name of the check; NULL = of every check that no other row names. CHECK_HERE: the words before the reason.
     const char *words;
 };

@@ -2,6 +2,8 @@
 
 #include "cli/status/checks.h"
 
+#include "base/text/units.h"
+
 enum { SEPARATE_MAX = 3 }; // queues with the same problem that get a finding each; more queues share one
 
 // A subject with a problem.
@@ -44,6 +46,18 @@ static char *findings_filled(const check_subject_t *x, const char *text) {
     return out.data;
 }
 
+// Describes the worst match, and how many things all matches have.
+static char *findings_what(const match_t *matches, size_t count) {
+    int64_t sum = 0;
+    bool partial = false;
+    if (count == 1 || !matches->subject.row->adds_up) return mem_str(matches->what);
+    for (size_t i = 0; i < count; i++) {
+        sum += matches[i].weight;
+        partial |= matches[i].subject.recent->partial;
+    }
+    return mem_printf("%s; %s%s in all %zu queues", matches->what, partial ? "at least " : "", count_text(sum).text, count);
+}
+
 // Adds one finding about all of these matches, with the texts of the first one.
 static void findings_add(status_findings_t *out, const match_t *matches, size_t count) {
     const check_subject_t *first = &matches->subject;
@@ -52,7 +66,7 @@ static void findings_add(status_findings_t *out, const match_t *matches, size_t 
     *finding = (status_finding_t){.severity = first->row->severity,
                                   .code = first->row->code,
                                   .queues = mem_array(count, sizeof *finding->queues),
-                                  .what = mem_str(matches->what),
+                                  .what = findings_what(matches, count),
                                   .why = findings_filled(first, first->row->why),
                                   .next = findings_filled(first, first->row->next)};
     out->of[finding->severity]++;

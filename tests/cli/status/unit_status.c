@@ -329,6 +329,25 @@ Test(unit_status, many_queues_with_one_trouble_share_a_finding_worst_first) {
     end(&w);
 }
 
+Test(unit_status, a_finding_of_many_queues_says_how_many_failures_all_have) {
+    static const int64_t failures[] = {2, 11, 3, 5, 1};
+    world_t w = well(FIVE);
+    for (size_t i = 0; i < 5; i++) status_count(&w.s.recent[i], slice_text("failed"), slice_text("reported"), failures[i]);
+    status_findings_t found = status_diagnose(&w.s, NULL);
+    cr_assert_eq(found.count, 1);
+    cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported; 22 in all 5 queues");
+    status_findings_free(&found);
+    w.s.recent[4].partial = true;
+    found = status_diagnose(&w.s, NULL);
+    cr_assert_not_null(strstr(found.items[0].what, "; at least 22 in all 5 queues"), "%s", found.items[0].what);
+    status_findings_free(&found);
+    const bool wanted[5] = {true, true, false, false, false};
+    found = status_diagnose(&w.s, wanted);
+    cr_assert_str_eq(found.items[0].what, "11 final failures in the last hour: 11 reported");
+    status_findings_free(&found);
+    end(&w);
+}
+
 /* The shared finding has the text of the first result. */
 Test(unit_status, preflight_results_about_many_queues_share_a_finding) {
     world_t w = well(FIVE);
