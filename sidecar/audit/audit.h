@@ -73,6 +73,9 @@ bool audit_begin(audit_t *audit, buffer_t *why);
 // was new. Refuses an event without an id (see event_ref). Keeps bytes that are not UTF-8 exactly in payload and error. Escapes
 // them in other columns.
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why);
+// *fits = false: the event is an answer, but the failure that it names is of another job, or is no failure. An answer whose
+// failure the log does not have fits.
+bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_t *why);
 // Whether retention has removed rows with this `at` or a later one. If so, an event that was in the log before may have been
 // removed. For a new event the answer means nothing: after a clock went back, a new event has an old `at`.
 bool audit_has_removed(const audit_t *audit, int64_t at);

@@ -141,6 +141,22 @@ bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
     return audit_finish(audit, stmt, code, "look for an event", why);
 }
 
+bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_t *why) {
+    static const char sql[] = "SELECT kind = 'failed' AND queue = ? AND job = ? FROM events WHERE ref = ? AND event = ?";
+    char ref[EVENT_REF_SIZE];
+    *fits = true;
+    if (!event_is_answer(event) || !event_ref(event->answers, ref)) return true;
+    sqlite3_stmt *stmt = audit_statement(audit, sql, why);
+    if (!stmt) return false;
+    record_bind(audit, stmt, 1, event->queue, false);
+    record_bind(audit, stmt, 2, event->job, false);
+    sqlite3_bind_text(stmt, 3, ref, -1, SQLITE_STATIC);
+    sqlite3_bind_text64(stmt, 4, event->answers.data, event->answers.len, SQLITE_STATIC, SQLITE_UTF8);
+    int code = sqlite3_step(stmt);
+    if (code == SQLITE_ROW) *fits = sqlite3_column_int(stmt, 0);
+    return audit_finish(audit, stmt, code, "look for a failure", why);
+}
+
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
     char ref[EVENT_REF_SIZE], answers[EVENT_REF_SIZE] = "";
     bool exists = false;

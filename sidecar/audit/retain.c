@@ -69,7 +69,7 @@ bool audit_measure(audit_t *audit, audit_usage_t *out, buffer_t *why) {
     if (found < 0) return false;
     out->bytes = pages.all * audit->retention.page_bytes + wal;
     out->used_bytes = (pages.all - pages.free) * audit->retention.page_bytes + retain_counted_wal(audit, wal);
-    out->oldest_ms = found ? rows[0].at : INT64_MAX;
+    out->oldest_ms = !found ? INT64_MAX : rows[0].at > 0 ? rows[0].at : 0; // a log of 0.1.0 may have an `at` before 1970
     return true;
 }
 

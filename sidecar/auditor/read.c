@@ -82,22 +82,46 @@ static void read_check_clock(auditor_t *a, int64_t at) {
         a->timers.reconcile_at = now;
 }
 
+static void read_skip_entry(auditor_t *a, size_t queue, const char *id, const char *reason) {
+    log_warn(ROLE, auditor_queue_name(a, queue), "skipping invalid entry in failure stream", F_STR("id", id),
+             F_STR("reason", reason));
+    metric_add(&a->metrics->audit_faults, 1);
+}
+
+// The id of an entry is at least as late as the `at` of an honest record, whatever has happened to Redis's clock since.
+static bool read_check_entry(auditor_t *a, size_t queue, const char *id, const event_t *event) {
+    buffer_t why = {0};
+    int64_t now_ms = auditor_redis_ms(a), id_ms = stream_id_ms(id);
+    bool valid = event_check(event, id_ms > now_ms ? id_ms : now_ms, &why);
+    bool of_a_log = slice_is(event->kind, "gap") || slice_is(event->kind, "filled");
+    if (valid && of_a_log) buffer_str(&why, "is of a kind that only an audit log has");
+    if (!valid || of_a_log) read_skip_entry(a, queue, id, buffer_text(&why));
+    buffer_free(&why);
+    return valid && !of_a_log;
+}
+
+// False: the write failed.
+static bool read_insert(auditor_t *a, size_t queue, const char *id, const event_t *event) {
+    bool fits, added = false;
+    if (!audit_writer_begin(&a->writer) || !audit_writer_answer_fits(&a->writer, event, &fits)) return false;
+    if (!fits)
+        read_skip_entry(a, queue, id, EVENT_ANSWERS_OTHER);
+    else if (!audit_writer_insert(&a->writer, event, &added))
+        return false;
+    a->reply.added += added;
+    return true;
+}
+
 static void read_entry(void *self, size_t queue, const char *id, const event_t *entry, size_t bytes) {
     auditor_t *a = self;
     stream_reply_t *reply = &a->reply;
     event_t event = *entry;
-    char ref[EVENT_REF_SIZE];
-    bool added = false;
     stream_id_set(reply->ends[queue], id);
     reply->entries++;
     reply->bytes += (int64_t)bytes + ENTRY_OVERHEAD;
     if (reply->write_failed) return;
-    if (!event_ref(event.event, ref)) {
-        log_warn(ROLE, auditor_queue_name(a, queue), "skipping malformed entry in failure stream", F_STR("id", id));
-        metric_add(&a->metrics->audit_faults, 1);
-        return;
-    }
     if (event.queue.len == 0) event.queue = slice_text(auditor_queue_name(a, queue));
+    if (!read_check_entry(a, queue, id, &event)) return;
     bool is_new = stream_id_compare(id, a->cursors[queue].logged_id) > 0;
     // Retention may have removed this record before. After Redis's clock went back, a new record may have an old time too.
     if (!is_new && audit_has_removed(a->writer.audit, event.at)) return;
@@ -107,8 +131,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
         if (age_ms > reply->oldest_ms) reply->oldest_ms = age_ms;
         read_check_clock(a, event.at);
     }
-    reply->write_failed = !audit_writer_begin(&a->writer) || !audit_writer_insert(&a->writer, &event, &added);
-    if (added) reply->added++;
+    reply->write_failed = !read_insert(a, queue, id, &event);
 }
 
 // Commits rows and positions in one transaction. False: the write failed, and nothing has changed.

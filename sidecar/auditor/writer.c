@@ -168,6 +168,10 @@ bool audit_writer_begin(audit_writer_t *writer) {
     return true;
 }
 
+bool audit_writer_answer_fits(audit_writer_t *writer, const event_t *event, bool *fits) {
+    return audit_answer_fits(writer->audit, event, fits, &writer->why) || audit_writer_fail(writer);
+}
+
 bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *added) {
     return audit_insert(writer->audit, event, added, &writer->why) || audit_writer_fail(writer);
 }

@@ -69,6 +69,7 @@ void audit_writer_check_file(audit_writer_t *writer);
 // If one of these functions returns false, the transaction has ended and the log is closed.
 bool audit_writer_position(audit_writer_t *writer, const char *queue, char position[AUDIT_POSITION_SIZE]);
 bool audit_writer_begin(audit_writer_t *writer); // does nothing in a transaction
+bool audit_writer_answer_fits(audit_writer_t *writer, const event_t *event, bool *fits);
 bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *added);
 bool audit_writer_set_position(audit_writer_t *writer, const char *queue, const char *position);
 bool audit_writer_commit(audit_writer_t *writer);

@@ -4,6 +4,7 @@
 // unknown text is empty, an unknown number is 0. Times are milliseconds since 1970 by Redis's clock.
 #pragma once
 
+#include "base/buffer.h"
 #include "base/digest.h"
 #include "base/slice.h"
 
@@ -52,3 +53,12 @@ bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]);
 // Sets the field `name`, a text (borrowed from `value`) or a number. False, and nothing is set: no field has that name, or
 // `value` is not a decimal number of 64 bits.
 bool event_set(event_t *event, slice_t name, slice_t value);
+
+// Checks an event of a file or of a failure stream. `now_ms` is the time of the clock that gave `at`. False, with *why: skip it.
+bool event_check(const event_t *event, int64_t now_ms, buffer_t *why);
+// Whether the event is of kind requeued or discarded: it answers a failure.
+bool event_is_answer(const event_t *event);
+#define EVENT_ANSWERS_OTHER "answers a failure of another job" // why an answer is skipped
+// Makes what a job or a worker may claim (dates, attempts, a name) unknown, or shorter, if event_check would refuse it. A job
+// must not be able to prevent the record of its own failure.
+void event_clear_impossible(event_t *event);

@@ -69,6 +69,7 @@ static void stream_read_entry(const redisReply *entry, size_t queue, stream_entr
         // Skip an unknown field or a malformed number; the rest of the record is good.
         if (!event_set(&event, reply_slice(fields->element[i]), value)) continue;
     }
+    event_clear_impossible(&event);
     call(self, queue, reply_text(reply_at(entry, 0)), &event, bytes);
 }
 

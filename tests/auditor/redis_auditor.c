@@ -321,19 +321,6 @@ Test(redis_auditor, a_stream_of_the_wrong_type_blocks_no_other) {
     close_auditor(&d);
 }
 
-Test(redis_auditor, malformed_entries_are_skipped) {
-    setup_t d = {0};
-    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
-    redis_ok(d.f.r, "XADD sidecar:email:failures 1-0 hello world");
-    redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 event short kind failed");
-    audit_log_feed(d.f.r, "email", 2, 2, "1");
-    redis_ok(d.f.r, "XADD sidecar:email:failures 1-4 hello world");
-    expect_rows(&d, 2);
-    expect_acknowledged(&d, "email", "1-4 ");
-    cr_assert_eq(metric_get(&metrics_of(&d)->audit_faults), 3);
-    close_auditor(&d);
-}
-
 /* The lag grows with the clock, also while writes fail. */
 static void expect_lag_grows(setup_t *d) {
     for (int i = 0; i < 2; i++) {

@@ -119,7 +119,7 @@ static void load(redisContext *redis) {
         "redis.call('XADD', KEYS[1], '1-' .. i, 'event', id, 'kind', 'failed', 'dialect', 'list', 'queue', 'q0', 'job', i, "
         "'reason',"
         "'reported', 'error', string.rep('e', 80), 'attempts', 4, 'created', '1764000000000', 'started', '1764000001000', 'at', "
-        "string.format('%.0f', 1764000002000 + i), 'term', '00112233445566778899aabbccddeeff-5000', 'size', 200, 'sha256', id, "
+        "string.format('%.0f', 1764000002000 + i), 'term', '00112233445566778899aabbccddeeff-5000', 'size', 200, "
         "'payload', payload .. string.format('%08d', i)) end return 1";
     for (int i = 1; i <= RECORDS; i += STEP) redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d", script, i, i + STEP - 1);
 }

@@ -70,7 +70,7 @@ void audit_log_feed(redis_t *r, const char *queue, int first, int count, const c
         "local fields = {'event', id, 'kind', 'failed', "
         "'dialect', 'list', 'queue', queue, 'job', i, 'reason', 'reported', 'error', 'no route to host', 'attempts', '4', "
         "'created', '1700000000000', 'started', '1700000001000', 'at', string.format('%.0f', 1700000002000 + i), "
-        "'term', '00112233445566778899aabbccddeeff-5000', 'size', '100', 'sha256', id, "
+        "'term', '00112233445566778899aabbccddeeff-5000', 'size', '100', "
         "'payload', payload .. string.format('%08d', i)} "
         "for f = 2, #fields, 2 do bytes = bytes + #tostring(fields[f]) end "
         "redis.call('XADD', KEYS[1], ms == '' and '*' or ms .. '-' .. i, unpack(fields)) end "

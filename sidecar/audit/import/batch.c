@@ -34,6 +34,19 @@ bool import_add_to_batch(import_t *import, const event_t *event, buffer_t *why) 
     return true;
 }
 
+bool import_answer_fits(import_t *import, const event_t *event, buffer_t *why) {
+    bool fits;
+    if (!audit_answer_fits(import->audit, event, &fits, why)) return false;
+    for (size_t i = 0; event_is_answer(event) && i < import->count; i++) {
+        const event_t *failure = &import->batch[i].event;
+        if (!slice_equal(failure->event, event->answers)) continue;
+        fits = fits && slice_is(failure->kind, "failed") && slice_equal(failure->queue, event->queue) &&
+               slice_equal(failure->job, event->job);
+    }
+    if (!fits) buffer_str(why, EVENT_ANSWERS_OTHER);
+    return fits;
+}
+
 void import_clear_batch(import_t *import) {
     for (size_t i = 0; i < import->count; i++) free(import->batch[i].block);
     import->count = import->bytes = 0;

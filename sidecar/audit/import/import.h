@@ -4,8 +4,6 @@
 
 #include "audit/audit.h"
 
-enum { IMPORT_MAX_PAYLOAD = 256 * 1024 * 1024 }; // bytes; the config allows twice as much, but no user has such jobs
-
 typedef struct import_counts {
     int64_t added;
     int64_t known;        // events whose ids this log already has
@@ -14,13 +12,12 @@ typedef struct import_counts {
     int64_t gaps_filled;  // gaps of this log in ranges where the other log is complete
 } import_counts_t;
 
-// Whether an event of an untrusted file is valid. If not, *why has the reason.
-bool import_validate(const event_t *event, buffer_t *why);
-
 typedef struct import import_t;
 import_t *import_begin(audit_t *audit); // borrows a log that is open for writing; owned
 void import_free(import_t *import);     // drops events that were not flushed; NULL is fine
 
+// Whether an answer is of the job whose failure it names, if this log or the batch has that failure. False with *why.
+bool import_answer_fits(import_t *import, const event_t *event, buffer_t *why);
 // Adds a copy of a valid event to the batch. Writes a full batch to the log first. False: the log cannot be written.
 bool import_add(import_t *import, const event_t *event, buffer_t *why);
 // Whether the batch is full, so that the next import_add would write. For a caller that must not write while it reads.

@@ -71,7 +71,7 @@ static bool log_take_row(void *self, const audit_row_t *row) {
     buffer_t why = {0};
     log_end_unreadable_run(reader, row->seq);
     reader->after = row->seq;
-    if (!import_validate(&row->event, &why))
+    if (!event_check(&row->event, (int64_t)time(NULL) * 1000, &why) || !import_answer_fits(reader->import, &row->event, &why))
         log_refuse(reader, row->seq, row->seq, buffer_text(&why));
     else if (!import_add(reader->import, &row->event, reader->why))
         reader->failed = true;

@@ -81,7 +81,7 @@ static bool import_line(import_file_t *file, slice_t line, buffer_t *why) {
     bool added = true, read = event_read_json(line, &file->text, &event, &reason);
     if (read && slice_is(event.kind, EXPORT_END_KIND)) {
         import_end_line(file, &event);
-    } else if (!read || !import_validate(&event, &reason)) {
+    } else if (!read || !event_check(&event, time_now_ms(), &reason) || !import_answer_fits(file->import, &event, &reason)) {
         import_skip_line(file, buffer_text(&reason));
     } else {
         file->events++;

@@ -28,8 +28,9 @@ static void put(audit_t *audit, const char *kind, int n, slice_t error, slice_t 
     audit_case_event(&of, kind, n, INT64_C(1763690400000) + n);
     audit_case_event(&first, "failed", 1, 0);
     digest_hex(&digest, sha256);
-    if (strcmp(kind, "failed") != 0) of.event.answers = slice_text(first.id);
     of.event.queue = slice_text(n % 2 ? "email" : "video");
+    if (strcmp(kind, "failed") != 0) of.event.answers = slice_text(first.id);
+    if (strcmp(kind, "requeued") == 0) of.event.job = slice_text(first.job), of.event.queue = slice_text("email");
     of.event.worker = SLICE("w, \"x\"\xff");
     of.event.sha256 = slice_text(sha256);
     of.event.error = error;
