@@ -1,5 +1,19 @@
 #include "model/verdict.h"
 
+static bool stamp_correct_time(int64_t *time, int64_t now) {
+    bool ahead = *time > now;
+    if (ahead) *time = now;
+    return ahead;
+}
+
+bool stamp_correct(stamp_t *stamp, int64_t now) {
+    bool ahead = stamp->born_us / 1000 > now;
+    if (ahead) stamp->born_us = 0;
+    ahead |= stamp_correct_time(&stamp->seen, now);
+    ahead |= stamp_correct_time(&stamp->missing, now);
+    return stamp_correct_time(&stamp->retried_at, now) || ahead;
+}
+
 static int64_t verdict_retries(const observation_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
     if (s->has_retries_in_job) return s->retries_in_job;
@@ -76,7 +90,9 @@ static verdict_t verdict_unreadable(const observation_t *s, const queue_policy_t
 
 verdict_t verdict(const observation_t *s, const queue_policy_t *policy) {
     const stamp_t *stamp = &s->stamp;
+    stamp_t corrected = *stamp;
     if (!stamp->born_us) return (verdict_t){.kind = VERDICT_STAMP};
+    if (stamp_correct(&corrected, s->now)) return (verdict_t){.kind = VERDICT_SEEN};
     if (s->report != REPORT_NONE && !s->unreadable) return verdict_retry_or_end(s, policy, "reported", "reported");
     if (!stamp->seen) return (verdict_t){.kind = VERDICT_SEEN};
     if (s->unreadable) return verdict_unreadable(s, policy);

@@ -15,6 +15,10 @@ typedef struct stamp {
     bool requeued;      // an operator began this life, so ignore the creation time in the job
 } stamp_t;
 
+// Corrects times after `now`, which a clock that was ahead has left: each becomes `now`, and a birth becomes 0, so that a new
+// life begins. Returns whether there was such a time.
+bool stamp_correct(stamp_t *stamp, int64_t now);
+
 typedef enum heartbeat {
     HEARTBEAT_UNKNOWN, // not asked yet
     HEARTBEAT_NONE,    // this queue has no heartbeats
@@ -51,7 +55,7 @@ typedef enum verdict_kind {
     VERDICT_LEAVE,   // do nothing
     VERDICT_LOOK,    // read the heartbeat and call verdict again
     VERDICT_STAMP,   // begin a life
-    VERDICT_SEEN,    // note a new execution
+    VERDICT_SEEN,    // note a new execution, or correct the stamp
     VERDICT_MISSING, // note that the heartbeat is missing; a later scan decides
     VERDICT_PRESENT, // the heartbeat is back: remove the note of MISSING
     VERDICT_RETRY,

@@ -103,7 +103,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     out->verdict = found;
     out->heartbeat = NULL;
     // A settle compares the stamp: this scan writes a stamp, and the next scan settles the job.
-    if (report && found.kind == VERDICT_STAMP) apply->scan->progress.rescan = true;
+    if (report && (found.kind == VERDICT_STAMP || found.kind == VERDICT_SEEN)) apply->scan->progress.rescan = true;
     return true;
 }
 
@@ -151,17 +151,21 @@ static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates,
 static outcome_t apply_stamps(const apply_t *apply, const candidate_t *candidates, size_t count) {
     stamp_change_t changes[BACKUP_PAGE];
     size_t change_count = 0;
+    int64_t now = apply->scan->progress.now;
     for (size_t i = 0; i < count; i++) {
         stamp_t stamp = candidates[i].observation.stamp;
         stamp_change_t change = {.digest = &candidates[i].entry->digest, .old = *candidates[i].raw};
         switch (candidates[i].verdict.kind) {
-        case VERDICT_STAMP: break;
-        case VERDICT_SEEN: stamp.seen = apply->scan->progress.now; break;
-        case VERDICT_MISSING: stamp.missing = apply->scan->progress.now; break;
+        case VERDICT_STAMP:
+        case VERDICT_SEEN:
+            stamp_correct(&stamp, now);
+            if (!stamp.seen) stamp.seen = now;
+            break;
+        case VERDICT_MISSING: stamp.missing = now; break;
         case VERDICT_PRESENT: stamp.missing = 0; break;
         default: continue;
         }
-        if (candidates[i].verdict.kind != VERDICT_STAMP) change.new = stamp_pack(&stamp);
+        change.new = stamp_pack(&stamp);
         changes[change_count++] = change;
     }
     if (!change_count) return OUTCOME_OK;

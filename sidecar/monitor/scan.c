@@ -226,7 +226,7 @@ bool scan_note_job(scan_t *scan, const digest_t *digest) {
 }
 
 void scan_note_since(scan_t *scan, int64_t since) {
-    if (since <= 0) since = scan->progress.now;
+    if (since <= 0 || since > scan->progress.now) since = scan->progress.now;
     if (since < scan->progress.since) scan->progress.since = since;
 }
 
@@ -254,14 +254,13 @@ bool scan_all_read(scan_t *scan) {
 // matters only if the job's own date would end the job.
 static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
 
-bool scan_keeps_stamp(void *self, slice_t field, slice_t value) {
+bool scan_keeps_stamp(void *self, const uint8_t field[KEY_BYTES], stamp_t *stamp) {
     scan_t *scan = self;
-    stamp_t stamp = stamp_unpack(value.data, value.len);
-    if (field.len != STAMP_FIELD_BYTES || !stamp.born_us) return false; // not a stamp of the sidecar
     const queue_policy_t *policy = &scan->config->policy;
-    if (stamp.seen) return scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, (const uint8_t *)field.data);
-    bool requeued = stamp.requeued && !stamp.retries;
-    return scan->progress.now - stamp.retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry.window_ms);
+    stamp_correct(stamp, scan->progress.now);
+    if (stamp->seen) return scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, field);
+    bool requeued = stamp->requeued && !stamp->retries;
+    return scan->progress.now - stamp->retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry.window_ms);
 }
 
 static void scan_note_metrics(const scan_t *scan, int64_t took_ns) {

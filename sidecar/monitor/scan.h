@@ -135,5 +135,5 @@ bool scan_may_end(const scan_t *scan);
 
 // Ends the reading of entries. True: prune stamps next.
 bool scan_all_read(scan_t *scan);
-bool scan_keeps_stamp(void *scan, slice_t field, slice_t value); // prune_keep_fn
+bool scan_keeps_stamp(void *scan, const uint8_t field[KEY_BYTES], stamp_t *stamp); // stamp_keep_fn
 void scan_end(scan_t *scan, mono_t now);

@@ -6,6 +6,7 @@
 enum {
     PRUNE_COUNT = 1000,
     PRUNE_MAX = 2000,      // unpack in prune.lua fails with more arguments
+    PRUNE_CHANGES = 256,   // stamps that one call changes; the next scan changes the others
     REQUEUED_BIT = 0x8000, // a bit of the retries; requeue.lua sets this bit
 };
 
@@ -125,6 +126,30 @@ outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *
     return call->error->outcome;
 }
 
-outcome_t stamps_prune(const call_t *call, uint64_t *cursor, prune_keep_fn *keep, void *self) {
-    return prune_hash(call, call_queue(call)->stamps, PRUNE_COUNT, cursor, keep, self);
+typedef struct stamps_prune {
+    stamp_keep_fn *keep;
+    void *self;
+    stamp_change_t changes[PRUNE_CHANGES];
+    digest_t digests[PRUNE_CHANGES]; // the fields of the changes
+    size_t count;
+} stamps_prune_t;
+
+static bool stamps_keep(void *self, slice_t field, slice_t value) {
+    stamps_prune_t *prune = self;
+    stamp_t stamp = stamp_unpack(value.data, value.len);
+    if (field.len != STAMP_FIELD_BYTES || !stamp.born_us) return false; // not a stamp of the sidecar
+    if (!prune->keep(prune->self, (const uint8_t *)field.data, &stamp)) return false;
+    stamp_change_t change = {.new = stamp_pack(&stamp), .old.len = STAMP_BYTES, .digest = &prune->digests[prune->count]};
+    if (memcmp(change.new.bytes, value.data, STAMP_BYTES) == 0 || prune->count == PRUNE_CHANGES) return true;
+    memcpy(change.old.bytes, value.data, STAMP_BYTES);
+    memcpy(prune->digests[prune->count].bytes, field.data, STAMP_FIELD_BYTES);
+    prune->changes[prune->count++] = change;
+    return true;
+}
+
+outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self) {
+    stamps_prune_t prune = {.keep = keep, .self = self};
+    prune_hash(call, call_queue(call)->stamps, PRUNE_COUNT, cursor, stamps_keep, &prune);
+    if (call->error->outcome == OUTCOME_OK && prune.count) stamps_change(call, prune.changes, prune.count);
+    return call->error->outcome;
 }

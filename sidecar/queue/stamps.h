@@ -21,7 +21,7 @@ void stamps_append(const call_t *call, const backup_page_t *page);
 // stamps[i] and raws[i] belong to page->entries[i]. *now is in ms by Redis's clock.
 outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now);
 
-// A change of one stamp. The script makes the change only if the stamp still is `old`. new.len 0: a life begins now.
+// A change of one stamp. The script makes the change only if the stamp still is `old`. A birth of 0 in `new`: a life begins now.
 typedef struct stamp_change {
     const digest_t *digest; // borrowed
     stamp_raw_t old;
@@ -36,5 +36,10 @@ typedef bool prune_keep_fn(void *self, slice_t field, slice_t value);
 // Reads about `count` entries of `hash`. *cursor is 0 at the beginning and at the end. Removes each entry for which `keep`
 // returned false, if the entry has not changed since; fenced.
 outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *cursor, prune_keep_fn *keep, void *self);
-// Reads all stamps, some in each call, and removes those for which `keep` returns false; see prune_hash.
-outcome_t stamps_prune(const call_t *call, uint64_t *cursor, prune_keep_fn *keep, void *self);
+
+// Returns whether a stamp stays, and may change it. `field` is borrowed and lasts for the call.
+typedef bool stamp_keep_fn(void *self, const uint8_t field[STAMP_FIELD_BYTES], stamp_t *stamp);
+
+// Reads all stamps, some in each call. Removes those for which `keep` returns false, and writes those that `keep` has changed;
+// see prune_hash.
+outcome_t stamps_prune(const call_t *call, uint64_t *cursor, stamp_keep_fn *keep, void *self);

@@ -60,7 +60,28 @@ Test(unit_verdict, stalled_is_strictly_later_than_the_protected_timeout) {
     expect(v, VERDICT_RETRY, "stalled", 1);
     cr_assert_eq(v.delay_ms, 0);
     cr_assert_not(v.needs_silence);
-    expect_leave(judge(at(T - 500), policy()), T + PROTECTED); /* the clock was set back */
+}
+
+/* A clock that was ahead and is set back must not leave a job unwatched until the clock has come to those times again. */
+Test(unit_verdict, a_time_of_the_future_counts_as_now) {
+    static const stamp_t rows[] = {{.born_us = T * INT64_C(1000) + 1000, .seen = T},
+                                   {.born_us = 1, .seen = T + 1},
+                                   {.born_us = 1, .seen = T, .missing = T + 1},
+                                   {.born_us = 1, .seen = T, .retries = 1, .retried_at = T + 1},
+                                   {.born_us = 1, .retries = 1, .retried_at = T + 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        observation_t s = at(T);
+        s.stamp = rows[i];
+        s.report = i % 2 ? REPORT_RETRY : REPORT_NONE;
+        cr_expect_eq(judge(s, policy()).kind, VERDICT_SEEN, "row %zu", i);
+        cr_expect(stamp_correct(&s.stamp, T), "row %zu", i);
+        cr_expect(s.stamp.born_us == (i ? 1 : 0) && s.stamp.seen <= T && s.stamp.missing <= T && s.stamp.retried_at <= T,
+                  "row %zu", i);
+        cr_expect_eq(s.stamp.retries, rows[i].retries, "row %zu", i);
+        cr_expect_not(stamp_correct(&s.stamp, T), "row %zu", i);
+    }
+    stamp_t present = {.born_us = T * INT64_C(1000) + 999, .seen = T, .missing = T, .retried_at = T};
+    cr_expect_not(stamp_correct(&present, T));
 }
 
 Test(unit_verdict, allows_retry_times_plus_one_executions) {

@@ -6,7 +6,7 @@
 -- KEYS[3]  meta      hash of that stream's queue; field `bytes`: of all values in the stream
 -- KEYS[4]  ready     list that takes the job, unless discarded
 -- KEYS[5]  stamps    hash of that list's queue
--- KEYS[6]  births    meta of that list's queue; field `life`: the last life given
+-- KEYS[6]  births    meta of that list's queue; field `life`: the last birth given
 -- KEYS[7]  mark      set that gets mark_id with the job; KEYS[1] again = none
 -- KEYS[8]  letters   list of dead letters that loses a requeued job; KEYS[1] again = none
 -- KEYS[9]  recorded  zset; loses the job's SHA-1 when KEYS[8] has lost the job's last entry; KEYS[1] again = none
@@ -36,10 +36,9 @@ local mark = redis.call('HGET', KEYS[1], ARGV[1])
 if mark and not again then return {'known', mark} end
 if marked and not again and redis.call('SISMEMBER', KEYS[7], ARGV[8]) == 1 then return {'waiting', ''} end
 local time = redis.call('TIME')
-local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local now_ms = math.floor(now_us / 1000)
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at = string.format('%.0f', now_ms)
-local life = tonumber(string.match(redis.call('HGET', KEYS[6], 'life') or '', '^%d+$')) or 0
+local number = tonumber(string.match(redis.call('HGET', KEYS[6], 'life') or '', '%d%d?%d?$')) or 0
 letters, marked, stamps = requeues and letters, requeues and marked, requeues and stamps
 local copies = letters and #redis.call('LPOS', KEYS[8], ARGV[5], 'COUNT', 2) or 0
 local last = letters and copies < 2
@@ -52,9 +51,9 @@ add_record(at, ARGV[2] .. ' ' .. at .. ' ' .. ARGV[3], {unpack(ARGV, 9)}, ARGV[7
 if marked then redis.call('SADD', KEYS[7], ARGV[8]) end
 if requeues then redis.call('LPUSH', KEYS[4], ARGV[5]) end
 if stamps then
-    local born = math.max(now_us, life + 1)
-    redis.call('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', born, 0, 0, 32768, now_ms))
-    redis.call('HSET', KEYS[6], 'life', string.format('%.0f', born))
+    local birth = now_ms * 1000 + (number + 1) % 1000
+    redis.call('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', birth, 0, 0, 32768, now_ms))
+    redis.call('HSET', KEYS[6], 'life', string.format('%.0f', birth))
 end
 if copies > 0 then redis.call('LREM', KEYS[8], 1, ARGV[5]) end
 if last then redis.call('ZREM', KEYS[9], redis.sha1hex(ARGV[5])) end
