@@ -222,7 +222,7 @@ static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
                         .depth = SETTLE_DEPTH + (apply->in_place ? (int64_t)scan->progress.read : 0),
                         .alone = !apply_policy(apply)->end_duplicates && candidate->job.trouble == JOB_FINE,
                         .blank_is_dead = apply->scan->ops->blank_is_dead,
-                        .report = candidate->report ? candidate->report->sha1 : "",
+                        .report = candidate->report ? candidate->report->id : "",
                         .event = &candidate->event};
     if (candidate->verdict.needs_silence) ask.heartbeat = candidate->heartbeat;
     if (retries) {
@@ -234,6 +234,7 @@ static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
         ask.delay_ms = verdict_jitter_ms(apply_policy(apply), candidate->verdict.delay_ms, 2 * random_unit() - 1);
     }
     settle_append(apply->call, &ask);
+    if (candidate->report) report_table_tried(&apply->scan->reports, candidate->report);
     buffer_shrink(&apply->buffers->again);
     return true;
 }
@@ -277,6 +278,7 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
         if (!ends && apply_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
         // The settle's own write has cleared the tracking of the errors hash.
         if (candidate->report) apply->scan->progress.rescan = true;
+        if (candidate->report) report_table_remove(&apply->scan->reports, candidate->report);
         apply_log_settled(apply, candidate);
         break;
     case SETTLED_DROPPED:
@@ -290,7 +292,9 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
                   "the failure stream is full or at its last id; no job is ended until it has room",
                   F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
         break;
-    case SETTLED_CHANGED: apply->scan->progress.rescan = true; break;
+    case SETTLED_CHANGED:
+        if (!apply->scan->progress.reports_kept) apply->scan->progress.rescan = true;
+        break;
     default: break; // the job is finished, or its worker is alive
     }
 }
@@ -302,6 +306,7 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
     for (size_t i = 0; i < count; i++) {
         verdict_kind_t kind = candidates[i].verdict.kind;
         if (kind == VERDICT_END && !scan_may_end(apply->scan)) continue;
+        if (candidates[i].report && candidates[i].report->tried) continue; // until a scan reads the reports again
         asked[i] = kind == VERDICT_RETRY || kind == VERDICT_END;
         if (!asked[i]) continue;
         asked[i] = apply_append_settle(apply, &candidates[i]);

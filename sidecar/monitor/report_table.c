@@ -31,19 +31,24 @@ void report_table_add(void *self, const report_ref_t *found) {
     worker_report_t *report = report_table_at(table, &digest);
     if (!report) report = report_table_new(table, &digest);
     if (!report) return;
-    bool another = report->removed || strcmp(report->sha1, found->sha1) != 0;
+    bool another = report->removed || strcmp(report->id, found->id) != 0;
     if (another) report->missed = 0;
     report->removed = false;
-    strncpy(report->sha1, found->sha1, sizeof report->sha1 - 1);
+    snprintf(report->id, sizeof report->id, "%s", found->id);
+    report->large = found->large;
     report->ends = found->ends;
-    report->met = false;
+    report->tried = report->met = false;
     report->listed = true;
 }
 
 void report_table_keep_listed(report_table_t *table) {
     size_t kept = 0;
-    for (size_t i = 0; i < table->count; i++)
-        if (table->list[i].listed && !table->list[i].removed) table->list[kept++] = table->list[i];
+    table->large_bytes = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        if (!table->list[i].listed || table->list[i].removed) continue;
+        table->large_bytes += table->list[i].large;
+        table->list[kept++] = table->list[i];
+    }
     if (kept == table->count) return;
     table->count = kept;
     keymap_free(&table->index);
@@ -54,6 +59,8 @@ const worker_report_t *report_table_find(const report_table_t *table, const dige
     const worker_report_t *report = report_table_at(table, digest);
     return report && !report->removed ? report : NULL;
 }
+
+void report_table_tried(report_table_t *table, const worker_report_t *report) { table->list[report - table->list].tried = true; }
 
 void report_table_met(report_table_t *table, const digest_t *digest) {
     worker_report_t *report = report_table_at(table, digest);
@@ -78,6 +85,7 @@ const worker_report_t *report_table_find_orphan(const report_table_t *table, con
 }
 
 void report_table_remove(report_table_t *table, const worker_report_t *report) { // report_table_keep_listed frees its place
+    table->large_bytes -= report->large;
     table->list[report - table->list].removed = true;
 }
 

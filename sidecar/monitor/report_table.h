@@ -8,13 +8,15 @@ enum { REPORTS_MAX = 10000 }; // further reports wait for the next scan
 
 // One entry of the errors hash.
 typedef struct worker_report {
-    digest_t digest; // digest of the job
-    char sha1[SHA1_HEX_SIZE];
-    bool ends;    // do not retry
-    int missed;   // complete scans in a row that did not meet the job
-    bool met;     // the scan in progress has read the job
-    bool listed;  // the scan in progress found the report in the hash
-    bool removed; // the monitor has removed the report from the hash
+    digest_t digest;         // digest of the job
+    char id[REPORT_ID_SIZE]; // of the text
+    int64_t large;           // bytes of a large text; 0 = the text is small
+    bool ends;               // do not retry
+    bool tried;              // a settle has used the report since the hash was read
+    int missed;              // complete scans in a row that did not meet the job
+    bool met;                // the scan in progress has read the job
+    bool listed;             // the scan in progress found the report in the hash
+    bool removed;            // the monitor has removed the report from the hash
 } worker_report_t;
 
 // Begin with {0}.
@@ -22,7 +24,8 @@ typedef struct report_table {
     keymap_t index;        // digest of the job -> position in list + 1
     worker_report_t *list; // owned
     size_t count;
-    bool full; // a report found no room: the table has REPORTS_MAX
+    int64_t large_bytes; // bytes of all large texts in the hash
+    bool full;           // a report found no room: the table has REPORTS_MAX
 } report_table_t;
 
 // A scan reads the hash in three calls: begin, add for each report (report_fn), report_table_keep_listed to drop the other
@@ -32,12 +35,14 @@ void report_table_add(void *table, const report_ref_t *report);
 void report_table_keep_listed(report_table_t *table);
 
 const worker_report_t *report_table_find(const report_table_t *table, const digest_t *digest); // NULL = no report
+// Records the use of a report by a settle.
+void report_table_tried(report_table_t *table, const worker_report_t *report);
 void report_table_met(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
 void report_table_end(report_table_t *table);                         // the scan is complete
 
 // An orphan is a report whose job two complete scans in a row did not meet.
 bool report_table_has_orphans(const report_table_t *table);
 const worker_report_t *report_table_find_orphan(const report_table_t *table, const digest_t *digest); // NULL = no orphan report
-void report_table_remove(report_table_t *table, const worker_report_t *report);
+void report_table_remove(report_table_t *table, const worker_report_t *report); // the report is no longer in the hash
 
 void report_table_free(report_table_t *table); // leaves the table empty, ready for use

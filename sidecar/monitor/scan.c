@@ -10,7 +10,9 @@ enum {
     EMPTY_SCANS = 2,          // after this many empty scans, prune the stamps of finished jobs and wait for a change
     INTERVAL_MIN_MS = 1000,   // shortest interval of scan_interval "auto"
     INTERVAL_MAX_MS = 60000,
-    INTERVAL_SHARE = 10, // scans in one protected timeout, with "auto"
+    INTERVAL_SHARE = 10,           // scans in one protected timeout, with "auto"
+    REPORTS_PAUSE_BYTES = 1024,    // bytes of large reports for each ms between two reads of the reports
+    REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
 };
 
 static const char ROLE[] = "monitor";
@@ -71,6 +73,14 @@ void scan_changed(scan_t *scan, bool report, mono_t now) {
 
 void scan_safety(scan_t *scan, mono_t now) {
     if (scan->timer.idle) scan->timer.next = mono_min(scan->timer.next, now);
+}
+
+// Redis needs some 4 ms for each MiB of a report, and every client waits meanwhile. Read large reports again after a pause that
+// is some 250 times as long.
+static mono_t scan_reports_due(const scan_t *scan) {
+    int64_t pause_ms = scan->reports.large_bytes / REPORTS_PAUSE_BYTES;
+    if (pause_ms > REPORTS_PAUSE_MAX_MS) pause_ms = REPORTS_PAUSE_MAX_MS;
+    return mono_add(scan->timer.reports_read, pause_ms * NS_PER_MS);
 }
 
 void scan_log_refusal(condition_t *refused, const char *queue, const char *reason) {
@@ -151,6 +161,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
         .left = status->entries,
         .read_only = !scan->ops->rotation,
         .ended = status->entries == 0 || empty, // only stamps are left
+        .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
         .since = INT64_MAX,
         .next_verdict_at = INT64_MAX,
         .now = status->now,
@@ -160,7 +171,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
         return false;
     }
     duplicates_begin(&scan->duplicates, (size_t)status->entries);
-    report_table_begin(&scan->reports);
+    if (!scan->progress.reports_kept) report_table_begin(&scan->reports);
     scan->phase = SCAN_ROTATE;
     return true;
 }
@@ -301,4 +312,5 @@ void scan_end(scan_t *scan, mono_t now) {
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
     timer->earliest = mono_add(now, pause_ns);
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
+    if (scan->progress.reports_kept) timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), timer->earliest));
 }

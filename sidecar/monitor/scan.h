@@ -32,6 +32,7 @@ typedef struct scan_timer {
     mono_t next;          // when the next scan begins
     mono_t earliest;      // no scan begins before this: a pause as long as the last scan
     mono_t blocked_until; // no request before this: Redis refused one
+    mono_t reports_read;  // when the reports were last read
     bool changed;         // a report may have come since the scan began
     bool idle;            // no job is in progress, so a change of the list begins a scan
     unsigned empty_scans; // scans in a row without a job and without a report
@@ -46,6 +47,7 @@ typedef struct scan_progress {
     bool read_only; // without rotation: Redis is full, or the dialect has none
     bool met_sentinel;
     bool ended;              // request no further entry
+    bool reports_kept;       // use the reports of an earlier scan: to read them again would take Redis too long
     bool rescan;             // begin the next scan after a short pause
     int64_t jobs;            // jobs that the scan has read
     int64_t since;           // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read

@@ -70,15 +70,17 @@ bool monitor_read_replies(monitor_t *m) {
 }
 
 // 0 = the usual number. Redis reads as many reports as the walk requests, even if the reports are large.
-static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) ? 1 : 0; }
+static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) || scan->reports.large_bytes ? 1 : 0; }
 
 // Fills the scan's report table, up to its limit.
 static outcome_t reports_read(const call_t *call, scan_t *scan) {
     reports_walk_t walk = {.count = reports_count(scan), .ended = scan->status.reports == 0};
     *call->error = (redis_error_t){0};
+    if (scan->progress.reports_kept) return OUTCOME_OK;
     while (!walk.ended && !scan->reports.full)
         if (reports_scan(call, &walk, report_table_add, &scan->reports) != OUTCOME_OK) return call->error->outcome;
     report_table_keep_listed(&scan->reports);
+    scan->timer.reports_read = mono_now();
     return OUTCOME_OK;
 }
 
@@ -99,7 +101,7 @@ static void reports_remove_orphan(void *self, const report_ref_t *report) {
     if (!orphan || orphans->error.outcome != OUTCOME_OK) return;
     call.error = &orphans->error;
     failpoint("report_before");
-    if (report_remove(&call, report->job, orphan->sha1, &removed) != OUTCOME_OK) return;
+    if (report_remove(&call, report->job, orphan->id, &removed) != OUTCOME_OK) return;
     failpoint("report_answered");
     report_table_remove(&scan->reports, orphan);
     if (!removed) return;
@@ -241,7 +243,7 @@ static bool monitor_end_scan(monitor_t *m, const call_t *call) {
     if (!monitor_push_sentinel(m, call)) return false;
     if (scan->phase == SCAN_WAIT) return true; // fenced: scan_reset has ended the scan
     scan_end(scan, mono_now());
-    reports_remove_orphans(call, scan);
+    if (!scan->progress.reports_kept) reports_remove_orphans(call, scan);
     if (!monitor_handle_job_outcome(m, call)) return false;
     if (scan->completed) scan_apply_refusals(scan, mono_now()); // 0 = fenced: scan_reset has dropped the refusals
     return true;

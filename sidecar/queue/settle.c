@@ -138,22 +138,24 @@ outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *foun
     walk->count = reply_int(reply_at(reply, 2));
     walk->ended = walk->cursor == 0 && walk->skip == 0;
     for (size_t i = 3; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3) {
-        const redisReply *job = reply->element[i];
-        report_ref_t report = {
-            .job = reply_slice(job), .sha1 = reply_text(reply->element[i + 1]), .ends = reply_int(reply->element[i + 2]) == 1};
+        const char *id = reply_text(reply->element[i + 1]), *length = strchr(id, ':');
+        report_ref_t report = {.job = reply_slice(reply->element[i]),
+                               .id = id,
+                               .ends = reply_int(reply->element[i + 2]) == 1,
+                               .large = length ? strtoll(length + 1, NULL, 10) : 0};
         found(self, &report);
     }
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool *removed) {
+outcome_t report_remove(const call_t *call, slice_t job, const char *id, bool *removed) {
     redisReply *reply;
     *removed = false;
     call_script(call, &script_prune, 2);
-    request_text(call->conn, call_queue(call)->config->errors, call->token, "sha1");
+    request_text(call->conn, call_queue(call)->config->errors, call->token, "report");
     request_bytes(call->conn, job.data, job.len);
-    request_text(call->conn, sha1);
+    request_text(call->conn, id);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     *removed = reply_int(reply_at(reply, 1)) == 1;
     freeReplyObject(reply);

@@ -5,7 +5,7 @@
 #include "model/event.h"
 #include "queue/stamps.h"
 
-enum { SHA1_HEX_SIZE = 41 };
+enum { REPORT_ID_SIZE = 56 }; // id of a report's text; see report_ids.lua
 
 // The keys and options of one settle; see settle.lua. All borrowed; NULL = none.
 typedef struct settle_where {
@@ -35,7 +35,7 @@ typedef struct settle_ask {
     bool alone;            // do not end the job while the list holds another job of equal bytes
     const char *heartbeat; // key that must not exist; NULL = not checked
     bool blank_is_dead;    // a heartbeat of white space counts as missing
-    const char *report;    // SHA-1 of the report that caused the verdict; "" = no report
+    const char *report;    // id of the report that caused the verdict; "" = no report
     int64_t delay_ms;      // delay of a retry; 0 = at once
     const event_t *event;  // the record; the script adds `at` and `error`; a payload, if any, is the job
 } settle_ask_t;
@@ -60,8 +60,9 @@ bool settle_read(const call_t *call, settled_t *out);
 // One report in the errors hash. Its text stays in Redis.
 typedef struct report_ref {
     slice_t job;
-    const char *sha1; // of the text
-    bool ends;        // the text begins with '!': do not retry
+    const char *id; // of the text
+    bool ends;      // the text begins with '!': do not retry
+    int64_t large;  // bytes of a text above 64 KiB; 0 = the text is smaller
 } report_ref_t;
 
 // Progress of a walk through the reports. All members are 0 at the beginning.
@@ -77,7 +78,7 @@ typedef struct reports_walk {
 typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);
 // Removes one report if its text is unchanged; fenced.
-outcome_t report_remove(const call_t *call, slice_t job, const char *sha1, bool *removed);
+outcome_t report_remove(const call_t *call, slice_t job, const char *id, bool *removed);
 
 // Bytes of all values that record_append appends.
 size_t record_bytes(const event_t *event);

@@ -86,7 +86,7 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     backup_page_clear(&page);
 }
 
-static void note(void *self, const report_ref_t *report) { memcpy(self, report->sha1, SHA1_HEX_SIZE); }
+static void note(void *self, const report_ref_t *report) { snprintf(self, REPORT_ID_SIZE, "%s", report->id); }
 
 static bool keep_none(void *self, const uint8_t field[STAMP_FIELD_BYTES], stamp_t *stamp) {
     (void)self, (void)field, (void)stamp;
@@ -113,7 +113,7 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     static const char *const jobs[] = {"at once", "later", "ends", "stays", "again"};
     static const stamp_t under_way = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000000};
     fixture_t f = begin(*number);
-    char sha1[SHA1_HEX_SIZE] = "";
+    char id[REPORT_ID_SIZE] = "";
     reports_walk_t walk = {0};
     uint64_t cursor = 0;
     int64_t now_ms;
@@ -129,16 +129,16 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     settle(&f, "later", under_way, 5000, "", SETTLED);
     settle(&f, "ends", (stamp_t){0}, 0, "", SETTLED);
     redis_ok(f.r, "HSET email:errors again boom");
-    cr_assert_eq(reports_scan(&call, &walk, note, sha1), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(reports_scan(&call, &walk, note, id), OUTCOME_OK, "%s", f.error.text);
     settle(&f, "again", under_way, 0, "", SETTLED_CHANGED);
-    settle(&f, "again", under_way, 0, sha1, SETTLED);
+    settle(&f, "again", under_way, 0, id, SETTLED);
     settle(&f, "nobody", under_way, 0, "", SETTLED_CHANGED);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
     cr_assert(is_delayed(f.r, slice_text("later")));
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2, "backup must hold `stays` and the sentinel");
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 4);
     redis_ok(f.r, "HSET email:errors stray boom");
-    cr_assert_eq(report_remove(&call, slice_text("stray"), sha1, &gone), OUTCOME_OK);
+    cr_assert_eq(report_remove(&call, slice_text("stray"), id, &gone), OUTCOME_OK);
     cr_assert(gone && redis_int(f.r, "EXISTS email:errors") == 0);
     cursor = 0;
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 4);

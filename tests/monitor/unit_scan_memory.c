@@ -51,8 +51,8 @@ Test(unit_scan_memory, jobs_of_long_lists_end_after_two_scans) {
     cr_assert_not(scan_may_end(&scan));
 }
 
-static void report(const char *text, const char *sha1, bool ends) {
-    report_table_add(&scan.reports, &(report_ref_t){.job = slice_text(text), .sha1 = sha1, .ends = ends});
+static void report(const char *text, const char *id, bool ends) {
+    report_table_add(&scan.reports, &(report_ref_t){.job = slice_text(text), .id = id, .ends = ends});
 }
 
 static const worker_report_t *report_of(const char *text) {
@@ -60,7 +60,7 @@ static const worker_report_t *report_of(const char *text) {
     return report_table_find(&scan.reports, &digest);
 }
 
-/* Runs a scan over these reports (text, sha1, ...; "!" ends the job) and these jobs. */
+/* Runs a scan over these reports (text, id, ...; "!" ends the job) and these jobs. */
 static void report_scan(const char *const *reports, const char *const *jobs) {
     cr_assert(begin_scan(5, 0, 1, false));
     for (; reports && *reports; reports += 2) report(reports[0], reports[1], reports[0][0] == '!');
@@ -92,7 +92,7 @@ static void drop_orphan(void) { report_table_remove(&scan.reports, orphan_of(orp
 Test(unit_scan_memory, a_report_without_its_job_is_an_orphan_after_two_scans) {
     report_scan(LIST("a", "1", "b", "1", "!c", "2"), LIST("b", "!c"));
     cr_assert(report_of("a") && report_of("!c")->ends && !report_of("b")->ends);
-    cr_assert_str_eq(report_of("!c")->sha1, "2");
+    cr_assert_str_eq(report_of("!c")->id, "2");
     cr_assert_null(report_of("d"));
     cr_assert_str_empty(orphan());
     report_scan(LIST("a", "1", "b", "1", "!c", "2"), LIST("b"));
@@ -111,7 +111,7 @@ Test(unit_scan_memory, a_report_with_another_text_starts_over) {
     report_scan(LIST("a", "1"), NULL);
     report_scan(LIST("a", "2"), NULL);
     cr_assert_str_empty(orphan());
-    cr_assert_str_eq(report_of("a")->sha1, "2");
+    cr_assert_str_eq(report_of("a")->id, "2");
     report_scan(LIST("a", "2"), NULL);
     cr_assert_str_eq(orphan(), "a");
     report_scan(LIST("a", "2"), NULL); /* the report could not be removed */

@@ -15,7 +15,7 @@ typedef struct {
 static void note(void *self, const report_ref_t *report) {
     seen_t *seen = self;
     seen->bytes += report->job.len;
-    cr_assert_eq(strlen(report->sha1), SHA1_HEX_SIZE - 1);
+    cr_assert_eq(strlen(report->id), 40);
     if (report->job.len < LARGE) {
         seen->smalls++;
         return;
@@ -63,6 +63,43 @@ Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
         cr_assert(seen.smalls == 2 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
     }
     free(job);
+    fixture_stop(&f);
+}
+
+static void note_last(void *self, const report_ref_t *report) {
+    report_ref_t *last = self;
+    cr_assert_null(last->id);
+    *last = (report_ref_t){.id = strdup(report->id), .ends = report->ends, .large = report->large};
+}
+
+/* Returns the only report; its id is owned. */
+static report_ref_t only_report(fixture_t *f, const char *text, size_t len) {
+    reports_walk_t walk = {0};
+    const call_t call = fixture_call(f, NULL);
+    report_ref_t report = {0};
+    redis_ok(f->r, "HSET email:errors job %b", text, len);
+    while (!walk.ended) cr_assert_eq(reports_scan(&call, &walk, note_last, &report), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(walk.count, len > 1 << 20 ? 1 : 16, "after a large text, Redis reads one report a request");
+    return report;
+}
+
+Test(redis_reports, a_large_text_is_known_by_its_head_and_its_length) {
+    enum { HEAD = 65536, LONG = 2 << 20 };
+    fixture_t f = fixture_start(NULL);
+    char *text = malloc(LONG);
+    memset(text, '!', LONG);
+    report_ref_t whole = only_report(&f, text, HEAD), large = only_report(&f, text, LONG),
+                 shorter = only_report(&f, text, LONG - 1);
+    text[HEAD] = 'x';
+    report_ref_t tail = only_report(&f, text, LONG);
+    text[HEAD - 1] = 'x';
+    report_ref_t head = only_report(&f, text, LONG);
+    cr_assert(whole.ends && strlen(whole.id) == 40 && whole.large == 0);
+    cr_assert(large.ends && strncmp(large.id, whole.id, 40) == 0 && large.large == LONG && shorter.large == LONG - 1);
+    cr_assert(strcmp(large.id, shorter.id) && strcmp(large.id, head.id) && strcmp(large.id, tail.id) == 0);
+    const report_ref_t *const all[] = {&whole, &large, &shorter, &tail, &head};
+    for (size_t i = 0; i < 5; i++) free((char *)all[i]->id);
+    free(text);
     fixture_stop(&f);
 }
 

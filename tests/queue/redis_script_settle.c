@@ -167,14 +167,24 @@ Test(redis_script_settle, a_report_is_answered_once) {
     memset(text, 'x', size);
     text[5] = '\0';
     redis_ok(f.r, "HSET email:errors %s %b", JOB, text, size);
-    char *sha1 = redis_str(f.r, "EVAL %s 0 %b", "return redis.sha1hex(ARGV[1])", text, size);
+    char *id =
+        redis_str(f.r, "EVAL %s 0 %b", "return redis.sha1hex(string.sub(ARGV[1], 1, 65536)) .. ':' .. #ARGV[1]", text, size);
     ask_t ask = ask_end();
-    ask.report = sha1;
+    ask.report = id;
+    redis_ok(f.r, "HSET email:errors %s %b", JOB, text, size - 1);
+    refused(f.r, ask, "changed"); /* the texts differ behind the head */
+    redis_ok(f.r, "HSET email:errors %s %b", JOB, text, size);
+    ask.most = "65564"; /* the other values of the record have 29 bytes */
+    redis_ok(f.r, "CONFIG RESETSTAT");
+    refused(f.r, ask, "full");
+    cr_assert_eq(server_commandstat(f.server, "hget"), 1, "a full stream needs the stamp, and no text of a report");
+    ask.most = "65565";
     settled(f.r, ask, 1);
+    redis_expect(f.r, "65565", "HGET sidecar:email:meta bytes");
     redis_expect(f.r, "65536", "EVAL %s 1 sidecar:email:failures",
                  "local e = redis.call('XREVRANGE', KEYS[1], '+', '-')[1][2] "
                  "for i = 1, #e, 2 do if e[i] == 'error' then return tostring(#e[i + 1]) end end");
-    free(sha1);
+    free(id);
     free(text);
     fixture_stop(&f);
 }

@@ -244,12 +244,12 @@ Test(redis_script_prune, removes_only_unchanged_stamps) {
     slice_t odd = {"x\0\xff", 3};
     redis_ok(f.r, "HSET email:errors %b a other a", odd.data, odd.len);
     char *before = fixture_digest(f.r);
-    expect_word(prune(f.r, "S", "sha1", odd, slice_text(SHA1)), "fenced");
-    expect_word(prune(f.r, "T", "sha1", odd, slice_text("a")), "pruned");
+    expect_word(prune(f.r, "S", "report", odd, slice_text(SHA1)), "fenced");
+    expect_word(prune(f.r, "T", "report", odd, slice_text("a")), "pruned");
     expect_word(prune(f.r, "T", "value", odd, slice_text(SHA1)), "pruned");
     expect_word(prune(f.r, "T", "value", slice_text("missing"), slice_text("")), "pruned");
     redis_expect(f.r, before, "DEBUG DIGEST");
-    redisReply *reply = prune(f.r, "T", "sha1", odd, slice_text(SHA1));
+    redisReply *reply = prune(f.r, "T", "report", odd, slice_text(SHA1));
     cr_assert_eq(reply->element[1]->integer, 1);
     freeReplyObject(reply);
     cr_assert_eq(redis_int(f.r, "HLEN email:errors"), 1);

@@ -4,17 +4,17 @@
 -- KEYS[1]  lock
 -- KEYS[2]  hash      stamps or errors, a hash
 -- ARGV[1]  token
--- ARGV[2]  by        'value' or 'sha1': form of the values in ARGV
--- ARGV[3+] two for each entry: field; the value that was read, or its SHA-1
+-- ARGV[2]  by        'value' or 'report': form of the values in ARGV
+-- ARGV[3+] two for each entry: field; the value that was read, or its id as a report
 -- Reply    {'pruned', how many}, {'fenced'}, {'type', key, found}
--- Uses     types, fence
+-- Uses     types, fence, report_ids
 -- Safe     fenced, by compare: keeps a changed value.
 local refusal = fenced() or wrong_type({{'hash', KEYS[2], 'hash'}})
 if refusal then return refusal end
 local gone = {}
 for i = 3, #ARGV, 2 do
     local value = redis.call('HGET', KEYS[2], ARGV[i])
-    if value and ARGV[2] == 'sha1' then value = redis.sha1hex(value) end
+    if value and ARGV[2] == 'report' then value = report_id(value) end
     if value == ARGV[i + 1] then gone[#gone + 1] = ARGV[i] end
 end
 if #gone > 0 then redis.call('HDEL', KEYS[2], unpack(gone)) end

@@ -22,7 +22,7 @@
 -- ARGV[6]  from      1: the job was seen near the head of backup, -1: near the tail
 -- ARGV[7]  depth     entries to search from there
 -- ARGV[8]  alone     '1': do not end a job that backup holds twice
--- ARGV[9]  report    SHA-1 of the reported text that the decision rests on; '' = no report, then and now
+-- ARGV[9]  report    id of the reported text that the decision rests on; '' = no report, then and now
 -- ARGV[10] delay     of a retry in ms; '' = at once
 -- ARGV[11] unit      of scores in delayed, 'ms' or 's'
 -- ARGV[12] most      largest stream, bytes
@@ -35,7 +35,7 @@
 --          {'alive'} has a heartbeat, {'copies'} is in backup twice, {'full'} the stream takes no record,
 --          {'fenced'}, {'type', key, found}
 -- Optional GETRANGE, SISMEMBER, SREM
--- Uses     types, fence, records, rights
+-- Uses     types, fence, records, report_ids, rights
 -- Safe     fenced; by compare; checks preconditions and rights before the first write; adds before it removes. No check foresees a
 --          stream at its last id, so XADD comes first: an error of XADD changes nothing. No later write may fail, so the script
 --          ignores a bad value in `bytes`.
@@ -49,8 +49,13 @@ local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local job, ends = ARGV[2], ARGV[5] == ''
 if (redis.call('HGET', KEYS[5], ARGV[3]) or '') ~= ARGV[4] then return {'changed'} end
-local text = redis.call('HGET', KEYS[6], job)
-if (text and redis.sha1hex(text) or '') ~= ARGV[9] then return {'changed'} end
+local large = string.find(ARGV[9], ':', 1, true) -- Redis copies a large text only for a call that will not be refused
+local text
+local function report_changed()
+    text = redis.call('HGET', KEYS[6], job)
+    return (text and report_id(text) or '') ~= ARGV[9]
+end
+if not large and report_changed() then return {'changed'} end
 if KEYS[9] ~= KEYS[1] then
     local beat = ARGV[16] == '1' and redis.pcall('GETRANGE', KEYS[9], 0, 255)
     local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
@@ -75,9 +80,10 @@ for i = 17, #ARGV do record[#record + 1] = ARGV[i] end
 if #record % 2 == 1 then record[#record + 1] = job end
 if ARGV[9] ~= '' then
     record[#record + 1] = 'error'
-    record[#record + 1] = string.sub(text, 1, 65536)
+    record[#record + 1] = large and '' or text
 end
 local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
+if large then bytes = bytes + REPORT_HEAD end
 local room = bytes <= tonumber(ARGV[12])
 if ends and not room then return {'full'} end
 local dlq, marked, noted, stamped = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[13] ~= KEYS[1], ARGV[5] ~= '-'
@@ -86,6 +92,10 @@ refusal = missing_right({{'XADD', room and KEYS[7]}, {'HSET', room and KEYS[8]},
     {'HSET', not ends and stamped and KEYS[5]}, {'LREM', KEYS[2]}, {'HDEL', (ends or not stamped) and KEYS[5]},
     {'HDEL', ARGV[9] ~= '' and KEYS[6]}, {'SREM', marked and KEYS[11]}})
 if refusal then return refusal end
+if large then
+    if report_changed() then return {'changed'} end
+    record[#record] = string.sub(text, 1, REPORT_HEAD)
+end
 
 refusal = room and append_record(KEYS[7], KEYS[8], record, bytes, length)
 if refusal and (ends or refusal.err) then return refusal end
