@@ -48,6 +48,7 @@ static bool reader_set_field(event_reader_t *reader, const field_t *field, slice
     case FIELD_ENCODING:
         *(bool *)to = slice_is(value, "text");
         return *(bool *)to || slice_is(value, "base64") || reader_fail(reader, field->name, "is not text or base64");
+    case FIELD_POSITIVE:
     case FIELD_NUMBER:
         return value.len == 0 || (slice_integer(value, number) && *number >= 0) ||
                reader_fail(reader, field->name, "is not a number");

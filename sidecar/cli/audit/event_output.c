@@ -12,7 +12,7 @@ const field_t event_fields[EVENT_FIELDS] = {
     FIELD("reason", TEXT, event_record_t, row.event.reason),
     FIELD("error", BYTES, event_record_t, row.event.error),
     FIELD("error_encoding", ENCODING, event_record_t, row.error_is_text),
-    FIELD("attempts", NUMBER, event_record_t, row.event.attempts),
+    FIELD("attempts", POSITIVE, event_record_t, row.event.attempts),
     FIELD("created_at", TIME, event_record_t, row.event.created),
     FIELD("started_at", TIME, event_record_t, row.event.started),
     FIELD("failed_at", TIME, event_record_t, failed_at),
@@ -81,6 +81,13 @@ static void event_add_time(buffer_t *out, const event_output_t *output, int64_t 
     buffer_str(out, time_text(ms, output->utc, output->narrow ? TIME_SHORT : TIME_SECONDS).text);
 }
 
+void event_add_tries(buffer_t *out, const event_t *event) {
+    if (event->attempts)
+        buffer_printf(out, "%" PRId64, event->attempts);
+    else
+        buffer_str(out, "-");
+}
+
 static void event_add_by(buffer_t *out, slice_t who, slice_t reason) {
     buffer_printf(out, " by %.*s%s%.*s", (int)who.len, who.data, reason.len ? ": " : "", (int)reason.len, reason.data);
 }
@@ -124,8 +131,7 @@ static slice_t event_cell_text(buffer_t *out, const event_output_t *output, even
     case CELL_TIME: event_add_time(out, output, event->at); break;
     case CELL_STATE: event_add_state(out, output, row); break;
     case CELL_SUMMARY: event_add_summary(out, output, row, what); break;
-    case CELL_TRIES:
-        if (event->attempts) buffer_printf(out, "%" PRId64, event->attempts);
+    case CELL_TRIES: event_add_tries(out, event);
     }
     return (slice_t){buffer_text(out), out->len};
 }

@@ -66,6 +66,8 @@ void event_output_add(event_output_t *output, const audit_row_t *row);
 // Prints the rest and frees what the output owns.
 void event_output_end(event_output_t *output);
 
+void event_add_tries(buffer_t *out, const event_t *event); // "-" = unknown
+
 void event_write_json(buffer_t *out, const audit_row_t *row);
 // Reads an object that event_write_json wrote; ignores unknown fields. Texts of *event are borrowed from *text until the next
 // call. False with *why: the line is not such an object.

@@ -17,6 +17,9 @@ static void field_add_text(buffer_t *out, const field_t *field, const void *row)
     case FIELD_TEXT: buffer_add(out, ((const slice_t *)value)->data, ((const slice_t *)value)->len); break;
     case FIELD_ENCODING: buffer_str(out, *(const bool *)value ? "text" : "base64"); break;
     case FIELD_NUMBER: buffer_printf(out, "%" PRId64, *(const int64_t *)value); break;
+    case FIELD_POSITIVE:
+        if (*(const int64_t *)value) buffer_printf(out, "%" PRId64, *(const int64_t *)value);
+        break;
     case FIELD_TIME:
         if (*(const int64_t *)value) buffer_str(out, time_rfc3339(*(const int64_t *)value).text);
     }
@@ -37,10 +40,11 @@ static void csv_write_field(buffer_t *out, const buffer_t *text) {
 
 static void json_write_field(buffer_t *out, const field_t *field, const buffer_t *text) {
     buffer_printf(out, "\"%s\":", field->name);
-    if (field->kind == FIELD_NUMBER)
-        buffer_str(out, buffer_text(text));
-    else if (field->kind == FIELD_TIME && text->len == 0)
+    bool number = field->kind == FIELD_NUMBER || field->kind == FIELD_POSITIVE;
+    if (text->len == 0 && (number || field->kind == FIELD_TIME))
         buffer_str(out, "null");
+    else if (number)
+        buffer_str(out, buffer_text(text));
     else
         json_write_string(out, (slice_t){buffer_text(text), text->len});
 }

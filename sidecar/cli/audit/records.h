@@ -8,7 +8,9 @@ typedef enum field_kind {
     FIELD_BYTES,    // a slice_t: as it is if it is UTF-8, else in base64. Its FIELD_ENCODING must be the next field
     FIELD_ENCODING, // a bool, whether the field before it is text: "text" or "base64"
     FIELD_NUMBER,
-    FIELD_TIME // 0 = unknown: null in JSON, nothing in CSV
+    // 0 = unknown: null in JSON, nothing in CSV.
+    FIELD_POSITIVE,
+    FIELD_TIME
 } field_kind_t;
 
 typedef struct field {

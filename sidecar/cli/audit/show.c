@@ -113,7 +113,8 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
     show_add_text(out, "worker", event->worker);
     show_add_text(out, "reason", event->reason);
     show_add_label(out, "tries");
-    buffer_printf(out, "%" PRId64 "\n", event->attempts);
+    event_add_tries(out, event);
+    buffer_str(out, "\n");
     show_add_time(out, "created", event->created, utc);
     show_add_time(out, "started", event->started, utc);
     show_add_time(out, failed ? "failed" : "at", event->at, utc);

@@ -121,6 +121,20 @@ Test(unit_audit_event_json, every_field_survives) {
     expect_same(&row);
 }
 
+Test(unit_audit_event_json, an_unknown_number_of_attempts_is_null) {
+    audit_row_t row = {.ref = SLICE("aerukz4jvpg6"), .error_is_text = true, .payload_is_text = true};
+    buffer_t json = {0}, tries = {0};
+    row.event = (event_t){.event = SLICE(ID), .kind = SLICE("failed"), .queue = SLICE("q"), .at = 1763690400007};
+    event_write_json(&json, &row);
+    cr_assert_not_null(strstr(buffer_text(&json), "\"attempts\":null,"), "%s", buffer_text(&json));
+    cr_assert_not_null(strstr(buffer_text(&json), "\"size\":0,"), "%s", buffer_text(&json));
+    event_add_tries(&tries, &row.event);
+    cr_assert_str_eq(buffer_text(&tries), "-");
+    expect_same(&row);
+    buffer_free(&tries);
+    buffer_free(&json);
+}
+
 /* RFC 4180: a quote is doubled, and a field with a comma, a quote or a line end stands in quotes. */
 Test(unit_audit_event_json, csv_quotes_separators_quotes_and_newlines) {
     audit_row_t row = {.ref = SLICE("aerukz4jvpg6"), .error_is_text = true, .payload_is_text = false};
@@ -132,7 +146,7 @@ Test(unit_audit_event_json, csv_quotes_separators_quotes_and_newlines) {
                      "ref,queue,dialect,job_id,type,worker,reason,error,error_encoding,attempts,created_at,started_at,"
                      "failed_at,state,kind,at,size,sha256,event,answers,term,answered_at,answered_by,answer_reason,"
                      "payload,payload_encoding\r\n"
-                     "aerukz4jvpg6,\"a,\"\"b\"\"\r\nc\",,,,,,,text,0,,,2025-11-21T02:00:00.007Z,,failed,"
+                     "aerukz4jvpg6,\"a,\"\"b\"\"\r\nc\",,,,,,,text,,,,2025-11-21T02:00:00.007Z,,failed,"
                      "2025-11-21T02:00:00.007Z,0,,,,,,,,/w==,base64\r\n");
     buffer_free(&csv.records.text);
 }
