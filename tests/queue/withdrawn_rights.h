@@ -4,6 +4,7 @@
 
 #include "dialects/bull/scripts.h"
 #include "dialects/delayed_queue/scripts.h"
+#include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 
 enum { MAX_WITHDRAWN_SETUP = 8 };
@@ -167,7 +168,14 @@ static const withdrawn_call_t withdrawn_kmqueue[] = {
 #define PRIVATE_SETTLE                                                                                                           \
     "13 " LOCK " queue-1 fight-requests fight-requests sidecar:f:stamps sidecar:f:errors sidecar:f:failures sidecar:f:meta "
 
+#define LETTERS "3 " LOCK " fights-dlq sidecar:f:recorded T 0 9 99 999 "
+
 static const withdrawn_call_t withdrawn_private_queues[] = {
+    {"old marks",
+     &script_dead_letters,
+     {"RPUSH fights-dlq job", "EVAL redis.call('ZADD',KEYS[1],1,redis.sha1hex('job'),2,'gone') 1 sidecar:f:recorded"},
+     LETTERS "5 9",
+     "letters"},
     {"a record",
      &script_record_once,
      {0},
@@ -191,7 +199,21 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
     "8 " LOCK                                                                                                                    \
     " sidecar:e:aside de_delayed_events de_events de_c de_delayed_events sidecar:e:failures sidecar:e:meta T C###1 5 {} "
 
+#define DELAYED_PROMOTE                                                                                                          \
+    "6 " LOCK " de_delayed_events de_events sidecar:e:meta sidecar:e:aside de_c T app 9 9 9999 999 70 9 1 10 1000 C"
+
 static const withdrawn_call_t withdrawn_delayed_queue[] = {
+    {"events that are due",
+     &script_delayed_promote,
+     {"ZADD de_delayed_events 1 C###1 2 C###2",
+      "HSET de_events C###1 {\"payload\":{},\"type\":\"C\",\"attempt\":1,\"logContext\":{}}"},
+     DELAYED_PROMOTE,
+     "moved"},
+    {"an event that is no envelope",
+     &script_delayed_promote,
+     {"ZADD de_delayed_events 1 C###1", "HSET de_events C###1 {}"},
+     DELAYED_PROMOTE,
+     "moved"},
     {"an end of a quarantined event",
      &script_quarantine_settle,
      {"ZADD sidecar:e:aside 1 C###1", "ZADD de_delayed_events 5 C###1", "HSET de_events C###1 {}"},
@@ -214,7 +236,90 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     "12 sidecar:video:requeued sidecar:video:failures sidecar:video:meta bull:video:7 bull:video:7:lock bull:video:failed "      \
     "bull:video:wait bull:video:paused bull:video:meta-paused bull:video:active bull:video:delayed bull:video:id event me 0 7 "
 
+#define BULL_PROMOTE                                                                                                             \
+    "9 " LOCK " bull:video:delayed bull:video:wait bull:video:paused bull:video:meta-paused bull:video:priority "                \
+    "bull:video:active sidecar:video:meta sidecar:video:aside T app 100 0 bull:video: 9 999"
+#define BULL_MARK "5 " LOCK " bull:video:stalled bull:video:active bull:video:stalled-check sidecar:video:meta T "
+#define BULL_SETTLE(debounce)                                                                                                    \
+    "14 " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta-paused "                 \
+    "bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta bull:video:7 bull:video:7:lock "         \
+    "bull:video:7:logs " debounce " T 7 "
+#define BULL_STALLED "SADD bull:video:stalled 7", "RPUSH bull:video:active 7", "HSET bull:video:7 name x stalledCounter 1"
 static const withdrawn_call_t withdrawn_bull[] = {
+    {"a job without a priority",
+     &script_bull_promote,
+     {"ZADD bull:video:delayed 5 7", "HSET bull:video:7 name x priority 0", "RPUSH bull:video:active 7"},
+     BULL_PROMOTE,
+     "moved"},
+    {"jobs with priorities, one of them behind another",
+     &script_bull_promote,
+     {"ZADD bull:video:delayed 5 7 6 8", "HSET bull:video:7 name x priority 3", "HSET bull:video:8 name x priority 2",
+      "RPUSH bull:video:wait 1"},
+     BULL_PROMOTE,
+     "moved"},
+    {"a list that is built anew",
+     &script_bull_promote,
+     {"EVAL for~i=1,40~do~redis.call('ZADD',KEYS[1],i,i)redis.call('HSET','bull:video:'..i,'name','x','priority',i%3)end 1 "
+      "bull:video:delayed",
+      "RPUSH bull:video:wait 77 78"},
+     BULL_PROMOTE,
+     "moved"},
+    {"an id without a job",
+     &script_bull_promote,
+     {"ZADD bull:video:delayed 5 7 6 8", "HSET bull:video:7 name x priority 0"},
+     BULL_PROMOTE,
+     "moved"},
+    {"an interval begins",
+     &script_bull_mark,
+     {"RPUSH bull:video:active 7 8", "SADD bull:video:stalled 5"},
+     BULL_MARK "30000 99999",
+     "marked"},
+    {"an interval goes on",
+     &script_bull_mark,
+     {"SET bull:video:stalled-check sidecar", "HSET sidecar:video:meta marked 5"},
+     BULL_MARK "9999999999999 99999",
+     "held"},
+    {"a failure of a worker",
+     &script_bull_record,
+     {"ZADD bull:video:failed 5 7"},
+     "5 " LOCK " bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta T 7 5 99 kind failed",
+     "settled"},
+    {"a failure whose job is gone",
+     &script_bull_record,
+     {0},
+     "5 " LOCK " bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta T 7 '' 99 kind failed",
+     "settled"},
+    {"the first look at failures",
+     &script_bull_seen,
+     {"ZADD bull:video:failed 9999999999999 7"},
+     "3 " LOCK " bull:video:failed sidecar:video:recorded T 600000 9 ''",
+     "seen"},
+    {"a later look at failures",
+     &script_bull_seen,
+     {"ZADD sidecar:video:recorded 1 7:1 5 :seen"},
+     "3 " LOCK " bull:video:failed sidecar:video:recorded T 1 9 1000",
+     "seen"},
+    {"a mark of a job that is finished",
+     &script_bull_settle,
+     {"SADD bull:video:stalled 7"},
+     BULL_SETTLE(LOCK) "1 retry '' '' 0 999 kind retried",
+     "gone"},
+    {"a retry", &script_bull_settle, {BULL_STALLED}, BULL_SETTLE(LOCK) "1 retry '' '' 0 999 kind retried", "settled"},
+    {"an end of a stalled job",
+     &script_bull_settle,
+     {BULL_STALLED, "SET bull:video:de:1 7"},
+     BULL_SETTLE("bull:video:de:1") "1 end why message 0 999 kind failed",
+     "settled"},
+    {"an end of a job that Bull removes",
+     &script_bull_settle,
+     {BULL_STALLED, "RPUSH bull:video:7:logs x"},
+     BULL_SETTLE(LOCK) "1 end why message 1 999 kind failed",
+     "settled"},
+    {"an end of an active id without a job",
+     &script_bull_settle,
+     {"SADD bull:video:stalled 7", "RPUSH bull:video:active 7"},
+     BULL_SETTLE(LOCK) "'' broken why message 0 999 kind failed",
+     "settled"},
     {"an end of an id without a job",
      &script_quarantine_settle,
      {"ZADD sidecar:video:aside 1 7", "ZADD bull:video:delayed 5 7"},

@@ -12,10 +12,10 @@
 -- ARGV[3]  ttl       least ms that stalled-check lives; '' = the sidecar stops: stalled-check expires when the next check is due
 -- Reply    {'marked', now in ms, active jobs} a new interval begins, {'held', now in ms, when jobs were marked} within an interval,
 --          {'left'} the sidecar stops, {'fenced'}, {'type', key, found}
--- Uses     types, fence, bullmq, now
+-- Uses     types, fence, bullmq, now, rights
 -- Safe     fenced; marks the jobs that are active in this step. If stalled-check had expired, workers may have changed the set, so the
 --          script rebuilds it: no job counts as stalled before a whole interval. stalled-check outlives the interval, so workers do
---          not check earlier either. If Redis refuses SADD after DEL, the check is an interval late and no job is lost.
+--          not check earlier either. Checks rights before the first write.
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'stalled-check', KEYS[4], 'string'}, {'meta', KEYS[5], 'hash'}}
 local refusal = fenced() or wrong_type(wanted) or bullmq({unpack(KEYS, 6)})
 if refusal then return refusal end
@@ -33,8 +33,10 @@ if good and now - marked < interval then
     redis.call('SET', KEYS[4], 'sidecar', 'PX', text(math.max(tonumber(ARGV[3]), marked + interval - now)))
     return {'held', text(now), text(marked)}
 end
-redis.call('SET', KEYS[4], 'sidecar', 'PX', text(math.max(tonumber(ARGV[3]), interval)))
 local active = redis.call('LRANGE', KEYS[3], 0, -1)
+refusal = missing_right({{'SET', KEYS[4]}, {'DEL', KEYS[2]}, {'SADD', KEYS[2]}, {'HSET', KEYS[5]}})
+if refusal then return refusal end
+redis.call('SET', KEYS[4], 'sidecar', 'PX', text(math.max(tonumber(ARGV[3]), interval)))
 redis.call('DEL', KEYS[2])
 for i = 1, #active, 5000 do redis.call('SADD', KEYS[2], unpack(active, i, math.min(i + 4999, #active))) end
 redis.call('HSET', KEYS[5], 'marked', text(now))

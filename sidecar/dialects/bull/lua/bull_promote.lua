@@ -20,10 +20,10 @@
 -- ARGV[7]  work      the batch ends after inserts by priority have walked over this many entries
 -- Reply    as promote
 -- Optional PUBLISH, PUBSUB, SORT
--- Uses     types, fence, bullmq
--- Safe     fenced; checks every key first, and every job hash before it moves the id. First tries, on a key that does not exist, the
---          commands that an ACL may refuse. Adds before it removes. PUBLISH comes last, by pcall: an error between push and removal
---          would double jobs. All job keys begin with the prefix.
+-- Uses     types, fence, bullmq, rights
+-- Safe     fenced; checks every key and right before the first write, and every job hash before it moves the id. Adds before it
+--          removes. PUBLISH comes last, by pcall: an error between push and removal would double jobs. All job keys begin with the
+--          prefix, so the right to one stands for all.
 local wanted = {{'delayed', KEYS[2], 'zset'}, {'wait', KEYS[3], 'list'}, {'paused', KEYS[4], 'list'},
     {'meta-paused', KEYS[5], 'string'}, {'priority', KEYS[6], 'zset'}, {'active', KEYS[7], 'list'}, {'meta', KEYS[8], 'hash'},
     {'aside', KEYS[9], 'zset'}}
@@ -64,29 +64,23 @@ for i = 1, count do
     if priority ~= '0' then plain_only = false end
 end
 
-local active, none = false, KEYS[9] .. ':none'
-redis.call('ZREM', none, '')
-redis.call('ZREMRANGEBYRANK', none, 0, 0)
+local active, built = false, KEYS[9] .. ':none' -- built: the key of a list that replaces the target
 if redis.call('LLEN', KEYS[7]) > 0 then -- Bull removes a promoted id from active, too
     active = {}
     for _, id in ipairs(redis.call('LRANGE', KEYS[7], 0, -1)) do active[id] = true end
-    redis.call('LREM', none, 1, '')
 end
+local ranked = not plain_only
+refusal = missing_right({{'HSET', prefix .. ids[1]}, {'LPUSH', target}, {'ZREMRANGEBYRANK', KEYS[2]}, {'LREM', active and KEYS[7]},
+    {'ZADD', ranked and KEYS[6]}, {'ZCOUNT', ranked and KEYS[6]}, {'ZMSCORE', ranked and KEYS[6]}, {'LRANGE', ranked and target},
+    {'LINDEX', ranked and target}, {'LINSERT', ranked and target}, {'RPUSH', ranked and target}, {'LPUSH', ranked and built},
+    {'RENAME', ranked and built, target}, {'ZADD', ranked and KEYS[9]}, {'ZADD', ranked and KEYS[2]}, {'ZREM', ranked and KEYS[2]}})
+if refusal then return refusal end
 local moved, no_jobs, plain = ids, {}, {}
 if plain_only then
     for i = 1, count do redis.call('HSET', prefix .. ids[i], 'delay', '0') end
     redis.call('LPUSH', target, unpack(ids))
 else
     moved = {}
-    redis.call('ZADD', none, 'XX', 0, '')
-    redis.call('ZCOUNT', none, 0, 0)
-    redis.call('LINDEX', none, 0)
-    redis.call('LINSERT', none, 'BEFORE', '', '')
-    redis.call('DEL', none)
-    redis.call('ZMSCORE', none, '')
-    redis.call('RPUSH', none, '')
-    redis.call('RENAME', none, none)
-    redis.call('DEL', none)
     local work = tonumber(ARGV[7])
     local function flush()
         if #plain > 0 then length = redis.call('LPUSH', target, unpack(plain)) end
@@ -174,8 +168,8 @@ else
     flush()
     if new then
         redis.call('ZADD', KEYS[6], unpack(scores))
-        for i = 1, #new, 5000 do redis.call('LPUSH', none, unpack(new, i, math.min(i + 4999, #new))) end
-        redis.call('RENAME', none, target) -- the new list holds all of the old one
+        for i = 1, #new, 5000 do redis.call('LPUSH', built, unpack(new, i, math.min(i + 4999, #new))) end
+        redis.call('RENAME', built, target) -- the new list holds all of the old one
     end
 end
 if #no_jobs > 0 then

@@ -13,9 +13,9 @@
 -- ARGV[5+] names and values of the record; this script adds 'at'
 -- Reply    {'settled', 1}, {'gone'} retried or removed since, {'changed'} recorded already, {'full'}, {'fenced'},
 --          {'type', key, found}
--- Uses     types, fence, records, now
--- Safe     fenced; compares the score; writes record and mark (the entry in recorded) in one step. A ZADD that changes nothing tests
---          the right first, so that Redis cannot refuse the mark after the record.
+-- Uses     types, fence, records, now, rights
+-- Safe     fenced; compares the score; checks rights before the first write, so that record and mark (the entry in recorded) are
+--          written together or not at all.
 local wanted = {{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}, {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}}
 local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
@@ -28,9 +28,8 @@ local now = now_ms()
 local record = {'at', now, unpack(ARGV, 5)}
 local bytes, length = stream_bytes(KEYS[4], KEYS[5], record)
 if bytes > tonumber(ARGV[4]) then return {'full'} end
-redis.call('ZADD', KEYS[3], 'XX', '0', mark)
-
-redis.call('XADD', KEYS[4], '*', unpack(record))
+refusal = missing_right({{'XADD', KEYS[4]}, {'HSET', KEYS[5]}, {'ZADD', ARGV[3] ~= '' and KEYS[3]}})
+    or append_record(KEYS[4], KEYS[5], record, bytes, length)
+if refusal then return refusal end
 if ARGV[3] ~= '' then redis.call('ZADD', KEYS[3], ARGV[3], mark) end
-redis.call('HSET', KEYS[5], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
 return {'settled', 1}

@@ -11,7 +11,7 @@
 -- ARGV[4]  seen      ms: moves `:seen` there and removes marks that are never read again; '' = only read `:seen`; 'off' = failures
 --                    from now on count as recorded
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
--- Uses     types, fence, now
+-- Uses     types, fence, now, rights
 -- Safe     fenced; `:seen` moves forwards only, unless a wrong clock left it more than `overlap` in the future, where it would hide
 --          failures that happen while no instance leads. `:seen` is written last, so a first call that failed half-way begins anew.
 local refusal = fenced() or wrong_type({{'failed', KEYS[2], 'zset'}, {'recorded', KEYS[3], 'zset'}})
@@ -38,6 +38,8 @@ if not seen then
     if #known == 2 * tonumber(ARGV[3]) then seen = math.max(now, tonumber(known[#known]) + overlap) end
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
 elseif ARGV[4] ~= '' and (tonumber(ARGV[4]) >= seen or seen > now + overlap) then
+    refusal = missing_right({{'ZADD', KEYS[3]}, {'ZREMRANGEBYSCORE', KEYS[3]}})
+    if refusal then return refusal end
     seen = tonumber(ARGV[4])
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. text(seen - overlap))

@@ -27,9 +27,9 @@
 -- Reply    as settle: settled, gone (its worker renewed the lock, or the job is finished), changed, alive (the lock exists), full,
 --          fenced, type
 -- Optional PUBLISH
--- Uses     types, fence, records, now
--- Safe     fenced; compares the job with the decision; adds before it removes, the record first; PUBLISH last and by pcall. A missing
---          right cannot stop it after the record: it first tries the later commands on a key that does not exist.
+-- Uses     types, fence, records, now, rights
+-- Safe     fenced; compares the job with the decision; checks preconditions and rights before the first write; adds before it
+--          removes, the record first; PUBLISH last and by pcall.
 local broken = ARGV[4] == 'broken'
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
     {'meta-paused', KEYS[6], 'string'}, {'failed', KEYS[7], 'zset'}, {'recorded', KEYS[8], 'zset'},
@@ -57,26 +57,23 @@ end
 local bytes, length = stream_bytes(KEYS[9], KEYS[10], record)
 local room = bytes <= tonumber(ARGV[8])
 if ends and not room then return {'full'} end
-local none = KEYS[8] .. ':none'
-redis.call('LREM', none, 1, '')
-redis.call('SREM', none, '')
-redis.call('ZADD', none, 'XX', 0, '')
-redis.call('DEL', none)
-redis.call('PTTL', none)
-if not ends then
-    redis.call('RPUSH', none, '') -- the only way to test the right
-    redis.call('DEL', none)
-end
+local target = redis.call('EXISTS', KEYS[6]) == 1 and KEYS[5] or KEYS[4]
+local fails, deletes = ends and not broken and ARGV[7] ~= '1', ends and not broken and ARGV[7] == '1'
+local debounced = ends and not broken and KEYS[14] ~= KEYS[1] and redis.call('PTTL', KEYS[14])
+debounced = debounced == 0 or debounced == -1 -- as Bull from 4.16 on: with this key Bull drops new jobs of that deid
+refusal = missing_right({{'XADD', room and KEYS[9]}, {'HSET', room and KEYS[10]}, {'HSET', (fails or not ends) and KEYS[11]},
+    {'RPUSH', not ends and target}, {'ZADD', fails and KEYS[8]}, {'ZADD', fails and KEYS[7]}, {'LREM', KEYS[3]}, {'SREM', KEYS[2]},
+    {'DEL', deletes and KEYS[11]}, {'DEL', deletes and KEYS[13]}, {'DEL', debounced and KEYS[14]}})
+if refusal then return refusal end
 
-if room then
-    redis.call('XADD', KEYS[9], '*', unpack(record))
-    redis.call('HSET', KEYS[10], 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
-end
+refusal = room and append_record(KEYS[9], KEYS[10], record, bytes, length)
+if refusal and (ends or refusal.err) then return refusal end
+room = room and not refusal
 local count = string.format('%.0f', number(counter) + 1)
 if not ends then
     redis.call('HSET', KEYS[11], 'stalledCounter', count)
-    redis.call('RPUSH', redis.call('EXISTS', KEYS[6]) == 1 and KEYS[5] or KEYS[4], id)
-elseif not broken and ARGV[7] ~= '1' then
+    redis.call('RPUSH', target, id)
+elseif fails then
     redis.call('HSET', KEYS[11], 'stalledCounter', count, 'failedReason', ARGV[5], 'finishedOn', now)
     redis.call('ZADD', KEYS[8], now, id .. ':' .. now)
     redis.call('ZADD', KEYS[7], now, id)
@@ -86,11 +83,8 @@ redis.call('SREM', KEYS[2], id)
 if not ends then
     redis.pcall('PUBLISH', KEYS[2] .. '@', id)
 elseif not broken then
-    if ARGV[7] == '1' then redis.call('DEL', KEYS[11], KEYS[13]) end
-    if KEYS[14] ~= KEYS[1] then -- as Bull from 4.16 on: with this key Bull drops new jobs of that deid
-        local pttl = redis.call('PTTL', KEYS[14])
-        if pttl == 0 or pttl == -1 then redis.call('DEL', KEYS[14]) end
-    end
+    if deletes then redis.call('DEL', KEYS[11], KEYS[13]) end
+    if debounced then redis.call('DEL', KEYS[14]) end
     redis.pcall('PUBLISH', KEYS[7], ARGV[6])
 end
 return {'settled', room and 1 or 0}

@@ -18,11 +18,10 @@
 -- ARGV[9]  steps     number of delays that follow
 -- ARGV[10+] for each delay: the attempt below which the delay applies, and the delay in ms; then the class of each list in KEYS[6+]
 -- Reply    as promote; the score of the oldest is '' if the oldest was not moved
--- Uses     types, fence
--- Safe     fenced; reads and writes in one step. Schedules before it pushes, so a refused push is repeated when the event is due next, and
---          not at once, twice or never. While the last push of an event may wait in its list, only postpones the event: a list of more
---          than 2,000 envelopes or ARGV[5] bytes is not read, and may hold any of them. Removes only members without an envelope. Changes only the digits of `attempt`, and only in the
---          shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
+-- Uses     types, fence, rights
+-- Safe     fenced; checks all preconditions and rights before the first write. While the last push of an event may wait in its list,
+--          only postpones the event: a list of more than 2,000 envelopes or ARGV[5] bytes is not read, and may hold any of them.
+--          Removes only members without an envelope. Changes only the digits of `attempt`, and only in the shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
 --          its outermost object, because none of the quotes is escaped. Other shapes are quarantined. Producers write whole ms as scores;
 --          the fraction .5 marks an event after its last push, .25 a quarantined event, .75 both.
 local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}})
@@ -146,6 +145,11 @@ if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
 local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 if fields[1] == head[1] then oldest = head[2] end
 
+local calls = {{'ZADD', (#scores > 0 or #odd > 0) and KEYS[2]}, {'HSET', moved > 0 and KEYS[3]}, {'ZADD', #odd > 0 and KEYS[5]},
+    {'ZSCORE', #odd > 0 and KEYS[2]}, {'ZREM', #gone > 0 and KEYS[2]}}
+for _, key in ipairs(order) do calls[#calls + 1] = {'LPUSH', #lists[key] > 0 and key} end
+refusal = missing_right(calls)
+if refusal then return refusal end
 if #scores > 0 then redis.call('ZADD', KEYS[2], unpack(scores)) end
 if moved > 0 then
     for _, key in ipairs(order) do

@@ -13,9 +13,11 @@
 -- ARGV[7]  forget    ms: at the end of the list remove older marks; '' = remove none
 -- Reply    {'letters', now in ms, entries looked at, 1 at the end of the list or else 0, and for each entry without a record: the
 --          entry or '', its size, its SHA-1}, {'fenced'}, {'type', key, found}
--- Uses     types, fence, now
+-- Uses     types, fence, now, rights
 -- Safe     fenced; reads the list; only record_once adds marks.
 local refusal = fenced() or wrong_type({{KEYS[2], KEYS[2], 'list'}, {KEYS[3], KEYS[3], 'zset'}})
+if refusal then return refusal end
+refusal = missing_right({{'LRANGE', KEYS[2]}, {'ZSCORE', KEYS[3]}, {'ZADD', KEYS[3]}, {'ZREMRANGEBYSCORE', KEYS[3]}})
 if refusal then return refusal end
 local now = tonumber(now_ms())
 local reply = {'letters', string.format('%.0f', now), 0, 0}
