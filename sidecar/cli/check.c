@@ -19,10 +19,12 @@ static void check_print(void *self, preflight_level_t finding, const char *queue
     if (finding > PREFLIGHT_WARNING) ++*faults;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
     size_t columns = terminal_columns(stdout);
-    buffer_t out = {0};
-    wrap_at(&out, line, INDENT, columns ? columns : SIZE_MAX);
+    buffer_t out = {0}, safe = {0};
+    terminal_escape(&safe, slice_text(line), false); // the name of a type or a key may come from Redis
+    wrap_at(&out, buffer_text(&safe), INDENT, columns ? columns : SIZE_MAX);
     printf("%-*s%s", INDENT, LABELS[finding], buffer_text(&out));
     buffer_free(&out);
+    buffer_free(&safe);
     free(line);
 }
 
@@ -84,8 +86,11 @@ static int check_redis(const config_t *config) {
     if (outcome == OUTCOME_OK) {
         if (!faults) check_print(&faults, PREFLIGHT_FACT, NULL, "preflight passed");
     } else {
+        buffer_t safe = {0};
+        terminal_escape(&safe, slice_text(error.text), false);
         fflush(stdout);
-        fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), error.text);
+        fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), buffer_text(&safe));
+        buffer_free(&safe);
         code = outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
     }
     conn_free(conn);

@@ -198,6 +198,7 @@ static void snapshot_read_uncopied(const reader_t *reader, size_t index) {
     request_text(reader->conn, from, "+", "COUNT");
     request_int(reader->conn, 1);
     request_end(reader->conn);
+    conn_expect_job(reader->conn);
     redisReply *reply = snapshot_next_reply(reader, reader->keys->queues[index].failures, queue->error);
     const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
     queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // another client has deleted the entry

@@ -119,6 +119,7 @@ outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t
     redis_error_t *error = call->error;
     *error = (redis_error_t){0};
     for (size_t i = 0; i < count && error->outcome != OUTCOME_DISCONNECTED; i++) {
+        conn_expect_job(call->conn);
         redisReply *reply = conn_read_next(call->conn, NULL, error);
         if (reply && reply->type == REDIS_REPLY_STRING) {
             page->replies[page->reply_count++] = reply;
@@ -140,6 +141,7 @@ void backup_range_append(const call_t *call, size_t skip, size_t count) {
 
 outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page) {
     redisReply *reply;
+    conn_expect_job(call->conn);
     if (conn_read(call->conn, 0, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
     page->replies[page->reply_count++] = reply;

@@ -18,6 +18,7 @@ static void quarantine_read_job(const redisReply *const *parts, quarantined_t *o
 static outcome_t quarantine_read_page(const call_t *call, quarantine_page_t *page) {
     redis_error_t *error = call->error;
     redisReply *reply;
+    conn_expect_job(call->conn);
     if (conn_read(call->conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     page->reply = reply;
     page->now = reply_number(reply_at(reply, 0));

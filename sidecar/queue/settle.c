@@ -132,6 +132,7 @@ outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *foun
     request_script(call->conn, &script_reports, 1);
     request_text(call->conn, call_queue(call)->config->errors, from);
     request_int(call->conn, walk->skip, walk->count ? walk->count : REPORTS_COUNT, REPORTS_BYTES);
+    conn_expect_job(call->conn);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     walk->cursor = strtoull(reply_text(reply_at(reply, 0)), NULL, 10);
     walk->skip = reply_int(reply_at(reply, 1));

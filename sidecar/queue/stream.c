@@ -85,6 +85,7 @@ static size_t stream_queue(const keyspace_t *keys, const char *key, size_t from)
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error) {
     redisReply *reply;
+    conn_expect_job(conn);
     outcome_t outcome = arrived ? conn_try_read(conn, &reply, error) : conn_read(conn, 0, &reply, error);
     if (arrived) *arrived = reply != NULL || (outcome != OUTCOME_OK && outcome != OUTCOME_DISCONNECTED);
     if (!reply) return outcome;

@@ -6,7 +6,10 @@
 
 #include "base/buffer.h"
 #include "redis/reply.h"
+#include "redis/reply_guard.h"
 #include "redis/socket.h"
+
+static const char TOO_LARGE[] = "reply is larger than any reply that was asked for";
 
 enum {
     POLL_SLICE_MS = 100,
@@ -33,6 +36,7 @@ struct conn {
     size_t last_request; // offset of the last complete request
     int argc;
     size_t reader_peak; // the largest number of bytes that the reader has held since it was created
+    reply_guard_t guard;
 };
 
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
@@ -48,6 +52,8 @@ void conn_free(conn_t *conn) {
     free(conn->target);
     free(conn);
 }
+
+void conn_expect_job(conn_t *conn) { conn->guard.most_bytes = MAX_JOB_REPLY; }
 
 conn_t *conn_like(const conn_t *conn, const char *name) {
     conn_t *other = conn_new(conn->redis, name, conn->stop);
@@ -223,6 +229,7 @@ static void conn_shrink_reader(conn_t *conn) {
     redisReaderFree(reader);
     conn->context->reader = fresh;
     conn->reader_peak = 0;
+    guard_install(&conn->guard, fresh);
 }
 
 static outcome_t conn_receive(conn_t *conn, redis_error_t *error) {
@@ -230,7 +237,16 @@ static outcome_t conn_receive(conn_t *conn, redis_error_t *error) {
     size_t had = reader->len;
     if (redisBufferRead(conn->context) != REDIS_OK) return conn_lose(conn, error, "connection lost");
     conn->received += (int64_t)(reader->len - had);
+    if (!guard_receive(&conn->guard, reader, reader->len - had)) return conn_lose(conn, error, TOO_LARGE);
     if (reader->len > conn->reader_peak) conn->reader_peak = reader->len;
+    return OUTCOME_OK;
+}
+
+// *found is NULL if no whole reply has arrived.
+static outcome_t conn_parse(conn_t *conn, void **found, redis_error_t *error) {
+    if (redisGetReplyFromReader(conn->context, found) != REDIS_OK)
+        return conn_lose(conn, error, guard_is_exceeded(&conn->guard) ? TOO_LARGE : "broken reply");
+    if (*found) guard_begin_reply(&conn->guard, conn->context->reader);
     return OUTCOME_OK;
 }
 
@@ -239,11 +255,9 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
     *reply = NULL;
     *error = (redis_error_t){0};
     if (!conn->context) return conn_lose(conn, error, "not connected");
-    if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return conn_lose(conn, error, "broken reply");
-    if (!found) {
-        if (conn_receive(conn, error) != OUTCOME_OK) return error->outcome;
-        if (redisGetReplyFromReader(conn->context, &found) != REDIS_OK) return conn_lose(conn, error, "broken reply");
-    }
+    if (conn_parse(conn, &found, error) != OUTCOME_OK) return error->outcome;
+    if (!found && (conn_receive(conn, error) != OUTCOME_OK || conn_parse(conn, &found, error) != OUTCOME_OK))
+        return error->outcome;
     if (found) conn_shrink_reader(conn);
     redisReply *got = found;
     if (got && got->type == REDIS_REPLY_ERROR) return conn_read_error_reply(conn, got, error);
@@ -371,6 +385,8 @@ outcome_t conn_open(conn_t *conn, redis_error_t *error) {
     if (!conn->context) {
         conn->context = socket_open(conn->redis, conn->timeout_ms, conn->target, error);
         if (!conn->context) return error->outcome;
+        guard_install(&conn->guard, conn->context->reader);
+        guard_begin_reply(&conn->guard, conn->context->reader);
         conn->generation++;
         if (conn_handshake(conn, error) != OUTCOME_OK) goto fail;
     }

@@ -1,6 +1,7 @@
 /* Runs the real binary and checks exit codes, output and log lines. */
 #include "base/buffer.h"
 #include "cluster.h"
+#include "proxy.h"
 #include "tempdir.h"
 #include "text.h"
 
@@ -80,6 +81,34 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
         free(text);
         free(path);
     }
+}
+
+/* Red, and an override of the direction of text. */
+Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
+    cluster_t s = cluster_begin(NULL);
+    proxy_t *proxy = proxy_start(server_socket(s.server));
+    static const char version[] = "redis_version:7.0.15 \x1b[31m\xe2\x80\xae";
+    char *info = mem_printf("$%zu\r\n%s", sizeof version - 1, version);
+    const proxy_rule_t rules[] = {{PROXY_REPLACE, "TYPE q:delayed", "+list\x1b[31m\xe2\x80\xae", .times = -1},
+                                  {PROXY_REPLACE, "ROLE", "*1\r\n$15\r\nslave\x1b[31m\xe2\x80\xae..", .times = -1},
+                                  {PROXY_REPLACE, "HGETALL sidecar:", "-ERR \x1b[31m\xe2\x80\xae", .times = -1},
+                                  {PROXY_REPLACE, "INFO server", info, .times = -1}};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) proxy_rule(proxy, rules[i]);
+    char *path = cluster_config_file(&s, (sidecar_t){.socket = proxy_socket(proxy)});
+    const daemon_output_t *outputs[] = {daemon_run("check", "-c", path, "--redis"), daemon_run("status", "-c", path)};
+    cr_assert(has(outputs[0]->out, "holds a list\\x1b[31m\\u202e where a zset is wanted"), "%s%s", outputs[0]->out,
+              outputs[0]->err);
+    for (size_t i = 0; i < 2; i++) {
+        cr_assert_neq(outputs[i]->code, 0);
+        for (int n = 0; n < 2; n++) {
+            const char *text = n ? outputs[i]->err : outputs[i]->out;
+            cr_assert(!strchr(text, '\x1b') && !has(text, "\xe2\x80\xae"), "%s", text);
+        }
+    }
+    free(path);
+    free(info);
+    proxy_stop(proxy);
+    cluster_end(&s);
 }
 
 Test(daemon_cli, check_reports_missing_redis_features) {

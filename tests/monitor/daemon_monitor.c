@@ -49,6 +49,22 @@ Test(daemon_monitor, a_requeued_job_that_fails_again_has_two_rows) {
     cluster_end(&s);
 }
 
+/* A connection closes at a reply of more than MAX_REPLY, 16 MiB, unless it asked for jobs: page, report and record are read
+ * whole. */
+Test(daemon_monitor, a_job_larger_than_other_replies_may_be_is_ended_and_copied) {
+    enum { SIZE = 20 << 20 };
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", "max_payload = \"32MiB\";"), .scan = "50ms"});
+    redis_ok(s.r, "EVAL %s 2 q:backup q:errors %d",
+             "local job = string.rep('x', ARGV[1]) redis.call('LPUSH', KEYS[1], job) redis.call('HSET', KEYS[2], job, '!no')",
+             SIZE);
+    await(&s, audit_log_int(daemon_audit_path(d), "SELECT max(length(payload)) FROM events WHERE kind = 'failed'") == SIZE,
+          20000);
+    cr_assert_eq(redis_int(s.r, "EXISTS q:errors q:backup"), 1, "only the sentinel is left");
+    cr_assert_eq(daemon_log_count(d, "larger than any reply"), 0);
+    cluster_end(&s);
+}
+
 Test(daemon_monitor, a_standby_continues_after_a_killed_leader) {
     enum { ENTRIES = 200000 };
     cluster_t s = cluster_begin(NULL);

@@ -251,6 +251,7 @@ static outcome_t failed_next_page(failed_t *s, side_task_call_t *call, const red
 // Owned; NULL = an error, in *call->error.
 static redisReply *failed_read_page(const call_t *call) {
     redisReply *page;
+    conn_expect_job(call->conn);
     if (conn_read(call->conn, 0, &page, call->error) != OUTCOME_OK) return NULL;
     if (page->type == REDIS_REPLY_ARRAY && page->elements >= BULL_PAGE_HEAD) return page;
     freeReplyObject(page);

@@ -262,6 +262,7 @@ static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {
     request_text(conn, s->cursor);
     request_int(conn, PAGE_MARKS, s->skip, PAGE_JOBS, PAGE_BYTES, at->config->policy.max_payload);
     request_text_list(conn, bull_field_names, BULL_FIELDS);
+    conn_expect_job(conn);
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
     bool good = bull_reply_begins(reply, "stalled", "early", call->redis.error);
     bool more = good && reply_is(reply_at(reply, 0), "stalled") && stalled_settle_page(s, call, reply);

@@ -46,6 +46,7 @@ static void unique_ids_forget(void *self) { ((unique_ids_t *)self)->idle = false
 
 static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_error_t *error) {
     request_append(conn, "LRANGE", backup, "0", "0");
+    conn_expect_job(conn);
     redisReply *reply = conn_read_next(conn, NULL, error);
     const redisReply *entry = reply_at(reply, 0);
     bool is = reply_len(entry) && kmqueue_is_marker(reply_slice(entry), backup);

@@ -181,6 +181,7 @@ static outcome_t dead_letters_step(void *self, side_task_call_t *task) {
     if (task->arm) request_append(conn, "LLEN", dead_letters->dlq);
     dead_letters_append_page(dead_letters, &task->redis);
     for (int i = 0; task->arm && i < 2; i++) conn_reply_free(conn_read_next(conn, NULL, error));
+    conn_expect_job(conn);
     redisReply *reply = conn_read_next(conn, NULL, error);
     if (reply) dead_letters_read_page(dead_letters, task, reply);
     conn_reply_free(reply);

@@ -254,6 +254,7 @@ static outcome_t lists_skip_refused(private_lists_t *lists, redis_error_t *error
 
 static outcome_t lists_read_tails(conn_t *conn, private_lists_t *lists, backup_page_t *page, redis_error_t *error) {
     redisReply *reply;
+    conn_expect_job(conn);
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return lists_skip_refused(lists, error);
     page->replies[page->reply_count++] = reply;
     int64_t read = reply_int(reply_at(reply, 0));

@@ -1,0 +1,34 @@
+// Limits the size of one reply, because a broken or hostile server may send any number of bytes.
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include "base/std.h"
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t guard_elements_t;
+#else
+typedef int guard_elements_t;
+#endif
+
+enum {
+    MAX_REPLY = 16 << 20,         // bytes of a reply without jobs
+    MAX_JOB_REPLY = 513 << 20,    // bytes of a reply with jobs; Redis itself holds no text above 512 MiB
+    MAX_REPLY_ELEMENTS = 1 << 20, // of all arrays of a reply
+};
+
+typedef struct reply_guard {
+    redisReplyObjectFunctions functions; // those of hiredis; creating an array is limited
+    void *(*create_array)(const redisReadTask *task, guard_elements_t elements);
+    size_t bytes;      // received of the reply under way
+    size_t elements;   // of its arrays so far
+    size_t most_bytes; // limit of `bytes`
+} reply_guard_t;
+
+// The reader borrows the guard.
+void guard_install(reply_guard_t *guard, redisReader *reader);
+// Begins the next reply, whose first bytes the reader may hold already.
+void guard_begin_reply(reply_guard_t *guard, const redisReader *reader);
+// Counts bytes that the reader has received. False: the reply is too large.
+bool guard_receive(reply_guard_t *guard, const redisReader *reader, size_t bytes);
+bool guard_is_exceeded(const reply_guard_t *guard);
