@@ -232,9 +232,14 @@ Test(daemon_upgrade, commands_keep_their_exit_codes) {
     }
 }
 
+/* Changed on purpose: `types` needs no restart any more; host, socket and username refuse a URL, which may hold a password. */
+#define KEYS_ON_PURPOSE                                                                                                          \
+    "sed 's/^\\(queue-only\\ttypes\\t.*\\)restart$/\\1reloadable/; "                                                             \
+    "s/^redis\\t\\(host\\|socket\\|username\\)\\t[a-z]*\\t\\(.* control characters\\)[^\\t]*/redis\\t\\1\\t\\2/'"
+
 /* Config keys: section, name, type, default, bounds, and whether a reload may change the key. Metrics: name, type, labels. */
 Test(daemon_upgrade, tables_of_config_keys_and_metrics_stay) {
-    upgrade_expect_same("\"$PROGRAM\" help keys | cut -f1-6");
+    upgrade_expect_same("\"$PROGRAM\" help keys | cut -f1-6 | " KEYS_ON_PURPOSE);
     upgrade_expect_same("\"$PROGRAM\" help metrics | cut -f1-3");
 }
 
