@@ -36,7 +36,7 @@ for i, digest in ipairs(asked) do
         changes[#changes + 1] = new
     end
 end
-refusal = missing_right({{'HSET', #changes > 0 and KEYS[2]}, {'HSET', born > life and KEYS[3]}})
+refusal = missing_right({{'HSET', #changes > 0 and KEYS[2]}, {'HSET', birth and KEYS[3]}})
 if refusal then return refusal end
 if #changes > 0 then redis.call('HSET', KEYS[2], unpack(changes)) end
 if birth then redis.call('HSET', KEYS[3], 'life', string.format('%.0f', birth)) end
