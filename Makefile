@@ -16,6 +16,7 @@ RELEASED := 2026-11-22
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 TEST_ROUNDS ?= 10
+CHAOS_SECONDS ?= 900
 FUZZ_SECONDS ?= 120
 
 PKGS := hiredis libconfig sqlite3 nettle
@@ -129,7 +130,7 @@ bench: all $(BENCHES) ## runs the benchmarks of docs/benchmarks.md
 # Filter of tests for Criterion, such as T='unit_scan/*'; empty = all tests.
 T ?=
 
-.PHONY: test test-unit test-redis test-daemon test-all test-rest test-long test-debian13 cover
+.PHONY: test test-unit test-redis test-daemon test-all test-rest test-long chaos test-debian13 cover
 test: ## installs missing packages, builds, and runs the whole suite (T='unit_scan/*': only these tests)
 	@sh deploy/deps.sh suite
 	@$(MAKE) -s -j2 SANITIZER= suite
@@ -152,6 +153,11 @@ test-rest:
 test-long: ## the whole suite, TEST_ROUNDS times, then the tests that have a long form in that form
 	@sh deploy/deps.sh test
 	@MAKE="$(MAKE)" TEST_ROUNDS=$(TEST_ROUNDS) sh tests/check/stages.sh long
+
+chaos: ## faults hit sidecars, Redis, workers and operators for CHAOS_SECONDS; then every job is accounted for (CHAOS_SEED=N repeats it)
+	@sh deploy/deps.sh suite
+	@$(MAKE) -s -j2 SANITIZER= suite
+	@CHAOS_SECONDS=$(CHAOS_SECONDS) build/tests/suite -j1 --filter 'daemon_chaos/*' </dev/null
 
 test-debian13: ## the whole suite inside a Debian 13 root: its libraries, its Redis 8 and its Valkey (as root)
 	@sh deploy/deps.sh test

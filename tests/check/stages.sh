@@ -98,6 +98,9 @@ storms() {
         --filter '@(daemon_loop|daemon_promises|daemon_sd_notify)/*'
 }
 
+# `make chaos`, but for a minute.
+chaos() { CHAOS_SECONDS=60 timeout --foreground -k 10 600 build/tests/suite -j1 --filter 'daemon_chaos/*'; }
+
 clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
 
 # Tests the container image and a pod with it. Needs rights that CI has, or root on your own machine.
@@ -131,6 +134,7 @@ else
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
+    stage chaos chaos
     stage image image
 fi
 echo "== stages:$summary tests that were skipped before follow"

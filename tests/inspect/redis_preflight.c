@@ -9,11 +9,11 @@
 
 typedef struct {
     buffer_t text; /* one line "level queue: text" for each result; "-" = no queue */
-    int counts[6]; /* by preflight_level_t */
+    int counts[5]; /* by preflight_level_t */
 } results_t;
 
 static void add_result(void *self, preflight_level_t level, const char *queue, const char *text) {
-    static const char *const levels[] = {"fact", "note", "warn", "queue", "refused", "disabled"};
+    static const char *const levels[] = {"fact", "warn", "queue", "refused", "disabled"};
     results_t *results = self;
     results->counts[level]++;
     cr_assert_null(strchr(text, '\n'));
@@ -58,6 +58,28 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     free(line);
     free(version);
     fixture_stop(&f);
+}
+
+/* A dry run of delayed_queue's scripts once left scratch keys that went only when they expired. */
+Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
+    static const char *const settings[] = {
+        "dialect = \"list\";", "dialect = \"bull\";", "dialect = \"delayed_queue\"; types = [\"a.B\"];",
+        "dialect = \"kmqueue\"; queues = [\"one:safe\"];",
+        "dialect = \"private_queues\"; main = \"m\"; private = \"queue-*\"; dlq = \"dead\"; heartbeat = \"off\";"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char *config = mem_printf("group = \"app\"; queues = ( { name = \"q\"; %s } );", settings[i]);
+        fixture_t f = fixture_start(&(fixture_options_t){.config = config});
+        results_t results = {0};
+        cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
+        cr_assert_eq(
+            preflight_again(&(preflight_call_t){f.conn, f.keys, add_result, &results, &f.error}, (bool[]){true}, (bool[]){true}),
+            OUTCOME_OK);
+        cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
+        buffer_free(&results.text);
+        fixture_stop(&f);
+        free(config);
+    }
 }
 
 /* The preflight runs scripts on a scratch key. They must log nothing. */

@@ -1,0 +1,114 @@
+/* What producers and workers of each dialect do. A job is a JSON object with the id "j<number>", or a task or hash of that id.
+ *
+ * Each script gets: ARGV[1] the queue; [2] the handle, which is the number for `add` and else what `take` has returned; [3] the
+ * name of the worker; [4] the time by the clock of the worker's host, ms; [5] the due time by Redis's clock for `add` ('' = at
+ * once), the text of a report for `report`.
+ *
+ * Replies: take: the handle, or nil; finish: how many copies the worker has removed; report: 0 if the worker does not hold the
+ * job; beat: 0 if the heartbeat was not there any more; left: how many jobs Redis still holds. */
+#include "chaos.h"
+
+#define ARGUMENTS                                                                                                                \
+    "local q, h, worker, now, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] local id = string.match(h, 'j%d+') "
+#define JOB "local job = '{\"id\":\"j' .. h .. '\"}' "
+/* Entries of a list that are no sentinel. */
+#define ENTRIES                                                                                                                  \
+    "local function entries(key) local n = 0 for _, e in ipairs(redis.call('LRANGE', key, 0, -1)) do "                           \
+    "if string.find(e, '\"id\":\"j', 1, true) then n = n + 1 end end return n end "
+#define BEAT ARGUMENTS "local old = redis.call('SET', id .. '_alive', worker, 'PX', 1500, 'GET') return old == worker and 1 or 0"
+#define REST "if redis.call('GET', id .. '_alive') == worker then redis.call('DEL', id .. '_alive') end "
+
+#define LIST_SCRIPTS                                                                                                             \
+    .add = ARGUMENTS JOB "if text == '' then return redis.call('LPUSH', q, job) end "                                            \
+                         "return redis.call('ZADD', q .. ':delayed', text, job)",                                                \
+    .take = ARGUMENTS "return redis.call('LMOVE', q, q .. ':backup', 'RIGHT', 'LEFT')",                                          \
+    .finish = ARGUMENTS REST "return redis.call('LREM', q .. ':backup', 1, h)",                                                  \
+    .report =                                                                                                                    \
+        ARGUMENTS REST "redis.call('HSET', q .. ':errors', h, text) return redis.call('LPOS', q .. ':backup', h) and 1 or 0",    \
+    .beat = BEAT,                                                                                                                \
+    .left = ARGUMENTS ENTRIES "return redis.call('LLEN', q) + entries(q .. ':backup') + redis.call('ZCARD', q .. ':delayed') + " \
+                              "redis.call('HLEN', q .. ':errors')",                                                              \
+    .times_out = true, .counts = true, .has_delays = true
+
+#define ROLES     "roles = [\"dispatcher\", \"monitor\"]; "
+#define MONITOR   "roles = [\"monitor\"]; "
+#define PROTECTED "protected_timeout = \"1s\"; "
+
+/* Bull's own scripts, cut down to what the sidecar can see: moveToActive-8, extendLock-2, moveToFinished-9, retryJob-3. */
+#define BULL                                                                                                                     \
+    ARGUMENTS "local b = 'bull:' .. q .. ':' local t = redis.call('TIME') local ms = t[1] * 1000 + math.floor(t[2] / 1000) "
+#define BULL_OWN                                                                                                                 \
+    "if redis.call('GET', b .. h .. ':lock') ~= worker or redis.call('LREM', b .. 'active', -1, h) == 0 then return 0 end "      \
+    "redis.call('DEL', b .. h .. ':lock') redis.call('SREM', b .. 'stalled', h) "
+
+const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
+    {.name = "beat", .settings = ROLES PROTECTED "id_path = \"/id\"; retry_window = \"3650d\"; ", LIST_SCRIPTS},
+    {.name = "plain",
+     .settings = ROLES PROTECTED "id_path = \"/id\"; retry_window = \"30m\"; retry_backoff = \"fixed\"; retry_delay = \"200ms\"; "
+                                 "alive_timeout = \"5m\"; ",
+     LIST_SCRIPTS,
+     .forgets = true},
+    {.name = "task",
+     .settings = MONITOR PROTECTED "dialect = \"kmqueue\"; queues = [\"task:safe\"]; backup = \"task:backup\"; ",
+     .add = ARGUMENTS
+     "if redis.call('SADD', q .. '_unique', 'j' .. h) == 0 then return 0 end return redis.call('LPUSH', q, "
+     "'{\"data\":\"d\",\"id\":\"j' .. h .. '\",\"queue\":\"task\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":' "
+     ".. now .. ',\"retry\":0,\"state\":\"normal\"},\"type\":\"t\",\"unique\":true}')",
+     .take = ARGUMENTS "local task = redis.call('RPOP', q) if not task then return false end "
+                       "task = string.gsub(task, '\"excTimestamp\":%d+', '\"excTimestamp\":' .. now) "
+                       "redis.call('LPUSH', q .. ':backup', task) return task",
+     .finish = ARGUMENTS REST "redis.call('SREM', q .. '_unique', id) return redis.call('LREM', q .. ':backup', 0, h)",
+     .beat = BEAT,
+     .left = ARGUMENTS ENTRIES "return redis.call('LLEN', q) + entries(q .. ':backup')",
+     .times_out = true,
+     .counts = true},
+    {.name = "fight",
+     .settings = MONITOR PROTECTED "dialect = \"private_queues\"; main = \"fight\"; private = \"own-*\"; id_path = \"/id\"; "
+                                   "retry_window = \"30m\"; ",
+     .add = ARGUMENTS JOB "return redis.call('LPUSH', q, job)",
+     .take = ARGUMENTS "return redis.call('LMOVE', q, 'own-' .. worker, 'RIGHT', 'LEFT')",
+     .finish = ARGUMENTS "return redis.call('LREM', 'own-' .. worker, 1, h)",
+     .left = ARGUMENTS "local n = redis.call('LLEN', q) "
+                       "for _, key in ipairs(redis.call('KEYS', 'own-*')) do n = n + redis.call('LLEN', key) end return n",
+     .times_out = true,
+     .counts = true,
+     .forgets = true},
+    {.name = "video",
+     .settings = ROLES "dialect = \"bull\"; stalled_interval = \"1s\"; max_stalled = 3; ",
+     .add =
+         BULL "redis.call('HSET', b .. 'j' .. h, 'name', '__default__', 'data', '{}', 'opts', '{\"attempts\":2}', 'timestamp', "
+              "string.format('%.0f', ms), 'delay', '0', 'priority', '0') "
+              "if text == '' then return redis.call('LPUSH', b .. 'wait', 'j' .. h) end "
+              "return redis.call('ZADD', b .. 'delayed', string.format('%.0f', text * 4096), 'j' .. h)",
+     .take = BULL "local job = redis.call('RPOPLPUSH', b .. 'wait', b .. 'active') if not job then return false end "
+                  "if redis.call('EXISTS', b .. job .. ':lock') == 1 then return 'locked ' .. job end "
+                  "redis.call('SET', b .. job .. ':lock', worker, 'PX', 1500) "
+                  "redis.call('HSET', b .. job, 'processedOn', string.format('%.0f', ms)) return job",
+     .finish = BULL BULL_OWN "redis.call('ZADD', b .. 'completed', string.format('%.0f', ms), h) return 1",
+     .report = BULL BULL_OWN "local at = string.format('%.0f', ms) "
+                             "if redis.call('HINCRBY', b .. h, 'attemptsMade', 1) < 2 and text ~= '!' then redis.call('LPUSH', b "
+                             ".. 'wait', h) return 1 end "
+                             "redis.call('HSET', b .. h, 'failedReason', 'boom', 'stacktrace', '[]', 'finishedOn', at) "
+                             "redis.call('ZADD', b .. 'failed', at, h) "
+                             "redis.call('PUBLISH', b .. 'failed', '{\"jobId\":\"' .. h .. '\",\"val\":\"boom\"}') return 1",
+     .beat = BULL "if redis.call('GET', b .. h .. ':lock') ~= worker then return 0 end "
+                  "redis.call('SET', b .. h .. ':lock', worker, 'PX', 1500) redis.call('SREM', b .. 'stalled', h) return 1",
+     .left =
+         BULL "return redis.call('LLEN', b .. 'wait') + redis.call('LLEN', b .. 'active') + redis.call('ZCARD', b .. 'delayed')",
+     .has_delays = true,
+     .is_bull = true},
+    {.name = "event",
+     .settings = ROLES "dialect = \"delayed_queue\"; prefix = \"de_\"; types = [\"a.Event\"]; retry_attempts = 4; "
+                       "delays = [\"*: 1s\"]; ",
+     .add = ARGUMENTS "local t, member = redis.call('TIME'), 'a.Event###j' .. h "
+                      "redis.call('HSET', 'de_events', member, '{\"payload\":{\"id\":\"j' .. h .. "
+                      "'\"},\"type\":\"a.Event\",\"attempt\":1,\"logContext\":{}}') "
+                      "return redis.call('ZADD', 'de_delayed_events', 'NX', text ~= '' and text or t[1] * 1000, member)",
+     .take = ARGUMENTS "return redis.call('RPOP', 'de_event')",
+     .finish = ARGUMENTS "redis.call('ZREM', 'de_delayed_events', 'a.Event###' .. id) "
+                         "return redis.call('HDEL', 'de_events', 'a.Event###' .. id)",
+     .left = ARGUMENTS "return redis.call('HLEN', 'de_events') + redis.call('LLEN', 'de_event')",
+     .counts = true,
+     .has_delays = true,
+     .is_event = true},
+};
