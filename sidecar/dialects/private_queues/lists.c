@@ -52,6 +52,7 @@ typedef struct private_lists {
     private_name_t *names;
     size_t count;
     size_t next;     // index of the first name that no page has read
+    size_t refused;  // lists of this scan that Redis refused to read
     keymap_t known;  // digests of the names
     size_t asked;    // lists in the current page
     bool stepped;    // the current page includes a step of the walk
@@ -146,6 +147,7 @@ static void lists_status_append(const call_t *call, void *self) {
     if (!lists->reserved.count) lists_load_reserved(lists, call->keys);
     if (!lists->cut) lists_restart_walk(lists);
     lists->walked = lists->cut = lists->one_by_one = false;
+    lists->refused = 0;
     request_append(call->conn, "HLEN", call_queue(call)->stamps);
     request_append(call->conn, "TIME");
     if (*registry) request_append(call->conn, "TYPE", registry);
@@ -247,6 +249,7 @@ static outcome_t lists_skip_refused(private_lists_t *lists, redis_error_t *error
         log_error(ROLE, lists->queue->name, "cannot read a private list", F_STR("reason", reason));
         free(reason);
         lists->next++;
+        lists->refused++;
     }
     lists->one_by_one = true;
     return redis_error_set(error, OUTCOME_OK, "%s", "");
@@ -290,6 +293,9 @@ static outcome_t lists_page_read(const call_t *call, void *self, backup_page_t *
     if (lists->stepped) lists_read_step(call->conn, lists, error);
     lists->cut = !lists->walked && lists->count >= MAX_NAMES;
     page->ended = lists->next == lists->count && (lists->walked || lists->cut);
+    // Without the right to read lists a scan meets no job; if it came to its end, the monitor would forget the stamps of all jobs.
+    if (page->ended && lists->refused && lists->refused == lists->count)
+        redis_error_set(error, OUTCOME_REFUSED, "Redis refuses to read every private list");
     return error->outcome;
 }
 

@@ -64,6 +64,25 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
     rights_free(&rights);
 }
 
+/* The right to read lists is withdrawn while a job is in progress. A forgotten stamp would give the job all its retries again. */
+Test(redis_private_acl, the_retries_of_jobs_are_kept_while_redis_refuses_all_lists) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", ""), .redis = RIGHTS_LOGIN});
+    redis_ok(d.f.r, "ACL SETUSER sidecar reset on >secret +@all ~* &*");
+    instance_lead(&d.instance, d.f.r);
+    take(&d, "w1", "job");
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 1);
+    redis_ok(d.f.r, "ACL SETUSER sidecar -lindex");
+    redis_ok(d.f.r, "ACL LOG RESET");
+    until(&d, rights_refused(d.f.r) > 0);
+    driver_run(&d.instance.driver, 500); /* several scans */
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 1);
+    redis_ok(d.f.r, "ACL SETUSER sidecar +lindex");
+    redis_ok(d.f.r, "LPOP queue-w1");
+    until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
+    close_setup(&d);
+}
+
 /* The registry names keys that the ACL forbids: the monitor logs these keys and scans the other lists. */
 Test(redis_private_acl, a_refused_name_in_the_registry_does_not_stop_the_others) {
     setup_t d;
