@@ -73,6 +73,28 @@ Test(redis_bull_failed, seen_moves_forwards_and_removes_old_marks) {
     fixture_stop(&f);
 }
 
+/* Redis's clock may be set back, which makes the sidecar read old failures again: without their marks it would record them again.
+ */
+Test(redis_bull_failed, marks_stay_as_long_as_their_failures) {
+    fixture_t f = setup();
+    char move[32];
+    long long at = seen(f.r, "100", ""), old = at - 7200000;
+    snprintf(move, sizeof move, "%lld", at);
+    redis_ok(f.r, "ZADD " BULL "failed %lld a:b %lld again", old, at);
+    redis_ok(f.r, "ZADD " SIDECAR "recorded %lld a:b:%lld %lld again:%lld %lld gone:%lld %lld earlier:%lld", old, old, old + 1,
+             old + 1, old + 2, old + 2, old - 1, old - 1);
+    redis_ok(f.r, "EVAL %s 1 " SIDECAR "recorded %lld",
+             "for i = 1, 2500 do redis.call('ZADD', KEYS[1], ARGV[1] + i, 'job' .. i .. ':' .. string.format('%.0f', ARGV[1] + "
+             "i)) end",
+             old);
+    for (int i = 0; i < 3; i++) cr_expect_eq(seen(f.r, "100", move), at); /* each call sweeps a thousand */
+    cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 2);
+    cr_expect_eq(redis_int(f.r, "EVAL %s 1 " SIDECAR "recorded %lld",
+                           "return redis.call('ZSCORE', KEYS[1], 'a:b:' .. ARGV[1]) and 1 or 0", old),
+                 1);
+    fixture_stop(&f);
+}
+
 /* Redis's clock was a day ahead and has been corrected. */
 Test(redis_bull_failed, seen_in_the_future_is_corrected) {
     fixture_t f = setup();

@@ -3,13 +3,13 @@
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failed    zset, score = finishedOn by a worker's clock
--- KEYS[3]  recorded  the sidecar's zset: marks `<id>:<score>` of failures that have a record or need none; and `:seen`, whose score is
---                    when the last complete read began
+-- KEYS[3]  recorded  the sidecar's zset: marks `<id>:<score>` of failures that have a record or need none; `:seen`, whose score is
+--                    when the last complete read began; and `:swept`, the score of the mark at which the next removal begins
 -- ARGV[1]  token
 -- ARGV[2]  overlap   ms; workers' clocks may be this far behind
 -- ARGV[3]  most      failures that count as recorded the first time
--- ARGV[4]  seen      ms: moves `:seen` there and removes marks that are never read again; '' = only read `:seen`; 'off' = failures
---                    from now on count as recorded
+-- ARGV[4]  seen      ms: moves `:seen` there and removes old marks whose failures have left `failed`; '' = only read `:seen`;
+--                    'off' = failures from now on count as recorded
 -- Reply    {'seen', now in ms, the score of `:seen`}, {'off'}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, now, rights
 -- Safe     fenced; `:seen` moves forwards only, unless a wrong clock left it more than `overlap` in the future, where it would hide
@@ -19,6 +19,24 @@ if refusal then return refusal end
 if ARGV[4] == 'off' then
     redis.call('ZREM', KEYS[3], ':seen')
     return {'off'}
+end
+-- A mark stays as long as its failure is in `failed`: after a clock set back the failure is read again. Sweeps a part of the marks.
+local function remove_marks(oldest)
+    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+    local from = redis.call('ZSCORE', KEYS[3], ':swept') or '-inf'
+    local before = '(' .. string.format('%.0f', math.min(oldest, tonumber(first or oldest)))
+    redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before)
+    local part = redis.call('ZRANGEBYSCORE', KEYS[3], from, '(' .. string.format('%.0f', oldest), 'LIMIT', 0, 1000)
+    local last = redis.call('ZSCORE', KEYS[3], part[1000] or '')
+    for _, mark in ipairs(part) do
+        local id, score = string.match(mark, '^(.+):([^:]*)$')
+        if id and redis.call('ZSCORE', KEYS[2], id) ~= score then redis.call('ZREM', KEYS[3], mark) end
+    end
+    if last and last ~= from then
+        redis.call('ZADD', KEYS[3], last, ':swept')
+    else
+        redis.call('ZREM', KEYS[3], ':swept')
+    end
 end
 local now = tonumber(now_ms())
 local function text(ms) return string.format('%.0f', ms) end
@@ -42,6 +60,6 @@ elseif ARGV[4] ~= '' and (tonumber(ARGV[4]) >= seen or seen > now + overlap) the
     if refusal then return refusal end
     seen = tonumber(ARGV[4])
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
-    redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. text(seen - overlap))
+    remove_marks(seen - overlap)
 end
 return {'seen', text(now), text(seen)}
