@@ -68,15 +68,8 @@ static told_t *read_events(chaos_t *c) {
     return told;
 }
 
-/* With the clock set back, the records of Bull's own failures may be written again under their event ids: docs/promises.md, (14).
- */
 static long long records(chaos_t *c, int queue) {
-    static const char distinct[] = "local ids, n = {}, 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
-                                   "for i = 1, #e[2], 2 do if e[2][i] == 'event' and not ids[e[2][i + 1]] then ids[e[2][i + 1]] "
-                                   "= true n = n + 1 end end end return n";
-    const chaos_queue_t *of = &chaos_queues[queue];
-    if (c->stepped_back && of->is_bull) return redis_int(c->cluster.r, "EVAL %s 1 sidecar:%s:failures", distinct, of->name);
-    return redis_int(c->cluster.r, "XLEN sidecar:%s:failures", of->name);
+    return redis_int(c->cluster.r, "XLEN sidecar:%s:failures", chaos_queues[queue].name);
 }
 
 /* Records in all streams. `requeue --to` writes the answer to the stream of the queue that gets the job. */
