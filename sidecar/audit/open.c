@@ -94,13 +94,27 @@ static bool open_read_facts(audit_t *audit, buffer_t *why) {
     return !audit->exclusive || audit_read_fact(audit, "dropped", INT64_MIN, &audit->retention.dropped, why);
 }
 
+// Each page of such a log is whole, but no auditor can use the log. So it counts as damaged.
+static bool open_lacks(audit_t *audit, const char *what, buffer_t *why) {
+    audit->damaged = true;
+    return audit_fail_with(audit->path, SQLITE_CORRUPT, 0, "check it", what, why);
+}
+
+static bool open_check_tables(audit_t *audit, buffer_t *why) {
+    static const char sql[] =
+        "SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('events', 'facts', 'positions')";
+    int64_t complete = 0;
+    return audit_read_number(audit, sql, &complete, why) && (complete || open_lacks(audit, "a table is missing", why));
+}
+
 static bool instance_read(audit_t *audit, buffer_t *why) {
     sqlite3_stmt *stmt = audit_statement(audit, "SELECT value FROM facts WHERE name = 'instance'", why);
     if (!stmt) return false;
     int code = sqlite3_step(stmt);
     free(audit->instance);
     audit->instance = code == SQLITE_ROW ? mem_str((const char *)sqlite3_column_text(stmt, 0)) : NULL;
-    return audit_finish(audit, stmt, code == SQLITE_DONE ? SQLITE_ERROR : code, "read its name", why);
+    bool read = audit_finish(audit, stmt, code, "read its name", why);
+    return read && (audit->instance || open_lacks(audit, "the row `instance` of `facts` is missing", why));
 }
 
 // If the lock file names a log, records there that this log is lost.
@@ -153,8 +167,8 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     if (sqlite3_db_readonly(audit->db, "main") == 1)
         return audit_fail_with(audit->path, SQLITE_READONLY, 0, "open it", "opened without the right to write", why);
     if (audit->exclusive && schema == 0 && !instance_note_loss(audit->lock, AUDIT_MISSING, why)) return false;
-    if (!open_check_pages(audit, options, why) || !open_configure(audit, options->max_bytes, schema == 0, why) ||
-        !audit_migrate(audit, schema, why))
+    if (!open_check_pages(audit, options, why) || (schema > 0 && !open_check_tables(audit, why)) ||
+        !open_configure(audit, options->max_bytes, schema == 0, why) || !audit_migrate(audit, schema, why))
         return false;
     if (audit->exclusive) open_enable_auto_vacuum(audit, !options->keep_file);
     return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why);

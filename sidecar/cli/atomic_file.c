@@ -24,29 +24,31 @@ static bool atomic_file_is_log(const char *path, const char *log) {
     return same;
 }
 
-static bool atomic_file_may_create(const atomic_file_t *file, const char *log, buffer_t *why) {
+static bool atomic_file_may_create(const atomic_file_t *file, const char *log, const char *config, buffer_t *why) {
     struct stat at;
     if (stat(file->path, &at) != 0) return errno == ENOENT || atomic_file_fail(why, file->path, strerror(errno));
     if (atomic_file_is_log(file->path, log))
         return atomic_file_fail(why, file->path, "is the audit log itself: name another file");
+    if (audit_is_same_file(file->path, config)) return atomic_file_fail(why, file->path, "is the config: name another file");
     if (!S_ISREG(at.st_mode)) return atomic_file_fail(why, file->path, "is not a regular file: name a new file");
     return file->force || atomic_file_fail(why, file->path, "exists: name a new file, or use --force to replace it");
 }
 
-// The lock keeps other writers out. Between open and lock the part may have been renamed or removed: then try again.
+// The lock keeps other writers out. Between open and lock the part may have been renamed or removed: then try again. Another user
+// who owns the part could read the jobs, or change the complete file. errno is EPERM then.
 static int atomic_file_open_part(const char *part) {
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         struct stat opened, named;
         int fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
         if (fd < 0) return -1;
         bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
-        int error = locked ? EAGAIN : errno;
-        if (locked && fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 &&
-            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino)
-            return fd;
+        int error = errno;
+        bool same = locked && fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 &&
+                    opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+        if (same && opened.st_uid == geteuid()) return fd;
         close(fd);
-        errno = error;
-        if (!locked) break;
+        errno = !locked ? error : same ? EPERM : EAGAIN;
+        if (!locked || same) break;
     }
     return -1;
 }
@@ -58,13 +60,15 @@ static void atomic_file_close(atomic_file_t *file) {
     *file = (atomic_file_t){.fd = -1};
 }
 
-bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why) {
+bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, const char *config, bool force, buffer_t *why) {
     *file = (atomic_file_t){.path = mem_str(path), .part = mem_printf("%s.part", path), .fd = -1, .force = force};
-    if (atomic_file_may_create(file, log, why)) {
+    if (atomic_file_may_create(file, log, config, why)) {
         file->fd = atomic_file_open_part(file->part);
         if (file->fd < 0)
             atomic_file_fail(why, file->part,
-                             errno == EWOULDBLOCK ? "another process is writing it: wait until it ends" : strerror(errno));
+                             errno == EWOULDBLOCK ? "another process is writing it: wait until it ends"
+                             : errno == EPERM ? "belongs to another user: remove it, or name a file in a directory of your own"
+                                              : strerror(errno));
     }
     if (file->fd >= 0 && ftruncate(file->fd, 0) == 0) return true;
     atomic_file_close(file);

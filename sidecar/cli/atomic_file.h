@@ -10,7 +10,7 @@ typedef struct atomic_file {
     bool force;        // replace an existing file
 } atomic_file_t;
 
-// Creates an empty part (mode 0640). Never replaces the audit log `log`. False with *why: nothing is left open.
-bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, bool force, buffer_t *why);
+// Creates an empty part (mode 0640). Never replaces the audit log `log` or the config. False with *why: nothing is left open.
+bool atomic_file_create(atomic_file_t *file, const char *path, const char *log, const char *config, bool force, buffer_t *why);
 // Gives a complete file its name; removes an incomplete one. False: incomplete, or not on disk for the reason in *why.
 bool atomic_file_end(atomic_file_t *file, bool complete, buffer_t *why);

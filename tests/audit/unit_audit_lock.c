@@ -155,6 +155,27 @@ Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
     free(old), free(path);
 }
 
+/* A log that lacks one of its parts: every page is whole, but the auditor cannot use the file. */
+Test(unit_audit_lock, a_log_that_lacks_a_table_or_its_name_is_set_aside) {
+    static const char *const losses[] = {"DROP TABLE positions", "DELETE FROM facts WHERE name = 'instance'", "DROP TABLE facts",
+                                         "DROP TABLE events"};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        char *path = log_with_rows(3), *old = audit_case_sql(path, "SELECT value FROM facts WHERE name = 'instance'");
+        free(audit_case_sql(path, losses[i]));
+        expect_refused(path, AUDIT_IMPORT, "is damaged");
+        audit_lock_t *lock = audit_lock_new(path);
+        audit_t *audit = open_locked(lock, (audit_open_options_t){0});
+        const audit_loss_t *loss = audit_loss(audit);
+        cr_assert(loss && strcmp(loss->reason, AUDIT_DAMAGED) == 0 && strcmp(loss->instance, old) == 0, "%s", losses[i]);
+        cr_expect_eq(count_files(path, ".corrupt-*Z"), 1, "%s", losses[i]);
+        put(audit, 1);
+        cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events"), 1);
+        audit_close(audit);
+        audit_lock_free(lock);
+        free(old), free(path);
+    }
+}
+
 Test(unit_audit_lock, damage_is_detected_while_in_use) {
     char *path = log_with_rows(2000);
     audit_lock_t *lock = audit_lock_new(path);

@@ -30,7 +30,8 @@ static int backup_run(audit_args_t *args) {
         fputs("queue-sidecar audit: backup needs the name of a file (`export` can write to standard output)\n", stderr);
         return CLI_USAGE;
     }
-    if (!atomic_file_create(&file, args->operands.all[0], args->path, args->force, &why)) return audit_print_error(&why);
+    const char *config = cli_config_path(args->text.config);
+    if (!atomic_file_create(&file, args->operands.all[0], args->path, config, args->force, &why)) return audit_print_error(&why);
     bool done = backup_check_remains(args->operands.all[0], &why) &&
                 audit_backup(args->audit, file.part, backup_progress, &progress, &why);
     progress_end(&progress);

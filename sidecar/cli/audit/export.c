@@ -82,7 +82,8 @@ static int export_run(audit_args_t *args) {
                        .progress = progress_begin("exporting")};
     if (!name && isatty(STDOUT_FILENO)) export.progress.enabled = false; // progress would mix with the rows
     if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);
-    if (!atomic_file_create(&file, name, args->path, args->force, &why)) return audit_print_error(&why);
+    if (!atomic_file_create(&file, name, args->path, cli_config_path(args->text.config), args->force, &why))
+        return audit_print_error(&why);
     export.fd = file.fd;
     bool done = export_write(&export, &why);
     failpoint("export_before_rename");
