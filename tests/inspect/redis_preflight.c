@@ -9,11 +9,11 @@
 
 typedef struct {
     buffer_t text; /* one line "level queue: text" for each result; "-" = no queue */
-    int counts[5]; /* by preflight_level_t */
+    int counts[6]; /* by preflight_level_t */
 } results_t;
 
 static void add_result(void *self, preflight_level_t level, const char *queue, const char *text) {
-    static const char *const levels[] = {"fact", "warn", "queue", "refused", "disabled"};
+    static const char *const levels[] = {"fact", "note", "warn", "queue", "refused", "disabled"};
     results_t *results = self;
     results->counts[level]++;
     cr_assert_null(strchr(text, '\n'));
