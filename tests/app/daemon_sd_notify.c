@@ -16,6 +16,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* No Redis is there: the roles run without it. */
@@ -154,8 +155,8 @@ Test(daemon_sd_notify, missing_service_manager_is_harmless) {
     daemon_stop(d);
 }
 
-/* Stops one thread of a child of ours, as a debugger does; ptrace(2). It stops until the process ends. */
-static void stop_thread(pid_t pid, const char *name) {
+/* Stops one thread of a child of ours, as a debugger does; ptrace(2). Detach it, or nobody can reap the process. */
+static pid_t stop_thread(pid_t pid, const char *name) {
     char *path = mem_printf("/proc/%d/task", (int)pid);
     DIR *tasks = opendir(path);
     cr_assert_not_null(tasks);
@@ -171,6 +172,8 @@ static void stop_thread(pid_t pid, const char *name) {
     cr_assert_neq(found, 0, "no thread %s", name);
     cr_assert_eq(ptrace(PTRACE_SEIZE, found, NULL, NULL), 0);
     cr_assert_eq(ptrace(PTRACE_INTERRUPT, found, NULL, NULL), 0);
+    cr_assert_eq(waitpid(found, NULL, __WALL), found);
+    return found;
 }
 
 /* A role counts as hanging after ROLE_TICK_MAX_S. */
@@ -183,12 +186,13 @@ Test(daemon_sd_notify, hanging_role_stops_the_watchdog_messages, .timeout = 300)
                                     "redis = { socket = \"%s\"; }; http = { port = 0; };\nqueues = ( { name = \"q\"; } );",
                                     server_socket(server));
     cr_assert(daemon_wait_log(d, "\"msg\":\"leading\"", 10000));
-    stop_thread(daemon_pid(d), "dispatcher");
+    pid_t thread = stop_thread(daemon_pid(d), "dispatcher");
     int64_t start_us = wait_now_us();
     while (*next_message(&manager, 10000))
         cr_assert_lt(wait_now_us() - start_us, INT64_C(200) * 1000000, "watchdog messages still come");
     cr_expect_gt(wait_now_us() - start_us, INT64_C(100) * 1000000);
     cr_expect(daemon_running(d));
+    cr_assert_eq(ptrace(PTRACE_DETACH, thread, NULL, NULL), 0);
     daemon_kill(d);
     daemon_free(d);
     server_free(server);
