@@ -71,6 +71,21 @@ void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines) {
     }
 }
 
+void terminal_escape_output(buffer_t *text, int fd) {
+    if (text->len == 0 || !isatty(fd)) return;
+    buffer_t safe = {0};
+    for (size_t at = 0; at < text->len;) {
+        const char *line = text->data + at, *end = memchr(line, '\n', text->len - at);
+        size_t len = end ? (size_t)(end - line) : text->len - at;
+        bool ends_in_cr = end && len && line[len - 1] == '\r'; // of a row of CSV
+        terminal_escape(&safe, (slice_t){line, len - ends_in_cr}, false);
+        if (end) buffer_str(&safe, "\n");
+        at += len + (end != NULL);
+    }
+    buffer_free(text);
+    *text = safe;
+}
+
 // Returns how many bytes of `text` fit into `max_width` columns, in whole characters; *width is their number of columns.
 static size_t terminal_measure(slice_t text, size_t max_width, size_t *width) {
     size_t i = 0;

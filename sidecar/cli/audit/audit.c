@@ -55,6 +55,7 @@ static int audit_check_args(audit_args_t *args, const audit_command_t *command) 
         audit_parse_time(args, args->text.since, &filter->since_ms) ||
         audit_parse_time(args, args->text.until, &filter->until_ms) || audit_parse_limit(args, args->text.limit))
         return CLI_USAGE;
+    if (args->raw && args->format != FORMAT_CSV) return audit_usage_error(args, "--raw is for -o csv only");
     if (filter->since_ms && filter->until_ms && filter->since_ms >= filter->until_ms)
         return audit_usage_error(args, "--since must be before --until");
     if (filter->grep && !*filter->grep) return audit_usage_error(args, "--grep needs a text");

@@ -17,6 +17,7 @@ typedef struct audit_args {
     bool has_limit;          // --limit is given
     bool has_filter;         // a filter other than --kind is given
     bool force;              // replace an existing file
+    bool raw;                // cells of CSV as they are
     cli_operands_t operands; // refs or files
     struct {                 // of requeue and discard; a text is NULL where it is not given
         bool where, again, dry_run, yes;
@@ -88,12 +89,17 @@ extern const audit_command_t audit_backup_command;
 #define AUDIT_OPTION_OUTPUT(values_, help_) AUDIT_VALUE('o', "output", "FORMAT", text.format, values_, help_)
 #define AUDIT_OPTION_FORMAT                                                                                                      \
     AUDIT_OPTION_OUTPUT("table json jsonl csv", "table, json (one array or object), jsonl (an object a line), csv (RFC 4180)")
+#define AUDIT_OPTION_RAW                                                                                                         \
+    AUDIT_FLAG(0, "raw", raw,                                                                                                    \
+               "csv for machines: leave cells that begin with = + - @, tab or CR as they are; by default they get a ' before "   \
+               "them, because a spreadsheet would take them for formulas")
 #define AUDIT_OPTION_LIMIT(help_) AUDIT_VALUE('n', "limit", "N", text.limit, NULL, help_)
 #define AUDIT_OPTION_FORCE        AUDIT_FLAG(0, "force", force, "replace an existing file")
 
 #define AUDIT_TEXT_DATA                                                                                                          \
     "json, jsonl and csv have times in UTC (RFC 3339), and payload and error as they are, or in base64 if they are not UTF-8: "  \
-    "payload_encoding and error_encoding say which. The command only reads the log; a sidecar may be writing to it."
+    "payload_encoding and error_encoding say which. On a terminal, control characters and marks of direction are escaped. The "  \
+    "command only reads the log; a sidecar may be writing to it."
 #define AUDIT_EXITS  "0 ok\n1 failed\n2 wrong usage\n78 bad config\n"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

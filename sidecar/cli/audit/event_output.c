@@ -37,7 +37,7 @@ static event_record_t event_record(const audit_row_t *row) {
 
 void event_write_json(buffer_t *out, const audit_row_t *row) {
     const event_record_t record = event_record(row);
-    record_write(out, false, event_fields, EVENT_FIELDS, &record);
+    record_write_json(out, event_fields, EVENT_FIELDS, &record);
 }
 
 // How wide a reason may be in a narrow table; a whole one would leave no room for the error.

@@ -51,7 +51,7 @@ typedef struct event_output {
     bool failures;     // all rows are final failures
     bool narrow;       // times without year and seconds, reasons cut short
     slice_t marked;    // id of the event with CELL_MARK; borrowed
-    records_t records; // for JSON and CSV
+    records_t records; // for JSON and CSV; the caller may set `raw`
     size_t count;      // of cells in a row
     event_cell_t cells[TABLE_COLUMNS];
     table_column_t columns[TABLE_COLUMNS];

@@ -33,6 +33,7 @@ static void export_add_end(export_t *export) {
 
 static bool export_flush(export_t *export, buffer_t *why) {
     buffer_t *text = &export->output.records.text;
+    terminal_escape_output(text, export->fd);
     for (size_t at = 0; at < text->len;) {
         ssize_t wrote = write(export->fd, text->data + at, text->len - at);
         if (wrote < 0 && errno == EINTR) continue;
@@ -78,7 +79,7 @@ static int export_run(audit_args_t *args) {
     export_t export = {.args = args,
                        .fd = STDOUT_FILENO,
                        .name = name ? name : "standard output",
-                       .output = {.format = args->format},
+                       .output = {.format = args->format, .records.raw = args->raw},
                        .progress = progress_begin("exporting")};
     if (!name && isatty(STDOUT_FILENO)) export.progress.enabled = false; // progress would mix with the rows
     if (!name) return export_write(&export, &why) ? CLI_OK : audit_print_error(&why);
@@ -97,6 +98,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTION_UTC,
     AUDIT_OPTIONS_KIND("all kinds"),
     AUDIT_OPTION_OUTPUT("jsonl csv", "jsonl (an object a line; the default) or csv (RFC 4180)"),
+    AUDIT_OPTION_RAW,
     AUDIT_OPTION_FORCE,
 };
 
@@ -106,7 +108,7 @@ const audit_command_t audit_export_command = {
          .summary = "Write all events with all fields, oldest first",
          .examples = "queue-sidecar audit export failures-2026-11.jsonl --since 2026-11-01\n"
                      "queue-sidecar audit export --kind failed --queue email -o csv | gzip >email.csv.gz\n",
-         .usage = "audit export [FILE] [-c FILE | --db PATH] [FILTERS] [-o jsonl|csv] [--force]",
+         .usage = "audit export [FILE] [-c FILE | --db PATH] [FILTERS] [-o jsonl|csv] [--raw] [--force]",
          CLI_OPTIONS(options),
          .text = "Events are final failures, retries, requeues, discards and gaps, in the order in which they reached the "
                  "log.\n\n" AUDIT_TEXT_DATA "\n\n"

@@ -36,6 +36,7 @@ static bool list_add_row(void *self, const audit_row_t *row) {
 
 static int list_run(audit_args_t *args) {
     list_t list = {.output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
+    list.output.records.raw = args->raw;
     bool failures = !args->filter.all_kinds && (!args->filter.kind || strcmp(args->filter.kind, "failed") == 0);
     list.output.failures = failures && !list.output.narrow;
     list.max_rows = args->has_limit ? args->filter.limit : args->format == FORMAT_TABLE ? TABLE_ROWS : 0;
@@ -56,9 +57,13 @@ static int list_run(audit_args_t *args) {
 }
 
 static const cli_option_t options[] = {
-    AUDIT_OPTIONS_LOG,   AUDIT_OPTIONS_FILTERS,
-    AUDIT_OPTION_UTC,    AUDIT_OPTIONS_KIND("failed"),
-    AUDIT_OPTION_FORMAT, AUDIT_OPTION_LIMIT("at most N rows; default: 50 in a table, else all; 0 = all"),
+    AUDIT_OPTIONS_LOG,
+    AUDIT_OPTIONS_FILTERS,
+    AUDIT_OPTION_UTC,
+    AUDIT_OPTIONS_KIND("failed"),
+    AUDIT_OPTION_FORMAT,
+    AUDIT_OPTION_RAW,
+    AUDIT_OPTION_LIMIT("at most N rows; default: 50 in a table, else all; 0 = all"),
 };
 
 const audit_command_t audit_list_command = {
@@ -66,7 +71,7 @@ const audit_command_t audit_list_command = {
               .summary = "List final failures, newest first",
               .examples = "queue-sidecar audit list --since 2h --queue email\n"
                           "queue-sidecar audit list --reason reported --grep 'no such mailbox' -o csv >mailboxes.csv\n",
-              .usage = "audit list [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]",
+              .usage = "audit list [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--raw] [--utc]",
               CLI_OPTIONS(options),
               .text = AUDIT_TEXT_DATA,
               .exits = AUDIT_EXITS},

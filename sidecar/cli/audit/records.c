@@ -2,6 +2,7 @@
 
 #include "base/json/json.h"
 #include "base/text/base64.h"
+#include "cli/terminal.h"
 #include "cli/time_text.h"
 
 static const void *field_value(const field_t *field, const void *row) { return (const char *)row + field->offset; }
@@ -25,12 +26,20 @@ static void field_add_text(buffer_t *out, const field_t *field, const void *row)
     }
 }
 
-// RFC 4180: a quote inside quotes is doubled.
-static void csv_write_field(buffer_t *out, const buffer_t *text) {
+// Spreadsheets take a cell that begins so for a formula (OWASP, CSV injection).
+static bool csv_is_formula(const field_t *field, const buffer_t *text) {
+    static const char begins[] = {'=', '+', '-', '@', '\t', '\r'};
+    bool is_text = field->kind == FIELD_TEXT || field->kind == FIELD_BYTES;
+    return is_text && text->len && memchr(begins, text->data[0], sizeof begins);
+}
+
+// RFC 4180: a quote inside quotes is doubled. `guard`: a ' makes text of a formula.
+static void csv_write_field(buffer_t *out, const buffer_t *text, bool guard) {
     static const char special[] = {'"', ',', '\r', '\n'};
     bool quoted = false;
     for (size_t i = 0; i < text->len; i++) quoted = quoted || memchr(special, text->data[i], sizeof special);
     if (quoted) buffer_str(out, "\"");
+    if (guard) buffer_str(out, "'");
     for (size_t i = 0; i < text->len; i++) {
         if (text->data[i] == '"') buffer_str(out, "\"");
         buffer_add(out, text->data + i, 1);
@@ -49,24 +58,33 @@ static void json_write_field(buffer_t *out, const field_t *field, const buffer_t
         json_write_string(out, (slice_t){buffer_text(text), text->len});
 }
 
-void record_write(buffer_t *out, bool csv, const field_t *fields, size_t count, const void *row) {
+void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row) {
     buffer_t text = {0};
-    if (!csv) buffer_str(out, "{");
     for (size_t i = 0; i < count; i++) {
         buffer_clear(&text);
         field_add_text(&text, &fields[i], row);
-        if (i) buffer_str(out, ",");
-        if (csv)
-            csv_write_field(out, &text);
-        else
-            json_write_field(out, &fields[i], &text);
+        buffer_str(out, i ? "," : "{");
+        json_write_field(out, &fields[i], &text);
     }
-    buffer_str(out, csv ? "\r\n" : "}");
+    buffer_str(out, "}");
+    buffer_free(&text);
+}
+
+static void record_write_csv(records_t *records, const void *row) {
+    buffer_t text = {0};
+    for (size_t i = 0; i < records->field_count; i++) {
+        const field_t *field = &records->fields[i];
+        buffer_clear(&text);
+        field_add_text(&text, field, row);
+        if (i) buffer_str(&records->text, ",");
+        csv_write_field(&records->text, &text, !records->raw && csv_is_formula(field, &text));
+    }
+    buffer_str(&records->text, "\r\n");
     buffer_free(&text);
 }
 
 void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count) {
-    *records = (records_t){.format = format, .fields = fields, .field_count = count};
+    *records = (records_t){.format = format, .fields = fields, .field_count = count, .raw = records->raw};
     if (format != FORMAT_CSV) return;
     for (size_t i = 0; i < count; i++) buffer_printf(&records->text, "%s%s", i ? "," : "", fields[i].name);
     buffer_str(&records->text, "\r\n");
@@ -75,12 +93,16 @@ void records_begin(records_t *records, audit_format_t format, const field_t *fie
 void records_add(records_t *records, const void *row) {
     buffer_t *out = &records->text;
     if (records->format == FORMAT_JSON_ARRAY) buffer_str(out, records->count ? ",\n " : "[\n ");
-    record_write(out, records->format == FORMAT_CSV, records->fields, records->field_count, row);
+    if (records->format == FORMAT_CSV)
+        record_write_csv(records, row);
+    else
+        record_write_json(out, records->fields, records->field_count, row);
     if (records->format == FORMAT_JSON_LINES) buffer_str(out, "\n");
     records->count++;
 }
 
 bool records_print(records_t *records) {
+    terminal_escape_output(&records->text, STDOUT_FILENO);
     bool written = fwrite(buffer_text(&records->text), 1, records->text.len, stdout) == records->text.len;
     buffer_clear(&records->text);
     return written;

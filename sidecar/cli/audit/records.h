@@ -26,11 +26,12 @@ typedef struct records {
     audit_format_t format; // not FORMAT_TABLE
     const field_t *fields; // borrowed
     size_t field_count;
+    bool raw; // cells of CSV as they are; false: without formulas
     int64_t count;
     buffer_t text; // owned: text not yet printed
 } records_t;
 
-// Appends the header of CSV to the text.
+// Sets all members but `raw`. Appends the header of CSV to the text.
 void records_begin(records_t *records, audit_format_t format, const field_t *fields, size_t count);
 void records_add(records_t *records, const void *row);
 // Prints the text to standard output. False when that fails.
@@ -38,5 +39,5 @@ bool records_print(records_t *records);
 // Prints the text and the end of a JSON array, and frees the text.
 void records_end(records_t *records);
 
-// One row as a JSON object, or as a line of CSV.
-void record_write(buffer_t *out, bool csv, const field_t *fields, size_t count, const void *row);
+// Appends one row as a JSON object.
+void record_write_json(buffer_t *out, const field_t *fields, size_t count, const void *row);

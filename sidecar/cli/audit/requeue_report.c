@@ -95,6 +95,7 @@ void report_add(requeue_t *requeue, const requeue_target_t *target, requeue_resu
     case FORMAT_JSON_LINES:
         report_add_json(&line, requeue, target, result, detail);
         buffer_str(&line, "\n");
+        terminal_escape_output(&line, STDOUT_FILENO);
         fwrite(line.data, 1, line.len, stdout);
         buffer_free(&line);
         break;
@@ -122,6 +123,7 @@ static void report_print_json(const requeue_t *requeue, const char *stopped) {
     else
         buffer_str(&out, "null");
     buffer_printf(&out, ",\"problems\":[%s]}\n", buffer_text(&report->problems));
+    terminal_escape_output(&out, STDOUT_FILENO);
     fwrite(out.data, 1, out.len, stdout);
     buffer_free(&out);
 }

@@ -92,6 +92,7 @@ static void show_read_history(show_t *show, const audit_row_t *row) {
 }
 
 static void show_print(show_t *show) {
+    terminal_escape_output(&show->out, STDOUT_FILENO);
     fwrite(buffer_text(&show->out), 1, show->out.len, stdout);
     buffer_free(&show->out);
 }
@@ -148,7 +149,7 @@ static void show_print_json(show_t *show, const audit_row_t *row) {
 
 static bool show_print_row(void *self, const audit_row_t *row) {
     show_t *show = self;
-    event_output_t csv = {.format = FORMAT_CSV};
+    event_output_t csv = {.format = FORMAT_CSV, .records.raw = show->args->raw};
     show->found = true;
     switch (show->args->format) {
     case FORMAT_TABLE: show_print_table(show, row); break;
@@ -176,6 +177,7 @@ static const cli_option_t options[] = {
     AUDIT_OPERAND("REF", "from `audit list`, or its first characters, or the 64 hex digits of an event id", NULL),
     AUDIT_OPTIONS_LOG,
     AUDIT_OPTION_FORMAT,
+    AUDIT_OPTION_RAW,
     AUDIT_FLAG(0, "utc", utc, "print times in UTC instead of local time"),
 };
 
@@ -184,7 +186,7 @@ const audit_command_t audit_show_command = {
               .summary = "Show all that is known of one event, and the history of its job",
               .examples = "queue-sidecar audit show k3vq7m2zt4pa\n"
                           "queue-sidecar audit show k3vq -o json\n",
-              .usage = "audit show REF [-c FILE | --db PATH] [-o FORMAT] [--utc]",
+              .usage = "audit show REF [-c FILE | --db PATH] [-o FORMAT] [--raw] [--utc]",
               CLI_OPTIONS(options),
               .text = "On a terminal a large payload is cut short; -o json and a pipe get all of it.\n\n" AUDIT_TEXT_DATA,
               .exits = "0 ok\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n"},

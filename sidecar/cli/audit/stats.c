@@ -151,7 +151,7 @@ static void stats_end(stats_t *stats) {
 }
 
 static int stats_run(audit_args_t *args) {
-    stats_t stats = {.args = args};
+    stats_t stats = {.args = args, .records.raw = args->raw};
     buffer_t why = {0};
     audit_filter_t filter = args->filter;
     if (args->format == FORMAT_TABLE)
@@ -170,6 +170,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTIONS_FILTERS,
     AUDIT_OPTION_UTC,
     AUDIT_OPTION_FORMAT,
+    AUDIT_OPTION_RAW,
     AUDIT_OPTION_LIMIT("at most N hours in a table, default 24; at most N rows in other formats, default all; 0 = all"),
 };
 
@@ -178,7 +179,7 @@ const audit_command_t audit_stats_command = {
               .summary = "Count final failures by queue, reason and hour",
               .examples = "queue-sidecar audit stats --since 7d\n"
                           "queue-sidecar audit stats --queue email -o csv >email.csv\n",
-              .usage = "audit stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--utc]",
+              .usage = "audit stats [-c FILE | --db PATH] [FILTERS] [--limit N] [-o FORMAT] [--raw] [--utc]",
               CLI_OPTIONS(options),
               .text = AUDIT_TEXT_DATA,
               .exits = AUDIT_EXITS},

@@ -180,6 +180,7 @@ static int tail_run(audit_args_t *args) {
     tail_t tail = {.args = args,
                    .printing_old = true,
                    .output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
+    tail.output.records.raw = args->raw;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     event_output_begin(&tail.output, columns, COUNT(columns), same, stdout);
@@ -202,6 +203,7 @@ static const cli_option_t options[] = {
     AUDIT_OPTION_UTC,
     AUDIT_OPTIONS_KIND("failed"),
     AUDIT_OPTION_OUTPUT("table jsonl csv", "table, jsonl (an object a line) or csv (RFC 4180)"),
+    AUDIT_OPTION_RAW,
     AUDIT_OPTION_LIMIT("print the last N events first; default 10"),
 };
 
@@ -210,7 +212,7 @@ const audit_command_t audit_tail_command = {
               .summary = "Print the last final failures, and new ones as they come, until interrupted",
               .examples = "queue-sidecar audit tail --queue email\n"
                           "queue-sidecar audit tail -n 0 --all-kinds -o jsonl | jq .error\n",
-              .usage = "audit tail [-c FILE | --db PATH] [FILTERS] [-n N] [-o FORMAT] [--utc]",
+              .usage = "audit tail [-c FILE | --db PATH] [FILTERS] [-n N] [-o FORMAT] [--raw] [--utc]",
               CLI_OPTIONS(options),
               .text = AUDIT_TEXT_DATA
               "\n\n"

@@ -93,6 +93,7 @@ static void status_draw(status_run_t *run, size_t columns, size_t rows, buffer_t
 static void status_print_once(status_run_t *run) {
     buffer_t out = {0};
     status_draw(run, terminal_columns(stdout), 0, &out);
+    if (run->json) terminal_escape_output(&out, STDOUT_FILENO);
     fwrite(out.data, 1, out.len, stdout);
     buffer_free(&out);
 }

@@ -151,6 +151,40 @@ Test(unit_audit_event_json, csv_quotes_separators_quotes_and_newlines) {
     buffer_free(&csv.records.text);
 }
 
+/* A spreadsheet takes these for formulas. Bytes in base64 may begin with a + too; numbers and times never look so. */
+Test(unit_audit_event_json, csv_guards_cells_that_begin_like_formulas_unless_raw) {
+    static const struct {
+        const char *text, *guarded, *raw;
+    } rows[] = {{"=1+1", ",'=1+1,", ",=1+1,"},
+                {"+1", ",'+1,", ",+1,"},
+                {"-1", ",'-1,", ",-1,"},
+                {"@SUM(1,2)", ",\"'@SUM(1,2)\",", ",\"@SUM(1,2)\","},
+                {"\t=1", ",'\t=1,", ",\t=1,"},
+                {"\r=1", ",\"'\r=1\",", ",\"\r=1\","},
+                {"=\"1\"", ",\"'=\"\"1\"\"\",", ",\"=\"\"1\"\"\","},
+                {"1=-@+", ",1=-@+,", ",1=-@+,"},
+                {"'=1", ",'=1,", ",'=1,"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int raw = 0; raw < 2; raw++) {
+            audit_row_t row = {.ref = SLICE("aerukz4jvpg6"), .error_is_text = true, .payload_is_text = true};
+            row.event =
+                (event_t){.kind = SLICE("failed"), .queue = SLICE("q"), .error = slice_text(rows[i].text), .at = 1763690400007};
+            event_output_t csv = {.format = FORMAT_CSV, .records.raw = raw};
+            event_output_begin(&csv, NULL, 0, 0, NULL);
+            event_output_add(&csv, &row);
+            const char *expected = raw ? rows[i].raw : rows[i].guarded;
+            cr_expect_not_null(strstr(csv.records.text.data, expected), "%s not in %s", expected, csv.records.text.data);
+            row.event.error = (slice_t){0};
+            row.event.payload = SLICE("\xfb\xff");
+            row.payload_is_text = false;
+            event_output_add(&csv, &row);
+            expected = raw ? ",+/8=,base64" : ",'+/8=,base64";
+            cr_expect_not_null(strstr(csv.records.text.data, expected), "%s not in %s", expected, csv.records.text.data);
+            buffer_free(&csv.records.text);
+        }
+    }
+}
+
 /* xorshift64* with a fixed seed, so that a failure can be repeated. */
 static uint64_t bits(uint64_t *state) {
     *state ^= *state >> 12;
