@@ -242,7 +242,8 @@ Test(redis_script_requeue, unique_job_is_queued_once) {
     cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
     refused(f.r, ask, "known", "requeued ");
     redis_ok(f.r, "DEL sidecar:email:requeued sidecar:email:failures sidecar:email:meta");
-    refused(f.r, ask, "waiting", ""); /* the application pushed the job again */
+    refused(f.r, ask, "waiting",
+            "its id is taken, so its job may wait or run; use --again"); /* the application pushed the job again */
     ask.again = "1";
     answered(f.r, ask);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 2);

@@ -16,7 +16,7 @@
     X(NO_FAILURE, "no_failure", true, "is not a final failure")                                                                  \
     X(NO_QUEUE, "no_queue", true, "its queue is not in the config: add it, or name another with --to")                           \
     X(OTHER_DIALECT, "other_dialect", true, "its queue has another dialect now")                                                 \
-    X(WAITING, "waiting", true, "is already in its queue: use --again to add it once more")                                      \
+    X(WAITING, "waiting", true, "is not put back now")                                                                           \
     X(UNFIT, "unfit", true, "cannot be put back")                                                                                \
     X(NO_PAYLOAD, "no_payload", true, "the log does not have its payload")                                                       \
     X(DAMAGED, "damaged", true,                                                                                                  \

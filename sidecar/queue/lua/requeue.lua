@@ -19,7 +19,7 @@
 -- ARGV[7]  size      bytes of all values of the record
 -- ARGV[8]  mark_id
 -- ARGV[9+] names and values of the record; this script adds 'at'
--- Reply    {'done'}, {'known', marker}, {'waiting', ''} KEYS[7] has mark_id: nothing was done
+-- Reply    {'done'}, {'known', marker}, {'waiting', why} KEYS[7] has mark_id: nothing was done
 --          {'type', key, found}
 -- Optional SADD, SISMEMBER
 -- Uses     types, requeues, rights
@@ -34,7 +34,9 @@ local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stre
 if refusal then return refusal end
 local mark = redis.call('HGET', KEYS[1], ARGV[1])
 if mark and not again then return {'known', mark} end
-if marked and not again and redis.call('SISMEMBER', KEYS[7], ARGV[8]) == 1 then return {'waiting', ''} end
+if marked and not again and redis.call('SISMEMBER', KEYS[7], ARGV[8]) == 1 then
+    return {'waiting', 'its id is taken, so its job may wait or run; use --again to push it all the same; the id is in ' .. KEYS[7]}
+end
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at = string.format('%.0f', now_ms)

@@ -45,6 +45,7 @@ Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
     const daemon_output_t *again = cli(d, "requeue", ref, "--again");
     cr_assert(has(again->out, "it is scheduled already") || has(again->err, "it is scheduled already"), "%s%s", again->out,
               again->err);
+    cr_assert(!has(again->out, "use --again") && !has(again->err, "use --again"), "--again was given: %s", again->err);
     cr_assert_eq(redis_int(s.r, "ZCARD de_delayed_events"), 1);
     free(event);
     free(ref);

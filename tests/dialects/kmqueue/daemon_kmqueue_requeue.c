@@ -62,6 +62,7 @@ Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     redis_ok(s.r, "SADD " SAFE "_unique u");
     const daemon_output_t *refused = cli(d, "requeue", ref);
     cr_assert_eq(refused->code, 1, "%s%s", refused->out, refused->err);
+    cr_assert(has(refused->err, "is not put back now: its id is taken") && has(refused->err, "--again"), "%s", refused->err);
     cr_assert_eq(redis_int(s.r, "EXISTS " SAFE), 0);
     redis_ok(s.r, "SREM " SAFE "_unique u");
     const daemon_output_t *done = cli(d, "requeue", ref);
