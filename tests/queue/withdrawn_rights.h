@@ -296,7 +296,7 @@ static const withdrawn_call_t withdrawn_bull[] = {
      "seen"},
     {"a later look at failures",
      &script_bull_seen,
-     {"ZADD sidecar:video:recorded 1 7:1 5 :seen"},
+     {"ZADD sidecar:video:recorded 1 7:1 5 :seen 500 8:500", "ZADD bull:video:failed 1 9"},
      "3 " LOCK " bull:video:failed sidecar:video:recorded T 1 9 1000",
      "seen"},
     {"a mark of a job that is finished",

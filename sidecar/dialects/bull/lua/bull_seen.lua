@@ -56,7 +56,8 @@ if not seen then
     if #known == 2 * tonumber(ARGV[3]) then seen = math.max(now, tonumber(known[#known]) + overlap) end
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
 elseif ARGV[4] ~= '' and (tonumber(ARGV[4]) >= seen or seen > now + overlap) then
-    refusal = missing_right({{'ZADD', KEYS[3]}, {'ZREMRANGEBYSCORE', KEYS[3]}})
+    refusal = missing_right({{'ZADD', KEYS[3]}, {'ZREM', KEYS[3]}, {'ZREMRANGEBYSCORE', KEYS[3]}, {'ZRANGEBYSCORE', KEYS[3]},
+        {'ZSCORE', KEYS[3]}, {'ZSCORE', KEYS[2]}, {'ZRANGE', KEYS[2]}})
     if refusal then return refusal end
     seen = tonumber(ARGV[4])
     redis.call('ZADD', KEYS[3], text(seen), ':seen')
