@@ -94,6 +94,8 @@ typedef struct side_task_ops {
     void (*forget)(void *state); // called for a new term or connection: drops cached state
     // Keys whose change triggers a step, at most SIDE_TASK_KEYS_MAX, borrowed from the state. NULL: none.
     size_t (*watched_keys)(const void *state, const char **out);
+    // Called before the step that follows a change of this key. NULL: the task need not know which key has changed.
+    void (*on_change)(void *state, const char *key);
     // Channels to subscribe to, at most SIDE_TASK_CHANNELS_MAX, and the function for their messages; a step follows each. Both or
     // neither.
     size_t (*channels)(const void *state, const char **out);
@@ -142,8 +144,8 @@ typedef struct right {
     bool optional;                             // without it jobs flow, but a check is missing
 } right_t;
 
-// Gets each result of a survey. `lost`: the sidecar does not see some jobs; otherwise the result is only worth a note. `queue`
-// is an index in the keyspace; SIZE_MAX = no queue of the config.
+// Gets each result of a survey. `lost`: a warning, as when the sidecar does not see some jobs; otherwise only worth a note.
+// `queue` is an index in the keyspace; SIZE_MAX = no queue of the config.
 typedef void survey_report_fn(void *self, bool lost, size_t queue, const char *text);
 
 #define RIGHT_SCRIPT(name) .what = "script " #name, .script = &script_##name

@@ -80,8 +80,12 @@ void tasks_changed(tasks_t *tasks, const char *key, size_t len) {
     for (size_t i = 0; !key && i < tasks->keys->queue_count; i++) task_wake(&tasks->of_queue[i]);
     if (!key || strlen(key) != len) return;
     const task_names_t *names = &tasks->watched_keys;
-    for (size_t at = task_names_find(names, key); task_names_has(names, at, key); at++)
-        task_wake(&tasks->of_queue[names->queues[at]]);
+    for (size_t at = task_names_find(names, key); task_names_has(names, at, key); at++) {
+        task_t *task = &tasks->of_queue[names->queues[at]];
+        for (size_t i = 0; i < task->count; i++)
+            if (task->parts[i].ops->on_change) task->parts[i].ops->on_change(task->parts[i].state, key);
+        task_wake(task);
+    }
 }
 
 void tasks_on_message(tasks_t *tasks, const char *channel, slice_t message) {

@@ -91,8 +91,9 @@ static const right_t delayed_rights[] = {
 const dialect_ops_t dialect_delayed_queue = {
     .settings = &delayed_settings,
     .promote = &delayed_promote,
-    .side_tasks = {&delayed_task},
+    .side_tasks = {&delayed_task, &delayed_scheduler_task},
     .requeue = &delayed_requeue,
     .used_append = delayed_used_append,
+    .survey = delayed_survey,
     .rights = delayed_rights,
 };

@@ -19,7 +19,14 @@ static inline delayed_config_t *delayed_config(const queue_config_t *queue) { re
 
 extern const config_dialect_t delayed_settings;
 
-extern const side_task_ops_t delayed_task; // quarantine.c
+extern const side_task_ops_t delayed_task;           // quarantine.c
+extern const side_task_ops_t delayed_scheduler_task; // scheduler.c
+
+// Field of the queue's meta hash: when the leader last saw a run of the library's own scheduler, ms by Redis's clock.
+#define DELAYED_SCHEDULER "scheduler"
+
+// survey.c: tells of events whose class is unknown, and of the library's own scheduler.
+outcome_t delayed_survey(const call_t *call, survey_report_fn *report, void *self);
 
 // ---- envelope.c: an event, its member in zset and hash, and its envelope.
 
