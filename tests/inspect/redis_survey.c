@@ -1,6 +1,7 @@
 /* The survey: workers use other keys than the config names. */
 #include "fixture.h"
 #include "inspect/survey.h"
+#include "redis/reply_guard.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -61,6 +62,17 @@ Test(redis_survey, notes_a_backup_list_with_tasks_of_no_queue) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
     redis_ok(f.r, "LPUSH " BACKUP " %s", MARKER(BACKUP));
     redis_ok(f.r, "LPUSH " OTHER " %s", MARKER(OTHER));
+    expect_none(&f);
+    redis_ok(f.r, "RPUSH " OTHER " %s", TASK("mail"));
+    expect(&f, "note -: no queue of this config has the backup list \"" OTHER "\", which has tasks of the list \"mail\"");
+    fixture_stop(&f);
+}
+
+/* A reply with jobs may be larger than others, and the survey must not end the preflight. */
+Test(redis_survey, reads_a_backup_list_with_large_tasks) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    redis_ok(f.r, "LPUSH " BACKUP " %s", MARKER(BACKUP));
+    redis_ok(f.r, "EVAL %s 1 " OTHER " %d", "redis.call('RPUSH', KEYS[1], string.rep('x', ARGV[1]))", MAX_REPLY + 1);
     expect_none(&f);
     redis_ok(f.r, "RPUSH " OTHER " %s", TASK("mail"));
     expect(&f, "note -: no queue of this config has the backup list \"" OTHER "\", which has tasks of the list \"mail\"");

@@ -104,6 +104,7 @@ static outcome_t survey_read_others(survey_t *survey) {
         request_append(survey->call->conn, "LRANGE", survey->others.items[i], "0", last);
     for (size_t i = 0; i < survey->others.count; i++) {
         redis_error_t refusal;
+        conn_expect_job(survey->call->conn);
         redisReply *reply = conn_read_or_refusal(survey->call->conn, &refusal, survey->call->error);
         if (reply) survey_explain(survey, survey->others.items[i], reply);
         conn_reply_free(reply);
