@@ -2,6 +2,7 @@
 
 #include "cli/args.h"
 #include "cli/status/local_instance.h"
+#include "cli/terminal.h"
 #include "dialects/registry.h"
 
 enum { TIMEOUT_S = 5 };
@@ -11,6 +12,7 @@ static int healthcheck_ask(const config_t *config, bool ready, int no_answer) {
     local_instance_t instance;
     buffer_t body = {0};
     local_instance_ask(config, ready ? "/readyz" : "/healthz", TIMEOUT_S, &instance, &body);
+    terminal_escape_output(&body, STDOUT_FILENO);
     fputs(buffer_text(&body), stdout);
     buffer_free(&body);
     if (instance.state == LOCAL_NOT_ASKED)
