@@ -74,6 +74,8 @@ Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .
     if (!wait_for(distinct(&native, "done", &done) == EVENTS - POISONS, ALL_MS)) cluster_fail(&s, "not every event is done");
     if (!wait_for(redis_int(s.r, "EXISTS de_events de_delayed_events de_paymentcheck sidecar:story:aside") == 0, ALL_MS))
         cluster_fail(&s, "the queue's keys are not empty");
+    if (!wait_for(daemon_log_count(d, "the scheduler of delayedQueue runs too") == 1, ALL_MS))
+        cluster_fail(&s, "nothing warns of the library's scheduler");
     for (int i = 0; i < WORKERS; i++) {
         child_signal(workers[i], SIGTERM);
         cr_expect(child_wait(workers[i], ALL_MS) && workers[i]->exit_code == 0, "a worker did not exit with 0");
@@ -132,6 +134,7 @@ Test(daemon_delayed_native, events_wait_once_while_no_application_runs, .timeout
     cr_assert_eq(distinct(&native, "taken", &taken), EVENTS);
     cr_assert_eq(taken, EVENTS, "%d handler runs", taken);
     cr_assert_eq(audit_log_rows(daemon_audit_path(d)), 0);
+    cr_assert_eq(daemon_log_count(d, "the scheduler of delayedQueue runs too"), 0);
     free(in);
     native_end(&native);
     cluster_end(&s);

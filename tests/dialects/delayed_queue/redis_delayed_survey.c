@@ -102,5 +102,6 @@ Test(redis_delayed_survey, a_refused_look_at_the_lock_stops_nothing) {
     redis_ok(d.f.r, "CLIENT KILL TYPE normal");
     de_add(d.f.r, PAYMENT "###1", slice_text("broken"));
     until(&d, records(&d) == 2);
+    cr_assert_eq(fixture_log_count("redis refuses the monitor"), 0, "%s", fixture_log());
     close_setup(&d);
 }
