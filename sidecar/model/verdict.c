@@ -94,6 +94,8 @@ verdict_t verdict(const observation_t *s, const queue_policy_t *policy) {
     if (!stamp->born_us) return (verdict_t){.kind = VERDICT_STAMP};
     if (stamp_correct(&corrected, s->now)) return (verdict_t){.kind = VERDICT_SEEN};
     if (s->report != REPORT_NONE && !s->unreadable) return verdict_retry_or_end(s, policy, "reported", "reported");
+    // A scan may see a job that it has just retried once more, from a page that was read before the retry.
+    if (!stamp->seen && stamp->retried_at >= s->began) return verdict_leave_until(s->now + policy->protected_timeout_ms);
     if (!stamp->seen) return (verdict_t){.kind = VERDICT_SEEN};
     if (s->unreadable) return verdict_unreadable(s, policy);
 

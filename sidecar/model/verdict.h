@@ -8,7 +8,7 @@
 // A stamp: the sidecar's own facts about a job. A life begins when a scan first sees the job, or at a requeue, and ends with it.
 typedef struct stamp {
     int64_t born_us;    // when this life began, in us; 0 = there is no stamp yet
-    int64_t seen;       // when this execution was first seen; 0 = the job was returned, and no worker has taken it yet
+    int64_t seen;       // when this execution was first seen; 0 = not seen since the job was returned or left the list
     int64_t missing;    // when the job was first found overdue without a heartbeat; 0 = it was not
     int64_t retries;    // in this life, within retry_window
     int64_t retried_at; // the last retry, or else the requeue; 0 = neither

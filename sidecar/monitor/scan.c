@@ -269,8 +269,10 @@ bool scan_keeps_stamp(void *self, const uint8_t field[KEY_BYTES], stamp_t *stamp
     scan_t *scan = self;
     const queue_policy_t *policy = &scan->config->policy;
     stamp_correct(stamp, scan->progress.now);
-    if (stamp->seen) return scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, field);
+    if (stamp->seen && (scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, field))) return true;
     bool requeued = stamp->requeued && !stamp->retries;
+    // The job is not in the list, but may come back. Its retries count then, and a new execution begins.
+    stamp->seen = stamp->missing = 0;
     return scan->progress.now - stamp->retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry.window_ms);
 }
 

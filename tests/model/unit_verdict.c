@@ -53,6 +53,19 @@ Test(unit_verdict, first_observation_after_a_retry_begins_an_execution) {
     expect(judge(s, p), VERDICT_END, "reported", 4);
 }
 
+/* A page may hold a job that the same scan has retried since: no worker has taken the job. */
+Test(unit_verdict, the_scan_that_retries_a_job_begins_no_execution) {
+    observation_t s = at(T);
+    s.stamp = (stamp_t){.born_us = 1, .retries = 1, .retried_at = T};
+    s.began = T - 100;
+    expect_leave(judge(s, policy()), T + PROTECTED);
+    s.began = T;
+    expect_leave(judge(s, policy()), T + PROTECTED);
+    s.began = T + 1;
+    s.now = T + 1;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_SEEN);
+}
+
 Test(unit_verdict, stalled_is_strictly_later_than_the_protected_timeout) {
     expect_leave(judge(at(T), policy()), T + PROTECTED);
     expect_leave(judge(at(T + PROTECTED), policy()), T + PROTECTED);

@@ -170,7 +170,24 @@ Test(unit_scan_memory, a_stamp_of_a_retried_job_is_kept_for_retry_window) {
     scan.progress.now = REDIS_NOW;
     cr_assert(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60000}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60001}));
-    cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .seen = 1, .retried_at = REDIS_NOW}));
+}
+
+/* Nothing else proves that the job is finished: its worker may hand it back, or a list may be renamed for a while. */
+Test(unit_scan_memory, a_stamp_of_a_retried_job_outlives_its_absence) {
+    stamp_t stamp = {.born_us = 1, .seen = 5, .missing = 6, .retries = 1, .retried_at = REDIS_NOW - 60000};
+    digest_t digest = job(7);
+    SCAN_JOBS(7);
+    cr_assert(begin_scan(2, 2, 0, false));
+    scan.progress.now = REDIS_NOW;
+    cr_assert(scan_keeps_stamp(&scan, digest.bytes, &stamp));
+    cr_assert(stamp.seen == 5 && stamp.missing == 6, "one scan has missed the job");
+    scan_end(&scan, now());
+    cr_assert(begin_scan(2, 2, 0, false));
+    scan.progress.now = REDIS_NOW;
+    cr_assert(scan_keeps_stamp(&scan, digest.bytes, &stamp));
+    cr_assert(stamp.retries == 1 && !stamp.seen && !stamp.missing, "the next observation must begin an execution");
+    scan.progress.now++;
+    cr_assert_not(scan_keeps_stamp(&scan, digest.bytes, &stamp), "the retries are forgotten after retry_window");
 }
 
 /* The stamp of a requeued job says that the job's date no longer counts. Without alive_timeout and a date the stamp is not
