@@ -163,6 +163,35 @@ def check_syntax(path, lines):
         offence(path, match[1] if match else 1, match[2] if match else done.stderr.strip())
 
 
+# Names that Lua and Redis define. Redis refuses a script that reads another global name, but only when it gets there.
+GLOBALS = set("KEYS ARGV redis struct string math table ipairs next pairs tonumber tostring type unpack".split())
+
+
+def check_globals(path):
+    """As Redis gets the script, with its parts of the prologue."""
+    joined = subprocess.run(["sh", "sidecar/queue/lua/embed.sh", "--join", path], text=True, capture_output=True, check=True).stdout
+    listing = subprocess.run(["luac5.1", "-l", "-p", "-"], input="\n" + joined.split("\n", 1)[1], text=True, capture_output=True).stdout
+    for name in sorted(set(re.findall(r"[GS]ETGLOBAL.*; (\w+)", listing)) - GLOBALS):
+        offence(path, 1, f"uses the global name {name}")
+
+
+def check_proofs(path, code):
+    """A script proves each call that follows its first write: docs/internals.md, rules for scripts. Calls of a prologue and calls by
+    pcall are left to the test redis_withdrawn_rights."""
+    proof = next((number for number, text in code if "missing_right(" in text), None)
+    proven = {match for _, text in code for match in re.findall(r"(?<!call\()'([A-Z]+)'", text)}
+    before, writes = set(), []
+    for number, text in code:
+        for command, key in re.findall(r"redis\.call\('([A-Z]+)',?\s*([^,)]*)", text):
+            writes += [number] if command.lower() not in READS else []
+            if not proof or number < proof:
+                before.add((command, key))
+            elif command not in proven | {"TIME", "TYPE"} and (command, key) not in before:
+                offence(path, number, f"calls {command} after missing_right(), which does not prove it")
+    if not proof and len(writes) > 1 and path.stem != PROBE:
+        offence(path, writes[1], "writes twice without missing_right(): a missing right would undo only a part")
+
+
 def check_callers(headers):
     """request_script(conn, &script_x, n), or call_script and lock_begin, which add the lock: n and the number of arguments must match the header."""
     for path in sorted(TOP.rglob("*.c")):
@@ -230,6 +259,8 @@ def main():
         code = [(n, without_comments(text)) for n, text in enumerate(lines, 1) if n > header.length]
         check_syntax(path, lines)
         check_indexes(path, header, code)
+        check_globals(path)
+        check_proofs(path, code)
         check_commands(path, lines[0] if lines else "", header.optional, code + uses(path, lines), rights)
     check_callers(headers)
     check_requests(rights)

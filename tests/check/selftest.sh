@@ -74,6 +74,9 @@ plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/l
 plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/break_stale_lock.lua'
 plant scripts 'claim.lua:[0-9]*: .*near' 'echo "if then" >>sidecar/queue/lua/claim.lua'
 plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" docs/acl.md'
+plant scripts 'XTRIM after missing_right' 'sed -i "s/{.XTRIM., [^}]*},//" sidecar/queue/lua/trim.lua'
+plant scripts 'without missing_right' 'sed -i "/missing_right/d" sidecar/queue/lua/push_sentinel.lua'
+plant scripts 'global name born' 'sed -i "s/birth and KEYS/born and KEYS/" sidecar/queue/lua/stamp.lua'
 plant scripts 'passes 9 KEYS to release.lua' 'find sidecar -name "*.c" -exec sed -i "s/script_release, 1/script_release, 9/" {} +'
 
 plant size 'a file of 6[0-9][0-9] lines' 'yes "int x;" | head -n 600 >sidecar/base/planted.c'
