@@ -13,7 +13,7 @@ typedef struct role_set role_set_t;
 // Takes `config`, even when it returns NULL with errno set. Borrows `metrics`, which must outlive the set. Returns owned; starts
 // nothing.
 role_set_t *role_set_new(config_t *config, metrics_t *metrics);
-void role_set_free(role_set_t *set); // takes; NULL is fine; no role may be running
+void role_set_free(role_set_t *set); // NULL is fine; no role may be running
 
 const config_t *role_set_config(const role_set_t *set);
 bool role_set_auditor_is_behind(const role_set_t *set); // the audit log may lack records

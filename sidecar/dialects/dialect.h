@@ -61,8 +61,8 @@ typedef struct scan_ops {
     // Begins a scan. Sets in *out: config, stamps, now, and entries, the number of lists to read; armed stays false.
     void (*status_append)(const call_t *call, void *state);
     outcome_t (*status_read)(const call_t *call, void *state, backup_status_t *out);
-    // A page holds the jobs of at most `count` lists (1 to BACKUP_PAGE) after the lists that were read. page->count +
-    // page->vacant lists were read. The caller sets `in_place`.
+    // A page holds the jobs of the next lists, at most `count` (1 to BACKUP_PAGE). It has read page->count + page->vacant
+    // lists. The caller sets `in_place`.
     void (*page_append)(const call_t *call, void *state, size_t count);
     outcome_t (*page_read)(const call_t *call, void *state, backup_page_t *page);
 

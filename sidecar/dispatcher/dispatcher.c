@@ -174,7 +174,7 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
         if (!wanted || !dispatcher_may_serve(d, queue, &lease)) continue;
         if (schedule->isolated && request) break; // the next request reads it
         if (!request) request = dispatcher_new_request(d, kind);
-        if (kind == REQUEST_READ) schedule_sent_read(schedule, now); // may change the entries to skip
+        if (kind == REQUEST_READ) schedule_sent_read(schedule, now); // may change `skip`, read below
         request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = schedule->oversized.skip};
         if (schedule->isolated) most = 1;
     }

@@ -16,6 +16,6 @@ typedef struct dispatcher dispatcher_t;
 
 // Every argument is borrowed. `stop` is the flag of the role. Returns owned.
 dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
-void dispatcher_free(dispatcher_t *dispatcher); // takes; NULL is fine
+void dispatcher_free(dispatcher_t *dispatcher); // NULL is fine
 
 void dispatcher_tick(void *dispatcher, role_wait_t *wait);

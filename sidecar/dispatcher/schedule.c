@@ -119,7 +119,7 @@ static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *re
     schedule->full_at_us = 0;
 }
 
-// A reply counts from the `skip` of its own request, because two requests in flight may read the same entries.
+// Count from the `skip` of the reply's request, because two requests in flight may read the same entries.
 static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask) {
     int64_t found = ask->skip + reply->large - schedule->oversized.skip;
     schedule->head.changed = true;

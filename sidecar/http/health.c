@@ -126,7 +126,7 @@ static void health_add_check(buffer_t *json, const char *name, char *why, const 
     free(why);
 }
 
-// Returns a sentence with its reason, owned.
+// Returns `what` and its reason, owned.
 static char *health_because(const health_t *health, const char *what, metrics_why_t of) {
     buffer_t text = {0};
     buffer_str(&text, what);

@@ -11,7 +11,7 @@ typedef struct health health_t;
 
 // Returns owned; borrows `metrics`, copies the group's name, which /readyz shows.
 health_t *health_new(metrics_t *metrics, const char *group);
-void health_free(health_t *health); // takes; NULL is fine
+void health_free(health_t *health); // NULL is fine
 
 // Watches these roles from now on; when it returns, no earlier role is in use. Borrows them.
 void health_watch_roles(health_t *health, const role_t *const *roles, size_t count);

@@ -14,7 +14,7 @@ typedef struct http http_t;
 
 // `listen` and `port` as http.listen and http.port. Borrows everything, returns owned; does not listen yet.
 http_t *http_new(const char *listen, int64_t port, health_t *health, metrics_t *metrics);
-void http_free(http_t *http); // takes; NULL is fine
+void http_free(http_t *http); // NULL is fine
 
 // Listens and answers requests. If it cannot listen, it logs the reason and tries again.
 void http_tick(void *http, role_wait_t *wait);

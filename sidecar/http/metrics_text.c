@@ -43,7 +43,7 @@ static const family_t families[] = {
 
 enum { FAMILIES = sizeof families / sizeof *families };
 
-// The page under construction.
+// State of one response.
 typedef struct page {
     buffer_t *out;
     metrics_t *metrics;

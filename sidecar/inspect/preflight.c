@@ -77,7 +77,7 @@ static void preflight_each_key(const preflight_call_t *call, const queue_keys_t 
     handle(call, config->name, "auditors", queue->auditors, "hash");
 }
 
-// The keys of all queues and locks, or of some queues; `only` is by queue.
+// Handles the keys of all locks and queues, or of the queues with only[i].
 static void preflight_each_type(const preflight_call_t *call, const bool *only, preflight_type_fn *handle) {
     const keyspace_t *keys = call->keys;
     for (size_t i = 0; !only && i < keys->lock_count; i++) {

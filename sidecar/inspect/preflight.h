@@ -10,6 +10,6 @@ outcome_t preflight(const preflight_call_t *call);
 // Runs only the checks that read. Runs no script.
 outcome_t preflight_read_only(const preflight_call_t *call);
 
-// Checks some queues again: the keys of suspected queues, and the layout and rights of disabled queues. Both arrays are by
-// queue. Outcomes and results are those of the full check, except OUTCOME_REFUSED: the check could not be made.
+// Rechecks the keys of suspected queues, and the layout and rights of disabled queues. Both arrays are indexed by queue. Outcomes
+// and results are those of the full check, except OUTCOME_REFUSED: the check could not be made.
 outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, const bool *disabled);

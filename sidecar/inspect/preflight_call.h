@@ -6,7 +6,7 @@
 
 typedef enum preflight_level {
     PREFLIGHT_FACT,          // worth printing by `check`
-    PREFLIGHT_NOTE,          // worth knowing, as by `check` and `status`
+    PREFLIGHT_NOTE,          // worth printing by `check` and `status`
     PREFLIGHT_WARNING,       // a promise is weakened
     PREFLIGHT_QUEUE_REFUSED, // one queue cannot be served; the others can
     PREFLIGHT_REFUSED,       // must not lead

@@ -54,7 +54,7 @@ static const char *const *probe_commands(const right_t *right) {
     return right->commands ? right->commands : right->script->commands;
 }
 
-// Returns a key in the slot of `lock`. It also serves as a channel, so it ends as the only channels that the user may use do.
+// Returns a key in the slot of `lock`. It is also a channel, so it ends like the only channels that the user may use.
 static char *probe_key(const char *lock) {
     char random[TOKEN_SIZE];
     token_new(random, 0);

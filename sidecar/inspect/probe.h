@@ -7,5 +7,5 @@
 // "sidecar:preflight-", is in the slot of the first lock, lives for a minute at most, and is deleted at the end.
 //
 // `wanted` NULL: tries what all queues need, a pair of connections for wake-ups, and what each dialect needs. Else only what the
-// dialects of some queues need; `wanted` is by queue. OUTCOME_REFUSED: Redis refuses the trial itself.
+// dialects of the queues with wanted[i] need. OUTCOME_REFUSED: Redis refuses the trial itself.
 outcome_t probe_rights(const preflight_call_t *call, const bool *wanted);

@@ -228,7 +228,7 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
 
 // Reads the rows [from, limit), in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
-    redis_error_t refusals[MAX_ROWS]; // by the first row of each request
+    redis_error_t refusals[MAX_ROWS]; // index: first row of a request
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit))
         sizes_read_length(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);

@@ -18,7 +18,7 @@ typedef struct sizes {
     int64_t in_progress;
     int64_t next_due_ms; // due time of the first delayed job, at least 0; INT64_MAX = never; unknown if no job is delayed
     // Start time of the oldest job in progress. bull: the time that its worker wrote. Other dialects: the time at which a scan
-    // first read the job, from its stamp. That stamp may belong to a job that ended since the last scan but one. Unknown if no
+    // first read the job, from its stamp. That stamp may belong to a job that ended up to two scans ago. Unknown if no
     // job is in progress.
     int64_t oldest_in_progress_ms;
     int64_t records;      // entries of the failure stream

@@ -19,7 +19,7 @@ typedef struct snapshot_queue {
     char owner[136];         // the group that owns the queue; "" = no group yet
     int64_t grows_ms;        // for how long the ready list only grew, as the leader counts; 0 = it did not
     int64_t grows_to;        // its length at the last count
-    stream_ends_t stream;    // error is not set
+    stream_ends_t stream;    // its error is ""
     snapshot_copy_t *copies; // owned; in the order of their names
     size_t copy_count;
     // Time in the id of the oldest record that too few logs have: fewer than stream.min_copies (at least one) of the logs heard

@@ -2,7 +2,7 @@
 //
 // Only this role writes leases. Renewals come at a third of the TTL on their own connection. A lease begins when the last good
 // renewal was sent, and ends a margin before the lock expires. A standby tries again when the lock should have expired, or at
-// once after a message on the vacant channel (redis-contract, R4).
+// once after a message on the vacant channel.
 #pragma once
 
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ typedef struct leader leader_t;
 
 // Borrows everything; `stop` is the role's flag. Returns owned.
 leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
-void leader_free(leader_t *leader); // takes; NULL is fine
+void leader_free(leader_t *leader); // NULL is fine
 
 void leader_tick(void *leader, role_wait_t *wait);
 

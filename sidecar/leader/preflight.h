@@ -10,7 +10,7 @@ typedef struct preflight_results preflight_results_t; // of the latest checks
 
 preflight_results_t *preflight_results_new(const keyspace_t *keys, leases_t *leases,
                                            metrics_t *metrics); // owned; all is borrowed
-void preflight_results_free(preflight_results_t *preflight);    // takes; NULL is fine
+void preflight_results_free(preflight_results_t *preflight);    // NULL is fine
 
 // Runs the whole preflight and returns its outcome. The results change only with OUTCOME_OK.
 outcome_t preflight_results_check(preflight_results_t *preflight, conn_t *conn, redis_error_t *error);

@@ -11,7 +11,7 @@
 typedef struct queue_sizes queue_sizes_t;
 
 queue_sizes_t *queue_sizes_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics); // borrows; owned
-void queue_sizes_free(queue_sizes_t *sizes);                                                  // takes; NULL is fine
+void queue_sizes_free(queue_sizes_t *sizes);                                                  // NULL is fine
 
 // When the next step is due; mono_never() without led queues.
 mono_t queue_sizes_next(const queue_sizes_t *sizes);

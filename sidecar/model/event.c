@@ -7,7 +7,7 @@ static slice_t event_number(int64_t number, char text[INT64_TEXT_SIZE]) {
     return (slice_t){text, (size_t)len};
 }
 
-// Never change this: replicas and releases must compute the same id.
+// Never change: all instances and releases must compute the same id.
 void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE]) {
     char life_text[INT64_TEXT_SIZE], attempts_text[INT64_TEXT_SIZE], nth_text[INT64_TEXT_SIZE];
     slice_t parts[] = {

@@ -59,6 +59,6 @@ bool event_check(const event_t *event, int64_t now_ms, buffer_t *why);
 // Whether the event is of kind requeued or discarded: it answers a failure.
 bool event_is_answer(const event_t *event);
 #define EVENT_ANSWERS_OTHER "answers a failure of another job" // why an answer is skipped
-// Makes what a job or a worker may claim (dates, attempts, a name) unknown, or shorter, if event_check would refuse it. A job
-// must not be able to prevent the record of its own failure.
+// Clears the dates and attempts, and cuts the worker's name, if event_check would refuse them. A job must not be able to prevent
+// the record of its own failure.
 void event_clear_impossible(event_t *event);

@@ -188,7 +188,7 @@ typedef struct metrics {
 } metrics_t;
 
 metrics_t *metrics_new(size_t places); // owned; `places`: of two configurations, since a reload may replace all queues
-void metrics_free(metrics_t *metrics); // takes; NULL is fine
+void metrics_free(metrics_t *metrics); // NULL is fine
 
 // Returns the place of this queue: the one it had, a free one, or one of a queue that is no longer served. NULL: all places
 // belong to served queues. Call it before roles start.

@@ -61,7 +61,7 @@ static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *p
     case HEARTBEAT_THERE: return (verdict_t){.kind = s->stamp.missing ? VERDICT_PRESENT : VERDICT_LEAVE, .again = alive_until};
     case HEARTBEAT_GONE:
         if (!s->stamp.missing) return (verdict_t){.kind = VERDICT_MISSING, .again = s->now};
-        // A scan may see a job twice, and duplicates share a stamp: do not act on a note that this scan made.
+        // A scan may see a job twice, and duplicates share a stamp: ignore a `missing` that this scan set.
         if (s->stamp.missing >= s->began) return verdict_leave_until(s->now);
         if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms)
             return verdict_leave_until(s->stamp.missing + s->silence_ms);

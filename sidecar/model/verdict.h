@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 
-// A stamp: the sidecar's own facts about a job. A life begins when a scan first sees the job, or at a requeue, and ends with it.
+// A stamp: the sidecar's facts about a job. A life begins at the job's first scan or at a requeue, and ends with the job.
 typedef struct stamp {
     int64_t born_us;    // when this life began, in us; 0 = there is no stamp yet
     int64_t seen;       // when this execution was first seen; 0 = not seen since the job was returned or left the list
@@ -45,8 +45,8 @@ typedef struct observation {
     bool unreadable;        // not a job of this dialect: it cannot be retried
     bool foreign;           // its list is not configured: it cannot be retried
     heartbeat_t heartbeat;
-    int64_t silence_ms; // above 0, the heartbeat is the worker's: missing for this long, it means that the worker is gone, even
-                        // before the protected timeout; 0 = it is the job's, and counts only after the protected timeout
+    int64_t silence_ms; // above 0: the heartbeat is of the worker; if it is missing for this long, the worker is gone, even
+                        // before the protected timeout; 0: the heartbeat is of the job, and counts after that timeout
     report_t report;
     bool has_duplicates; // another entry of the same bytes is in progress
 } observation_t;

@@ -306,7 +306,7 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
     for (size_t i = 0; i < count; i++) {
         verdict_kind_t kind = candidates[i].verdict.kind;
         if (kind == VERDICT_END && !scan_may_end(apply->scan)) continue;
-        if (candidates[i].report && candidates[i].report->tried) continue; // until a scan reads the reports again
+        if (candidates[i].report && candidates[i].report->tried) continue; // wait for the next reports
         asked[i] = kind == VERDICT_RETRY || kind == VERDICT_END;
         if (!asked[i]) continue;
         asked[i] = apply_append_settle(apply, &candidates[i]);

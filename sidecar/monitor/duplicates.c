@@ -1,6 +1,6 @@
 #include "monitor/duplicates.h"
 
-enum { SUSPECTS_MAX = 200000 }; // of this scan and of the one before
+enum { SUSPECTS_MAX = 200000 }; // digests of this and the last scan
 
 // The value of a suspect: how often this scan has met the digest, or NEW; plus CONFIRMED.
 enum {

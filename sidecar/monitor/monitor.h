@@ -14,7 +14,7 @@ typedef struct monitor monitor_t;
 
 // Every argument is borrowed. `stop` is the flag of the role. Returns owned.
 monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
-void monitor_free(monitor_t *monitor); // takes; NULL is fine
+void monitor_free(monitor_t *monitor); // NULL is fine
 
 // Adds a side task. Call it only before the first tick. monitor_new adds the side tasks of the dialects.
 void monitor_add_task(monitor_t *monitor, size_t queue, const side_task_ops_t *ops);

@@ -15,7 +15,7 @@ typedef struct stamped_page {
 typedef struct pages pages_t;
 
 pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
-void pages_free(pages_t *pages);            // takes; NULL is fine
+void pages_free(pages_t *pages);            // NULL is fine
 
 // Reads the state of a queue whose scan may begin. `known` is the last state, with the sentinels that scans have met since.
 void pages_append_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm);

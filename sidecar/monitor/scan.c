@@ -6,12 +6,12 @@
 enum {
     PAGE_FIRST = 8,           // entries of the first request
     PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request; several requests are in flight
-    LARGE = 64 * 1024,        // bytes of an entry of which few fit into a page
+    LARGE = 64 * 1024,        // bytes; few entries this large fit into a page
     EMPTY_SCANS = 2,          // after this many empty scans, prune the stamps of finished jobs and wait for a change
     INTERVAL_MIN_MS = 1000,   // shortest interval of scan_interval "auto"
     INTERVAL_MAX_MS = 60000,
     INTERVAL_SHARE = 10,           // scans in one protected timeout, with "auto"
-    REPORTS_PAUSE_BYTES = 1024,    // bytes of large reports for each ms between two reads of the reports
+    REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
     REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
 };
 
@@ -160,7 +160,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     scan->progress = (scan_progress_t){
         .left = status->entries,
         .read_only = !scan->ops->rotation,
-        .ended = status->entries == 0 || empty, // only stamps are left
+        .ended = status->entries == 0 || empty, // no job to read
         .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
         .since = INT64_MAX,
         .next_verdict_at = INT64_MAX,
@@ -249,7 +249,7 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
     if (at < scan->progress.next_verdict_at) scan->progress.next_verdict_at = at;
 }
 
-// settle.lua finds duplicates only in one short list, and not in the lists of other workers. There, only scans find them.
+// settle.lua finds duplicates only in one short list. In a long list, or in the lists of several workers, only scans do.
 bool scan_may_end(const scan_t *scan) {
     bool exact = scan->ops->rotation && scan->status.entries <= SCAN_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;
@@ -261,8 +261,8 @@ bool scan_all_read(scan_t *scan) {
     return scan->status.stamps > scan->progress.jobs || scan->status.entries == 0;
 }
 
-// How long the stamp of a requeued job matters: the first scan of the job begins a life with or without a stamp. So the stamp
-// matters only if the job's own date would end the job.
+// How long to keep the stamp of a requeued job that no scan has seen. Only a job with a date of its own needs the stamp: the date
+// would end the job.
 static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
 
 bool scan_keeps_stamp(void *self, const uint8_t field[KEY_BYTES], stamp_t *stamp) {

@@ -30,7 +30,7 @@ void monitor_reset(void *self) {
 
 static void monitor_back_off(monitor_t *m, const redis_error_t *error) {
     session_back_off(&m->session, error);
-    monitor_reset(m); // a new scan begins at the current place of the list
+    monitor_reset(m); // a new scan may begin anywhere in a list
 }
 
 bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease) {
@@ -69,7 +69,7 @@ bool monitor_read_replies(monitor_t *m) {
     return pages_read_all(m->pages, &call, &m->scans[m->turn.queue]) == OUTCOME_OK || monitor_handle_outcome(m, &call, 0);
 }
 
-// 0 = the usual number. Redis reads as many reports as the walk requests, even if the reports are large.
+// 0 = the usual number. Redis reads each requested report whole, so request large ones one by one.
 static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) || scan->reports.large_bytes ? 1 : 0; }
 
 // Fills the scan's report table, up to its limit.

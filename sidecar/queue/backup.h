@@ -44,10 +44,10 @@ typedef enum entry_kind {
 typedef struct rotation_ops {
     bool reports; // the queue has an errors hash
     // Returns the kind of an entry. Must be fast, because the scan calls kind_of for each entry. status->sentinel is the last
-    // sentinel before this entry; with status->sentinel_met this scan has met it, otherwise an earlier one.
+    // sentinel before this entry; this scan has met it if status->sentinel_met, otherwise an earlier scan.
     entry_kind_t (*kind_of)(const backup_status_t *status, slice_t entry);
     // Appends the bytes of sentinel number status->n + 1, at most MAX_SENTINEL. kind_of must recognize these bytes. `random` is
-    // status->random, or 32 fresh hex digits. The function may change fresh digits for the first sentinel of a list.
+    // status->random, or 32 fresh hex digits. The function may change fresh digits, but not status->random.
     void (*sentinel)(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
 } rotation_ops_t;
 

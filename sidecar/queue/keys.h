@@ -38,7 +38,7 @@ typedef struct keyspace {
 } keyspace_t;
 
 keyspace_t *keyspace_new(const config_t *config); // owned
-void keyspace_free(keyspace_t *keys);             // takes; NULL is fine
+void keyspace_free(keyspace_t *keys);             // NULL is fine
 
 char *keyspace_lock_of(const char *name); // sidecar:<name>:lock; owned
 // sidecar:<queue>:requeued, also for a queue that is not configured; owned. Ends at a NUL byte of the name.

@@ -120,7 +120,7 @@ outcome_t prune_hash(const call_t *call, const char *hash, int count, uint64_t *
     call_script(call, &script_prune, 2);
     request_text(call->conn, hash, call->token, "value");
     size_t unwanted = prune_append_unwanted(call->conn, reply_at(scanned, 1), keep, self);
-    // The request has no entry, so leave it open: an open request is not sent.
+    // Do not end a request without entries: an open request is not sent.
     if (unwanted) call_ask(call, NULL);
     freeReplyObject(scanned);
     return call->error->outcome;

@@ -211,7 +211,7 @@ outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
     return conn_send_pending(conn, conn_deadline(conn, 0), error);
 }
 
-// Takes the reply.
+// Frees the reply.
 static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
     outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
     freeReplyObject(reply);

@@ -19,7 +19,7 @@ typedef struct conn conn_t;
 // `redis` is borrowed for the life of the connection. CLIENT LIST shows `name` (borrowed). `stop` is borrowed and may be NULL.
 // Once *stop is true, no wait lasts longer than CONN_STOP_GRACE_MS. Returns owned. The socket is not opened yet.
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop);
-void conn_free(conn_t *conn); // takes; NULL is fine
+void conn_free(conn_t *conn); // NULL is fine
 
 // Another connection to the same server, with the same stop and timeout. Returns owned.
 conn_t *conn_like(const conn_t *conn, const char *name);
@@ -71,7 +71,7 @@ struct redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error
 // Like conn_read_next, for requests that stand alone: a refusal goes to *refusal, which is OUTCOME_OK otherwise, and not to
 // *worst.
 struct redisReply *conn_read_or_refusal(conn_t *conn, redis_error_t *refusal, redis_error_t *worst);
-int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst); // of the next reply; 0 = an error
+int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst); // the next reply; 0 = an error
 
 // A reply larger than MAX_REPLY (redis/reply_guard.h) closes the connection. Only the next reply may be as large as
 // MAX_JOB_REPLY, because it holds bytes of jobs.

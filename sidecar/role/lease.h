@@ -26,10 +26,10 @@ typedef struct lease_queues {
 } lease_queues_t;
 
 leases_t *leases_new(size_t lock_count, size_t queue_count); // owned
-void leases_free(leases_t *leases);                          // takes; NULL is fine
+void leases_free(leases_t *leases);                          // NULL is fine
 
-// Registers a wake-up (base/wakeup.h). leases_wake_on_change raises it when a term begins, ends or resumes after it had expired,
-// or a queue is disabled or enabled; leases_wake_on_suspicion, after lease_suspect. Call before threads start.
+// Registers an eventfd (base/wakeup.h) to raise. leases_wake_on_change: when a term begins, ends or resumes after expiry, or a
+// queue is disabled or enabled. leases_wake_on_suspicion: after lease_suspect. Call before threads start.
 void leases_wake_on_change(leases_t *leases, int wake_fd);
 void leases_wake_on_suspicion(leases_t *leases, int wake_fd);
 

@@ -132,7 +132,7 @@ bool session_read_messages(session_t *session) {
     conn_close(session->subscriber);
     session->tracking = false;
     mono_t now = mono_now();
-    bool again = mono_diff(now, session->tracking_since) < NS_PER_S; // closed at once: wait before the next one
+    bool again = mono_diff(now, session->tracking_since) < NS_PER_S; // closed at once: back off before a retry
     session->tracking_retry_at = again ? backoff_failed(&session->backoff, now) : now;
     metric_add(&session->metrics->reconnects, 1);
     return false;

@@ -152,7 +152,7 @@ static void job_make_record(const stalled_t *s, const stalled_job_t *c, const ch
 
 // ---- The settle.
 
-// The message has Bull's own text (moveStalledJobsToWait-7.lua). BULL_OUR_MESSAGE tells the sidecar that it is its own.
+// The message has Bull's own text (moveStalledJobsToWait-7.lua). BULL_OUR_MESSAGE marks it as a message of the sidecar.
 static void job_append_message(conn_t *conn, const stalled_job_t *c) {
     buffer_t message = {0};
     buffer_str(&message, "{\"jobId\":");
@@ -206,7 +206,7 @@ static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, 
     }
 }
 
-// On a reply without a branch below the job is finished, or its worker is alive.
+// Any reply not named below: the job is finished, or its worker is alive.
 static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const stalled_job_t *c, settled_t settled) {
     if (settled == SETTLED || settled == SETTLED_UNRECORDED) stalled_note_done(s, call, c);
     if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);

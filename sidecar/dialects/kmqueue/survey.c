@@ -68,7 +68,7 @@ static outcome_t survey_find_others(survey_t *survey) {
     return survey->call->error->outcome;
 }
 
-// Reports whose the list is by its first task. A list without a task, which has only a marker, is nobody's concern.
+// Reports which queue owns the list, by its first task. Ignores a list that has only a marker.
 static void survey_explain(survey_t *survey, const char *other, const redisReply *entries) {
     char *name = survey_quote(slice_text(other));
     kmqueue_task_t task;

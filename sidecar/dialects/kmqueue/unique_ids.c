@@ -24,7 +24,7 @@ typedef struct unique_ids {
     const strings_t *sets;        // borrowed
     bool idle;                    // the last count found no task
     bool homeless;                // the last count found waiting tasks and no backup list
-    condition_t absent;           // two counts in a row did
+    condition_t absent;           // homeless twice in a row
     mono_t at;                    // time of `before`
     int64_t ids;                  // ids of all sets in this count
     int64_t reported;             // orphans of all sets in the last log line
@@ -101,7 +101,7 @@ static int64_t unique_ids_keep_least(unique_ids_t *unique_ids) {
     return sum;
 }
 
-// Appends such as "mail_unique: 2, other_unique: 1", cut after REPORT_BYTES.
+// Appends text like "mail_unique: 2, new_unique: 1", cut after REPORT_BYTES.
 static void unique_ids_write(const unique_ids_t *unique_ids, buffer_t *out) {
     for (size_t i = 0; i < unique_ids->sets->count && out->len < REPORT_BYTES; i++)
         if (unique_ids->counts[i].before)

@@ -293,8 +293,7 @@ static outcome_t lists_page_read(const call_t *call, void *self, backup_page_t *
     if (lists->stepped) lists_read_step(call->conn, lists, error);
     lists->cut = !lists->walked && lists->count >= MAX_NAMES;
     page->ended = lists->next == lists->count && (lists->walked || lists->cut);
-    // Without the right to read lists a scan meets no job; if it came to its end, the monitor would forget the stamps of all
-    // jobs.
+    // Without the right to read lists a scan finds no job, and at its end the monitor would forget the stamps of all jobs.
     if (page->ended && lists->refused && lists->refused == lists->count)
         redis_error_set(error, OUTCOME_REFUSED, "Redis refuses to read every private list");
     return error->outcome;

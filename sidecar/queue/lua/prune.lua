@@ -4,8 +4,8 @@
 -- KEYS[1]  lock
 -- KEYS[2]  hash      stamps or errors, a hash
 -- ARGV[1]  token
--- ARGV[2]  by        'value' or 'report': form of the values in ARGV
--- ARGV[3+] two for each entry: field; the value that was read, or its id as a report
+-- ARGV[2]  by        what to compare: 'value', or 'report' = its id
+-- ARGV[3+] two for each entry: field; the value or report id that was read
 -- Reply    {'pruned', how many}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, report_ids
 -- Safe     fenced, by compare: keeps a changed value.

@@ -11,7 +11,7 @@
 -- ARGV[4+] names and values of the record; this script adds 'at'
 -- Reply    {'settled', 1}, {'changed'} the record exists, {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, records, now, rights
--- Safe     fenced; checks preconditions and rights before the first write. The record comes first: no check foresees a stream at
+-- Safe     fenced; checks preconditions and rights before the first write. The record comes first: only XADD notices a stream at
 --          its last id.
 local refusal = fenced() or wrong_type({{'recorded', KEYS[2], 'zset'}, {'failures', KEYS[3], 'stream'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end

@@ -4,7 +4,7 @@
 -- KEYS[1]  lock
 -- KEYS[2]  backup    list that holds the job
 -- KEYS[3]  target    retry: ready (list), or delayed (zset) with a `delay`; end: ready, unused
--- KEYS[4]  ready     list; takes a retry without `delay`, or whose bytes are in delayed already
+-- KEYS[4]  ready     list; takes a retry that has no `delay` or is in delayed already
 -- KEYS[5]  stamps
 -- KEYS[6]  errors    hash: job -> its report
 -- KEYS[7]  failures  stream
@@ -22,7 +22,7 @@
 -- ARGV[6]  from      1: the job was seen near the head of backup, -1: near the tail
 -- ARGV[7]  depth     entries to search from there
 -- ARGV[8]  alone     '1': do not end a job that backup holds twice
--- ARGV[9]  report    id of the reported text that the decision rests on; '' = no report, then and now
+-- ARGV[9]  report    id of the reported text that the decision rests on; '' = there must be no report
 -- ARGV[10] delay     of a retry in ms; '' = at once
 -- ARGV[11] unit      of scores in delayed, 'ms' or 's'
 -- ARGV[12] most      largest stream, bytes
@@ -36,8 +36,8 @@
 --          {'fenced'}, {'type', key, found}
 -- Optional GETRANGE, SISMEMBER, SREM
 -- Uses     types, fence, records, report_ids, rights
--- Safe     fenced; by compare; checks preconditions and rights before the first write; adds before it removes. No check foresees a
---          stream at its last id, so XADD comes first: an error of XADD changes nothing. No later write may fail, so the script
+-- Safe     fenced; by compare; checks preconditions and rights before the first write; adds before it removes. Only XADD notices a
+--          stream at its last id, so XADD comes first: its error changes nothing. No later write may fail, so the script
 --          ignores a bad value in `bytes`.
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},

@@ -16,7 +16,7 @@
 -- ARGV[9+] names of fields
 -- Reply    {'stalled', now in ms, stalled jobs in this part, cursor of the next part (0 = this is the last), and for each returned job:
 --          id; state and fields as prologue/jobs.lua appends them}
---          {'early', now in ms} the marks are younger, or a worker's
+--          {'early', now in ms} marks too young, or set by a worker
 -- Uses     jobs, now
 -- Safe     reads only; a key that is not a hash does not affect other jobs. bull_settle checks again, also that the job is still active.
 local now = tonumber(now_ms())

@@ -20,7 +20,7 @@
 -- Reply    as promote; the score of the oldest is '' if the oldest was not moved
 -- Uses     types, fence, rights
 -- Safe     fenced; checks all preconditions and rights before the first write. While the last push of an event may wait in its list,
---          only postpones the event: a list of more than 2,000 envelopes or ARGV[5] bytes is not read, and may hold any of them.
+--          only postpones the event: a list of more than 2,000 envelopes or ARGV[5] bytes is not read, and may hold any push.
 --          Removes only members without an envelope. Changes only the digits of `attempt`, and only in the shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
 --          its outermost object, because none of the quotes is escaped. Other shapes are quarantined. Producers write whole ms as scores;
 --          the fraction .5 marks an event after its last push, .25 a quarantined event, .75 both.
@@ -46,7 +46,7 @@ local function class_of(member)
     local cut = find(member, '###', 1, true)
     return cut and classes[sub(member, 1, cut - 1)]
 end
--- Returns the end of the envelope with its `attempt` and with the next one, and the next score. False or nil: another shape.
+-- Returns the end of the envelope, this end with the next attempt, and the next score. False or nil: another shape.
 local function tail_of(class, envelope)
     local digits = match(sub(envelope, -#DONE - 16), '"attempt":([1-9]%d?%d?%d?%d?),"logContext":{}}$')
     local tail = digits and class.tails[digits]

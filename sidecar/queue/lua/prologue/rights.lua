@@ -1,6 +1,6 @@
 -- rights: returns an error reply for the first of `calls` ({{command, key}, ...}) that Redis refuses to the user; nil = it refuses none.
--- Skips calls whose key is false. Redis never undoes part of a script, so a script proves all calls that follow its first write
--- before that write. Redis 6.2 has no acl_check_cmd: there the script tries each command on a scratch key.
+-- Skips calls whose key is false. Redis never undoes part of a script, so before its first write a script checks the rights to
+-- all later calls. Redis 6.2 has no acl_check_cmd: there the script tries each command on a scratch key.
 local arguments = {DEL = {}, HSET = {'', ''}, LINDEX = {0}, LINSERT = {'BEFORE', '', ''}, LRANGE = {0, 0}, LREM = {0, ''},
     XADD = {'*', '', ''}, XTRIM = {'MAXLEN', 0}, ZADD = {0, ''}, ZCOUNT = {0, 0}, ZRANGE = {0, 0}, ZRANGEBYSCORE = {0, 0},
     ZREMRANGEBYRANK = {0, 0}, ZREMRANGEBYSCORE = {0, 0}} -- after the key; '' for other commands

@@ -1,4 +1,4 @@
--- bullmq: returns a refusal if one of `keys` shows that the queue belongs to BullMQ. A hash is a job of Bull 4 with that id.
+-- bullmq: returns a refusal if one of `keys` shows that the queue belongs to BullMQ. A key that is a hash is a job of Bull 4.
 local function bullmq(keys)
     for _, key in ipairs(keys) do
         local found = redis.call('TYPE', key).ok
