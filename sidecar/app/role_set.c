@@ -81,7 +81,7 @@ bool role_set_start_role(role_set_t *set, int number) {
 void role_set_stop_for_reload(role_set_t *set) {
     set->handing_over = true;
     leader_expect_hand_over(set->leader, true);
-    set->roles[MONITOR].finish = NULL; // the next monitor needs the keys in Redis; the thread reads `finish` only after role_stop
+    set->roles[MONITOR].finish = NULL; // keep Redis keys for the next monitor; no race: the thread reads `finish` after role_stop
     for (int i = ROLE_SET_ROLES - 1; i >= 0; i--) role_stop(&set->roles[i]);
 }
 

@@ -73,8 +73,8 @@ bool audit_begin(audit_t *audit, buffer_t *why);
 // was new. Refuses an event without an id (see event_ref). Keeps bytes that are not UTF-8 exactly in payload and error. Escapes
 // them in other columns.
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why);
-// *fits = false: the event is an answer, but the failure that it names is of another job, or is no failure. An answer whose
-// failure the log does not have fits.
+// *fits = false: the event is an answer to an event of another job, or to one that is no failure. If the log lacks that event,
+// *fits is true.
 bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_t *why);
 // Whether retention has removed rows with this `at` or a later one. If so, an event that was in the log before may have been
 // removed. For a new event the answer means nothing: after a clock went back, a new event has an old `at`.
@@ -83,7 +83,7 @@ bool audit_set_position(audit_t *audit, const char *queue, const char *position,
 bool audit_commit(audit_t *audit, buffer_t *why); // on disk when it returns true
 void audit_rollback(audit_t *audit);
 
-// Merges the -wal file into the log, and so writes its pages again: a failed fsync may have lost pages that still can be read.
+// Merges the -wal file into the log. This writes its pages again: after a failed fsync some may be in the page cache only.
 bool audit_checkpoint(audit_t *audit, buffer_t *why);
 
 // Retention. 0 = no limit.

@@ -29,7 +29,7 @@ static bool backup_copy(audit_t *audit, audit_t *copy, backup_progress_fn *progr
     return done;
 }
 
-// With the fact `copy_of`, audit_open restores the name if somebody puts the copy in the place of the log.
+// Keeps the log's name as `copy_of`: the auditor restores it if somebody puts the copy in the log's place.
 static bool backup_rename_instance(audit_t *copy, buffer_t *why) {
     return audit_exec(copy, "INSERT OR REPLACE INTO facts SELECT 'copy_of', value FROM facts WHERE name = 'instance'",
                       "name the copy", why) &&

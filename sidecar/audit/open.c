@@ -94,7 +94,7 @@ static bool open_read_facts(audit_t *audit, buffer_t *why) {
     return !audit->exclusive || audit_read_fact(audit, "dropped", INT64_MIN, &audit->retention.dropped, why);
 }
 
-// Each page of such a log is whole, but no auditor can use the log. So it counts as damaged.
+// A log without all its tables, or without a name, counts as damaged: no auditor can use it.
 static bool open_lacks(audit_t *audit, const char *what, buffer_t *why) {
     audit->damaged = true;
     return audit_fail_with(audit->path, SQLITE_CORRUPT, 0, "check it", what, why);

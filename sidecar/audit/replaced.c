@@ -68,7 +68,7 @@ static bool replaced_header_is_valid(const audit_t *audit) {
     return memcmp(header, magic, sizeof magic) == 0 && ours;
 }
 
-// The file cannot be read alone, as during a checkpoint, or after an interrupted one. Checks the file with its -wal file.
+// Checks the file with its -wal file. Call it if the file alone is unreadable, as in an unfinished checkpoint.
 static bool replaced_is_unreadable(audit_t *audit, const struct stat *now) {
     bool ours = false, unchanged = replaced_same_stat(now, &audit->file.suspect);
     int64_t commits;

@@ -11,7 +11,7 @@ enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
 // The last known state of the file. replaced.c compares it to detect that the file was overwritten.
 typedef struct audit_file {
     bool overwritten;
-    char *former_instance; // name in the file before this opening, which may change it; owned; NULL = it cannot change it
+    char *former_instance; // the log's name before this opening, if this opening may rename it; otherwise NULL; owned
     struct stat inspected; // state of the file at the last successful read of its facts
     struct stat suspect;   // state of the file at the last failed read of its facts
     int64_t commits;       // number of commits in the file at that successful read
@@ -73,8 +73,8 @@ int64_t audit_wal_bytes(const audit_t *audit); // size of the -wal file; 0 = no 
 // Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);
 
-// Write the file, the failed action and the remedy to *why. `doing` follows the word "cannot". Always false. audit_fail also
-// marks the log as damaged if SQLite says so.
+// Append path, failed action and remedy to *why. `doing` follows the word "cannot". Always false. audit_fail also marks the log
+// as damaged if SQLite says so.
 bool audit_fail(audit_t *audit, const char *doing, buffer_t *why);
 bool audit_fail_with(const char *path, int code, int os_error, const char *doing, const char *detail, buffer_t *why);
 bool audit_refuse(const char *path, buffer_t *why, const char *format, ...) __attribute__((format(printf, 3, 4)));

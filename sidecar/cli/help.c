@@ -9,7 +9,7 @@ enum {
     WIDTH_MIN = 60,
     WIDTH_MAX = 100,
     OPTION_MAX = 24,  // columns: longer options do not count for the column where help texts begin
-    COMMENT_MIN = 30, // columns: a comment that has fewer beside its example is printed above the example
+    COMMENT_MIN = 30, // columns: if fewer are left beside the examples, comments are printed above them
     INDENT = 2,
     GAP = 2,
     USAGE_INDENT = 21, // of "Usage: queue-sidecar "

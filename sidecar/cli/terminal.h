@@ -9,8 +9,8 @@
 // UTF-8, become \n, \x1b, \u202e. keep_lines: line feeds stay.
 void terminal_escape(buffer_t *out, slice_t bytes, bool keep_lines);
 
-// Before text for machines, such as JSON or CSV, goes to the descriptor: if that is a terminal, escapes the text line by line. In
-// JSON \uXXXX means the same character.
+// If `fd` is a terminal, escapes text for machines, such as JSON or CSV, line by line before it is printed. In JSON \uXXXX means
+// the same character.
 void terminal_escape_output(buffer_t *text, int fd);
 
 // Columns that escaped text takes, and how many of its bytes fit into `columns`.

@@ -50,7 +50,7 @@ typedef struct strings {
     size_t count;
 } strings_t;
 
-// After fewer than `below` attempts an event waits `delay_ms`. The last step has `below` INT64_MAX.
+// After fewer than `below` attempts a job waits `delay_ms`. The last step has `below` INT64_MAX.
 typedef struct delay_step {
     int64_t below;
     int64_t delay_ms;

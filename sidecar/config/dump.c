@@ -63,7 +63,7 @@ static void dump_write(dump_t *dump, int indent, buffer_t *out) {
     for (size_t i = 0; i < dump->count; i++) {
         const config_key_t *key = dump->lines[i].key;
         buffer_t *value = &dump->lines[i].value;
-        bool hidden = strcmp(buffer_text(value), "\"" CONFIG_REDACTED "\"") == 0; // must not load as a password
+        bool hidden = strcmp(buffer_text(value), "\"" CONFIG_REDACTED "\"") == 0; // comment it out: no password
         buffer_str(value, ";");
         buffer_printf(out, "%*s%s%-*s = %-*s # %s\n", indent, "", hidden ? "# " : "", (int)name_width - (hidden ? 2 : 0),
                       key->name, (int)widest + 1, buffer_text(value), origins[dump->lines[i].origin]);

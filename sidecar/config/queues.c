@@ -2,7 +2,7 @@
 #include "config/load.h"
 #include "config/value.h"
 
-static const char name_mark[] = "<name>"; // stands for the name of the queue at the begin of a default
+static const char name_mark[] = "<name>"; // stands for the name of the queue at the start of a default
 
 static bool queue_is_named_after(const config_key_t *key) {
     return key->fallback && strncmp(key->fallback, name_mark, sizeof name_mark - 1) == 0;

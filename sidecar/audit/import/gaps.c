@@ -104,7 +104,7 @@ static bool gaps_import_gap(import_t *import, const gaps_t *own, import_event_t 
     return true;
 }
 
-// Imports an event of kind `filled` only if its gap came from the same file. For older gaps of this log: gaps_find_filled.
+// Imports an event of kind `filled` only if its gap came from the same file. gaps_find_filled decides on others.
 static bool gaps_import_end(import_t *import, const event_t *end, buffer_t *why) {
     bool known;
     for (size_t i = 0; i < import->gaps.count; i++)

@@ -52,8 +52,7 @@ sqlite3_stmt *statement_prepare_filtered(audit_t *audit, const char *select, con
     return stmt;
 }
 
-// If two statements take turns, the connection keeps the error of the last call. That call may have been a successful one of the
-// other statement.
+// The connection keeps only the error of its last call, and that may have been a successful call of another statement.
 static bool statement_fail(audit_t *audit, int code, buffer_t *why) {
     int basic = code & 0xff;
     if ((sqlite3_errcode(audit->db) & 0xff) == basic) return audit_fail(audit, "read from it", why);

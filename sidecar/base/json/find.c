@@ -50,7 +50,7 @@ static void find_begin(find_t *find, slice_t text, json_pick_t *picks, size_t co
         if (*pointer == '/') seek_set_segment(&find->seeks[i], pointer + 1, 1);
         if (*pointer) continue;
         seek_set_segment(&find->seeks[i], pointer, 0);
-        find->pending |= UINT32_C(1) << i; // the whole text comes next
+        find->pending |= UINT32_C(1) << i; // "" picks the whole text
     }
 }
 

@@ -42,6 +42,6 @@ json_value_t json_token_value(slice_t token);
 
 enum { JSON_CHARACTER_SIZE = 4 };
 
-// Decodes the character at *at in a string that the walk has accepted, or its escape, and moves *at behind it. Returns how
-// many bytes of UTF-8 it takes (each byte of a multibyte sequence counts as one character); 0 = a lone surrogate.
+// Decodes one escape, or copies one byte, at *at in a string that the walk has accepted, and moves *at behind it. Returns the
+// number of bytes written to `utf8`; 0 = a lone surrogate.
 size_t json_take_character(const char **at, const char *end, char utf8[JSON_CHARACTER_SIZE]);

@@ -26,7 +26,7 @@ static void field_add_text(buffer_t *out, const field_t *field, const void *row)
     }
 }
 
-// Spreadsheets take a cell that begins so for a formula (OWASP, CSV injection).
+// Whether a spreadsheet would run the cell as a formula (OWASP, CSV injection).
 static bool csv_is_formula(const field_t *field, const buffer_t *text) {
     static const char begins[] = {'=', '+', '-', '@', '\t', '\r'};
     bool is_text = field->kind == FIELD_TEXT || field->kind == FIELD_BYTES;

@@ -8,7 +8,7 @@
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000 };
 
-// A forgotten word must not requeue everything.
+// An omitted filter must not select everything.
 static int requeue_check_selection(const audit_args_t *args) {
     bool refs = args->operands.count > 0, where = args->requeue.where, filters = args->has_filter || args->has_limit;
     if (refs && (where || filters)) return audit_usage_error(args, "specify REFs, or --where with a filter, not both");

@@ -90,8 +90,8 @@ static void run_format_answer(run_t *run, slice_t state, int64_t at, slice_t by,
                   time_zone(at, utc).text, (int)by.len, by.data, note.len ? ": " : "", (int)note.len, note.data);
 }
 
-// Returns which queue's stream gets the record of a failure whose queue the config lacks. Every log reads every stream, so the
-// target may take it, or any queue in the marker's slot of a Redis Cluster.
+// Returns the queue whose stream gets the record of a failure whose queue the config lacks: the target, or any queue in the
+// marker's slot of a Redis Cluster. Every log reads every stream.
 static size_t run_find_stream(const keyspace_t *keys, slice_t queue, int64_t to) {
     char *marker = keyspace_requeued_of(queue);
     size_t home = to >= 0 ? (size_t)to : 0;

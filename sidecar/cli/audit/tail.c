@@ -11,8 +11,8 @@
 
 enum { FIRST_ROWS = 10, POLL_MS = 200, PAGE_BYTES = 256 * 1024, MAX_PRINTED = 32768 };
 
-// The printed events: a new file may hold them again, and tail must not print them twice. Two generations need at most 3 MiB;
-// still older events are known by their time.
+// The printed events: a new file may hold them again, and tail must not print them twice. Keeps the keys of the latest, at most 3
+// MiB, and only floor_ms for older ones.
 typedef struct tail_printed {
     struct tail_generation {
         keymap_t keys;

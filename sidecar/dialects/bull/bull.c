@@ -11,7 +11,7 @@
 
 enum {
     PROMOTE_MAX = 1000,  // the same limit as in Bull's own script
-    LATER_MS = 10000,    // promotion postpones an id that names no job by this time
+    LATER_MS = 10000,    // by which promotion postpones an id that names no job
     WALK_MAX = 200000,   // entries that the inserts by priority of one batch may walk over: some ms of Redis
     SCORE_PER_MS = 4096, // Bull keeps 12 bits of a counter in a score
 };

@@ -2,8 +2,8 @@
 //
 // The score of an entry is the time of the failure by the clock of its worker, which may be behind. So a read after a change
 // begins a little before the last read, and once a minute at most a full-range read covers the last 10 minutes. The sidecar's
-// zset `recorded` has the failures that are in the stream already. Bull also sends a message for each failure on the channel
-// `failed`. Messages show failures by clocks that are further behind, and jobs that Bull removed at once (removeOnFail). The
+// zset `recorded` has the failures that are in the stream already. Bull also publishes each failure on the channel `failed`.
+// Messages show failures of workers whose clocks are further behind, and of jobs that Bull removed at once (removeOnFail). The
 // record of a removed job has only the id and the error of its message.
 #include "dialects/bull/failed_channel.h"
 
@@ -279,7 +279,7 @@ static outcome_t failed_step_read(failed_t *s, side_task_call_t *call) {
 
 // ---- Messages.
 
-// Drops the `looked` handled messages. Keeps the message of a job that left `failed` meanwhile, to handle the message again.
+// Drops the first `looked` messages, which are handled. Keeps that of a job that left `failed` meanwhile, for a second try.
 static void failed_drop_messages(failed_t *s, const failed_sent_t *sent, size_t count, int64_t looked) {
     for (size_t i = 0; looked > 0 && s->messages.count; looked--) {
         const bull_message_t *first = s->messages.all[0];
@@ -312,7 +312,7 @@ static void failed_step_messages(failed_t *s, side_task_call_t *call) {
     for (size_t i = 0; at < asked && bull_job_at(page, i, BULL_SCORED, &job); i++, at++) {
         while (at + 1 < asked && !slice_equal(job.id, s->messages.all[at]->id)) at++;
         if (!job.score.len) {
-            // A job that has a hash and is not in `failed` was retried meanwhile. An expected message has its record.
+            // A job with a hash, but not in `failed`, was retried meanwhile. An expected failure is recorded already.
             if (strcmp(job.state, "none") != 0 || failed_is_expected(s, at, call->now)) continue;
             job.fields[BULL_FAILED_REASON] = s->messages.all[at]->error;
         }

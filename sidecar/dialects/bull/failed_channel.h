@@ -32,8 +32,8 @@ void bull_messages_clear(bull_messages_t *messages); // leaves it empty and usab
 
 // Adds a message, unless it is malformed or the sidecar's own. False: the oldest messages were dropped to make room.
 bool bull_messages_add(bull_messages_t *messages, slice_t text);
-void bull_messages_pop(bull_messages_t *messages);              // drops the first; there may be none
-void bull_messages_rotate(bull_messages_t *messages);           // makes the first the last; there is one
+void bull_messages_pop(bull_messages_t *messages);              // drops the first, if there is one
+void bull_messages_rotate(bull_messages_t *messages);           // moves the first to the end; not if empty
 bool bull_messages_drop(bull_messages_t *messages, slice_t id); // drops the first message of this job; false: it has none
 
 // Remembers a failure that was recorded from `failed`. Its message may come after Bull removed the job, and would then look like

@@ -182,7 +182,7 @@ void bull_error(const bull_job_t *job, buffer_t *out) {
     buffer_free(&stack);
 }
 
-// The time of a failure is the life in its event id, so each failure is another event. A score that is no date counts as 0.
+// The event id has the failure's time as `life`, so each failure is an event of its own. A score that is no date counts as 0.
 static int64_t record_life(double finished_ms) {
     return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
 }

@@ -20,7 +20,7 @@ if ARGV[4] == 'off' then
     redis.call('ZREM', KEYS[3], ':seen')
     return {'off'}
 end
--- A mark stays as long as its failure is in `failed`: after a clock set back the failure is read again. Sweeps a part of the marks.
+-- A mark stays while its failure is in `failed`: after a clock was set back, failures are read again. Prunes a part of the marks.
 local function remove_marks(oldest)
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
     local from = redis.call('ZSCORE', KEYS[3], ':swept') or '-inf'
