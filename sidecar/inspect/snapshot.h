@@ -19,6 +19,7 @@ typedef struct snapshot_queue {
     char owner[136];         // the group that owns the queue; "" = no group yet
     int64_t grows_ms;        // for how long the ready list only grew, as the leader counts; 0 = it did not
     int64_t grows_to;        // its length at the last count
+    int64_t stale_unique;    // ids of unique tasks without a task, as the monitor counts; 0 = none
     stream_ends_t stream;    // its error is ""
     snapshot_copy_t *copies; // owned; in the order of their names
     size_t copy_count;

@@ -28,6 +28,9 @@ typedef struct queue_keys {
     char *absent; // sidecar:<queue>:none, never written; scripts get this key in place of one that the queue lacks
 } queue_keys_t;
 
+// Field of meta: how many ids of unique tasks have no task, at the monitor's last count of kmqueue; absent = none.
+#define META_STALE_UNIQUE "stale_unique"
+
 typedef struct keyspace {
     const config_t *config; // borrowed
     char *vacant;           // channel sidecar:<group>:vacant: names of released locks

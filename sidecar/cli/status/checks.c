@@ -200,6 +200,12 @@ static int64_t check_silent_log(const check_subject_t *x, buffer_t *what) {
     return silent;
 }
 
+static int64_t check_stale_unique(const check_subject_t *x, buffer_t *what) {
+    int64_t ids = x->stream->stale_unique;
+    buffer_printf(what, "%s %s in the sets of unique tasks, but no task", count_text(ids).text, ids == 1 ? "id is" : "ids are");
+    return ids > 0 ? ids : 0;
+}
+
 // Nobody delays a job for ten years, so its score must have another unit.
 static int64_t check_score_unit(const check_subject_t *x, buffer_t *what) {
     int64_t ahead = x->sizes->next_due_ms - x->sizes->now_ms;
@@ -224,18 +230,7 @@ static int64_t check_failures(const check_subject_t *x, buffer_t *what) {
     return recent->failed;
 }
 
-// ---- This machine.
-
-static int64_t check_connection(const check_subject_t *x, buffer_t *what) {
-    if (x->s->reached) return 0;
-    buffer_printf(what, "Redis at %s: %s", x->s->target, x->s->error.text);
-    return 1;
-}
-
-static int64_t check_instance(const check_subject_t *x, buffer_t *what) {
-    buffer_printf(what, "%s %s", x->row->words, x->s->local.why);
-    return x->s->local.state == (local_state_t)x->row->variant;
-}
+// ---- The local instance.
 
 // Whether the row handles the check `name`: by this name, or as the row without a name.
 static bool checks_is_row_of(const status_check_t *row, const char *name) {
@@ -255,20 +250,6 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
         buffer_printf(what, "the local instance is not ready (%s): %s", name, x->local->why);
     if (strcmp(name, "audit") == 0 && !log->readable && *log->why) buffer_printf(what, ". The local audit log: %s", log->why);
     return 1;
-}
-
-static int64_t check_log_unreadable(const check_subject_t *x, buffer_t *what) {
-    const status_log_t *log = &x->s->log;
-    buffer_printf(what, "the local audit log cannot be read: %s", log->why);
-    return !log->readable && !log->absent && *log->why;
-}
-
-static int64_t check_gaps(const check_subject_t *x, buffer_t *what) {
-    const status_log_t *log = &x->s->log;
-    if (!log->readable || log->open_gaps <= 0) return 0;
-    buffer_printf(what, "the local audit log has %s %s: the log was lost, or Redis trimmed records before this log had them",
-                  count_text(log->open_gaps).text, log->open_gaps == 1 ? "gap" : "gaps");
-    return log->open_gaps;
 }
 
 #define MEMORY_WHY  "A full Redis refuses writes of producers and workers, or evicts jobs if its policy allows that."
@@ -345,6 +326,13 @@ const status_check_t status_checks[] = {
     {CHECK_QUEUE, STATUS_WARNING, "too_old", check_too_old,
      "Its worker still sends a heartbeat (and alive_kills is off), or no scan has reached the job.",
      .next = "If its worker hangs, end the worker, or set `alive_kills`. Otherwise search the log of {leader} for this queue"},
+    {CHECK_QUEUE, STATUS_WARNING, "stale_unique", check_stale_unique,
+     "KMQueue refuses every new task with such an id. A worker died before it noted the task, which is lost; or it died after "
+     "the "
+     "task was done, before it removed the id.",
+     .next = "Find out whether each task has run. Then remove its id: redis-cli SREM LIST_unique ID. Push the task again only if "
+             "it has not run",
+     .adds_up = true},
     {CHECK_QUEUE, STATUS_WARNING, "score_unit", check_score_unit,
      "Its score probably has another unit than `score_unit`, so these jobs never run.",
      .next = "Look at a score: redis-cli ZRANGE {delayed} 0 0 WITHSCORES. Set `score_unit` to what producers write, and restart"},

@@ -50,6 +50,9 @@ struct status_check {
     const char *words;
 };
 
+// checks_here.c
+check_fn check_connection, check_instance, check_log_unreadable, check_gaps;
+
 extern const status_check_t status_checks[];
 extern const size_t status_check_count;
 

@@ -14,9 +14,10 @@ enum {
 
 static const char ROLE[] = "monitor";
 
-// A worker pops a task and only then pushes the task to the backup list. If the worker dies in between, the task is lost. The id
-// of the task stays in <queue>_unique and blocks every later task of that id (RedisTaskQueue.java, popTask and pushTask). While
-// no task is waiting or in progress, every id in these sets is an orphan. Two counts a protected timeout apart must agree,
+// A worker pops a task and only then pushes the task to the backup list (RedisTaskQueue.java, popTask). If the worker dies in
+// between, the task is lost. finishTask removes a task that is done and only then its id. If the worker dies in between, only the
+// id is left. Either id stays in <queue>_unique and blocks every later task of that id (pushTask). While no task is waiting or in
+// progress, every id in these sets is an orphan. Two counts a protected timeout apart must agree,
 // because a task on its way between two lists is in neither. The sidecar reports orphans and never removes them: the id of a
 // task that a worker is about to push looks the same.
 typedef struct unique_ids {
@@ -28,6 +29,7 @@ typedef struct unique_ids {
     mono_t at;                    // time of `before`
     int64_t ids;                  // ids of all sets in this count
     int64_t reported;             // orphans of all sets in the last log line
+    int64_t told;                 // number in META_STALE_UNIQUE; -1 = unknown: another leader may have written it
     struct {
         int64_t before; // orphans in an earlier count, with no task since
         int64_t found;  // ids in this count
@@ -42,7 +44,11 @@ static void *unique_ids_open(const queue_keys_t *keys) {
     return unique_ids;
 }
 
-static void unique_ids_forget(void *self) { ((unique_ids_t *)self)->idle = false; }
+static void unique_ids_forget(void *self) {
+    unique_ids_t *unique_ids = self;
+    unique_ids->idle = false;
+    unique_ids->told = -1;
+}
 
 static bool unique_ids_backup_is_marker(conn_t *conn, const char *backup, redis_error_t *error) {
     request_append(conn, "LRANGE", backup, "0", "0");
@@ -116,7 +122,9 @@ static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics
         buffer_t sets = {0};
         unique_ids_write(unique_ids, &sets);
         log_warn(ROLE, unique_ids->config->name,
-                 "orphaned ids in sets of unique tasks: a worker lost their tasks; SREM each id and push its task again",
+                 "orphaned ids in sets of unique tasks: each task is lost or done; SREM its id, and push the task again only if "
+                 "it has "
+                 "not run",
                  F_STR("sets", sets.data), F_INT("ids", orphans));
         buffer_free(&sets);
     } else if (orphans < unique_ids->reported) {
@@ -125,12 +133,31 @@ static void unique_ids_report(unique_ids_t *unique_ids, metrics_queue_t *metrics
     unique_ids->reported = orphans;
 }
 
+// Tells `status`. Not fenced: the field is for people.
+static void unique_ids_tell(unique_ids_t *unique_ids, const call_t *call) {
+    char number[24];
+    redis_error_t refusal;
+    if (unique_ids->told == unique_ids->reported) return;
+    snprintf(number, sizeof number, "%" PRId64, unique_ids->reported);
+    if (unique_ids->reported)
+        request_append(call->conn, "HSET", call_queue(call)->meta, META_STALE_UNIQUE, number);
+    else
+        request_append(call->conn, "HDEL", call_queue(call)->meta, META_STALE_UNIQUE);
+    redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
+    if (reply) unique_ids->told = unique_ids->reported;
+    if (redis_error_is_full(call->error)) *call->error = (redis_error_t){0}; // later
+    conn_reply_free(reply);
+}
+
 // Called while there is no task. Returns the delay until the next count, in ms.
 static int64_t unique_ids_compare(unique_ids_t *unique_ids, side_task_call_t *call) {
     int64_t apart = unique_ids->config->policy.protected_timeout_ms;
     if (apart < MIN_APART_MS) apart = MIN_APART_MS;
     bool sure = unique_ids->idle && mono_diff(call->now, unique_ids->at) >= apart * NS_PER_MS;
-    if (sure || unique_ids->ids == 0) unique_ids_report(unique_ids, call->metrics);
+    if (sure || unique_ids->ids == 0) {
+        unique_ids_report(unique_ids, call->metrics);
+        unique_ids_tell(unique_ids, &call->redis);
+    }
     if (sure || !unique_ids->idle) {
         for (size_t i = 0; i < unique_ids->sets->count; i++) unique_ids->counts[i].before = unique_ids->counts[i].found;
         unique_ids->at = call->now;

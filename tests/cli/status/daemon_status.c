@@ -328,6 +328,21 @@ Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
     cluster_end(&s);
 }
 
+/* A worker of KMQueue dies in finishTask, between LREM and SREM (RedisTaskQueue.java): the task is done. */
+Test(daemon_status, warns_of_unique_ids_without_a_task) {
+    static const char queues[] = "{ name = \"mail\"; dialect = \"kmqueue\"; queues = [\"w1\", \"w2:safe\"]; roles = "
+                                 "[\"monitor\"]; protected_timeout = \"200ms\"; }";
+    cluster_t s = cluster_begin(NULL);
+    const sidecar_t spec = {.ttl = "3s", .queues = queues};
+    redis_ok(s.r, "SADD w2_unique task");
+    cluster_sidecar_up(&s, spec);
+    char *config = cluster_config_file(&s, spec);
+    answer_t answer = ask_until(config, "stale_unique");
+    cr_assert(answer.run->code == 1 && has(answer.run->out, "or it died after the task was done"), "%s", answer.run->out);
+    free(config);
+    cluster_end(&s);
+}
+
 Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) {
     static const char *const keys[] = {"q",
                                        "q:delayed",

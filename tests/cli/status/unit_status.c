@@ -85,6 +85,7 @@ static void behind_and_not_heard(world_t *w) {
     behind(w);
     first_queue(w)->copies[0].heard_ms--;
 }
+static void stale_unique(world_t *w) { first_queue(w)->stale_unique = 2; }
 static void failed(world_t *w) {
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("reported"), 3);
     status_count(&w->s.recent[2], slice_text("failed"), slice_text("new_reason"), 1);
@@ -174,6 +175,8 @@ static const struct {
      "log"},
     {"logs behind by a moment", behind_by_a_moment, NULL, 0, NULL, NULL, NULL},
     {"logs behind, not heard", behind_and_not_heard, NULL, 0, NULL, NULL, NULL},
+    {"stale unique ids", stale_unique, "stale_unique", STATUS_WARNING, "email",
+     "2 ids are in the sets of unique tasks, but no task", "Push the task again only if it has not run"},
     {"failed", failed, "failures", STATUS_NOTE, "x$y", "4 final failures in the last hour: 3 reported, 1 other",
      "audit list -c {config} --queue 'x$y' --since 1h"},
     {"retried", retried, NULL, 0, NULL, NULL, NULL},

@@ -188,10 +188,13 @@ Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     next_count(&d);
     cr_assert_eq(logged(), 1, "the same ids must be logged once");
     cr_assert_eq(fixture_log_count("\"sets\":\"" PLAIN "_unique: 1, " UNIQUE ": 2\",\"ids\":3"), 1);
+    cr_assert_eq(fixture_log_count("push the task again only if it has not run"), 1);
+    redis_expect(d.f.r, "3", "HGET sidecar:email:meta stale_unique");
     redis_ok(d.f.r, "SREM " UNIQUE " lost-1");
     next_count(&d);
     cr_assert_eq(stale(&d), 2);
     cr_assert_eq(logged(), 1);
+    redis_expect(d.f.r, "2", "HGET sidecar:email:meta stale_unique");
     redis_ok(d.f.r, "SADD " UNIQUE " lost-4");
     next_count(&d);
     cr_assert_eq(stale(&d), 3);
@@ -199,6 +202,16 @@ Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     redis_ok(d.f.r, "DEL " UNIQUE " " PLAIN "_unique");
     next_count(&d);
     cr_assert_eq(stale(&d), 0);
+    cr_assert_eq(count(&d, "HEXISTS sidecar:email:meta stale_unique"), 0);
+    close_setup(&d);
+}
+
+/* Another leader may have counted ids that an operator has removed since. */
+Test(redis_kmqueue_hostile, forgets_orphaned_ids_that_an_earlier_leader_counted) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
+    redis_ok(d.f.r, "HSET sidecar:email:meta stale_unique 5");
+    until(&d, count(&d, "HEXISTS sidecar:email:meta stale_unique") == 0);
     close_setup(&d);
 }
 
