@@ -41,7 +41,7 @@ void requeue_append(conn_t *conn, const keyspace_t *keys, const requeue_request_
     }
     digest_parse(ask->record->answers, &event);
     const requeue_ops_t *of_home = dialect_ops(home->config->dialect)->requeue;
-    bool is_own = strcmp(ask->marker, home->requeued) == 0; // the failure is of `home`, and not of a queue that is not configured
+    bool is_own = strcmp(ask->marker, home->requeued) == 0; // the failure is of `home`, and not of a queue outside the config
     bool clears_dlq = is_own && of_home && of_home->leaves_dlq && *home->config->dlq;
     request_script(conn, &script_requeue, 9);
     request_text(conn, ask->marker, home->failures, home->meta, *where->ready ? where->ready : to->absent, to->stamps, to->meta,

@@ -9,7 +9,7 @@ enum {
     TEXT_MAX_BYTES = 6 * 64 * 1024,        // of an error or a reason: 64 KiB, and each byte may have become \ufffd
     ATTEMPTS_MAX = 1000000000,             // executions
 };
-static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // two years: clocks may be wrong by one
+static const int64_t AHEAD_MAX_MS = INT64_C(2) * 366 * 24 * 3600 * 1000; // two years: a clock may be a year off
 static const int64_t TIME_MAX_MS = 253402300799999;                      // the last millisecond of the year 9999
 
 static const char *const kinds[] = {"failed", "retried", "requeued", "discarded", "gap", "filled"};

@@ -54,6 +54,6 @@ void job_read(const queue_policy_t *policy, slice_t bytes, job_t *out) {
 
 char *job_heartbeat_key(const queue_policy_t *policy, const char *id) {
     const char *star = strchr(policy->heartbeat, '*');
-    if (!star) return NULL; // "off": every other pattern has one
+    if (!star) return NULL; // "off": other patterns have a *
     return mem_printf("%.*s%s%s", (int)(star - policy->heartbeat), policy->heartbeat, id, star + 1);
 }

@@ -15,7 +15,7 @@ typedef struct stamp {
     bool requeued;      // an operator began this life, so ignore the creation time in the job
 } stamp_t;
 
-// Corrects times after `now`, which a clock that was ahead has left: each becomes `now`, and a birth becomes 0, so that a new
+// Corrects times after `now`, left by a clock that was ahead: each becomes `now`, but a birth becomes 0, so that a new
 // life begins. Returns whether there was such a time.
 bool stamp_correct(stamp_t *stamp, int64_t now);
 

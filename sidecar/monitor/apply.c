@@ -322,7 +322,7 @@ static outcome_t apply_settle_all(const apply_t *apply, candidate_t *candidates,
             failpoint("settle_answered");
             apply_note_settled(apply, &candidates[i], settled);
         }
-        // Without rotation, other jobs may have other, good keys.
+        // Without rotation the bad key may be of one job's list.
         if (settled == SETTLED_TYPE && apply->scan->ops->rotation)
             scan_block(apply->scan, candidates[i].verdict.kind == VERDICT_RETRY, candidates[i].ready);
     }

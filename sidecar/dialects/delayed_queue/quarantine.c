@@ -26,7 +26,7 @@ enum { FLAG_POSTPONED = 1, FLAG_LAST_ATTEMPT = 2 };
 static const char ROLE[] = "monitor";
 
 // A round reads all quarantined members, the oldest first; new members come last. After SHORT skipped members a change does not
-// restart the round, because steady changes would keep the round from its end. But a new member may sort before the members
+// restart the round, or steady changes would never let the round end. But a new member may sort before the members
 // read, by equal age or after a step of Redis's clock. So another round follows.
 typedef struct quarantine {
     const queue_keys_t *keys;

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  lock
 -- KEYS[2]  dlq       list
--- KEYS[3]  recorded  zset of the sidecar: SHA-1 of an entry, its mark -> when the entry was last seen, ms
+-- KEYS[3]  recorded  zset of the sidecar: mark (SHA-1 of an entry) -> when the entry was last seen, ms
 -- ARGV[1]  token
 -- ARGV[2]  skip      entries from the head; negative: from the tail
 -- ARGV[3]  count     entries at most; from the tail, the last entry first
