@@ -169,3 +169,42 @@ Test(redis_withdrawn_rights, kmqueue_scripts_change_nothing) { TRY("kmqueue", wi
 Test(redis_withdrawn_rights, private_queues_scripts_change_nothing) { TRY("private_queues", withdrawn_private_queues); }
 Test(redis_withdrawn_rights, delayed_queue_scripts_change_nothing) { TRY("delayed_queue", withdrawn_delayed_queue); }
 Test(redis_withdrawn_rights, bull_scripts_change_nothing, .timeout = 60) { TRY("bull", withdrawn_bull); }
+
+#define RUNNING "group = \"app\"; queues = ( { name = \"email\"; } );"
+
+/* The roles meet the refusal at several attempts, and are then given the right back. */
+static void withdraw_while_running(const char *command) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = RUNNING, .redis = RIGHTS_LOGIN, .closed = true});
+    rights_t rights = rights_read(NULL);
+    rights_grant(f.r, &rights, NULL);
+    instance_t instance;
+    instance_start(&instance, f.keys, INSTANCE_DISPATCHER | INSTANCE_MONITOR);
+    instance_lead(&instance, f.r);
+    driver_step(&instance.driver, 1);
+    redis_ok(f.r, "ACL SETUSER sidecar -%s", command);
+    redis_ok(f.r, "HSET email:errors ended !why again why");
+    redis_ok(f.r, "RPUSH email:backup ended again");
+    redis_ok(f.r, "ZADD email:delayed 1 due");
+    for (int attempt = 0; attempt < 4; attempt++) {
+        driver_run(&instance.driver, 100);
+        fixture_step_boottime(5001);
+    }
+    cr_expect_gt(metric_get(&instance.metrics->queues[0].faults), 1, "without %s nothing was refused twice", command);
+    redis_ok(f.r, "ACL SETUSER sidecar +%s", command);
+    bool done = driver_until(&instance.driver,
+                             redis_int(f.r, "LLEN email") >= 2 && redis_int(f.r, "XLEN sidecar:email:failures") >= 2 &&
+                                 redis_int(f.r, "EXISTS email:errors email:delayed") == 0,
+                             10000);
+    cr_expect(done, "with %s again the roles do not go on", command);
+    cr_expect_eq(redis_int(f.r, "LLEN email"), 2, "without %s a job is there twice", command);
+    cr_expect_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 2, "without %s a record is there twice", command);
+    cr_expect_leq(redis_int(f.r, "LLEN email:backup"), 1, "without %s more than the sentinel is in backup", command);
+    instance_stop(&instance);
+    rights_free(&rights);
+    fixture_stop(&f);
+}
+
+Test(redis_withdrawn_rights, roles_repeat_nothing_and_go_on_when_a_right_is_back, .timeout = 60) {
+    static const char *const commands[] = {"zremrangebyrank", "lpush", "hset", "hdel", "rpush", "lrem", "xadd"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) withdraw_while_running(commands[i]);
+}
