@@ -69,8 +69,8 @@ static bool gaps_read(audit_t *audit, gaps_t *gaps, buffer_t *why) {
     return audit_list(audit, &(audit_filter_t){.kind = "gap"}, gaps_take_row, gaps, why);
 }
 
-// Whether retention has removed a part of the range. A range that starts at 0-0 counts only if retention has reached its end,
-// because no log keeps the first records of a stream for ever.
+// Whether retention has removed a part of the range, or all of a range that starts at 0-0: no log keeps the first records of a
+// stream for ever.
 static bool gaps_range_removed(const gaps_t *gaps, const id_range_t *range) {
     uint64_t dropped = gaps->dropped_ms > 0 ? (uint64_t)gaps->dropped_ms : 0;
     return range->after.ms ? dropped > range->after.ms : dropped >= range->up_to.ms;

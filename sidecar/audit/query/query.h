@@ -58,7 +58,7 @@ typedef struct audit_cursor {
 // rows, or behind the row at which `take` returns false.
 bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cursor, audit_row_fn *take, void *self,
                 buffer_t *why);
-// Sets *after below the last `count` events of the filter, or below all of them if there are fewer.
+// Sets *after to the seq before the filter's last `count` events, or before all if there are fewer.
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why);
 
 typedef struct audit_count {

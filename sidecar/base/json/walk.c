@@ -80,8 +80,8 @@ static size_t walk_escape_length(const char *at, const char *end) {
 // A plain byte is ASCII, but no quote, no backslash, no control byte.
 static bool walk_is_plain(char byte) { return (unsigned char)(byte - 0x20) < 0x60 && byte != '"' && byte != '\\'; }
 
-// Tests 8 bytes at once: the lowest top bit that is set belongs to the first byte that is not plain; 0 = all are plain. (A borrow
-// sets bits wrongly only above a byte that is not plain itself.)
+// Tests 8 bytes at once: the lowest top bit that is set belongs to the first byte that is not plain; 0 = all are plain. (The
+// subtraction sets wrong bits only above a byte that is not plain.)
 static uint64_t walk_odd_bytes(const char *at) {
     const uint64_t each = UINT64_C(0x0101010101010101);
     uint64_t word;

@@ -1,4 +1,5 @@
-// Splits a config file into tokens: libconfig keeps no literals. 1.5 wraps integers at 32 bits and ignores an unclosed comment.
+// Tokens of a config file: libconfig keeps no literals. Version 1.5 wraps integers at 32 bits and ignores an unclosed
+// comment.
 #pragma once
 
 #include "base/buffer.h"
