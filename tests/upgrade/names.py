@@ -1,7 +1,7 @@
 """names.py KIND [PORT] <TEXT: prints the items of a text that are an interface, one a line.
 
 json     paths of the members of JSON: queues[].name
-values   members of JSON lines with their values: [0].attempts=1
+values   members of JSON lines with their values: [0].attempts=1; 0 attempts as null, which 0.1.0 did not know
 options  options of a help page, as a command line gives them: -q x, --queue x
 commands words that begin the rows of the lists in a help page
 metrics  metric families and types, from /metrics at PORT instead of TEXT
@@ -20,6 +20,14 @@ def members(value, path=""):
             yield from members(item, here)
 
 
+def values(text):
+    for path, item in members([json.loads(line) for line in text.splitlines()]):
+        if path.endswith("attempts") and item == 0:
+            item = None
+        if not isinstance(item, (dict, list)):
+            yield f"{path}={json.dumps(item)}"
+
+
 def options(page):
     for line in re.findall(r"^ +((?:-\w, )?--[a-z].*)", page, re.M):
         names, value = re.match(r"((?:-\w, )?--[a-z-]+)( [A-Z]\w*)?", line).groups()
@@ -29,8 +37,7 @@ def options(page):
 
 KINDS = {
     "json": lambda text: (re.sub(r"\[\d+\]", "[]", path) for path, _ in members(json.loads(text))),
-    "values": lambda text: (f"{path}={json.dumps(item)}" for path, item in members([json.loads(line) for line in text.splitlines()])
-                            if not isinstance(item, (dict, list))),
+    "values": values,
     "options": options,
     "commands": lambda text: re.findall(r"^ +([a-z]+)  +[A-Z]", text, re.M),
     "metrics": lambda text: re.findall(r"^# TYPE .*", text, re.M),
