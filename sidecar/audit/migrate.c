@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
+enum { SCHEMA_OF_0_1_0 = 2, SCHEMA_GROUP = 3 }; // both have user_version 2: see 003_group.sql
+
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
     int64_t application = 0, version = 0, objects = 0;
     int newest = migrations[migration_count - 1].schema;
@@ -11,6 +13,10 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
         !audit_read_number(audit, "PRAGMA user_version", &version, why) ||
         !audit_read_number(audit, "SELECT count(*) FROM sqlite_schema", &objects, why))
         return false;
+    if (version == SCHEMA_OF_0_1_0) {
+        static const char sql[] = "SELECT count(*) + 2 FROM pragma_table_info('events') WHERE name = 'group'";
+        if (!audit_read_number(audit, sql, &version, why)) return false;
+    }
     *schema = (int)version;
     if (application == 0 && version == 0 && objects == 0) return true;
     if (application != AUDIT_APPLICATION_ID)
@@ -20,6 +26,11 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
                audit->path, why,
                "has schema %lld, this version knows up to %d: run the newer queue-sidecar that wrote it, or move it away",
                (long long)version, newest);
+}
+
+bool audit_show_group(audit_t *audit, int schema, buffer_t *why) {
+    static const char sql[] = "CREATE TEMP VIEW event_states AS SELECT *, '' AS \"group\" FROM main.event_states";
+    return schema >= SCHEMA_GROUP || audit_exec(audit, sql, "read it", why);
 }
 
 // Gives the log a random name. `sql` is a printf format for the two halves of that name.

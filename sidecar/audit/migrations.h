@@ -4,7 +4,7 @@
 #include "base/std.h"
 
 typedef struct migration {
-    int schema;       // PRAGMA user_version after the migration
+    int schema;       // PRAGMA user_version after the migration; 003_group leaves it at 2
     const char *name; // "001_init"
     const char *sql;
 } migration_t;

@@ -8,6 +8,7 @@
 
 enum {
     BUSY_TIMEOUT_MS = 5000,
+    OLDEST_READABLE = 2,         // schema; a log of schema 1 can only be imported
     FILE_MODE = 0640,            // jobs may be private
     PAGE_BYTES = 4096,           // SQLite's default since 3.12
     CHECKPOINT_MAX_PAGES = 4000, // pages of the -wal file; a page with rows of many commits is merged once
@@ -246,11 +247,11 @@ static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = open_immutable(audit, &schema, why);
     if (!read && older && code == SQLITE_CORRUPT) read = open_truncated(audit, &schema, why);
     if (!read) return false;
-    if (schema == newest || (older && schema > 0)) return true;
+    if (schema >= OLDEST_READABLE || (older && schema > 0)) return audit_show_group(audit, schema, why);
     if (schema == 0) return audit_refuse(audit->path, why, "is empty: no sidecar has written to it yet");
     return audit_refuse(audit->path, why,
-                        "has schema %d, this version reads %d: let `queue-sidecar run` of this version open it once", schema,
-                        newest);
+                        "has schema %d, this version reads %d to %d: let `queue-sidecar run` of this version open it once",
+                        schema, OLDEST_READABLE, newest);
 }
 
 static bool open_is_read_only(audit_mode_t mode) { return mode == AUDIT_READ || mode == AUDIT_PEER; }

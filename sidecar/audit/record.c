@@ -4,7 +4,7 @@
 #include "base/utf8.h"
 
 static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
-#define X(name, help) ", " #name
+#define X(name, help) ", \"" #name "\""
     EVENT_TEXTS(X) EVENT_NUMBERS(X)
 #undef X
         ") VALUES (?, ?"

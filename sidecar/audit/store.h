@@ -92,6 +92,8 @@ bool audit_directory_is_read_only(const char *path);
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why);
 // Brings an empty or older file to the newest schema, in one transaction.
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
+// Lets this connection read an older log as if each event had an empty group.
+bool audit_show_group(audit_t *audit, int schema, buffer_t *why);
 
 // Gives the log a new random name.
 bool audit_rename_instance(audit_t *audit, buffer_t *why);

@@ -81,6 +81,7 @@ static bool reconcile_insert_gap(auditor_t *a, size_t queue, const gap_cause_t *
                      .job = slice_text(range),
                      .reason = slice_text(cause->reason),
                      .error = slice_text(cause->text),
+                     .group = slice_text(a->keys->config->group),
                      .at = a->redis.now_ms};
     bool added = false;
     event_id(&event, cause->life, 0, id);

@@ -23,7 +23,8 @@
     X(term, "token of the leader that decided")                                                                                  \
     X(sha256, "of the payload, 64 hex digits")                                                                                   \
     X(answers, "of requeued and discarded: id of the failed event, whose state is the last of them; of filled: id of the gap")   \
-    X(payload, "the job's bytes; of a failure only")
+    X(payload, "the job's bytes; of a failure only")                                                                             \
+    X(group, "of the instance that decided; empty in records of version 0.1.0")
 #define EVENT_NUMBERS(X)                                                                                                         \
     X(attempts, "executions so far")                                                                                             \
     X(created, "when the job was made: by created_path, else when it was first seen")                                            \

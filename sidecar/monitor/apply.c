@@ -189,6 +189,7 @@ static void apply_make_event(const apply_t *apply, candidate_t *candidate) {
                                                      : workers_name(&apply->scan->workers, &candidate->entry->digest)),
         .reason = slice_text(candidate->verdict.reason),
         .term = slice_text(apply->call->token),
+        .group = slice_text(apply->call->keys->config->group),
         .sha256 = slice_text(candidate->sha256),
         .attempts = candidate->verdict.attempts,
         .created = candidate->job.created_ms ? candidate->job.created_ms : stamp->born_us / 1000,
@@ -242,8 +243,7 @@ static bool apply_append_settle(const apply_t *apply, candidate_t *candidate) {
 static void apply_log_settled(const apply_t *apply, const candidate_t *candidate) {
     const char *queue = apply->scan->config->name;
     if (candidate->verdict.kind == VERDICT_END)
-        log_warn(ROLE, queue, "a job has failed for good", F_STR("reason", candidate->verdict.reason),
-                 F_STR("job", candidate->job.id), F_INT("attempts", candidate->event.attempts));
+        record_log_failure(ROLE, queue, &candidate->event);
     else
         log_info(ROLE, queue, "retried a job", F_STR("reason", candidate->verdict.reason), F_STR("job", candidate->job.id),
                  F_INT("retry", candidate->verdict.attempts));

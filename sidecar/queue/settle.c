@@ -1,5 +1,7 @@
 #include "queue/settle.h"
 
+#include "base/log.h"
+#include "model/job.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
@@ -42,6 +44,14 @@ size_t record_bytes(const event_t *event) {
     EVENT_NUMBERS(X)
 #undef X
     return bytes;
+}
+
+void record_log_failure(const char *role, const char *queue, const event_t *event) {
+    char ref[EVENT_REF_SIZE];
+    if (!event_ref(event->event, ref)) *ref = '\0';
+    log_warn(role, queue, "a job has failed for good", F_STR("ref", ref), F_SLICE("reason", event->reason),
+             F_SLICE("job", slice_cut(event->job, MAX_JOB_ID)), F_SLICE("type", slice_cut(event->type, MAX_JOB_TYPE)),
+             F_INT("attempts", event->attempts));
 }
 
 static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }

@@ -83,5 +83,8 @@ outcome_t report_remove(const call_t *call, slice_t job, const char *id, bool *r
 // Bytes of all values that record_append appends.
 size_t record_bytes(const event_t *event);
 
+// Logs a final failure with its ref, so that people can find it by `audit show`.
+void record_log_failure(const char *role, const char *queue, const event_t *event);
+
 // Appends the names and values of a record, without `at` and `error`, which the scripts add.
 void record_append(conn_t *conn, const event_t *event);

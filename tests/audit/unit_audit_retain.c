@@ -1,5 +1,6 @@
 /* Retention and migrations of the audit log, on real files. */
 #include "audit/migrations.h"
+#include "audit/query/query.h"
 #include "audit/store.h"
 #include "audit_case.h"
 #include "tempdir.h"
@@ -234,8 +235,27 @@ static char *make_schema_1(int count) {
     return path;
 }
 
+typedef struct {
+    const char *group;
+    int count;
+} group_count_t;
+
+static bool count_group(void *self, const audit_row_t *row) {
+    group_count_t *of = self;
+    of->count += slice_is(row->event.group, of->group);
+    return true;
+}
+
+static int rows_of_group(audit_t *audit, const char *group) {
+    group_count_t of = {.group = group};
+    buffer_t why = {0};
+    cr_assert(audit_list(audit, &(audit_filter_t){.all_kinds = true}, count_group, &of, &why), "%s", buffer_text(&why));
+    return of.count;
+}
+
 static void expect_migrated(const char *path, int count) {
-    cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), migrations[migration_count - 1].schema);
+    cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), 2, "0.1.0 must be able to open the log");
+    cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'group'"), 1);
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
     cr_assert_eq(rows(path), count);
     cr_assert_eq(rows_fact(path), count);
@@ -263,6 +283,37 @@ Test(unit_audit_retain, a_schema_1_file_is_migrated_and_can_shrink) {
     cr_assert_lt(size_of(path), before / 3);
     audit_close(audit);
     free(why), free(path);
+}
+
+/* A log of 0.1.0 is read as it is. An auditor adds the column, and 0.1.0 can still add rows. */
+Test(unit_audit_retain, a_log_of_0_1_0_gets_the_column_group_and_stays_usable_by_0_1_0) {
+    char *path = make_schema_1(3);
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, migrations[1].sql, NULL, NULL, NULL), SQLITE_OK);
+    audit_t *audit = audit_case_open(path, AUDIT_READ);
+    cr_expect_eq(rows_of_group(audit, ""), 3);
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'group'"), 0);
+    audit_close(audit);
+    audit = audit_case_open(path, AUDIT_WRITE);
+    cr_expect_eq(audit_case_count(path, "PRAGMA user_version"), 2);
+    audit_case_event_t item;
+    audit_case_event(&item, "failed", 7, 1000);
+    item.event.group = slice_text("billing");
+    cr_assert(audit_case_put(audit, &item.event));
+    cr_assert_eq(
+        sqlite3_exec(db,
+                     "INSERT INTO events (ref, answers_ref, event, kind, dialect, queue, job, type, worker, reason, error, "
+                     "term, sha256, answers, payload, attempts, created, started, at, size) VALUES ('r', '', 'e', "
+                     "'failed', 'list', 'q', 'j', '', '', 'reported', '', '', '', '', '', 1, 1, 1, 1, 0)",
+                     NULL, NULL, NULL),
+        SQLITE_OK, "%s", sqlite3_errmsg(db));
+    cr_expect_eq(rows_of_group(audit, ""), 4);
+    cr_expect_eq(rows_of_group(audit, "billing"), 1);
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM failed_jobs WHERE \"group\" = 'billing'"), 1);
+    audit_close(audit);
+    sqlite3_close(db);
+    free(path);
 }
 
 Test(unit_audit_retain, a_reader_does_not_block_the_migration) {

@@ -128,6 +128,7 @@ static bool gaps_fill(import_t *import, const event_t *gap, const char *path, bu
                    .queue = gap->queue,
                    .job = gap->job,
                    .sha256 = gap->event,
+                   .group = gap->group,
                    .at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000};
     event_id(&end, 0, 0, id);
     end.sha256 = (slice_t){0};

@@ -12,7 +12,7 @@ enum { PAGE_ROWS = 1000, SELECT_PAGE_ROWS = 20000 };
 
 // Selects seq, the columns of event.h, ref, state and the answer, in the order in which query_read_row reads them. The state of a
 // gap is `filled` if an event of kind `filled` names it.
-#define EVENT_COLUMN(name, help) #name ", "
+#define EVENT_COLUMN(name, help) "s.\"" #name "\", "
 #define SELECT_ROWS                                                                                                              \
     "SELECT seq, " EVENT_TEXTS(EVENT_COLUMN)                                                                                     \
         EVENT_NUMBERS(EVENT_COLUMN) "ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM events AS a WHERE a.answers = "    \

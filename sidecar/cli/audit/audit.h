@@ -21,7 +21,7 @@ typedef struct audit_args {
     cli_operands_t operands; // refs or files
     struct {                 // of requeue and discard; a text is NULL where it is not given
         bool where, again, dry_run, yes;
-        const char *by, *because, *reason, *to, *rate;
+        const char *by, *because, *reason, *to, *rate, *from_group;
     } requeue;
     struct { // options as typed; NULL = not given
         const char *config, *db, *since, *until, *limit, *format;
@@ -103,6 +103,9 @@ extern const audit_command_t audit_backup_command;
 #define AUDIT_EXITS  "0 ok\n1 failed\n2 wrong usage\n78 bad config\n"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// The config's group; NULL where the command reads no config.
+static inline const char *audit_group(const audit_args_t *args) { return args->config ? args->config->group : NULL; }
 
 typedef struct audit_found {
     int64_t seq;

@@ -29,6 +29,7 @@ const field_t event_fields[EVENT_FIELDS] = {
     FIELD("answer_reason", TEXT, event_record_t, row.answer_reason),
     FIELD("payload", BYTES, event_record_t, row.event.payload),
     FIELD("payload_encoding", ENCODING, event_record_t, row.payload_is_text),
+    FIELD("group", TEXT, event_record_t, row.event.group),
 };
 
 static event_record_t event_record(const audit_row_t *row) {
@@ -114,6 +115,12 @@ static void event_add_summary(buffer_t *out, const event_output_t *output, const
     buffer_add(out, what.data, what.len);
 }
 
+static void event_add_queue(buffer_t *out, const event_output_t *output, const event_t *event) {
+    bool other = output->group && event->group.len && !slice_is(event->group, output->group);
+    if (other) buffer_printf(out, "%.*s/", (int)event->group.len, event->group.data);
+    buffer_add(out, event->queue.data, event->queue.len);
+}
+
 // Returns the text of a cell, borrowed from the row or from `out`, which must be empty.
 static slice_t event_cell_text(buffer_t *out, const event_output_t *output, event_cell_t cell, const audit_row_t *row) {
     const event_t *event = &row->event;
@@ -121,7 +128,7 @@ static slice_t event_cell_text(buffer_t *out, const event_output_t *output, even
     switch (cell) {
     case CELL_MARK: return slice_text(slice_equal(event->event, output->marked) ? "*" : "");
     case CELL_REF: return row->ref;
-    case CELL_QUEUE: return event->queue;
+    case CELL_QUEUE: event_add_queue(out, output, event); break;
     case CELL_KIND: return event->kind;
     case CELL_REASON: return event->reason;
     case CELL_WORKER: return event->worker;

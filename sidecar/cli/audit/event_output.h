@@ -12,7 +12,7 @@ typedef struct event_record {
 } event_record_t;
 
 // The fields of JSON and CSV; the columns of the SQL view failed_jobs come first.
-enum { EVENT_FIELDS = 26 };
+enum { EVENT_FIELDS = 27 };
 extern const field_t event_fields[EVENT_FIELDS]; // of an event_record_t
 
 // The `kind` of the last line of an export. It is not an event and has no id; its size is the number of events before it.
@@ -50,6 +50,7 @@ typedef struct event_output {
     bool utc;
     bool failures;     // all rows are final failures
     bool narrow;       // times without year and seconds, reasons cut short
+    const char *group; // own group: a queue of another one is printed as GROUP/QUEUE; NULL = not known; borrowed
     slice_t marked;    // id of the event with CELL_MARK; borrowed
     records_t records; // for JSON and CSV; the caller may set `raw`
     size_t count;      // of cells in a row

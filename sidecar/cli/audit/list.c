@@ -37,6 +37,7 @@ static bool list_add_row(void *self, const audit_row_t *row) {
 static int list_run(audit_args_t *args) {
     list_t list = {.output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
     list.output.records.raw = args->raw;
+    list.output.group = audit_group(args);
     bool failures = !args->filter.all_kinds && (!args->filter.kind || strcmp(args->filter.kind, "failed") == 0);
     list.output.failures = failures && !list.output.narrow;
     list.max_rows = args->has_limit ? args->filter.limit : args->format == FORMAT_TABLE ? TABLE_ROWS : 0;

@@ -231,6 +231,8 @@ static const cli_option_t requeue_option_rows[] = {
     REQUEUE_OPTIONS,
     AUDIT_VALUE(0, "to", "QUEUE", requeue.to, CLI_QUEUES,
                 "put all jobs into this queue of the config, instead of each into its own"),
+    AUDIT_VALUE(0, "from-group", "G", requeue.from_group, NULL,
+                "also failures of group G; otherwise only those of the config's group and those of an unknown group"),
     REQUEUE_OPTIONS_WHERE,
 };
 
@@ -243,7 +245,8 @@ const audit_command_t audit_requeue_command = {
               .usage = "audit requeue REF... | --where FILTERS [--to QUEUE] [OPTIONS]",
               CLI_OPTIONS(requeue_option_rows),
               .text = "A job goes behind the waiting jobs, like a new job, with all its retries and a full alive timeout. The "
-                      "command adds the job even if the queue already holds the same bytes.\n\n" REQUEUE_TEXT_ONCE,
+                      "command adds the job even if the queue already holds the same bytes. It refuses a failure that the log "
+                      "has from another group.\n\n" REQUEUE_TEXT_ONCE,
               .exits = REQUEUE_EXITS},
     .needs_config = true,
     .run = requeue_main,

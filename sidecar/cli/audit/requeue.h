@@ -15,6 +15,7 @@
     X(UNRECORDED, "unrecorded", true, "put back, but not recorded in the failure stream")                                        \
     X(NO_FAILURE, "no_failure", true, "is not a final failure")                                                                  \
     X(NO_QUEUE, "no_queue", true, "its queue is not in the config: add it, or name another with --to")                           \
+    X(OTHER_GROUP, "other_group", true, "failed in another group: put it back there, or here by --from-group with its name")     \
     X(OTHER_DIALECT, "other_dialect", true, "its queue has another dialect now")                                                 \
     X(WAITING, "waiting", true, "is not put back now")                                                                           \
     X(UNFIT, "unfit", true, "cannot be put back")                                                                                \

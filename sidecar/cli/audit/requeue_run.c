@@ -115,6 +115,13 @@ static requeue_result_t run_find_queues(const run_t *run, const event_t *event, 
     return slice_is(event->dialect, dialect) ? RESULT_WOULD : RESULT_OTHER_DIALECT;
 }
 
+// A log may have imported the failures of another application, whose queues may have the same names. Rows of 0.1.0 have no group.
+static bool run_owns(const run_t *run, slice_t group) {
+    const char *from = run->requeue->args->requeue.from_group;
+    return run->requeue->discard || group.len == 0 || slice_is(group, run->requeue->keys->config->group) ||
+           (from && slice_is(group, from));
+}
+
 // A job may have no bytes, if its record says so.
 static requeue_result_t run_check_payload(const event_t *event, const digest_t *digest) {
     int64_t len = (int64_t)event->payload.len;
@@ -136,6 +143,10 @@ static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     if (!slice_is(row->state, "failed") && !requeue->args->requeue.again) {
         run_format_answer(run, row->state, row->answered_at, row->answered_by, row->answer_reason);
         return RESULT_ANSWERED;
+    }
+    if (!run_owns(run, row->event.group)) {
+        buffer_add(&run->detail, row->event.group.data, row->event.group.len);
+        return RESULT_OTHER_GROUP;
     }
     requeue_result_t result = run_find_queues(run, &row->event, &job->target);
     if (result == RESULT_WOULD && !requeue->discard) result = run_check_payload(&row->event, &job->digest);
@@ -167,6 +178,7 @@ static void run_send(run_t *run, const run_job_t *job) {
                       .reason = slice_text(note),
                       .sha256 = failure->sha256,
                       .answers = failure->event,
+                      .group = slice_text(requeue->keys->config->group),
                       .size = failure->size};
     random_bytes(&nth, sizeof nth); // random, because two answers to one failure are two events
     event_id(&record, 0, (int64_t)(nth >> 1), id);

@@ -108,6 +108,7 @@ static void show_print_table(show_t *show, const audit_row_t *row) {
     show_add_text(out, "by", row->answered_by);
     show_add_text(out, "because", row->answer_reason);
     show_add_text(out, "queue", event->queue);
+    show_add_text(out, "group", event->group);
     show_add_text(out, "dialect", event->dialect);
     show_add_text(out, "job", event->job);
     show_add_text(out, "type", event->type);

@@ -181,6 +181,7 @@ static int tail_run(audit_args_t *args) {
                    .printing_old = true,
                    .output = {.format = args->format, .utc = args->utc, .narrow = terminal_is_narrow(stdout)}};
     tail.output.records.raw = args->raw;
+    tail.output.group = audit_group(args);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     event_output_begin(&tail.output, columns, COUNT(columns), same, stdout);

@@ -155,7 +155,9 @@ static void failed_append_page(const failed_t *s, conn_t *conn, size_t messages)
 
 // A record that was sent to Redis.
 typedef struct failed_sent {
-    slice_t id;
+    slice_t id, type;
+    char event[EVENT_ID_SIZE];
+    int64_t attempts;
     const char *reason;
     const bull_message_t *message; // the message that led to the record; NULL = the failure was found in `failed`
     bool kept;                     // the job was in `failed`
@@ -170,7 +172,7 @@ static failed_sent_t failed_send_record(const failed_t *s, const side_task_call_
     const char *reason = stalled ? "retries_exhausted" : "worker_failed";
     bull_record_t record = {0};
     const event_t *event = &record.event;
-    bull_record_make(&record, s->at->config, job, reason, call->token, score.len ? strtod(score.data, NULL) : (double)now);
+    bull_record_make(&record, call, job, reason, score.len ? strtod(score.data, NULL) : (double)now);
     if (bull_large_bytes(job))
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", event->size), F_INT("max_payload", s->at->config->policy.max_payload));
@@ -185,8 +187,11 @@ static failed_sent_t failed_send_record(const failed_t *s, const side_task_call_
         request_bytes(call->conn, event->error.data, event->error.len);
     }
     request_end(call->conn);
+    failed_sent_t sent = {
+        .id = job->id, .type = job->fields[BULL_NAME], .attempts = event->attempts, .reason = reason, .kept = score.len > 0};
+    memcpy(sent.event, record.id, sizeof sent.event);
     bull_record_free(&record);
-    return (failed_sent_t){.id = job->id, .reason = reason, .kept = score.len > 0};
+    return sent;
 }
 
 static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent_t *sent, size_t count) {
@@ -198,8 +203,12 @@ static void failed_read_records(failed_t *s, side_task_call_t *call, failed_sent
             metric_add(&call->metrics->failed_recorded, 1);
             metrics_end(call->metrics, sent[i].reason, 1);
             if (sent[i].kept) bull_messages_expect(&s->messages, sent[i].id, call->now);
-            log_warn(ROLE, s->at->config->name, "a job has failed for good", F_STR("reason", sent[i].reason),
-                     F_SLICE("job", slice_cut(sent[i].id, MAX_JOB_ID)));
+            record_log_failure(ROLE, s->at->config->name,
+                               &(event_t){.event = slice_text(sent[i].event),
+                                          .reason = slice_text(sent[i].reason),
+                                          .job = sent[i].id,
+                                          .type = sent[i].type,
+                                          .attempts = sent[i].attempts});
         } else if (settled == SETTLED_FULL) {
             metric_add(&call->metrics->ends_held, 1);
             s->full = true;

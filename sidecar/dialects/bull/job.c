@@ -187,18 +187,18 @@ static int64_t record_life(double finished_ms) {
     return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
 }
 
-void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
-                      const char *term, double finished_ms) {
+void bull_record_make(bull_record_t *record, const call_t *call, const bull_job_t *job, const char *reason, double finished_ms) {
     bull_error(job, &record->error);
     record->event = (event_t){
         .kind = slice_text("failed"),
         .dialect = slice_text("bull"),
-        .queue = slice_text(queue->name),
+        .queue = slice_text(call_queue(call)->config->name),
         .job = slice_cut(job->id, MAX_JOB_ID),
         .type = slice_cut(job->fields[BULL_NAME], MAX_JOB_TYPE),
         .reason = slice_text(reason),
         .error = {record->error.data, record->error.len},
-        .term = slice_text(term),
+        .term = slice_text(call->token),
+        .group = slice_text(call->keys->config->group),
         .attempts = bull_attempts(job),
         .created = bull_number(job, BULL_TIMESTAMP),
         .started = bull_number(job, BULL_PROCESSED_ON),

@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "model/event.h"
 #include "model/job.h"
+#include "queue/call.h"
 #include "redis/error.h"
 
 struct redisReply;
@@ -91,6 +92,5 @@ typedef struct bull_record {
 
 // Makes the record of a final failure at `finished_ms`, by the clock of the worker or Redis server that decided it. *record comes
 // as {0}. Free it with bull_record_free.
-void bull_record_make(bull_record_t *record, const queue_config_t *queue, const bull_job_t *job, const char *reason,
-                      const char *term, double finished_ms);
+void bull_record_make(bull_record_t *record, const call_t *call, const bull_job_t *job, const char *reason, double finished_ms);
 void bull_record_free(bull_record_t *record);

@@ -66,7 +66,7 @@ static void quarantine_append_settle(const quarantine_t *s, const call_t *call, 
     const bull_job_t job = {.id = id->member, .state = "none"};
     bull_record_t record = {0};
     buffer_t key = {0};
-    bull_record_make(&record, s->at->config, &job, reason ? reason : "", call->token, (double)page->now);
+    bull_record_make(&record, call, &job, reason ? reason : "", (double)page->now);
     buffer_printf(&key, "%s:", bull_config(s->at->config)->base);
     buffer_add(&key, id->member.data, id->member.len);
     // quarantine_settle_append takes keys as C strings. A key with a NUL byte gets no check: bull_promote.lua found no job there.

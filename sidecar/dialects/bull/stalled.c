@@ -27,6 +27,7 @@ typedef struct stalled_job {
     const char *verdict; // retry, end or broken; see bull_settle.lua
     const char *reason;
     char error[160]; // for the record; a retry ignores it
+    char event[EVENT_ID_SIZE];
 } stalled_job_t;
 
 typedef struct stalled {
@@ -139,9 +140,9 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
 static bool job_is_retry(const stalled_job_t *c) { return strcmp(c->verdict, "retry") == 0; }
 
 // This stall counts as one more execution. The time of the check makes the event ids of two stalls differ.
-static void job_make_record(const stalled_t *s, const stalled_job_t *c, const char *token, int64_t now, bull_record_t *record) {
+static void job_make_record(const call_t *call, const stalled_job_t *c, int64_t now, bull_record_t *record) {
     event_t *event = &record->event;
-    bull_record_make(record, s->at->config, &c->job, c->reason, token, (double)now);
+    bull_record_make(record, call, &c->job, c->reason, (double)now);
     event->attempts += 1;
     if (job_is_retry(c)) {
         event->kind = slice_text("retried");
@@ -163,12 +164,13 @@ static void job_append_message(conn_t *conn, const stalled_job_t *c) {
     buffer_free(&message);
 }
 
-static void job_append_settle(const stalled_t *s, const call_t *call, const stalled_job_t *c, int64_t now) {
+static void job_append_settle(const stalled_t *s, const call_t *call, stalled_job_t *c, int64_t now) {
     const queue_keys_t *at = s->at;
     slice_t counter = c->job.fields[BULL_STALLED_COUNTER], debounce = c->job.fields[BULL_DEID];
     conn_t *conn = call->conn;
     bull_record_t record = {0};
-    job_make_record(s, c, call->token, now, &record);
+    job_make_record(call, c, now, &record);
+    memcpy(c->event, record.id, sizeof c->event);
     call_script(call, &script_bull_settle, 14);
     bull_keys(conn, at, "stalled", "active", "wait", "paused", "meta-paused", "failed");
     request_text(conn, at->recorded, at->failures, at->meta);
@@ -201,8 +203,12 @@ static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, 
                  F_INT("retry", bull_number(&c->job, BULL_STALLED_COUNTER) + 1));
     } else {
         metrics_end(call->metrics, c->reason, 1);
-        log_warn(ROLE, queue, "a job has failed for good", F_STR("reason", c->reason), F_SLICE("job", id),
-                 F_INT("attempts", bull_attempts(&c->job) + 1));
+        record_log_failure(ROLE, queue,
+                           &(event_t){.event = slice_text(c->event),
+                                      .reason = slice_text(c->reason),
+                                      .job = id,
+                                      .type = c->job.fields[BULL_NAME],
+                                      .attempts = bull_attempts(&c->job) + 1});
     }
 }
 

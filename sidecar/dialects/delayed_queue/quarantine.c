@@ -230,6 +230,7 @@ static void item_make_event(quarantine_item_t *item) {
     event->dialect = slice_text("delayed_queue");
     event->queue = slice_text(item->quarantine->keys->config->name);
     event->term = slice_text(item->call->redis.token);
+    event->group = slice_text(item->call->redis.keys->config->group);
     event->sha256 = slice_text(item->sha256);
     event->size = (int64_t)job->envelope.len;
     event->payload = job->envelope;
@@ -251,8 +252,7 @@ static void item_append_settle(quarantine_item_t *item) {
 
 static void quarantine_note_ended(const quarantine_item_t *item) {
     metrics_end(item->call->metrics, item->event.reason.data, 1);
-    log_warn(ROLE, item->quarantine->keys->config->name, "a job has failed for good", F_STR("reason", item->event.reason.data),
-             F_SLICE("job", slice_cut(item->event.job, MAX_SHOWN)), F_INT("attempts", item->event.attempts));
+    record_log_failure(ROLE, item->quarantine->keys->config->name, &item->event);
 }
 
 static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, side_task_call_t *call) {

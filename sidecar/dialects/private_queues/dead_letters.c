@@ -71,6 +71,7 @@ static void dead_letters_append_record(const call_t *call, slice_t letter, const
                      .type = slice_text(job.type),
                      .reason = slice_text("dead_letter"),
                      .term = slice_text(call->token),
+                     .group = slice_text(call->keys->config->group),
                      .sha256 = slice_text(sha256),
                      .payload = letter,
                      .created = job.created_ms,

@@ -106,6 +106,7 @@ Test(unit_audit_event_json, every_field_survives) {
                           .sha256 = SLICE(ID),
                           .answers = SLICE(ID),
                           .payload = SLICE("\0\xff\"\n,"),
+                          .group = SLICE("a\"b"),
                           .attempts = 3,
                           .created = 1,
                           .started = 253402300799999,
@@ -145,9 +146,9 @@ Test(unit_audit_event_json, csv_quotes_separators_quotes_and_newlines) {
     cr_expect_str_eq(csv.records.text.data,
                      "ref,queue,dialect,job_id,type,worker,reason,error,error_encoding,attempts,created_at,started_at,"
                      "failed_at,state,kind,at,size,sha256,event,answers,term,answered_at,answered_by,answer_reason,"
-                     "payload,payload_encoding\r\n"
+                     "payload,payload_encoding,group\r\n"
                      "aerukz4jvpg6,\"a,\"\"b\"\"\r\nc\",,,,,,,text,,,,2025-11-21T02:00:00.007Z,,failed,"
-                     "2025-11-21T02:00:00.007Z,0,,,,,,,,/w==,base64\r\n");
+                     "2025-11-21T02:00:00.007Z,0,,,,,,,,/w==,base64,\r\n");
     buffer_free(&csv.records.text);
 }
 

@@ -101,6 +101,7 @@ Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
         {"created", "1700000000000"},
         {"started", "1700000000010"},
         {"term", "T"},
+        {"group", "app"},
         {"error", "boom\nError: boom\n    at x"},
         {"payload",
          "{\"id\":\"7\",\"name\":\"__default__\",\"data\":" BULL_DATA_OF

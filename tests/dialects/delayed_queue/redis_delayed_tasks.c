@@ -118,6 +118,7 @@ Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
     expect_recorded(&d, "reason", "retries_exhausted");
     expect_recorded(&d, "job", "a###b");
     expect_recorded(&d, "type", WELCOME);
+    expect_recorded(&d, "group", "app");
     expect_recorded(&d, "attempts", "3");
     expect_recorded(&d, "payload", "{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":4,\"logContext\":{}}");
     expect_recorded(&d, "error", NULL);
