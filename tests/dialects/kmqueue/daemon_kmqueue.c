@@ -16,6 +16,7 @@ TestSuite(daemon_kmqueue, .timeout = 180);
 enum { ALL_MS = 60000 };
 
 #define BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
+#define TURNED "back_up_queue_Iv49kCN9zxHEFCEaMjP9YQ==" /* of the two queues in the other order */
 #define SAFE   "worker2_queue"
 #define GROUP(settings)                                                                                                          \
     "{ name = \"q\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; roles = "                      \
@@ -192,6 +193,28 @@ Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     end_worker(worker, false);
     free(before), free(after);
     native_end(&native);
+    cluster_end(&s);
+}
+
+/* The manager of the workers has the names of `queues` in another order, so they use another backup list. */
+Test(daemon_kmqueue, status_names_the_backup_list_of_a_real_manager_with_another_order) {
+    static const char *const work[] = {"work", "worker2_queue:safe", "worker1_queue", NULL};
+    const sidecar_t spec = {.queues = GROUP(""), .ttl = "20s"};
+    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
+    native_t native = native_begin("kmqueue", s.server);
+    char *config = cluster_config_file(&s, spec);
+    cluster_sidecar_up(&s, spec);
+    child_t *worker = native_start(&native, work, NULL, NULL);
+    await(&s, redis_int(s.r, "EXISTS " TURNED) == 1);
+    produce(&native, "hang", 0, 1, true);
+    await(&s, native_count(&native, "hangs", "hang-0") == 1);
+    const daemon_output_t *status = daemon_run("status", "-c", config, "-o", "json");
+    cr_assert_eq(status->code, 1, "%s", status->out);
+    cr_assert(strstr(status->out, "the workers of its list \\\"" SAFE "\\\" use the backup list \\\"" TURNED "\\\""), "%s",
+              status->out);
+    end_worker(worker, true);
+    native_end(&native);
+    free(config);
     cluster_end(&s);
 }
 
