@@ -61,12 +61,13 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
 }
 
 static void quarantine_append_settle(const quarantine_t *s, const call_t *call, const quarantine_page_t *page, size_t index,
-                                     const char *reason) {
+                                     const char *reason, char ref[EVENT_REF_SIZE]) {
     const quarantined_t *id = &page->jobs[index];
     const bull_job_t job = {.id = id->member, .state = "none"};
     bull_record_t record = {0};
     buffer_t key = {0};
     bull_record_make(&record, call, &job, reason ? reason : "", (double)page->now);
+    if (!event_ref(record.event.event, ref)) *ref = '\0';
     buffer_printf(&key, "%s:", bull_config(s->at->config)->base);
     buffer_add(&key, id->member.data, id->member.len);
     // quarantine_settle_append takes keys as C strings. A key with a NUL byte gets no check: bull_promote.lua found no job there.
@@ -78,11 +79,12 @@ static void quarantine_append_settle(const quarantine_t *s, const call_t *call, 
     bull_record_free(&record);
 }
 
-static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, slice_t id, const char *reason, settled_t settled) {
+static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, slice_t id, const char *reason, const char *ref,
+                                    settled_t settled) {
     if (settled != SETTLED) s->skip++; // the next round decides again
     if (settled == SETTLED && reason) {
         metrics_end(call->metrics, reason, 1);
-        log_warn(ROLE, s->at->config->name, "ended an id in delayed that has no job", F_STR("reason", reason),
+        log_warn(ROLE, s->at->config->name, "ended an id in delayed that has no job", F_STR("ref", ref), F_STR("reason", reason),
                  F_SLICE("job", slice_cut(id, MAX_JOB_ID)));
     } else if (settled == SETTLED_FULL) {
         metric_add(&call->metrics->ends_held, 1);
@@ -92,8 +94,9 @@ static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, sli
 
 static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, const quarantine_page_t *page) {
     const char *reasons[QUARANTINE_PAGE_JOBS] = {NULL};
+    char refs[QUARANTINE_PAGE_JOBS][EVENT_REF_SIZE];
     if (quarantine_judge(&call->redis, page, reasons) != OUTCOME_OK) return;
-    for (size_t i = 0; i < page->count; i++) quarantine_append_settle(s, &call->redis, page, i, reasons[i]);
+    for (size_t i = 0; i < page->count; i++) quarantine_append_settle(s, &call->redis, page, i, reasons[i], refs[i]);
     failpoint("quarantine_before");
     conn_flush(call->redis.conn, call->redis.error);
     failpoint("quarantine_sent");
@@ -101,7 +104,7 @@ static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, cons
         settled_t settled;
         if (!settle_read(&call->redis, &settled)) continue;
         failpoint("quarantine_answered");
-        quarantine_note_settled(s, call, page->jobs[i].member, reasons[i], settled);
+        quarantine_note_settled(s, call, page->jobs[i].member, reasons[i], refs[i], settled);
     }
 }
 

@@ -114,6 +114,8 @@ Test(redis_bull_tasks, a_stalled_job_is_retried_and_then_ends) {
     redis_ok(r, "DEL " STREAM);
     redis_ok(r, "LPUSH " BULL "active 1");
     check_until(&s, 2);
+    cr_expect_eq(fixture_log_count("\"msg\":\"a job has failed for good\",\"role\":\"monitor\",\"queue\":\"video\",\"ref\":\""),
+                 1);
     expect_field(r, "1", "kind", "failed");
     expect_field(r, "1", "dialect", "bull");
     expect_field(r, "1", "queue", "video");
@@ -332,6 +334,9 @@ Test(redis_bull_tasks, ids_in_delayed_that_name_no_job_end) {
     expect_field(r, "wait", "reason", "invalid_target");
     expect_field(r, "ghost", "kind", "failed");
     expect_field(r, "ghost", "dialect", "bull");
+    cr_expect_geq(fixture_log_count(
+                      "\"msg\":\"ended an id in delayed that has no job\",\"role\":\"monitor\",\"queue\":\"video\",\"ref\":\""),
+                  1);
     cr_assert_eq(redis_int(r, "XLEN " STREAM), 4);
     cr_assert_eq(redis_int(r, "ZCARD " BULL "delayed"), 1, "late names a job, so it stays delayed");
     redis_expect(r, "x", "LINDEX " BULL "wait 0");
