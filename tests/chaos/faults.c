@@ -116,8 +116,8 @@ static void read_rights(chaos_t *c) {
 /* Half of the rights withdrawn are of commands by which scripts write, or read what they decide on. */
 static int64_t pick_word(const chaos_t *c, uint64_t amount) {
     static const char *const weighty[] = {
-        "+hset", "+hdel", "+lpush", "+rpush", "+lrem",    "+zadd",    "+zrem", "+zremrangebyrank", "+xadd", "+xtrim",
-        "+set",  "+del",  "+sadd",  "+srem",  "+publish", "+pexpire", "+xlen", "+rpoplpush"};
+        "+hset", "+hdel", "+lpush", "+rpush", "+lrem",    "+zadd",    "+zrem", "+zremrangebyrank", "+xadd",   "+xtrim",
+        "+set",  "+del",  "+sadd",  "+srem",  "+publish", "+pexpire", "+xlen", "+rpoplpush",       "+lindex", "+hget"};
     if (amount % 2) return (int64_t)(amount / 2 % c->word_count);
     const char *word = weighty[amount / 2 % (sizeof weighty / sizeof *weighty)];
     for (size_t i = 0; i < c->word_count; i++)
