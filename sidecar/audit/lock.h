@@ -2,7 +2,8 @@
 // log that was lost there.
 //
 // Locks belong to the open file (fcntl(2), F_OFD_SETLK) and cover two of its bytes. The auditor holds the first byte during its
-// whole life. Other writers (imports) share the second byte. The process that sets the log aside needs the second byte alone.
+// whole life. Other writers (imports) share the second byte. The process that sets the log aside locks the second byte
+// exclusively.
 #pragma once
 
 #include "audit/audit.h"

@@ -288,8 +288,7 @@ static void apply_note_settled(const apply_t *apply, const candidate_t *candidat
     case SETTLED_DUPLICATES: metric_add(&metrics->copies, 1); break;
     case SETTLED_FULL:
         metric_add(&metrics->ends_held, 1);
-        log_error(ROLE, apply->scan->config->name,
-                  "the failure stream is full or at its last id; no job is ended until it has room",
+        log_error(ROLE, apply->scan->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
                   F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
         break;
     case SETTLED_CHANGED:

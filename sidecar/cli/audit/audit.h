@@ -65,7 +65,7 @@ extern const audit_command_t audit_backup_command;
                 config_ "; default: QUEUE_SIDECAR_CONFIG, else " CLI_DEFAULT_CONFIG),                                            \
         AUDIT_VALUE(0, "db", "PATH", text.db, CLI_FILES, db_)
 #define AUDIT_OPTIONS_LOG                                                                                                        \
-    AUDIT_OPTIONS_CONFIG("the config that names the log (audit.path)", "the audit log itself; no config is read")
+    AUDIT_OPTIONS_CONFIG("the config that names the log (audit.path)", "path of the audit log; no config is read")
 #define AUDIT_OPTION_QUEUE AUDIT_VALUE('q', "queue", "NAME", filter.queue, CLI_QUEUES, "only this queue")
 #define AUDIT_OPTIONS_TIME                                                                                                       \
     AUDIT_VALUE(0, "since", "TIME", text.since, NULL,                                                                            \

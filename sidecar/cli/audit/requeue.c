@@ -217,7 +217,7 @@ static int requeue_main(audit_args_t *args) {
      .help = "all failures that match the filters, instead of REFs"},                                                            \
         AUDIT_OPTION_QUEUE,                                                                                                      \
         AUDIT_VALUE('r', "failed-by", "NAME", filter.reason, AUDIT_FAILURE_REASONS,                                              \
-                    "only this reason, which `list` calls --reason: retries_exhausted, reported, alive_timeout, ..."),           \
+                    "only this reason (--reason in `list`): retries_exhausted, reported, alive_timeout, ..."),                   \
         AUDIT_OPTIONS_TIME, AUDIT_OPTION_UTC
 #define REQUEUE_TEXT_ONCE                                                                                                        \
     "Each failure is requeued or discarded once, over all instances, unless you give --again. After an interruption repeat "     \

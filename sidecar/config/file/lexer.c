@@ -208,7 +208,7 @@ static bool token_is_key(const lexer_t *lexer, size_t i) {
     return lexer->tokens[i].kind == TOKEN_NAME && i + 1 < lexer->count && token_is_assignment(&lexer->tokens[i + 1]);
 }
 
-// Walks back from key i through its own group, skipping nested groups.
+// Finds an earlier key of the same name in the group of key i; skips nested groups.
 static bool lexer_earlier_key(const lexer_t *lexer, size_t i, size_t *found) {
     const token_t *key = &lexer->tokens[i];
     int depth = 0;

@@ -358,8 +358,7 @@ static outcome_t failed_step(void *state, side_task_call_t *call) {
     }
     if (s->full) {
         s->pause_until = mono_add(call->now, FULL_WAIT_MS * NS_PER_MS);
-        log_error(ROLE, s->at->config->name,
-                  "the failure stream is full or at its last id; no failure is recorded until it has room",
+        log_error(ROLE, s->at->config->name, "the failure stream is full or out of ids; no failure is recorded until it has room",
                   F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     }
     call->next = failed_next(s, call->now);

@@ -82,7 +82,7 @@ void bull_payload(const bull_job_t *job, buffer_t *out) {
 static bool payload_read_member(const payload_member_t *member, const json_pick_t *plain, const json_pick_t *coded,
                                 buffer_t *room, slice_t *out) {
     slice_t raw = plain->value.raw;
-    size_t from = room->len, quote = plain->value.type == JSON_STRING; // raw has no quotes
+    size_t from = room->len, quote = plain->value.type == JSON_STRING; // raw excludes the quotes of a string
     if (coded->found == JSON_FOUND) {
         if (plain->found == JSON_FOUND || coded->value.type != JSON_STRING) return false;
         buffer_add(room, coded->value.raw.data, coded->value.raw.len);

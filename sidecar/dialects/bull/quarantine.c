@@ -112,7 +112,7 @@ static void quarantine_end_round(quarantine_t *s, const side_task_call_t *call) 
     s->round_open = false;
     s->round_at = s->skip ? mono_add(call->now, RETRY_MS * NS_PER_MS) : mono_never();
     if (s->full && !s->full_logged)
-        log_error(ROLE, s->at->config->name, "the failure stream is full or at its last id; no job is ended until it has room",
+        log_error(ROLE, s->at->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
                   F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     s->full_logged = s->full;
 }

@@ -220,7 +220,7 @@ static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const sta
     if (settled != SETTLED_FULL) return;
     metric_add(&call->metrics->ends_held, 1);
     if (!s->full)
-        log_error(ROLE, s->at->config->name, "the failure stream is full or at its last id; no job is ended until it has room",
+        log_error(ROLE, s->at->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
                   F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     s->full = true;
 }

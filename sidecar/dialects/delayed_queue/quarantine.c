@@ -295,7 +295,7 @@ static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call
 static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_call_t *call, bool armed) {
     if (quarantine->full && !quarantine->full_logged)
         log_error(ROLE, quarantine->keys->config->name,
-                  "the failure stream is full or at its last id; no job is ended until it has room",
+                  "the failure stream is full or out of ids; no job is ended until it has room",
                   F_INT("max_bytes", call->redis.keys->config->stream.max_bytes));
     quarantine->full_logged = quarantine->full;
     quarantine->again = quarantine->nearest;

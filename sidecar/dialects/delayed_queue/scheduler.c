@@ -8,7 +8,7 @@
 
 enum {
     AGAIN_S = 10, // between a change and the next request for a message about a change
-    RUNS = 2,     // one change may be an operator's, or Redis forgot the request
+    RUNS = 2,     // lock changes before it warns; one may have another cause
 };
 
 static const char ROLE[] = "monitor";

@@ -129,7 +129,7 @@ static bool dead_letters_send_records(side_task_call_t *task, size_t count) {
     }
     if (full) {
         task->next = mono_add(task->now, POLL_S * NS_PER_S);
-        log_error(ROLE, queue, "the failure stream is half full or at its last id; no dead letter is recorded until it has room",
+        log_error(ROLE, queue, "the failure stream is half full or out of ids; no dead letter is recorded until it has room",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
     }
     return !full && !failed;

@@ -24,7 +24,7 @@
 --          {'full'} the stream, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, records, now, rights
 -- Safe     fenced; by compare of score and envelope; checks preconditions and rights before the first write; adds
---          before it removes. The record comes first: only XADD notices a stream at its last id.
+--          before it removes. The record comes first: only XADD notices a stream that is out of ids.
 local events, verdict, member = KEYS[4] ~= KEYS[3], ARGV[5], ARGV[2]
 local wanted = {{'aside', KEYS[2], 'zset'}, {'delayed', KEYS[3], 'zset'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
 if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end

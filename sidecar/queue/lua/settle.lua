@@ -37,7 +37,7 @@
 -- Optional GETRANGE, SISMEMBER, SREM
 -- Uses     types, fence, records, report_ids, rights
 -- Safe     fenced; by compare; checks preconditions and rights before the first write; adds before it removes. Only XADD notices a
---          stream at its last id, so XADD comes first: its error changes nothing. No later write may fail, so the script
+--          stream that is out of ids, so XADD comes first: its error changes nothing. No later write may fail, so the script
 --          ignores a bad value in `bytes`.
 local delayed = ARGV[10] ~= ''
 local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},

@@ -163,7 +163,7 @@ static const struct {
     {"old enough", old_enough, NULL, 0, NULL, NULL, NULL},
     {"old, no monitor", old_of_no_monitor, NULL, 0, NULL, NULL, NULL},
     {"stream full", full, "stream_full", STATUS_FAULT, "email", "no job can end: 10 records", "stream.max_bytes"},
-    {"stream at its last id", last_id, "stream_last_id", STATUS_FAULT, "email", "highest possible", "DEL sidecar:email:failures"},
+    {"stream out of ids", last_id, "stream_last_id", STATUS_FAULT, "email", "highest possible", "DEL sidecar:email:failures"},
     {"stream nearly full", nearly_full, "stream_fills", STATUS_WARNING, "email", "nearly full", "stream.max_bytes"},
     {"stream half full", half_full, NULL, 0, NULL, NULL, NULL},
     {"uncopied", uncopied, "uncopied", STATUS_WARNING, "email", "stream.min_copies (1) audit logs; 0 logs are active", "log"},

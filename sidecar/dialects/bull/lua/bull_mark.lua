@@ -6,7 +6,7 @@
 -- KEYS[3]  active    list
 -- KEYS[4]  stalled-check  string; while it exists no worker checks; 'sidecar' = this script wrote it
 -- KEYS[5]  meta      the sidecar's hash; field `marked`: when jobs were last marked, ms
--- KEYS[6+] keys that only BullMQ has: events, marker, prioritized, pc; a hash there is a job of Bull with that id
+-- KEYS[6+] keys that only BullMQ has: events, marker, prioritized, pc; or Bull 4 jobs (hashes) with these as ids
 -- ARGV[1]  token
 -- ARGV[2]  interval  ms
 -- ARGV[3]  ttl       least ms that stalled-check lives; '' = the sidecar stops: stalled-check expires when the next check is due

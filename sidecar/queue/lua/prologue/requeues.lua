@@ -1,5 +1,5 @@
 -- requeues: adds the record of a requeue and sets the requeue marker. KEYS[1] is the hash of markers, KEYS[2] the stream, KEYS[3] the
--- meta hash. `size` is the bytes of all values of the record without `at`. Only XADD notices a stream at its last id, so XADD is the
+-- meta hash. `size` is the bytes of all values of the record without `at`. Only XADD notices a stream without further ids, so XADD is the
 -- first write of the script: an error of XADD changes nothing.
 local function add_record(at, marker, record, size)
     local bytes = tonumber(string.match(redis.call('HGET', KEYS[3], 'bytes') or '', '^%d+$')) or 0
