@@ -16,7 +16,7 @@ static void add_block(rights_t *rights, char *block) {
     *end = '\0';
     rest += strlen(COMMAND);
     for (char *word = strtok_r(rest, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest)) {
-        bool known = *word == '>' || strcmp(word, "reset") == 0 || strcmp(word, "on") == 0;
+        bool known = *word == '>' || strncmp(word, "reset", 5) == 0 || strcmp(word, "on") == 0;
         for (size_t i = 0; i < rights->count; i++) known |= strcmp(rights->words[i], word) == 0;
         cr_assert_lt(rights->count, MAX_RIGHTS);
         if (!known) rights->words[rights->count++] = word;
@@ -55,8 +55,8 @@ void rights_leave_out(rights_t *rights, const char *prefix) {
 }
 
 void rights_grant(redis_t *r, const rights_t *rights, const char *without) {
-    const char *argv[MAX_RIGHTS + 8] = {"ACL", "SETUSER", "sidecar", "reset", "on", ">secret"};
-    int argc = 6;
+    const char *argv[MAX_RIGHTS + 8] = {"ACL", "SETUSER", "sidecar", "reset", "resetchannels", "on", ">secret"};
+    int argc = 7;
     for (size_t i = 0; i < rights->count; i++)
         if (rights->words[i] != without) argv[argc++] = rights->words[i];
     redisReply *reply = redisCommandArgv(r, argc, argv, NULL);

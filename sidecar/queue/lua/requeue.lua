@@ -28,9 +28,10 @@
 --          dead letter last. Has no allow-oom, so a full Redis refuses the script. The stamp begins a new life (stamp.lua).
 local again, requeues, stamps = ARGV[4] == '1', ARGV[2] == 'requeued', ARGV[6] ~= ''
 local marked, letters = KEYS[7] ~= KEYS[1], KEYS[8] ~= KEYS[1]
-local refusal = wrong_type({{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'},
-    {KEYS[4], KEYS[4], 'list'}, {KEYS[5], KEYS[5], 'hash'}, {KEYS[6], KEYS[6], 'hash'}, {KEYS[7], KEYS[7], marked and 'set' or 'hash'},
-    {KEYS[8], KEYS[8], letters and 'list' or 'hash'}, {KEYS[9], KEYS[9], letters and 'zset' or 'hash'}})
+local wanted = {{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'}, {KEYS[4], KEYS[4], 'list'},
+    {KEYS[5], KEYS[5], 'hash'}, {KEYS[6], KEYS[6], 'hash'}, marked and {KEYS[7], KEYS[7], 'set'} or nil}
+if letters then wanted[#wanted + 1], wanted[#wanted + 2] = {KEYS[8], KEYS[8], 'list'}, {KEYS[9], KEYS[9], 'zset'} end
+local refusal = wrong_type(wanted)
 if refusal then return refusal end
 local mark = redis.call('HGET', KEYS[1], ARGV[1])
 if mark and not again then return {'known', mark} end
