@@ -1,30 +1,30 @@
 #include "monitor/duplicates.h"
 
-enum { SUSPECTS_MAX = 200000 }; // digests of this and the last scan
+enum { REPEATED_MAX = 200000 }; // digests of this and the last scan
 
-// The value of a suspect: how often this scan has met the digest, or NEW; plus CONFIRMED.
+// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED.
 enum {
-    NEW = -1,            // became a suspect during this scan, so this scan has not counted every entry
-    CONFIRMED = 1 << 30, // added to the number: the last complete scan met the digest more than once
+    NEW = -1,            // added during this scan, so this scan has not counted every entry
+    CONFIRMED = 1 << 30, // added to the number: the last complete scan saw the digest more than once
 };
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
     keyfilter_begin(&duplicates->seen[0], entries);
-    for (size_t i = 0; i < duplicates->suspects.room; i++) { // drop the counts of a scan that was broken off
-        int64_t *value = &duplicates->suspects.slots[i].value;
+    for (size_t i = 0; i < duplicates->repeated.room; i++) { // drop the counts of a scan that was broken off
+        int64_t *value = &duplicates->repeated.slots[i].value;
         *value = *value == NEW ? 0 : *value & CONFIRMED;
     }
 }
 
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest) {
-    int64_t *suspect = keymap_find(&duplicates->suspects, digest->bytes);
+    int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
     bool seen = keyfilter_add(&duplicates->seen[0], digest->bytes);
-    if (suspect && *suspect != NEW) return ++*suspect > 1;
-    if (!suspect && seen && duplicates->suspects.count < SUSPECTS_MAX) *keymap_put(&duplicates->suspects, digest->bytes) = NEW;
+    if (entry && *entry != NEW) return ++*entry > 1;
+    if (!entry && seen && duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = NEW;
     return false;
 }
 
-// Confirmed duplicates stay suspects. New suspects stay too: the next scan counts them.
+// Keeps confirmed duplicates, and new digests: the next scan counts them.
 static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
     (void)self;
     (void)key;
@@ -34,7 +34,7 @@ static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *v
 }
 
 void duplicates_end(duplicates_t *duplicates) {
-    keymap_filter(&duplicates->suspects, duplicates_keep, NULL);
+    keymap_filter(&duplicates->repeated, duplicates_keep, NULL);
     keyfilter_t older = duplicates->seen[1];
     duplicates->seen[1] = duplicates->seen[0];
     duplicates->seen[0] = older; // the next scan uses the same memory
@@ -50,5 +50,5 @@ bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KE
 
 void duplicates_free(duplicates_t *duplicates) {
     for (int i = 0; i < 2; i++) keyfilter_free(&duplicates->seen[i]);
-    keymap_free(&duplicates->suspects);
+    keymap_free(&duplicates->repeated);
 }

@@ -1,5 +1,5 @@
 // Jobs of one backup list whose bytes occur more than once. Exact counts of a long list would take too much memory: a Bloom
-// filter finds suspects, and the next scan counts those.
+// filter finds digests that may be repeated, and the next scan counts those.
 #pragma once
 
 #include "base/digest.h"
@@ -8,7 +8,7 @@
 // Begin with {0}.
 typedef struct duplicates {
     keyfilter_t seen[2]; // filters of this scan and of the last complete scan
-    keymap_t suspects;   // digests that may occur more than once -> number of times in this scan
+    keymap_t repeated;   // digests that may occur more than once -> count, see duplicates.c
 } duplicates_t;
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries);
@@ -16,9 +16,9 @@ void duplicates_begin(duplicates_t *duplicates, size_t entries);
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest);
 void duplicates_end(duplicates_t *duplicates); // the scan is complete
 
-// Whether this scan has met the job. A Bloom filter answers: true may be wrong, false is right. `self` is a duplicates_t.
+// Whether this scan has seen the job. A Bloom filter answers: true may be wrong, false is right. `self` is a duplicates_t.
 bool duplicates_seen_now(void *self, const uint8_t key[KEY_BYTES]);
-// Whether this scan or the last complete scan has met the job; true may be wrong.
+// Whether this scan or the last complete scan has seen the job; true may be wrong.
 bool duplicates_seen_lately(const duplicates_t *duplicates, const uint8_t key[KEY_BYTES]);
 
 void duplicates_free(duplicates_t *duplicates); // leaves `duplicates` empty, ready for use

@@ -21,10 +21,10 @@ typedef struct request {
 struct pages {
     const keyspace_t *keys;
     void **states;       // state of each queue, from scan_ops.open; NULL = none
-    size_t asked;        // entries requested
-    size_t met;          // entries read
-    size_t stamps_asked; // stamps requested
-    size_t ready;        // stamps read
+    size_t asked;        // pages requested
+    size_t read;         // pages read
+    size_t stamps_asked; // pages whose stamps are requested
+    size_t ready;        // pages whose stamps are read
     size_t done;         // pages judged
     window_t window;
     request_t requests[WINDOW_SIZE];
@@ -73,7 +73,7 @@ static stamped_page_t *pages_slot(pages_t *pages, size_t number) { return &pages
 
 static void pages_clear(pages_t *pages) {
     for (size_t i = 0; i < ROOM; i++) backup_page_clear(&pages->stamped_pages[i].page);
-    pages->asked = pages->met = pages->stamps_asked = pages->ready = pages->done = 0;
+    pages->asked = pages->read = pages->stamps_asked = pages->ready = pages->done = 0;
     pages->window = (window_t){0};
 }
 
@@ -109,7 +109,7 @@ static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *sc
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more) {
     *call->error = (redis_error_t){0};
     while (!window_full(&pages->window)) {
-        request_t request = {.stamps = pages->stamps_asked < pages->met,
+        request_t request = {.stamps = pages->stamps_asked < pages->read,
                              .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
                              .in_place = scan->progress.read_only};
         if (!request.stamps && !request.entries) break;
@@ -138,8 +138,8 @@ static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_s
 static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, scan_t *scan, const request_t *request) {
     redis_error_t *error = call->error;
     size_t held = 0;
-    for (size_t i = pages->done; i < pages->met; i++) held += pages_slot(pages, i)->page.held;
-    backup_page_t *page = &pages_slot(pages, pages->met++)->page;
+    for (size_t i = pages->done; i < pages->read; i++) held += pages_slot(pages, i)->page.held;
+    backup_page_t *page = &pages_slot(pages, pages->read++)->page;
     pages_read_entries(pages, call, &scan->status, request, held, page);
     if (redis_error_is_full(error)) { // Redis refuses to rotate: the scan then reads the list from the tail
         if (!scan->progress.read_only)
@@ -193,7 +193,7 @@ void pages_drop(pages_t *pages, const call_t *call) {
             stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now);
         }
         if (request.entries && call->error->outcome != OUTCOME_DISCONNECTED)
-            pages_read_entries(pages, call, &ignored, &request, PAGES_BYTES, &pages_slot(pages, pages->met++)->page);
+            pages_read_entries(pages, call, &ignored, &request, PAGES_BYTES, &pages_slot(pages, pages->read++)->page);
     }
     pages_clear(pages);
 }

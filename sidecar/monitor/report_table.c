@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 
-enum { ORPHAN_SCANS = 2 }; // complete scans that did not meet the job
+enum { ORPHAN_SCANS = 2 }; // complete scans that did not see the job
 
 void report_table_begin(report_table_t *table) {
     table->full = false;
@@ -37,7 +37,7 @@ void report_table_add(void *self, const report_ref_t *found) {
     snprintf(report->id, sizeof report->id, "%s", found->id);
     report->large = found->large;
     report->ends = found->ends;
-    report->tried = report->met = false;
+    report->tried = report->seen = false;
     report->listed = true;
 }
 
@@ -62,13 +62,13 @@ const worker_report_t *report_table_find(const report_table_t *table, const dige
 
 void report_table_tried(report_table_t *table, const worker_report_t *report) { table->list[report - table->list].tried = true; }
 
-void report_table_met(report_table_t *table, const digest_t *digest) {
+void report_table_note_seen(report_table_t *table, const digest_t *digest) {
     worker_report_t *report = report_table_at(table, digest);
-    if (report) report->met = true;
+    if (report) report->seen = true;
 }
 
 void report_table_end(report_table_t *table) {
-    for (size_t i = 0; i < table->count; i++) table->list[i].missed = table->list[i].met ? 0 : table->list[i].missed + 1;
+    for (size_t i = 0; i < table->count; i++) table->list[i].missed = table->list[i].seen ? 0 : table->list[i].missed + 1;
 }
 
 static bool report_is_orphan(const worker_report_t *report) { return !report->removed && report->missed >= ORPHAN_SCANS; }

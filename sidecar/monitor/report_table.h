@@ -14,7 +14,7 @@ typedef struct worker_report {
     bool ends;               // do not retry
     bool tried;              // a settle has used the report since the hash was read
     int missed;              // complete scans in a row that did not meet the job
-    bool met;                // the scan in progress has read the job
+    bool seen;               // the scan in progress has read the job
     bool listed;             // the scan in progress found the report in the hash
     bool removed;            // the monitor has removed the report from the hash
 } worker_report_t;
@@ -37,8 +37,8 @@ void report_table_keep_listed(report_table_t *table);
 const worker_report_t *report_table_find(const report_table_t *table, const digest_t *digest); // NULL = no report
 // Records the use of a report by a settle.
 void report_table_tried(report_table_t *table, const worker_report_t *report);
-void report_table_met(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
-void report_table_end(report_table_t *table);                         // the scan is complete
+void report_table_note_seen(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
+void report_table_end(report_table_t *table);                               // the scan is complete
 
 // An orphan is a report whose job two complete scans in a row did not meet.
 bool report_table_has_orphans(const report_table_t *table);

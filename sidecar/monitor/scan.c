@@ -224,7 +224,7 @@ void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
         const entry_t *entry = &page->entries[i];
         if (entry->bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = entry->bytes.len;
         if (entry->kind != ENTRY_SENTINEL) continue;
-        progress->met_sentinel = true;
+        progress->saw_sentinel = true;
         if (!progress->read_only) progress->ended = true; // without rotation a sentinel may be anywhere
     }
     scan->page_size.entries = scan_next_page_entries(scan, page);
@@ -232,7 +232,7 @@ void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
 
 bool scan_note_job(scan_t *scan, const digest_t *digest) {
     scan->progress.jobs++;
-    report_table_met(&scan->reports, digest);
+    report_table_note_seen(&scan->reports, digest);
     return duplicates_add(&scan->duplicates, digest);
 }
 
@@ -308,7 +308,7 @@ void scan_end(scan_t *scan, mono_t now) {
     report_table_end(&scan->reports);
     duplicates_end(&scan->duplicates);
     // The list has lost its sentinel.
-    if (!scan->progress.met_sentinel && !scan->progress.read_only) scan->status.sentinel_len = 0;
+    if (!scan->progress.saw_sentinel && !scan->progress.read_only) scan->status.sentinel_len = 0;
     scan_note_metrics(scan, took_ns);
     timer->idle = false;
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;

@@ -45,7 +45,7 @@ typedef struct scan_progress {
     unsigned pages_read;
     size_t read;    // entries read without rotation, from the tail
     bool read_only; // without rotation: Redis is full, or the dialect has none
-    bool met_sentinel;
+    bool saw_sentinel;
     bool ended;              // request no further entry
     bool reports_kept;       // use the reports of an earlier scan: to read them again would take Redis too long
     bool rescan;             // begin the next scan after a short pause

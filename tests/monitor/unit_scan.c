@@ -198,13 +198,13 @@ Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
     cr_assert_eq(scan_entries_wanted(&scan), 12);
     add_page(7, 3, 700);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert(scan.progress.met_sentinel);
+    cr_assert(scan.progress.saw_sentinel);
     cr_assert(begin_scan(10, 0, 0, false));
     add_page(8, -1, 800);
     cr_assert_eq(scan_entries_wanted(&scan), 2);
     add_page(2, -1, 200);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert_not(scan.progress.met_sentinel);
+    cr_assert_not(scan.progress.saw_sentinel);
     cr_assert(begin_scan(100, 0, 0, false));
     scan_read_page(&scan, &(backup_page_t){.ended = true}, 0);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
