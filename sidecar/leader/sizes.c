@@ -152,6 +152,7 @@ static outcome_t queue_sizes_tell_growth(queue_sizes_t *c, conn_t *conn, const s
         redis_error_t refusal; // of a key of the wrong type, which the preflight reports
         conn_reply_free(conn_read_or_refusal(conn, &refusal, error));
     }
+    if (redis_error_is_full(error)) *error = (redis_error_t){0}; // the next count tells
     return error->outcome;
 }
 

@@ -112,6 +112,21 @@ Test(redis_leader_sizes, status_hears_of_ready_lists_that_only_grow) {
     close_setup(&d);
 }
 
+/* A full Redis refuses the field for `status`. The leader must not back off, and goes on to count. */
+Test(redis_leader_sizes, a_full_redis_does_not_stop_the_counts) {
+    setup_t d;
+    open_setup(&d, WITH_TTL("60s"), 0);
+    for (int i = 0; i <= 12; i++) {
+        redis_ok(d.f.r, "CONFIG SET maxmemory 0");
+        redis_ok(d.f.r, "RPUSH email job");
+        redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+        count_unscraped(&d);
+    }
+    cr_assert_eq(redis_int(d.f.r, "HEXISTS sidecar:email:meta ready_grows"), 0);
+    cr_assert_eq(fixture_log_count("redis is not ready"), 0, "%s", fixture_log());
+    close_setup(&d);
+}
+
 /* A list whose length stays is not reported: its workers may be paused. */
 Test(redis_leader_sizes, a_list_that_does_not_grow_is_not_reported) {
     setup_t d;

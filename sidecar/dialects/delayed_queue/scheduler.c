@@ -49,6 +49,7 @@ static void scheduler_on_change(void *state, const char *key) {
 static void scheduler_ask(const side_task_call_t *call, redisReply **out) {
     redis_error_t refusal;
     redisReply *reply = conn_read_or_refusal(call->redis.conn, &refusal, call->redis.error);
+    if (redis_error_is_full(call->redis.error)) *call->redis.error = (redis_error_t){0};
     if (out) *out = reply;
     if (!out) conn_reply_free(reply);
 }
@@ -84,7 +85,7 @@ static outcome_t scheduler_step(void *state, side_task_call_t *call) {
         scheduler_ask(call, NULL);
         scheduler->arm_at = mono_never();
     }
-    call->next = scheduler->arm_at;
+    if (call->arm) call->next = scheduler->arm_at; // otherwise tracking is off, and this task has nothing to do
     return call->redis.error->outcome;
 }
 

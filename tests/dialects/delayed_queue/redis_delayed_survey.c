@@ -105,3 +105,33 @@ Test(redis_delayed_survey, a_refused_look_at_the_lock_stops_nothing) {
     cr_assert_eq(fixture_log_count("redis refuses the monitor"), 0, "%s", fixture_log());
     close_setup(&d);
 }
+
+/* The field for `status` is refused at maxmemory. The monitor must not back off and begin its scans anew. */
+Test(redis_delayed_survey, a_full_redis_does_not_stop_the_monitor) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    driver_run(&d.instance.driver, 100);
+    for (int i = 0; i < 4; i++) {
+        redis_ok(d.f.r, "CONFIG SET maxmemory 0");
+        run_library(&d);
+        redis_ok(d.f.r, "CONFIG SET maxmemory 1");
+        driver_run(&d.instance.driver, 100);
+        fixture_step_boottime(10001);
+        driver_run(&d.instance.driver, 100);
+    }
+    cr_assert_eq(fixture_log_count("the scheduler of delayedQueue runs too"), 1);
+    cr_assert_eq(fixture_log_count("redis is not ready"), 0, "%s", fixture_log());
+    close_setup(&d);
+}
+
+Test(redis_delayed_survey, without_tracking_the_monitor_does_not_spin) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES), .proxy = true});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
+    until(&d, proxy_fired(d.f.proxy) > 1); /* dispatcher and monitor */
+    driver_run(&d.instance.driver, 100);
+    long long before = server_commandstat(d.f.server, "evalsha");
+    driver_run(&d.instance.driver, 500);
+    cr_assert_lt(server_commandstat(d.f.server, "evalsha") - before, 50);
+    close_setup(&d);
+}
