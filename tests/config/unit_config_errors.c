@@ -296,6 +296,24 @@ Test(unit_config_errors, explains_an_unreadable_file) {
     buffer_free(&messages);
 }
 
+/* `docker run -i IMAGE check -c /dev/stdin <queue-sidecar.cfg`: stdin of the container is a pipe. A reload finds it at its end.
+ */
+Test(unit_config_errors, reads_a_config_from_an_inherited_pipe) {
+    char path[32];
+    int ends[2];
+    buffer_t messages = {0};
+    cr_assert_eq(pipe(ends), 0);
+    cr_assert_eq(write(ends[1], Q, sizeof Q - 1), (ssize_t)sizeof Q - 1);
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    config_t *config = config_case_read(path, &messages);
+    cr_expect(config && config->queue_count == 1, "%s", buffer_text(&messages));
+    config_free(config);
+    cr_expect_null(config_case_read(path, &messages), "the pipe is empty now");
+    close(ends[0]);
+    buffer_free(&messages);
+}
+
 /* libconfig itself opens an included file, so a FIFO must be found before. */
 Test(unit_config_errors, refuses_a_config_that_is_not_a_regular_file) {
     char more[128], deep[128];

@@ -24,7 +24,7 @@ typedef struct source {
 
 // Returns 0 or an errno.
 static int source_read_file(const char *path, buffer_t *out) {
-    FILE *file = file_open_regular(path);
+    FILE *file = file_open_regular_or_stdin(path);
     if (!file) return errno;
     char chunk[8192];
     size_t got;
