@@ -35,17 +35,21 @@ static bool atomic_file_may_create(const atomic_file_t *file, const char *log, c
 }
 
 // The lock keeps other writers out. Between open and lock the part may have been renamed or removed: then try again. Another user
-// who owns the part could read the jobs, or change the complete file. errno is EPERM then.
+// who owns the part could read the jobs, or change the complete file. errno is EPERM then. A part made here is ours, although
+// some file systems (CIFS, FAT, a squashing NFS server) name one owner for all files.
 static int atomic_file_open_part(const char *part) {
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         struct stat opened, named;
-        int fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+        int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+        bool made = fd >= 0;
+        if (!made && errno == EEXIST) fd = open(part, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0 && errno == ENOENT && i == 0) continue; // removed meanwhile, or there is no such directory
         if (fd < 0) return -1;
         bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         int error = errno;
         bool same = locked && fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && stat(part, &named) == 0 &&
                     opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-        if (same && opened.st_uid == geteuid()) return fd;
+        if (same && (made || opened.st_uid == geteuid())) return fd;
         close(fd);
         errno = !locked ? error : same ? EPERM : EAGAIN;
         if (!locked || same) break;
