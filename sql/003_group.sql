@@ -7,7 +7,7 @@
 -- `group` of the config of the instance that decided; '' = not known, as in rows of 0.1.0.
 ALTER TABLE events ADD COLUMN "group" TEXT NOT NULL DEFAULT '';
 
-DROP VIEW failed_jobs;
+DROP VIEW IF EXISTS failed_jobs;
 CREATE VIEW failed_jobs AS
 SELECT queue, dialect, job AS job_id, type, worker, reason, error, attempts, nullif(created, 0) AS created_at,
     nullif(started, 0) AS started_at, at AS failed_at, state, ref, payload, "group"
