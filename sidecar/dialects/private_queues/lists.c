@@ -270,6 +270,7 @@ static outcome_t lists_read_tails(conn_t *conn, private_lists_t *lists, backup_p
 }
 
 static void lists_read_step(conn_t *conn, private_lists_t *lists, redis_error_t *worst) {
+    conn_expect_job(conn); // HSCAN sends the values of a hash too, which may be as large as jobs
     redisReply *reply = conn_read_next(conn, NULL, worst);
     if (!reply) return;
     bool paged = lists->walk == WALK_LIST;

@@ -156,6 +156,18 @@ Test(redis_private, a_registry_names_the_lists) {
     }
 }
 
+/* HSCAN sends the values too: here 20 MB at once. */
+Test(redis_private, a_registry_may_have_large_values) {
+    static const char fill[] =
+        "for i = 1, 500 do redis.call('HSET', 'workers', 'mine-' .. i, string.rep('x', 40000)) end return 1";
+    setup_t d;
+    open_fights(&d, REGISTRY(""));
+    redis_ok(d.f.r, "EVAL %s 0", fill);
+    redis_ok(d.f.r, "RPUSH mine-1 job");
+    until(&d, there(&d, "fights", "job"));
+    close_setup(&d);
+}
+
 Test(redis_private, a_registry_name_must_match_the_pattern) {
     setup_t d;
     open_fights(&d, REGISTRY("private = \"queue-*\";"));
