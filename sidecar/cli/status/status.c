@@ -181,6 +181,7 @@ static void status_watch(status_run_t *run, int64_t interval_ms) {
         buffer_clear(&frame);
         status_draw(run, size.ws_col, size.ws_row, &frame);
         if (atomic_load(&interrupted)) break; // the last reading may be incomplete
+        if (run->json) terminal_escape_output(&frame, STDOUT_FILENO);
         if (in_place)
             watch_show(&frame);
         else

@@ -160,9 +160,12 @@ Test(daemon_status_watch, json_is_one_line_a_frame_even_on_a_terminal) {
     w.terminal = terminal_open(100, 30);
     start(&w, (const char *const[]){"-o", "json", NULL}, NULL);
     cr_assert(wait_for(count(terminal_raw(w.terminal), "\n") >= 3, 10000));
+    redis_ok(w.cluster.r, "SET sidecar:g:lock %s PX 60000", "x\xc2\x9bhost-5000"); // a control character of 8 bits
+    cr_assert(wait_for(count(terminal_raw(w.terminal), "x\\u009bhost") > 0, 10000), "%s", terminal_raw(w.terminal));
     interrupt(&w, SIGINT);
     const char *raw = terminal_raw(w.terminal);
     cr_assert_null(strchr(raw, '\x1b'), "%s", raw);
+    cr_assert_null(strchr(raw, '\x9b'), "%s", raw);
     cr_assert_eq(count(raw, "{\"at\":"), count(raw, "}\r\n"), "%s", raw);
     end(&w);
 }
