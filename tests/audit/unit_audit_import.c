@@ -362,6 +362,20 @@ Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     free(peer.path);
 }
 
+/* 0.1.0 recorded the date of a job as it was, for example microseconds. */
+Test(unit_audit_import, an_impossible_date_of_a_job_is_dropped_and_not_the_event) {
+    log_t mine = begin(), peer = begin();
+    import_counts_t counts;
+    put(&peer, "failed", 1);
+    audit_close(peer.audit);
+    sql(peer.path, "UPDATE events SET created = 1700000000000000, started = -1, attempts = 9007199254740993");
+    free(import_from(&mine, peer.path, &counts));
+    cr_expect_eq(counts.added, 1);
+    cr_expect_eq(audit_case_count(mine.path, "SELECT created + started + attempts FROM events"), 0);
+    end(&mine);
+    free(peer.path);
+}
+
 /* Older versions wrote schema 1. A newer schema may have unknown columns. */
 Test(unit_audit_import, older_schemas_are_imported_newer_ones_refused) {
     log_t mine = begin(), peer = begin();

@@ -35,6 +35,7 @@ static audit_row_t query_read_row(sqlite3_stmt *stmt) {
 #define X(name, help) row.event.name = sqlite3_column_int64(stmt, at++);
     EVENT_NUMBERS(X)
 #undef X
+    event_clear_impossible(&row.event); // 0.1.0 recorded any date of a job, and no import accepts such an event
     row.ref = statement_bytes(stmt, at++);
     row.state = statement_bytes(stmt, at++);
     row.answered_at = sqlite3_column_int64(stmt, at++);
