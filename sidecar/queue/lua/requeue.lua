@@ -25,7 +25,7 @@
 -- Uses     types, requeues, rights
 -- Safe     not fenced: the marker admits one caller, under any leader. Checks everything, also the rights, before the first write.
 --          So push, record and marker are written together or not at all: no job comes twice or without a marker. Removes the
---          dead letter last. Has no allow-oom, so a full Redis refuses the script. The stamp begins a new life (stamp.lua).
+--          dead letter last. Has no allow-oom, so a full Redis 7 refuses the script. The stamp begins a new life (stamp.lua).
 local again, requeues, stamps = ARGV[4] == '1', ARGV[2] == 'requeued', ARGV[6] ~= ''
 local marked, letters = KEYS[7] ~= KEYS[1], KEYS[8] ~= KEYS[1]
 local wanted = {{KEYS[1], KEYS[1], 'hash'}, {KEYS[2], KEYS[2], 'stream'}, {KEYS[3], KEYS[3], 'hash'}, {KEYS[4], KEYS[4], 'list'},
