@@ -13,7 +13,7 @@ static bool file_is_inherited(const char *path) {
 
 static FILE *file_open(const char *path, bool or_pipe) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); // a FIFO without a writer would block the open itself
-    struct stat status;
+    struct stat status = {0};
     int error = fd < 0 || fstat(fd, &status) != 0 ? errno : 0;
     bool pipe = !error && or_pipe && S_ISFIFO(status.st_mode) && file_is_inherited(path);
     if (!error && !S_ISREG(status.st_mode) && !pipe) error = S_ISDIR(status.st_mode) ? EISDIR : FILE_NOT_REGULAR;

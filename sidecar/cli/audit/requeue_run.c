@@ -97,7 +97,7 @@ static size_t run_find_stream(const keyspace_t *keys, slice_t queue, int64_t to)
     size_t home = to >= 0 ? (size_t)to : 0;
     while (to < 0 && home < keys->queue_count && keyspace_slot(keys->queues[home].failures) != keyspace_slot(marker)) home++;
     free(marker);
-    return home % keys->queue_count;
+    return home < keys->queue_count ? home : 0;
 }
 
 // The requeue marker is always in a key of the failure's own queue. Instances whose configs differ must find the same marker.

@@ -54,11 +54,12 @@ static void survey_add_other(survey_t *survey, const char *name) {
 
 // Ends without a result if Redis refuses SCAN: the preflight names this right. In a large database the walk may end early.
 static outcome_t survey_find_others(survey_t *survey) {
+    static const char pattern[] = KMQUEUE_BACKUP "*";
     redis_error_t refusal = {0};
     char cursor[24] = "0";
     mono_t end = mono_add(mono_now(), MAX_MS * NS_PER_MS);
     do {
-        request_append(survey->call->conn, "SCAN", cursor, "MATCH", KMQUEUE_BACKUP "*", "COUNT", "1000", "TYPE", "list");
+        request_append(survey->call->conn, "SCAN", cursor, "MATCH", pattern, "COUNT", "1000", "TYPE", "list");
         redisReply *reply = conn_read_or_refusal(survey->call->conn, &refusal, survey->call->error);
         const redisReply *names = reply_at(reply, 1);
         for (size_t i = 0; reply_at(names, i); i++) survey_add_other(survey, reply_text(reply_at(names, i)));
