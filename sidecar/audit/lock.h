@@ -29,5 +29,5 @@ void audit_lock_admit_writers(audit_lock_t *lock);
 enum { LOCK_HOLDER_SIZE = 513 };
 bool audit_lock_is_held(const char *log, char holder[LOCK_HOLDER_SIZE]);
 
-// Writes the lock file with `loss`, and syncs it. Only for the holder.
+// Writes the lock file, with lock->loss, and syncs it. Only for the holder.
 bool audit_lock_write(audit_lock_t *lock, buffer_t *why);

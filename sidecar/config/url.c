@@ -81,7 +81,7 @@ static void url_set_parts(load_t *load, const location_t *location, const url_t 
     for (size_t i = 0; i < PARTS; i++) {
         const config_key_t *key = config_key_find("redis", part_keys[i]);
         config_key_t unshown = *key;
-        unshown.secret = true; // a password with an unescaped / is cut into a port and a db
+        unshown.secret = true; // port and db may be pieces of a password with a bare /
         location_t *part = &load->keys[config_key_row(key)];
         const char *text = url->parts[i];
         if (!text && (i == PART_USERNAME || i == PART_PASSWORD)) continue;

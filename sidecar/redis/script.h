@@ -12,8 +12,8 @@ typedef struct script {
     // Before Redis 7 a script must not begin with "#!lua flags=...". For such a server the text begins after the first line
     // (redis 7.0 src/script_lua.c and eval.c, evalExtractShebangFlags).
     size_t first_line_len;
-    // Commands of the script, in upper case, and then NULL. Leaves out optional commands of its header: the script works without
-    // them, or a queue needs them by its settings (right_t in dialects/dialect.h).
+    // Commands of the script, in upper case, and then NULL; without the optional ones of its header, which the script can lack or
+    // only some queues need (right_t in dialects/dialect.h).
     const char *const *commands;
     char sha1[SCRIPT_SHA1_SIZE];               // SHA-1 of the text
     char sha1_without_flags[SCRIPT_SHA1_SIZE]; // SHA-1 of the text after the first line

@@ -124,7 +124,7 @@ const cli_command_t cli_audit_command = {
     .usage = "audit SUBCOMMAND [OPTIONS]",
     .text = "`queue-sidecar help audit SUBCOMMAND` explains it. Data goes to standard output, messages to standard error. "
             "sql/README.md has queries for the sqlite3 shell.",
-    .exits = "0 ok, also when nothing matches\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n",
+    .exits = "0 ok, also when nothing matches\n1 failed, or REF names no event or several\n2 wrong usage\n78 bad config\n",
     .main = audit_main,
     .parts = subcommands,
 };

@@ -190,7 +190,7 @@ const audit_command_t audit_show_command = {
               .usage = "audit show REF [-c FILE | --db PATH] [-o FORMAT] [--raw] [--utc]",
               CLI_OPTIONS(options),
               .text = "On a terminal a large payload is cut short; -o json and a pipe get all of it.\n\n" AUDIT_TEXT_DATA,
-              .exits = "0 ok\n1 failed, no such ref, or several\n2 wrong usage\n78 bad config\n"},
+              .exits = "0 ok\n1 failed, or REF names no event or several\n2 wrong usage\n78 bad config\n"},
     .missing_operand = "specify the REF of an event",
     .run = show_run,
 };

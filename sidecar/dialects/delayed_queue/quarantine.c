@@ -141,7 +141,7 @@ static void item_judge_unknown_class(quarantine_item_t *item) {
     }
     item_skip(item, left);
     if (quarantine_is_news(item->quarantine, item->name.class))
-        log_warn(ROLE, queue->name, "class is not among `types`; its events end after protected_timeout",
+        log_warn(ROLE, queue->name, "class is not among `types`; its delayed events end after protected_timeout",
                  F_SLICE("class", slice_cut(item->name.class, MAX_SHOWN)));
 }
 

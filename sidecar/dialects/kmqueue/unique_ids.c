@@ -71,7 +71,7 @@ static void unique_ids_note_backup(unique_ids_t *unique_ids, bool homeless) {
             "tasks wait, but the backup list does not exist: `queues` differs from the names of KMQueueManager or their order",
             F_STR("backup", config->backup));
     else if (change == CONDITION_ENDED)
-        log_info(ROLE, config->name, "the backup list exists, or no task waits", F_STR("backup", config->backup));
+        log_info(ROLE, config->name, "the backup list exists again, or no task waits any more", F_STR("backup", config->backup));
 }
 
 // Counts the ids. Returns whether no task is waiting or in progress.
