@@ -22,7 +22,7 @@ size_t terminal_columns(FILE *out);
 // Whether the terminal is too narrow for times with year and seconds (use TIME_SHORT).
 bool terminal_is_narrow(FILE *out);
 
-// How text is broken into lines.
+// The rules for breaking text into lines.
 typedef struct wrap {
     size_t width;  // columns of a line
     size_t indent; // columns before every line but the first

@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/log.h"
 
-// How a family of workers lays out its queues; see config/dialect.h.
+// The queue layout of a family of workers; see config/dialect.h.
 typedef struct config_dialect config_dialect_t;
 // The dialects that the program has, by number; NULL behind the last. The first is the default.
 typedef const config_dialect_t *config_dialects_fn(size_t index);
@@ -79,7 +79,7 @@ typedef struct queue_config {
 
 typedef enum redis_key_use { KEY_READS, KEY_WRITES } redis_key_use_t;
 
-// Which size of a key /metrics and `status` show.
+// The size of a key that /metrics and `status` show.
 typedef enum redis_key_size {
     SIZE_NONE,    // none
     SIZE_READY,   // length of a list; the queue may have several

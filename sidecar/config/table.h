@@ -71,7 +71,7 @@ enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 
 extern const config_key_t config_keys[];
 extern const size_t config_key_count;
 
-// Where each value came from. `keys` is by row of config_keys, for keys outside queues and in `defaults`. `queues` is by queue,
+// The origin of each value. `keys` is by row of config_keys, for keys outside queues and in `defaults`. `queues` is by queue,
 // then by config_queue_row.
 struct config_origins {
     origin_t keys[CONFIG_KEYS_MAX];

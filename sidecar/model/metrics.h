@@ -210,7 +210,7 @@ bool metrics_scraped(metrics_t *metrics, mono_t now);
 bool metrics_wanted(const metrics_t *metrics, mono_t now);
 // Whether the sizes of this queue are recent enough to be exposed.
 bool metrics_counted(const metrics_queue_t *queue, mono_t now);
-// How long ago `since_ms` was, by Redis's clock; 0 = it is in the future.
+// The time since `since_ms`, by Redis's clock; 0 = `since_ms` is in the future.
 int64_t metrics_age_ms(const metrics_t *metrics, int64_t since_ms, mono_t now);
 
 // Notes that Redis refused a request for this queue.

@@ -261,7 +261,7 @@ bool scan_all_read(scan_t *scan) {
     return scan->status.stamps > scan->progress.jobs || scan->status.entries == 0;
 }
 
-// How long to keep the stamp of a requeued job that is not in the list. Only a job with a date of its own needs the stamp: the
+// The time to keep the stamp of a requeued job that is not in the list. Only a job with a date of its own needs the stamp: the
 // date would end the job.
 static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *policy->created_path ? policy->alive_timeout_ms : 0; }
 

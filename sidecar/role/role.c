@@ -33,7 +33,7 @@ void role_wait(role_t *role, const role_wait_t *wait) {
         wakeup_clear(role->wake_fd);
 }
 
-// How late a wait may end on a loaded machine.
+// The longest delay of a wake-up on a loaded machine.
 enum { LATE_S = 60 };
 
 static void role_expect_until(role_t *role, mono_t until, int64_t seconds) {

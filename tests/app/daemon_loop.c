@@ -34,7 +34,7 @@ enum {
 
 typedef enum { RUNS, PAUSED, DEAD } state_t; /* of a sidecar */
 
-/* How many times one job was run, was done and has ended (as a final failure). */
+/* The numbers of times that one job was run, was done and has ended (as a final failure). */
 typedef struct {
     int runs, done, ended;
 } job_t;

@@ -1,4 +1,4 @@
-/* What became of each job: every copy that a producer or a requeue made was removed by a worker or has a final failure, and the
+/* The account of each job: every copy that a producer or a requeue made was removed by a worker or has a final failure, and the
  * three audit logs agree. */
 #include "chaos.h"
 
@@ -14,7 +14,7 @@
 enum { TOLD = 10, COPY_MS = 60000, TAKEOVER_MS = 900 + 1000, SLOW_MS = 2000 };
 #define EVENTS "SELECT count(*) FROM events WHERE kind <> 'gap'"
 
-/* What the log of the first instance tells of a job. */
+/* The rows of one job in the log of the first instance. */
 typedef struct {
     int failed, requeued;
 } told_t;

@@ -19,8 +19,8 @@ enum {
 
 typedef struct chaos chaos_t;
 
-/* What clients of a foreign system do, each as one Lua script, and the queue's part of a config. The arguments of a script are in
- * scripts.c. */
+/* The steps of clients of a foreign system, each as one Lua script, and the queue's part of a config. The arguments of a script
+ * are in scripts.c. */
 typedef struct {
     const char *name;     /* of the queue; its keys begin with it */
     const char *settings; /* of the queue in a config */

@@ -1,4 +1,5 @@
-/* What producers and workers of each dialect do. A job is a JSON object with the id "j<number>", or a task or hash of that id.
+/* The steps of producers and workers of each dialect. A job is a JSON object with the id "j<number>", or a task or hash of that
+ * id.
  *
  * Each script gets: ARGV[1] the queue; [2] the handle, which is the number for `add` and else what `take` has returned; [3] the
  * name of the worker; [4] the time by the clock of the worker's host, ms; [5] the due time by Redis's clock for `add` ('' = at

@@ -227,8 +227,11 @@ Test(redis_script_requeue, names_a_missing_right_and_keeps_the_earlier_marker) {
     redis_ok(f.r, "ACL SETUSER default +lpush -xadd");
     refused_by_error(f.r, again, "(XADD on the key sidecar:email:failures)");
     redis_ok(f.r, "ACL SETUSER default +xadd");
+    cr_assert_eq(redis_int(f.r, "EXISTS email sidecar:email:failures"), 0, "a refused requeue writes nothing");
     refused(f.r, ask_new(), "known", "discarded 5 bob");
     answered(f.r, again);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
     fixture_stop(&f);
 }
 

@@ -30,7 +30,7 @@ static double value(int port, const char *series) {
     cr_assert(wait_for(value(port, series) == (wanted), 15000), "%s is %g, not %g\n%s", series, value(port, series),             \
               (double)(wanted), daemon_log(d))
 
-/* How often the sidecars read the sizes. Only that sends XLEN in these tests: no failure stream needs trimming. */
+/* The number of reads of the sizes. Only these reads send XLEN in these tests: no failure stream needs trimming. */
 static long long counts(const cluster_t *cluster) { return server_commandstat(cluster->server, "xlen"); }
 
 Test(daemon_metrics, sizes_equal_those_in_redis) {

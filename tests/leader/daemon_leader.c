@@ -1,4 +1,4 @@
-/* Which instance leads, for how long, and how another instance takes over. */
+/* Leadership: one instance leads, keeps the lock, and another takes over. */
 #include "cluster.h"
 #include "proxy.h"
 
@@ -221,7 +221,7 @@ static long long reply_to_acquire_is_lost(bool then_ends) {
 Test(daemon_leader, lost_reply_to_acquire_still_leads) { cr_assert_eq(reply_to_acquire_is_lost(false), 0); }
 Test(daemon_leader, lock_that_may_be_held_is_released) { cr_assert_eq(reply_to_acquire_is_lost(true), 0); }
 
-/* How many ms the sidecar takes to end after a second SIGTERM, while Redis is frozen. */
+/* The time in ms until the sidecar ends after a second SIGTERM, while Redis is frozen. */
 static int64_t end_ms_after_second_signal(void) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});
@@ -241,7 +241,7 @@ Test(daemon_leader, second_signal_exits_at_once, .timeout = 60) {
     cr_assert(wait_for(end_ms_after_second_signal() < wait_scaled_ms(150), 10000));
 }
 
-/* How many ms the sidecar takes to end after one SIGTERM, while Redis is frozen. `noticed`: its lease has expired before. */
+/* The time in ms until the sidecar ends after one SIGTERM, while Redis is frozen. `noticed`: its lease has expired before. */
 static int64_t end_ms_with_frozen_redis(bool noticed) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = noticed ? "600ms" : "20s"});

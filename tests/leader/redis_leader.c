@@ -71,7 +71,7 @@ Test(redis_leader, standby_takes_over_when_the_lock_expires) {
     fixture_stop(&f);
 }
 
-/* How many us pass between a release and the next term. */
+/* The time in us between a release and the next term. */
 static int64_t released_us(fixture_t *f) {
     instance_t one, two;
     instance_start(&one, f->keys, INSTANCE_LEADER);

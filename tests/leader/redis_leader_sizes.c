@@ -31,7 +31,7 @@ static void close_setup(setup_t *d) {
 
 static metrics_queue_t *of(setup_t *d, size_t queue) { return &d->instance.metrics->queues[queue]; }
 
-/* How many queues were measured: only the measurement calls XLEN in these tests. */
+/* The number of queues that were measured: only the measurement calls XLEN in these tests. */
 static long long measured(setup_t *d) { return server_commandstat(d->f.server, "xlen"); }
 
 static void scrape(setup_t *d) { metrics_scraped(d->instance.metrics, mono_now()); }

@@ -1,4 +1,4 @@
-/* How the tests call promote.lua: by EVAL, with each argument free to choose. */
+/* Calls of promote.lua in tests: by EVAL, with each argument free to choose. */
 #pragma once
 
 #include "fixture.h"

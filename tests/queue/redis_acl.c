@@ -63,7 +63,7 @@ static bool in_progress(redis_t *r, const char *job) {
     return found;
 }
 
-/* What preflight finds with the current rights; the text is owned. */
+/* The findings of preflight with the current rights; the text is owned. */
 typedef struct {
     buffer_t text;
     int count;

@@ -1,4 +1,4 @@
-/* How the tests call settle.lua: with one job in the middle of backup, and each argument free to choose. */
+/* Calls of settle.lua in tests: with one job in the middle of backup, and each argument free to choose. */
 #pragma once
 
 #include "monitor/monitor_call.h"

@@ -1,4 +1,4 @@
-/* How large a reply may be. */
+/* The limits of a reply. */
 #include "redis/reply_guard.h"
 
 #include "fixture.h"

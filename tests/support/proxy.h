@@ -7,7 +7,7 @@
 
 typedef struct proxy proxy_t;
 
-/* What happens to a request that a rule matches. */
+/* The treatment of a request that a rule matches. */
 typedef enum {
     PROXY_REFUSE,  /* the server does not get it; the given error is the reply */
     PROXY_REPLACE, /* the server runs it; the given error is the reply */
@@ -52,7 +52,7 @@ void proxy_refuse_new(proxy_t *proxy, bool refuse);
 long proxy_requests(proxy_t *proxy, const char *match);
 /* Replies that were passed on; pushed messages are not counted. */
 long proxy_replies(proxy_t *proxy);
-/* How often a rule, proxy_cut_after or proxy_stall_after has acted. */
+/* The number of times that a rule, proxy_cut_after or proxy_stall_after has acted. */
 long proxy_fired(proxy_t *proxy);
 /* Bytes written in that direction (PROXY_UP or PROXY_DOWN). */
 int64_t proxy_bytes(proxy_t *proxy, proxy_way_t way);

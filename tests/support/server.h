@@ -60,7 +60,7 @@ redis_t *redis_open(const server_t *server);
 char *server_info(const server_t *server, const char *section);
 /* Returns an integer field of INFO; -1 = no such field. */
 long long server_info_int(const server_t *server, const char *section, const char *field);
-/* How often a command was called since the start or CONFIG RESETSTAT; 0 if never. "client|list" names a subcommand. */
+/* The number of calls of a command since the start or CONFIG RESETSTAT; 0 if never. "client|list" names a subcommand. */
 long long server_commandstat(const server_t *server, const char *command);
 /* "7.0.15", "8.0.2", or the version of Valkey; owned by the caller. is_valkey may be NULL. */
 char *server_version(const server_t *server, bool *is_valkey);

@@ -13,7 +13,7 @@ typedef enum json_event {
     JSON_AT_END,   // the whole text was one good value
 } json_event_t;
 
-// What may come next, one for each constant: a value; the first member of a container, or its end; a comma or an end; nothing.
+// The token that may come next: a value; the first member or the end of a container; a comma or the end; no token.
 typedef enum json_want { JSON_WANT_VALUE, JSON_WANT_FIRST, JSON_WANT_NEXT, JSON_WANT_NOTHING } json_want_t;
 
 typedef struct json_walk {

@@ -41,7 +41,7 @@ void event_write_json(buffer_t *out, const audit_row_t *row) {
     record_write_json(out, event_fields, EVENT_FIELDS, &record);
 }
 
-// How wide a reason may be in a narrow table; a whole one would leave no room for the error.
+// The width of a reason in a narrow table; a whole one would leave no room for the error.
 static size_t event_reason_width(FILE *out) {
     enum { ROOMY = 96, LONGEST = 17, BEGINNING = 8 };
     return terminal_columns(out) < ROOMY ? BEGINNING : LONGEST;

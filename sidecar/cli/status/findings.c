@@ -24,7 +24,7 @@ void shell_word(buffer_t *out, const char *text) {
     if (quoted) buffer_str(out, "'");
 }
 
-// Appends the value of the {placeholder} with which `place` begins.
+// Appends the value of the {name} with which `place` begins.
 static void findings_fill(const check_subject_t *x, const char *place, buffer_t *out) {
     if (strncmp(place, "{config}", 8) == 0) shell_word(out, x->s->config->path);
     if (strncmp(place, "{queue}", 7) == 0) shell_word(out, x->keys->config->name);

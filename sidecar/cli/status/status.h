@@ -86,7 +86,7 @@ status_reader_t *status_reader_new(const config_t *config, const atomic_bool *st
 void status_reader_free(status_reader_t *reader);
 const status_t *status_read(status_reader_t *reader); // borrowed until the next call
 
-// What the audit log of this machine has acknowledged of a queue's stream; NULL = nothing.
+// The acknowledgement of this machine's audit log for a queue's stream; NULL = none.
 const snapshot_copy_t *status_own_copy(const status_t *s, size_t queue);
 // Whether an audit log has the whole stream.
 bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *copy);
@@ -94,7 +94,7 @@ bool status_is_complete(const snapshot_queue_t *queue, const snapshot_copy_t *co
 // Adds `count` events of this kind and reason to the counts.
 void status_count(status_recent_t *recent, slice_t kind, slice_t reason, int64_t count);
 
-// How to print a status.
+// The layout of a printed status.
 typedef struct status_view {
     const bool *wanted; // as for status_diagnose
     size_t width;       // columns

@@ -87,7 +87,7 @@ static void text_leader(const snapshot_lock_t *lock, int64_t now_ms, buffer_t *l
     if (lock->pttl_ms >= 0) buffer_printf(line, ", lock TTL %s", duration_text(lock->pttl_ms).text);
 }
 
-// How often each name was counted; names in the order in which they came first.
+// The count of each name; names in the order in which they came first.
 typedef struct text_names {
     struct text_name {
         const char *name; // borrowed

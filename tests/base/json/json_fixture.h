@@ -1,4 +1,4 @@
-/* What the tests of base/json share. */
+/* Shared by the tests of base/json. */
 #pragma once
 
 #include "base/json/json.h"

@@ -1,4 +1,4 @@
-/* What `queue-sidecar audit` prints of hostile jobs, on a terminal and for spreadsheets. */
+/* The output of `queue-sidecar audit` for hostile jobs, on a terminal and for spreadsheets. */
 #include "audit/audit.h"
 #include "audit_case.h"
 #include "child.h"

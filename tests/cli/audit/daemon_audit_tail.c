@@ -80,7 +80,7 @@ static void expect(const tail_t *tail, const char *expected) {
     cr_assert(false, "\"%s\" instead of \"%s\": %s", got, expected, err);
 }
 
-/* How often tail has slept so far. It sleeps between two polls. */
+/* The number of times that tail has slept. It sleeps between two polls. */
 static long count_sleeps(const tail_t *tail) {
     static const char field[] = "\nvoluntary_ctxt_switches:";
     char path[64];

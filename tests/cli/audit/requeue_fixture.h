@@ -59,7 +59,7 @@ static inline bool answers(const daemon_t *d, int count) {
     return audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE answers <> ''") == count;
 }
 
-/* How many jobs are in the list; -1 = one is there twice. */
+/* The number of jobs in the list; -1 = one is there twice. */
 static inline long long distinct(redis_t *r, const char *list) {
     return redis_int(r, "EVAL %s 1 %s",
                      "local seen, n = {}, 0 for _, j in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do "

@@ -1,4 +1,4 @@
-/* What `status` reads from the instance on its machine, and which rights it needs. */
+/* `status` and the instance on its machine: the facts that it reads, and the rights that it needs. */
 #include "base/buffer.h"
 #include "http/http_fixture.h"
 #include "rights.h"

@@ -221,6 +221,9 @@ Test(redis_bull_settle, settles_without_the_right_to_publish) {
     redis_ok(user, "AUTH worker x");
     lay_out(f.r);
     settled(user, ask_new("retry"), 1);
+    redis_expect(f.r, "1", "RPOP " BULL "wait");
+    cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 1);
+    cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 1, "job 2 is still active, job 1 is not");
     redis_close(user);
     fixture_stop(&f);
 }

@@ -1,4 +1,4 @@
-/* What `check --redis` and `status` tell of a delayed_queue: events that cannot be sent, and the library's own scheduler. */
+/* Warnings of `check --redis` and `status` about a delayed_queue: events that cannot be sent, and the library's own scheduler. */
 #include "delayed_fixture.h"
 #include "inspect/survey.h"
 

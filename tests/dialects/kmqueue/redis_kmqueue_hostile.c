@@ -210,8 +210,9 @@ Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
 Test(redis_kmqueue_hostile, forgets_orphaned_ids_that_an_earlier_leader_counted) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
-    redis_ok(d.f.r, "HSET sidecar:email:meta stale_unique 5");
+    redis_ok(d.f.r, "HSET sidecar:email:meta stale_unique 5 group app");
     until(&d, count(&d, "HEXISTS sidecar:email:meta stale_unique") == 0);
+    cr_assert_eq(count(&d, "HEXISTS sidecar:email:meta group"), 1, "only the count goes");
     close_setup(&d);
 }
 

@@ -31,6 +31,7 @@ Test(redis_dead_letters, tracking_triggers_a_read) {
     fixture_hold_boottime(); /* so that no read happens without tracking */
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
+    cr_assert_eq(count(&d, "LLEN fights-dlq"), 1, "the dead letter stays in its list");
     close_setup(&d);
 }
 

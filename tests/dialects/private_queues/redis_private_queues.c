@@ -165,6 +165,8 @@ Test(redis_private, a_registry_may_have_large_values) {
     redis_ok(d.f.r, "EVAL %s 0", fill);
     redis_ok(d.f.r, "RPUSH mine-1 job");
     until(&d, there(&d, "fights", "job"));
+    cr_assert_eq(redis_int(d.f.r, "LLEN mine-1"), 0);
+    cr_assert_eq(redis_int(d.f.r, "LLEN fights"), 1);
     close_setup(&d);
 }
 
