@@ -20,6 +20,7 @@ local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local number, birth = tonumber(string.match(redis.call('HGET', KEYS[3], 'life') or '', '%d%d?%d?$')) or 0, nil
 local asked, changes = {}, {}
+local last, rest -- most new stamps of a call are equal: cut each kind once
 for i = 2, #ARGV, 3 do asked[#asked + 1] = ARGV[i] end
 local there = redis.call('HMGET', KEYS[2], unpack(asked))
 for i, digest in ipairs(asked) do
@@ -27,10 +28,11 @@ for i, digest in ipairs(asked) do
     local was = there[i] or ''
     if #was ~= 28 then was = '' end
     if was == old then
-        if string.find(new, '^%z%z%z%z%z%z%z%z') then
+        if new ~= last then last, rest = new, string.match(new, '^%z%z%z%z%z%z%z%z(.*)') end
+        if rest then
             number = (number + 1) % 1000
             birth = now_ms * 1000 + number
-            new = struct.pack('>I8', birth) .. string.sub(new, 9)
+            new = struct.pack('>I8', birth) .. rest
         end
         changes[#changes + 1] = digest
         changes[#changes + 1] = new
