@@ -1,43 +1,15 @@
 #include "redis/conn.h"
 
-#include <hiredis/hiredis.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "base/buffer.h"
+#include "redis/internal.h"
 #include "redis/reply.h"
-#include "redis/reply_guard.h"
 #include "redis/socket.h"
 
 static const char TOO_LARGE[] = "reply is larger than any reply that was asked for";
 
-enum {
-    POLL_SLICE_MS = 100,
-    REQUEST_HEAD_MAX = 16, // bytes of "*<arguments>\r\n"
-};
-
-struct conn {
-    const redis_config_t *redis;
-    const char *name;
-    const atomic_bool *stop; // NULL = none
-    char *target;            // owned, for messages
-    int64_t timeout_ms;      // timeout of a connect, and of each reply
-    redisContext *context;   // NULL = closed
-    unsigned generation;
-    int64_t received; // bytes
-    int version;
-    char server[64];
-    bool scripts_loaded;
-    // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
-    // construction follows, with room for its head.
-    buffer_t requests;
-    size_t sent;
-    size_t complete;
-    size_t last_request; // offset of the last complete request
-    int argc;
-    size_t reader_peak; // the largest number of bytes that the reader has held since it was created
-    reply_guard_t guard;
-};
+enum { POLL_SLICE_MS = 100 };
 
 conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
     conn_t *conn = mem_alloc(sizeof *conn);
@@ -83,76 +55,6 @@ int64_t conn_received(const conn_t *conn) { return conn->received; }
 
 void conn_reply_free(struct redisReply *reply) {
     if (reply) freeReplyObject(reply);
-}
-
-void request_begin_list(conn_t *conn, const char *const *texts, size_t count) {
-    static const char head[REQUEST_HEAD_MAX];
-    conn->requests.len = conn->complete;
-    buffer_add(&conn->requests, head, sizeof head);
-    conn->argc = 0;
-    request_text_list(conn, texts, count);
-}
-
-const char *script_text(const script_t *script, int version, size_t *len) {
-    size_t skip = version < FIRST_VERSION_WITH_FLAGS ? script->first_line_len : 0;
-    *len = script->len - skip;
-    return script->text + skip;
-}
-
-void request_script(conn_t *conn, const script_t *script, int keys) {
-    bool flags = conn->version >= FIRST_VERSION_WITH_FLAGS;
-    request_begin(conn, "EVALSHA", flags ? script->sha1 : script->sha1_without_flags);
-    request_int(conn, keys);
-}
-
-void request_bytes(conn_t *conn, const void *bytes, size_t len) {
-    char head[32];
-    char *at = head + sizeof head;
-    *--at = '\n';
-    *--at = '\r';
-    size_t left = len;
-    do *--at = (char)('0' + left % 10);
-    while (left /= 10);
-    *--at = '$';
-    buffer_add(&conn->requests, at, (size_t)(head + sizeof head - at));
-    buffer_add(&conn->requests, bytes, len);
-    buffer_add(&conn->requests, "\r\n", 2);
-    conn->argc++;
-}
-
-void request_text_list(conn_t *conn, const char *const *texts, size_t count) {
-    for (size_t i = 0; i < count; i++) request_bytes(conn, texts[i], strlen(texts[i]));
-}
-
-void request_int_list(conn_t *conn, const int64_t *numbers, size_t count) {
-    char text[24];
-    for (size_t i = 0; i < count; i++)
-        request_bytes(conn, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)numbers[i]));
-}
-
-// The head needs the argument count, so it is written last, into the room before the arguments.
-void request_end(conn_t *conn) {
-    char head[REQUEST_HEAD_MAX];
-    if (!conn->context) {
-        conn->requests.len = conn->complete;
-        return;
-    }
-    size_t len = (size_t)snprintf(head, sizeof head, "*%d\r\n", conn->argc);
-    char *at = conn->requests.data + conn->complete;
-    memmove(at + len, at + REQUEST_HEAD_MAX, conn->requests.len - conn->complete - REQUEST_HEAD_MAX);
-    memcpy(at, head, len);
-    conn->requests.len -= REQUEST_HEAD_MAX - len;
-    conn->last_request = conn->complete;
-    conn->complete = conn->requests.len;
-}
-
-void request_repeat(conn_t *conn, size_t times) {
-    if (!conn->context || times == 0) return;
-    buffer_t one = {0};
-    buffer_add(&one, conn->requests.data + conn->last_request, conn->complete - conn->last_request);
-    for (size_t i = 0; i < times; i++) buffer_add(&conn->requests, one.data, one.len);
-    conn->complete = conn->requests.len;
-    buffer_free(&one);
 }
 
 static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what) {
@@ -301,83 +203,6 @@ int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst) {
     int64_t number = reply_int(reply);
     conn_reply_free(reply);
     return number;
-}
-
-outcome_t request_ask(conn_t *conn, struct redisReply **reply, redis_error_t *error) {
-    redisReply *ignored;
-    request_end(conn);
-    outcome_t outcome = conn_read(conn, 0, reply ? reply : &ignored, error);
-    if (!reply) conn_reply_free(ignored);
-    return outcome;
-}
-
-// Appends AUTH and SELECT if they are needed, CLIENT SETNAME and INFO. Returns the number of these requests.
-static int conn_append_handshake(conn_t *conn, const char *password) {
-    int count = 2;
-    if (*password || *conn->redis->username) { // a user may have no password; without AUTH Redis would use the default user
-        request_begin(conn, "AUTH");
-        if (*conn->redis->username) request_text(conn, conn->redis->username);
-        request_text(conn, password);
-        request_end(conn);
-        count++;
-    }
-    if (conn->redis->db) {
-        request_begin(conn, "SELECT");
-        request_int(conn, conn->redis->db);
-        request_end(conn);
-        count++;
-    }
-    request_append(conn, "CLIENT", "SETNAME", conn->name);
-    request_append(conn, "INFO", "server");
-    return count;
-}
-
-static void conn_read_version(conn_t *conn, const redisReply *info) {
-    slice_t redis = reply_info(info, "redis_version:");
-    slice_t valkey = reply_info(info, "valkey_version:");
-    slice_t version = valkey.len ? valkey : redis;
-    int major = 0;
-    int minor = 0;
-    int patch = 0;
-    if (sscanf(redis.data, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
-    conn->version = major * 10000 + minor * 100 + patch;
-    snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis", (int)version.len, version.data);
-}
-
-static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
-    char *password = redis_password(conn->redis, error);
-    if (!password) return error->outcome;
-    int count = conn_append_handshake(conn, password);
-    explicit_bzero(password, strlen(password));
-    free(password);
-    bool sent = conn_flush(conn, error) == OUTCOME_OK;
-    if (conn->requests.data) explicit_bzero(conn->requests.data, conn->requests.cap);
-    if (!sent) return error->outcome;
-    for (int i = 0; i < count; i++) {
-        redisReply *reply;
-        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-        if (reply_is_text(reply)) conn_read_version(conn, reply);
-        freeReplyObject(reply);
-    }
-    return OUTCOME_OK;
-}
-
-static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
-    for (size_t i = 0; i < all_script_count; i++) {
-        size_t len;
-        const char *text = script_text(all_scripts[i], conn->version, &len);
-        request_begin(conn, "SCRIPT", "LOAD");
-        request_bytes(conn, text, len);
-        request_end(conn);
-    }
-    for (size_t i = 0; i < all_script_count; i++) {
-        bool first = error->outcome == OUTCOME_OK;
-        freeReplyObject(conn_read_next(conn, NULL, error));
-        size_t len = strlen(error->text);
-        if (first && len) snprintf(error->text + len, sizeof error->text - len, " (script %s)", all_scripts[i]->name);
-    }
-    conn->scripts_loaded = error->outcome == OUTCOME_OK;
-    return error->outcome;
 }
 
 outcome_t conn_open(conn_t *conn, redis_error_t *error) {

@@ -1,0 +1,81 @@
+// First requests of a connection: who we are, which server it is, and the scripts.
+
+#include "redis/conn.h"
+#include "redis/internal.h"
+#include "redis/reply.h"
+#include "redis/socket.h"
+
+const char *script_text(const script_t *script, int version, size_t *len) {
+    size_t skip = version < FIRST_VERSION_WITH_FLAGS ? script->first_line_len : 0;
+    *len = script->len - skip;
+    return script->text + skip;
+}
+
+// Appends AUTH and SELECT if they are needed, CLIENT SETNAME and INFO. Returns the number of these requests.
+static int conn_append_handshake(conn_t *conn, const char *password) {
+    int count = 2;
+    if (*password || *conn->redis->username) { // a user may have no password; without AUTH Redis would use the default user
+        request_begin(conn, "AUTH");
+        if (*conn->redis->username) request_text(conn, conn->redis->username);
+        request_text(conn, password);
+        request_end(conn);
+        count++;
+    }
+    if (conn->redis->db) {
+        request_begin(conn, "SELECT");
+        request_int(conn, conn->redis->db);
+        request_end(conn);
+        count++;
+    }
+    request_append(conn, "CLIENT", "SETNAME", conn->name);
+    request_append(conn, "INFO", "server");
+    return count;
+}
+
+static void conn_read_version(conn_t *conn, const redisReply *info) {
+    slice_t redis = reply_info(info, "redis_version:");
+    slice_t valkey = reply_info(info, "valkey_version:");
+    slice_t version = valkey.len ? valkey : redis;
+    int major = 0;
+    int minor = 0;
+    int patch = 0;
+    if (sscanf(redis.data, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
+    conn->version = major * 10000 + minor * 100 + patch;
+    snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis", (int)version.len, version.data);
+}
+
+outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
+    char *password = redis_password(conn->redis, error);
+    if (!password) return error->outcome;
+    int count = conn_append_handshake(conn, password);
+    explicit_bzero(password, strlen(password));
+    free(password);
+    bool sent = conn_flush(conn, error) == OUTCOME_OK;
+    if (conn->requests.data) explicit_bzero(conn->requests.data, conn->requests.cap);
+    if (!sent) return error->outcome;
+    for (int i = 0; i < count; i++) {
+        redisReply *reply;
+        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+        if (reply_is_text(reply)) conn_read_version(conn, reply);
+        freeReplyObject(reply);
+    }
+    return OUTCOME_OK;
+}
+
+outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
+    for (size_t i = 0; i < all_script_count; i++) {
+        size_t len;
+        const char *text = script_text(all_scripts[i], conn->version, &len);
+        request_begin(conn, "SCRIPT", "LOAD");
+        request_bytes(conn, text, len);
+        request_end(conn);
+    }
+    for (size_t i = 0; i < all_script_count; i++) {
+        bool first = error->outcome == OUTCOME_OK;
+        freeReplyObject(conn_read_next(conn, NULL, error));
+        size_t len = strlen(error->text);
+        if (first && len) snprintf(error->text + len, sizeof error->text - len, " (script %s)", all_scripts[i]->name);
+    }
+    conn->scripts_loaded = error->outcome == OUTCOME_OK;
+    return error->outcome;
+}

@@ -1,0 +1,39 @@
+// What the files of a connection share.
+#pragma once
+
+#include <hiredis/hiredis.h>
+#include <stdatomic.h>
+
+#include "base/buffer.h"
+#include "config/config.h"
+#include "redis/error.h"
+#include "redis/reply_guard.h"
+
+typedef struct conn conn_t; // as in conn.h
+
+struct conn {
+    const redis_config_t *redis;
+    const char *name;
+    const atomic_bool *stop; // NULL = none
+    char *target;            // owned, for messages
+    int64_t timeout_ms;      // timeout of a connect, and of each reply
+    redisContext *context;   // NULL = closed
+    unsigned generation;
+    int64_t received; // bytes
+    int version;
+    char server[64];
+    bool scripts_loaded;
+    // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
+    // construction follows, with room for its head.
+    buffer_t requests;
+    size_t sent;
+    size_t complete;
+    size_t last_request; // offset of the last complete request
+    int argc;
+    size_t reader_peak; // the largest number of bytes that the reader has held since it was created
+    reply_guard_t guard;
+};
+
+// Authenticates, selects the database, names the client and reads the server's version.
+outcome_t conn_handshake(conn_t *conn, redis_error_t *error);
+outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error);
