@@ -5,7 +5,6 @@
 
 #include "redis/internal.h"
 #include "redis/reply.h"
-#include "redis/socket.h"
 
 static const char TOO_LARGE[] = "reply is larger than any reply that was asked for";
 
@@ -203,22 +202,4 @@ int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst) {
     int64_t number = reply_int(reply);
     conn_reply_free(reply);
     return number;
-}
-
-outcome_t conn_open(conn_t *conn, redis_error_t *error) {
-    *error = (redis_error_t){0};
-    if (!conn->context) {
-        conn->context = socket_open(conn->redis, conn->timeout_ms, conn->target, error);
-        if (!conn->context) return error->outcome;
-        guard_install(&conn->guard, conn->context->reader);
-        guard_begin_reply(&conn->guard, conn->context->reader);
-        conn->generation++;
-        if (conn_handshake(conn, error) != OUTCOME_OK) goto fail;
-    }
-    if (!conn->scripts_loaded && conn_load_scripts(conn, error) != OUTCOME_OK) goto fail;
-    return OUTCOME_OK;
-fail:
-    // Other replies may still be in flight, so the connection is useless now.
-    conn_close(conn);
-    return error->outcome;
 }

@@ -33,7 +33,3 @@ struct conn {
     size_t reader_peak; // the largest number of bytes that the reader has held since it was created
     reply_guard_t guard;
 };
-
-// Authenticates, selects the database, names the client and reads the server's version.
-outcome_t conn_handshake(conn_t *conn, redis_error_t *error);
-outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error);

@@ -1,4 +1,4 @@
-// First requests of a connection: who we are, which server it is, and the scripts.
+// Opens a connection: the socket, the first requests (who we are, which server it is), and the scripts.
 
 #include "redis/conn.h"
 #include "redis/internal.h"
@@ -44,7 +44,7 @@ static void conn_read_version(conn_t *conn, const redisReply *info) {
     snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis", (int)version.len, version.data);
 }
 
-outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
+static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     char *password = redis_password(conn->redis, error);
     if (!password) return error->outcome;
     int count = conn_append_handshake(conn, password);
@@ -62,7 +62,7 @@ outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
-outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
+static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     for (size_t i = 0; i < all_script_count; i++) {
         size_t len;
         const char *text = script_text(all_scripts[i], conn->version, &len);
@@ -77,5 +77,23 @@ outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
         if (first && len) snprintf(error->text + len, sizeof error->text - len, " (script %s)", all_scripts[i]->name);
     }
     conn->scripts_loaded = error->outcome == OUTCOME_OK;
+    return error->outcome;
+}
+
+outcome_t conn_open(conn_t *conn, redis_error_t *error) {
+    *error = (redis_error_t){0};
+    if (!conn->context) {
+        conn->context = socket_open(conn->redis, conn->timeout_ms, conn->target, error);
+        if (!conn->context) return error->outcome;
+        guard_install(&conn->guard, conn->context->reader);
+        guard_begin_reply(&conn->guard, conn->context->reader);
+        conn->generation++;
+        if (conn_handshake(conn, error) != OUTCOME_OK) goto fail;
+    }
+    if (!conn->scripts_loaded && conn_load_scripts(conn, error) != OUTCOME_OK) goto fail;
+    return OUTCOME_OK;
+fail:
+    // Other replies may still be in flight, so the connection is useless now.
+    conn_close(conn);
     return error->outcome;
 }
