@@ -37,7 +37,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics) {
     set->leases = leases_new(set->keys->lock_count, set->keys->queue_count);
     for (size_t i = 0; i < set->keys->lock_count; i++) {
         const lock_keys_t *lock = &set->keys->locks[i];
-        leases_set_queues(set->leases, i, (lease_queues_t){lock->name, lock->first_queue, lock->queue_count});
+        leases_set_queues(set->leases, i, (lease_queues_t){lock->name, lock->queues, lock->queue_count});
     }
     roles[LEADER].self = set->leader = leader_new(set->keys, set->leases, metrics, &roles[LEADER].stop);
     roles[DISPATCHER].self = set->dispatcher = dispatcher_new(set->keys, set->leases, metrics, &roles[DISPATCHER].stop);

@@ -47,8 +47,9 @@ static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size
                       duration_text(view->pttl_ms).text);
     bool good = led || (!*view->error && !*view->holder);
     check_print(faults, good ? PREFLIGHT_FACT : PREFLIGHT_REFUSED, NULL, buffer_text(&line));
-    for (size_t i = lock->first_queue; led && i < lock->first_queue + lock->queue_count; i++)
-        if (!all->queues[i].served) buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[i].config->name);
+    for (size_t i = 0; led && i < lock->queue_count; i++)
+        if (!all->queues[lock->queues[i]].served)
+            buffer_printf(&unserved, "%s%s", unserved.len ? ", " : "", keys->queues[lock->queues[i]].config->name);
     buffer_clear(&line);
     buffer_printf(&line, "the leader of \"%s\" does not serve: %s; give instances with other queues their own group", lock->name,
                   buffer_text(&unserved));

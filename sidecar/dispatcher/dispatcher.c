@@ -165,8 +165,8 @@ static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
 static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *from, mono_t now) {
     request_t *request = NULL;
     size_t queue = *from;
-    // Queues with separate locks may be in different slots of a Cluster. A script has one slot.
-    size_t most = d->keys->config->lock.scope == LOCK_SCOPE_QUEUE ? 1 : NEXT_DUES_MAX;
+    // Queues of different locks may be in different slots of a Cluster. A script has one slot.
+    size_t most = d->keys->per_tag ? 1 : NEXT_DUES_MAX;
     for (; queue < d->keys->queue_count && (!request || request->count < most); queue++) {
         lease_t lease;
         schedule_t *schedule = &d->schedules[queue];

@@ -217,12 +217,11 @@ static void sizes_split(count_t *c, size_t from, size_t to, const redis_error_t 
     }
 }
 
-// The end of the next request. If each queue has its own lock, queues are in several Cluster slots, and one script stays in one
+// The end of the next request. If there are several locks, queues are in several Cluster slots, and one script stays in one
 // slot.
 static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
-    bool apart = c->keys->config->lock.scope == LOCK_SCOPE_QUEUE;
     size_t to = from + 1;
-    while (to < limit && (!apart || c->rows[to].queue == c->rows[from].queue)) to++;
+    while (to < limit && (!c->keys->per_tag || c->rows[to].queue == c->rows[from].queue)) to++;
     return to;
 }
 

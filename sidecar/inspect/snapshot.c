@@ -37,8 +37,7 @@ static void snapshot_append_lock(const reader_t *reader, size_t index) {
     request_append(reader->conn, "GET", lock->key);
     request_append(reader->conn, "PTTL", lock->key);
     request_begin(reader->conn, "HMGET", lock->served, "");
-    for (size_t i = 0; i < lock->queue_count; i++)
-        request_text(reader->conn, reader->keys->queues[lock->first_queue + i].config->name);
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(reader->conn, reader->keys->queues[lock->queues[i]].config->name);
     request_end(reader->conn);
     request_append(reader->conn, "HGETALL", lock->standbys);
 }
@@ -86,7 +85,7 @@ static void snapshot_read_lock(const reader_t *reader, size_t index) {
     reply = snapshot_next_reply(reader, lock->served, out->error);
     snapshot_read_leader(reply_text(reply_at(reply, 0)), out);
     for (size_t i = 0; i < lock->queue_count; i++)
-        reader->out->queues[lock->first_queue + i].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
+        reader->out->queues[lock->queues[i]].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
     conn_reply_free(reply);
     reply = snapshot_next_reply(reader, lock->standbys, out->error);
     snapshot_read_standbys(reply, reader->out->now_ms, out);

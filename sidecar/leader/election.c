@@ -55,7 +55,7 @@ static void election_end_term(leader_t *leader, size_t lock, const char *reason)
     election_t *election = &leader->elections[lock];
     lease_end(leader->leases, lock);
     const lock_keys_t *keys = &leader->keys->locks[lock];
-    for (size_t i = 0; i < keys->queue_count; i++) queue_sizes_cede(leader->sizes, keys->first_queue + i, false);
+    for (size_t i = 0; i < keys->queue_count; i++) queue_sizes_cede(leader->sizes, keys->queues[i], false);
     metric_add(&leader->metrics->leading, -1);
     metric_add(&leader->metrics->terms_lost, 1);
     log_warn(ROLE, NULL, "no longer leading", F_STR("lock", leader_lock_name(leader, lock)), F_STR("reason", reason),

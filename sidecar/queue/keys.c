@@ -8,29 +8,63 @@ char *keyspace_lock_of(const char *name) { return keyspace_key(name, "lock"); }
 
 char *keyspace_requeued_of(slice_t queue) { return mem_printf("sidecar:%.*s:requeued", (int)queue.len, queue.data); }
 
-static void keyspace_init_lock(lock_keys_t *lock, const char *name, size_t first_queue, size_t queue_count) {
-    *lock = (lock_keys_t){.name = name,
-                          .key = keyspace_lock_of(name),
-                          .served = keyspace_key(name, "queues"),
-                          .standbys = keyspace_key(name, "standbys"),
-                          .first_queue = first_queue,
-                          .queue_count = queue_count};
+// The hash tag of a key (redis.io, cluster specification): the text between the first '{' and the next '}', unless it is empty.
+static slice_t keyspace_tag(const char *key) {
+    const char *open = strchr(key, '{');
+    const char *close = open ? strchr(open + 1, '}') : NULL;
+    return close && close > open + 1 ? (slice_t){open + 1, (size_t)(close - open - 1)} : slice_text("");
+}
+
+// Instances with different queues of one tag must agree on the lock. So its name does not depend on the queues.
+static char *keyspace_lock_name(const keyspace_t *keys, const char *queue) {
+    slice_t tag = keyspace_tag(queue);
+    if (!keys->per_tag) return mem_str(keys->config->group);
+    return tag.len ? mem_printf("{%.*s}", (int)tag.len, tag.data) : mem_str(queue);
+}
+
+// Finds the lock of the queue, or makes it.
+static size_t keyspace_lock_for(keyspace_t *keys, const char *queue) {
+    char *name = keyspace_lock_name(keys, queue);
+    size_t index = 0;
+    while (index < keys->lock_count && strcmp(keys->locks[index].name, name) != 0) index++;
+    if (index < keys->lock_count) {
+        free(name);
+        return index;
+    }
+    keys->locks[keys->lock_count++] = (lock_keys_t){.name = name,
+                                                    .key = keyspace_lock_of(name),
+                                                    .served = keyspace_key(name, "queues"),
+                                                    .standbys = keyspace_key(name, "standbys")};
+    return index;
+}
+
+static void keyspace_sort_by_lock(keyspace_t *keys) {
+    size_t used = 0;
+    for (size_t i = 0; i < keys->queue_count; i++) keys->locks[keys->queues[i].lock].queue_count++;
+    for (size_t i = 0; i < keys->lock_count; i++) {
+        keys->locks[i].queues = keys->by_lock + used;
+        used += keys->locks[i].queue_count;
+        keys->locks[i].queue_count = 0;
+    }
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        lock_keys_t *lock = &keys->locks[keys->queues[i].lock];
+        lock->queues[lock->queue_count++] = i;
+    }
 }
 
 keyspace_t *keyspace_new(const config_t *config) {
     keyspace_t *keys = mem_alloc(sizeof *keys);
-    bool per_queue = config->lock.scope == LOCK_SCOPE_QUEUE;
     keys->config = config;
+    keys->per_tag = config->lock.scope == LOCK_SCOPE_QUEUE;
     keys->vacant = mem_printf("sidecar:%s:vacant", config->group);
     keys->queue_count = config->queue_count;
-    keys->lock_count = per_queue ? config->queue_count : 1;
-    keys->locks = mem_array(keys->lock_count, sizeof *keys->locks);
+    keys->locks = mem_array(keys->queue_count, sizeof *keys->locks);
     keys->queues = mem_array(keys->queue_count, sizeof *keys->queues);
-    if (!per_queue) keyspace_init_lock(&keys->locks[0], config->group, 0, keys->queue_count);
+    keys->by_lock = mem_array(keys->queue_count, sizeof *keys->by_lock);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = &config->queues[i];
         keys->queues[i] = (queue_keys_t){.config = queue,
-                                         .lock = per_queue ? i : 0,
+                                         .lock = keyspace_lock_for(keys, queue->name),
                                          .meta = keyspace_key(queue->name, "meta"),
                                          .failures = keyspace_key(queue->name, "failures"),
                                          .stamps = keyspace_key(queue->name, "stamps"),
@@ -40,14 +74,15 @@ keyspace_t *keyspace_new(const config_t *config) {
                                          .quarantine = keyspace_key(queue->name, "aside"),
                                          .recorded = keyspace_key(queue->name, "recorded"),
                                          .absent = keyspace_key(queue->name, "none")};
-        if (per_queue) keyspace_init_lock(&keys->locks[i], queue->name, i, 1);
     }
+    keyspace_sort_by_lock(keys);
     return keys;
 }
 
 void keyspace_free(keyspace_t *keys) {
     if (!keys) return;
     for (size_t i = 0; i < keys->lock_count; i++) {
+        free(keys->locks[i].name);
         free(keys->locks[i].key);
         free(keys->locks[i].served);
         free(keys->locks[i].standbys);
@@ -60,6 +95,7 @@ void keyspace_free(keyspace_t *keys) {
     }
     free(keys->locks);
     free(keys->queues);
+    free(keys->by_lock);
     free(keys->vacant);
     free(keys);
 }
@@ -74,8 +110,7 @@ static unsigned crc16(const char *bytes, size_t len) {
 }
 
 unsigned keyspace_slot(const char *key) {
-    const char *open = strchr(key, '{');
-    const char *close = open ? strchr(open + 1, '}') : NULL;
-    if (close && close > open + 1) return crc16(open + 1, (size_t)(close - open - 1)) & 16383;
-    return crc16(key, strlen(key)) & 16383;
+    slice_t tag = keyspace_tag(key);
+    slice_t hashed = tag.len ? tag : slice_text(key);
+    return crc16(hashed.data, hashed.len) & 16383;
 }

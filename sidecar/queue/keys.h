@@ -4,13 +4,13 @@
 #include "base/slice.h"
 #include "config/config.h"
 
-// A lock and its queues: all queues of the group, or one queue if lock.scope is "queue".
+// A lock and its queues: all queues of the group, or the queues of one hash tag if lock.scope is "queue".
 typedef struct lock_keys {
-    const char *name;   // the group or the queue, borrowed from the config
-    char *key;          // sidecar:<name>:lock, string: token of the leader
-    char *served;       // sidecar:<name>:queues, hash: queues that the leader serves
-    char *standbys;     // sidecar:<name>:standbys, hash: standbys, for people
-    size_t first_queue; // the lock fences queues[first_queue] to queues[first_queue + queue_count - 1]
+    char *name;     // the group, the hash tag like "{email}", or the queue that has no tag
+    char *key;      // sidecar:<name>:lock, string: token of the leader
+    char *served;   // sidecar:<name>:queues, hash: queues that the leader serves
+    char *standbys; // sidecar:<name>:standbys, hash: standbys, for people
+    size_t *queues; // indexes of the queues that the lock fences, ascending; part of by_lock
     size_t queue_count;
 } lock_keys_t;
 
@@ -33,7 +33,9 @@ typedef struct queue_keys {
 
 typedef struct keyspace {
     const config_t *config; // borrowed
+    bool per_tag;           // each hash tag has its own lock: queues of different locks may be in different slots of a Cluster
     char *vacant;           // channel sidecar:<group>:vacant: names of released locks
+    size_t *by_lock;        // the indexes of all queues, those of one lock side by side
     lock_keys_t *locks;
     size_t lock_count;
     queue_keys_t *queues; // in the order of config->queues

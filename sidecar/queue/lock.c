@@ -24,7 +24,7 @@ static void lock_read_other_owners(const redisReply *reply, const lock_keys_t *l
         int64_t index = reply_int(reply_at(reply, i));
         if (index < 0 || (size_t)index >= lock->queue_count) continue;
         other_owner_t *other_owner = &state->other_owner[state->other_owner_count++];
-        other_owner->queue = lock->first_queue + (size_t)index;
+        other_owner->queue = lock->queues[index];
         snprintf(other_owner->owner, sizeof other_owner->owner, "%s", reply_text(reply_at(reply, i + 1)));
     }
 }
@@ -39,17 +39,17 @@ static const lock_keys_t *lock_begin(const lock_call_t *call, const script_t *sc
 
 outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state) {
     const lock_keys_t *lock = &call->keys->locks[call->lock];
-    const queue_keys_t *queues = &call->keys->queues[lock->first_queue];
+    const queue_keys_t *queues = call->keys->queues;
     conn_t *conn = call->conn;
     redisReply *reply;
     lock_state_clear(state);
     lock_begin(call, &script_acquire, (int)(3 + lock->queue_count));
     request_text(conn, lock->served, lock->standbys);
-    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[i].meta);
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[lock->queues[i]].meta);
     request_text(conn, call->token);
     request_int(conn, call->ttl_ms);
     request_text(conn, lock->name, instance_name());
-    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[i].config->name);
+    for (size_t i = 0; i < lock->queue_count; i++) request_text(conn, queues[lock->queues[i]].config->name);
     if (request_ask(conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     state->acquired = reply_int(reply_at(reply, 0)) == 1;
     snprintf(state->holder, sizeof state->holder, "%s", reply_text(reply_at(reply, 1)));

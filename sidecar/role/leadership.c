@@ -23,7 +23,7 @@ bool leadership_refresh(leadership_t *leadership, void (*began)(void *self, size
         if (leadership->seen[lock] == lease.term) continue;
         leadership->seen[lock] = lease.term;
         const lease_queues_t *of = leases_queues(leadership->leases, lock);
-        for (size_t i = 0; i < of->queue_count; i++) began(self, of->first_queue + i);
+        for (size_t i = 0; i < of->queue_count; i++) began(self, of->queues[i]);
     }
     return any;
 }

@@ -55,7 +55,7 @@ void leases_wake_on_suspicion(leases_t *leases, int wake_fd) { leases->leader = 
 
 void leases_set_queues(leases_t *leases, size_t lock, lease_queues_t queues) {
     leases->locks[lock].queues = queues;
-    for (size_t i = 0; i < queues.queue_count; i++) leases->queues[queues.first_queue + i].lock = lock;
+    for (size_t i = 0; i < queues.queue_count; i++) leases->queues[queues.queues[i]].lock = lock;
 }
 
 const lease_queues_t *leases_queues(const leases_t *leases, size_t lock) { return &leases->locks[lock].queues; }

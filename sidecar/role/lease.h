@@ -18,10 +18,10 @@ typedef struct lease {
 
 typedef struct leases leases_t;
 
-// The queues that one lock fences: `first_queue` and the `queue_count` - 1 after it.
+// The queues that one lock fences. All pointers are borrowed.
 typedef struct lease_queues {
-    const char *lock; // the lock's name, for log lines; borrowed
-    size_t first_queue;
+    const char *lock;     // the lock's name, for log lines
+    const size_t *queues; // their indexes
     size_t queue_count;
 } lease_queues_t;
 

@@ -15,7 +15,8 @@ Test(unit_keys, one_lock_for_a_group) {
     cr_assert_str_eq(keys->locks[0].name, "app");
     cr_assert_str_eq(keys->locks[0].key, "sidecar:app:lock");
     cr_assert_str_eq(keys->locks[0].served, "sidecar:app:queues");
-    cr_assert_eq(keys->locks[0].first_queue, 0);
+    cr_assert_eq(keys->locks[0].queues[0], 0);
+    cr_assert_eq(keys->locks[0].queues[1], 1);
     cr_assert_eq(keys->locks[0].queue_count, 2);
     cr_assert_eq(keys->queue_count, 2);
     cr_assert_str_eq(keys->queues[0].meta, "sidecar:email:meta");
@@ -43,7 +44,7 @@ Test(unit_keys, a_lock_for_each_queue) {
         const lock_keys_t *lock = &keys->locks[i];
         cr_assert_str_eq(lock->name, names[i]);
         cr_assert_str_eq(lock->key, locks[i]);
-        cr_assert_eq(lock->first_queue, i);
+        cr_assert_eq(lock->queues[0], i);
         cr_assert_eq(lock->queue_count, 1);
         cr_assert_eq(keys->queues[i].lock, i);
         unsigned slot = keyspace_slot(lock->key);
@@ -53,6 +54,26 @@ Test(unit_keys, a_lock_for_each_queue) {
         cr_assert_eq(slot, keyspace_slot(keys->queues[i].config->delayed));
     }
     cr_assert_neq(keyspace_slot(locks[0]), keyspace_slot(locks[1]));
+    keyspace_free(keys);
+    config_free(config);
+}
+
+Test(unit_keys, queues_of_one_hash_tag_share_a_lock) {
+    config_t *config = fixture_config("group = \"app\"; lock = { scope = \"queue\"; };"
+                                      "queues = ( { name = \"{a}:mail\"; }, { name = \"b\"; }, { name = \"sms{a}\"; },"
+                                      "{ name = \"{a\"; } );");
+    keyspace_t *keys = keyspace_new(config);
+    cr_assert_eq(keys->lock_count, 3);
+    cr_assert_str_eq(keys->locks[0].name, "{a}");
+    cr_assert_str_eq(keys->locks[0].key, "sidecar:{a}:lock");
+    cr_assert_eq(keys->locks[0].queue_count, 2);
+    cr_assert_eq(keys->locks[0].queues[0], 0);
+    cr_assert_eq(keys->locks[0].queues[1], 2);
+    cr_assert_str_eq(keys->locks[1].name, "b");
+    cr_assert_str_eq(keys->locks[2].name, "{a", "an unclosed tag is no tag");
+    static const size_t locks[] = {0, 1, 0, 2};
+    for (size_t i = 0; i < 4; i++) cr_assert_eq(keys->queues[i].lock, locks[i]);
+    cr_assert_eq(keyspace_slot(keys->locks[0].key), keyspace_slot(keys->queues[2].meta));
     keyspace_free(keys);
     config_free(config);
 }

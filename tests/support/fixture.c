@@ -213,7 +213,7 @@ void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
     instance->leases = leases_new(keys->lock_count, keys->queue_count);
     for (size_t i = 0; i < keys->lock_count; i++)
         leases_set_queues(instance->leases, i,
-                          (lease_queues_t){keys->locks[i].name, keys->locks[i].first_queue, keys->locks[i].queue_count});
+                          (lease_queues_t){keys->locks[i].name, keys->locks[i].queues, keys->locks[i].queue_count});
     instance->metrics = metrics_new(keys->queue_count);
     leases_wake_on_change(instance->leases, instance->driver.role.wake_fd);
     leases_wake_on_suspicion(instance->leases, instance->driver.role.wake_fd);

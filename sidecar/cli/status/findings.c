@@ -101,7 +101,8 @@ static check_subject_t findings_subject(const status_t *s, const status_check_t 
     if (row->scope == CHECK_LOCAL) x.local = &s->local.checks[index];
     if (row->scope == CHECK_PREFLIGHT) x.preflight = &s->preflight[index];
     if (row->scope == CHECK_PREFLIGHT) x.queue = x.preflight->queue;
-    if (row->scope == CHECK_QUEUE || (row->scope == CHECK_LOCK && s->config->lock.scope == LOCK_SCOPE_QUEUE)) x.queue = index;
+    if (row->scope == CHECK_QUEUE) x.queue = index;
+    if (row->scope == CHECK_LOCK && s->keys->per_tag) x.queue = s->keys->locks[index].queues[0];
     if (x.queue != CHECK_NO_QUEUE) {
         x.keys = &s->keys->queues[x.queue];
         x.policy = &x.keys->config->policy;

@@ -165,7 +165,7 @@ static void text_head(const status_t *s, const status_view_t *view, buffer_t *ou
     text_labelled(out, "group", buffer_text(&line), view);
     if (s->reached) {
         buffer_clear(&line);
-        if (s->config->lock.scope == LOCK_SCOPE_QUEUE)
+        if (s->keys->per_tag)
             text_leaders(&s->snapshot, &line);
         else
             text_leader(&s->snapshot.locks[0], now_ms, &line);
