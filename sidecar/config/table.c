@@ -41,7 +41,7 @@ const config_key_t config_keys[] = {
     ROW("lock", "ttl", KEY_DURATION, "5s", "200ms", "10m", TOP(lock.ttl_ms), false,
         "How long the leader's lock lives without a renewal, a duration; also the longest pause at a takeover after a crash. The leader renews the lock after a third of this time.", PLAIN),
     ROW("lock", "scope", KEY_ENUM, "group", NULL, NULL, TOP(lock.scope), false,
-        "One lock for the whole group, or one for each queue, as Redis Cluster needs.", .words = scope_words),
+        "One lock for the whole group, or one for each hash tag, as Redis Cluster needs.", .words = scope_words),
 
     ROW("dispatcher", "batch", KEY_INT, "400", "1", "5000", TOP(dispatcher.batch), true,
         "Maximum number of jobs that one promote script moves; other clients of Redis wait while it runs.", PLAIN),
