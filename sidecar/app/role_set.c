@@ -16,6 +16,7 @@ enum { LEADER, DISPATCHER, MONITOR, AUDITOR };
 struct role_set {
     config_t *config;
     keyspace_t *keys;
+    topology_t *topology;
     leases_t *leases;
     leader_t *leader;
     dispatcher_t *dispatcher;
@@ -34,18 +35,21 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics) {
     ok = role_init(&roles[MONITOR], "monitor", monitor_tick, monitor_finish, NULL) && ok;
     ok = role_init(&roles[AUDITOR], "auditor", auditor_tick, auditor_finish, NULL) && ok;
     set->keys = keyspace_new(config);
+    set->topology = topology_new(&config->redis);
+    shard_t *shard = topology_shard(set->topology, 0);
     set->leases = leases_new(set->keys->lock_count, set->keys->queue_count);
     for (size_t i = 0; i < set->keys->lock_count; i++) {
         const lock_keys_t *lock = &set->keys->locks[i];
         leases_set_queues(set->leases, i, (lease_queues_t){lock->name, lock->queues, lock->queue_count});
     }
-    roles[LEADER].self = set->leader = leader_new(set->keys, set->leases, metrics, &roles[LEADER].stop);
-    roles[DISPATCHER].self = set->dispatcher = dispatcher_new(set->keys, set->leases, metrics, &roles[DISPATCHER].stop);
-    roles[MONITOR].self = set->monitor = monitor_new(set->keys, set->leases, metrics, &roles[MONITOR].stop);
-    roles[AUDITOR].self = set->auditor = auditor_new(set->keys, set->leases, metrics, &roles[AUDITOR].stop);
+    roles[LEADER].self = set->leader = leader_new(set->keys, shard, set->leases, metrics, &roles[LEADER].stop);
+    roles[DISPATCHER].self = set->dispatcher = dispatcher_new(set->keys, shard, set->leases, metrics, &roles[DISPATCHER].stop);
+    roles[MONITOR].self = set->monitor = monitor_new(set->keys, shard, set->leases, metrics, &roles[MONITOR].stop);
+    roles[AUDITOR].self = set->auditor = auditor_new(set->keys, shard, set->leases, metrics, &roles[AUDITOR].stop);
     leases_wake_on_change(set->leases, roles[DISPATCHER].wake_fd);
     leases_wake_on_change(set->leases, roles[MONITOR].wake_fd);
     leases_wake_on_suspicion(set->leases, roles[LEADER].wake_fd);
+    for (int i = 0; i < ROLE_SET_ROLES; i++) topology_wake_on_change(set->topology, roles[i].wake_fd);
     if (ok) return set;
     int why = errno;
     role_set_free(set);
@@ -61,6 +65,7 @@ void role_set_free(role_set_t *set) {
     leader_free(set->leader);
     leases_free(set->leases);
     keyspace_free(set->keys);
+    topology_free(set->topology);
     for (int i = 0; i < ROLE_SET_ROLES; i++) role_destroy(&set->roles[i]);
     config_free(set->config);
     free(set);

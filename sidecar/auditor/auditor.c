@@ -4,14 +4,14 @@
 
 enum { TICK_MAX_MS = 100 }; // longest duration of a tick
 
-auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
+auditor_t *auditor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     auditor_t *a = mem_alloc(sizeof *a);
     *a = (auditor_t){.keys = keys, .leases = leases, .metrics = metrics, .stop = stop, .redis.backoff = BACKOFF_REDIS};
     const audit_limits_t limits = {.retain_ms = keys->config->audit.retain_ms,
                                    .rows = keys->config->audit.retain_rows,
                                    .bytes = keys->config->audit.retain_bytes};
     audit_writer_init(&a->writer, keys->config->audit.path, &limits, metrics, stop);
-    a->redis.conn = conn_new(&keys->config->redis, "queue-sidecar-auditor", stop);
+    a->redis.conn = conn_new(shard, "queue-sidecar-auditor", stop);
     a->cursors = mem_array(keys->queue_count, sizeof *a->cursors);
     a->states = mem_array(keys->queue_count, sizeof *a->states);
     a->read.positions = mem_array(keys->queue_count, sizeof *a->read.positions);

@@ -10,13 +10,14 @@
 
 #include "model/metrics.h"
 #include "queue/keys.h"
+#include "redis/topology.h"
 #include "role/lease.h"
 #include "role/role.h"
 
 typedef struct auditor auditor_t;
 
 // Every argument is borrowed. `stop` is the flag of the role. Returns owned.
-auditor_t *auditor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
+auditor_t *auditor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void auditor_free(auditor_t *auditor); // NULL is fine
 
 void auditor_tick(void *auditor, role_wait_t *wait);

@@ -74,7 +74,8 @@ static void check_print_path(void *self, audit_severity_t finding, const char *t
 
 static int check_redis(const config_t *config) {
     keyspace_t *keys = keyspace_new(config);
-    conn_t *conn = conn_new(&config->redis, "queue-sidecar-check", NULL);
+    topology_t *topology = topology_new(&config->redis);
+    conn_t *conn = conn_new(topology_shard(topology, 0), "queue-sidecar-check", NULL);
     int faults = 0;
     redis_error_t error;
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
@@ -95,6 +96,7 @@ static int check_redis(const config_t *config) {
         code = outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
     }
     conn_free(conn);
+    topology_free(topology);
     keyspace_free(keys);
     return code;
 }

@@ -83,10 +83,11 @@ static const session_ops_t SESSION = {.role = ROLE,
                                       .reset = dispatcher_reset,
                                       .on_change = dispatcher_on_change};
 
-dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
+dispatcher_t *dispatcher_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics,
+                             const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
     *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop};
-    session_init(&d->session, &SESSION, d, &keys->config->redis, metrics, stop);
+    session_init(&d->session, &SESSION, d, shard, metrics, stop);
     d->schedules = mem_array(keys->queue_count, sizeof *d->schedules);
     leadership_init(&d->leadership, ROLE, leases);
     d->requests = mem_array(WINDOW_SIZE, sizeof *d->requests);

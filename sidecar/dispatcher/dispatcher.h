@@ -9,13 +9,15 @@
 
 #include "model/metrics.h"
 #include "queue/keys.h"
+#include "redis/topology.h"
 #include "role/lease.h"
 #include "role/role.h"
 
 typedef struct dispatcher dispatcher_t;
 
 // Every argument is borrowed. `stop` is the flag of the role. Returns owned.
-dispatcher_t *dispatcher_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
+dispatcher_t *dispatcher_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics,
+                             const atomic_bool *stop);
 void dispatcher_free(dispatcher_t *dispatcher); // NULL is fine
 
 void dispatcher_tick(void *dispatcher, role_wait_t *wait);

@@ -13,15 +13,15 @@ enum {
 
 static const char ROLE[] = "leader";
 
-leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
+leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     leader_t *leader = mem_alloc(sizeof *leader);
     *leader = (leader_t){.keys = keys, .leases = leases, .metrics = metrics, .backoff = BACKOFF_REDIS};
     leader->ttl_ms = keys->config->lock.ttl_ms;
-    leader->conn = conn_new(&keys->config->redis, "queue-sidecar-leader", stop);
+    leader->conn = conn_new(shard, "queue-sidecar-leader", stop);
     // A later answer is useless for a lease, and waiting for it must not hide that the lease has expired.
     int64_t timeout_ms = leader->ttl_ms / RENEWALS_PER_TTL;
     conn_limit_timeout(leader->conn, (int)(timeout_ms > TIMEOUT_MIN_MS ? timeout_ms : TIMEOUT_MIN_MS));
-    leader->subscriber = conn_new(&keys->config->redis, "queue-sidecar-vacant", stop);
+    leader->subscriber = conn_new(shard, "queue-sidecar-vacant", stop);
     leader->preflight = preflight_results_new(keys, leases, metrics);
     leader->sizes = queue_sizes_new(keys, leases, metrics);
     leader->elections = mem_array(keys->lock_count, sizeof *leader->elections);

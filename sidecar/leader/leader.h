@@ -9,13 +9,14 @@
 
 #include "model/metrics.h"
 #include "queue/keys.h"
+#include "redis/topology.h"
 #include "role/lease.h"
 #include "role/role.h"
 
 typedef struct leader leader_t;
 
 // Borrows everything; `stop` is the role's flag. Returns owned.
-leader_t *leader_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
+leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void leader_free(leader_t *leader); // NULL is fine
 
 void leader_tick(void *leader, role_wait_t *wait);

@@ -47,11 +47,11 @@ static void monitor_add_queue(monitor_t *m, size_t queue) {
     if (ops->scan->rotation->reports) monitor_track(m, config->errors, 2 * queue + 2);
 }
 
-monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
+monitor_t *monitor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     monitor_t *m = mem_alloc(sizeof *m);
     m->keys = keys;
     m->stop = stop;
-    session_init(&m->session, &SESSION, m, &keys->config->redis, metrics, stop);
+    session_init(&m->session, &SESSION, m, shard, metrics, stop);
     leadership_init(&m->leadership, ROLE, leases);
     m->scans = mem_array(keys->queue_count, sizeof *m->scans);
     m->buffers = apply_buffers_new();

@@ -7,13 +7,14 @@
 #include "dialects/dialect.h"
 #include "model/metrics.h"
 #include "queue/keys.h"
+#include "redis/topology.h"
 #include "role/lease.h"
 #include "role/role.h"
 
 typedef struct monitor monitor_t;
 
 // Every argument is borrowed. `stop` is the flag of the role. Returns owned.
-monitor_t *monitor_new(const keyspace_t *keys, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
+monitor_t *monitor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
 void monitor_free(monitor_t *monitor); // NULL is fine
 
 // Adds a side task. Call it only before the first tick. monitor_new adds the side tasks of the dialects.

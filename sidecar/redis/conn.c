@@ -10,24 +10,24 @@ static const char TOO_LARGE[] = "reply is larger than any reply that was asked f
 
 enum { POLL_SLICE_MS = 100 };
 
-conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop) {
+conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop) {
+    const redis_config_t *redis = shard_config(shard);
     conn_t *conn = mem_alloc(sizeof *conn);
-    *conn = (conn_t){.redis = redis, .name = name, .stop = stop, .timeout_ms = redis->timeout_ms};
-    conn->target = *redis->socket ? mem_str(redis->socket) : mem_printf("%s:%lld", redis->host, (long long)redis->port);
+    *conn = (conn_t){.redis = redis, .shard = shard, .name = name, .stop = stop, .timeout_ms = redis->timeout_ms};
+    conn->epoch = shard_address(shard, &conn->address);
     return conn;
 }
 
 void conn_free(conn_t *conn) {
     if (!conn) return;
     conn_close(conn);
-    free(conn->target);
     free(conn);
 }
 
 void conn_expect_job(conn_t *conn) { conn->guard.most_bytes = MAX_JOB_REPLY; }
 
 conn_t *conn_like(const conn_t *conn, const char *name) {
-    conn_t *other = conn_new(conn->redis, name, conn->stop);
+    conn_t *other = conn_new(conn->shard, name, conn->stop);
     other->timeout_ms = conn->timeout_ms;
     return other;
 }
@@ -44,11 +44,12 @@ void conn_close(conn_t *conn) {
     conn->sent = conn->complete = conn->reader_peak = 0;
 }
 
-bool conn_is_open(const conn_t *conn) { return conn->context != NULL; }
+static bool conn_is_current(const conn_t *conn) { return conn->epoch == shard_epoch(conn->shard); }
+bool conn_is_open(const conn_t *conn) { return conn->context && conn_is_current(conn); }
 int conn_fd(const conn_t *conn) { return conn->context ? conn->context->fd : -1; }
 int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
-const char *conn_target(const conn_t *conn) { return conn->target; }
+const char *conn_target(const conn_t *conn) { return conn->address.text; }
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
 int64_t conn_received(const conn_t *conn) { return conn->received; }
 
@@ -58,12 +59,12 @@ void conn_reply_free(struct redisReply *reply) {
 
 static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what) {
     const char *detail = conn->context && conn->context->err ? conn->context->errstr : "";
-    redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->target, what, *detail ? ": " : "", detail);
+    redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->address.text, what, *detail ? ": " : "", detail);
     conn_close(conn);
     return OUTCOME_DISCONNECTED;
 }
 
-// Waits until the socket is ready for `events`, the deadline has passed, or the role must stop.
+// Waits until the socket is ready for `events`, the deadline has passed, the role must stop, or the primary has changed.
 static outcome_t conn_wait(conn_t *conn, short events, mono_t deadline, redis_error_t *error) {
     bool stopping = false;
     for (;;) {
@@ -74,6 +75,7 @@ static outcome_t conn_wait(conn_t *conn, short events, mono_t deadline, redis_er
         }
         if (mono_reached(deadline, now))
             return conn_lose(conn, error, stopping ? "no reply before the stop" : "no reply in time");
+        if (!conn_is_current(conn)) return conn_lose(conn, error, "another server became the primary");
         int64_t left_ms = mono_diff(deadline, now) / NS_PER_MS + 1;
         struct pollfd ready = {.fd = conn->context->fd, .events = events};
         int count = poll(&ready, 1, left_ms < POLL_SLICE_MS ? (int)left_ms : POLL_SLICE_MS);
@@ -117,7 +119,10 @@ static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_er
     outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
     freeReplyObject(reply);
     if (strncmp(error->text, "NOSCRIPT", 8) == 0) conn->scripts_loaded = false;
-    if (strncmp(error->text, "READONLY", 8) == 0 || strncmp(error->text, "MASTERDOWN", 10) == 0) conn_close(conn);
+    if (strncmp(error->text, "READONLY", 8) == 0 || strncmp(error->text, "MASTERDOWN", 10) == 0) {
+        shard_suspect(conn->shard, conn->epoch);
+        conn_close(conn);
+    }
     return outcome;
 }
 

@@ -11,14 +11,15 @@
 #include "config/config.h"
 #include "redis/error.h"
 #include "redis/script.h"
+#include "redis/topology.h"
 
 struct redisReply;
 
 typedef struct conn conn_t;
 
-// `redis` is borrowed for the life of the connection. CLIENT LIST shows `name` (borrowed). `stop` is borrowed and may be NULL.
+// A connection to the primary of `shard` (borrowed). CLIENT LIST shows `name` (borrowed). `stop` is borrowed and may be NULL.
 // Once *stop is true, no wait lasts longer than CONN_STOP_GRACE_MS. Returns owned. The socket is not opened yet.
-conn_t *conn_new(const redis_config_t *redis, const char *name, const atomic_bool *stop);
+conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop);
 void conn_free(conn_t *conn); // NULL is fine
 
 // Another connection to the same server, with the same stop and timeout. Returns owned.
@@ -30,11 +31,12 @@ void conn_limit_timeout(conn_t *conn, int ms);
 enum { CONN_STOP_GRACE_MS = 500 };
 
 // Opens the connection: connects, authenticates, selects the database, names the client, reads the server's version and loads
-// the scripts. Skips the steps that are done. Call it only when no reply is outstanding.
+// the scripts. Skips the steps that are done. Replaces a connection to a former primary. Call it only when no reply is
+// outstanding.
 outcome_t conn_open(conn_t *conn, redis_error_t *error);
 void conn_close(conn_t *conn);
-bool conn_is_open(const conn_t *conn);
-int conn_fd(const conn_t *conn); // -1 when closed
+bool conn_is_open(const conn_t *conn); // false also when another server became the primary
+int conn_fd(const conn_t *conn);       // -1 when closed
 // 70015 for 7.0.15; for Valkey, the Redis version that Valkey is compatible with; 0 = unknown.
 int conn_version(const conn_t *conn);
 const char *conn_server(const conn_t *conn);  // "redis 7.0.15" or "valkey 8.1.1"; "" when unknown
@@ -62,7 +64,7 @@ void request_int_list(conn_t *conn, const int64_t *numbers, size_t count);
 
 // Sends the pipeline and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply is
 // owned (conn_reply_free) and is no error. redis_error_from_reply classifies error replies. READONLY and MASTERDOWN also close
-// the connection, because the server's name may now lead to the new primary.
+// the connection and make the shard suspect, because another server may be the primary now.
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error);
 
 // Reads the next of several replies; owned. NULL: an error. *worst keeps the worst error of all replies, behind `subject` and a

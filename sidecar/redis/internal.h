@@ -8,16 +8,19 @@
 #include "config/config.h"
 #include "redis/error.h"
 #include "redis/reply_guard.h"
+#include "redis/topology.h"
 
 typedef struct conn conn_t; // as in conn.h
 
 struct conn {
-    const redis_config_t *redis;
+    const redis_config_t *redis; // of the shard
+    shard_t *shard;
+    unsigned epoch; // of the shard at the connect
     const char *name;
     const atomic_bool *stop; // NULL = none
-    char *target;            // owned, for messages
-    int64_t timeout_ms;      // timeout of a connect, and of each reply
-    redisContext *context;   // NULL = closed
+    address_t address;
+    int64_t timeout_ms;    // timeout of a connect, and of each reply
+    redisContext *context; // NULL = closed
     unsigned generation;
     int64_t received; // bytes
     int version;

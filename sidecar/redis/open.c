@@ -82,8 +82,10 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
 
 outcome_t conn_open(conn_t *conn, redis_error_t *error) {
     *error = (redis_error_t){0};
-    if (!conn->context) {
-        conn->context = socket_open(conn->redis, conn->timeout_ms, conn->target, error);
+    if (!conn_is_open(conn)) {
+        conn_close(conn);
+        conn->epoch = shard_address(conn->shard, &conn->address);
+        conn->context = socket_open(conn->redis, &conn->address, conn->timeout_ms, error);
         if (!conn->context) return error->outcome;
         guard_install(&conn->guard, conn->context->reader);
         guard_begin_reply(&conn->guard, conn->context->reader);

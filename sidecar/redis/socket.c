@@ -25,16 +25,18 @@ static void socket_configure(redisContext *context, bool tcp) {
     setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof user_timeout);
 }
 
-struct redisContext *socket_open(const redis_config_t *redis, int64_t timeout_ms, const char *target, redis_error_t *error) {
+struct redisContext *socket_open(const redis_config_t *redis, const address_t *address, int64_t timeout_ms,
+                                 redis_error_t *error) {
     struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-    bool tcp = !*redis->socket;
-    redisContext *context = tcp ? redisConnectWithTimeout(redis->host, (int)redis->port, timeout)
+    bool tcp = *address->host;
+    redisContext *context = tcp ? redisConnectWithTimeout(address->host, address->port, timeout)
                                 : redisConnectUnixWithTimeout(redis->socket, timeout);
     if (context && !context->err) {
         socket_configure(context, tcp);
         return context;
     }
-    redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s: %s", target, context ? context->errstr : "out of memory");
+    redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s: %s", address->text,
+                    context ? context->errstr : "out of memory");
     if (context) redisFree(context);
     return NULL;
 }

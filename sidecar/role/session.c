@@ -6,11 +6,11 @@ enum {
     TRACKING_RETRY_S = 60, // between attempts at client tracking while Redis refuses it
 };
 
-void session_init(session_t *session, const session_ops_t *ops, void *self, const redis_config_t *redis, metrics_t *metrics,
+void session_init(session_t *session, const session_ops_t *ops, void *self, shard_t *shard, metrics_t *metrics,
                   const atomic_bool *stop) {
     *session = (session_t){.ops = ops, .self = self, .metrics = metrics, .backoff = BACKOFF_REDIS};
-    session->data = conn_new(redis, ops->data_name, stop);
-    session->subscriber = conn_new(redis, ops->subscriber_name, stop);
+    session->data = conn_new(shard, ops->data_name, stop);
+    session->subscriber = conn_new(shard, ops->subscriber_name, stop);
 }
 
 static void session_set_tracking_refused(session_t *session, bool tracking_refused) {

@@ -37,7 +37,7 @@ typedef struct session {
 } session_t;
 
 // Borrows everything and opens nothing. End with session_free.
-void session_init(session_t *session, const session_ops_t *ops, void *self, const redis_config_t *redis, metrics_t *metrics,
+void session_init(session_t *session, const session_ops_t *ops, void *self, shard_t *shard, metrics_t *metrics,
                   const atomic_bool *stop);
 void session_free(session_t *session);
 // Subscribes to more channels on each new subscriber connection. A refused channel is logged once for each connection. Borrows

@@ -21,7 +21,8 @@ typedef struct {
 
 __attribute__((unused)) static void start(setup_t *d) {
     instance_start(&d->instance, d->f.keys, 0);
-    d->auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
+    d->auditor =
+        auditor_new(d->f.keys, d->instance.shard, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
     driver_add(&d->instance.driver, auditor_tick, d->auditor);
 }
 

@@ -259,7 +259,7 @@ Test(redis_auditor_writer, a_second_auditor_on_one_path_waits_and_names_the_hold
     expect_rows(&d, 5);
     instance_t other;
     instance_start(&other, d.f.keys, 0);
-    auditor_t *second = auditor_new(d.f.keys, other.leases, other.metrics, &other.driver.role.stop);
+    auditor_t *second = auditor_new(d.f.keys, other.shard, other.leases, other.metrics, &other.driver.role.stop);
     driver_add(&other.driver, auditor_tick, second);
     cr_assert(driver_until(&other.driver, metric_get(&other.metrics->audit_faults) >= 2, 10000));
     cr_assert_eq(fixture_log_count("is written by another sidecar (pid "), 1);

@@ -101,7 +101,8 @@ Test(redis_requeue_markers, the_auditor_prunes_markers) {
     setup_t *d = open_auditor();
     add_markers(d->f.r, "sms");
     instance_lead(&d->instance, d->f.r);
-    auditor_t *auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
+    auditor_t *auditor =
+        auditor_new(d->f.keys, d->instance.shard, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
     driver_add(&d->instance.driver, auditor_tick, auditor);
     cr_assert(driver_until(&d->instance.driver, markers_of(d->f.r, "sms") == 1, 15000));
     add_markers(d->f.r, "email");
@@ -120,7 +121,8 @@ Test(redis_requeue_markers, no_marker_is_pruned_while_the_clocks_disagree) {
     add_markers(d->f.r, "sms");
     server_step_clock(d->f.server, MONTH_MS);
     instance_lead(&d->instance, d->f.r);
-    auditor_t *auditor = auditor_new(d->f.keys, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
+    auditor_t *auditor =
+        auditor_new(d->f.keys, d->instance.shard, d->instance.leases, d->instance.metrics, &d->instance.driver.role.stop);
     driver_add(&d->instance.driver, auditor_tick, auditor);
     driver_run(&d->instance.driver, 300);
     cr_assert_eq(markers_of(d->f.r, "sms"), OLD + 1);

@@ -348,7 +348,7 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     redis_ok(d.f.r, "ZADD bull:email:delayed 4096 1");
     redis_ok(d.f.r, "LPUSH bull:email:active 2");
     driver_run(&d.instance.driver, 300);
-    conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
+    conn_t *conn = conn_new(d.f.shard, "test", NULL);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
     (void)preflight(&(preflight_call_t){conn, d.f.keys, note, &said, &error});
     cr_assert_not_null(strstr(buffer_text(&said), "email: the queue belongs to BullMQ"), "%s", buffer_text(&said));

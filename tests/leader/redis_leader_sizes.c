@@ -78,7 +78,7 @@ static void count_unscraped(setup_t *d) {
 }
 
 static int64_t grown_ms(setup_t *d, size_t queue) {
-    conn_t *conn = conn_new(&d->f.config->redis, "test", NULL);
+    conn_t *conn = conn_new(d->f.shard, "test", NULL);
     snapshot_t view;
     cr_assert_eq(snapshot_read(conn, d->f.keys, &view, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
     int64_t grown = view.queues[queue].grows_ms;

@@ -225,7 +225,7 @@ static bool hears(fixture_t *f, conn_t *subscriber, buffer_t *names, size_t len)
 Test(redis_script_release, releases_its_own_lock_only_and_publishes) {
     fixture_t f = setup();
     buffer_t names = {0};
-    conn_t *subscriber = conn_new(&f.config->redis, "subscriber", NULL);
+    conn_t *subscriber = conn_new(f.shard, "subscriber", NULL);
     cr_assert_eq(lock_listen(subscriber, f.keys->vacant, &f.error), OUTCOME_OK);
     redis_ok(f.r, "SET sidecar:app:lock T2");
     release(&f, "T1");

@@ -66,7 +66,8 @@ Test(redis_conn, speaks_tcp_too) {
     fixture_t f = fixture_start(&(fixture_options_t){.tcp = true, .closed = true});
     config_t *config =
         fixture_config("redis = { host = \"127.0.0.1\"; port = %d; }; queues = ( { name = \"q\"; } );", server_port(f.server));
-    conn_t *conn = conn_new(&config->redis, "tcp", NULL);
+    topology_t *topology = topology_new(&config->redis);
+    conn_t *conn = conn_new(topology_shard(topology, 0), "tcp", NULL);
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     char *target = mem_printf("127.0.0.1:%d", server_port(f.server));
     cr_assert_str_eq(conn_target(conn), target);
@@ -76,6 +77,7 @@ Test(redis_conn, speaks_tcp_too) {
     cr_assert_not_null(strstr(f.error.text, target), "%s", f.error.text);
     free(target);
     conn_free(conn);
+    topology_free(topology);
     config_free(config);
     fixture_stop(&f);
 }
@@ -436,7 +438,7 @@ Test(redis_conn, notices_a_close_while_idle) {
 Test(redis_conn, the_stop_flag_ends_a_wait_on_a_frozen_server) {
     fixture_t f = fixture_start(&(fixture_options_t){.redis = "timeout = \"60s\";"});
     atomic_bool stop = false;
-    conn_t *conn = conn_new(&f.config->redis, "stopped", &stop), *late = conn_new(&f.config->redis, "late", &stop);
+    conn_t *conn = conn_new(f.shard, "stopped", &stop), *late = conn_new(f.shard, "late", &stop);
     redisReply *reply;
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK);
     server_freeze(f.server);

@@ -31,7 +31,7 @@ static void changed(void *self, const char *key, size_t len) {
 static pair_t setup(fixture_options_t options) {
     options.config = THREE_QUEUES;
     pair_t pair = {.f = fixture_start(&options)};
-    pair.subscriber = conn_new(&pair.f.config->redis, "subscriber", NULL);
+    pair.subscriber = conn_new(pair.f.shard, "subscriber", NULL);
     cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
     redis_ok(pair.f.r, "SET sidecar:app:lock T");
     return pair;

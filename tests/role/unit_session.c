@@ -11,11 +11,12 @@ static const session_ops_t OPS = {.role = "dispatcher", .data_name = "data", .su
 
 Test(unit_session, refused_tracking_is_counted_once_per_role) {
     config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
+    topology_t *topology = topology_new(&config->redis);
     metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;
     redis_error_t error;
     session_t session;
-    session_init(&session, &OPS, NULL, &config->redis, metrics, &stop);
+    session_init(&session, &OPS, NULL, topology_shard(topology, 0), metrics, &stop);
     redis_error_set(&error, OUTCOME_REFUSED, "NOPERM");
     for (int i = 0; i < 2; i++) session_disable_tracking(&session, &error, mono_now());
     cr_assert_eq(metric_get(&metrics->tracking_refused), 1);
@@ -26,5 +27,6 @@ Test(unit_session, refused_tracking_is_counted_once_per_role) {
     session_free(&session);
     cr_assert_eq(metric_get(&metrics->tracking_refused), 0, "a freed session is still counted");
     metrics_free(metrics);
+    topology_free(topology);
     config_free(config);
 }

@@ -54,7 +54,9 @@ fixture_t fixture_start(const fixture_options_t *options) {
     f.config = fixture_config("redis = { socket = \"%s\"; %s };\n%s\n", f.proxy ? proxy_socket(f.proxy) : server_socket(f.server),
                               options->redis ? options->redis : "", options->config ? options->config : DEFAULT_CONFIG);
     f.keys = keyspace_new(f.config);
-    f.conn = conn_new(&f.config->redis, "test", NULL);
+    f.topology = topology_new(&f.config->redis);
+    f.shard = topology_shard(f.topology, 0);
+    f.conn = conn_new(f.shard, "test", NULL);
     fixture_capture_log();
     if (!options->closed) cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     return f;
@@ -68,6 +70,7 @@ lock_call_t fixture_lock_call(fixture_t *f, size_t lock, const char *token, int6
 
 void fixture_stop(fixture_t *f) {
     conn_free(f->conn);
+    topology_free(f->topology);
     keyspace_free(f->keys);
     config_free(f->config);
     proxy_stop(f->proxy);
@@ -210,6 +213,9 @@ void driver_settle(driver_t *driver, redis_t *r) {
 void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
     *instance = (instance_t){.keys = keys};
     driver_open(&instance->driver);
+    instance->topology = topology_new(&keys->config->redis);
+    instance->shard = topology_shard(instance->topology, 0);
+    topology_wake_on_change(instance->topology, instance->driver.role.wake_fd);
     instance->leases = leases_new(keys->lock_count, keys->queue_count);
     for (size_t i = 0; i < keys->lock_count; i++)
         leases_set_queues(instance->leases, i,
@@ -219,15 +225,15 @@ void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
     leases_wake_on_suspicion(instance->leases, instance->driver.role.wake_fd);
     const atomic_bool *stop = &instance->driver.role.stop;
     if (roles & INSTANCE_LEADER) {
-        instance->leader = leader_new(keys, instance->leases, instance->metrics, stop);
+        instance->leader = leader_new(keys, instance->shard, instance->leases, instance->metrics, stop);
         driver_add(&instance->driver, leader_tick, instance->leader);
     }
     if (roles & INSTANCE_DISPATCHER) {
-        instance->dispatcher = dispatcher_new(keys, instance->leases, instance->metrics, stop);
+        instance->dispatcher = dispatcher_new(keys, instance->shard, instance->leases, instance->metrics, stop);
         driver_add(&instance->driver, dispatcher_tick, instance->dispatcher);
     }
     if (roles & INSTANCE_MONITOR) {
-        instance->monitor = monitor_new(keys, instance->leases, instance->metrics, stop);
+        instance->monitor = monitor_new(keys, instance->shard, instance->leases, instance->metrics, stop);
         driver_add(&instance->driver, monitor_tick, instance->monitor);
     }
 }
@@ -236,6 +242,7 @@ void instance_stop(instance_t *instance) {
     monitor_free(instance->monitor);
     dispatcher_free(instance->dispatcher);
     leader_free(instance->leader);
+    topology_free(instance->topology);
     leases_free(instance->leases);
     metrics_free(instance->metrics);
     driver_close(&instance->driver);

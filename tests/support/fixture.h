@@ -37,7 +37,9 @@ typedef struct {
     proxy_t *proxy; /* NULL without .proxy */
     config_t *config;
     keyspace_t *keys;
-    conn_t *conn; /* the product's connection */
+    topology_t *topology;
+    shard_t *shard; /* the server */
+    conn_t *conn;   /* the product's connection */
     redis_error_t error;
 } fixture_t;
 
@@ -107,6 +109,8 @@ int64_t driver_deadline_us(int timeout_ms);
 typedef struct {
     const keyspace_t *keys;
     driver_t driver;
+    topology_t *topology;
+    shard_t *shard;
     leases_t *leases;
     metrics_t *metrics;
     leader_t *leader;         /* NULL without INSTANCE_LEADER */

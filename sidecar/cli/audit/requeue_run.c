@@ -21,6 +21,7 @@ typedef struct run_queue {
 
 typedef struct run {
     requeue_t *requeue;
+    topology_t *topology;                    // NULL in a dry run
     conn_t *conn;                            // NULL in a dry run
     requeue_target_t targets[MAX_IN_FLIGHT]; // a ring: of the requests without a reply
     size_t sent, answered, bytes;            // of these requests
@@ -314,7 +315,8 @@ static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
 static int run_connect(run_t *run) {
     redis_error_t error;
     if (run->requeue->args->requeue.dry_run || run->requeue->plan.count == 0) return CLI_OK;
-    run->conn = conn_new(&run->requeue->keys->config->redis, "queue-sidecar-requeue", NULL);
+    run->topology = topology_new(&run->requeue->keys->config->redis);
+    run->conn = conn_new(topology_shard(run->topology, 0), "queue-sidecar-requeue", NULL);
     outcome_t outcome = conn_open(run->conn, &error);
     if (outcome == OUTCOME_OK) outcome = run_check_queues(run, &error);
     if (outcome == OUTCOME_OK) return CLI_OK;
@@ -349,6 +351,7 @@ int requeue_run(requeue_t *requeue) {
     buffer_free(&run->pushed_bytes);
     buffer_free(&run->detail);
     conn_free(run->conn);
+    topology_free(run->topology);
     free(run);
     return status;
 }

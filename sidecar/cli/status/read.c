@@ -21,6 +21,7 @@ enum {
 struct status_reader {
     status_t status;
     keyspace_t *keys;
+    topology_t *topology;
     conn_t *conn;
     mono_t slow_at; // when the expensive facts are read again
 };
@@ -28,7 +29,8 @@ struct status_reader {
 status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop) {
     status_reader_t *reader = mem_alloc(sizeof *reader);
     reader->keys = keyspace_new(config);
-    reader->conn = conn_new(&config->redis, "queue-sidecar-status", stop);
+    reader->topology = topology_new(&config->redis);
+    reader->conn = conn_new(topology_shard(reader->topology, 0), "queue-sidecar-status", stop);
     reader->status.config = config;
     reader->status.keys = reader->keys;
     reader->status.sizes = mem_array(config->queue_count, sizeof *reader->status.sizes);
@@ -50,6 +52,7 @@ void status_reader_free(status_reader_t *reader) {
     free(reader->status.sizes);
     free(reader->status.recent);
     conn_free(reader->conn);
+    topology_free(reader->topology);
     keyspace_free(reader->keys);
     free(reader);
 }

@@ -34,7 +34,7 @@ Test(redis_private_acl, the_published_lines_are_enough) {
     cr_assert_eq(rights_refused(d.f.r), 0);
     buffer_t said = {0};
     redis_error_t error;
-    conn_t *conn = conn_new(&d.f.config->redis, "test", NULL);
+    conn_t *conn = conn_new(d.f.shard, "test", NULL);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
     cr_assert_eq(preflight(&(preflight_call_t){conn, d.f.keys, note, &said, &error}), OUTCOME_OK, "%s", error.text);
     cr_assert_eq(said.len, 0, "%s", buffer_text(&said));
