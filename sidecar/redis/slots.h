@@ -1,0 +1,40 @@
+// The slot map of a Redis Cluster, and the redirections of its nodes. Pure.
+#pragma once
+
+#include "base/text/address.h"
+
+struct redisReply;
+
+enum { SLOT_COUNT = 16384, SLOT_NODE_ID_SIZE = 48, SLOT_NODES_MAX = 1000 };
+
+// A primary that serves slots.
+typedef struct slot_node {
+    address_t address;
+    char id[SLOT_NODE_ID_SIZE]; // "" = the server named none
+} slot_node_t;
+
+typedef struct slot_map {
+    slot_node_t *nodes; // owned
+    size_t node_count;
+    uint16_t owner[SLOT_COUNT]; // index of the node + 1; 0 = no node serves the slot
+} slot_map_t;
+
+// Reads the reply to CLUSTER SLOTS. `asked` is the host that sent the reply: a node may leave its own host out. False: the reply
+// is malformed, and *map is empty. End *map with slot_map_free.
+bool slot_map_read(const struct redisReply *reply, const char *asked, slot_map_t *map);
+void slot_map_free(slot_map_t *map);
+
+typedef enum redirection_kind {
+    REDIRECT_MOVED, // the slot is at another node from now on
+    REDIRECT_ASK,   // the slot is being moved: the key of this request, if it exists, is at another node already
+} redirection_kind_t;
+
+typedef struct redirection {
+    redirection_kind_t kind;
+    unsigned slot;
+    address_t address; // host "" = the server does not know it
+} redirection_t;
+
+// Reads the error replies "MOVED <slot> <host>:<port>" and "ASK <slot> <host>:<port>" of the host `asked`. False: the text is
+// another error.
+bool redirection_read(slice_t text, const char *asked, redirection_t *redirection);
