@@ -23,9 +23,10 @@ enum { START_MS = 15000, STOP_MS = 15000, COMMAND_MS = 10000, PORT_TRIES = 20, M
 struct server {
     char *dir, *socket, *log;
     char *binary;
-    char **args; /* copies of the options' arguments, NULL-terminated */
-    char **env;  /* copies, NULL-terminated */
-    int port;    /* 0: no TCP */
+    char **args;  /* copies of the options' arguments, NULL-terminated */
+    char **env;   /* copies, NULL-terminated */
+    int port;     /* 0: no TCP */
+    int bus_port; /* 0: no node of a Cluster */
     child_t *child;
     _Atomic int64_t *clock_offset_us; /* mapped file that shim_clock reads */
 };
@@ -96,8 +97,9 @@ static bool answers_ping(const server_t *server) {
 
 /* Starts the process and waits until it answers; false if it ended instead. */
 static bool launch(server_t *server) {
-    char port[16];
+    char port[16], bus_port[16];
     snprintf(port, sizeof(port), "%d", server->port);
+    snprintf(bus_port, sizeof(bus_port), "%d", server->bus_port);
     const char *argv[MAX_ARGS] = {server->binary,
                                   "--port",
                                   port,
@@ -119,6 +121,8 @@ static bool launch(server_t *server) {
                                   "yes"};
     size_t used = 0;
     while (argv[used]) used++;
+    const char *const node[] = {"--cluster-enabled", "yes", "--cluster-port", bus_port};
+    for (size_t i = 0; server->bus_port && i < sizeof(node) / sizeof(*node); i++) argv[used++] = node[i];
     for (size_t i = 0; server->args[i]; i++) {
         cr_assert_lt(used + 1, MAX_ARGS);
         argv[used++] = server->args[i];
@@ -174,8 +178,10 @@ server_t *server_start(const server_options_t *options) {
         map_clock(server);
     }
     bool up = false;
-    for (int tries = 0; !up && tries < (options->tcp ? PORT_TRIES : 1); tries++) {
-        if (options->tcp) server->port = free_port();
+    bool tcp = options->tcp || options->node;
+    for (int tries = 0; !up && tries < (tcp ? PORT_TRIES : 1); tries++) {
+        if (tcp) server->port = free_port();
+        if (options->node) server->bus_port = free_port();
         up = launch(server);
     }
     if (!up) report_failed_start(server);
@@ -238,6 +244,7 @@ void server_step_clock(server_t *server, int64_t ms) {
 
 const char *server_socket(const server_t *server) { return server->socket; }
 int server_port(const server_t *server) { return server->port; }
+int server_bus_port(const server_t *server) { return server->bus_port; }
 pid_t server_pid(const server_t *server) { return server->child->pid; }
 bool server_running(server_t *server) { return child_running(server->child); }
 const char *server_dir(const server_t *server) { return server->dir; }

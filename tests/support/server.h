@@ -16,6 +16,7 @@ typedef struct {
     const char *preload;     /* name of a shim ("shim_clock"), or a path with a slash; NULL: none */
     const char *const *env;  /* more "NAME=value", NULL-terminated; NULL: none */
     bool tcp;                /* listen on a free TCP port of 127.0.0.1 too */
+    bool node;               /* a node of a Redis Cluster, with a free port for its bus; implies tcp */
 } server_options_t;
 
 /* Starts a server without persistence and waits until it answers PING. NULL: all defaults. Owned by the caller: server_free;
@@ -46,7 +47,8 @@ void server_step_clock(server_t *server, int64_t ms);
 char *server_shim_path(const char *shim);
 
 const char *server_socket(const server_t *server);
-int server_port(const server_t *server); /* 0 without .tcp */
+int server_port(const server_t *server);     /* 0 without .tcp */
+int server_bus_port(const server_t *server); /* 0 without .node */
 pid_t server_pid(const server_t *server);
 bool server_running(server_t *server);
 const char *server_dir(const server_t *server);
