@@ -19,7 +19,8 @@ static const char ROLE[] = "monitor";
 // id is left. Either id stays in <queue>_unique and blocks every later task of that id (pushTask). While no task is waiting or in
 // progress, every id in these sets is an orphan. Two counts a protected timeout apart must agree,
 // because a task on its way between two lists is in neither. The sidecar reports orphans and never removes them: the id of a
-// task that a worker is about to push looks the same.
+// task that a worker is about to push looks the same. While there is no backup list, nothing is known: the tasks may be in the
+// list of a manager with other names.
 typedef struct unique_ids {
     const queue_config_t *config; // borrowed
     const strings_t *sets;        // borrowed
@@ -74,7 +75,7 @@ static void unique_ids_note_backup(unique_ids_t *unique_ids, bool homeless) {
         log_info(ROLE, config->name, "the backup list exists again, or no task waits any more", F_STR("backup", config->backup));
 }
 
-// Counts the ids. Returns whether no task is waiting or in progress.
+// Counts the ids. Returns whether no task is waiting or in progress, or whether there is no id.
 static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_error_t *error) {
     const strings_t *lists = &kmqueue_config(unique_ids->config)->lists;
     const strings_t *sets = unique_ids->sets;
@@ -93,7 +94,7 @@ static bool unique_ids_find_idle(conn_t *conn, unique_ids_t *unique_ids, redis_e
     }
     if (error->outcome == OUTCOME_OK) unique_ids_note_backup(unique_ids, waiting && !in_progress);
     if (error->outcome != OUTCOME_OK || waiting || in_progress > 1) return false;
-    return in_progress == 0 || unique_ids_backup_is_marker(conn, backup, error);
+    return in_progress ? unique_ids_backup_is_marker(conn, backup, error) : unique_ids->ids == 0;
 }
 
 // Keeps the smaller count of each set: only an id that was there both times can be an orphan. Returns the sum.

@@ -179,9 +179,17 @@ static void next_count(setup_t *d) {
     for (int i = 0; i < 30; i++) driver_step(&d->instance.driver, 10);
 }
 
+/* What KMQueueManager.init does when a worker starts. */
+static void make_backup(setup_t *d) {
+    redis_ok(d->f.r, "LPUSH " BACKUP " %s",
+             "{\"id\":\"m\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":2,\"retry\":0,"
+             "\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}");
+}
+
 Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
+    make_backup(&d);
     redis_ok(d.f.r, "SADD " UNIQUE " lost-1 lost-2");
     redis_ok(d.f.r, "SADD " PLAIN "_unique lost-3");
     until(&d, stale(&d) == 3);
@@ -199,10 +207,24 @@ Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
     next_count(&d);
     cr_assert_eq(stale(&d), 3);
     cr_assert_eq(logged(), 2);
-    redis_ok(d.f.r, "DEL " UNIQUE " " PLAIN "_unique");
+    redis_ok(d.f.r, "DEL " BACKUP " " UNIQUE " " PLAIN "_unique");
     next_count(&d);
     cr_assert_eq(stale(&d), 0);
     cr_assert_eq(count(&d, "HEXISTS sidecar:email:meta stale_unique"), 0);
+    close_setup(&d);
+}
+
+/* Workers whose manager has other names keep their tasks in another backup list. */
+Test(redis_kmqueue_hostile, no_unique_id_is_orphaned_without_a_backup_list) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
+    redis_ok(d.f.r, "SADD " UNIQUE " in-another-list");
+    for (int counts = 0; counts < 4; counts++) next_count(&d);
+    cr_assert_eq(stale(&d), 0);
+    cr_assert_eq(logged(), 0);
+    make_backup(&d);
+    for (int counts = 0; counts < 3 && !stale(&d); counts++) next_count(&d);
+    cr_assert_eq(stale(&d), 1);
     close_setup(&d);
 }
 
@@ -229,6 +251,7 @@ Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
                  {"LPUSH " PLAIN " task", "DEL " PLAIN},
                  {"LPUSH " BACKUP " task", "LREM " BACKUP " 0 task"},
                  {"LPUSH " BACKUP " task task", "LREM " BACKUP " 0 task"}};
+    make_backup(&d);
     redis_ok(d.f.r, "SADD " UNIQUE " a");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         redis_ok(d.f.r, cases[i].begin);
