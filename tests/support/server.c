@@ -50,8 +50,7 @@ static void add_env(server_t *server, const char *name, const char *value) {
     if (asprintf(&server->env[used], "%s=%s", name, value) < 0) abort();
 }
 
-/* A port that was free a moment ago; another process may take it, so the start is tried again. */
-static int free_port(void) {
+int server_free_port(void) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
@@ -180,8 +179,8 @@ server_t *server_start(const server_options_t *options) {
     bool up = false;
     bool tcp = options->tcp || options->node;
     for (int tries = 0; !up && tries < (tcp ? PORT_TRIES : 1); tries++) {
-        if (tcp) server->port = free_port();
-        if (options->node) server->bus_port = free_port();
+        if (tcp) server->port = server_free_port();
+        if (options->node) server->bus_port = server_free_port();
         up = launch(server);
     }
     if (!up) report_failed_start(server);
