@@ -67,21 +67,6 @@ static void check_policy(load_t *load, size_t i) {
     }
 }
 
-static void check_secrets(load_t *load) {
-    redis_config_t *redis = &load->config->redis;
-    const location_t *password = &load->keys[config_key_row(config_key_find("redis", "password"))];
-    const location_t *user = &load->keys[config_key_row(config_key_find("redis", "username"))];
-    const location_t *url = &load->keys[config_key_row(config_key_find("redis", "url"))];
-    if (*redis->password || *redis->password_file || user->origin != url->origin) redis->user_alone = false;
-    if (redis->user_alone)
-        diagnostic_add(load->warnings, url,
-                       "the URL of Redis has a user and no password: if the user is a password, write :PASSWORD@");
-    if (!*redis->password) return;
-    if (password->origin == ORIGIN_FILE) diagnostic_add(load->warnings, password, "`redis`: inline secret: use password_file");
-    if (*redis->password_file)
-        diagnostic_add(load->warnings, password, "`redis`: password is ignored, as password_file is set: remove one of them");
-}
-
 // ---- Conflicts: one Redis key in two queues, or in two roles of one queue.
 
 typedef struct entry {
@@ -236,5 +221,4 @@ void config_load_check(load_t *load) {
         if (!load->queues[i].has_errors) check_policy(load, i);
     }
     check_conflicts(load);
-    check_secrets(load);
 }

@@ -13,7 +13,10 @@ typedef struct config_dialect config_dialect_t;
 typedef const config_dialect_t *config_dialects_fn(size_t index);
 
 typedef enum score_unit { SCORE_MS, SCORE_S } score_unit_t;
-typedef enum lock_scope { LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
+typedef enum redis_mode { REDIS_MODE_AUTO, REDIS_MODE_SINGLE, REDIS_MODE_SENTINEL, REDIS_MODE_CLUSTER } redis_mode_t;
+typedef enum tls_verify { TLS_VERIFY_FULL, TLS_VERIFY_CA, TLS_VERIFY_NONE } tls_verify_t;
+typedef enum tls_min { TLS_MIN_1_2, TLS_MIN_1_3 } tls_min_t;
+typedef enum lock_scope { LOCK_SCOPE_AUTO, LOCK_SCOPE_GROUP, LOCK_SCOPE_QUEUE } lock_scope_t;
 typedef enum retry_backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL } retry_backoff_t;
 typedef enum log_format_name { FORMAT_AUTO, FORMAT_JSON, FORMAT_TEXT } log_format_name_t;
 
@@ -117,8 +120,25 @@ typedef struct redis_config {
     char *password;      // inline or from a url or the environment; "" = none. Secret
     char *password_file; // read again at each connect; wins over password; "" = none
     bool user_alone;     // a url gave a user and nothing gave a password: the user may be the password
-    bool tls;            // a rediss:// url; refused by config_load where the build has no TLS
     int64_t timeout_ms;  // how long one reply or one connect may take
+
+    redis_mode_t mode;
+    strings_t nodes;     // seeds of a Cluster; address_parse reads each item of these three lists
+    strings_t sentinels; // set if and only if `master` is
+    strings_t addresses; // "announced=reachable", each announced address once; see address_parse_pair
+    char *master;
+    char *sentinel_username; // like username, password and password_file
+    char *sentinel_password;
+    char *sentinel_password_file;
+    bool sentinel_tls;
+
+    bool tls;
+    char *tls_ca_file;     // "" = the CAs of the system
+    char *tls_cert_file;   // "" = no client certificate; then tls_key_file is "", too
+    char *tls_key_file;    // PEM, not encrypted
+    char *tls_server_name; // "" = the host that a connection goes to
+    tls_verify_t tls_verify;
+    tls_min_t tls_min;
 } redis_config_t;
 
 typedef struct config {
@@ -127,11 +147,13 @@ typedef struct config {
     redis_config_t redis;
     struct {
         int64_t ttl_ms;
-        lock_scope_t scope;
+        lock_scope_t scope; // use config_lock_scope
+        bool spread;
     } lock;
     struct {
         int64_t batch; // jobs per promote script
         int64_t safety_poll_ms;
+        int64_t blind_poll_ms; // in place of safety_poll_ms where CLIENT TRACKING is refused
     } dispatcher;
     struct {
         int64_t scan_interval_ms; // 0 = auto
@@ -175,6 +197,12 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
 // Every key that the queue's roles use, each name once. Owned: free with config_redis_keys_free.
 redis_keys_t config_redis_keys(const queue_config_t *queue);
 void config_redis_keys_free(redis_keys_t *keys);
+
+// The mode that the settings ask for; AUTO = the server decides. Nodes ask for a Cluster.
+redis_mode_t config_redis_mode(const redis_config_t *redis);
+
+// Resolves lock.scope to GROUP or QUEUE, once the mode of Redis is known.
+lock_scope_t config_lock_scope(const config_t *config, redis_mode_t mode);
 
 // The name of a dialect, as in the file.
 const char *config_dialect_word(const config_dialect_t *dialect);

@@ -75,7 +75,8 @@ static load_t load_begin(const char *path, config_dialects_fn *dialects, diagnos
     errors->main_file = warnings->main_file = path;
     for (size_t i = 0; i < config_key_count; i++) {
         void *base = load_base(load.config, &config_keys[i]);
-        if (base) config_value_set_known(&config_keys[i], config_keys[i].fallback, base);
+        if (!base || strcmp(config_keys[i].fallback, CONFIG_AS_REDIS_TLS) == 0) continue;
+        config_value_set_known(&config_keys[i], config_keys[i].fallback, base);
     }
     return load;
 }
@@ -89,6 +90,7 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
         config_load_url(&load, ORIGIN_FILE);
         config_load_environment(&load);
         config_load_url(&load, ORIGIN_ENVIRONMENT);
+        config_load_redis(&load);
         config_load_queues(&load, root);
         config_load_check(&load);
         load.config->origins = load_origins(&load);

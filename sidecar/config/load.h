@@ -29,9 +29,12 @@ void config_load_queues(load_t *load, const node_t *root);
 // Sets keys outside queues from QUEUE_SIDECAR_<SECTION>_<KEY>.
 void config_load_environment(load_t *load);
 
-// Splits a redis.url of this origin into host, port, socket, db, username and password, which replace values of weaker origins.
-// Call it right after setting the keys of that origin.
+// Splits a redis.url of this origin into host, port, socket, db, username, password and tls, which replace values of weaker
+// origins. Call it right after setting the keys of that origin.
 void config_load_url(load_t *load, origin_t origin);
+
+// Sets the defaults of `redis` that follow from other settings, and checks settings of `redis` that depend on each other.
+void config_load_redis(load_t *load);
 
 // Checks values that depend on each other: names, windows, delays, Redis keys.
 void config_load_check(load_t *load);

@@ -2,7 +2,10 @@
 
 #include "config/file/source.h"
 
-static const char *const scope_words[] = {"group", "queue", NULL};
+static const char *const mode_words[] = {"auto", "single", "sentinel", "cluster", NULL};
+static const char *const verify_words[] = {"full", "ca", "none", NULL};
+static const char *const tls_words[] = {"1.2", "1.3", NULL};
+static const char *const scope_words[] = {"auto", "group", "queue", NULL};
 static const char *const backoff_words[] = {"none", "fixed", "exponential", NULL};
 static const char *const unit_words[] = {"ms", "s", NULL};
 static const char *const level_words[] = {"error", "warn", "info", "debug", NULL};
@@ -20,7 +23,7 @@ const config_key_t config_keys[] = {
         "Name of the instances that serve the same queues under one lock; name it after the application.", PLAIN),
 
     ROW("redis", "url", KEY_TEXT, "", "0", "4096", TOP(redis.url), false,
-        "Redis in one line, redis://[user][:password]@host:port/db or unix:///path, instead of host, port, socket, db, username and password.", .secret = true),
+        "Redis in one line, redis://[user][:password]@host:port/db or unix:///path, instead of host, port, socket, db, username, password and tls; rediss:// is TLS.", .secret = true),
     ROW("redis", "host", KEY_ADDRESS, "127.0.0.1", "1", "255", TOP(redis.host), false,
         "Host name or address of Redis.", PLAIN),
     ROW("redis", "port", KEY_INT, "6379", "1", "65535", TOP(redis.port), false,
@@ -38,15 +41,53 @@ const config_key_t config_keys[] = {
     ROW("redis", "timeout", KEY_DURATION, "5s", "100ms", "1m", TOP(redis.timeout_ms), false,
         "How long a connect or one reply of Redis may take, a duration.", PLAIN),
 
+    ROW("redis", "mode", KEY_ENUM, "auto", NULL, NULL, TOP(redis.mode), false,
+        "What Redis is: one server, servers behind sentinels, or a Cluster; auto is sentinel if sentinels is set, and otherwise what the server says it is.", .words = mode_words),
+    ROW("redis", "nodes", KEY_STRINGS, "", "0", "32", TOP(redis.nodes), false,
+        "Nodes of a Cluster that are asked for the others, \"host:port\" or \"[v6]:port\", instead of host and port.", PLAIN),
+    ROW("redis", "sentinels", KEY_STRINGS, "", "0", "32", TOP(redis.sentinels), false,
+        "Sentinels that are asked for the primary, \"host:port\" or \"[v6]:port\", instead of host and port.", PLAIN),
+    ROW("redis", "master", KEY_TEXT, "", "0", "255", TOP(redis.master), false,
+        "Name under which the sentinels monitor the primary.", PLAIN),
+    ROW("redis", "sentinel_username", KEY_USER, "", "0", "512", TOP(redis.sentinel_username), false,
+        "User of the sentinels' own ACL; empty means the default user.", PLAIN),
+    ROW("redis", "sentinel_password", KEY_TEXT, "", "0", "4096", TOP(redis.sentinel_password), false,
+        "Password of the sentinels in the file itself; prefer sentinel_password_file, which wins over it.", .secret = true),
+    ROW("redis", "sentinel_password_file", KEY_TEXT, "", "0", "4095", TOP(redis.sentinel_password_file), false,
+        "Path of a file that holds the password of the sentinels, read again at each connect; empty means none.", .secret_file = true),
+    ROW("redis", "sentinel_tls", KEY_BOOL, CONFIG_AS_REDIS_TLS, NULL, NULL, TOP(redis.sentinel_tls), false,
+        "Whether the sentinels speak TLS; the default is the value of tls.", PLAIN),
+    ROW("redis", "addresses", KEY_STRINGS, "", "0", "32", TOP(redis.addresses), false,
+        "Addresses that sentinels or nodes announce and the sidecar cannot reach, and the ones to use instead, \"announced:port=reachable:port\".", PLAIN),
+
+    ROW("redis", "tls", KEY_BOOL, "false", NULL, NULL, TOP(redis.tls), false,
+        "Whether connections to Redis use TLS.", PLAIN),
+    ROW("redis", "tls_ca_file", KEY_TEXT, "", "0", "4095", TOP(redis.tls_ca_file), false,
+        "Path of a PEM file with the CA certificates to trust, read again at each connect; empty means those of the system.", PLAIN),
+    ROW("redis", "tls_cert_file", KEY_TEXT, "", "0", "4095", TOP(redis.tls_cert_file), false,
+        "Path of a PEM file with the client certificate, read again at each connect; empty means none.", PLAIN),
+    ROW("redis", "tls_key_file", KEY_TEXT, "", "0", "4095", TOP(redis.tls_key_file), false,
+        "Path of a PEM file with the key of the client certificate, read again at each connect.", .secret_file = true),
+    ROW("redis", "tls_server_name", KEY_ADDRESS, "", "0", "255", TOP(redis.tls_server_name), false,
+        "Name that the server's certificate must carry; empty means the host that the sidecar connects to.", PLAIN),
+    ROW("redis", "tls_verify", KEY_ENUM, "full", NULL, NULL, TOP(redis.tls_verify), false,
+        "What is checked of the server's certificate: chain and name, the chain to the CA alone, or nothing.", .words = verify_words),
+    ROW("redis", "tls_min", KEY_ENUM, "1.2", NULL, NULL, TOP(redis.tls_min), false,
+        "Oldest version of TLS to accept.", .words = tls_words),
+
     ROW("lock", "ttl", KEY_DURATION, "5s", "200ms", "10m", TOP(lock.ttl_ms), false,
         "How long the leader's lock lives without a renewal, a duration; also the longest pause at a takeover after a crash. The leader renews the lock after a third of this time.", PLAIN),
-    ROW("lock", "scope", KEY_ENUM, "group", NULL, NULL, TOP(lock.scope), false,
-        "One lock for the whole group, or one for each hash tag, as Redis Cluster needs.", .words = scope_words),
+    ROW("lock", "scope", KEY_ENUM, "auto", NULL, NULL, TOP(lock.scope), false,
+        "One lock for the whole group, or one for each hash tag, as Redis Cluster needs; auto is queue in a Cluster, and otherwise group.", .words = scope_words),
+    ROW("lock", "spread", KEY_BOOL, "true", NULL, NULL, TOP(lock.spread), true,
+        "Whether the instances share the locks out among themselves, where the scope is queue.", PLAIN),
 
     ROW("dispatcher", "batch", KEY_INT, "400", "1", "5000", TOP(dispatcher.batch), true,
         "Maximum number of jobs that one promote script moves; other clients of Redis wait while it runs.", PLAIN),
     ROW("dispatcher", "safety_poll", KEY_DURATION, "5s", "50ms", "24h", TOP(dispatcher.safety_poll_ms), true,
         "Time between two polls of all queues without a wake-up, a duration; bounds the delay after a lost wake-up.", PLAIN),
+    ROW("dispatcher", "blind_poll", KEY_DURATION, "500ms", "50ms", "1h", TOP(dispatcher.blind_poll_ms), true,
+        "How often new jobs are looked for where Redis refuses CLIENT TRACKING, a duration.", PLAIN),
 
     ROW("monitor", "scan_interval", KEY_DURATION, "auto", "50ms", "1h", TOP(monitor.scan_interval_ms), true,
         "Time between two scans of a backup list, a duration; auto is a tenth of the protected timeout, between 1s and 1m.", .zero = "auto"),

@@ -33,14 +33,15 @@ typedef struct config_key_type {
 
 extern const config_key_type_t config_key_types[]; // by key_type_t
 
-#define CONFIG_DIALECT_PREFIX "<dialect>" // stands for a default of each dialect
+#define CONFIG_DIALECT_PREFIX "<dialect>"   // stands for a default of each dialect
+#define CONFIG_AS_REDIS_TLS   "<redis.tls>" // stands for the value of redis.tls
 
 typedef struct config_key {
     const char *section; // "" = top level; "queue" = in `defaults` and in each queue; "queue-only" = in each queue
     const char *name;
     key_type_t type;
-    const char *fallback; // the default as text; NULL = the file must set the key; "<name>" stands for the queue's name, and
-                          // CONFIG_DIALECT_PREFIX for config_dialect_t.prefix
+    const char *fallback; // the default as text; NULL = the file must set the key; "<name>" stands for the queue's name,
+                          // CONFIG_DIALECT_PREFIX for config_dialect_t.prefix, CONFIG_AS_REDIS_TLS for redis.tls
     const char *low;      // bounds as text; for a text, bounds of its length in bytes; NULL = the type has no bounds
     const char *high;
     size_t at; // offset in config_t, queue_policy_t ("queue"), queue_config_t ("queue-only") or the struct of a dialect (own)
@@ -65,7 +66,7 @@ typedef struct config_key {
 
 #define CONFIG_OWN_PREFIX "sidecar:" // the Redis keys of the sidecar itself begin with this
 enum { MAX_CONFIG_STRING = 256, CONFIG_STEPS_MAX = 16 };
-enum { CONFIG_KEYS_MAX = 96, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 };
+enum { CONFIG_KEYS_MAX = 128, CONFIG_QUEUES_MAX = 1000, CONFIG_DIALECTS_MAX = 16 };
 
 // The rows of keys that do not belong to one dialect.
 extern const config_key_t config_keys[];

@@ -2,12 +2,11 @@
 #include "config/load.h"
 #include "config/value.h"
 
-enum part { PART_HOST, PART_PORT, PART_SOCKET, PART_DB, PART_USERNAME, PART_PASSWORD, PARTS };
-static const char *const part_keys[PARTS] = {"host", "port", "socket", "db", "username", "password"};
+enum part { PART_HOST, PART_PORT, PART_SOCKET, PART_DB, PART_USERNAME, PART_PASSWORD, PART_TLS, PARTS };
+static const char *const part_keys[PARTS] = {"host", "port", "socket", "db", "username", "password", "tls"};
 
 typedef struct url {
     char *parts[PARTS]; // owned; NULL = the url does not say
-    bool tls;
 } url_t;
 
 // Returns text (owned) with %XX decoded, or NULL when a % is not followed by two hex digits or stands for NUL.
@@ -71,8 +70,10 @@ static bool url_parse(url_t *url, const char *text) {
         url->parts[PART_SOCKET] = url_decode(text + 7, strlen(text + 7));
         return url->parts[PART_SOCKET] && !strpbrk(text, "?#");
     }
-    url->tls = strncmp(text, "rediss://", 9) == 0;
-    if (url->tls) return url_parse_tcp(url, text + 9);
+    if (strncmp(text, "rediss://", 9) == 0) {
+        url->parts[PART_TLS] = mem_str("true");
+        return url_parse_tcp(url, text + 9);
+    }
     return strncmp(text, "redis://", 8) == 0 && url_parse_tcp(url, text + 8);
 }
 
@@ -87,7 +88,10 @@ static void url_set_parts(load_t *load, const location_t *location, const url_t 
         if (!text && (i == PART_USERNAME || i == PART_PASSWORD)) continue;
         if (part->origin == location->origin) {
             char *name = config_load_shown(key, part->origin);
-            diagnostic_add(load->errors, part, "%s and %s are both set: remove one of them", name, shown);
+            diagnostic_add(load->errors, part,
+                           i == PART_TLS ? "%s and %s are both set: begin the URL with rediss:// for TLS, and remove %s"
+                                         : "%s and %s are both set: remove one of them",
+                           name, shown, name);
             free(name);
         }
         buffer_t why = {0};
@@ -108,15 +112,11 @@ void config_load_url(load_t *load, origin_t origin) {
     bool good = url_parse(&url, *text);
     if (!good)
         diagnostic_add(load->errors, location,
-                       "%s must be redis://[user][:password]@host:port/db or unix:///path, with %%XX for special characters",
-                       shown);
-    if (url.tls)
-        diagnostic_add(load->errors, location,
-                       "%s asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it",
+                       "%s must be redis://[user][:password]@host:port/db, rediss://... for TLS, or unix:///path, with %%XX for "
+                       "special characters",
                        shown);
     if (good) {
         url_set_parts(load, location, &url, shown);
-        load->config->redis.tls = url.tls;
         load->config->redis.user_alone = url.parts[PART_USERNAME] && *url.parts[PART_USERNAME] && !url.parts[PART_PASSWORD];
     }
     for (size_t i = 0; i < PARTS; i++) free(url.parts[i]);

@@ -145,14 +145,14 @@ static void value_set(const config_key_t *key, const value_t *value, void *base)
 
 enum { SHOWN = 80 };
 
-// Shows no text that a password may be part of, such as a URL in the place of a port.
-static void explain_text(const char *text, buffer_t *why) {
+// A password may be part of a URL in the place of a port.
+void config_value_show(const char *text, buffer_t *out) {
     if (strlen(text) > SHOWN)
-        buffer_printf(why, "a text of %zu bytes", strlen(text));
+        buffer_printf(out, "a text of %zu bytes", strlen(text));
     else if (strstr(text, "://") || strchr(text, '@'))
-        buffer_str(why, "a text that may hold a password");
+        buffer_str(out, "a text that may hold a password");
     else
-        config_quote(text, why);
+        config_quote(text, out);
 }
 
 static void explain_array(const node_t *node, buffer_t *why) {
@@ -161,7 +161,7 @@ static void explain_array(const node_t *node, buffer_t *why) {
         const node_t *child = &node->children[i];
         if (i) buffer_str(why, ", ");
         if (child->kind == NODE_TEXT)
-            explain_text(child->text, why);
+            config_value_show(child->text, why);
         else
             buffer_str(why, child->text ? child->text : "...");
     }
@@ -177,7 +177,7 @@ static void explain_value(const config_key_t *key, const node_t *node, buffer_t 
         explain_array(node, why);
     } else if (node->kind == NODE_TEXT || node->kind == NODE_ANY || strlen(node->text) > SHOWN) {
         buffer_str(why, "is ");
-        explain_text(node->text, why);
+        config_value_show(node->text, why);
     } else {
         buffer_printf(why, "is %s", node->text);
     }

@@ -25,5 +25,8 @@ void config_value_free(const config_key_t *key, void *base);
 // Adds the field in libconfig syntax, secrets redacted.
 void config_value_write(const config_key_t *key, const void *base, buffer_t *out);
 
+// Adds a text of the file in quotes, or what it is if it is long or may hold a password.
+void config_value_show(const char *text, buffer_t *out);
+
 // Adds what is allowed: "an integer from 1 to 65535".
 void config_value_describe(const config_key_t *key, buffer_t *out);

@@ -67,6 +67,19 @@ Test(unit_address, reads_what_people_write) {
     expect_rows(address_parse, rows, sizeof rows / sizeof *rows);
 }
 
+Test(unit_address, reads_pairs) {
+    static const char *const bad[] = {"", "=", "a:1", "a:1=", "=a:1", "a:1=b", "a=b:1", "a:1=b:2=c:3", "a:1 = b:2", "a:1==b:2"};
+    address_t from, to;
+    cr_assert(address_parse_pair(slice_text("10.0.0.1:6379=[::1]:7000"), &from, &to));
+    cr_expect_str_eq(address_text(&from).text, "10.0.0.1:6379");
+    cr_expect_str_eq(address_text(&to).text, "[::1]:7000");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_expect_not(address_parse_pair(slice_text(bad[i]), &from, &to), "%s", bad[i]);
+        cr_expect_str_eq(address_text(&from).text, "10.0.0.1:6379", "%s", bad[i]);
+        cr_expect_str_eq(address_text(&to).text, "[::1]:7000", "%s", bad[i]);
+    }
+}
+
 Test(unit_address, reads_what_servers_announce) {
     static const address_row_t rows[] = {
         {"10.0.0.1:6379", "10.0.0.1", 6379},

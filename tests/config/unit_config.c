@@ -41,9 +41,11 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_eq(config->redis.port, 6379);
     cr_expect_eq(config->redis.timeout_ms, 5000);
     cr_expect_eq(config->lock.ttl_ms, 5000);
-    cr_expect_eq(config->lock.scope, LOCK_SCOPE_GROUP);
+    cr_expect_eq(config->lock.scope, LOCK_SCOPE_AUTO);
+    cr_expect(config->lock.spread);
     cr_expect_eq(config->dispatcher.batch, 400);
     cr_expect_eq(config->dispatcher.safety_poll_ms, 5000);
+    cr_expect_eq(config->dispatcher.blind_poll_ms, 500);
     cr_expect_eq(config->monitor.scan_interval_ms, 0);
     cr_expect_eq(config->stream.retain_ms, 86400000);
     cr_expect_eq(config->stream.min_records, 10000);
@@ -229,7 +231,8 @@ Test(unit_config, splits_a_url_into_its_parts) {
 
 Test(unit_config, refuses_bad_urls_without_showing_them) {
     static const char must[] =
-        "F:1: `redis.url` must be redis://[user][:password]@host:port/db or unix:///path, with %XX for special characters\n";
+        "F:1: `redis.url` must be redis://[user][:password]@host:port/db, rediss://... for TLS, or unix:///path, with %XX for "
+        "special characters\n";
     static const char *const bad[] = {"http://x",     "redis://",        "redis://:6379",     "unix://run/x",   "redis://a:%zz@x",
                                       "redis://[::1", "redis://x/1?a=b", "redis://a:%00@x/1", "redis://[::1]x", "localhost:6379"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -242,8 +245,8 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
          "F:1: `redis.url`: its port is not right, but must be an integer from 1 to 65535\n"},
         {"redis = { url = \"redis://x/a\"; };\n" Q,
          "F:1: `redis.url`: its db is not right, but must be an integer from 0 to 65535\n"},
-        {"redis = { url = \"rediss://x\"; };\n" Q,
-         "F:1: `redis.url` asks for TLS, but this build has no TLS: use redis:// or a unix socket, with a TLS proxy beside it\n"},
+        {"redis = { url = \"redis://x\";\n tls = true; };\n" Q,
+         "F:2: `redis.tls` and `redis.url` are both set: begin the URL with rediss:// for TLS, and remove `redis.tls`\n"},
         {"redis = { url = \"redis://x\";\n port = 1;\n host = \"y\"; };\n" Q,
          "F:2: `redis.port` and `redis.url` are both set: remove one of them\n"
          "F:3: `redis.host` and `redis.url` are both set: remove one of them\n"},
@@ -343,10 +346,11 @@ Test(unit_config, dumps_where_each_value_came_from) {
     char *text = dump(config);
     static const char *const lines[] = {
         "\ngroup = \"default\"; # default\n",
-        "\n    host          = \"127.0.0.1\"; # default\n",
-        "\n    port          = 7000;        # environment\n",
-        "\n    ttl   = \"5s\";    # file\n",
-        "\n    scope = \"group\"; # default\n",
+        "\n    host                   = \"127.0.0.1\"; # default\n",
+        "\n    port                   = 7000;        # environment\n",
+        "\n    sentinels              = [];          # default\n",
+        "\n    ttl    = \"5s\";   # file\n",
+        "\n    scope  = \"auto\"; # default\n",
         "\n    retry_times       = 5;                         # file\n",
         "\n        name              = \"q\";                       # file\n",
         "\n        backup            = \"q:backup\";                # default\n",
@@ -371,7 +375,7 @@ Test(unit_config, lists_every_key_in_eight_columns) {
         cr_expect_eq(tabs, 7);
         rows++;
     }
-    cr_expect_eq(rows, 67);
+    cr_expect_eq(rows, 85);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
     buffer_free(&out);

@@ -37,7 +37,7 @@ static const config_case_row_t value_faults[] = {
     {"lock = { ttl = \"199ms\"; };\n" Q, "F:1: `lock.ttl` is \"199ms\", but must be a duration from \"200ms\" to \"10m\"\n"},
     {"lock = { ttl = \"11m\"; };\n" Q, "F:1: `lock.ttl` is \"11m\", but must be a duration from \"200ms\" to \"10m\"\n"},
     {"lock = { scope = \"quue\"; };\n" Q,
-     "F:1: `lock.scope` is \"quue\", but must be one of \"group\", \"queue\": did you mean \"queue\"?\n"},
+     "F:1: `lock.scope` is \"quue\", but must be one of \"auto\", \"group\", \"queue\": did you mean \"queue\"?\n"},
     {"dispatcher = { batch = 0; };\n" Q, "F:1: `dispatcher.batch` is 0, but must be an integer from 1 to 5000\n"},
     {"dispatcher = { batch = 5001; };\n" Q, "F:1: `dispatcher.batch` is 5001, but must be an integer from 1 to 5000\n"},
     {"dispatcher = { safety_poll = \"1h30m\"; };\n" Q,
@@ -107,7 +107,7 @@ Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {
         {"queues = ( { name = \"q\"; group = \"g\"; } );", "F:1: queue `q`: unknown key `group`: it belongs at the top level\n"},
         {"queues = ( { name = \"q\"; protected_timeuot = \"3m\"; } );",
          "F:1: queue `q`: unknown key `protected_timeuot`: did you mean `protected_timeout`?\n"},
-        {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known keys: ttl, scope\n"},
+        {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known keys: ttl, scope, spread\n"},
         {"defaults = { timeout = \"3s\"; };\n" Q, "F:1: `defaults`: unknown key `timeout`: it belongs in `redis`\n"},
         {"queues = ( { name = \"q\"; timeout = \"3s\"; } );",
          "F:1: queue `q`: unknown key `timeout`; known keys: name, dialect, ready, delayed, backup, errors, dlq, "

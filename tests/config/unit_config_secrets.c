@@ -103,6 +103,18 @@ Test(unit_config_secrets, a_wrong_value_is_not_repeated) {
         REDIS("db = \"redis" LOGIN "\";"),
         REDIS("timeout = \"redis" LOGIN "\";"),
         REDIS("password_file = \"s3cret\";"),
+        REDIS("sentinel_password = [\"s3cret\"];"),
+        REDIS("sentinel_password = \"s3cret\";"),
+        REDIS("sentinel_password_file = \"s3cret\";"),
+        REDIS("sentinel_username = \"me:s3cret@cache\";"),
+        REDIS("sentinel_username = \"redis" LOGIN "\";"),
+        REDIS("tls_key_file = \"s3cret\"; tls_cert_file = \"/c\"; tls = true;"),
+        REDIS("tls_server_name = \"redis" LOGIN "\";"),
+        REDIS("nodes = [\"redis" LOGIN "\"];"),
+        REDIS("nodes = [\"me:s3cret@cache:1\"];"),
+        REDIS("nodes = \"redis" LOGIN "\";"),
+        REDIS("sentinels = [\"redis" LOGIN "\"]; master = \"m\";"),
+        REDIS("addresses = [\"a:1=redis" LOGIN "\"];"),
         REDIS("password_file = \"redis" LOGIN "\";"),
         "redis = \"redis" LOGIN "\";\n" Q,
         "url = \"redis" LOGIN "\";\n" Q,
@@ -117,8 +129,26 @@ Test(unit_config_secrets, a_wrong_value_is_not_repeated) {
 }
 
 Test(unit_config_secrets, a_variable_of_the_environment_is_not_repeated) {
-    static const char *const names[] = {"REDIS",    "REDIS_URL",      "REDIS_HOST",    "REDIS_PORT",          "REDIS_SOCKET",
-                                        "REDIS_DB", "REDIS_USERNAME", "REDIS_TIMEOUT", "REDIS_PASSWORD_FILE", "REDIS_PASSWORT"};
+    static const char *const names[] = {"REDIS",
+                                        "REDIS_URL",
+                                        "REDIS_HOST",
+                                        "REDIS_PORT",
+                                        "REDIS_SOCKET",
+                                        "REDIS_DB",
+                                        "REDIS_USERNAME",
+                                        "REDIS_TIMEOUT",
+                                        "REDIS_PASSWORD_FILE",
+                                        "REDIS_PASSWORT",
+                                        "REDIS_NODES",
+                                        "REDIS_SENTINELS",
+                                        "REDIS_ADDRESSES",
+                                        "REDIS_SENTINEL_USERNAME",
+                                        "REDIS_SENTINEL_PASSWORD",
+                                        "REDIS_SENTINEL_PASSWORD_FILE",
+                                        "REDIS_TLS",
+                                        "REDIS_TLS_KEY_FILE",
+                                        "REDIS_TLS_SERVER_NAME",
+                                        "REDIS_MODE"};
     static const char *const values[] = {"redis" LOGIN, "rediss" LOGIN, "http" LOGIN, "me:s3cret@cache",
                                          "redis://me:s3c/ret@cache:6379/0"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

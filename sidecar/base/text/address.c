@@ -58,6 +58,16 @@ bool address_parse(slice_t text, address_t *out) {
     return true;
 }
 
+bool address_parse_pair(slice_t text, address_t *announced, address_t *reachable) {
+    const char *equals = text.len ? memchr(text.data, '=', text.len) : NULL;
+    size_t left = equals ? (size_t)(equals - text.data) : 0;
+    address_t first;
+    if (!equals || !address_parse((slice_t){text.data, left}, &first)) return false;
+    if (!address_parse((slice_t){equals + 1, text.len - left - 1}, reachable)) return false;
+    *announced = first;
+    return true;
+}
+
 bool address_parse_announced(slice_t text, address_t *out) {
     address_t read;
     bool bracketed;

@@ -18,6 +18,9 @@ typedef struct address_text {
 // was.
 bool address_parse(slice_t text, address_t *out);
 
+// Reads "announced:port=reachable:port". False: it is malformed, and the results are as they were.
+bool address_parse_pair(slice_t text, address_t *announced, address_t *reachable);
+
 // Reads an address that a server wrote. Redis writes a v6 address without brackets, so the port begins at the last colon. The
 // host may be empty: the server then means the host that sent the text.
 bool address_parse_announced(slice_t text, address_t *out);

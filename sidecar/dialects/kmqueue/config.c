@@ -91,7 +91,11 @@ static void kmqueue_derive(derive_t *derive) {
         digest_md5_base64(digested.data, digested.len, base64);
         derive_text(&queue->backup, mem_printf(KMQUEUE_BACKUP "%s", base64));
     }
-    if (db != 0) derive_error(derive, "dialect", "KMQueue works in database 0 only, but `redis.db` is %lld", (long long)db);
+    if (config_redis_mode(&derive->config->redis) == REDIS_MODE_CLUSTER)
+        derive_error(derive, "dialect",
+                     "the keys of KMQueue lie in many slots, so it cannot work in a Cluster: remove the queue");
+    else if (db != 0)
+        derive_error(derive, "dialect", "KMQueue works in database 0 only, but `redis.db` is %lld", (long long)db);
     buffer_free(&digested);
 }
 
