@@ -16,9 +16,10 @@ auditor_t *auditor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases,
     a->states = mem_array(keys->queue_count, sizeof *a->states);
     a->read.positions = mem_array(keys->queue_count, sizeof *a->read.positions);
     a->reply.ends = mem_array(keys->queue_count, sizeof *a->reply.ends);
+    a->reply.events = mem_array(keys->queue_count, sizeof *a->reply.events);
     a->read.budget = 1;
     for (size_t i = 0; i < keys->queue_count; i++)
-        a->cursors[i] = (stream_cursor_t){.read_id = STREAM_ID_NONE, .logged_id = STREAM_ID_NONE};
+        a->cursors[i] = (stream_cursor_t){.read_id = STREAM_ID_NONE, .logged_id = STREAM_ID_NONE, .acked_id = STREAM_ID_NONE};
     return a;
 }
 
@@ -39,6 +40,7 @@ void auditor_free(auditor_t *a) {
     free(a->states);
     free(a->read.positions);
     free(a->reply.ends);
+    free(a->reply.events);
     free(a);
 }
 
@@ -64,18 +66,11 @@ static bool auditor_open_log(auditor_t *a) {
 // Opens a closed connection. False: the connection cannot be opened now.
 static bool auditor_connect(auditor_t *a) {
     redis_error_t error;
-    char history[STREAM_HISTORY_SIZE];
     bool fresh = !conn_is_open(a->redis.conn);
     if (a->read.in_flight) return true;
     if (conn_open(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
     if (!fresh) return true;
-    if (stream_history(a->redis.conn, history, &error) != OUTCOME_OK) {
-        error.outcome = OUTCOME_DISCONNECTED; // cursors are valid only for the server's history
-        return auditor_back_off(a, &error);
-    }
-    bool same = strcmp(history, a->redis.history) == 0;
-    for (size_t i = 0; !same && i < a->keys->queue_count; i++) stream_id_set(a->cursors[i].read_id, STREAM_ID_NONE);
-    snprintf(a->redis.history, sizeof a->redis.history, "%s", history);
+    for (size_t i = 0; i < a->keys->queue_count; i++) a->cursors[i].unproved = true;
     a->timers.reconcile_at = a->timers.renew_acks_at = mono_now();
     a->read.catching_up = true;
     return true;

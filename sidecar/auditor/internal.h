@@ -10,22 +10,26 @@
 
 typedef struct auditor auditor_t; // as in auditor.h
 
+typedef char event_id_t[EVENT_ID_SIZE];
+
 // The position of the log in one failure stream.
 typedef struct stream_cursor {
-    stream_id_t read_id;   // entries up to here were read since the stream was last reset, and are on disk
-    stream_id_t logged_id; // position in the log; the log lacks entries above this position that were trimmed
-    bool unreadable;       // the stream has an error: skip it
-    bool behind;           // the stream had entries above read_id at the last read
-    int64_t growth_left;   // number of entries that may come before a trim can remove some; negative = a trim can remove some now
-    mono_t trim_at;        // no trim before this
+    stream_id_t read_id;    // entries up to here were read since the stream was last reset, and are on disk
+    stream_id_t logged_id;  // position in the log; the log lacks entries above this position that were trimmed
+    stream_id_t acked_id;   // the last entry that was acknowledged, so the server was a primary; "0-0" = none
+    event_id_t acked_event; // event id of that entry, or STREAM_NO_EVENT
+    bool unproved;          // the connection is new, so the stream may have other entries than those that were read
+    bool unreadable;        // the stream has an error: skip it
+    bool behind;            // the stream had entries above read_id at the last read
+    int64_t growth_left; // number of entries that may come before a trim can remove some; negative = a trim can remove some now
+    mono_t trim_at;      // no trim before this
 } stream_cursor_t;
 
 typedef struct auditor_redis {
-    conn_t *conn;                      // owned
-    char history[STREAM_HISTORY_SIZE]; // history of the server to which all cursors belong
-    backoff_t backoff;                 // no request before backoff.retry_at
-    int64_t now_ms;                    // Redis's clock; 0 = unknown
-    mono_t now_at;                     // when now_ms was read
+    conn_t *conn;      // owned
+    backoff_t backoff; // no request before backoff.retry_at
+    int64_t now_ms;    // Redis's clock; 0 = unknown
+    mono_t now_at;     // when now_ms was read
 } auditor_redis_t;
 
 // Progress of pruning: one queue after the other, some markers in each step.
@@ -58,7 +62,8 @@ typedef struct stream_read {
 
 // The entries of the reply.
 typedef struct stream_reply {
-    stream_id_t *ends; // id of each stream's last entry in the reply; "" = no entry; owned
+    stream_id_t *ends;  // id of each stream's last entry in the reply; "" = no entry; owned
+    event_id_t *events; // event id of that entry, or STREAM_NO_EVENT; owned
     int64_t entries;
     int64_t bytes;     // memory of the reply
     int64_t added;     // rows that the reply added

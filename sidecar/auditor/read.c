@@ -117,6 +117,8 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
     stream_reply_t *reply = &a->reply;
     event_t event = *entry;
     stream_id_set(reply->ends[queue], id);
+    snprintf(reply->events[queue], EVENT_ID_SIZE, "%.*s", entry->event.len ? (int)entry->event.len : 1,
+             entry->event.len ? entry->event.data : STREAM_NO_EVENT);
     reply->entries++;
     reply->bytes += (int64_t)bytes + ENTRY_OVERHEAD;
     if (reply->write_failed) return;
@@ -206,6 +208,11 @@ static bool read_store(auditor_t *a) {
     failpoint("audit_before_acknowledge");
     if (!auditor_acknowledge(a, (const stream_id_t *)reply->ends)) return false;
     failpoint("audit_acknowledged");
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        if (!*reply->ends[i]) continue;
+        stream_id_set(a->cursors[i].acked_id, reply->ends[i]);
+        memcpy(a->cursors[i].acked_event, reply->events[i], sizeof *reply->events);
+    }
     return true;
 }
 
@@ -240,7 +247,7 @@ bool auditor_read_reply(auditor_t *a) {
     stream_read_t *read = &a->read;
     redis_error_t error;
     bool arrived;
-    a->reply = (stream_reply_t){.ends = a->reply.ends, .full = a->reply.full};
+    a->reply = (stream_reply_t){.ends = a->reply.ends, .events = a->reply.events, .full = a->reply.full};
     for (size_t i = 0; i < a->keys->queue_count; i++) *a->reply.ends[i] = '\0';
     outcome_t outcome = stream_read_take(a->redis.conn, a->keys, read_entry, a, &arrived, &error);
     if (outcome == OUTCOME_OK && !arrived) {

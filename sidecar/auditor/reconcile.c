@@ -161,16 +161,15 @@ static bool reconcile_set_position(auditor_t *a, size_t queue, const char *posit
     return true;
 }
 
-// The stream ends before the log does: Redis has lost a part of the stream, or all of it. New records may get the same ids. So
-// no entry of the stream counts as copied, and the acknowledgement goes down. If the stream is gone, every record after the log's
-// position up to now may be missing.
+// Redis has lost a part of the stream, or all of it: no entry of the stream counts as copied, because new records may have got
+// the ids of lost ones. The acknowledgement goes down. If the stream is gone, every record after the log's position up to now may
+// be missing.
 static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimmed) {
     stream_cursor_t *cursor = &a->cursors[queue];
     const char *last = a->states[queue].last;
     stream_id_t now;
-    log_info(ROLE, auditor_queue_name(a, queue), "failure stream was reset; reading it from the beginning",
-             F_STR("was_at", cursor->logged_id), F_STR("is_at", last));
     stream_id_set(cursor->read_id, STREAM_ID_NONE);
+    stream_id_set(cursor->acked_id, STREAM_ID_NONE);
     snprintf(now, sizeof now, "%lld-0", (long long)a->redis.now_ms);
     for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], i == queue ? trimmed : "");
     if (!auditor_acknowledge(a, (const stream_id_t *)a->read.positions) || !audit_writer_begin(&a->writer)) return false;
@@ -178,19 +177,44 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
     return reconcile_set_position(a, queue, trimmed);
 }
 
-// Compares the log's position with the stream: inserts a gap or resets the position. False: a write failed.
-static bool reconcile_stream(auditor_t *a, size_t queue) {
+// Streams only grow. So an entry that is still in the stream with its event proves that no earlier entry has changed. Without
+// this proof a new connection may lead to a server that has lost the end of the stream and has given its ids to other records.
+// Only an acknowledged entry proves it: others may have been read from a primary that was being replaced.
+static bool reconcile_is_proved(const stream_cursor_t *cursor, const stream_ends_t *state) {
+    bool known = strcmp(cursor->acked_id, STREAM_ID_NONE) != 0 && strcmp(cursor->acked_event, state->event) == 0;
+    return !cursor->unproved || strcmp(cursor->read_id, STREAM_ID_NONE) == 0 || known;
+}
+
+// Inserts a gap if records above the log's position were removed. False: a write failed.
+static bool reconcile_insert_gaps(auditor_t *a, size_t queue, const char *trimmed) {
     const stream_cursor_t *cursor = &a->cursors[queue];
     const stream_ends_t *state = &a->states[queue];
-    // An id above the last id of the stream is from before a reset of the stream.
-    const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
-    if (stream_id_compare(state->last, cursor->logged_id) < 0) return reconcile_reset_stream(a, queue, trimmed);
     if (stream_id_compare(trimmed, cursor->logged_id) > 0)
         return audit_writer_begin(&a->writer) && reconcile_insert_gap(a, queue, &GAP_TRIMMED, cursor->logged_id, trimmed) &&
                reconcile_set_position(a, queue, trimmed);
     if (!reconcile_was_cut(cursor, state)) return true;
     return audit_writer_begin(&a->writer) && reconcile_insert_gap(a, queue, &GAP_REMOVED, cursor->logged_id, state->first) &&
            audit_writer_commit(&a->writer);
+}
+
+// Compares the log's position with the stream: inserts a gap or resets the position. False: a write or a request failed.
+static bool reconcile_stream(auditor_t *a, size_t queue) {
+    stream_cursor_t *cursor = &a->cursors[queue];
+    const stream_ends_t *state = &a->states[queue];
+    // An id above the last id of the stream is from before a reset of the stream.
+    const char *trimmed = stream_id_compare(state->trimmed, state->last) <= 0 ? state->trimmed : STREAM_ID_NONE;
+    bool proved = reconcile_is_proved(cursor, state), shorter = stream_id_compare(state->last, cursor->logged_id) < 0;
+    if (shorter || !proved)
+        log_info(ROLE, auditor_queue_name(a, queue),
+                 shorter ? "failure stream was reset; reading it from the beginning"
+                         : "the last copied record is gone from the failure stream; reading it from the beginning",
+                 F_STR("was_at", cursor->logged_id), F_STR("is_at", state->last));
+    bool done = shorter ? reconcile_reset_stream(a, queue, trimmed)
+                        : reconcile_insert_gaps(a, queue, trimmed) && (proved || reconcile_reset_stream(a, queue, trimmed));
+    if (!done) return false;
+    if (cursor->unproved && strcmp(cursor->read_id, STREAM_ID_NONE) != 0) stream_id_set(cursor->read_id, cursor->acked_id);
+    cursor->unproved = false;
+    return true;
 }
 
 // *found: the stream has become unreadable.
@@ -209,7 +233,13 @@ static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
 bool auditor_reconcile(auditor_t *a, bool *found) {
     redis_error_t error;
     bool unreadable = false;
-    if (stream_read_ends(a->redis.conn, a->keys, a->states, &a->redis.now_ms, &error) != OUTCOME_OK)
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        const stream_cursor_t *cursor = &a->cursors[i];
+        bool wanted = cursor->unproved && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
+        stream_id_set(a->read.positions[i], wanted ? cursor->acked_id : "");
+    }
+    const stream_id_t *positions = (const stream_id_t *)a->read.positions;
+    if (stream_read_ends(a->redis.conn, a->keys, positions, a->states, &a->redis.now_ms, &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     a->redis.now_at = mono_now();
     if (!auditor_revoke_acks(a)) return false;

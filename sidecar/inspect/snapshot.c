@@ -208,7 +208,7 @@ static void snapshot_read_uncopied(const reader_t *reader, size_t index) {
 static void snapshot_read_streams(const reader_t *reader) {
     snapshot_t *out = reader->out;
     stream_ends_t *ends = mem_array(out->queue_count, sizeof *ends);
-    outcome_t outcome = stream_read_ends(reader->conn, reader->keys, ends, &out->now_ms, reader->error);
+    outcome_t outcome = stream_read_ends(reader->conn, reader->keys, NULL, ends, &out->now_ms, reader->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
         out->queues[i].stream = ends[i];
         if (!*out->queues[i].error) memcpy(out->queues[i].error, ends[i].error, sizeof ends[i].error);

@@ -34,16 +34,6 @@ int64_t stream_id_ms(const char *id) {
     return ms > INT64_MAX ? INT64_MAX : (int64_t)ms;
 }
 
-outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_error_t *error) {
-    redisReply *reply;
-    request_begin(conn, "INFO", "replication");
-    if (request_ask(conn, &reply, error) != OUTCOME_OK) return error->outcome;
-    slice_t id = reply_info(reply, "master_replid:");
-    snprintf(history, STREAM_HISTORY_SIZE, "%.*s", (int)id.len, id.data);
-    freeReplyObject(reply);
-    return OUTCOME_OK;
-}
-
 void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t *positions, int64_t limit, int64_t block_ms) {
     request_begin(conn, "XREAD", "COUNT");
     request_int(conn, limit);
@@ -108,22 +98,29 @@ static void stream_copy_id(stream_id_t id, const redisReply *reply) {
     snprintf(id, STREAM_ID_SIZE, "%s", reply_len(reply) ? reply_text(reply) : STREAM_ID_NONE);
 }
 
-static outcome_t stream_read_ends_chunk(const call_t *call, size_t first, size_t count, stream_ends_t *out, int64_t *now_ms) {
-    const queue_keys_t *queues = &call->keys->queues[first];
+enum { ENDS_FIELDS = 6 }; // of each queue in the reply
+
+// call->queue is the first queue.
+static outcome_t stream_read_ends_chunk(const call_t *call, size_t count, const stream_id_t *wanted, stream_ends_t *out,
+                                        int64_t *now_ms) {
+    const queue_keys_t *queues = call_queue(call);
     redisReply *reply;
     request_script(call->conn, &script_stream_ends, (int)(2 * count));
     for (size_t i = 0; i < count; i++) request_text(call->conn, queues[i].failures, queues[i].meta);
+    for (size_t i = 0; wanted && i < count; i++) request_text(call->conn, wanted[call->queue + i]);
     if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
     *now_ms = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) {
-        stream_ends_t *ends = &out[first + i];
-        const char *length = reply_text(reply_at(reply, 5 * i + 1));
+        stream_ends_t *ends = &out[call->queue + i];
+        const size_t at = ENDS_FIELDS * i;
+        const char *length = reply_text(reply_at(reply, at + 1));
         *ends = (stream_ends_t){.length = strtoll(length, NULL, 10)};
         if (*length == '!') snprintf(ends->error, sizeof ends->error, "\"%s\": %.100s", queues[i].failures, length + 1);
-        stream_copy_id(ends->first, reply_at(reply, 5 * i + 2));
-        stream_copy_id(ends->last, reply_at(reply, 5 * i + 3));
-        stream_copy_id(ends->trimmed, reply_at(reply, 5 * i + 4));
-        ends->bytes = reply_number(reply_at(reply, 5 * i + 5));
+        stream_copy_id(ends->first, reply_at(reply, at + 2));
+        stream_copy_id(ends->last, reply_at(reply, at + 3));
+        stream_copy_id(ends->trimmed, reply_at(reply, at + 4));
+        ends->bytes = reply_number(reply_at(reply, at + 5));
+        snprintf(ends->event, sizeof ends->event, "%s", reply_text(reply_at(reply, at + 6)));
     }
     freeReplyObject(reply);
     if (*now_ms <= 0) return redis_error_set(call->error, OUTCOME_REFUSED, "stream_ends: unexpected reply");
@@ -132,14 +129,15 @@ static outcome_t stream_read_ends_chunk(const call_t *call, size_t first, size_t
 
 // Redis refuses a whole request if keys are in several Cluster slots, or if a right to one key is missing. Then
 // stream_read_ends and stream_acknowledge send one request for each queue.
-outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error) {
-    const call_t call = {conn, keys, 0, NULL, error};
+outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
+                           redis_error_t *error) {
     size_t alone = 0; // queues below this index are asked for alone
     *now_ms = 0;
     for (size_t first = 0, count; first < keys->queue_count; first += count) {
         size_t most = first < alone ? 1 : CHUNK;
         count = keys->queue_count - first < most ? keys->queue_count - first : most;
-        outcome_t outcome = stream_read_ends_chunk(&call, first, count, out, now_ms);
+        const call_t call = {conn, keys, first, NULL, error};
+        outcome_t outcome = stream_read_ends_chunk(&call, count, wanted, out, now_ms);
         if (outcome == OUTCOME_OK) continue;
         if (outcome != OUTCOME_REFUSED) return outcome;
         if (count > 1) {

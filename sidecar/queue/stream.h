@@ -15,11 +15,6 @@ int stream_id_compare(const char *a, const char *b);
 // The time in an id, ms since 1970; INT64_MAX when it is larger.
 int64_t stream_id_ms(const char *id);
 
-// Reads a text that identifies the data of the server. The text changes after a restart or a failover (INFO replication,
-// master_replid).
-enum { STREAM_HISTORY_SIZE = 48 };
-outcome_t stream_history(conn_t *conn, char history[STREAM_HISTORY_SIZE], redis_error_t *error);
-
 // Requests the entries behind positions[i] of each queue, at most `limit` of each. "" skips the queue; at least one position
 // must be set. Redis waits up to `block_ms` for an entry (0 = does not wait). One request serves all queues. conn_flush sends
 // the request. conn_fd becomes readable when the reply comes.
@@ -42,10 +37,15 @@ typedef struct stream_ends {
     stream_id_t last;    // last id ever given; "0-0" = none
     stream_id_t trimmed; // highest id that trim has removed; "0-0" = none
     int64_t bytes;       // bytes of all values, as the scripts count them
+    // Event id of the wanted entry; STREAM_NO_EVENT = the entry has none; "" = no such entry.
+    char event[EVENT_ID_SIZE];
 } stream_ends_t;
-// Reads the ends of every queue's stream. `out` has room for all queues. One request serves all queues. If Redis refuses this
-// request, each queue gets a request of its own. *now_ms is Redis's time.
-outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, stream_ends_t *out, int64_t *now_ms, redis_error_t *error);
+#define STREAM_NO_EVENT "-"
+// Reads the ends of every queue's stream. `out` has room for all queues. wanted[i] is the id of an entry whose event id is read
+// too; "" = none; `wanted` may be NULL. One request serves all queues. If Redis refuses this request, each queue gets a request
+// of its own. *now_ms is Redis's time.
+outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
+                           redis_error_t *error);
 
 // Stores the position up to which `instance` has copied each stream, with Redis's time. "" skips the queue. A stored position
 // goes down only if it is above the last id of the stream, because another stream began in its place. OUTCOME_REFUSED names one

@@ -373,6 +373,27 @@ Test(redis_stream, a_full_stream_trimmed_by_hand_has_room_again) {
     fixture_stop(&f);
 }
 
+Test(redis_stream, reads_the_event_of_a_wanted_entry) {
+    fixture_t f = fixture_start(
+        &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
+    static const char event[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    stream_id_t wanted[2] = {"7-1", ""};
+    stream_ends_t ends[2];
+    int64_t now_ms;
+    redis_ok(f.r, "XADD " STREAM " 7-1 kind failed event %s", event);
+    redis_ok(f.r, "XADD " STREAM " 7-2 kind failed");
+    redis_ok(f.r, "XADD sidecar:sms:failures 7-1 event x");
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, (const stream_id_t *)wanted, ends, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_str_eq(ends[0].event, event);
+    cr_assert_str_eq(ends[1].event, "");
+    strcpy(wanted[0], "7-2");
+    strcpy(wanted[1], "7-2");
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, (const stream_id_t *)wanted, ends, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_str_eq(ends[0].event, STREAM_NO_EVENT);
+    cr_assert_str_eq(ends[1].event, "", "no such entry");
+    fixture_stop(&f);
+}
+
 Test(redis_stream, reads_where_streams_begin_and_end) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
@@ -382,7 +403,7 @@ Test(redis_stream, reads_where_streams_begin_and_end) {
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 3");
     redis_ok(f.r, "HSET " META " trimmed %s", "1-2");
     redis_ok(f.r, "LPUSH sidecar:sms:failures x");
-    cr_assert_eq(stream_read_ends(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert(llabs(now_ms - server_ms(f.r)) < 60000);
     cr_assert(!*looks[0].error && looks[0].length == 3);
     cr_assert_str_eq(looks[0].first, "1-3");
@@ -392,7 +413,7 @@ Test(redis_stream, reads_where_streams_begin_and_end) {
     cr_assert(!*looks[2].error && looks[2].length == 0);
     cr_assert_str_eq(looks[2].last, STREAM_ID_NONE);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 0");
-    cr_assert_eq(stream_read_ends(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
+    cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_str_eq(looks[0].first, STREAM_ID_NONE);
     cr_assert_str_eq(looks[0].last, "1-5");
     fixture_stop(&f);
@@ -470,13 +491,5 @@ Test(redis_stream, stream_trim_follows_the_config) {
     redis_ok(f.r, "SET " META " x");
     cr_assert_eq(stream_trim(&call, &done), OUTCOME_REFUSED);
     cr_assert(strstr(f.error.text, "meta"), "%s", f.error.text);
-    char before[STREAM_HISTORY_SIZE], after[STREAM_HISTORY_SIZE];
-    cr_assert_eq(stream_history(f.conn, before, &f.error), OUTCOME_OK);
-    cr_assert_eq(strlen(before), 40);
-    server_restart(f.server, SERVER_KEEP_DATA);
-    conn_close(f.conn);
-    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
-    cr_assert_eq(stream_history(f.conn, after, &f.error), OUTCOME_OK);
-    cr_assert_str_neq(before, after);
     fixture_stop(&f);
 }

@@ -28,7 +28,7 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
             const char *why = f.error.text;
             f.error.text[0] = '\0';
             if (rows[row].ends) {
-                cr_assert_eq(stream_read_ends(f.conn, f.keys, looks, &now_ms, &f.error), OUTCOME_OK);
+                cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, looks, &now_ms, &f.error), OUTCOME_OK);
                 why = looks[0].error;
                 cr_expect(!*looks[1].error && strcmp(looks[1].last, "7-1") == 0, "%s", looks[1].error);
             } else {

@@ -193,6 +193,14 @@ void proxy_disconnect(proxy_t *proxy) {
     end(proxy);
 }
 
+void proxy_lead_to(proxy_t *proxy, const char *upstream_socket) {
+    begin(proxy);
+    free(proxy->upstream);
+    proxy->upstream = strdup(upstream_socket);
+    for (session_t *link = proxy->links; link; link = link->next) link->broken = true;
+    end(proxy);
+}
+
 void proxy_refuse_new(proxy_t *proxy, bool refuse) {
     begin(proxy);
     proxy->refuse_new = refuse;

@@ -45,6 +45,8 @@ void proxy_cut_after(proxy_t *proxy, proxy_way_t way, long bytes);
 void proxy_stall_after(proxy_t *proxy, proxy_way_t way, long bytes);
 /* Closes every connection now. */
 void proxy_disconnect(proxy_t *proxy);
+/* From now on connections lead to this server. Closes all that are open, as a failover does. */
+void proxy_lead_to(proxy_t *proxy, const char *upstream_socket);
 /* While true, new connections are closed at once; existing ones stay open. */
 void proxy_refuse_new(proxy_t *proxy, bool refuse);
 

@@ -42,10 +42,11 @@ typedef struct {
 } live_rule_t;
 
 struct proxy {
-    char *socket, *upstream, *dir;
+    char *socket, *dir;
     int listener, wake[2]; /* wake: a pipe that interrupts the poll */
     pthread_t thread;
     pthread_mutex_t lock; /* guards all that follows */
+    char *upstream;
     bool stopping, refuse_new;
     int stalled;           /* proxy_way_t bits */
     long cut_up, cut_down; /* bytes left to pass; -1: no cut */

@@ -1,0 +1,123 @@
+/* The auditor after a failover to a replica that has lost the end of a failure stream. */
+#include "auditor_fixture.h"
+#include "replica.h"
+#include "wait.h"
+
+/* A replica has the first `replicated` of ten records, 5-0 to 5-9, then it leads. The auditor has copied all ten. */
+static server_t *lose_suffix(setup_t *d, int replicated) {
+    open_auditor(d, (fixture_options_t){.proxy = true, .tcp = true}, "", "", NULL);
+    audit_log_feed(d->f.r, "email", 0, replicated, "5");
+    server_t *replica = replica_start(d->f.server, NULL);
+    replica_promote(replica);
+    audit_log_feed(d->f.r, "email", replicated, 10 - replicated, "5");
+    expect_rows(d, 10);
+    expect_acknowledged(d, "email", "5-9 ");
+    return replica;
+}
+
+/* From now on everything is about the new primary. */
+static void fail_over(setup_t *d, server_t *replica) {
+    redis_close(d->f.r);
+    d->f.r = redis_open(replica);
+    proxy_lead_to(d->f.proxy, server_socket(replica));
+}
+
+static void end(setup_t *d, server_t *replica) {
+    close_auditor(d);
+    server_free(replica);
+}
+
+/* A record of its own with the given id. */
+static void feed_other(server_t *server, const char *id, int job) {
+    redis_t *r = redis_open(server);
+    redis_ok(r, "EVAL %s 1 sidecar:email:failures %s %d",
+             "return redis.call('XADD', KEYS[1], ARGV[1], 'event', redis.sha1hex(ARGV[2]) .. string.rep('f', 24), 'kind', "
+             "'failed', 'dialect', 'list', 'queue', 'email', 'job', ARGV[2], 'at', '1700000003000')",
+             id, job);
+    redis_close(r);
+}
+
+static void expect_other_jobs(setup_t *d, long long jobs) {
+    cr_assert_eq(audit_log_int(d->path, "SELECT count(*) FROM events WHERE kind = 'failed' AND job >= '900' AND length(job) = 3"),
+                 jobs);
+}
+
+/* The new primary has given the ids of lost records to others, and its last id is not below that of the log. */
+Test(redis_auditor_failover, other_records_with_the_ids_of_lost_ones_are_copied) {
+    static const char *const ends[] = {"5-9", "5-10", "9000-0"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        setup_t d = {0};
+        server_t *replica = lose_suffix(&d, 6);
+        feed_other(replica, "5-7", 901);
+        feed_other(replica, "5-8", 902);
+        feed_other(replica, ends[i], 903);
+        fail_over(&d, replica);
+        expect_rows(&d, 13);
+        expect_other_jobs(&d, 3);
+        expect_acknowledged(&d, "email", ends[i]);
+        feed_other(replica, "9001-0", 904);
+        expect_rows(&d, 14);
+        cr_assert_eq(gaps(&d), 0);
+        end(&d, replica);
+    }
+}
+
+/* The jobs of lost records fail again, with the same event ids: one row for each event. */
+Test(redis_auditor_failover, a_lost_record_that_is_written_again_is_one_row) {
+    setup_t d = {0};
+    server_t *replica = lose_suffix(&d, 6);
+    redis_t *r = redis_open(replica);
+    audit_log_feed(r, "email", 6, 6, "7");
+    redis_close(r);
+    fail_over(&d, replica);
+    expect_acknowledged(&d, "email", "7-11 ");
+    audit_log_expect(d.path, "email", 0, 12);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events"), 12);
+    end(&d, replica);
+}
+
+/* The last id is below that of the log. */
+Test(redis_auditor_failover, ids_restart_lower) {
+    setup_t d = {0};
+    server_t *replica = lose_suffix(&d, 6);
+    feed_other(replica, "5-6", 901);
+    fail_over(&d, replica);
+    expect_rows(&d, 11);
+    expect_acknowledged(&d, "email", "5-6 ");
+    feed_other(replica, "5-7", 902);
+    expect_rows(&d, 12);
+    cr_assert_eq(gaps(&d), 0);
+    end(&d, replica);
+}
+
+static void expect_read_again(bool again) {
+    setup_t d = {0};
+    server_t *replica = lose_suffix(&d, again ? 9 : 10);
+    long before = proxy_requests(d.f.proxy, "STREAMS sidecar:email:failures 0-0");
+    redis_t *r = redis_open(replica);
+    audit_log_feed(r, "email", 10, 1, "5");
+    redis_close(r);
+    fail_over(&d, replica);
+    expect_rows(&d, 11);
+    cr_assert_eq(proxy_requests(d.f.proxy, "STREAMS sidecar:email:failures 0-0") - before, again);
+    cr_assert_eq(fixture_log_count("last copied record is gone"), again);
+    end(&d, replica);
+}
+
+Test(redis_auditor_failover, a_stream_that_has_lost_its_end_is_read_again) { expect_read_again(true); }
+Test(redis_auditor_failover, a_stream_that_has_the_last_copied_record_is_not_read_again) { expect_read_again(false); }
+
+/* A failover of a large stream: an entry without an event proves as much as a record does, or each reconnect reads all again. */
+Test(redis_auditor_failover, a_malformed_last_entry_proves_the_stream) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){.proxy = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    redis_ok(d.f.r, "XADD sidecar:email:failures 6-0 kind failed");
+    expect_acknowledged(&d, "email", "6-0 ");
+    long before = proxy_requests(d.f.proxy, "STREAMS sidecar:email:failures 0-0");
+    proxy_disconnect(d.f.proxy);
+    audit_log_feed(d.f.r, "email", 10, 1, "7");
+    expect_rows(&d, 11);
+    cr_assert_eq(proxy_requests(d.f.proxy, "STREAMS sidecar:email:failures 0-0"), before);
+    close_auditor(&d);
+}
