@@ -18,7 +18,7 @@ struct conn {
     unsigned epoch; // of the shard at the connect
     const char *name;
     const atomic_bool *stop; // NULL = none
-    address_t address;
+    endpoint_t address;
     int64_t timeout_ms;    // timeout of a connect, and of each reply
     redisContext *context; // NULL = closed
     unsigned generation;

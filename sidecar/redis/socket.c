@@ -25,7 +25,7 @@ static void socket_configure(redisContext *context, bool tcp) {
     setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof user_timeout);
 }
 
-struct redisContext *socket_open(const redis_config_t *redis, const address_t *address, int64_t timeout_ms,
+struct redisContext *socket_open(const redis_config_t *redis, const endpoint_t *address, int64_t timeout_ms,
                                  redis_error_t *error) {
     struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
     bool tcp = *address->host;

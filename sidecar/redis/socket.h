@@ -9,7 +9,8 @@ struct redisContext;
 
 // Connects to the address, or to the unix socket of `redis`, within timeout_ms. Returns an owned context whose socket does not
 // block. On failure it returns NULL and sets *error to OUTCOME_DISCONNECTED. The message names the address.
-struct redisContext *socket_open(const redis_config_t *redis, const address_t *address, int64_t timeout_ms, redis_error_t *error);
+struct redisContext *socket_open(const redis_config_t *redis, const endpoint_t *address, int64_t timeout_ms,
+                                 redis_error_t *error);
 
 // The password to send; owned, "" = none. Each call reads password_file again, so a rotated secret needs no restart. A line end
 // at the end of the file is dropped. Returns NULL with OUTCOME_REFUSED if the file cannot be read.

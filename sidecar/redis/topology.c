@@ -9,8 +9,8 @@ enum { MAX_WAKE_FDS = 8 };
 
 struct shard {
     topology_t *topology;
-    address_t address; // guarded by the mutex
-    atomic_uint epoch; // changed with the mutex held
+    endpoint_t address; // guarded by the mutex
+    atomic_uint epoch;  // changed with the mutex held
 };
 
 struct topology {
@@ -21,7 +21,7 @@ struct topology {
     size_t wake_fd_count;
 };
 
-static void address_set(address_t *address, const char *host, int port) {
+static void endpoint_set(endpoint_t *address, const char *host, int port) {
     address->port = port;
     snprintf(address->host, sizeof address->host, "%s", host);
     snprintf(address->text, sizeof address->text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", address->host, port);
@@ -33,9 +33,9 @@ topology_t *topology_new(const redis_config_t *redis) {
     pthread_mutex_init(&topology->mutex, NULL);
     topology->shard.topology = topology;
     if (*redis->socket)
-        snprintf(topology->shard.address.text, ADDRESS_SIZE, "%s", redis->socket);
+        snprintf(topology->shard.address.text, ENDPOINT_SIZE, "%s", redis->socket);
     else
-        address_set(&topology->shard.address, redis->host, (int)redis->port);
+        endpoint_set(&topology->shard.address, redis->host, (int)redis->port);
     return topology;
 }
 
@@ -56,7 +56,7 @@ const redis_config_t *shard_config(const shard_t *shard) { return shard->topolog
 
 unsigned shard_epoch(const shard_t *shard) { return atomic_load(&shard->epoch); }
 
-unsigned shard_address(shard_t *shard, address_t *address) {
+unsigned shard_address(shard_t *shard, endpoint_t *address) {
     pthread_mutex_lock(&shard->topology->mutex);
     *address = shard->address;
     unsigned epoch = shard_epoch(shard);
@@ -74,7 +74,7 @@ static void shard_raise_epoch(shard_t *shard) {
 void shard_move(shard_t *shard, const char *host, int port) {
     pthread_mutex_lock(&shard->topology->mutex);
     if (strcmp(shard->address.host, host) != 0 || shard->address.port != port) {
-        address_set(&shard->address, host, port);
+        endpoint_set(&shard->address, host, port);
         shard_raise_epoch(shard);
     }
     pthread_mutex_unlock(&shard->topology->mutex);

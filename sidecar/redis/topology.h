@@ -11,13 +11,13 @@
 typedef struct topology topology_t;
 typedef struct shard shard_t;
 
-enum { ADDRESS_SIZE = 320 }; // bytes of "host:port" or of a socket's path, with the NUL
+enum { ENDPOINT_SIZE = 320 }; // bytes of "host:port" or of a socket's path, with the NUL
 
-typedef struct address {
+typedef struct endpoint {
     char host[256]; // "" = a unix socket
     int port;
-    char text[ADDRESS_SIZE]; // "127.0.0.1:6379", "[::1]:6379" or the socket's path, for messages
-} address_t;
+    char text[ENDPOINT_SIZE]; // "127.0.0.1:6379", "[::1]:6379" or the socket's path, for messages
+} endpoint_t;
 
 // `redis` is borrowed. Returns owned.
 topology_t *topology_new(const redis_config_t *redis);
@@ -31,7 +31,7 @@ shard_t *topology_shard(topology_t *topology, size_t index); // shard 0 is alway
 const redis_config_t *shard_config(const shard_t *shard);
 
 // Copies the address of the primary. Returns the epoch in which it is valid.
-unsigned shard_address(shard_t *shard, address_t *address);
+unsigned shard_address(shard_t *shard, endpoint_t *address);
 unsigned shard_epoch(const shard_t *shard);
 
 // Another server is the primary now: raises the epoch. Does nothing if the address is the same.
