@@ -36,6 +36,7 @@ build() {
     need libsqlite3-dev header sqlite3.h
     need nettle-dev header nettle/sha2.h
     need libmicrohttpd-dev header microhttpd.h
+    need libgnutls28-dev header gnutls/gnutls.h
     need scdoc command -v scdoc
     need redis-server command -v redis-server
     need redis-tools command -v redis-cli

@@ -9,7 +9,7 @@
 #include "queue/keys.h"
 #include "role/lease.h"
 
-// Longer than CONN_STOP_GRACE_MS, for which a stopped role still waits for a reply.
+// Longer than STOP_GRACE_MS, for which a stopped role still waits for a reply.
 enum { STOP_MS = 1500 };
 enum { LEADER, DISPATCHER, MONITOR, AUDITOR };
 

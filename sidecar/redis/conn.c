@@ -1,14 +1,11 @@
 #include "redis/conn.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include "redis/internal.h"
 #include "redis/reply.h"
 
 static const char TOO_LARGE[] = "reply is larger than any reply that was asked for";
 
-enum { POLL_SLICE_MS = 100 };
+enum { RECEIVE_BYTES = TLS_RECORD_MAX };
 
 conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop) {
     const redis_config_t *redis = shard_config(shard);
@@ -37,16 +34,18 @@ void conn_limit_timeout(conn_t *conn, int ms) {
 }
 
 void conn_close(conn_t *conn) {
-    if (conn->context) redisFree(conn->context);
-    conn->context = NULL;
+    channel_free(conn->channel);
+    if (conn->reader) redisReaderFree(conn->reader);
+    conn->channel = NULL;
+    conn->reader = NULL;
     conn->scripts_loaded = false;
     buffer_free(&conn->requests);
     conn->sent = conn->complete = conn->reader_peak = 0;
 }
 
 static bool conn_is_current(const conn_t *conn) { return conn->epoch == shard_epoch(conn->shard); }
-bool conn_is_open(const conn_t *conn) { return conn->context && conn_is_current(conn); }
-int conn_fd(const conn_t *conn) { return conn->context ? conn->context->fd : -1; }
+bool conn_is_open(const conn_t *conn) { return conn->channel && conn_is_current(conn); }
+int conn_fd(const conn_t *conn) { return conn->channel ? channel_fd(conn->channel) : -1; }
 int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
 const char *conn_target(const conn_t *conn) { return conn->address.text; }
@@ -57,47 +56,35 @@ void conn_reply_free(struct redisReply *reply) {
     if (reply) freeReplyObject(reply);
 }
 
-static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what) {
-    const char *detail = conn->context && conn->context->err ? conn->context->errstr : "";
+static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail) {
     redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->address.text, what, *detail ? ": " : "", detail);
     conn_close(conn);
     return OUTCOME_DISCONNECTED;
 }
 
-// Waits until the socket is ready for `events`, the deadline has passed, the role must stop, or the primary has changed.
-static outcome_t conn_wait(conn_t *conn, short events, mono_t deadline, redis_error_t *error) {
-    bool stopping = false;
-    for (;;) {
-        mono_t now = mono_now();
-        if (!stopping && conn->stop && atomic_load(conn->stop)) {
-            stopping = true;
-            deadline = mono_min(deadline, mono_add(now, CONN_STOP_GRACE_MS * NS_PER_MS));
-        }
-        if (mono_reached(deadline, now))
-            return conn_lose(conn, error, stopping ? "no reply before the stop" : "no reply in time");
-        if (!conn_is_current(conn)) return conn_lose(conn, error, "another server became the primary");
-        int64_t left_ms = mono_diff(deadline, now) / NS_PER_MS + 1;
-        struct pollfd ready = {.fd = conn->context->fd, .events = events};
-        int count = poll(&ready, 1, left_ms < POLL_SLICE_MS ? (int)left_ms : POLL_SLICE_MS);
-        if (count > 0) return OUTCOME_OK;
-        if (count < 0 && errno != EINTR) return conn_lose(conn, error, "poll failed");
-    }
+time_limit_t conn_limit(const conn_t *conn, int timeout_ms) {
+    mono_t deadline = mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->timeout_ms) * NS_PER_MS);
+    return (time_limit_t){
+        .deadline = deadline,
+        .stop = conn->stop,
+        .epoch = shard_epoch_place(conn->shard),
+        .current_epoch = conn->epoch,
+    };
 }
 
-static outcome_t conn_send_failed(conn_t *conn, redis_error_t *error) {
-    char *what = mem_printf("cannot send: %s", strerror(errno));
-    conn_lose(conn, error, what);
-    free(what);
-    return OUTCOME_DISCONNECTED;
+static outcome_t conn_wait(conn_t *conn, time_limit_t *limit, redis_error_t *error) {
+    wait_result_t result = channel_wait(conn->channel, limit);
+    return result == WAIT_READY ? OUTCOME_OK : conn_lose(conn, error, wait_text(result), "");
 }
 
-static outcome_t conn_send_pending(conn_t *conn, mono_t deadline, redis_error_t *error) {
+static outcome_t conn_send_pending(conn_t *conn, time_limit_t limit, redis_error_t *error) {
     while (conn->sent < conn->complete) {
-        ssize_t count = send(conn->context->fd, conn->requests.data + conn->sent, conn->complete - conn->sent, MSG_NOSIGNAL);
-        if (count > 0) conn->sent += (size_t)count;
-        if (count >= 0 || errno == EINTR) continue;
-        if (errno != EAGAIN) return conn_send_failed(conn, error);
-        if (conn_wait(conn, POLLOUT, deadline, error) != OUTCOME_OK) return error->outcome;
+        size_t count = 0;
+        channel_state_t state =
+            channel_send(conn->channel, conn->requests.data + conn->sent, conn->complete - conn->sent, &count);
+        if (state == CHANNEL_LOST) return conn_lose(conn, error, "cannot send", channel_reason(conn->channel));
+        if (state == CHANNEL_WAIT && conn_wait(conn, &limit, error) != OUTCOME_OK) return error->outcome;
+        conn->sent += count;
     }
     if (conn->complete == 0) return OUTCOME_OK;
     conn->sent = conn->complete = 0;
@@ -105,13 +92,9 @@ static outcome_t conn_send_pending(conn_t *conn, mono_t deadline, redis_error_t 
     return OUTCOME_OK;
 }
 
-static mono_t conn_deadline(const conn_t *conn, int timeout_ms) {
-    return mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->timeout_ms) * NS_PER_MS);
-}
-
 outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
-    if (!conn->context) return conn_lose(conn, error, "not connected");
-    return conn_send_pending(conn, conn_deadline(conn, 0), error);
+    if (!conn->channel) return conn_lose(conn, error, "not connected", "");
+    return conn_send_pending(conn, conn_limit(conn, 0), error);
 }
 
 // Frees the reply.
@@ -126,33 +109,48 @@ static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_er
     return outcome;
 }
 
-// hiredis keeps the buffer of the largest reply, so replace an idle reader that has grown.
-static void conn_shrink_reader(conn_t *conn) {
-    redisReader *reader = conn->context->reader;
-    if (conn->reader_peak <= BUFFER_KEEP_BYTES || reader->len > reader->pos) return;
-    redisReader *fresh = redisReaderCreate();
-    if (!fresh) return;
-    redisReaderFree(reader);
-    conn->context->reader = fresh;
-    conn->reader_peak = 0;
-    guard_install(&conn->guard, fresh);
+static redisReader *conn_new_reader(conn_t *conn) {
+    redisReader *reader = redisReaderCreate();
+    if (!reader) abort(); // no memory
+    guard_install(&conn->guard, reader);
+    return reader;
 }
 
+void conn_start_reader(conn_t *conn) {
+    conn->reader = conn_new_reader(conn);
+    guard_begin_reply(&conn->guard, conn->reader);
+}
+
+// hiredis keeps the buffer of the largest reply, so replace an idle reader that has grown.
+static void conn_shrink_reader(conn_t *conn) {
+    if (conn->reader_peak <= BUFFER_KEEP_BYTES || conn->reader->len > conn->reader->pos) return;
+    redisReaderFree(conn->reader);
+    conn->reader = conn_new_reader(conn);
+    conn->reader_peak = 0;
+}
+
+// Receives what has arrived, at most RECEIVE_BYTES.
 static outcome_t conn_receive(conn_t *conn, redis_error_t *error) {
-    redisReader *reader = conn->context->reader;
-    size_t had = reader->len;
-    if (redisBufferRead(conn->context) != REDIS_OK) return conn_lose(conn, error, "connection lost");
-    conn->received += (int64_t)(reader->len - had);
-    if (!guard_receive(&conn->guard, reader, reader->len - had)) return conn_lose(conn, error, TOO_LARGE);
+    char bytes[RECEIVE_BYTES];
+    size_t count = 0;
+    redisReader *reader = conn->reader;
+    channel_state_t state = channel_receive(conn->channel, bytes, sizeof bytes, &count);
+    if (state == CHANNEL_LOST) return conn_lose(conn, error, "connection lost", channel_reason(conn->channel));
+    if (state == CHANNEL_WAIT) return OUTCOME_OK;
+    if (redisReaderFeed(reader, bytes, count) != REDIS_OK) return conn_lose(conn, error, "broken reply", reader->errstr);
+    conn->received += (int64_t)count;
+    if (!guard_receive(&conn->guard, reader, count)) return conn_lose(conn, error, TOO_LARGE, "");
     if (reader->len > conn->reader_peak) conn->reader_peak = reader->len;
     return OUTCOME_OK;
 }
 
 // *found is NULL if no whole reply has arrived.
 static outcome_t conn_parse(conn_t *conn, void **found, redis_error_t *error) {
-    if (redisGetReplyFromReader(conn->context, found) != REDIS_OK)
-        return conn_lose(conn, error, guard_is_exceeded(&conn->guard) ? TOO_LARGE : "broken reply");
-    if (*found) guard_begin_reply(&conn->guard, conn->context->reader);
+    if (redisReaderGetReply(conn->reader, found) != REDIS_OK) {
+        bool too_large = guard_is_exceeded(&conn->guard);
+        return conn_lose(conn, error, too_large ? TOO_LARGE : "broken reply", too_large ? "" : conn->reader->errstr);
+    }
+    if (*found) guard_begin_reply(&conn->guard, conn->reader);
     return OUTCOME_OK;
 }
 
@@ -160,7 +158,7 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
     void *found = NULL;
     *reply = NULL;
     *error = (redis_error_t){0};
-    if (!conn->context) return conn_lose(conn, error, "not connected");
+    if (!conn->channel) return conn_lose(conn, error, "not connected", "");
     if (conn_parse(conn, &found, error) != OUTCOME_OK) return error->outcome;
     if (!found && (conn_receive(conn, error) != OUTCOME_OK || conn_parse(conn, &found, error) != OUTCOME_OK))
         return error->outcome;
@@ -173,13 +171,13 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
 
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error) {
     *reply = NULL;
-    if (!conn->context) return conn_lose(conn, error, "not connected");
-    mono_t deadline = conn_deadline(conn, timeout_ms);
-    if (conn_send_pending(conn, deadline, error) != OUTCOME_OK) return error->outcome;
+    if (!conn->channel) return conn_lose(conn, error, "not connected", "");
+    time_limit_t limit = conn_limit(conn, timeout_ms);
+    if (conn_send_pending(conn, limit, error) != OUTCOME_OK) return error->outcome;
     for (;;) {
         outcome_t outcome = conn_try_read(conn, reply, error);
         if (outcome != OUTCOME_OK || *reply) return outcome;
-        if (conn_wait(conn, POLLIN, deadline, error) != OUTCOME_OK) return error->outcome;
+        if (conn_wait(conn, &limit, error) != OUTCOME_OK) return error->outcome;
     }
 }
 

@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "redis/error.h"
 #include "redis/script.h"
+#include "redis/socket/channel.h"
 #include "redis/topology.h"
 
 struct redisReply;
@@ -18,7 +19,7 @@ struct redisReply;
 typedef struct conn conn_t;
 
 // A connection to the primary of `shard` (borrowed). CLIENT LIST shows `name` (borrowed). `stop` is borrowed and may be NULL.
-// Once *stop is true, no wait lasts longer than CONN_STOP_GRACE_MS. Returns owned. The socket is not opened yet.
+// Once *stop is true, no wait lasts longer than STOP_GRACE_MS. Returns owned. The socket is not opened yet.
 conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop);
 void conn_free(conn_t *conn); // NULL is fine
 
@@ -27,8 +28,6 @@ conn_t *conn_like(const conn_t *conn, const char *name);
 
 // Lowers the timeout of connects and replies to `ms`; never raises it.
 void conn_limit_timeout(conn_t *conn, int ms);
-
-enum { CONN_STOP_GRACE_MS = 500 };
 
 // Opens the connection: connects, authenticates, selects the database, names the client, reads the server's version and loads
 // the scripts. Skips the steps that are done. Replaces a connection to a former primary. Call it only when no reply is

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "redis/error.h"
 #include "redis/reply_guard.h"
+#include "redis/socket/channel.h"
 #include "redis/topology.h"
 
 typedef struct conn conn_t; // as in conn.h
@@ -19,8 +20,9 @@ struct conn {
     const char *name;
     const atomic_bool *stop; // NULL = none
     endpoint_t address;
-    int64_t timeout_ms;    // timeout of a connect, and of each reply
-    redisContext *context; // NULL = closed
+    int64_t timeout_ms;  // timeout of a connect, and of each reply
+    channel_t *channel;  // NULL = closed
+    redisReader *reader; // of the open channel
     unsigned generation;
     int64_t received; // bytes
     int version;
@@ -36,3 +38,7 @@ struct conn {
     size_t reader_peak; // the largest number of bytes that the reader has held since it was created
     reply_guard_t guard;
 };
+
+// The limit of a connect or of one reply; `timeout_ms` 0 = the connection's timeout.
+time_limit_t conn_limit(const conn_t *conn, int timeout_ms);
+void conn_start_reader(conn_t *conn); // for a new channel

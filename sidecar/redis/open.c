@@ -3,7 +3,7 @@
 #include "redis/conn.h"
 #include "redis/internal.h"
 #include "redis/reply.h"
-#include "redis/socket.h"
+#include "redis/socket/socket.h"
 
 const char *script_text(const script_t *script, int version, size_t *len) {
     size_t skip = version < FIRST_VERSION_WITH_FLAGS ? script->first_line_len : 0;
@@ -85,10 +85,10 @@ outcome_t conn_open(conn_t *conn, redis_error_t *error) {
     if (!conn_is_open(conn)) {
         conn_close(conn);
         conn->epoch = shard_address(conn->shard, &conn->address);
-        conn->context = socket_open(conn->redis, &conn->address, conn->timeout_ms, error);
-        if (!conn->context) return error->outcome;
-        guard_install(&conn->guard, conn->context->reader);
-        guard_begin_reply(&conn->guard, conn->context->reader);
+        time_limit_t limit = conn_limit(conn, 0);
+        conn->channel = socket_open(conn->redis, &conn->address, conn->redis->tls, &limit, error);
+        if (!conn->channel) return error->outcome;
+        conn_start_reader(conn);
         conn->generation++;
         if (conn_handshake(conn, error) != OUTCOME_OK) goto fail;
     }

@@ -48,7 +48,7 @@ void request_int_list(conn_t *conn, const int64_t *numbers, size_t count) {
 // The head needs the argument count, so it is written last, into the room before the arguments.
 void request_end(conn_t *conn) {
     char head[REQUEST_HEAD_MAX];
-    if (!conn->context) {
+    if (!conn->channel) {
         conn->requests.len = conn->complete;
         return;
     }
@@ -62,7 +62,7 @@ void request_end(conn_t *conn) {
 }
 
 void request_repeat(conn_t *conn, size_t times) {
-    if (!conn->context || times == 0) return;
+    if (!conn->channel || times == 0) return;
     buffer_t one = {0};
     buffer_add(&one, conn->requests.data + conn->last_request, conn->complete - conn->last_request);
     for (size_t i = 0; i < times; i++) buffer_add(&conn->requests, one.data, one.len);

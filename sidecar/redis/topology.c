@@ -55,6 +55,7 @@ shard_t *topology_shard(topology_t *topology, size_t index) {
 const redis_config_t *shard_config(const shard_t *shard) { return shard->topology->redis; }
 
 unsigned shard_epoch(const shard_t *shard) { return atomic_load(&shard->epoch); }
+const atomic_uint *shard_epoch_place(const shard_t *shard) { return &shard->epoch; }
 
 unsigned shard_address(shard_t *shard, endpoint_t *address) {
     pthread_mutex_lock(&shard->topology->mutex);

@@ -7,17 +7,10 @@
 #include <stdatomic.h>
 
 #include "config/config.h"
+#include "redis/socket/endpoint.h"
 
 typedef struct topology topology_t;
 typedef struct shard shard_t;
-
-enum { ENDPOINT_SIZE = 320 }; // bytes of "host:port" or of a socket's path, with the NUL
-
-typedef struct endpoint {
-    char host[256]; // "" = a unix socket
-    int port;
-    char text[ENDPOINT_SIZE]; // "127.0.0.1:6379", "[::1]:6379" or the socket's path, for messages
-} endpoint_t;
 
 // `redis` is borrowed. Returns owned.
 topology_t *topology_new(const redis_config_t *redis);
@@ -33,6 +26,7 @@ const redis_config_t *shard_config(const shard_t *shard);
 // Copies the address of the primary. Returns the epoch in which it is valid.
 unsigned shard_address(shard_t *shard, endpoint_t *address);
 unsigned shard_epoch(const shard_t *shard);
+const atomic_uint *shard_epoch_place(const shard_t *shard); // for waits that end when the epoch rises
 
 // Another server is the primary now: raises the epoch. Does nothing if the address is the same.
 void shard_move(shard_t *shard, const char *host, int port);

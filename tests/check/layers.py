@@ -39,6 +39,7 @@ KNOWS = {
 }
 LIBRARIES = {  # header: the only layer (or file) that may include it
     "hiredis/": "redis/",
+    "gnutls/": "redis/",
     "sqlite3.h": "audit/",
     "libconfig.h": "config/",
     "microhttpd.h": "http/",

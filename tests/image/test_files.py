@@ -86,7 +86,7 @@ class Files(unittest.TestCase):
         """Scanners find the release and the packages, and each package has its licence."""
         self.assertIn('VERSION_ID="13"', (self.root / "etc/os-release").read_text())
         packages = {path.name: path.read_text() for path in (self.root / "var/lib/dpkg/status.d").iterdir()}
-        for library in ("libc6", "libhiredis1.1.0", "libsqlite3-0", "libmicrohttpd12t64"):
+        for library in ("libc6", "libhiredis1.1.0", "libsqlite3-0", "libmicrohttpd12t64", "libgnutls30t64"):
             self.assertIn(f"Package: {library}\n", packages[library])
         for name, status in packages.items():
             with self.subTest(package=name):

@@ -1,0 +1,10 @@
+// Where a server listens.
+#pragma once
+
+enum { ENDPOINT_SIZE = 320 }; // bytes of "host:port" or of a socket's path, with the NUL
+
+typedef struct endpoint {
+    char host[256]; // "" = a unix socket
+    int port;
+    char text[ENDPOINT_SIZE]; // "127.0.0.1:6379", "[::1]:6379" or the socket's path, for messages
+} endpoint_t;

@@ -1,0 +1,166 @@
+#include "redis/socket/socket.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "redis/socket/port_probe.h"
+#include "redis/socket/resolve.h"
+
+// A subscriber sends nothing, so only this timeout notices that its peer has vanished.
+enum {
+    TCP_USER_TIMEOUT_MS = 30000,
+    TCP_KEEPALIVE_S = 15,
+};
+
+static void socket_set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
+
+// Without TCP_NODELAY the last message of a TLS handshake would wait 40 ms for an acknowledgement.
+static void socket_configure_tcp(int fd) {
+    socket_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    socket_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    socket_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, TCP_KEEPALIVE_S);
+    socket_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, TCP_KEEPALIVE_S / 3);
+    socket_set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    socket_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS);
+}
+
+// Returns a connected socket; -1: *error.
+static int socket_connect(const struct sockaddr *address, socklen_t size, time_limit_t *limit, const char *target,
+                          redis_error_t *error) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && address->sa_family != AF_UNIX) socket_configure_tcp(fd);
+    int failed = fd < 0 || connect(fd, address, size) != 0 ? errno : 0;
+    wait_result_t waited = failed == EINPROGRESS ? fd_wait(fd, POLLOUT, limit) : WAIT_READY;
+    if (failed == EINPROGRESS && waited == WAIT_READY) {
+        socklen_t length = sizeof failed;
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length) != 0) failed = errno;
+    }
+    if (!failed) return fd;
+    redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s: %s", target,
+                    waited == WAIT_READY ? strerror(failed) : wait_text(waited));
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+// Whether the first byte that came is of TLS: a handshake or an alert.
+static bool socket_answers_tls(int fd) {
+    unsigned char first = TLS_FIRST_HANDSHAKE;
+    ssize_t count = recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    return count != 1 || first == TLS_FIRST_HANDSHAKE || first == TLS_FIRST_ALERT;
+}
+
+// Waits until the handshake can go on. Returns NULL, or why it cannot.
+static const char *socket_handshake_wait(int fd, tls_state_t state, bool answered, time_limit_t *limit) {
+    wait_result_t waited = fd_wait(fd, state == TLS_WANTS_WRITE ? POLLOUT : POLLIN, limit);
+    if (waited == WAIT_READY) return !answered && state == TLS_WANTS_READ && !socket_answers_tls(fd) ? PORT_IS_PLAIN : NULL;
+    peer_t peer = peer_of(fd);
+    return waited == WAIT_TIMEOUT && !answered && port_is_plain(&peer) ? PORT_IS_PLAIN : wait_text(waited);
+}
+
+static bool socket_handshake(tls_t *tls, int fd, time_limit_t *limit, const char *target, redis_error_t *error) {
+    bool answered = false;
+    tls_state_t state;
+    const char *why = NULL;
+    while (!why && (state = tls_handshake(tls)) != TLS_DONE) {
+        why = state == TLS_FAILED ? tls_failure(tls) : socket_handshake_wait(fd, state, answered, limit);
+        answered = answered || state == TLS_WANTS_READ;
+    }
+    if (why) redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s by TLS: %s", target, why);
+    return !why;
+}
+
+// What all addresses of a server share.
+typedef struct target {
+    const redis_config_t *redis;
+    const endpoint_t *address;
+    bool tls;
+} target_t;
+
+static channel_t *socket_open_one(const target_t *target, const struct sockaddr *address, socklen_t size, time_limit_t *limit,
+                                  redis_error_t *error) {
+    const char *name = *target->address->host ? target->address->host : target->redis->host;
+    const char *text = target->address->text;
+    int fd = socket_connect(address, size, limit, text, error);
+    if (fd < 0 || !target->tls) return fd < 0 ? NULL : channel_new(fd, NULL);
+    tls_t *tls = tls_new(target->redis, name, fd, error);
+    if (tls && socket_handshake(tls, fd, limit, text, error)) return channel_new(fd, tls);
+    tls_free(tls);
+    close(fd);
+    return NULL;
+}
+
+static channel_t *socket_open_unix(const target_t *target, time_limit_t *limit, redis_error_t *error) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = target->address->text;
+    if (strlen(path) >= sizeof address.sun_path) {
+        redis_error_set(error, OUTCOME_REFUSED, "cannot connect to %s: the path is too long", path);
+        return NULL;
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    return socket_open_one(target, (struct sockaddr *)&address, sizeof address, limit, error);
+}
+
+// The limit of the next of `left` addresses: an equal share of what is left of the time.
+static time_limit_t socket_share(time_limit_t limit, int left) {
+    mono_t now = mono_now();
+    limit.deadline = mono_min(limit.deadline, mono_add(now, mono_diff(limit.deadline, now) / left));
+    return limit;
+}
+
+static channel_t *socket_open_each(const target_t *target, const struct addrinfo *found, time_limit_t *limit,
+                                   redis_error_t *error) {
+    int left = 0;
+    for (const struct addrinfo *at = found; at; at = at->ai_next) left++;
+    for (const struct addrinfo *at = found; at; at = at->ai_next) {
+        time_limit_t share = socket_share(*limit, left--);
+        redis_error_t failure = {0};
+        channel_t *channel = socket_open_one(target, at->ai_addr, at->ai_addrlen, &share, &failure);
+        if (channel) {
+            *error = (redis_error_t){0};
+            return channel;
+        }
+        // An error of TLS says more than an address that refuses: "localhost" often has one where nobody listens.
+        if (failure.outcome == OUTCOME_REFUSED || !strstr(error->text, " by TLS: ")) *error = failure;
+        if (failure.outcome == OUTCOME_REFUSED || share.stopping) break;
+    }
+    return NULL;
+}
+
+channel_t *socket_open(const redis_config_t *redis, const endpoint_t *address, bool tls, time_limit_t *limit,
+                       redis_error_t *error) {
+    target_t target = {redis, address, tls};
+    if (!*address->host) return socket_open_unix(&target, limit, error);
+    struct addrinfo *found = resolve_host(address->host, address->port, limit, error);
+    if (!found) return NULL;
+    channel_t *channel = socket_open_each(&target, found, limit, error);
+    freeaddrinfo(found);
+    return channel;
+}
+
+char *redis_password(const redis_config_t *redis, redis_error_t *error) {
+    if (!*redis->password_file) return mem_str(redis->password);
+    const char *path = *redis->password_file == '/' || *redis->password_file == '.' ? redis->password_file : "(hidden)";
+    FILE *file = file_open_regular(redis->password_file);
+    if (!file) {
+        const char *reason = errno == FILE_NOT_REGULAR ? "not a regular file" : strerror(errno);
+        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.password_file %s: %s", path, reason);
+        return NULL;
+    }
+    char text[4096];
+    size_t len = fread(text, 1, sizeof text - 1, file);
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
+    if (failed || len == 0) {
+        redis_error_set(error, OUTCOME_REFUSED, "redis.password_file %s %s", path, failed ? "cannot be read" : "is empty");
+        return NULL;
+    }
+    text[len] = '\0';
+    return mem_str(text);
+}
