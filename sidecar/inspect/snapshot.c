@@ -205,6 +205,14 @@ static void snapshot_read_uncopied(const reader_t *reader, size_t index) {
     conn_reply_free(reply);
 }
 
+// The positions were read before the ends, so one above the last id is of an earlier stream: its log has no record of this one.
+static void snapshot_drop_earlier(snapshot_queue_t *queue) {
+    if (strcmp(queue->stream.last, STREAM_ID_NONE) == 0) return; // there is no stream
+    for (size_t i = 0; i < queue->copy_count; i++)
+        if (stream_id_compare(queue->copies[i].position, queue->stream.last) > 0)
+            snprintf(queue->copies[i].position, STREAM_ID_SIZE, STREAM_ID_NONE);
+}
+
 static void snapshot_read_streams(const reader_t *reader) {
     snapshot_t *out = reader->out;
     stream_ends_t *ends = mem_array(out->queue_count, sizeof *ends);
@@ -213,6 +221,7 @@ static void snapshot_read_streams(const reader_t *reader) {
         out->queues[i].stream = ends[i];
         if (!*out->queues[i].error) memcpy(out->queues[i].error, ends[i].error, sizeof ends[i].error);
         out->queues[i].stream.error[0] = '\0';
+        snapshot_drop_earlier(&out->queues[i]);
     }
     free(ends);
     for (size_t i = 0; reader->error->outcome == OUTCOME_OK && i < out->queue_count; i++) snapshot_read_uncopied(reader, i);

@@ -157,6 +157,22 @@ Test(redis_snapshot, finds_the_oldest_record_that_too_few_logs_have) {
     fixture_stop(&f);
 }
 
+/* Somebody has deleted the stream, and a new one has begun below the ids of the old one. */
+Test(redis_snapshot, a_position_in_an_earlier_stream_is_no_copy) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
+    const stream_id_t all[2] = {"9-0", ""};
+    redis_ok(f.r, "XADD sidecar:email:failures 9-0 kind failed");
+    cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", all, &f.error), OUTCOME_OK);
+    redis_ok(f.r, "DEL sidecar:email:failures");
+    cr_assert_eq(uncopied(&f), 0);
+    redis_ok(f.r, "XADD sidecar:email:failures 5-0 kind failed");
+    cr_assert_eq(uncopied(&f), 5, "no log has read the new stream");
+    snapshot_t view = read_snapshot(&f);
+    cr_assert_str_eq(view.queues[0].copies[0].position, STREAM_ID_NONE);
+    snapshot_free(&view);
+    fixture_stop(&f);
+}
+
 /* Gives each key every wrong type. The snapshot still has all facts from the other keys. */
 Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
     static const char *const keys[] = {"sidecar:app:lock",   "sidecar:app:queues",     "sidecar:app:standbys",

@@ -330,10 +330,13 @@ Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
 
 /* A worker of KMQueue dies in finishTask, between LREM and SREM (RedisTaskQueue.java): the task is done. */
 Test(daemon_status, warns_of_unique_ids_without_a_task) {
-    static const char queues[] = "{ name = \"mail\"; dialect = \"kmqueue\"; queues = [\"w1\", \"w2:safe\"]; roles = "
-                                 "[\"monitor\"]; protected_timeout = \"200ms\"; }";
+    static const char queues[] = "{ name = \"mail\"; dialect = \"kmqueue\"; queues = [\"w1\", \"w2:safe\"]; backup = "
+                                 "\"w:backup\"; roles = [\"monitor\"]; protected_timeout = \"200ms\"; }";
+    static const char marker[] = "{\"id\":\"m\",\"queue\":\"w:backup\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":1,"
+                                 "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}";
     cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.ttl = "3s", .queues = queues};
+    redis_ok(s.r, "LPUSH w:backup %s", marker);
     redis_ok(s.r, "SADD w2_unique task");
     cluster_sidecar_up(&s, spec);
     char *config = cluster_config_file(&s, spec);
