@@ -65,6 +65,7 @@ static verdict_t verdict_overdue(const observation_t *s, const queue_policy_t *p
         if (s->stamp.missing >= s->began) return verdict_leave_until(s->now);
         if (s->now - s->stamp.missing <= s->silence_ms && s->silence_ms)
             return verdict_leave_until(s->stamp.missing + s->silence_ms);
+        if (s->now < s->certain_at) return verdict_leave_until(s->certain_at);
         break;
     case HEARTBEAT_NONE: break;
     }
@@ -107,6 +108,7 @@ verdict_t verdict(const observation_t *s, const queue_policy_t *policy) {
         if (s->now > alive_until) {
             bool kills = policy->alive_kills || s->heartbeat == HEARTBEAT_NONE;
             if (!kills && s->heartbeat == HEARTBEAT_UNKNOWN) return (verdict_t){.kind = VERDICT_LOOK};
+            if (!kills && s->heartbeat == HEARTBEAT_GONE && s->now < s->certain_at) return verdict_leave_until(s->certain_at);
             if (kills || s->heartbeat == HEARTBEAT_GONE)
                 return (verdict_t){.kind = VERDICT_END,
                                    .reason = "alive_timeout",

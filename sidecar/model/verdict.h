@@ -45,6 +45,7 @@ typedef struct observation {
     bool unreadable;        // not a job of this dialect: it cannot be retried
     bool foreign;           // its list is not configured: it cannot be retried
     heartbeat_t heartbeat;
+    int64_t certain_at; // a missing heartbeat proves nothing before this: the server is new and may have lost heartbeats
     int64_t silence_ms; // above 0: the heartbeat is of the worker; if it is missing for this long, the worker is gone, even
                         // before the protected timeout; 0: the heartbeat is of the job, and counts after that timeout
     report_t report;

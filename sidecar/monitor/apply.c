@@ -72,6 +72,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     observation_t observation = {.stamp = *stamp,
                                  .now = apply->scan->progress.now,
                                  .began = apply->scan->status.now,
+                                 .certain_at = apply->scan->progress.certain_at,
                                  .has_duplicates = scan_note_job(apply->scan, &entry->digest)};
     scan_note_since(apply->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;

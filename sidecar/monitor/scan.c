@@ -151,6 +151,16 @@ static void scan_become_idle(scan_t *scan, mono_t now) {
     scan_apply_refusals(scan, now);
 }
 
+// A failover may have lost heartbeats. So a heartbeat counts as missing only after one complete scan and one interval on the new
+// primary: meanwhile each living worker renews its heartbeat.
+static int64_t scan_certain_at(const scan_t *scan, int64_t redis_ms, mono_t now) {
+    mono_t at = mono_add(scan->server_since, scan->interval_ms * NS_PER_MS);
+    bool whole = mono_reached(scan->server_since, scan->whole_began);
+    if (whole && mono_reached(at, now)) return 0;
+    int64_t left_ms = mono_diff(at, now) / NS_PER_MS;
+    return redis_ms + 1 + (left_ms > 0 ? left_ms : 0);
+}
+
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     bool empty = status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
     scan_take_status(scan, status);
@@ -165,6 +175,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
         .since = INT64_MAX,
         .next_verdict_at = INT64_MAX,
         .now = status->now,
+        .certain_at = scan_certain_at(scan, status->now, now),
     };
     if (empty && (scan->timer.empty_scans >= EMPTY_SCANS || status->stamps == 0)) {
         scan_become_idle(scan, now);
@@ -301,6 +312,7 @@ void scan_end(scan_t *scan, mono_t now) {
     int64_t took_ns = mono_diff(now, timer->began);
     int64_t pause_ns = took_ns > SCAN_PAUSE_MIN_MS * NS_PER_MS ? took_ns : SCAN_PAUSE_MIN_MS * NS_PER_MS;
     scan->completed++;
+    scan->whole_began = timer->began;
     scan->phase = SCAN_WAIT;
     scan->page_size.largest[1] = scan->page_size.largest[0];
     scan->page_size.largest[0] = 0;

@@ -53,6 +53,7 @@ typedef struct scan_progress {
     int64_t since;           // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
     int64_t next_verdict_at; // the earliest time, in ms by Redis's clock, at which a verdict could change
     int64_t now;             // Redis's clock in its last reply, in ms
+    int64_t certain_at;      // a missing heartbeat counts from this time on, in ms by Redis's clock
     uint64_t cursor;         // cursor of stamps_prune
 } scan_progress_t;
 
@@ -81,6 +82,8 @@ typedef struct scan {
     int64_t interval_ms;
     scan_phase_t phase;
     unsigned completed;     // complete scans of this term
+    mono_t server_since;    // when this process first reached the server that the scans read
+    mono_t whole_began;     // when the last complete scan began
     backup_status_t status; // state of the list, as the current or the last scan read it
     scan_timer_t timer;
     scan_progress_t progress;

@@ -152,6 +152,7 @@ bool monitor_begin_scans(monitor_t *m) {
     for (size_t i = 0; i < count; i++) {
         scan_t *scan = &m->scans[queues[i]];
         if (!monitor_handle_outcome(m, &calls[i], 0)) return false;
+        scan->server_since = conn_server_since(m->session.data);
         if (errors[i].outcome != OUTCOME_OK || !scan_begin(scan, &statuses[i], mono_now())) continue;
         reports_read(&calls[i], scan);
         if (!monitor_handle_outcome(m, &calls[i], 0)) return false;

@@ -48,6 +48,7 @@ bool conn_is_open(const conn_t *conn) { return conn->channel && conn_is_current(
 int conn_fd(const conn_t *conn) { return conn->channel ? channel_fd(conn->channel) : -1; }
 int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
+mono_t conn_server_since(const conn_t *conn) { return conn->server_since; }
 const char *conn_target(const conn_t *conn) { return conn->address.text; }
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
 int64_t conn_received(const conn_t *conn) { return conn->received; }

@@ -38,7 +38,9 @@ bool conn_is_open(const conn_t *conn); // false also when another server became 
 int conn_fd(const conn_t *conn);       // -1 when closed
 // 70015 for 7.0.15; for Valkey, the Redis version that Valkey is compatible with; 0 = unknown.
 int conn_version(const conn_t *conn);
-const char *conn_server(const conn_t *conn);  // "redis 7.0.15" or "valkey 8.1.1"; "" when unknown
+const char *conn_server(const conn_t *conn); // "redis 7.0.15" or "valkey 8.1.1"; "" when unknown
+// When this process first reached the data of this server. An earlier answer may have come from another primary.
+mono_t conn_server_since(const conn_t *conn);
 const char *conn_target(const conn_t *conn);  // "127.0.0.1:6379" or the socket's path, for messages
 unsigned conn_generation(const conn_t *conn); // changes with every connect
 int64_t conn_received(const conn_t *conn);    // bytes since conn_new, incomplete replies included

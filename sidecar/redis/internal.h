@@ -27,6 +27,7 @@ struct conn {
     int64_t received; // bytes
     int version;
     char server[64];
+    mono_t server_since;
     bool scripts_loaded;
     // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
     // construction follows, with room for its head.

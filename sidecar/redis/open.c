@@ -32,16 +32,20 @@ static int conn_append_handshake(conn_t *conn, const char *password) {
     return count;
 }
 
-static void conn_read_version(conn_t *conn, const redisReply *info) {
+static void conn_read_server(conn_t *conn, const redisReply *info) {
     slice_t redis = reply_info(info, "redis_version:");
     slice_t valkey = reply_info(info, "valkey_version:");
     slice_t version = valkey.len ? valkey : redis;
+    slice_t run_id = reply_info(info, "run_id:");
+    char id[SERVER_ID_SIZE];
     int major = 0;
     int minor = 0;
     int patch = 0;
     if (sscanf(redis.data, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
     conn->version = major * 10000 + minor * 100 + patch;
     snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis", (int)version.len, version.data);
+    snprintf(id, sizeof id, "%.*s", (int)run_id.len, run_id.data);
+    conn->server_since = shard_note_server(conn->shard, conn->epoch, id);
 }
 
 static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
@@ -56,7 +60,7 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-        if (reply_is_text(reply)) conn_read_version(conn, reply);
+        if (reply->type == REDIS_REPLY_STRING) conn_read_server(conn, reply);
         freeReplyObject(reply);
     }
     return OUTCOME_OK;

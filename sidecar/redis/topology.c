@@ -11,6 +11,10 @@ struct shard {
     topology_t *topology;
     endpoint_t address; // guarded by the mutex
     atomic_uint epoch;  // changed with the mutex held
+    // The server that the last connection reached; guarded by the mutex.
+    char server_id[SERVER_ID_SIZE];
+    unsigned server_epoch;
+    mono_t server_since;
 };
 
 struct topology {
@@ -85,4 +89,15 @@ void shard_suspect(shard_t *shard, unsigned epoch) {
     pthread_mutex_lock(&shard->topology->mutex);
     if (shard_epoch(shard) == epoch) shard_raise_epoch(shard);
     pthread_mutex_unlock(&shard->topology->mutex);
+}
+
+mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    bool same = *id && strcmp(shard->server_id, id) == 0 && shard->server_epoch == epoch;
+    if (!same) shard->server_since = mono_now();
+    snprintf(shard->server_id, SERVER_ID_SIZE, "%s", id);
+    shard->server_epoch = epoch;
+    mono_t since = shard->server_since;
+    pthread_mutex_unlock(&shard->topology->mutex);
+    return since;
 }

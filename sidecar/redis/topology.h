@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "config/config.h"
 #include "redis/socket/endpoint.h"
 
@@ -34,3 +35,8 @@ void shard_move(shard_t *shard, const char *host, int port);
 // A connection of `epoch` saw that its server is no longer the primary. Of all connections of that epoch, the first to tell
 // raises it.
 void shard_suspect(shard_t *shard, unsigned epoch);
+
+enum { SERVER_ID_SIZE = 48 };
+// Notes the server that a connection of `epoch` has reached. `id` identifies its process (INFO server, run_id; "" = unknown).
+// Returns when this process first reached the data of that server: another process or another epoch may have other data.
+mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);

@@ -428,3 +428,24 @@ Test(unit_verdict, ends_a_foreign_job_instead_of_a_retry) {
     s.stamp.retries = 0;
     expect(judge(s, p), VERDICT_END, "invalid_target", 1);
 }
+
+/* A new primary may have lost heartbeats: a job is left alone until a missing heartbeat is certain. */
+Test(unit_verdict, a_missing_heartbeat_counts_once_it_is_certain) {
+    observation_t s = at(T + PROTECTED * 2);
+    s.heartbeat = HEARTBEAT_GONE;
+    s.began = s.now;
+    s.certain_at = s.now + 1;
+    cr_assert_eq(judge(s, policy()).kind, VERDICT_MISSING);
+    s.stamp.missing = s.now - 1000; /* noted on the former primary */
+    expect_leave(judge(s, policy()), s.certain_at);
+    s.certain_at = s.now;
+    expect(judge(s, policy()), VERDICT_RETRY, "stalled", 1);
+    queue_policy_t p = policy();
+    p.alive_timeout_ms = ALIVE;
+    s.now = s.began = T + ALIVE + 1;
+    expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
+    s.certain_at = s.now + 1;
+    expect_leave(judge(s, p), s.certain_at);
+    p.alive_kills = true;
+    expect(judge(s, p), VERDICT_END, "alive_timeout", 1);
+}
