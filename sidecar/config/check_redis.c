@@ -226,8 +226,6 @@ static void redis_refuse_unfinished(load_t *load) {
     if (redis->tls || redis->sentinel_tls)
         redis_report(load, load->errors, redis->tls ? "tls" : "sentinel_tls",
                      "is true, but this build has no TLS: use a unix socket, with a TLS proxy beside it");
-    if (mode == REDIS_MODE_SENTINEL)
-        redis_report(load, load->errors, "sentinels", "is set, but this build has no Sentinel: use `redis.host`");
     if (mode == REDIS_MODE_CLUSTER)
         redis_report(load, load->errors, redis->nodes.count ? "nodes" : "mode",
                      "asks for a Cluster, but this build knows one node only: use `redis.host`");

@@ -1,0 +1,84 @@
+#include "redis/sentinel/ask.h"
+
+#include <pthread.h>
+
+#include "base/buffer.h"
+#include "redis/reply.h"
+#include "redis/sentinel/client.h"
+
+enum { STACK_BYTES = 256 * 1024 };
+
+typedef struct ask {
+    const redis_config_t *redis;
+    const atomic_bool *stop;
+    sentinel_answer_t *answer;
+    pthread_t thread;
+    bool started;
+} ask_t;
+
+// The epoch comes before the address: if the primary changes between both, an old epoch with a new address does no harm, but a
+// new epoch would make an old address believed.
+static void ask_add_requests(sentinel_client_t *client, const char *master) {
+    sentinel_client_add(client, (const char *const[]){"SENTINEL", "MASTER", master, NULL});
+    sentinel_client_add(client, (const char *const[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master, NULL});
+    sentinel_client_add(client, (const char *const[]){"SENTINEL", "SENTINELS", master, NULL});
+    sentinel_client_add(client, (const char *const[]){"SENTINEL", "MYID", NULL});
+}
+
+// Reads the replies that may be missing: an ACL may refuse these commands.
+static void ask_read_optional(sentinel_client_t *client, time_limit_t *limit, sentinel_answer_t *answer) {
+    redis_error_t ignored = {0};
+    redisReply *peers = sentinel_client_read(client, limit, &ignored);
+    redisReply *id = ignored.outcome == OUTCOME_DISCONNECTED ? NULL : sentinel_client_read(client, limit, &ignored);
+    sentinel_read_peers(answer, peers);
+    sentinel_read_id(answer, id);
+    if (peers) freeReplyObject(peers);
+    if (id) freeReplyObject(id);
+}
+
+static void ask_read(sentinel_client_t *client, const char *name, time_limit_t *limit, sentinel_answer_t *answer) {
+    redis_error_t *error = &answer->error;
+    redisReply *master = sentinel_client_read(client, limit, error);
+    redisReply *address = master ? sentinel_client_read(client, limit, error) : NULL;
+    if (address) {
+        sentinel_read_master(answer, master);
+        if (sentinel_read_address(answer, address))
+            ask_read_optional(client, limit, answer);
+        else
+            redis_error_set(error, OUTCOME_REFUSED, "sentinel %s does not know the address of %s",
+                            address_text(&answer->sentinel).text, name);
+    }
+    if (master) freeReplyObject(master);
+    if (address) freeReplyObject(address);
+}
+
+static void *ask_main(void *arg) {
+    ask_t *ask = arg;
+    time_limit_t limit = sentinel_limit(ask->stop);
+    sentinel_client_t *client = sentinel_client_new(ask->redis, &ask->answer->sentinel, &limit, &ask->answer->error);
+    if (!client) return NULL;
+    ask_add_requests(client, ask->redis->master);
+    ask_read(client, ask->redis->master, &limit, ask->answer);
+    sentinel_client_free(client);
+    return NULL;
+}
+
+// A connect with TLS takes many steps, so each sentinel gets a thread; the first one gets this thread.
+void sentinel_ask_all(const redis_config_t *redis, const address_t *sentinels, size_t count, const atomic_bool *stop,
+                      sentinel_answer_t *answers) {
+    ask_t *asks = mem_array(count, sizeof *asks);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    for (size_t i = 0; i < count; i++) {
+        answers[i] = (sentinel_answer_t){.sentinel = sentinels[i]};
+        asks[i] = (ask_t){.redis = redis, .stop = stop, .answer = &answers[i]};
+        asks[i].started = i > 0 && pthread_create(&asks[i].thread, &attr, ask_main, &asks[i]) == 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!asks[i].started) ask_main(&asks[i]);
+    for (size_t i = 0; i < count; i++)
+        if (asks[i].started) pthread_join(asks[i].thread, NULL);
+    pthread_attr_destroy(&attr);
+    free(asks);
+}

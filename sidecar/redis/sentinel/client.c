@@ -1,0 +1,168 @@
+#include "redis/sentinel/client.h"
+
+#include "base/buffer.h"
+#include "redis/reply.h"
+#include "redis/reply_guard.h"
+#include "redis/socket/socket.h"
+
+enum { RECEIVE_BYTES = TLS_RECORD_MAX };
+
+struct sentinel_client {
+    endpoint_t endpoint;
+    channel_t *channel;
+    redisReader *reader;
+    reply_guard_t guard;
+    buffer_t requests; // not sent yet
+};
+
+time_limit_t sentinel_limit(const atomic_bool *stop) {
+    return (time_limit_t){.deadline = mono_add(mono_now(), SENTINEL_TIMEOUT_MS * NS_PER_MS), .stop = stop};
+}
+
+void sentinel_client_free(sentinel_client_t *client) {
+    if (!client) return;
+    channel_free(client->channel);
+    if (client->reader) redisReaderFree(client->reader);
+    buffer_free(&client->requests);
+    free(client);
+}
+
+int sentinel_client_fd(const sentinel_client_t *client) { return channel_fd(client->channel); }
+
+void sentinel_client_add(sentinel_client_t *client, const char *const *words) {
+    size_t count = 0;
+    while (words[count]) count++;
+    buffer_printf(&client->requests, "*%zu\r\n", count);
+    for (size_t i = 0; i < count; i++) buffer_printf(&client->requests, "$%zu\r\n%s\r\n", strlen(words[i]), words[i]);
+}
+
+static bool sentinel_client_lose(const sentinel_client_t *client, const char *why, redis_error_t *error) {
+    redis_error_set(error, OUTCOME_DISCONNECTED, "sentinel %s: %s", client->endpoint.text, why);
+    return false;
+}
+
+static bool sentinel_client_wait(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
+    wait_result_t result = channel_wait(client->channel, limit);
+    return result == WAIT_READY || sentinel_client_lose(client, wait_text(result), error);
+}
+
+static bool sentinel_client_send(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
+    size_t sent = 0;
+    while (sent < client->requests.len) {
+        size_t count = 0;
+        channel_state_t state = channel_send(client->channel, client->requests.data + sent, client->requests.len - sent, &count);
+        if (state == CHANNEL_LOST) return sentinel_client_lose(client, channel_reason(client->channel), error);
+        if (state == CHANNEL_WAIT && !sentinel_client_wait(client, limit, error)) return false;
+        sent += count;
+    }
+    if (client->requests.data) explicit_bzero(client->requests.data, client->requests.cap); // it may hold a password
+    buffer_clear(&client->requests);
+    return true;
+}
+
+// Advice for an error reply.
+static const char *sentinel_client_advice(const char *text) {
+    if (strncmp(text, "NOAUTH", 6) == 0) return "; set redis.sentinel_password_file";
+    if (strncmp(text, "WRONGPASS", 9) == 0 || strstr(text, "invalid password"))
+        return "; redis.sentinel_username and sentinel_password_file belong to the sentinels, not to Redis";
+    if (strstr(text, "No such master")) return "; see redis.master";
+    if (strstr(text, "unknown command") && strcasestr(text, "sentinel")) return "; this server is no sentinel";
+    return "";
+}
+
+// Frees an error reply.
+static redisReply *sentinel_client_check(const sentinel_client_t *client, redisReply *reply, redis_error_t *error) {
+    if (!reply || reply->type != REDIS_REPLY_ERROR) return reply;
+    redis_error_set(error, OUTCOME_REFUSED, "sentinel %s: %.*s%s", client->endpoint.text, 120, reply->str,
+                    sentinel_client_advice(reply->str));
+    freeReplyObject(reply);
+    return NULL;
+}
+
+// *found is NULL if no whole reply has arrived.
+static bool sentinel_client_parse(sentinel_client_t *client, redisReply **found, redis_error_t *error) {
+    void *reply = NULL;
+    if (redisReaderGetReply(client->reader, &reply) != REDIS_OK) return sentinel_client_lose(client, "broken reply", error);
+    *found = reply;
+    if (reply) guard_begin_reply(&client->guard, client->reader);
+    return true;
+}
+
+static channel_state_t sentinel_client_receive(sentinel_client_t *client, redis_error_t *error) {
+    char bytes[RECEIVE_BYTES];
+    size_t count = 0;
+    channel_state_t state = channel_receive(client->channel, bytes, sizeof bytes, &count);
+    if (state == CHANNEL_LOST) sentinel_client_lose(client, channel_reason(client->channel), error);
+    if (state != CHANNEL_DONE) return state;
+    if (redisReaderFeed(client->reader, bytes, count) == REDIS_OK && guard_receive(&client->guard, client->reader, count))
+        return CHANNEL_DONE;
+    sentinel_client_lose(client, "broken reply", error);
+    return CHANNEL_LOST;
+}
+
+redisReply *sentinel_client_read(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
+    redisReply *reply = NULL;
+    if (!sentinel_client_send(client, limit, error)) return NULL;
+    for (;;) {
+        if (!sentinel_client_parse(client, &reply, error)) return NULL;
+        if (reply) return sentinel_client_check(client, reply, error);
+        channel_state_t state = sentinel_client_receive(client, error);
+        if (state == CHANNEL_LOST) return NULL;
+        if (state == CHANNEL_WAIT && !sentinel_client_wait(client, limit, error)) return NULL;
+    }
+}
+
+redisReply *sentinel_client_try_read(sentinel_client_t *client, redis_error_t *error) {
+    redisReply *reply = NULL;
+    if (!sentinel_client_parse(client, &reply, error)) return NULL;
+    if (!reply && sentinel_client_receive(client, error) == CHANNEL_DONE) sentinel_client_parse(client, &reply, error);
+    return sentinel_client_check(client, reply, error);
+}
+
+// The settings of the sentinels in the place of those of Redis; borrows the texts of `redis`.
+static redis_config_t sentinel_settings(const redis_config_t *redis) {
+    redis_config_t own = *redis;
+    own.username = redis->sentinel_username;
+    own.password = redis->sentinel_password;
+    own.password_file = redis->sentinel_password_file;
+    return own;
+}
+
+static bool sentinel_client_open(sentinel_client_t *client, const redis_config_t *own, time_limit_t *limit,
+                                 redis_error_t *error) {
+    client->channel = socket_open(own, &client->endpoint, own->sentinel_tls, limit, error);
+    if (!client->channel) return false;
+    client->reader = redisReaderCreate();
+    if (!client->reader) abort(); // no memory
+    guard_install(&client->guard, client->reader);
+    guard_begin_reply(&client->guard, client->reader);
+    return true;
+}
+
+static bool sentinel_client_login(sentinel_client_t *client, const redis_config_t *own, time_limit_t *limit,
+                                  redis_error_t *error) {
+    char *password = redis_password(own, error);
+    if (!password) return false;
+    bool login = *password || *own->username;
+    if (login && *own->username)
+        sentinel_client_add(client, (const char *const[]){"AUTH", own->username, password, NULL});
+    else if (login)
+        sentinel_client_add(client, (const char *const[]){"AUTH", password, NULL});
+    explicit_bzero(password, strlen(password));
+    free(password);
+    redisReply *reply = login ? sentinel_client_read(client, limit, error) : NULL;
+    if (reply) freeReplyObject(reply);
+    return !login || reply;
+}
+
+sentinel_client_t *sentinel_client_new(const redis_config_t *redis, const address_t *sentinel, time_limit_t *limit,
+                                       redis_error_t *error) {
+    redis_config_t own = sentinel_settings(redis);
+    sentinel_client_t *client = mem_alloc(sizeof *client);
+    client->endpoint.port = sentinel->port;
+    snprintf(client->endpoint.host, sizeof client->endpoint.host, "%s", sentinel->host);
+    snprintf(client->endpoint.text, sizeof client->endpoint.text, "%s", address_text(sentinel).text);
+    if (sentinel_client_open(client, &own, limit, error) && sentinel_client_login(client, &own, limit, error)) return client;
+    sentinel_client_free(client);
+    return NULL;
+}

@@ -1,0 +1,213 @@
+/* Real sentinels are asked for the primary. */
+#include "fixture.h"
+#include "redis/sentinel/group.h"
+#include "sentinels.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOON_MS = 3000, LONGEST_ASK_US = 900000 };
+
+static config_t *config_with(const char *settings) {
+    return fixture_config("redis = { %s }; queues = ( { name = \"q\"; } );", settings);
+}
+
+typedef struct {
+    sentinels_t *s;
+    config_t *config;
+    sentinel_group_t *group;
+    redis_error_t error;
+} asker_t;
+
+static asker_t asker_begin(const sentinels_options_t *options, const char *more) {
+    asker_t a = {.s = sentinels_begin(options)};
+    char *settings = sentinels_settings(a.s), *all = NULL;
+    if (asprintf(&all, "%s %s", settings, more) < 0) abort();
+    a.config = config_with(all);
+    a.group = sentinel_group_new(&a.config->redis);
+    free(settings);
+    free(all);
+    return a;
+}
+
+static void asker_end(asker_t *a) {
+    sentinel_group_free(a->group);
+    config_free(a->config);
+    sentinels_end(a->s);
+}
+
+/* The number of the server that the group names; -1 = none. */
+static int asker_ask(asker_t *a) {
+    const address_t *primary = sentinel_group_ask(a->group, NULL, &a->error);
+    for (int i = 0; primary && i < SENTINEL_SERVERS; i++)
+        if (server_port(a->s->servers[i]) == primary->port) return i;
+    return -1;
+}
+
+Test(redis_sentinel_group, follows_a_failover_and_learns_the_other_sentinels) {
+    asker_t a = asker_begin(NULL, "");
+    size_t count;
+    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
+    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(sentinel_group_answers(a.group, &count)->quorum, 2);
+    cr_assert_eq(count, SENTINELS, "a sentinel of the configuration was learned again");
+    sentinel_group_free(a.group);
+
+    /* A configuration with one sentinel finds the other two, and does without the first. */
+    free(a.config->redis.sentinels.items[1]);
+    free(a.config->redis.sentinels.items[2]);
+    a.config->redis.sentinels.count = 1;
+    a.group = sentinel_group_new(&a.config->redis);
+    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
+    sentinel_kill(a.s, 0);
+    cr_assert_eq(asker_ask(&a), 0);
+    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS - 1);
+
+    server_kill(a.s->servers[0]);
+    int now = -1;
+    cr_assert(wait_for((now = asker_ask(&a)) > 0, 20000), "the group does not follow the failover");
+    cr_assert_eq(now, sentinels_primary(a.s, NULL));
+    cr_assert_eq(sentinel_group_epoch(a.group), 1);
+    asker_end(&a);
+}
+
+Test(redis_sentinel_group, dead_and_frozen_sentinels_cost_half_a_second_at_most) {
+    asker_t a = asker_begin(NULL, "");
+    sentinel_kill(a.s, 0);
+    sentinel_freeze(a.s, 1);
+    int64_t began = wait_now_us();
+    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000);
+    cr_assert_eq(sentinel_group_answering(a.group), 1);
+    sentinel_kill(a.s, 2);
+    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(a.error.outcome, OUTCOME_DISCONNECTED);
+    cr_assert(strstr(a.error.text, "none of 3 sentinels answers: "), "%s", a.error.text);
+    sentinel_thaw(a.s, 1);
+    cr_assert(wait_for(asker_ask(&a) == 0, SOON_MS), "%s", a.error.text);
+    asker_end(&a);
+}
+
+static void expect_refusal(asker_t *a, const char *one, const char *two) {
+    cr_assert_eq(asker_ask(a), -1);
+    cr_assert_eq(a->error.outcome, OUTCOME_REFUSED, "%s", a->error.text);
+    cr_assert(strstr(a->error.text, one) && strstr(a->error.text, two), "%s", a->error.text);
+}
+
+Test(redis_sentinel_group, passwords_and_names) {
+    asker_t a = asker_begin(&(sentinels_options_t){.hostnames = true, .password = "geheim"}, "sentinel_password = \"geheim\";");
+    const address_t *primary = sentinel_group_ask(a.group, NULL, &a.error);
+    cr_assert_not_null(primary, "%s", a.error.text);
+    cr_assert_str_eq(primary->host, "localhost");
+    free(a.config->redis.sentinel_password);
+    a.config->redis.sentinel_password = strdup("falsch");
+    expect_refusal(&a, "WRONGPASS", "sentinel_password_file");
+    *a.config->redis.sentinel_password = '\0';
+    expect_refusal(&a, "NOAUTH", "set redis.sentinel_password_file");
+    asker_end(&a);
+}
+
+Test(redis_sentinel_group, errors_name_the_thing) {
+    asker_t a = asker_begin(NULL, "");
+    free(a.config->redis.master);
+    a.config->redis.master = strdup("nobody");
+    expect_refusal(&a, "No such master", "redis.master");
+    sentinel_group_free(a.group);
+
+    char *server = NULL; /* a server in place of a sentinel */
+    if (asprintf(&server, "127.0.0.1:%d", server_port(a.s->servers[1])) < 0) abort();
+    free(a.config->redis.sentinels.items[0]);
+    a.config->redis.sentinels.items[0] = server;
+    free(a.config->redis.sentinels.items[1]);
+    free(a.config->redis.sentinels.items[2]);
+    a.config->redis.sentinels.count = 1;
+    a.group = sentinel_group_new(&a.config->redis);
+    expect_refusal(&a, server, "this server is no sentinel");
+    asker_end(&a);
+}
+
+Test(redis_sentinel_group, addresses_are_translated) {
+    asker_t a = asker_begin(NULL, "");
+    int primary = server_port(a.s->servers[0]), sentinel = a.s->sentinels[1].port;
+    sentinels_t *s = a.s;
+    sentinel_group_free(a.group);
+    config_free(a.config);
+    char *settings = NULL;
+    if (asprintf(&settings,
+                 "sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\"; "
+                 "addresses = [\"127.0.0.1:%d=reachable:7000\", \"127.0.0.1:%d=localhost:%d\"];",
+                 s->sentinels[0].port, primary, sentinel, sentinel) < 0)
+        abort();
+    a.config = config_with(settings);
+    a.group = sentinel_group_new(&a.config->redis);
+    free(settings);
+    for (int i = 0; i < 2; i++) {
+        const address_t *found = sentinel_group_ask(a.group, NULL, &a.error);
+        cr_assert_not_null(found, "%s", a.error.text);
+        cr_assert_str_eq(address_text(found).text, "reachable:7000");
+    }
+    size_t count;
+    bool translated = false;
+    const sentinel_answer_t *answers = sentinel_group_answers(a.group, &count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(answers[i].sentinel.host, "localhost") == 0) translated = answers[i].error.outcome == OUTCOME_OK;
+    cr_assert_eq(count, SENTINELS);
+    cr_assert(translated, "a learned sentinel is not asked at its reachable address");
+    asker_end(&a);
+}
+
+/* Makes a sentinel forget its configuration and monitor another server under the same name, with this config epoch. */
+static void lie(sentinels_t *s, int number, int server, int epoch) {
+    sentinel_t *sentinel = &s->sentinels[number];
+    char *text = NULL;
+    sentinel_kill(s, number);
+    if (asprintf(&text,
+                 "port %d\nbind 127.0.0.1\ndir %s\nunixsocket %s\nprotected-mode no\n"
+                 "sentinel monitor " SENTINEL_MASTER " 127.0.0.1 %d 2\nsentinel config-epoch " SENTINEL_MASTER " %d\n",
+                 sentinel->port, sentinel->dir, sentinel->socket, server, epoch) < 0)
+        abort();
+    FILE *out = fopen(sentinel->conf, "w");
+    cr_assert_not_null(out);
+    fputs(text, out);
+    fclose(out);
+    free(text);
+    sentinel_restart(s, number);
+}
+
+Test(redis_sentinel_group, one_liar_is_not_believed) {
+    asker_t a = asker_begin(NULL, "");
+    server_t *foreign = server_start(&(server_options_t){.tcp = true});
+    lie(a.s, 0, server_port(foreign), 0);
+    cr_assert_eq(asker_ask(&a), 0);
+    lie(a.s, 0, server_port(foreign), 1000);
+    char text[512];
+    cr_assert_eq(asker_ask(&a), 0, "an outsider with a high epoch is believed");
+    cr_assert(sentinel_group_disagrees(a.group, text, sizeof text));
+    cr_assert(strstr(text, "config epoch 1000"), "%s", text);
+    server_free(foreign);
+    asker_end(&a);
+}
+
+/* The leader of a failover dies after it has told its clients, and before it told the other sentinels. */
+Test(redis_sentinel_group, answers_that_are_behind_are_not_believed) {
+    asker_t a = asker_begin(NULL, "");
+    cr_assert_eq(asker_ask(&a), 0);
+    server_t *foreign = server_start(&(server_options_t){.tcp = true});
+    for (int i = 0; i < SENTINELS; i++) lie(a.s, i, server_port(foreign), 7);
+    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert_eq(sentinel_group_epoch(a.group), 7);
+    for (int i = 0; i < SENTINELS; i++) lie(a.s, i, server_port(a.s->servers[0]), 6);
+    cr_assert_eq(asker_ask(&a), -1, "an answer of a lower epoch is believed");
+    fixture_step_boottime((GROUP_BEHIND_S - 2) * 1000);
+    cr_assert_eq(asker_ask(&a), -1);
+    fixture_step_boottime(3000);
+    cr_assert_eq(asker_ask(&a), 0, "sentinels that were set up anew are not believed");
+    cr_assert_eq(sentinel_group_epoch(a.group), 6);
+    server_free(foreign);
+    asker_end(&a);
+}
