@@ -55,7 +55,7 @@ static void keyspace_sort_by_lock(keyspace_t *keys) {
 keyspace_t *keyspace_new(const config_t *config) {
     keyspace_t *keys = mem_alloc(sizeof *keys);
     keys->config = config;
-    keys->per_tag = config->lock.scope == LOCK_SCOPE_QUEUE;
+    keys->per_tag = config_lock_scope(config, config_redis_mode(&config->redis)) == LOCK_SCOPE_QUEUE;
     keys->vacant = mem_printf("sidecar:%s:vacant", config->group);
     keys->queue_count = config->queue_count;
     keys->locks = mem_array(keys->queue_count, sizeof *keys->locks);

@@ -5,11 +5,11 @@
 #include "base/buffer.h"
 #include "base/wakeup.h"
 
-enum { MAX_WAKE_FDS = 8 };
+enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 
 struct shard {
     topology_t *topology;
-    endpoint_t address; // guarded by the mutex
+    endpoint_t endpoint; // guarded by the mutex
     atomic_uint epoch;  // changed with the mutex held
     // The server that the last connection reached; guarded by the mutex.
     char server_id[SERVER_ID_SIZE];
@@ -20,7 +20,13 @@ struct shard {
 struct topology {
     const redis_config_t *redis;
     pthread_mutex_t mutex;
-    shard_t shard;
+    shard_t *shards[TOPOLOGY_SHARDS_MAX]; // owned; never replaced
+    atomic_size_t shard_count;
+    _Atomic uint16_t *slots; // shard of each slot, changed with the mutex held; NULL = no Cluster; owned
+    atomic_uint version;
+    atomic_bool refresh_wanted;
+    int refresh_fd;
+    int slots_fd;
     int wake_fds[MAX_WAKE_FDS];
     size_t wake_fd_count;
 };
@@ -31,39 +37,69 @@ static void endpoint_set(endpoint_t *address, const char *host, int port) {
     snprintf(address->text, sizeof address->text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", address->host, port);
 }
 
+// Call it with the mutex held, or before threads start.
+static size_t topology_add_shard(topology_t *topology) {
+    size_t index = topology->shard_count;
+    if (index == TOPOLOGY_SHARDS_MAX) return index;
+    topology->shards[index] = mem_alloc(sizeof *topology->shards[index]);
+    topology->shards[index]->topology = topology;
+    topology->shard_count++;
+    return index;
+}
+
 topology_t *topology_new(const redis_config_t *redis) {
     topology_t *topology = mem_alloc(sizeof *topology);
+    address_t seed = {.port = (int)redis->port};
     topology->redis = redis;
+    topology->refresh_fd = topology->slots_fd = -1;
     pthread_mutex_init(&topology->mutex, NULL);
-    topology->shard.topology = topology;
+    topology_add_shard(topology);
+    endpoint_t *first = &topology->shards[0]->endpoint;
+    snprintf(seed.host, sizeof seed.host, "%s", redis->host);
+    if (redis->nodes.count) address_parse(slice_text(redis->nodes.items[0]), &seed);
     if (*redis->socket)
-        snprintf(topology->shard.address.text, ENDPOINT_SIZE, "%s", redis->socket);
+        snprintf(first->text, sizeof first->text, "%s", redis->socket);
     else
-        endpoint_set(&topology->shard.address, redis->host, (int)redis->port);
+        endpoint_set(first, seed.host, seed.port);
+    if (config_redis_mode(redis) != REDIS_MODE_CLUSTER) return topology;
+    topology->slots = mem_array(SLOT_COUNT, sizeof *topology->slots);
+    for (size_t i = 0; i < SLOT_COUNT; i++) topology->slots[i] = TOPOLOGY_SHARDS_MAX;
     return topology;
 }
 
 void topology_free(topology_t *topology) {
     if (!topology) return;
+    for (size_t i = 0; i < topology->shard_count; i++) free(topology->shards[i]);
     pthread_mutex_destroy(&topology->mutex);
+    free((void *)topology->slots);
     free(topology);
 }
 
-void topology_wake_on_change(topology_t *topology, int wake_fd) { topology->wake_fds[topology->wake_fd_count++] = wake_fd; }
-
-shard_t *topology_shard(topology_t *topology, size_t index) {
-    (void)index;
-    return &topology->shard;
+void topology_wake_on_change(topology_t *topology, int wake_fd) {
+    pthread_mutex_lock(&topology->mutex);
+    if (topology->wake_fd_count < MAX_WAKE_FDS) topology->wake_fds[topology->wake_fd_count++] = wake_fd;
+    pthread_mutex_unlock(&topology->mutex);
 }
 
-const redis_config_t *shard_config(const shard_t *shard) { return shard->topology->redis; }
+void topology_stop_waking(topology_t *topology, int wake_fd) {
+    pthread_mutex_lock(&topology->mutex);
+    for (size_t i = 0; i < topology->wake_fd_count; i++)
+        if (topology->wake_fds[i] == wake_fd) topology->wake_fds[i--] = topology->wake_fds[--topology->wake_fd_count];
+    pthread_mutex_unlock(&topology->mutex);
+}
 
+const redis_config_t *topology_config(const topology_t *topology) { return topology->redis; }
+shard_t *topology_shard(topology_t *topology, size_t index) { return topology->shards[index]; }
+size_t topology_shard_count(const topology_t *topology) { return topology->shard_count; }
+
+const redis_config_t *shard_config(const shard_t *shard) { return shard->topology->redis; }
+topology_t *shard_topology(const shard_t *shard) { return shard->topology; }
 unsigned shard_epoch(const shard_t *shard) { return atomic_load(&shard->epoch); }
 const atomic_uint *shard_epoch_place(const shard_t *shard) { return &shard->epoch; }
 
-unsigned shard_address(shard_t *shard, endpoint_t *address) {
+unsigned shard_address(shard_t *shard, endpoint_t *endpoint) {
     pthread_mutex_lock(&shard->topology->mutex);
-    *address = shard->address;
+    *endpoint = shard->endpoint;
     unsigned epoch = shard_epoch(shard);
     pthread_mutex_unlock(&shard->topology->mutex);
     return epoch;
@@ -76,12 +112,16 @@ static void shard_raise_epoch(shard_t *shard) {
     for (size_t i = 0; i < topology->wake_fd_count; i++) wakeup_raise(topology->wake_fds[i]);
 }
 
+// Call it with the mutex held.
+static void shard_set_address(shard_t *shard, const char *host, int port) {
+    if (strcmp(shard->endpoint.host, host) == 0 && shard->endpoint.port == port) return;
+    endpoint_set(&shard->endpoint, host, port);
+    shard_raise_epoch(shard);
+}
+
 void shard_move(shard_t *shard, const char *host, int port) {
     pthread_mutex_lock(&shard->topology->mutex);
-    if (strcmp(shard->address.host, host) != 0 || shard->address.port != port) {
-        endpoint_set(&shard->address, host, port);
-        shard_raise_epoch(shard);
-    }
+    shard_set_address(shard, host, port);
     pthread_mutex_unlock(&shard->topology->mutex);
 }
 
@@ -89,6 +129,137 @@ void shard_suspect(shard_t *shard, unsigned epoch) {
     pthread_mutex_lock(&shard->topology->mutex);
     if (shard_epoch(shard) == epoch) shard_raise_epoch(shard);
     pthread_mutex_unlock(&shard->topology->mutex);
+    topology_want_refresh(shard->topology);
+}
+
+// ---- Redis Cluster.
+
+bool topology_is_cluster(const topology_t *topology) { return topology->slots != NULL; }
+
+size_t topology_shard_of(const topology_t *topology, unsigned slot) { return topology->slots ? topology->slots[slot] : 0; }
+
+unsigned topology_version(const topology_t *topology) { return atomic_load(&topology->version); }
+
+void topology_wake_on_refresh(topology_t *topology, int wake_fd) { topology->refresh_fd = wake_fd; }
+void topology_wake_on_slots(topology_t *topology, int wake_fd) { topology->slots_fd = wake_fd; }
+
+void topology_want_refresh(topology_t *topology) {
+    if (atomic_exchange(&topology->refresh_wanted, true)) return;
+    wakeup_raise(topology->refresh_fd);
+}
+
+bool topology_take_refresh(topology_t *topology) { return atomic_exchange(&topology->refresh_wanted, false); }
+
+// The address at which the sidecar reaches a server that announces `announced`.
+static address_t topology_reach(const topology_t *topology, const address_t *announced) {
+    const strings_t *pairs = &topology->redis->addresses;
+    for (size_t i = 0; i < pairs->count; i++) {
+        address_t from, to;
+        if (address_parse_pair(slice_text(pairs->items[i]), &from, &to) && address_equal(&from, announced)) return to;
+    }
+    return *announced;
+}
+
+static size_t topology_find(const topology_t *topology, const address_t *address) {
+    for (size_t i = 0; i < topology->shard_count; i++) {
+        const endpoint_t *at = &topology->shards[i]->endpoint;
+        if (at->port == address->port && strcasecmp(at->host, address->host) == 0) return i;
+    }
+    return TOPOLOGY_SHARDS_MAX;
+}
+
+// Which node of the map is which shard; indexes. Call these with the mutex held.
+typedef struct topology_match {
+    const slot_map_t *map;
+    address_t *reached;                // of each node
+    size_t *shards;                    // of each node; TOPOLOGY_SHARDS_MAX = none yet
+    bool taken[TOPOLOGY_SHARDS_MAX];   // shards that have a node
+    size_t slots[TOPOLOGY_SHARDS_MAX]; // how many slots each shard had before
+} topology_match_t;
+
+static void match_take(topology_match_t *match, size_t node, size_t shard) {
+    if (shard == TOPOLOGY_SHARDS_MAX || match->taken[shard]) return;
+    match->shards[node] = shard;
+    match->taken[shard] = true;
+}
+
+// The free shard that had most of the node's slots: the node is its new primary.
+static size_t match_by_slots(const topology_t *topology, const topology_match_t *match, size_t node) {
+    size_t had[TOPOLOGY_SHARDS_MAX + 1] = {0}, best = TOPOLOGY_SHARDS_MAX;
+    for (size_t slot = 0; slot < SLOT_COUNT; slot++)
+        if (match->map->owner[slot] == node + 1) had[topology->slots[slot]]++;
+    had[TOPOLOGY_SHARDS_MAX] = 0;
+    for (size_t i = 0; i < topology->shard_count; i++)
+        if (!match->taken[i] && had[i] > had[best]) best = i;
+    return best;
+}
+
+static size_t match_unused(topology_t *topology, const topology_match_t *match) {
+    for (size_t i = 0; i < topology->shard_count; i++)
+        if (!match->taken[i] && match->slots[i] == 0) return i;
+    return topology_add_shard(topology);
+}
+
+static void match_nodes(topology_t *topology, topology_match_t *match) {
+    size_t count = match->map->node_count;
+    for (size_t i = 0; i < SLOT_COUNT; i++)
+        if (topology->slots[i] < TOPOLOGY_SHARDS_MAX) match->slots[topology->slots[i]]++;
+    for (size_t i = 0; i < count; i++) {
+        match->reached[i] = topology_reach(topology, &match->map->nodes[i].address);
+        match->shards[i] = TOPOLOGY_SHARDS_MAX;
+        match_take(match, i, topology_find(topology, &match->reached[i]));
+    }
+    for (size_t i = 0; i < count; i++)
+        if (match->shards[i] == TOPOLOGY_SHARDS_MAX) match_take(match, i, match_by_slots(topology, match, i));
+    for (size_t i = 0; i < count; i++)
+        if (match->shards[i] == TOPOLOGY_SHARDS_MAX) match_take(match, i, match_unused(topology, match));
+}
+
+// Call it with the mutex held.
+static bool topology_set_slot(topology_t *topology, size_t slot, size_t shard) {
+    if (topology->slots[slot] == shard) return false;
+    topology->slots[slot] = (uint16_t)shard;
+    return true;
+}
+
+// Call it without the mutex.
+static void topology_slots_changed(topology_t *topology, bool changed) {
+    if (!changed) return;
+    atomic_fetch_add(&topology->version, 1);
+    wakeup_raise(topology->slots_fd);
+}
+
+void topology_set_slots(topology_t *topology, const slot_map_t *map) {
+    topology_match_t *match = mem_alloc(sizeof *match);
+    bool changed = false;
+    *match = (topology_match_t){.map = map};
+    match->reached = mem_array(map->node_count + 1, sizeof *match->reached);
+    match->shards = mem_array(map->node_count + 1, sizeof *match->shards);
+    pthread_mutex_lock(&topology->mutex);
+    match_nodes(topology, match);
+    for (size_t i = 0; i < map->node_count; i++)
+        if (match->shards[i] < TOPOLOGY_SHARDS_MAX)
+            shard_set_address(topology->shards[match->shards[i]], match->reached[i].host, match->reached[i].port);
+    for (size_t slot = 0; slot < SLOT_COUNT; slot++) {
+        size_t node = map->owner[slot];
+        changed |= topology_set_slot(topology, slot, node ? match->shards[node - 1] : TOPOLOGY_SHARDS_MAX);
+    }
+    pthread_mutex_unlock(&topology->mutex);
+    free(match->reached);
+    free(match->shards);
+    free(match);
+    topology_slots_changed(topology, changed);
+}
+
+void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address) {
+    if (!topology->slots) return;
+    address_t reached = topology_reach(topology, address);
+    pthread_mutex_lock(&topology->mutex);
+    size_t shard = topology_find(topology, &reached);
+    bool changed = shard < TOPOLOGY_SHARDS_MAX && topology_set_slot(topology, slot, shard);
+    pthread_mutex_unlock(&topology->mutex);
+    topology_slots_changed(topology, changed);
+    topology_want_refresh(topology);
 }
 
 mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id) {

@@ -1,31 +1,39 @@
 // Where the primaries are. All connections of a role set, or of a CLI command, share one topology. Thread-safe.
 //
-// A shard is a primary with its replicas. A plain Redis has one shard. A shard stays the same when another server becomes its
-// primary: then its epoch rises, and each connection of an older epoch counts as closed.
+// A shard is a primary with its replicas. A plain Redis has one shard; a Cluster has one for each primary that serves slots. A
+// shard stays the same when another server becomes its primary: then its epoch rises, and each connection of an older epoch
+// counts as closed.
 #pragma once
 
 #include <stdatomic.h>
 
 #include "base/clock.h"
 #include "config/config.h"
+#include "redis/slots.h"
 #include "redis/socket/endpoint.h"
 
 typedef struct topology topology_t;
 typedef struct shard shard_t;
 
-// `redis` is borrowed. Returns owned.
+enum { TOPOLOGY_SHARDS_MAX = 256 }; // also the index of no shard
+
+// `redis` is borrowed. Its mode CLUSTER makes a Cluster, in which no slot has a shard yet. Returns owned.
 topology_t *topology_new(const redis_config_t *redis);
 void topology_free(topology_t *topology); // NULL is fine
 
-// Registers an eventfd (base/wakeup.h) to raise when the epoch of a shard rises. Call it before threads start.
+// Registers an eventfd (base/wakeup.h) to raise when the epoch of a shard rises. End with topology_stop_waking.
 void topology_wake_on_change(topology_t *topology, int wake_fd);
+void topology_stop_waking(topology_t *topology, int wake_fd);
 
+const redis_config_t *topology_config(const topology_t *topology);
 shard_t *topology_shard(topology_t *topology, size_t index); // shard 0 is always there
+size_t topology_shard_count(const topology_t *topology);
 
 const redis_config_t *shard_config(const shard_t *shard);
+topology_t *shard_topology(const shard_t *shard);
 
 // Copies the address of the primary. Returns the epoch in which it is valid.
-unsigned shard_address(shard_t *shard, endpoint_t *address);
+unsigned shard_address(shard_t *shard, endpoint_t *endpoint);
 unsigned shard_epoch(const shard_t *shard);
 const atomic_uint *shard_epoch_place(const shard_t *shard); // for waits that end when the epoch rises
 
@@ -40,3 +48,22 @@ enum { SERVER_ID_SIZE = 48 };
 // Notes the server that a connection of `epoch` has reached. `id` identifies its process (INFO server, run_id; "" = unknown).
 // Returns when this process first reached the data of that server: another process or another epoch may have other data.
 mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);
+// ---- Redis Cluster.
+
+bool topology_is_cluster(const topology_t *topology);
+// The shard that serves the slot; TOPOLOGY_SHARDS_MAX = none is known. Without a Cluster, shard 0.
+size_t topology_shard_of(const topology_t *topology, unsigned slot);
+unsigned topology_version(const topology_t *topology); // rises whenever a slot gets another shard
+
+// Takes a slot map over. A new primary keeps the shard of the one whose slots it has.
+void topology_set_slots(topology_t *topology, const slot_map_t *map);
+// A node said that the slot has moved. The primary of another shard gets the slot at once. An unknown server may be the new
+// primary of any shard, so the map must tell.
+void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address);
+
+// Asks for a new slot map, because a connection was lost or a slot has moved. topology_take_refresh returns and clears the wish.
+void topology_want_refresh(topology_t *topology);
+bool topology_take_refresh(topology_t *topology);
+// Registers the eventfd to raise when a new slot map is wanted, and when a slot gets another shard; -1 = none.
+void topology_wake_on_refresh(topology_t *topology, int wake_fd);
+void topology_wake_on_slots(topology_t *topology, int wake_fd);
