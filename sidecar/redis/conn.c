@@ -60,6 +60,7 @@ void conn_reply_free(struct redisReply *reply) {
 static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail) {
     redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->address.text, what, *detail ? ": " : "", detail);
     conn_close(conn);
+    topology_want_refresh(shard_topology(conn->shard));
     return OUTCOME_DISCONNECTED;
 }
 
@@ -98,12 +99,32 @@ outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
     return conn_send_pending(conn, conn_limit(conn, 0), error);
 }
 
+static bool conn_error_is(const redis_error_t *error, const char *code) { return strncmp(error->text, code, strlen(code)) == 0; }
+
+// In a Cluster these errors concern the one slot of the request, and nothing was written.
+static void conn_note_redirection(const conn_t *conn, const redisReply *reply, redis_error_t *error) {
+    topology_t *topology = shard_topology(conn->shard);
+    redirection_t to;
+    char *text = mem_str(error->text);
+    bool redirected = redirection_read((slice_t){reply->str, reply->len}, conn->address.host, &to);
+    if (redirected && to.kind == REDIRECT_MOVED) {
+        topology_slot_moved(topology, to.slot, &to.address);
+        redis_error_set(error, OUTCOME_REFUSED, "its slot has moved: %s", text);
+    } else if (redirected || conn_error_is(error, "TRYAGAIN ")) {
+        redis_error_set(error, OUTCOME_REFUSED, SLOT_IS_MOVING "%s", text);
+    } else if (conn_error_is(error, "CLUSTERDOWN ")) {
+        topology_want_refresh(topology);
+    }
+    free(text);
+}
+
 // Frees the reply.
 static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
     outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
+    if (topology_is_cluster(shard_topology(conn->shard))) conn_note_redirection(conn, reply, error);
     freeReplyObject(reply);
-    if (strncmp(error->text, "NOSCRIPT", 8) == 0) conn->scripts_loaded = false;
-    if (strncmp(error->text, "READONLY", 8) == 0 || strncmp(error->text, "MASTERDOWN", 10) == 0) {
+    if (conn_error_is(error, "NOSCRIPT")) conn->scripts_loaded = false;
+    if (conn_error_is(error, "READONLY") || conn_error_is(error, "MASTERDOWN")) {
         shard_suspect(conn->shard, conn->epoch);
         conn_close(conn);
     }

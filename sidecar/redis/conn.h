@@ -29,6 +29,9 @@ conn_t *conn_like(const conn_t *conn, const char *name);
 // Lowers the timeout of connects and replies to `ms`; never raises it.
 void conn_limit_timeout(conn_t *conn, int ms);
 
+// Does the part of conn_open before the scripts: connects, authenticates, selects the database, names the client and reads the
+// server's version.
+outcome_t conn_connect(conn_t *conn, redis_error_t *error);
 // Opens the connection: connects, authenticates, selects the database, names the client, reads the server's version and loads
 // the scripts. Skips the steps that are done. Replaces a connection to a former primary. Call it only when no reply is
 // outstanding.
@@ -62,6 +65,9 @@ void request_repeat(conn_t *conn, size_t times); // appends the last complete re
 void request_begin_list(conn_t *conn, const char *const *texts, size_t count);
 void request_text_list(conn_t *conn, const char *const *texts, size_t count);
 void request_int_list(conn_t *conn, const int64_t *numbers, size_t count);
+
+// How the text of an error begins that one queue meets while its slot is being moved. The reply of Redis follows.
+#define SLOT_IS_MOVING "its slot is being moved: "
 
 // Sends the pipeline and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply is
 // owned (conn_reply_free) and is no error. redis_error_from_reply classifies error replies. READONLY and MASTERDOWN also close

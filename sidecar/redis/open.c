@@ -84,22 +84,25 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     return error->outcome;
 }
 
-outcome_t conn_open(conn_t *conn, redis_error_t *error) {
+outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
     *error = (redis_error_t){0};
-    if (!conn_is_open(conn)) {
-        conn_close(conn);
-        conn->epoch = shard_address(conn->shard, &conn->address);
-        time_limit_t limit = conn_limit(conn, 0);
-        conn->channel = socket_open(conn->redis, &conn->address, conn->redis->tls, &limit, error);
-        if (!conn->channel) return error->outcome;
-        conn_start_reader(conn);
-        conn->generation++;
-        if (conn_handshake(conn, error) != OUTCOME_OK) goto fail;
-    }
-    if (!conn->scripts_loaded && conn_load_scripts(conn, error) != OUTCOME_OK) goto fail;
-    return OUTCOME_OK;
-fail:
-    // Other replies may still be in flight, so the connection is useless now.
+    if (conn_is_open(conn)) return OUTCOME_OK;
     conn_close(conn);
+    conn->epoch = shard_address(conn->shard, &conn->address);
+    time_limit_t limit = conn_limit(conn, 0);
+    conn->channel = socket_open(conn->redis, &conn->address, conn->redis->tls, &limit, error);
+    if (!conn->channel) {
+        topology_want_refresh(shard_topology(conn->shard));
+        return error->outcome;
+    }
+    conn_start_reader(conn);
+    conn->generation++;
+    if (conn_handshake(conn, error) != OUTCOME_OK) conn_close(conn); // other replies may still be in flight
+    return error->outcome;
+}
+
+outcome_t conn_open(conn_t *conn, redis_error_t *error) {
+    if (conn_connect(conn, error) != OUTCOME_OK || conn->scripts_loaded) return error->outcome;
+    if (conn_load_scripts(conn, error) != OUTCOME_OK) conn_close(conn); // other replies may still be in flight
     return error->outcome;
 }

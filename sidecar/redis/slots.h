@@ -16,6 +16,7 @@ typedef struct slot_node {
 typedef struct slot_map {
     slot_node_t *nodes; // owned
     size_t node_count;
+    int64_t epoch;              // the Cluster's config epoch, as the node knew it; 0 = unknown
     uint16_t owner[SLOT_COUNT]; // index of the node + 1; 0 = no node serves the slot
 } slot_map_t;
 

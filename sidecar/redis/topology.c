@@ -24,6 +24,7 @@ struct topology {
     atomic_size_t shard_count;
     _Atomic uint16_t *slots; // shard of each slot, changed with the mutex held; NULL = no Cluster; owned
     atomic_uint version;
+    _Atomic int64_t map_epoch;
     atomic_bool refresh_wanted;
     int refresh_fd;
     int slots_fd;
@@ -47,13 +48,24 @@ static size_t topology_add_shard(topology_t *topology) {
     return index;
 }
 
-topology_t *topology_new(const redis_config_t *redis) {
+static topology_t *topology_new_empty(const redis_config_t *redis) {
     topology_t *topology = mem_alloc(sizeof *topology);
-    address_t seed = {.port = (int)redis->port};
     topology->redis = redis;
     topology->refresh_fd = topology->slots_fd = -1;
     pthread_mutex_init(&topology->mutex, NULL);
     topology_add_shard(topology);
+    return topology;
+}
+
+topology_t *topology_new_at(const redis_config_t *redis, const char *host, int port) {
+    topology_t *topology = topology_new_empty(redis);
+    endpoint_set(&topology->shards[0]->endpoint, host, port);
+    return topology;
+}
+
+topology_t *topology_new(const redis_config_t *redis) {
+    topology_t *topology = topology_new_empty(redis);
+    address_t seed = {.port = (int)redis->port};
     endpoint_t *first = &topology->shards[0]->endpoint;
     snprintf(seed.host, sizeof seed.host, "%s", redis->host);
     if (redis->nodes.count) address_parse(slice_text(redis->nodes.items[0]), &seed);
@@ -137,6 +149,8 @@ void shard_suspect(shard_t *shard, unsigned epoch) {
 bool topology_is_cluster(const topology_t *topology) { return topology->slots != NULL; }
 
 size_t topology_shard_of(const topology_t *topology, unsigned slot) { return topology->slots ? topology->slots[slot] : 0; }
+
+int64_t topology_map_epoch(const topology_t *topology) { return atomic_load(&topology->map_epoch); }
 
 unsigned topology_version(const topology_t *topology) { return atomic_load(&topology->version); }
 
@@ -244,6 +258,7 @@ void topology_set_slots(topology_t *topology, const slot_map_t *map) {
         size_t node = map->owner[slot];
         changed |= topology_set_slot(topology, slot, node ? match->shards[node - 1] : TOPOLOGY_SHARDS_MAX);
     }
+    topology->map_epoch = map->epoch;
     pthread_mutex_unlock(&topology->mutex);
     free(match->reached);
     free(match->shards);

@@ -19,6 +19,8 @@ enum { TOPOLOGY_SHARDS_MAX = 256 }; // also the index of no shard
 
 // `redis` is borrowed. Its mode CLUSTER makes a Cluster, in which no slot has a shard yet. Returns owned.
 topology_t *topology_new(const redis_config_t *redis);
+// A topology of this one server, whatever the mode. Returns owned.
+topology_t *topology_new_at(const redis_config_t *redis, const char *host, int port);
 void topology_free(topology_t *topology); // NULL is fine
 
 // Registers an eventfd (base/wakeup.h) to raise when the epoch of a shard rises. End with topology_stop_waking.
@@ -55,6 +57,8 @@ bool topology_is_cluster(const topology_t *topology);
 size_t topology_shard_of(const topology_t *topology, unsigned slot);
 unsigned topology_version(const topology_t *topology); // rises whenever a slot gets another shard
 
+// The config epoch of the newest slot map so far; 0 = none.
+int64_t topology_map_epoch(const topology_t *topology);
 // Takes a slot map over. A new primary keeps the shard of the one whose slots it has.
 void topology_set_slots(topology_t *topology, const slot_map_t *map);
 // A node said that the slot has moved. The primary of another shard gets the slot at once. An unknown server may be the new

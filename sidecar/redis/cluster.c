@@ -1,0 +1,91 @@
+#include "redis/cluster.h"
+
+#include "base/buffer.h"
+#include "redis/conn.h"
+#include "redis/reply.h"
+
+enum { ASK_MS = 500 };
+
+typedef struct refresh {
+    topology_t *topology;
+    const atomic_bool *stop;
+    slot_map_t best;      // of the nodes that have answered
+    bool found;           // `best` is a map
+    redis_error_t *error; // of the last node that had no map
+} refresh_t;
+
+static int64_t cluster_read_epoch(conn_t *conn, redis_error_t *error) {
+    redisReply *reply = conn_read_next(conn, NULL, error);
+    slice_t text = reply_info(reply, "cluster_current_epoch:");
+    int64_t epoch = 0;
+    if (text.len) slice_integer(text, &epoch);
+    conn_reply_free(reply);
+    return epoch;
+}
+
+static bool cluster_ask(conn_t *conn, const char *host, slot_map_t *map, redis_error_t *error) {
+    redis_error_t refused = {0}; // a user may lack the right to CLUSTER INFO
+    if (conn_connect(conn, error) != OUTCOME_OK) return false;
+    request_append(conn, "CLUSTER", "INFO");
+    request_append(conn, "CLUSTER", "SLOTS");
+    int64_t epoch = cluster_read_epoch(conn, &refused);
+    redisReply *reply = conn_read_next(conn, NULL, error);
+    bool good = reply && slot_map_read(reply, host, map);
+    if (reply && !good) redis_error_set(error, OUTCOME_REFUSED, "%s: unexpected reply to CLUSTER SLOTS", conn_target(conn));
+    if (good) map->epoch = epoch;
+    conn_reply_free(reply);
+    return good;
+}
+
+// True: the node knows enough, so no other needs to be asked.
+static bool refresh_ask(refresh_t *refresh, const char *host, int port) {
+    topology_t *node = topology_new_at(topology_config(refresh->topology), host, port);
+    conn_t *conn = conn_new(topology_shard(node, 0), "queue-sidecar-topology", refresh->stop);
+    slot_map_t map;
+    conn_limit_timeout(conn, ASK_MS);
+    bool answered = cluster_ask(conn, host, &map, refresh->error);
+    // A node without any slot to name has just been added, or has been removed.
+    bool better = answered && map.node_count && (!refresh->found || map.epoch > refresh->best.epoch);
+    if (better) {
+        slot_map_free(&refresh->best);
+        refresh->best = map;
+        refresh->found = true;
+    } else if (answered) {
+        slot_map_free(&map);
+    }
+    conn_free(conn);
+    topology_free(node);
+    return better && refresh->best.epoch >= topology_map_epoch(refresh->topology);
+}
+
+static bool refresh_stops(const refresh_t *refresh) { return refresh->stop && atomic_load(refresh->stop); }
+
+static bool refresh_ask_shards(refresh_t *refresh) {
+    for (size_t i = 0; i < topology_shard_count(refresh->topology) && !refresh_stops(refresh); i++) {
+        endpoint_t at;
+        shard_address(topology_shard(refresh->topology, i), &at);
+        if (*at.host && refresh_ask(refresh, at.host, at.port)) return true;
+    }
+    return false;
+}
+
+static bool refresh_ask_seeds(refresh_t *refresh) {
+    const redis_config_t *redis = topology_config(refresh->topology);
+    for (size_t i = 0; i < redis->nodes.count && !refresh_stops(refresh); i++) {
+        address_t seed;
+        if (address_parse(slice_text(redis->nodes.items[i]), &seed) && refresh_ask(refresh, seed.host, seed.port)) return true;
+    }
+    return !redis->nodes.count && refresh_ask(refresh, redis->host, (int)redis->port);
+}
+
+outcome_t cluster_refresh(topology_t *topology, const atomic_bool *stop, redis_error_t *error) {
+    refresh_t refresh = {.topology = topology, .stop = stop, .error = error};
+    *error = (redis_error_t){0};
+    if (!refresh_ask_shards(&refresh)) (void)refresh_ask_seeds(&refresh);
+    if (refresh.found) topology_set_slots(topology, &refresh.best);
+    if (refresh.found) *error = (redis_error_t){0};
+    slot_map_free(&refresh.best);
+    if (!refresh.found && error->outcome == OUTCOME_OK)
+        redis_error_set(error, OUTCOME_RETRY, "no node of the Cluster names a node that serves slots");
+    return error->outcome;
+}

@@ -1,0 +1,151 @@
+/* The topology of a real Redis Cluster: refreshed, after failovers, moves and lies. */
+#include "fixture.h"
+#include "redis/cluster.h"
+#include "redis/conn.h"
+#include "redis_cluster.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    nodes_t nodes;
+    config_t *config;
+    topology_t *topology;
+} world_t;
+
+/* Whose first seed is this port. */
+static config_t *seed_config(int port) {
+    config_t *config = fixture_config("redis = { host = \"127.0.0.1\"; port = %d; }; queues = ( { name = \"{a}\"; } );", port);
+    config->redis.mode = REDIS_MODE_CLUSTER;
+    return config;
+}
+
+static world_t begin(size_t primaries, size_t replicas) {
+    world_t w = {.nodes = nodes_start(primaries, replicas)};
+    w.config = seed_config(server_port(w.nodes.servers[0]));
+    w.topology = topology_new(&w.config->redis);
+    return w;
+}
+
+static void end(world_t *w) {
+    topology_free(w->topology);
+    config_free(w->config);
+    nodes_free(&w->nodes);
+}
+
+static void refresh(world_t *w) {
+    redis_error_t error;
+    cr_assert_eq(cluster_refresh(w->topology, NULL, &error), OUTCOME_OK, "%s", error.text);
+}
+
+static int port_of(world_t *w, unsigned slot) {
+    endpoint_t at;
+    size_t shard = topology_shard_of(w->topology, slot);
+    if (shard == TOPOLOGY_SHARDS_MAX) return 0;
+    shard_address(topology_shard(w->topology, shard), &at);
+    return at.port;
+}
+
+static void expect_owner(world_t *w, unsigned slot) {
+    cr_assert_eq(port_of(w, slot), server_port(w->nodes.servers[nodes_owner(&w->nodes, slot)]), "slot %u", slot);
+}
+
+Test(redis_topology_cluster, knows_the_primary_of_each_slot) {
+    world_t w = begin(3, 0);
+    cr_assert(topology_is_cluster(w.topology));
+    cr_assert_eq(topology_shard_of(w.topology, 0), TOPOLOGY_SHARDS_MAX);
+    refresh(&w);
+    cr_assert_eq(topology_shard_count(w.topology), 3);
+    for (unsigned slot = 0; slot < SLOTS; slot += 331) expect_owner(&w, slot);
+    unsigned version = topology_version(w.topology);
+    refresh(&w);
+    cr_assert_eq(topology_version(w.topology), version, "the same map is no change");
+    end(&w);
+}
+
+Test(redis_topology_cluster, a_shard_outlives_its_primary) {
+    world_t w = begin(3, 1);
+    unsigned slot = 5;
+    refresh(&w);
+    size_t shard = topology_shard_of(w.topology, slot), count = topology_shard_count(w.topology);
+    unsigned epoch = shard_epoch(topology_shard(w.topology, shard)), version = topology_version(w.topology);
+    nodes_kill_primary(&w.nodes, slot);
+    refresh(&w);
+    expect_owner(&w, slot);
+    cr_assert_eq(topology_shard_of(w.topology, slot), shard);
+    cr_assert_gt(shard_epoch(topology_shard(w.topology, shard)), epoch);
+    cr_assert_eq(topology_version(w.topology), version);
+    cr_assert_eq(topology_shard_count(w.topology), count);
+    end(&w);
+}
+
+Test(redis_topology_cluster, a_moved_reply_moves_one_slot_at_once_and_an_ask_none) {
+    world_t w = begin(2, 0);
+    redis_error_t error;
+    unsigned slot = nodes_slot(&w.nodes, "k");
+    refresh(&w);
+    size_t from = nodes_owner(&w.nodes, slot), old = topology_shard_of(w.topology, slot);
+    conn_t *conn = conn_new(topology_shard(w.topology, old), "test", NULL);
+    cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
+    nodes_move_begin(&w.nodes, slot, 1 - from);
+    topology_take_refresh(w.topology);
+    request_begin(conn, "GET", "k");
+    cr_assert_eq(request_ask(conn, NULL, &error), OUTCOME_REFUSED);
+    cr_assert_eq(strncmp(error.text, SLOT_IS_MOVING "ASK ", strlen(SLOT_IS_MOVING "ASK ")), 0, "%s", error.text);
+    cr_assert_eq(topology_shard_of(w.topology, slot), old, "ASK has changed the map");
+    nodes_move_finish(&w.nodes, slot, 1 - from);
+    request_begin(conn, "GET", "k");
+    cr_assert_eq(request_ask(conn, NULL, &error), OUTCOME_REFUSED);
+    cr_assert_neq(topology_shard_of(w.topology, slot), old);
+    expect_owner(&w, slot);
+    cr_assert(topology_take_refresh(w.topology), "MOVED asks for the whole map");
+    conn_free(conn);
+    end(&w);
+}
+
+Test(redis_topology_cluster, a_new_node_becomes_a_shard_and_an_empty_one_may_go) {
+    world_t w = begin(2, 0);
+    refresh(&w);
+    size_t added = nodes_add(&w.nodes), old = nodes_owner(&w.nodes, 7);
+    nodes_move(&w.nodes, 7, added);
+    refresh(&w);
+    expect_owner(&w, 7);
+    cr_assert_eq(topology_shard_count(w.topology), 3);
+    nodes_move(&w.nodes, 7, old);
+    nodes_remove(&w.nodes, added);
+    refresh(&w);
+    expect_owner(&w, 7);
+    end(&w);
+}
+
+Test(redis_topology_cluster, a_node_with_an_old_map_is_not_believed) {
+    world_t w = begin(3, 1);
+    unsigned slot = 5;
+    refresh(&w);
+    size_t old = nodes_owner(&w.nodes, slot);
+    server_freeze(w.nodes.servers[old]);
+    w.nodes.down[old] = true;
+    cr_assert(wait_for(nodes_owner(&w.nodes, slot) != old, 20000));
+    refresh(&w);
+    expect_owner(&w, slot);
+    /* The frozen node is asked first and does not answer; the others agree. */
+    refresh(&w);
+    expect_owner(&w, slot);
+    server_thaw(w.nodes.servers[old]);
+    end(&w);
+}
+
+Test(redis_topology_cluster, a_plain_redis_is_no_cluster) {
+    fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
+    config_t *config = seed_config(server_port(f.server));
+    topology_t *topology = topology_new(&config->redis);
+    redis_error_t error;
+    cr_assert_eq(cluster_refresh(topology, NULL, &error), OUTCOME_REFUSED);
+    cr_assert_not_null(strstr(error.text, "cluster support disabled"), "%s", error.text);
+    topology_free(topology);
+    config_free(config);
+    fixture_stop(&f);
+}
