@@ -95,7 +95,7 @@ $(TEST_OBJ): CFLAGS_ALL += -Itests -Itests/support -Wno-missing-prototypes -Wno-
 # One Criterion binary has every test, so the output ends with one summary.
 $(B)/tests/suite: $(TEST_OBJ) $(LIB_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL) -lcriterion
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL) -lcriterion -lgnutls
 
 # Preload shims for the redis-server of a test; never linked into the product, never sanitized.
 build/tests/shim_%.so: tests/support/shim_%.c

@@ -223,9 +223,6 @@ static void redis_refuse_unfinished(load_t *load) {
     const redis_config_t *redis = &load->config->redis;
     redis_mode_t mode = config_redis_mode(redis);
     if (load->errors->count) return;
-    if (redis->tls || redis->sentinel_tls)
-        redis_report(load, load->errors, redis->tls ? "tls" : "sentinel_tls",
-                     "is true, but this build has no TLS: use a unix socket, with a TLS proxy beside it");
     if (mode == REDIS_MODE_CLUSTER)
         redis_report(load, load->errors, redis->nodes.count ? "nodes" : "mode",
                      "asks for a Cluster, but this build knows one node only: use `redis.host`");

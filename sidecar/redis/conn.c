@@ -50,6 +50,19 @@ int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
 mono_t conn_server_since(const conn_t *conn) { return conn->server_since; }
 const char *conn_target(const conn_t *conn) { return conn->address.text; }
+
+static const tls_t *conn_tls(const conn_t *conn) { return conn->channel ? channel_tls(conn->channel) : NULL; }
+
+const char *conn_tls_text(const conn_t *conn) {
+    const tls_t *tls = conn_tls(conn);
+    return tls ? tls_version(tls) : "";
+}
+
+int64_t conn_certificate_end(const conn_t *conn) {
+    const tls_t *tls = conn_tls(conn);
+    return tls ? tls_certificate_end(tls) : 0;
+}
+
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
 int64_t conn_received(const conn_t *conn) { return conn->received; }
 

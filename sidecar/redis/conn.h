@@ -44,9 +44,11 @@ int conn_version(const conn_t *conn);
 const char *conn_server(const conn_t *conn); // "redis 7.0.15" or "valkey 8.1.1"; "" when unknown
 // When this process first reached the data of this server. An earlier answer may have come from another primary.
 mono_t conn_server_since(const conn_t *conn);
-const char *conn_target(const conn_t *conn);  // "127.0.0.1:6379" or the socket's path, for messages
-unsigned conn_generation(const conn_t *conn); // changes with every connect
-int64_t conn_received(const conn_t *conn);    // bytes since conn_new, incomplete replies included
+const char *conn_tls_text(const conn_t *conn);    // "TLS 1.3"; "" = the connection is plain or closed
+int64_t conn_certificate_end(const conn_t *conn); // of the server, seconds since 1970; 0 = plain, closed or unknown
+const char *conn_target(const conn_t *conn);      // "127.0.0.1:6379" or the socket's path, for messages
+unsigned conn_generation(const conn_t *conn);     // changes with every connect
+int64_t conn_received(const conn_t *conn);        // bytes since conn_new, incomplete replies included
 
 // Builds one request and appends it to the pipeline. Arguments are copied. Each of these takes one argument or more, in the order
 // of the request.

@@ -27,6 +27,8 @@ struct server {
     char **env;   /* copies, NULL-terminated */
     int port;     /* 0: no TCP */
     int bus_port; /* 0: no node of a Cluster */
+    int tls_port; /* 0: no TLS */
+    char *tls;    /* the directory of its certificates; NULL: none */
     child_t *child;
     _Atomic int64_t *clock_offset_us; /* mapped file that shim_clock reads */
 };
@@ -94,6 +96,22 @@ static bool answers_ping(const server_t *server) {
     return pong;
 }
 
+/* Writes the arguments of TLS to `argv`, whose texts are in `texts`; returns their number. */
+static size_t tls_args(const server_t *server, char texts[4][PATH_MAX], const char **argv) {
+    static const char *const names[] = {"--tls-port", "--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file"};
+    static const char *const files[] = {"", "server.crt", "server.key", "ca.crt"};
+    size_t used = 0;
+    for (size_t i = 0; i < 4; i++) {
+        if (i == 0) snprintf(texts[i], PATH_MAX, "%d", server->tls_port);
+        if (i > 0) snprintf(texts[i], PATH_MAX, "%s/%s", server->tls, files[i]);
+        argv[used++] = names[i];
+        argv[used++] = texts[i];
+    }
+    argv[used++] = "--tls-auth-clients";
+    argv[used++] = "no";
+    return used;
+}
+
 /* Starts the process and waits until it answers; false if it ended instead. */
 static bool launch(server_t *server) {
     char port[16], bus_port[16];
@@ -122,6 +140,8 @@ static bool launch(server_t *server) {
     while (argv[used]) used++;
     const char *const node[] = {"--cluster-enabled", "yes", "--cluster-port", bus_port};
     for (size_t i = 0; server->bus_port && i < sizeof(node) / sizeof(*node); i++) argv[used++] = node[i];
+    char tls[4][PATH_MAX];
+    if (server->tls) used += tls_args(server, tls, &argv[used]);
     for (size_t i = 0; server->args[i]; i++) {
         cr_assert_lt(used + 1, MAX_ARGS);
         argv[used++] = server->args[i];
@@ -177,9 +197,11 @@ server_t *server_start(const server_options_t *options) {
         map_clock(server);
     }
     bool up = false;
-    bool tcp = options->tcp || options->node;
+    server->tls = options->tls ? strdup(options->tls) : NULL;
+    bool tcp = options->tcp || options->node || options->tls;
     for (int tries = 0; !up && tries < (tcp ? PORT_TRIES : 1); tries++) {
-        if (tcp) server->port = server_free_port();
+        if (options->tcp || options->node) server->port = server_free_port();
+        if (options->tls) server->tls_port = server_free_port();
         if (options->node) server->bus_port = server_free_port();
         up = launch(server);
     }
@@ -230,6 +252,7 @@ void server_free(server_t *server) {
     free_strings(server->args);
     free_strings(server->env);
     free(server->binary);
+    free(server->tls);
     free(server->log);
     free(server->socket);
     free(server->dir);
@@ -244,6 +267,7 @@ void server_step_clock(server_t *server, int64_t ms) {
 const char *server_socket(const server_t *server) { return server->socket; }
 int server_port(const server_t *server) { return server->port; }
 int server_bus_port(const server_t *server) { return server->bus_port; }
+int server_tls_port(const server_t *server) { return server->tls_port; }
 pid_t server_pid(const server_t *server) { return server->child->pid; }
 bool server_running(server_t *server) { return child_running(server->child); }
 const char *server_dir(const server_t *server) { return server->dir; }

@@ -17,6 +17,7 @@ typedef struct {
     const char *const *env;  /* more "NAME=value", NULL-terminated; NULL: none */
     bool tcp;                /* listen on a free TCP port of 127.0.0.1 too */
     bool node;               /* a node of a Redis Cluster, with a free port for its bus; implies tcp */
+    const char *tls;         /* a directory with ca.crt, server.crt, server.key: listen with TLS on a free port, too; NULL: no */
 } server_options_t;
 
 /* Starts a server without persistence and waits until it answers PING. NULL: all defaults. Owned by the caller: server_free;
@@ -49,6 +50,7 @@ char *server_shim_path(const char *shim);
 const char *server_socket(const server_t *server);
 int server_port(const server_t *server);     /* 0 without .tcp */
 int server_bus_port(const server_t *server); /* 0 without .node */
+int server_tls_port(const server_t *server); /* 0 without .tls */
 pid_t server_pid(const server_t *server);
 bool server_running(server_t *server);
 const char *server_dir(const server_t *server);
