@@ -172,6 +172,13 @@ static bool probe_rotate(const probe_t *probe) {
     return probe_passed(call, PREFLIGHT_REFUSED, rotation.what, outcome);
 }
 
+static bool probe_loaded_scripts(const probe_t *probe) {
+    conn_t *conn = probe->call->conn;
+    request_begin(conn, "SCRIPT", "EXISTS", script_sha1(&script_probe, conn_version(conn)));
+    return probe_passed(probe->call, PREFLIGHT_WARNING, "finding loaded scripts (each connect sends all of them)",
+                        request_ask(conn, NULL, probe->call->error));
+}
+
 static outcome_t probe_track(const probe_t *probe, conn_t *data, conn_t *subscriber) {
     redis_error_t *error = probe->call->error;
     if (tracking_start(data, subscriber, error) != OUTCOME_OK) return error->outcome;
@@ -200,7 +207,7 @@ outcome_t probe_rights(const preflight_call_t *call, const bool *wanted) {
     if (outcome == OUTCOME_OK && !wanted) {
         probe_report_all(&probe, PREFLIGHT_REFUSED, needed_rights);
         probe_report_all(&probe, PREFLIGHT_WARNING, optional_rights);
-        if (!probe_rotate(&probe) || !probe_connections(&probe)) outcome = call->error->outcome;
+        if (!probe_rotate(&probe) || !probe_loaded_scripts(&probe) || !probe_connections(&probe)) outcome = call->error->outcome;
     }
     for (size_t i = 0; outcome == OUTCOME_OK && i < call->keys->queue_count; i++) probe_report_queue(&probe, i);
     if (outcome == OUTCOME_OK) *call->error = (redis_error_t){0};

@@ -5,12 +5,6 @@
 #include "redis/reply.h"
 #include "redis/socket/socket.h"
 
-const char *script_text(const script_t *script, int version, size_t *len) {
-    size_t skip = version < FIRST_VERSION_WITH_FLAGS ? script->first_line_len : 0;
-    *len = script->len - skip;
-    return script->text + skip;
-}
-
 // Appends AUTH and SELECT if they are needed, CLIENT SETNAME and INFO. Returns the number of these requests.
 static int conn_append_handshake(conn_t *conn, const char *password) {
     int count = 2;
@@ -66,20 +60,36 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
+// *loaded is owned: for each script whether the server has it; NULL = the server refuses to tell.
+static outcome_t conn_find_scripts(conn_t *conn, redisReply **loaded, redis_error_t *error) {
+    request_begin(conn, "SCRIPT", "EXISTS");
+    for (size_t i = 0; i < all_script_count; i++) request_text(conn, script_sha1(all_scripts[i], conn->version));
+    outcome_t outcome = request_ask(conn, loaded, error);
+    if (outcome != OUTCOME_REFUSED) return outcome;
+    *error = (redis_error_t){0};
+    return OUTCOME_OK;
+}
+
+// The scripts are large, so send only those that are missing.
 static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
+    redisReply *loaded;
+    if (conn_find_scripts(conn, &loaded, error) != OUTCOME_OK) return error->outcome;
     for (size_t i = 0; i < all_script_count; i++) {
         size_t len;
         const char *text = script_text(all_scripts[i], conn->version, &len);
+        if (reply_int(reply_at(loaded, i))) continue;
         request_begin(conn, "SCRIPT", "LOAD");
         request_bytes(conn, text, len);
         request_end(conn);
     }
     for (size_t i = 0; i < all_script_count; i++) {
         bool first = error->outcome == OUTCOME_OK;
+        if (reply_int(reply_at(loaded, i))) continue;
         freeReplyObject(conn_read_next(conn, NULL, error));
         size_t len = strlen(error->text);
         if (first && len) snprintf(error->text + len, sizeof error->text - len, " (script %s)", all_scripts[i]->name);
     }
+    conn_reply_free(loaded);
     conn->scripts_loaded = error->outcome == OUTCOME_OK;
     return error->outcome;
 }

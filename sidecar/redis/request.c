@@ -14,9 +14,18 @@ void request_begin_list(conn_t *conn, const char *const *texts, size_t count) {
     request_text_list(conn, texts, count);
 }
 
+const char *script_text(const script_t *script, int version, size_t *len) {
+    size_t skip = version < FIRST_VERSION_WITH_FLAGS ? script->first_line_len : 0;
+    *len = script->len - skip;
+    return script->text + skip;
+}
+
+const char *script_sha1(const script_t *script, int version) {
+    return version < FIRST_VERSION_WITH_FLAGS ? script->sha1_without_flags : script->sha1;
+}
+
 void request_script(conn_t *conn, const script_t *script, int keys) {
-    bool flags = conn->version >= FIRST_VERSION_WITH_FLAGS;
-    request_begin(conn, "EVALSHA", flags ? script->sha1 : script->sha1_without_flags);
+    request_begin(conn, "EVALSHA", script_sha1(script, conn->version));
     request_int(conn, keys);
 }
 

@@ -27,3 +27,4 @@ enum { FIRST_VERSION_WITH_FLAGS = 70000 };
 
 // The text for a server of this version (see conn_version).
 const char *script_text(const script_t *script, int version, size_t *len);
+const char *script_sha1(const script_t *script, int version); // of that text

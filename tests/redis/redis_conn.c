@@ -387,9 +387,9 @@ Test(redis_conn, retryable_errors_keep_the_connection_except_those_of_a_replica)
 }
 
 Test(redis_conn, does_not_open_while_the_server_loads) {
-    static const char *const steps[] = {"SCRIPT LOAD", "CLIENT SETNAME", "INFO server"};
+    static const char *const steps[] = {"SCRIPT LOAD", "SCRIPT EXISTS", "CLIENT SETNAME", "INFO server"};
     fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-LOADING x"});
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_RETRY);
         cr_assert_not(conn_is_open(f.conn));
@@ -408,6 +408,31 @@ Test(redis_conn, a_script_that_cannot_be_loaded_is_named) {
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert_str_eq(f.error.text, named);
     free(named);
+    fixture_stop(&f);
+}
+
+/* Opens the connection anew; returns the bytes that it sends. */
+static int64_t sent_to_open(fixture_t *f) {
+    int64_t before = proxy_bytes(f->proxy, PROXY_UP);
+    conn_close(f->conn);
+    cr_assert_eq(conn_open(f->conn, &f->error), OUTCOME_OK, "%s", f->error.text);
+    return proxy_bytes(f->proxy, PROXY_UP) - before;
+}
+
+Test(redis_conn, only_missing_scripts_are_sent) {
+    enum { FEW_BYTES = 5000, MANY_BYTES = 50000 };
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    cr_assert_gt(sent_to_open(&f), MANY_BYTES);
+    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), (long)all_script_count);
+    cr_assert_leq(sent_to_open(&f), FEW_BYTES);
+    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), (long)all_script_count);
+    redis_ok(f.r, "SCRIPT FLUSH");
+    redis_ok(f.r, "SCRIPT LOAD %b", all_scripts[1]->text, all_scripts[1]->len);
+    cr_assert_gt(sent_to_open(&f), MANY_BYTES);
+    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), 2 * (long)all_script_count - 1);
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SCRIPT EXISTS", .error = "-NOPERM x"});
+    cr_assert_gt(sent_to_open(&f), MANY_BYTES);
+    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), 3 * (long)all_script_count - 1);
     fixture_stop(&f);
 }
 
