@@ -1,0 +1,234 @@
+/* Connections with TLS: ports of the wrong kind, client certificates, versions, addresses, and streams that are cut. */
+#include "relay.h"
+#include "tls_fixture.h"
+#include "wait.h"
+
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdatomic.h>
+
+static char *trust(const tls_fixture_t *f, const char *more) {
+    return mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; %s", f->dir, more);
+}
+
+static void expect(const tls_fixture_t *f, const char *host, int port, const char *more, const char *expected) {
+    char *settings = trust(f, more);
+    tls_expect(more, host, port, settings, expected);
+    free(settings);
+}
+
+Test(redis_tls, port_of_the_wrong_kind_is_named) {
+    tls_fixture_t f = tls_start(NULL);
+    expect(&f, "localhost", server_port(f.server), "timeout = \"500ms\";", "the server speaks plain Redis on this port");
+    tls_expect("plain to TLS", "localhost", server_tls_port(f.server), "", "the server wants TLS on this port");
+    /* A plain server that is only slow, or ends a connection, is not taken for one with TLS. */
+    relay_t *relay = relay_start(&(relay_options_t){.port = server_port(f.server)});
+    relay_cut_after(relay, 0);
+    tls_expect("plain, cut", "127.0.0.1", relay_port(relay), "", "connection lost: the server closed the connection");
+    relay_stop(relay);
+    tls_stop(&f);
+}
+
+Test(redis_tls, missing_client_certificate_is_named_in_both_versions) {
+    tls_fixture_t f = tls_start((const char *const[]){"--tls-auth-clients", "yes", NULL});
+    char *pair = mem_printf("tls_cert_file = \"%s/client.crt\"; tls_key_file = \"%s/client.key\";", f.dir, f.dir);
+    certificate_t *other_ca = certificate_new(NULL, (certificate_spec_t){.common_name = "other CA", .ca = true});
+    certificate_t *other = certificate_new(other_ca, (certificate_spec_t){.common_name = "other", .purpose = "client"});
+    certificate_write(other, NULL, f.dir, "other");
+    char *stranger = mem_printf("tls_cert_file = \"%s/other.crt\"; tls_key_file = \"%s/other.key\";", f.dir, f.dir);
+    static const char *const versions[] = {"TLSv1.2", "TLSv1.3"};
+    for (int i = 0; i < 2; i++) {
+        redis_ok(f.r, "CONFIG SET tls-protocols %s", versions[i]);
+        for (int again = 0; again < 10; again++)
+            expect(&f, "localhost", server_tls_port(f.server), "",
+                   "the server wants a client certificate: set redis.tls_cert_file");
+        expect(&f, "localhost", server_tls_port(f.server), pair, NULL);
+        expect(&f, "localhost", server_tls_port(f.server), stranger, "the server refuses the client certificate");
+    }
+    certificate_free(other);
+    certificate_free(other_ca);
+    free(stranger);
+    free(pair);
+    tls_stop(&f);
+}
+
+Test(redis_tls, version_and_end_of_the_certificate_are_known) {
+    tls_fixture_t f = tls_start(NULL);
+    static const char *const versions[] = {"TLSv1.2", "TLSv1.3"};
+    char *settings = trust(&f, "");
+    for (int i = 0; i < 2; i++) {
+        redis_ok(f.r, "CONFIG SET tls-protocols %s", versions[i]);
+        tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
+        cr_assert_str_eq(conn_tls_text(client.conn), "");
+        cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
+        cr_assert_str_eq(conn_tls_text(client.conn), i ? "TLS 1.3" : "TLS 1.2");
+        int64_t left = conn_certificate_end(client.conn) - time(NULL);
+        cr_assert(left > 29 * DAY_S && left <= 30 * DAY_S, "%lld", (long long)left);
+        conn_close(client.conn);
+        cr_assert_eq(conn_certificate_end(client.conn), 0);
+        tls_client_free(&client);
+    }
+    redis_ok(f.r, "CONFIG SET tls-protocols TLSv1.2");
+    expect(&f, "localhost", server_tls_port(f.server), "tls_min = \"1.3\";", "does not speak TLS 1.3: set redis.tls_min to 1.2");
+    redis_ok(f.r, "CONFIG SET tls-protocols TLSv1.3");
+    expect(&f, "localhost", server_tls_port(f.server), "tls_min = \"1.3\";", NULL);
+    free(settings);
+    tls_stop(&f);
+}
+
+Test(redis_tls, files_that_cannot_be_used_are_named) {
+    tls_fixture_t f = tls_start(NULL);
+    char *text = temp_file("text.pem", "no PEM\n"), *empty = temp_file("empty.pem", "");
+    char *encrypted =
+        temp_file("encrypted.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIG=\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    char *crt = mem_printf("%s/client.crt", f.dir), *key = mem_printf("%s/client.key", f.dir),
+         *ca_key = mem_printf("%s/ca.key", f.dir);
+    const struct {
+        const char *ca, *crt, *key, *expected;
+    } rows[] = {
+        {text, NULL, NULL, "redis.tls_ca_file %s holds no certificate in PEM"},
+        {empty, NULL, NULL, "redis.tls_ca_file %s is empty"},
+        {"/nonexistent/ca.crt", NULL, NULL, "cannot read redis.tls_ca_file %s: No such file or directory"},
+        {crt, text, key, "redis.tls_cert_file %s holds no certificate in PEM"},
+        {crt, empty, key, "redis.tls_cert_file %s is empty"},
+        {crt, crt, text, "redis.tls_key_file %s holds no private key in PEM"},
+        {crt, crt, encrypted, "redis.tls_key_file %s is encrypted"},
+        {crt, crt, ca_key, "redis.tls_key_file %s is not the key of the certificate in redis.tls_cert_file"},
+        {crt, crt, "/nonexistent/key", "cannot read redis.tls_key_file %s: No such file or directory"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *settings = rows[i].crt
+                             ? mem_printf("tls = true; tls_ca_file = \"%s\"; tls_cert_file = \"%s\"; tls_key_file = \"%s\";",
+                                          rows[i].ca, rows[i].crt, rows[i].key)
+                             : mem_printf("tls = true; tls_ca_file = \"%s\";", rows[i].ca);
+        const char *file = !rows[i].crt ? rows[i].ca : strstr(rows[i].expected, "cert_file %s") ? rows[i].crt : rows[i].key;
+        char before[128], *part = strstr(rows[i].expected, "%s");
+        snprintf(before, sizeof before, "%.*s", (int)(part - rows[i].expected), rows[i].expected);
+        char *expected = mem_printf("%s%s%s", before, file, part + 2);
+        tls_expect(expected, "localhost", server_tls_port(f.server), settings, expected);
+        free(expected);
+        free(settings);
+    }
+    free(ca_key);
+    free(key);
+    free(crt);
+    free(encrypted);
+    free(empty);
+    free(text);
+    tls_stop(&f);
+}
+
+/* Bytes that the server has sent when a connection is open. */
+static long bytes_to_open(relay_t *relay, tls_client_t *client) {
+    relay_cut_after(relay, -1);
+    cr_assert_eq(conn_open(client->conn, &client->error), OUTCOME_OK, "%s", client->error.text);
+    long bytes = relay_passed(relay);
+    conn_close(client->conn);
+    return bytes;
+}
+
+Test(redis_tls, stream_cut_at_any_place_is_a_loss_and_the_next_connect_succeeds, .timeout = 120) {
+    enum { CUTS = 200 };
+    tls_fixture_t f = tls_start(NULL);
+    relay_t *relay = relay_start(&(relay_options_t){.port = server_tls_port(f.server)});
+    char *settings = trust(&f, "");
+    tls_client_t client = tls_client("127.0.0.1", relay_port(relay), settings);
+    long all = bytes_to_open(relay, &client);
+    cr_assert_gt(all, CUTS);
+    for (int i = 0; i < CUTS; i++) {
+        relay_cut_after(relay, all * i / CUTS);
+        cr_expect_eq(conn_open(client.conn, &client.error), OUTCOME_DISCONNECTED, "after %ld bytes", all * i / CUTS);
+        cr_expect(*client.error.text && !conn_is_open(client.conn));
+        relay_cut_after(relay, -1);
+        cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "after %ld: %s", all * i / CUTS, client.error.text);
+        conn_close(client.conn);
+    }
+    tls_client_free(&client);
+    free(settings);
+    relay_stop(relay);
+    tls_stop(&f);
+}
+
+/* A reply of many records is read to its end, and nothing stays inside of GnuTLS while poll() sees nothing. */
+Test(redis_tls, replies_of_all_sizes_arrive_without_another_byte) {
+    tls_fixture_t f = tls_start(NULL);
+    char *settings = trust(&f, ""), *bytes = calloc(1, 3 << 20);
+    tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
+    cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
+    static const size_t sizes[] = {0, 1, 16000, 16383, 16384, 16385, 16398, 32768, 100000, 3 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int many = 0; many < 3; many++) {
+            request_begin(client.conn, "ECHO");
+            request_bytes(client.conn, bytes, sizes[i]);
+            request_end(client.conn);
+        }
+        for (int many = 0; many < 3; many++) {
+            struct redisReply *reply;
+            cr_assert_eq(conn_read(client.conn, 5000, &reply, &client.error), OUTCOME_OK, "%zu: %s", sizes[i], client.error.text);
+            cr_assert_eq(((redisReply *)reply)->len, sizes[i]);
+            conn_reply_free(reply);
+        }
+    }
+    tls_client_free(&client);
+    free(bytes);
+    free(settings);
+    tls_stop(&f);
+}
+
+/* This binary's getaddrinfo: names below .test are the test's own, "slow.test" has a name server that never answers. */
+static atomic_bool resolver_ends;
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    void *symbol = dlsym(RTLD_NEXT, "getaddrinfo");
+    memcpy(&real, &symbol, sizeof symbol);
+    if (hints->ai_flags & AI_NUMERICHOST || !host) return real(host, port, hints, found);
+    while (strcmp(host, "slow.test") == 0 && !atomic_load(&resolver_ends)) usleep(1000);
+    if (strcmp(host, "two.test") != 0) return real(host, port, hints, found);
+    struct addrinfo *first;
+    struct addrinfo numeric = *hints;
+    numeric.ai_flags |= AI_NUMERICHOST;
+    int failed = real("127.9.9.9", port, &numeric, &first); /* nobody listens there */
+    return failed ? failed
+                  : real("::1", port, &numeric, &first->ai_next) ||
+                        ((*found = first), real("127.0.0.1", port, &numeric, &first->ai_next->ai_next));
+}
+
+Test(redis_tls, every_address_of_a_name_is_tried) {
+    tls_fixture_t f = tls_start(NULL);
+    tls_expect("plain", "two.test", server_port(f.server), "", NULL);
+    expect(&f, "two.test", server_tls_port(f.server), "tls_server_name = \"localhost\";", NULL);
+    expect(&f, "two.test", server_tls_port(f.server), "",
+           "by TLS: the certificate is for localhost, 127.0.0.1, ::1, not for two.test");
+    tls_stop(&f);
+}
+
+Test(redis_tls, name_server_that_never_answers_delays_a_connect_by_its_timeout_and_no_stop) {
+    fixture_capture_log();
+    tls_client_t client = tls_client("slow.test", 6379, "timeout = \"300ms\";");
+    int64_t start = wait_now_us();
+    cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_DISCONNECTED);
+    cr_assert_str_eq(client.error.text, "cannot look up slow.test: the name server does not answer in time");
+    int64_t took_ms = (wait_now_us() - start) / 1000;
+    cr_assert(took_ms >= 299 && took_ms < wait_scaled_ms(2000), "%lld ms", (long long)took_ms);
+    tls_client_free(&client);
+    atomic_bool stop = true;
+    client = tls_client("slow.test", 6379, "timeout = \"1m\";");
+    conn_t *conn = conn_new(topology_shard(client.topology, 0), "stopped", &stop);
+    start = wait_now_us();
+    cr_assert_eq(conn_open(conn, &client.error), OUTCOME_DISCONNECTED);
+    cr_assert_not_null(strstr(client.error.text, "before the stop"), "%s", client.error.text);
+    cr_assert_lt((wait_now_us() - start) / 1000, wait_scaled_ms(3000));
+    conn_free(conn);
+    /* A bound, so that a dead name server cannot fill the process with threads. */
+    conn_limit_timeout(client.conn, 1);
+    bool bounded = false;
+    for (int i = 0; i < 40 && !bounded; i++) {
+        cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_DISCONNECTED);
+        bounded = strstr(client.error.text, "too many lookups");
+    }
+    cr_assert(bounded, "%s", client.error.text);
+    atomic_store(&resolver_ends, true);
+    cr_assert(wait_for(conn_open(client.conn, &client.error) != OUTCOME_OK && !strstr(client.error.text, "too many"), 5000));
+    tls_client_free(&client);
+}
