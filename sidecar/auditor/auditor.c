@@ -4,14 +4,27 @@
 
 enum { TICK_MAX_MS = 100 }; // longest duration of a tick
 
+// While one auditor waits for a reply, those of other shards wait for the log.
+enum { SHARED_TIMEOUT_MS = 1000 };
+
 auditor_t *auditor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
+    auditor_t *a = auditor_new_shared(audit_share_new(keys->config, metrics, stop), keys, shard, leases, stop);
+    a->owns_share = true;
+    return a;
+}
+
+auditor_t *auditor_new_shared(audit_share_t *share, const keyspace_t *keys, shard_t *shard, leases_t *leases,
+                              const atomic_bool *stop) {
     auditor_t *a = mem_alloc(sizeof *a);
-    *a = (auditor_t){.keys = keys, .leases = leases, .metrics = metrics, .stop = stop, .redis.backoff = BACKOFF_REDIS};
-    const audit_limits_t limits = {.retain_ms = keys->config->audit.retain_ms,
-                                   .rows = keys->config->audit.retain_rows,
-                                   .bytes = keys->config->audit.retain_bytes};
-    audit_writer_init(&a->writer, keys->config->audit.path, &limits, metrics, stop);
+    *a = (auditor_t){.keys = keys,
+                     .leases = leases,
+                     .metrics = share->writer.metrics,
+                     .stop = stop,
+                     .share = share,
+                     .writer = &share->writer,
+                     .redis.backoff = BACKOFF_REDIS};
     a->redis.conn = conn_new(shard, "queue-sidecar-auditor", stop);
+    if (topology_is_cluster(shard_topology(shard))) conn_limit_timeout(a->redis.conn, SHARED_TIMEOUT_MS);
     a->cursors = mem_array(keys->queue_count, sizeof *a->cursors);
     a->states = mem_array(keys->queue_count, sizeof *a->states);
     a->read.positions = mem_array(keys->queue_count, sizeof *a->read.positions);
@@ -20,6 +33,7 @@ auditor_t *auditor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases,
     a->read.budget = 1;
     for (size_t i = 0; i < keys->queue_count; i++)
         a->cursors[i] = (stream_cursor_t){.read_id = STREAM_ID_NONE, .logged_id = STREAM_ID_NONE, .acked_id = STREAM_ID_NONE};
+    audit_share_add(share, a);
     return a;
 }
 
@@ -29,12 +43,13 @@ bool auditor_is_behind(const auditor_t *a) { return a->missing_since_ns != 0; }
 
 void auditor_finish(void *self) {
     auditor_t *a = self;
-    audit_writer_finish(&a->writer);
+    if (a->owns_share) audit_share_finish(a->share);
 }
 
 void auditor_free(auditor_t *a) {
     if (!a) return;
-    audit_writer_finish(&a->writer);
+    audit_share_remove(a->share, a);
+    if (a->owns_share) audit_share_free(a->share);
     conn_free(a->redis.conn);
     free(a->cursors);
     free(a->states);
@@ -44,20 +59,21 @@ void auditor_free(auditor_t *a) {
     free(a);
 }
 
-// Opens the log if it is closed, and reads its positions. False: it cannot be opened now.
+// Opens the log if it is closed, and reads its positions after each opening. False: it cannot be opened now.
 static bool auditor_open_log(auditor_t *a) {
-    if (a->writer.audit) return true;
-    if (!audit_writer_open(&a->writer)) return false;
+    if (!audit_writer_open(a->writer)) return false;
+    if (a->opened == a->writer->opened) return true;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         char position[AUDIT_POSITION_SIZE];
         stream_cursor_t *cursor = &a->cursors[i];
-        if (!audit_writer_position(&a->writer, auditor_queue_name(a, i), position)) return false;
-        bool same_log = !a->writer.file.other && stream_id_compare(position, cursor->logged_id) == 0;
+        if (!audit_writer_position(a->writer, auditor_queue_name(a, i), position)) return false;
+        bool same_log = !a->writer->file.other && stream_id_compare(position, cursor->logged_id) == 0;
         if (!same_log) stream_id_set(cursor->read_id, STREAM_ID_NONE);
         stream_id_set(cursor->logged_id, position);
     }
     if (a->read.in_flight) conn_close(a->redis.conn); // its reply would be for the former log
     a->read.in_flight = false;
+    a->opened = a->writer->opened;
     a->acks_unverified = a->read.catching_up = true;
     a->timers.reconcile_at = mono_now();
     return true;
@@ -90,25 +106,34 @@ static bool auditor_work(auditor_t *a) {
 // that delays the next part. So make one step for each transaction of new rows, unless a limit is far exceeded.
 static mono_t auditor_retain(auditor_t *a) {
     bool receiving = a->read.in_flight && conn_received(a->redis.conn) > a->read.received_before;
-    if (receiving && a->retained && !a->writer.retention.falling_behind) return a->writer.file.check_at;
+    if (receiving && a->retained && !a->writer->retention.falling_behind) return a->writer->file.check_at;
     a->retained = true;
-    if (!atomic_load(a->stop) && audit_writer_retain(&a->writer, a->redis.now_ms ? auditor_redis_ms(a) : 0)) return mono_now();
-    return mono_min(a->writer.file.check_at, a->writer.retention.next_at);
+    if (!atomic_load(a->stop) && audit_writer_retain(a->writer, a->redis.now_ms ? auditor_redis_ms(a) : 0)) return mono_now();
+    return mono_min(a->writer->file.check_at, a->writer->retention.next_at);
 }
 
-void auditor_tick(void *self, role_wait_t *wait) {
-    auditor_t *a = self;
+// Connects without the mutex: a node that does not answer must not stop the auditors of other shards. False: the log was closed
+// meanwhile, or the connection cannot be opened now.
+static bool auditor_connect_unlocked(auditor_t *a) {
+    if (!mono_reached(a->redis.backoff.retry_at, mono_now())) return false;
+    pthread_mutex_unlock(&a->share->mutex);
+    bool connected = auditor_connect(a);
+    pthread_mutex_lock(&a->share->mutex);
+    return connected && a->writer->audit && a->opened == a->writer->opened;
+}
+
+static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
     mono_t retain_at = {0};
     bool more = false;
-    audit_writer_check_file(&a->writer);
+    audit_writer_check_file(a->writer);
     if (auditor_open_log(a)) {
-        more = mono_reached(a->redis.backoff.retry_at, mono_now()) && auditor_connect(a) && auditor_work(a);
+        more = auditor_connect_unlocked(a) && auditor_work(a);
         retain_at = auditor_retain(a);
     }
     auditor_note_lag(a);
-    if (!a->writer.audit) {
+    if (!a->writer->audit) {
         wait->trouble = true;
-        wait->until = a->writer.backoff.retry_at;
+        wait->until = a->writer->backoff.retry_at;
         return;
     }
     wait->until = more ? mono_now() : a->read.in_flight ? a->read.deadline : auditor_next_timer(a);
@@ -117,4 +142,11 @@ void auditor_tick(void *self, role_wait_t *wait) {
     else if (a->read.in_flight)
         role_wait_fd(wait, conn_fd(a->redis.conn));
     wait->until = mono_min(wait->until, retain_at);
+}
+
+void auditor_tick(void *self, role_wait_t *wait) {
+    auditor_t *a = self;
+    pthread_mutex_lock(&a->share->mutex);
+    auditor_tick_locked(a, wait);
+    pthread_mutex_unlock(&a->share->mutex);
 }

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "auditor/share.h"
 #include "model/metrics.h"
 #include "queue/keys.h"
 #include "redis/topology.h"
@@ -18,11 +19,14 @@ typedef struct auditor auditor_t;
 
 // Every argument is borrowed. `stop` is the flag of the role. Returns owned.
 auditor_t *auditor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
+// The same for one shard of several, whose auditors share the log. `share` is borrowed, and not closed.
+auditor_t *auditor_new_shared(audit_share_t *share, const keyspace_t *keys, shard_t *shard, leases_t *leases,
+                              const atomic_bool *stop);
 void auditor_free(auditor_t *auditor); // NULL is fine
 
 void auditor_tick(void *auditor, role_wait_t *wait);
 
-// Closes the audit log and releases its lock, so that another auditor can open it.
+// Closes an audit log that is not shared and releases its lock, so that another auditor can open it.
 void auditor_finish(void *auditor);
 
 // Gives the lag of `old` to `next`. `old` has ended.

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "auditor/writer.h"
+#include "auditor/share.h"
 #include "model/metrics.h"
 #include "queue/stream.h"
 #include "role/lease.h"
@@ -77,7 +77,10 @@ struct auditor {
     leases_t *leases;
     metrics_t *metrics;
     const atomic_bool *stop;
-    audit_writer_t writer;
+    audit_share_t *share;
+    bool owns_share;
+    audit_writer_t *writer; // of the share
+    unsigned opened;        // the opening of the log to which the cursors belong; 0 = none
     auditor_redis_t redis;
     auditor_timers_t timers;
     stream_cursor_t *cursors; // cursor of each queue; owned

@@ -103,10 +103,10 @@ static bool read_check_entry(auditor_t *a, size_t queue, const char *id, const e
 // False: the write failed.
 static bool read_insert(auditor_t *a, size_t queue, const char *id, const event_t *event) {
     bool fits, added = false;
-    if (!audit_writer_begin(&a->writer) || !audit_writer_answer_fits(&a->writer, event, &fits)) return false;
+    if (!audit_writer_begin(a->writer) || !audit_writer_answer_fits(a->writer, event, &fits)) return false;
     if (!fits)
         read_skip_entry(a, queue, id, EVENT_ANSWERS_OTHER);
-    else if (!audit_writer_insert(&a->writer, event, &added))
+    else if (!audit_writer_insert(a->writer, event, &added))
         return false;
     a->reply.added += added;
     return true;
@@ -126,7 +126,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
     if (!read_check_entry(a, queue, id, &event)) return;
     bool is_new = stream_id_compare(id, a->cursors[queue].logged_id) > 0;
     // Retention may have removed this record before. After Redis's clock went back, a new record may have an old time too.
-    if (!is_new && audit_has_removed(a->writer.audit, event.at)) return;
+    if (!is_new && audit_has_removed(a->writer->audit, event.at)) return;
     if (is_new) {
         a->cursors[queue].growth_left--;
         int64_t age_ms = read_entry_age_ms(a, id);
@@ -138,14 +138,14 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
 
 // Commits rows and positions in one transaction. False: the write failed, and nothing has changed.
 static bool read_commit(auditor_t *a) {
-    if (a->reply.write_failed || !audit_writer_begin(&a->writer)) return false;
+    if (a->reply.write_failed || !audit_writer_begin(a->writer)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         const char *end = a->reply.ends[i];
         if (!*end || stream_id_compare(end, a->cursors[i].logged_id) <= 0) continue;
-        if (!audit_writer_set_position(&a->writer, auditor_queue_name(a, i), end)) return false;
+        if (!audit_writer_set_position(a->writer, auditor_queue_name(a, i), end)) return false;
     }
     failpoint("audit_before_commit");
-    if (!audit_writer_commit(&a->writer)) return false;
+    if (!audit_writer_commit(a->writer)) return false;
     failpoint("audit_committed");
     a->retained = false;
     metric_add(&a->metrics->audit_rows, a->reply.added);
@@ -171,8 +171,12 @@ static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply) 
 }
 
 static void read_set_missing_since(auditor_t *a, int64_t ns) {
-    a->missing_since_ns = ns;
-    metric_set(&a->metrics->audit_lacks_ns, ns);
+    int64_t first = a->missing_since_ns = ns;
+    for (size_t i = 0; i < a->share->auditor_count; i++) {
+        int64_t other = a->share->auditors[i]->missing_since_ns;
+        if (other && (!first || other < first)) first = other;
+    }
+    metric_set(&a->metrics->audit_lacks_ns, first);
 }
 
 // Notes that the log lacks an entry of this age. Age 0: the log may lack a new entry.
@@ -184,7 +188,7 @@ static void read_note_missing(auditor_t *a, int64_t age_ms) {
 
 // While an XREAD waits without an entry, the log is complete.
 void auditor_note_lag(auditor_t *a) {
-    if (a->writer.audit && a->read.in_flight && !read_may_have_more(a))
+    if (a->writer->audit && a->read.in_flight && !read_may_have_more(a))
         read_set_missing_since(a, 0);
     else
         read_note_missing(a, 0);
@@ -258,7 +262,7 @@ bool auditor_read_reply(auditor_t *a) {
     }
     read->in_flight = false;
     if (outcome != OUTCOME_OK) {
-        audit_writer_rollback(&a->writer);
+        audit_writer_rollback(a->writer);
         return read_refused(a, &error);
     }
     for (size_t i = 0; i < a->keys->queue_count; i++)

@@ -36,7 +36,7 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
 
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
     redis_error_t error;
-    outcome_t outcome = stream_acknowledge(a->redis.conn, a->keys, a->writer.instance, positions, &error);
+    outcome_t outcome = stream_acknowledge(a->redis.conn, a->keys, a->writer->instance, positions, &error);
     if (outcome == OUTCOME_OK) {
         backoff_reset(&a->redis.backoff);
         return true;
@@ -85,7 +85,7 @@ static bool reconcile_insert_gap(auditor_t *a, size_t queue, const gap_cause_t *
                      .at = a->redis.now_ms};
     bool added = false;
     event_id(&event, cause->life, 0, id);
-    bool done = audit_writer_insert(&a->writer, &event, &added);
+    bool done = audit_writer_insert(a->writer, &event, &added);
     if (added) {
         metric_add(&a->metrics->gaps, 1);
         metric_add(&a->metrics->audit_rows, 1);
@@ -116,46 +116,54 @@ static bool reconcile_insert_loss(auditor_t *a, const audit_loss_t *loss) {
         mem_printf("this log replaced a lost one (%s%s%s): of earlier records it holds only those that the failure stream "
                    "still held. Other instances may have the rest: `audit import FILE`",
                    loss->reason, *loss->set_aside_as ? ", the old one is " : "", loss->set_aside_as);
-    const gap_cause_t lost = {.reason = loss->reason, .text = text, .life = reconcile_life(a->writer.instance)};
-    bool done = audit_writer_begin(&a->writer);
+    const gap_cause_t lost = {.reason = loss->reason, .text = text, .life = reconcile_life(a->writer->instance)};
+    bool done = audit_writer_begin(a->writer);
     for (size_t i = 0; done && i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
         const char *last = a->states[i].trimmed;
         bool trimmed = stream_id_compare(last, cursor->logged_id) > 0 && stream_id_compare(last, a->states[i].last) <= 0;
         done = reconcile_insert_gap(a, i, &lost, STREAM_ID_NONE, trimmed ? last : cursor->logged_id) &&
-               (!trimmed || audit_writer_set_position(&a->writer, auditor_queue_name(a, i), last));
+               (!trimmed || audit_writer_set_position(a->writer, auditor_queue_name(a, i), last));
         if (done && trimmed) stream_id_set(cursor->logged_id, last);
     }
     free(text);
     failpoint("audit_loss_before_commit");
-    return done && audit_writer_commit(&a->writer);
+    return done && audit_writer_commit(a->writer);
+}
+
+// Whether the auditors of all shards have noted the loss of a log.
+static bool reconcile_all_verified(const auditor_t *a) {
+    for (size_t i = 0; i < a->share->auditor_count; i++) {
+        const auditor_t *other = a->share->auditors[i];
+        if (other->opened != a->opened || other->acks_unverified) return false;
+    }
+    return true;
 }
 
 // Trimming trusts acknowledgements. So revoke acknowledgements that a lost or restored log cannot honour.
 static bool auditor_revoke_acks(auditor_t *a) {
     redis_error_t error;
     int64_t queues;
-    const audit_loss_t *loss = audit_loss(a->writer.audit);
+    const audit_loss_t *loss = audit_loss(a->writer->audit);
     if (!a->acks_unverified) return true;
     if (loss && stream_revoke_acks(a->redis.conn, a->keys, loss->instance, NULL, &queues, &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], a->cursors[i].logged_id);
-    if (stream_revoke_acks(a->redis.conn, a->keys, a->writer.instance, (const stream_id_t *)a->read.positions, &queues, &error) !=
-        OUTCOME_OK)
+    if (stream_revoke_acks(a->redis.conn, a->keys, a->writer->instance, (const stream_id_t *)a->read.positions, &queues,
+                           &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     if (queues > 0)
         log_warn(ROLE, NULL, "audit log is older than its acknowledgements; reading failure streams again",
-                 F_STR("path", a->writer.path), F_INT("queues", queues));
+                 F_STR("path", a->writer->path), F_INT("queues", queues));
     failpoint("audit_loss_forgotten");
     if (loss && !reconcile_insert_loss(a, loss)) return false;
     failpoint("audit_loss_noted");
-    if (loss && !audit_writer_clear_loss(&a->writer)) return false;
     a->acks_unverified = false;
-    return true;
+    return !loss || !reconcile_all_verified(a) || audit_writer_clear_loss(a->writer);
 }
 
 static bool reconcile_set_position(auditor_t *a, size_t queue, const char *position) {
-    if (!audit_writer_set_position(&a->writer, auditor_queue_name(a, queue), position) || !audit_writer_commit(&a->writer))
+    if (!audit_writer_set_position(a->writer, auditor_queue_name(a, queue), position) || !audit_writer_commit(a->writer))
         return false;
     stream_id_set(a->cursors[queue].logged_id, position);
     return true;
@@ -172,7 +180,7 @@ static bool reconcile_reset_stream(auditor_t *a, size_t queue, const char *trimm
     stream_id_set(cursor->acked_id, STREAM_ID_NONE);
     snprintf(now, sizeof now, "%lld-0", (long long)a->redis.now_ms);
     for (size_t i = 0; i < a->keys->queue_count; i++) stream_id_set(a->read.positions[i], i == queue ? trimmed : "");
-    if (!auditor_acknowledge(a, (const stream_id_t *)a->read.positions) || !audit_writer_begin(&a->writer)) return false;
+    if (!auditor_acknowledge(a, (const stream_id_t *)a->read.positions) || !audit_writer_begin(a->writer)) return false;
     if (strcmp(last, STREAM_ID_NONE) == 0 && !reconcile_insert_gap(a, queue, &GAP_REMOVED, cursor->logged_id, now)) return false;
     return reconcile_set_position(a, queue, trimmed);
 }
@@ -190,11 +198,11 @@ static bool reconcile_insert_gaps(auditor_t *a, size_t queue, const char *trimme
     const stream_cursor_t *cursor = &a->cursors[queue];
     const stream_ends_t *state = &a->states[queue];
     if (stream_id_compare(trimmed, cursor->logged_id) > 0)
-        return audit_writer_begin(&a->writer) && reconcile_insert_gap(a, queue, &GAP_TRIMMED, cursor->logged_id, trimmed) &&
+        return audit_writer_begin(a->writer) && reconcile_insert_gap(a, queue, &GAP_TRIMMED, cursor->logged_id, trimmed) &&
                reconcile_set_position(a, queue, trimmed);
     if (!reconcile_was_cut(cursor, state)) return true;
-    return audit_writer_begin(&a->writer) && reconcile_insert_gap(a, queue, &GAP_REMOVED, cursor->logged_id, state->first) &&
-           audit_writer_commit(&a->writer);
+    return audit_writer_begin(a->writer) && reconcile_insert_gap(a, queue, &GAP_REMOVED, cursor->logged_id, state->first) &&
+           audit_writer_commit(a->writer);
 }
 
 // Compares the log's position with the stream: inserts a gap or resets the position. False: a write or a request failed.

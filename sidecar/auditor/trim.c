@@ -95,7 +95,7 @@ static bool trim_requeue_markers(auditor_t *a) {
     requeue_markers_t *markers = &a->timers.markers;
     size_t queue = markers->queue;
     // A marker that is pruned too early would let an operator requeue a job twice.
-    if (!audit_writer_clocks_agree(&a->writer, auditor_redis_ms(a))) {
+    if (!audit_writer_clocks_agree(a->writer, auditor_redis_ms(a))) {
         markers->at = a->timers.reconcile_at;
         return true;
     }

@@ -144,6 +144,7 @@ bool audit_writer_open(audit_writer_t *writer) {
     if (!writer_open_log(writer)) return false;
     writer->file.other = strcmp(writer->instance, audit_instance(writer->audit)) != 0;
     snprintf(writer->instance, sizeof writer->instance, "%s", audit_instance(writer->audit));
+    writer->opened++;
     writer->file.check_at = mono_add(mono_now(), CHECK_FILE_MS * NS_PER_MS);
     writer->retention.next_at = mono_now();
     return true;

@@ -46,6 +46,7 @@ typedef struct audit_writer {
     const atomic_bool *stop; // ends a long check; borrowed
     audit_lock_t *lock;      // owned
     audit_t *audit;          // owned; NULL = closed
+    unsigned opened;         // counts the openings
     char instance[80];       // name of the last open log; "" = no log was open
     buffer_t why;            // reason of the failure that audit_writer_fail reports
     condition_t failure;     // the log cannot be written
