@@ -52,29 +52,35 @@ static void keyspace_sort_by_lock(keyspace_t *keys) {
     }
 }
 
-keyspace_t *keyspace_new(const config_t *config) {
+static queue_keys_t keyspace_queue(keyspace_t *keys, size_t number) {
+    const queue_config_t *queue = &keys->config->queues[number];
+    return (queue_keys_t){.config = queue,
+                          .number = number,
+                          .lock = keyspace_lock_for(keys, queue->name),
+                          .meta = keyspace_key(queue->name, "meta"),
+                          .failures = keyspace_key(queue->name, "failures"),
+                          .stamps = keyspace_key(queue->name, "stamps"),
+                          .sentinel = keyspace_key(queue->name, "sentinel"),
+                          .auditors = keyspace_key(queue->name, "auditors"),
+                          .requeued = keyspace_key(queue->name, "requeued"),
+                          .quarantine = keyspace_key(queue->name, "aside"),
+                          .recorded = keyspace_key(queue->name, "recorded"),
+                          .absent = keyspace_key(queue->name, "none")};
+}
+
+keyspace_t *keyspace_new(const config_t *config) { return keyspace_new_part(config, NULL); }
+
+keyspace_t *keyspace_new_part(const config_t *config, const bool *wanted) {
     keyspace_t *keys = mem_alloc(sizeof *keys);
+    size_t count = config->queue_count;
     keys->config = config;
     keys->per_tag = config_lock_scope(config, config_redis_mode(&config->redis)) == LOCK_SCOPE_QUEUE;
     keys->vacant = mem_printf("sidecar:%s:vacant", config->group);
-    keys->queue_count = config->queue_count;
-    keys->locks = mem_array(keys->queue_count, sizeof *keys->locks);
-    keys->queues = mem_array(keys->queue_count, sizeof *keys->queues);
-    keys->by_lock = mem_array(keys->queue_count, sizeof *keys->by_lock);
-    for (size_t i = 0; i < keys->queue_count; i++) {
-        const queue_config_t *queue = &config->queues[i];
-        keys->queues[i] = (queue_keys_t){.config = queue,
-                                         .lock = keyspace_lock_for(keys, queue->name),
-                                         .meta = keyspace_key(queue->name, "meta"),
-                                         .failures = keyspace_key(queue->name, "failures"),
-                                         .stamps = keyspace_key(queue->name, "stamps"),
-                                         .sentinel = keyspace_key(queue->name, "sentinel"),
-                                         .auditors = keyspace_key(queue->name, "auditors"),
-                                         .requeued = keyspace_key(queue->name, "requeued"),
-                                         .quarantine = keyspace_key(queue->name, "aside"),
-                                         .recorded = keyspace_key(queue->name, "recorded"),
-                                         .absent = keyspace_key(queue->name, "none")};
-    }
+    keys->locks = mem_array(count, sizeof *keys->locks);
+    keys->queues = mem_array(count, sizeof *keys->queues);
+    keys->by_lock = mem_array(count, sizeof *keys->by_lock);
+    for (size_t i = 0; i < count; i++)
+        if (!wanted || wanted[i]) keys->queues[keys->queue_count++] = keyspace_queue(keys, i);
     keyspace_sort_by_lock(keys);
     return keys;
 }

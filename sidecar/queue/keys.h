@@ -16,6 +16,7 @@ typedef struct lock_keys {
 
 typedef struct queue_keys {
     const queue_config_t *config; // borrowed; has the keys that workers use
+    size_t number;                // index in config->queues
     size_t lock;                  // index of the lock that fences this queue
     char *meta;                   // sidecar:<queue>:meta, hash: owner and counters of the queue
     char *failures;               // sidecar:<queue>:failures, stream of the queue's records
@@ -43,7 +44,9 @@ typedef struct keyspace {
 } keyspace_t;
 
 keyspace_t *keyspace_new(const config_t *config); // owned
-void keyspace_free(keyspace_t *keys);             // NULL is fine
+// The part of the keyspace with the queues of the config for which `wanted` is true: those of one shard of a Cluster. Owned.
+keyspace_t *keyspace_new_part(const config_t *config, const bool *wanted);
+void keyspace_free(keyspace_t *keys); // NULL is fine
 
 char *keyspace_lock_of(const char *name); // sidecar:<name>:lock; owned
 // sidecar:<queue>:requeued, also for a queue that is not configured; owned. Ends at a NUL byte of the name.
