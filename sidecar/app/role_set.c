@@ -36,6 +36,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics) {
     ok = role_init(&roles[AUDITOR], "auditor", auditor_tick, auditor_finish, NULL) && ok;
     set->keys = keyspace_new(config);
     set->topology = topology_new(&config->redis);
+    topology_set_metrics(set->topology, metrics);
     shard_t *shard = topology_shard(set->topology, 0);
     set->leases = leases_new(set->keys->lock_count, set->keys->queue_count);
     for (size_t i = 0; i < set->keys->lock_count; i++) {

@@ -11,7 +11,7 @@ typedef struct family {
     const char *help;
     size_t offset; // of the number in its struct, or of the first of an array
     double scale;
-    const char *label;         // of BY_LABEL: the label besides `queue`
+    const char *label;         // of BY_LABEL: the label, besides `queue` if the number is of a queue
     const char *const *values; // of BY_LABEL, NULL-terminated
 } family_t;
 
@@ -22,11 +22,14 @@ typedef struct family {
 #define VALUE(value) #value,
 #define QUEUE_BY_LABEL(field, name, label, values, help) \
     {name, BY_LABEL, "queue, " label, help, offsetof(metrics_queue_t, field), 1, label, (const char *const[]){values(VALUE) NULL}},
+#define INSTANCE_BY_LABEL(field, name, label, values, help) \
+    {name, BY_LABEL, label, help, offsetof(metrics_t, field), 1, label, (const char *const[]){values(VALUE) NULL}},
 #define ROLE(field, kind, name, help) {name, kind, "role", help, offsetof(health_beat_t, field), 1, NULL, NULL},
 
 static const family_t families[] = {
     {"build_info", BUILD, "version", "always 1; the label has the version", 0, 1, NULL, NULL},
     METRICS_INSTANCE(INSTANCE)
+    METRICS_INSTANCE_BY_LABEL(INSTANCE_BY_LABEL)
     ROLE(turns, ROLE_TURNS, "role_turns", "1 while the role ticks in time; 0 = its next tick is overdue")
     ROLE(age_s, ROLE_SECONDS, "role_idle_seconds", "time since the role's last tick ended; -1 before the first one")
     ROLE(trouble_s, ROLE_SECONDS, "role_trouble_seconds",
@@ -63,16 +66,20 @@ static void page_add_label(buffer_t *out, const char *text) {
     }
 }
 
-// Adds the name and the labels of a sample. `queue` is NULL for a metric of the instance; `label` is NULL without a label
-// besides `queue`.
+// Adds the name and the labels of a sample. `queue` is NULL for a metric of the instance; `label` is NULL without another
+// label.
 static void page_add_name(const page_t *page, const char *suffix, const metrics_queue_t *queue, const char *label,
                           const char *value) {
     buffer_printf(page->out, METRICS_PREFIX "%s%s", page->family->name, suffix);
-    if (!queue) return;
-    buffer_str(page->out, "{queue=\"");
-    page_add_label(page->out, queue->name);
-    if (label) buffer_printf(page->out, "\",%s=\"%s", label, value);
-    buffer_str(page->out, "\"}");
+    if (!queue && !label) return;
+    buffer_str(page->out, "{");
+    if (queue) {
+        buffer_str(page->out, "queue=\"");
+        page_add_label(page->out, queue->name);
+        buffer_str(page->out, "\"");
+    }
+    if (label) buffer_printf(page->out, "%s%s=\"%s\"", queue ? "," : "", label, value);
+    buffer_str(page->out, "}");
 }
 
 static void page_add_number(const page_t *page, int64_t number) {

@@ -25,6 +25,16 @@
     X(unserved, GAUGE, "queues_unserved", 1,                                                                                     \
       "configured queues that are not served: the leader lacks them, another group owns them, or the preflight disabled them")   \
     X(reconnects, COUNTER, "reconnects_total", 1, "connections lost, and failed attempts to reconnect")                          \
+    X(connections, GAUGE, "redis_connections", 1, "open connections to Redis; those to sentinels are not among them")            \
+    X(primaries_missing, GAUGE, "redis_primaries_missing", 1,                                                                    \
+      "primaries that cannot be reached, or that nobody names: their queues stand still; a plain Redis is one primary")          \
+    X(primary_changes, COUNTER, "redis_primary_changes_total", 1, "times that another server became the primary")                \
+    X(clock_step_ms, GAUGE, "redis_clock_step_seconds", 1000,                                                                    \
+      "how far the clock went forward at the last change of the primary; negative = backward; 0 = it did not step")              \
+    X(sentinels_answering, GAUGE, "redis_sentinels_answering", 1,                                                                \
+      "sentinels that answered the last question; 0 without Sentinel")                                                           \
+    X(certificate_end_s, GAUGE, "redis_certificate_end_timestamp_seconds", 1,                                                    \
+      "when the first certificate of the servers in use ends, since 1970; as seen at the last connects; 0 = no TLS")             \
     X(preflight_faults, GAUGE, "preflight_faults", 1,                                                                            \
       "problems of Redis, ACL rights or keys that the preflight found; it checks them again until they are solved")              \
     X(tracking_refused, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: they find changes by polling only")    \
@@ -115,6 +125,17 @@
       "executions found stalled: timeout = past protected_timeout, no heartbeats; heartbeat_lost = past it, heartbeat gone; "    \
       "worker_gone = the worker's heartbeat is gone; lock_lost = the lock in Bull is gone; alive_timeout = past alive_timeout")
 
+// Counters of the instance with a label, in the same form.
+#define METRICS_INSTANCE_BY_LABEL(X)                                                                                             \
+    X(redirects, "redis_redirects_total", "kind", METRICS_REDIRECTS,                                                             \
+      "answers of a Cluster instead of a result: moved = another node has the slot; ask = another node has the key while the "   \
+      "slot moves; tryagain = the keys of a request are on two nodes while the slot moves")
+
+#define METRICS_REDIRECTS(X)                                                                                                     \
+    X(moved)                                                                                                                     \
+    X(ask)                                                                                                                       \
+    X(tryagain)
+
 // Reasons of records of kind `failed`.
 #define METRICS_REASONS(X)                                                                                                       \
     X(retries_exhausted)                                                                                                         \
@@ -145,6 +166,13 @@ typedef enum metrics_cause {
 #undef X
         METRICS_CAUSE_COUNT
 } metrics_cause_t;
+
+typedef enum metrics_redirect {
+#define X(value) REDIRECTED_##value,
+    METRICS_REDIRECTS(X)
+#undef X
+        METRICS_REDIRECT_COUNT
+} metrics_redirect_t;
 
 // Upper bounds of the lateness histogram, in us; one more bucket is unbounded.
 #define METRICS_LATENESS_BOUNDS                                                                                                  \
@@ -178,6 +206,7 @@ typedef struct metrics {
 #define X(name, kind, family, scale, help) metric_t name;
     METRICS_INSTANCE(X)
 #undef X
+    metric_t redirects[METRICS_REDIRECT_COUNT];
     metric_t audit_lacks_ns;      // mono_t.ns since when the audit log may lack an entry of a failure stream; 0 = it has them all
     metric_t scraped_ns;          // mono_t.ns of the last request of /metrics; 0 = none
     metric_t redis_ahead_ms;      // Redis's clock minus mono_now() in ms, when the sizes were last read

@@ -34,6 +34,8 @@ void conn_limit_timeout(conn_t *conn, int ms) {
 }
 
 void conn_close(conn_t *conn) {
+    if (conn->counted) shard_disconnected(conn->shard);
+    conn->counted = false;
     channel_free(conn->channel);
     if (conn->reader) redisReaderFree(conn->reader);
     conn->channel = NULL;
@@ -131,9 +133,17 @@ static void conn_note_redirection(const conn_t *conn, const redisReply *reply, r
     free(text);
 }
 
+static void conn_count_redirection(const conn_t *conn, const redis_error_t *error) {
+    static const char *const codes[METRICS_REDIRECT_COUNT] = {
+        [REDIRECTED_moved] = "MOVED ", [REDIRECTED_ask] = "ASK ", [REDIRECTED_tryagain] = "TRYAGAIN "};
+    for (int i = 0; i < METRICS_REDIRECT_COUNT; i++)
+        if (conn_error_is(error, codes[i])) metric_add(&shard_metrics(conn->shard)->redirects[i], 1);
+}
+
 // Frees the reply.
 static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
     outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
+    conn_count_redirection(conn, error);
     if (topology_is_cluster(shard_topology(conn->shard))) conn_note_redirection(conn, reply, error);
     freeReplyObject(reply);
     if (conn_error_is(error, "NOSCRIPT")) conn->scripts_loaded = false;

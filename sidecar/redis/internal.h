@@ -23,6 +23,7 @@ struct conn {
     int64_t timeout_ms;  // timeout of a connect, and of each reply
     channel_t *channel;  // NULL = closed
     redisReader *reader; // of the open channel
+    bool counted;        // the shard counts the connection
     unsigned generation;
     int64_t received; // bytes
     int version;

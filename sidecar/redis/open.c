@@ -94,9 +94,7 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     return error->outcome;
 }
 
-outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
-    *error = (redis_error_t){0};
-    if (conn_is_open(conn)) return OUTCOME_OK;
+static outcome_t conn_try_connect(conn_t *conn, redis_error_t *error) {
     conn_close(conn);
     conn->epoch = shard_address(conn->shard, &conn->address);
     time_limit_t limit = conn_limit(conn, 0);
@@ -109,6 +107,16 @@ outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
     conn->generation++;
     if (conn_handshake(conn, error) != OUTCOME_OK) conn_close(conn); // other replies may still be in flight
     return error->outcome;
+}
+
+outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
+    *error = (redis_error_t){0};
+    if (conn_is_open(conn)) return OUTCOME_OK;
+    outcome_t outcome = conn_try_connect(conn, error);
+    conn->counted = outcome == OUTCOME_OK;
+    if (conn->counted) shard_connected(conn->shard, conn_certificate_end(conn));
+    if (outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED) shard_connect_failed(conn->shard);
+    return outcome;
 }
 
 outcome_t conn_open(conn_t *conn, redis_error_t *error) {

@@ -10,15 +10,22 @@ enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 struct shard {
     topology_t *topology;
     endpoint_t endpoint; // guarded by the mutex
-    atomic_uint epoch;  // changed with the mutex held
+    atomic_uint epoch;   // changed with the mutex held
     // The server that the last connection reached; guarded by the mutex.
     char server_id[SERVER_ID_SIZE];
     unsigned server_epoch;
     mono_t server_since;
+    // For the metrics; guarded by the mutex.
+    int connections;
+    bool connect_failed; // the last one did
+    bool missing;        // is counted as such
+    int64_t certificate_end;
 };
 
 struct topology {
     const redis_config_t *redis;
+    metrics_t *metrics;
+    metrics_t *own_metrics; // owned
     pthread_mutex_t mutex;
     shard_t *shards[TOPOLOGY_SHARDS_MAX]; // owned; never replaced
     atomic_size_t shard_count;
@@ -51,6 +58,7 @@ static size_t topology_add_shard(topology_t *topology) {
 static topology_t *topology_new_empty(const redis_config_t *redis) {
     topology_t *topology = mem_alloc(sizeof *topology);
     topology->redis = redis;
+    topology->metrics = topology->own_metrics = metrics_new(0);
     topology->refresh_fd = topology->slots_fd = -1;
     pthread_mutex_init(&topology->mutex, NULL);
     topology_add_shard(topology);
@@ -81,8 +89,12 @@ topology_t *topology_new(const redis_config_t *redis) {
 
 void topology_free(topology_t *topology) {
     if (!topology) return;
-    for (size_t i = 0; i < topology->shard_count; i++) free(topology->shards[i]);
+    for (size_t i = 0; i < topology->shard_count; i++) {
+        if (topology->shards[i]->missing) metric_add(&topology->metrics->primaries_missing, -1);
+        free(topology->shards[i]);
+    }
     pthread_mutex_destroy(&topology->mutex);
+    metrics_free(topology->own_metrics);
     free((void *)topology->slots);
     free(topology);
 }
@@ -100,12 +112,15 @@ void topology_stop_waking(topology_t *topology, int wake_fd) {
     pthread_mutex_unlock(&topology->mutex);
 }
 
+metrics_t *topology_metrics(const topology_t *topology) { return topology->metrics; }
+void topology_set_metrics(topology_t *topology, metrics_t *metrics) { topology->metrics = metrics; }
 const redis_config_t *topology_config(const topology_t *topology) { return topology->redis; }
 shard_t *topology_shard(topology_t *topology, size_t index) { return topology->shards[index]; }
 size_t topology_shard_count(const topology_t *topology) { return topology->shard_count; }
 
 const redis_config_t *shard_config(const shard_t *shard) { return shard->topology->redis; }
 topology_t *shard_topology(const shard_t *shard) { return shard->topology; }
+metrics_t *shard_metrics(const shard_t *shard) { return shard->topology->metrics; }
 unsigned shard_epoch(const shard_t *shard) { return atomic_load(&shard->epoch); }
 const atomic_uint *shard_epoch_place(const shard_t *shard) { return &shard->epoch; }
 
@@ -128,6 +143,7 @@ static void shard_raise_epoch(shard_t *shard) {
 static void shard_set_address(shard_t *shard, const char *host, int port) {
     if (strcmp(shard->endpoint.host, host) == 0 && shard->endpoint.port == port) return;
     endpoint_set(&shard->endpoint, host, port);
+    metric_add(&shard->topology->metrics->primary_changes, 1);
     shard_raise_epoch(shard);
 }
 
@@ -142,6 +158,53 @@ void shard_suspect(shard_t *shard, unsigned epoch) {
     if (shard_epoch(shard) == epoch) shard_raise_epoch(shard);
     pthread_mutex_unlock(&shard->topology->mutex);
     topology_want_refresh(shard->topology);
+}
+
+// ---- Metrics.
+
+// Call it with the mutex held. Other connections may be open while a new one fails.
+static void shard_count_missing(shard_t *shard) {
+    bool missing = shard->connect_failed && shard->connections == 0;
+    if (missing != shard->missing) metric_add(&shard->topology->metrics->primaries_missing, missing ? 1 : -1);
+    shard->missing = missing;
+}
+
+static void shard_count_connection(shard_t *shard, int more) {
+    shard->connections += more;
+    metric_add(&shard->topology->metrics->connections, more);
+    shard_count_missing(shard);
+}
+
+// Call it with the mutex held. Notes the certificate that ends first.
+static void topology_count_certificates(const topology_t *topology) {
+    int64_t first = 0;
+    for (size_t i = 0; i < topology->shard_count; i++) {
+        int64_t end = topology->shards[i]->certificate_end;
+        if (end && (!first || end < first)) first = end;
+    }
+    metric_set(&topology->metrics->certificate_end_s, first);
+}
+
+void shard_connect_failed(shard_t *shard) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    shard->connect_failed = true;
+    shard_count_missing(shard);
+    pthread_mutex_unlock(&shard->topology->mutex);
+}
+
+void shard_connected(shard_t *shard, int64_t certificate_end) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    shard->connect_failed = false;
+    shard->certificate_end = certificate_end;
+    shard_count_connection(shard, 1);
+    topology_count_certificates(shard->topology);
+    pthread_mutex_unlock(&shard->topology->mutex);
+}
+
+void shard_disconnected(shard_t *shard) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    shard_count_connection(shard, -1);
+    pthread_mutex_unlock(&shard->topology->mutex);
 }
 
 // ---- Redis Cluster.

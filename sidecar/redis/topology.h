@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "config/config.h"
+#include "model/metrics.h"
 #include "redis/slots.h"
 #include "redis/socket/endpoint.h"
 
@@ -27,12 +28,17 @@ void topology_free(topology_t *topology); // NULL is fine
 void topology_wake_on_change(topology_t *topology, int wake_fd);
 void topology_stop_waking(topology_t *topology, int wake_fd);
 
+// Where the connections count what happens; never NULL. Without topology_set_metrics nobody else reads these numbers.
+metrics_t *topology_metrics(const topology_t *topology);
+void topology_set_metrics(topology_t *topology, metrics_t *metrics); // borrowed; call it before a connection opens
+
 const redis_config_t *topology_config(const topology_t *topology);
 shard_t *topology_shard(topology_t *topology, size_t index); // shard 0 is always there
 size_t topology_shard_count(const topology_t *topology);
 
 const redis_config_t *shard_config(const shard_t *shard);
 topology_t *shard_topology(const shard_t *shard);
+metrics_t *shard_metrics(const shard_t *shard); // of its topology
 
 // Copies the address of the primary. Returns the epoch in which it is valid.
 unsigned shard_address(shard_t *shard, endpoint_t *endpoint);
@@ -50,6 +56,11 @@ enum { SERVER_ID_SIZE = 48 };
 // Notes the server that a connection of `epoch` has reached. `id` identifies its process (INFO server, run_id; "" = unknown).
 // Returns when this process first reached the data of that server: another process or another epoch may have other data.
 mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);
+// A connection tells the metrics of its connects and of its end. `certificate_end` is as of tls_certificate_end.
+void shard_connect_failed(shard_t *shard);
+void shard_connected(shard_t *shard, int64_t certificate_end);
+void shard_disconnected(shard_t *shard);
+
 // ---- Redis Cluster.
 
 bool topology_is_cluster(const topology_t *topology);

@@ -92,12 +92,13 @@ def key_index(_):
 
 
 def metrics(labels):
-    """The metrics that have these labels: `none`, `role`, or `queue` (also with more labels)."""
-    wanted = "" if labels == "none" else labels
+    """The metrics of a `queue` or a `role` (also with more labels), or of `none` of them."""
     found = []
     for name, kind, own, text in rows("metrics"):
-        if (own.split(",")[0] or "") in ([wanted] if wanted else ["", "version"]):
-            found.append(f"`{name}` ({kind}{', labels ' + own if ',' in own else ''}): {text}")
+        first = own.split(",")[0]
+        if (first if first in ("queue", "role") else "none") == labels:
+            note = f", labels {own}" if "," in own else f", label {own}" if own and labels == "none" else ""
+            found.append(f"`{name}` ({kind}{note}): {text}")
     return points(found)
 
 

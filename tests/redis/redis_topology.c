@@ -40,3 +40,69 @@ Test(redis_topology, a_new_primary_ends_the_wait_for_the_old_one) {
     fixture_stop(&next);
     fixture_stop(&f);
 }
+
+Test(redis_topology, connections_and_missing_primaries_are_counted) {
+    fixture_t f = fixture_start(NULL);
+    metrics_t *metrics = topology_metrics(f.topology);
+    conn_t *other = conn_new(f.shard, "other", NULL);
+    cr_assert_eq(metric_get(&metrics->connections), 1);
+    cr_assert_eq(conn_open(other, &f.error), OUTCOME_OK);
+    cr_assert_eq(conn_open(other, &f.error), OUTCOME_OK);
+    cr_assert_eq(metric_get(&metrics->connections), 2, "an open connection is counted once");
+    conn_close(other);
+    conn_close(other);
+    cr_assert_eq(metric_get(&metrics->connections), 1, "a closed connection is subtracted once");
+    server_stop(f.server);
+    cr_assert_eq(conn_open(other, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 0, "a connection is still open");
+    conn_close(f.conn);
+    cr_assert_eq(conn_open(other, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 1, "two failed connects to one primary");
+    cr_assert_eq(metric_get(&metrics->connections), 0);
+    conn_free(other);
+    fixture_stop(&f);
+}
+
+Test(redis_topology, a_removed_topology_misses_no_primary) {
+    fixture_t f = fixture_start(NULL);
+    metrics_t *metrics = metrics_new(0);
+    topology_t *topology = topology_new(&f.config->redis);
+    topology_set_metrics(topology, metrics);
+    conn_t *conn = conn_new(topology_shard(topology, 0), "other", NULL);
+    cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK);
+    conn_close(conn);
+    server_stop(f.server);
+    cr_assert_eq(conn_open(conn, &f.error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 1);
+    conn_free(conn);
+    topology_free(topology);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 0);
+    cr_assert_eq(metric_get(&metrics->connections), 0);
+    metrics_free(metrics);
+    fixture_stop(&f);
+}
+
+Test(redis_topology, only_another_address_is_a_change_of_primary) {
+    fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
+    metrics_t *metrics = topology_metrics(f.topology);
+    shard_move(f.shard, "127.0.0.1", server_port(f.server));
+    shard_move(f.shard, "127.0.0.1", server_port(f.server));
+    cr_assert_eq(metric_get(&metrics->primary_changes), 1);
+    fixture_stop(&f);
+}
+
+Test(redis_topology, redirects_are_counted_by_kind) {
+    static const char *const errors[] = {"MOVED 866 127.0.0.1:1", "ASK 866 127.0.0.1:1", "TRYAGAIN Multiple keys", "ASKEW more"};
+    fixture_t f = fixture_start(NULL);
+    metrics_t *metrics = topology_metrics(f.topology);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        for (size_t n = 0; n <= i; n++) {
+            request_append(f.conn, "EVAL", "return redis.error_reply(ARGV[1])", "0", errors[i]);
+            cr_assert_neq(conn_read(f.conn, 0, &(redisReply *){0}, &f.error), OUTCOME_OK);
+        }
+    cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_moved]), 1);
+    cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_ask]), 2);
+    cr_assert_eq(metric_get(&metrics->redirects[REDIRECTED_tryagain]), 3);
+    fixture_stop(&f);
+}

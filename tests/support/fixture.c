@@ -221,6 +221,7 @@ void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
         leases_set_queues(instance->leases, i,
                           (lease_queues_t){keys->locks[i].name, keys->locks[i].queues, keys->locks[i].queue_count});
     instance->metrics = metrics_new(keys->queue_count);
+    topology_set_metrics(instance->topology, instance->metrics);
     leases_wake_on_change(instance->leases, instance->driver.role.wake_fd);
     leases_wake_on_suspicion(instance->leases, instance->driver.role.wake_fd);
     const atomic_bool *stop = &instance->driver.role.stop;
