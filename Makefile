@@ -130,7 +130,7 @@ bench: all $(BENCHES) ## runs the benchmarks of docs/benchmarks.md
 # Filter of tests for Criterion, such as T='unit_scan/*'; empty = all tests.
 T ?=
 
-.PHONY: test test-unit test-redis test-daemon test-all test-rest test-long chaos test-debian13 cover
+.PHONY: test test-unit test-redis test-daemon test-all test-rest test-long chaos test-debian13 test-redis62 cover
 test: ## installs missing packages, builds, and runs the whole suite (T='unit_scan/*': only these tests)
 	@sh deploy/deps.sh suite
 	@$(MAKE) -s -j2 SANITIZER= suite
@@ -162,6 +162,10 @@ chaos: ## faults hit sidecars, Redis, workers and operators for CHAOS_SECONDS; t
 test-debian13: ## the whole suite inside a Debian 13 root: its libraries, its Redis 8 and its Valkey (as root)
 	@sh deploy/deps.sh test
 	@sh tests/check/debian13_suite.sh
+
+test-redis62: ## the tests that call functions against a redis-server, with Redis 6.2
+	@$(MAKE) -s -j2 SANITIZER= suite
+	@sh tests/check/redis62_suite.sh
 
 .PHONY: image image-test
 image: ## builds the container image with buildah, on a Debian 13 of this machine's own mirror (as root)

@@ -1,6 +1,9 @@
 #include "redis/error.h"
 
+#include <ctype.h>
 #include <stdarg.h>
+
+#include "base/slice.h"
 
 // After an error with one of these codes nothing is written, and the same request may succeed later (redis src/server.c,
 // createSharedObjects). After NOSCRIPT conn_open loads the scripts again.
@@ -18,7 +21,27 @@ outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *f
     return outcome;
 }
 
-outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t len) {
+// Redis 6.2 puts places in the script before the error of a command: "ERR Error running script (call to f_SHA1): @user_script:9:
+// @user_script: 9: -READONLY ..." (redis 6.2 src/scripting.c, luaPushError and evalGenericCommand). Redis 7 puts them behind it.
+static slice_t error_without_places(slice_t text) {
+    static const char RUNNING[] = "ERR Error running script (call to ";
+    static const char PLACE[] = "@user_script:";
+    bool raised = text.len >= strlen(RUNNING) && memcmp(text.data, RUNNING, strlen(RUNNING)) == 0;
+    const char *end = text.data + text.len;
+    const char *at = raised ? memmem(text.data, text.len, PLACE, strlen(PLACE)) : text.data;
+    if (!at) return text;
+    while ((size_t)(end - at) >= strlen(PLACE) && memcmp(at, PLACE, strlen(PLACE)) == 0) {
+        at += strlen(PLACE);
+        while (at < end && (*at == ' ' || *at == ':' || isdigit((unsigned char)*at))) at++;
+    }
+    if (at > text.data && at < end && *at == '-') at++;
+    return (slice_t){at, (size_t)(end - at)};
+}
+
+outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t len) {
+    slice_t error_text = error_without_places((slice_t){reply, len});
+    const char *text = error_text.data;
+    len = error_text.len;
     int shown = (int)(len < sizeof error->text - 1 ? len : sizeof error->text - 1);
     size_t word = 0;
     while (word < len && text[word] != ' ') word++;

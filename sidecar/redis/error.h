@@ -24,8 +24,8 @@ typedef struct redis_error {
 // Sets *error and returns `outcome`.
 outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-// Classifies an error reply of Redis; `text` is the reply without its leading '-', `len` bytes.
-outcome_t redis_error_from_reply(redis_error_t *error, const char *text, size_t len);
+// Classifies an error reply of Redis: `len` bytes without the leading '-'.
+outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t len);
 
 // Redis is at maxmemory and refuses commands that need memory.
 bool redis_error_is_full(const redis_error_t *error);

@@ -453,7 +453,7 @@ Test(redis_auditor, streams_in_different_slots_are_read_one_by_one) {
     /* With .tcp, the cluster bus also gets a free port. Otherwise it uses port 10000 in every test. */
     open_auditor(&d, (fixture_options_t){.args = args, .tcp = true}, "", "lock = { scope = \"queue\"; };",
                  "{ name = \"{a}\"; }, { name = \"{b}\"; }, { name = \"{c}\"; }");
-    redis_ok(d.f.r, "CLUSTER ADDSLOTSRANGE 0 16383");
+    server_serve_all_slots(d.f.server);
     char *info = NULL;
     cr_assert(wait_for((free(info), info = redis_str(d.f.r, "CLUSTER INFO"), strstr(info, "cluster_state:ok")), 10000));
     free(info);

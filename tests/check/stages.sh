@@ -1,6 +1,6 @@
 #!/bin/sh
 # The stages that `make test-all` runs after `make test`: downloads for tests with other languages and servers, all checks, manifests,
-# the tests under sanitizers, the suite in a Debian 13 root, the container image, and last the tests that `make test` has skipped.
+# the tests under sanitizers, the suite in a Debian 13 root, Redis 6.2, the container image, and last the tests that `make test` has skipped.
 # After a failed stage the other stages still run; the exit code is 1.
 # With the argument `long`: the suite TEST_ROUNDS times, the tests that QS_LONG=1 makes at least ten times as long, and the image.
 set -u
@@ -42,6 +42,16 @@ debian13() {
         code=0
     fi
     return $code
+}
+
+redis62() {
+    server=$(sh tests/support/redis62.sh)
+    code=$?
+    if [ $code = 77 ] && [ "${QS_CLIENTS_REQUIRED:-}" != 1 ]; then
+        echo "tests with Redis 6.2 will be skipped"
+        return 0
+    fi
+    [ $code = 0 ] && echo "$server"
 }
 
 build() {
@@ -90,6 +100,9 @@ daemons() {
 # The suite with the libraries and the Redis 8.0 of Debian 13. Tests that use Redis also run with Valkey 8.1.
 inside_debian13() { timeout --foreground -k 10 1200 sh tests/check/debian13_suite.sh; }
 
+# What Redis 6.2 cannot do, these tests know by server_major() (support/server.h).
+with_redis62() { timeout --foreground -k 10 900 sh tests/check/redis62_suite.sh; }
+
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
 # Tests that take minutes: sidecars die during 10,000 jobs with the workers of the docs, or while jobs fall due; a role hangs.
@@ -114,6 +127,7 @@ skipped() {
 }
 
 stage "servers of Debian 13" debian13
+stage "Redis 6.2" redis62
 stage "workers of the docs" sh tests/clients/install.sh
 stage promtool sh tests/support/promtool.sh
 if [ "${1:-}" = long ]; then
@@ -134,6 +148,7 @@ else
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
+    stage "tests with Redis 6.2" with_redis62
     stage chaos chaos
     stage image image
 fi

@@ -236,6 +236,12 @@ static bool allowed(const redis_keys_t *used, const char *key) {
     return false;
 }
 
+/* On Redis 6.2, scripts try a right on a key of their own (queue/lua/prologue/rights.lua). */
+static bool is_scratch(const char *key) {
+    size_t len = strlen(key);
+    return strncmp(key, "sidecar:", 8) == 0 && len > 7 && strcmp(key + len - 7, ":rights") == 0;
+}
+
 /* Fails if a command wrote to a key that is not in the config. Closes the spy. Returns the number of writing commands. */
 static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
     redis_keys_t used = config_redis_keys(&config->queues[0]);
@@ -252,7 +258,7 @@ static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
             int keys = strcasecmp(command, "rpoplpush") == 0 || strcasecmp(command, "brpoplpush") == 0 ? 2 : 1;
             for (int i = 0; i < keys; i++) {
                 cr_assert(argument(&at, key, sizeof key), "%s", reply->str);
-                cr_assert(allowed(&used, key), "a command wrote to %s: %.300s", key, reply->str);
+                cr_assert(is_scratch(key) || allowed(&used, key), "a command wrote to %s: %.300s", key, reply->str);
             }
             writes++;
         }

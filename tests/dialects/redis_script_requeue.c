@@ -209,6 +209,12 @@ Test(redis_script_requeue, a_stream_at_its_last_id_leaves_the_failure_as_it_was)
 Test(redis_script_requeue, a_full_redis_refuses_the_script) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "CONFIG SET maxmemory 1");
+    if (server_major(f.server) < 7) { /* the proof of rights has written, and then Redis 6.2 refuses nothing for lack of memory */
+        answered(f.r, ask_new());
+        cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
+        fixture_stop(&f);
+        return;
+    }
     redisReply *reply = answer_with(f.r, ask_new(), true);
     cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);
     freeReplyObject(reply);
@@ -223,7 +229,8 @@ Test(redis_script_requeue, names_a_missing_right_and_keeps_the_earlier_marker) {
     ask_t again = ask_new();
     again.again = "1";
     redis_ok(f.r, "ACL SETUSER default -lpush");
-    refused_by_error(f.r, again, "NOPERM the user has no right to this call (LPUSH on the key email)");
+    refused_by_error(f.r, again, "NOPERM the user ");
+    refused_by_error(f.r, again, " (LPUSH on the key email)");
     redis_ok(f.r, "ACL SETUSER default +lpush -xadd");
     refused_by_error(f.r, again, "(XADD on the key sidecar:email:failures)");
     redis_ok(f.r, "ACL SETUSER default +xadd");

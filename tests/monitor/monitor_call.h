@@ -29,7 +29,7 @@ static inline void call_text(eval_t *call, const char *text) { call_add(call, te
 static inline eval_t call_begin(const script_t *script, const char *keys) {
     eval_t call = {0};
     size_t len;
-    const char *text = script_text(script, 70000, &len);
+    const char *text = fixture_script(script, &len);
     call_text(&call, "EVAL");
     call_add(&call, text, len);
     call_text(&call, keys);

@@ -27,7 +27,7 @@ static inline fixture_t setup(void) {
 
 static inline redisReply *promote(fixture_t *f, ask_t ask) {
     size_t len;
-    const char *text = script_text(&script_promote, conn_version(f->conn), &len);
+    const char *text = fixture_script(&script_promote, &len);
     return redis_do(f->r,
                     "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %s %lld %lld %lld %lld %lld",
                     text, len, ask.token, ask.group, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip, ask.bytes, ask.first);

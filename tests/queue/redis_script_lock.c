@@ -409,7 +409,7 @@ Test(redis_script_full_memory, refuses_no_script) {
     read_next_due(&f, heads, skip);
     cr_assert(heads[0].exists);
     size_t len;
-    const char *text = script_text(&script_promote, conn_version(f.conn), &len);
+    const char *text = fixture_script(&script_promote, &len);
     redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0 99 2", text, len);
     redis_expect(f.r, "job", "LINDEX email 0");
     cr_assert_not(break_stale(&f, "T1-60000"));

@@ -248,7 +248,7 @@ Test(redis_script_promote, keys_of_the_wrong_type_lose_nothing) {
         if (strcmp(fixture_types[t], "string") == 0)
             cr_assert_str_eq(word(reply, 0), "fenced");
         else
-            cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "WRONGTYPE", 9) == 0, "%s", reply->str);
+            cr_assert(reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "WRONGTYPE "), "%s", reply->str);
         freeReplyObject(reply);
     }
     fixture_stop(&f);

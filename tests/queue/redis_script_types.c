@@ -12,7 +12,7 @@ enum { CALL_COUNT = sizeof CALLS / sizeof *CALLS, MAX_KEYS = 16 };
 
 static redisReply *call(redis_t *r, size_t at) {
     size_t len;
-    const char *text = script_text(CALLS[at].script, 70000, &len);
+    const char *text = fixture_script(CALLS[at].script, &len);
     char *format = mem_printf("EVAL %%b %s", CALLS[at].arguments);
     redisReply *reply = redis_do(r, format, text, len);
     free(format);
@@ -130,7 +130,7 @@ Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
     for (size_t at = 0; at < CALL_COUNT; at++) {
         char command[32];
         size_t len;
-        const char *text = script_text(CALLS[at].script, 70000, &len);
+        const char *text = fixture_script(CALLS[at].script, &len);
         while ((text = next_command(text, command, sizeof command))) {
             lay_out(f.r, at);
             char *before = gone(f.r);

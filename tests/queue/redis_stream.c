@@ -32,7 +32,7 @@ static fixture_t setup(void) {
 
 static redisReply *call(fixture_t *f, ask_t ask) {
     size_t len;
-    const char *text = script_text(&script_trim, conn_version(f->conn), &len);
+    const char *text = fixture_script(&script_trim, &len);
     return redis_do(
         f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " AUDITORS " " META " %s %lld %lld %lld %lld %lld %lld %lld 1099511627776",
         text, len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
@@ -329,7 +329,7 @@ Test(redis_stream, a_wrong_count_of_bytes_does_not_go_below_zero) {
 /* Ends a job with a record of 29 bytes; the stream may have 100. Returns the first word of the reply; owned. */
 static char *end_job(fixture_t *f) {
     size_t len;
-    const char *text = script_text(&script_settle, conn_version(f->conn), &len);
+    const char *text = fixture_script(&script_settle, &len);
     redis_ok(f->r, "DEL email:backup");
     redis_ok(f->r, "RPUSH email:backup job");
     redisReply *reply = redis_do(f->r,

@@ -12,6 +12,9 @@ static outcome_t classify(const char *text) {
     return outcome;
 }
 
+#define CALLED    "ERR Error running script (call to f_2481d72fc74409a2cb3e6826ec60345f9c0242a4): @user_script:31: "
+#define IN_SCRIPT CALLED "@user_script: 31: "
+
 Test(unit_error, each_code_has_its_outcome) {
     static const struct {
         const char *text;
@@ -43,6 +46,15 @@ Test(unit_error, each_code_has_its_outcome) {
         {"loading in small letters", OUTCOME_REFUSED},
         {" LOADING after a blank", OUTCOME_REFUSED},
         {"", OUTCOME_REFUSED},
+        /* Redis 6.2 puts places in the script before the error. */
+        {IN_SCRIPT "-READONLY You can't write against a read only replica.", OUTCOME_RETRY},
+        {IN_SCRIPT "-OOM command not allowed when used memory > 'maxmemory'.", OUTCOME_RETRY},
+        {"@user_script: 31: -NOREPLICAS Not enough good replicas to write.", OUTCOME_RETRY},
+        {CALLED "WRONGTYPE Operation against a key holding the wrong kind of value", OUTCOME_REFUSED},
+        {IN_SCRIPT "The user executing the script can't run this command or subcommand", OUTCOME_REFUSED},
+        {IN_SCRIPT, OUTCOME_REFUSED},
+        {CALLED "-", OUTCOME_REFUSED},
+        {"ERR Error running script (call to f_1): OOM", OUTCOME_REFUSED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         cr_assert_eq(classify(rows[i].text), rows[i].outcome, "%s", rows[i].text);
@@ -53,6 +65,17 @@ Test(unit_error, the_text_is_one_clean_line) {
     static const char text[] = "ERR a\r\nb\tc\x1b[2J\x7f d\xc3\xa9";
     redis_error_from_reply(&error, text, sizeof text - 1);
     cr_assert_str_eq(error.text, "ERR a  b c [2J  d\xc3\xa9");
+}
+
+Test(unit_error, the_text_begins_with_the_code) {
+    redis_error_t error;
+    static const char text[] = IN_SCRIPT "-READONLY You can't write", other[] = CALLED "WRONGTYPE Operation";
+    redis_error_from_reply(&error, text, sizeof text - 1);
+    cr_assert_str_eq(error.text, "READONLY You can't write");
+    redis_error_from_reply(&error, other, sizeof other - 1);
+    cr_assert_str_eq(error.text, "WRONGTYPE Operation");
+    redis_error_from_reply(&error, other, sizeof CALLED - 3); /* cut within the line number */
+    cr_assert_str_eq(error.text, "");
 }
 
 Test(unit_error, reads_no_further_than_the_length) {

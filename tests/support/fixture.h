@@ -52,6 +52,9 @@ void fixture_stop(fixture_t *f);
 call_t fixture_call(fixture_t *f, const char *token);
 lock_call_t fixture_lock_call(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms);
 
+/* The script's text for the server of the last fixture_start: with the first line from Redis 7 on. */
+const char *fixture_script(const script_t *script, size_t *len);
+
 /* Returns a digest of the whole data set, owned by the caller. */
 char *fixture_digest(redis_t *r);
 

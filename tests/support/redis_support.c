@@ -65,11 +65,12 @@ Test(redis_support_server, reports_its_own_state) {
     redis_ok(r, "RPUSH q d");
     redis_ok(r, "CLIENT ID");
     cr_assert_eq(server_commandstat(server, "rpush"), 2);
-    cr_assert_eq(server_commandstat(server, "client|id"), 1);
+    cr_assert_eq(server_commandstat(server, server_major(server) < 7 ? "client" : "client|id"), 1);
     cr_assert_eq(server_info_int(server, "memory", "maxmemory"), 64 << 20);
     cr_assert_eq(server_info_int(server, "memory", "no_such_field"), -1);
     char *version = server_version(server, NULL);
-    cr_assert_geq(strtol(version, NULL, 10), 7);
+    cr_assert_geq(server_major(server), 6);
+    cr_assert_eq(strtol(version, NULL, 10), server_major(server));
     free(version);
     redis_close(r);
     server_free(server);

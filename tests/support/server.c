@@ -23,6 +23,7 @@ enum { START_MS = 15000, STOP_MS = 15000, COMMAND_MS = 10000, PORT_TRIES = 20, M
 struct server {
     char *dir, *socket, *log;
     char *binary;
+    int major;    /* of the program's version: 7 for 7.0.15 */
     char **args;  /* copies of the options' arguments, NULL-terminated */
     char **env;   /* copies, NULL-terminated */
     int port;     /* 0: no TCP */
@@ -117,25 +118,10 @@ static bool launch(server_t *server) {
     char port[16], bus_port[16];
     snprintf(port, sizeof(port), "%d", server->port);
     snprintf(bus_port, sizeof(bus_port), "%d", server->bus_port);
-    const char *argv[MAX_ARGS] = {server->binary,
-                                  "--port",
-                                  port,
-                                  "--bind",
-                                  "127.0.0.1",
-                                  "--unixsocket",
-                                  server->socket,
-                                  "--dir",
-                                  server->dir,
-                                  "--logfile",
-                                  server->log,
-                                  "--save",
-                                  "",
-                                  "--appendonly",
-                                  "no",
-                                  "--daemonize",
-                                  "no",
-                                  "--enable-debug-command",
-                                  "yes"};
+    const char *argv[MAX_ARGS] = {server->binary, "--port", port, "--bind", "127.0.0.1", "--unixsocket", server->socket, "--dir",
+                                  server->dir, "--logfile", server->log, "--save", "", "--appendonly", "no", "--daemonize", "no",
+                                  /* Redis 6.2 has no such option: there DEBUG is always on. */
+                                  server->major < 7 ? NULL : "--enable-debug-command", server->major < 7 ? NULL : "yes"};
     size_t used = 0;
     while (argv[used]) used++;
     const char *const node[] = {"--cluster-enabled", "yes", "--cluster-port", bus_port};
@@ -177,6 +163,19 @@ static char *server_absolute(const char *binary) {
     return path;
 }
 
+/* "Redis server v=6.2.14 ..." -> 6. */
+static int program_major(const char *program) {
+    char *command = NULL;
+    int major = 0;
+    if (asprintf(&command, "'%s' --version", program) < 0) abort();
+    FILE *out = popen(command, "r");
+    cr_assert_not_null(out);
+    cr_assert_eq(fscanf(out, "%*[^=]=%d", &major), 1, "%s tells no version", command);
+    pclose(out);
+    free(command);
+    return major;
+}
+
 server_t *server_start(const server_options_t *options) {
     static const server_options_t defaults;
     if (!options) options = &defaults;
@@ -185,6 +184,9 @@ server_t *server_start(const server_options_t *options) {
     if (!server) abort();
     const char *binary = options->binary ? options->binary : chosen && chosen[0] ? chosen : "redis-server";
     server->binary = server_absolute(binary);
+    server->major = program_major(server->binary);
+    if (options->node && server->major < 7) cr_skip_test("Redis 6.2 lets nobody choose the port of the cluster bus");
+    if (options->tls && server->major < 7) cr_skip_test("the Redis 6.2 of redis62.sh was built without TLS");
     server->dir = temp_dir("redis");
     server->socket = temp_path(server->dir, "redis.sock");
     server->log = temp_path(server->dir, "redis.log");
@@ -268,6 +270,7 @@ const char *server_socket(const server_t *server) { return server->socket; }
 int server_port(const server_t *server) { return server->port; }
 int server_bus_port(const server_t *server) { return server->bus_port; }
 int server_tls_port(const server_t *server) { return server->tls_port; }
+int server_major(const server_t *server) { return server->major; }
 pid_t server_pid(const server_t *server) { return server->child->pid; }
 bool server_running(server_t *server) { return child_running(server->child); }
 const char *server_dir(const server_t *server) { return server->dir; }
@@ -277,4 +280,20 @@ redis_t *redis_open(const server_t *server) {
     redis_t *r = redis_open_path(server->socket, COMMAND_MS);
     cr_assert_not_null(r, "cannot connect to the server");
     return r;
+}
+
+/* Redis 6.2 has no CLUSTER ADDSLOTSRANGE. */
+void server_serve_all_slots(const server_t *server) {
+    enum { SLOTS = 16384 };
+    static char numbers[SLOTS][8];
+    const char *argv[SLOTS + 2] = {"CLUSTER", "ADDSLOTS"};
+    for (int i = 0; i < SLOTS; i++) {
+        snprintf(numbers[i], sizeof(*numbers), "%d", i);
+        argv[i + 2] = numbers[i];
+    }
+    redis_t *r = redis_open(server);
+    redisReply *reply = redisCommandArgv(r, SLOTS + 2, argv, NULL);
+    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "CLUSTER ADDSLOTS: %s", reply ? reply->str : r->errstr);
+    freeReplyObject(reply);
+    redis_close(r);
 }

@@ -51,6 +51,7 @@ const char *server_socket(const server_t *server);
 int server_port(const server_t *server);     /* 0 without .tcp */
 int server_bus_port(const server_t *server); /* 0 without .node */
 int server_tls_port(const server_t *server); /* 0 without .tls */
+int server_major(const server_t *server);    /* of its version: 6 for Redis 6.2, 8 for Valkey 8.1 */
 pid_t server_pid(const server_t *server);
 bool server_running(server_t *server);
 const char *server_dir(const server_t *server);
@@ -59,6 +60,9 @@ char *server_log(const server_t *server);
 
 /* Opens a connection; a command may take 10 s (scaled). Owned by the caller: redis_close. */
 redis_t *redis_open(const server_t *server);
+
+/* Gives all slots to a server that runs with --cluster-enabled. */
+void server_serve_all_slots(const server_t *server);
 
 /* Returns INFO <section>, owned by the caller. */
 char *server_info(const server_t *server, const char *section);

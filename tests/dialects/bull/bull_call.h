@@ -36,7 +36,7 @@ static inline bull_call_t bull_begin(const script_t *script, const char *const *
     bull_call_t call = {0};
     static char number[24]; /* of keys; the call borrows it */
     size_t len, count = 0;
-    const char *text = script_text(script, 70000, &len);
+    const char *text = fixture_script(script, &len);
     while (keys[count]) count++;
     snprintf(number, sizeof number, "%zu", count);
     bull_text(&call, "EVAL");

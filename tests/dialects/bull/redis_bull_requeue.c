@@ -286,6 +286,11 @@ Test(redis_bull_requeue, a_missing_right_leaves_no_job_in_two_places) {
 Test(redis_bull_requeue, a_full_redis_refuses_the_script) {
     fixture_t f = setup();
     redis_ok(f.r, "CONFIG SET maxmemory 1");
+    if (server_major(f.server) < 7) { /* the proof of rights has written, and then Redis 6.2 refuses nothing for lack of memory */
+        requeued(f.r, ask_new());
+        fixture_stop(&f);
+        return;
+    }
     eval_t call = requeue_call(ask_new());
     redisReply *reply = call_in_vain(&call, f.r);
     cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);

@@ -12,7 +12,9 @@ local function try_on_scratch(command, key, ...)
     local reply = redis.pcall(command, scratch, ...)
     redis.call('DEL', scratch)
     local refusal = type(reply) == 'table' and reply.err
-    if refusal and refusal ~= 'ERR no such key' then return (string.gsub(refusal, '^@user_script: %d+: %-?', '')) end
+    if not refusal or refusal == 'ERR no such key' then return end
+    refusal = string.gsub(refusal, '^@user_script: %d+: %-?', '')
+    return (string.gsub(refusal, '^The user executing', 'NOPERM the user executing')) -- there the refusal has no code
 end
 local function missing_right(calls)
     for _, call in ipairs(calls) do
