@@ -77,7 +77,7 @@ def documents(cases):
 
 
 def more_blocks():
-    """Checks the blocks 'label' and 'any user' of deploy/README.md."""
+    """Checks the blocks 'label', 'any user', 'certificate' and 'resolver' of deploy/README.md."""
     label = render.write("label", yaml.safe_load(render.readme("label")))
     others = render.kustomization(["sidecar"])
     others["components"].insert(0, f"../{label.name}")
@@ -88,6 +88,14 @@ def more_blocks():
     context = policy.sidecar(selftest.workload(docs, name="bare"))["securityContext"]
     if "runAsUser" in context or not context["runAsNonRoot"]:
         yield f"deploy/README.md:1: with the block \"any user\" the container's user is {context}"
+    docs = render.rendered(render.write("certificate", render.kustomization(["sidecar"], **yaml.safe_load(render.readme("certificate")))))
+    secret = selftest.volume(docs, "queue-sidecar-secret", "bare")
+    if "secret" in secret or [source["secret"]["name"] for source in secret["projected"]["sources"]] != ["queue-sidecar", "redis-client"]:
+        yield f"deploy/README.md:1: with the block \"certificate\" the volume is {secret}"
+    docs = render.rendered(render.write("resolver", render.kustomization(["sidecar"], **yaml.safe_load(render.readme("resolver")))))
+    options = policy.template(selftest.workload(docs, name="bare"))["spec"].get("dnsConfig")
+    if options != {"options": [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "2"}]}:
+        yield f"deploy/README.md:1: with the block \"resolver\" the pod has {options}"
 
 
 def schemas(cases, spoilt):

