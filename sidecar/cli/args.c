@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/text/suggest.h"
 #include "dialects/registry.h"
+#include "redis/tls/files.h"
 
 enum { NAMES_MAX = 32 };
 
@@ -134,4 +135,12 @@ config_t *cli_load_config(const char *path) {
     }
     buffer_free(&messages);
     return config;
+}
+
+bool cli_check_tls_files(const config_t *config) {
+    redis_error_t error;
+    if (!config->redis.tls && !config->redis.sentinel_tls) return true;
+    const char *fault = tls_files_check(&config->redis, &error);
+    if (fault) fprintf(stderr, "%s: %s\n", config_place(config, "redis", fault), error.text);
+    return !fault;
 }

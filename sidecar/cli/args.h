@@ -41,3 +41,6 @@ const char *cli_config_path(const char *option);
 // Loads the config, and prints its warnings or all of its faults on stderr. A queue whose dialect is not in this version is a
 // fault. Owned; NULL = there are faults: exit with CLI_BAD_CONFIG.
 config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));
+
+// Reads the files that TLS needs. False: one is unusable, and standard error says which and why.
+bool cli_check_tls_files(const config_t *config);

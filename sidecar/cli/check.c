@@ -103,7 +103,10 @@ static int check_redis(const config_t *config) {
 
 static int check_run(const cli_args_t *args) {
     config_t *config = cli_load_config(args->config);
-    if (!config) return CLI_BAD_CONFIG;
+    if (!config || !cli_check_tls_files(config)) {
+        config_free(config);
+        return CLI_BAD_CONFIG;
+    }
     buffer_t dump = {0};
     config_dump(config, &dump);
     fwrite(dump.data, 1, dump.len, stdout);

@@ -14,6 +14,11 @@ static int run_command(const cli_args_t *args) {
         buffer_free(&messages);
         return CLI_BAD_CONFIG;
     }
+    if (!cli_check_tls_files(config)) {
+        buffer_free(&messages);
+        config_free(config);
+        return CLI_BAD_CONFIG;
+    }
     bool json = config->log.format == FORMAT_JSON || (config->log.format == FORMAT_AUTO && !isatty(STDERR_FILENO));
     log_setup(config->log.level, json);
     log_info("main", NULL, "queue-sidecar starts", F_STR("version", QS_VERSION), F_STR("config", config->path),

@@ -218,6 +218,10 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
 
+// Where the value of a key outside queues came from, for messages: "FILE:LINE", or a variable of the environment; for a default,
+// the file. Borrowed.
+const char *config_place(const config_t *config, const char *section, const char *name);
+
 const queue_config_t *config_find_queue(const config_t *config, const char *name); // NULL = there is none
 
 // Whether the dialect of the queue honours the key.

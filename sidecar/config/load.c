@@ -58,12 +58,19 @@ static void load_file(load_t *load, const node_t *root) {
     }
 }
 
+// Returns (owned) where a value came from, for messages after the load; NULL = the default.
+static char *load_place(const config_key_t *key, const location_t *location) {
+    if (location->origin == ORIGIN_ENVIRONMENT) return config_load_shown(key, ORIGIN_ENVIRONMENT);
+    return location->file ? mem_printf("%s:%d", location->file, location->line) : NULL;
+}
+
 static struct config_origins *load_origins(const load_t *load) {
     struct config_origins *origins = mem_alloc(sizeof *origins);
     size_t queues = load->config->queue_count;
     origins->queues = mem_array(queues, sizeof *origins->queues);
     for (size_t row = 0; row < CONFIG_KEYS_MAX; row++) {
         origins->keys[row] = load->keys[row].origin;
+        if (row < config_key_count) origins->places[row] = load_place(&config_keys[row], &load->keys[row]);
         for (size_t i = 0; i < queues; i++) origins->queues[i][row] = load->queues[i].keys[row].origin;
     }
     return origins;
@@ -117,6 +124,12 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) {
     return load.config;
 }
 
+const char *config_place(const config_t *config, const char *section, const char *name) {
+    const config_key_t *key = config_key_find(section, name);
+    const char *place = key && config->origins ? config->origins->places[config_key_row(key)] : NULL;
+    return place ? place : config->path;
+}
+
 static void config_free_queue(queue_config_t *queue) {
     const config_key_t *key;
     for (size_t i = 0; (key = config_queue_key(queue->dialect, i)) != NULL; i++)
@@ -133,6 +146,7 @@ void config_free(config_t *config) {
     }
     for (size_t i = 0; i < config->queue_count; i++) config_free_queue(&config->queues[i]);
     free(config->queues);
+    for (size_t row = 0; config->origins && row < CONFIG_KEYS_MAX; row++) free(config->origins->places[row]);
     if (config->origins) free(config->origins->queues);
     free(config->origins);
     free(config->path);

@@ -76,6 +76,7 @@ extern const size_t config_key_count;
 // then by config_queue_row.
 struct config_origins {
     origin_t keys[CONFIG_KEYS_MAX];
+    char *places[CONFIG_KEYS_MAX]; // "FILE:LINE" or a variable, by the row of a key outside queues; NULL = the default
     origin_t (*queues)[CONFIG_KEYS_MAX];
 };
 

@@ -7,12 +7,15 @@
 
 enum { MAX_FILE = 8 << 20 }; // bytes; the CAs of a system have some 200 KB
 
+// Somebody may write the key itself into the config.
+static const char *tls_path_shown(const char *path) { return *path == '/' || *path == '.' ? path : "(hidden)"; }
+
 // Appends the file to *text. False: *error says why.
 static bool tls_file_read(const char *key, const char *path, buffer_t *text, redis_error_t *error) {
     FILE *file = file_open_regular(path);
     if (!file) {
         const char *reason = errno == FILE_NOT_REGULAR ? "not a regular file" : strerror(errno);
-        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.%s %s: %s", key, path, reason);
+        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.%s %s: %s", key, tls_path_shown(path), reason);
         return false;
     }
     char part[4096];
@@ -25,7 +28,7 @@ static bool tls_file_read(const char *key, const char *path, buffer_t *text, red
                         : text->len == 0       ? "is empty"
                         : text->len > MAX_FILE ? "is larger than 8 MiB"
                                                : NULL;
-    if (wrong) redis_error_set(error, OUTCOME_REFUSED, "redis.%s %s %s", key, path, wrong);
+    if (wrong) redis_error_set(error, OUTCOME_REFUSED, "redis.%s %s %s", key, tls_path_shown(path), wrong);
     return !wrong;
 }
 
@@ -38,16 +41,17 @@ static gnutls_datum_t tls_datum(const buffer_t *text) {
     return (gnutls_datum_t){.data = (unsigned char *)text->data, .size = (unsigned)text->len};
 }
 
-static bool tls_files_read_ca(const gnutls_t *gnutls, gnutls_certificate_credentials_t credentials, const redis_config_t *redis,
-                              redis_error_t *error) {
-    if (redis->tls_verify == TLS_VERIFY_NONE) return true;
+// Returns NULL, or the key of the config at fault, as the functions below.
+static const char *tls_files_read_ca(const gnutls_t *gnutls, gnutls_certificate_credentials_t credentials,
+                                     const redis_config_t *redis, redis_error_t *error) {
+    if (redis->tls_verify == TLS_VERIFY_NONE) return NULL;
     if (!*redis->tls_ca_file) {
         int count = gnutls->certificate_set_x509_system_trust(credentials);
-        if (count > 0) return true;
+        if (count > 0) return NULL;
         redis_error_set(error, OUTCOME_REFUSED,
                         "this system has no CA certificates: set redis.tls_ca_file (or install the package "
                         "ca-certificates)");
-        return false;
+        return "tls";
     }
     buffer_t text = {0};
     bool good = tls_file_read("tls_ca_file", redis->tls_ca_file, &text, error);
@@ -60,16 +64,18 @@ static bool tls_files_read_ca(const gnutls_t *gnutls, gnutls_certificate_credent
                             count < 0 ? gnutls->strerror(count) : "none found");
     }
     tls_file_free(&text);
-    return good;
+    return good ? NULL : "tls_ca_file";
 }
 
-static void tls_pair_refuse(const gnutls_t *gnutls, const redis_config_t *redis, const buffer_t *certificate, const buffer_t *key,
-                            int code, redis_error_t *error) {
+static const char *tls_pair_refuse(const gnutls_t *gnutls, const redis_config_t *redis, const buffer_t *certificate,
+                                   const buffer_t *key, int code, redis_error_t *error) {
     const char *cert_file = redis->tls_cert_file;
     const char *key_file = redis->tls_key_file;
-    if (!strstr(buffer_text(certificate), "-----BEGIN CERTIFICATE"))
+    if (!strstr(buffer_text(certificate), "-----BEGIN CERTIFICATE")) {
         redis_error_set(error, OUTCOME_REFUSED, "redis.tls_cert_file %s holds no certificate in PEM", cert_file);
-    else if (strstr(buffer_text(key), "ENCRYPTED"))
+        return "tls_cert_file";
+    }
+    if (strstr(buffer_text(key), "ENCRYPTED"))
         redis_error_set(error, OUTCOME_REFUSED,
                         "redis.tls_key_file %s is encrypted, and no passphrase can be given: write it without one "
                         "(openssl pkey -in FILE -out NEW)",
@@ -82,44 +88,57 @@ static void tls_pair_refuse(const gnutls_t *gnutls, const redis_config_t *redis,
     else
         redis_error_set(error, OUTCOME_REFUSED, "cannot use redis.tls_cert_file %s with redis.tls_key_file %s: %s", cert_file,
                         key_file, gnutls->strerror(code));
+    return "tls_key_file";
 }
 
-static bool tls_files_read_pair(const gnutls_t *gnutls, gnutls_certificate_credentials_t credentials, const redis_config_t *redis,
-                                redis_error_t *error) {
-    if (!*redis->tls_cert_file) return true;
+static const char *tls_files_read_pair(const gnutls_t *gnutls, gnutls_certificate_credentials_t credentials,
+                                       const redis_config_t *redis, redis_error_t *error) {
+    if (!*redis->tls_cert_file) return NULL;
     buffer_t certificate = {0};
     buffer_t key = {0};
-    bool good = tls_file_read("tls_cert_file", redis->tls_cert_file, &certificate, error) &&
-                tls_file_read("tls_key_file", redis->tls_key_file, &key, error);
-    if (good) {
+    const char *fault = NULL;
+    if (!tls_file_read("tls_cert_file", redis->tls_cert_file, &certificate, error)) {
+        fault = "tls_cert_file";
+    } else if (!tls_file_read("tls_key_file", redis->tls_key_file, &key, error)) {
+        fault = "tls_key_file";
+    } else {
         gnutls_datum_t certificate_pem = tls_datum(&certificate);
         gnutls_datum_t key_pem = tls_datum(&key);
         int code = gnutls->certificate_set_x509_key_mem2(credentials, &certificate_pem, &key_pem, GNUTLS_X509_FMT_PEM, NULL, 0);
-        good = code >= 0;
-        if (!good) tls_pair_refuse(gnutls, redis, &certificate, &key, code, error);
+        if (code < 0) fault = tls_pair_refuse(gnutls, redis, &certificate, &key, code, error);
     }
     tls_file_free(&certificate);
     tls_file_free(&key);
-    return good;
+    return fault;
 }
 
-gnutls_certificate_credentials_t tls_files_read(const gnutls_t *gnutls, const redis_config_t *redis, redis_error_t *error) {
+// Sets *fault to the key of the config at fault, or leaves it.
+static gnutls_certificate_credentials_t tls_files_load(const gnutls_t *gnutls, const redis_config_t *redis, const char **fault,
+                                                       redis_error_t *error) {
     gnutls_certificate_credentials_t credentials;
     int code = gnutls->certificate_allocate_credentials(&credentials);
     if (code < 0) {
         redis_error_set(error, OUTCOME_REFUSED, "TLS: %s", gnutls->strerror(code));
+        *fault = "tls";
         return NULL;
     }
-    if (tls_files_read_ca(gnutls, credentials, redis, error) && tls_files_read_pair(gnutls, credentials, redis, error))
-        return credentials;
+    *fault = tls_files_read_ca(gnutls, credentials, redis, error);
+    if (!*fault) *fault = tls_files_read_pair(gnutls, credentials, redis, error);
+    if (!*fault) return credentials;
     gnutls->certificate_free_credentials(credentials);
     return NULL;
 }
 
-outcome_t tls_files_check(const redis_config_t *redis, redis_error_t *error) {
+gnutls_certificate_credentials_t tls_files_read(const gnutls_t *gnutls, const redis_config_t *redis, redis_error_t *error) {
+    const char *fault;
+    return tls_files_load(gnutls, redis, &fault, error);
+}
+
+const char *tls_files_check(const redis_config_t *redis, redis_error_t *error) {
     *error = (redis_error_t){0};
+    const char *fault = "tls";
     const gnutls_t *gnutls = gnutls_load(error);
-    gnutls_certificate_credentials_t credentials = gnutls ? tls_files_read(gnutls, redis, error) : NULL;
+    gnutls_certificate_credentials_t credentials = gnutls ? tls_files_load(gnutls, redis, &fault, error) : NULL;
     if (credentials) gnutls->certificate_free_credentials(credentials);
-    return error->outcome;
+    return fault;
 }

@@ -8,4 +8,5 @@
 gnutls_certificate_credentials_t tls_files_read(const gnutls_t *gnutls, const redis_config_t *redis, redis_error_t *error);
 
 // Reads the files as a connect does, and forgets them: they are readable, hold what they must, and the key fits the certificate.
-outcome_t tls_files_check(const redis_config_t *redis, redis_error_t *error);
+// Returns NULL, or the key of the config at fault ("tls_ca_file") with the reason in *error.
+const char *tls_files_check(const redis_config_t *redis, redis_error_t *error);
