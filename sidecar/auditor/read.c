@@ -268,7 +268,7 @@ bool auditor_read_reply(auditor_t *a) {
     for (size_t i = 0; i < a->keys->queue_count; i++)
         if (*read->positions[i]) a->cursors[i].behind = read->catching_up && a->reply.entries >= read->count;
     if (a->reply.entries > 0) return read_store(a);
-    backoff_reset(&a->redis.backoff);
+    backoff_reset(&a->redis.backoff); // not before: Redis may refuse XREAD alone
     a->reply.full = false;
     if (read->catching_up) return true;
     read->budget = 1;

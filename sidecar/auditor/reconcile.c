@@ -37,10 +37,7 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
     redis_error_t error;
     outcome_t outcome = stream_acknowledge(a->redis.conn, a->keys, a->writer->instance, positions, &error);
-    if (outcome == OUTCOME_OK) {
-        backoff_reset(&a->redis.backoff);
-        return true;
-    }
+    if (outcome == OUTCOME_OK) return true;
     if (outcome != OUTCOME_REFUSED) {
         a->timers.renew_acks_at = mono_now(); // renew the acknowledgements as soon as possible
         return auditor_back_off(a, &error);
