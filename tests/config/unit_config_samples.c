@@ -97,3 +97,47 @@ Test(unit_config_samples, teach_every_key_of_their_dialects) {
         free(sample);
     }
 }
+
+/* Takes the # off every line that sets a key: what somebody gets who wants all of it. Owned. */
+static char *with_comments_set(const char *sample) {
+    buffer_t out = {0};
+    for (const char *line = sample; *line;) {
+        size_t len = strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n'), indent = strspn(line, " ");
+        const char *key = line + indent + 2;
+        size_t name = strspn(key, "abcdefghijklmnopqrstuvwxyz_");
+        bool setting = line[indent] == '#' && name && strncmp(key + name + strspn(key + name, " "), "= ", 2) == 0;
+        if (setting)
+            buffer_printf(&out, "%.*s\n", (int)strcspn(key, "\n"), key);
+        else
+            buffer_add(&out, line, len);
+        line += len;
+    }
+    return out.data;
+}
+
+Test(unit_config_samples, of_modes_are_right_with_all_their_comments) {
+    static const struct {
+        const char *file;
+        bool tls;
+        redis_mode_t mode;
+        const char *keys[6];
+    } rows[] = {
+        {"conf/tls.cfg",
+         true,
+         REDIS_MODE_AUTO,
+         {"tls_ca_file", "tls_cert_file", "tls_key_file", "tls_server_name", "password_file", NULL}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        config_t *config = load_sample(rows[i].file);
+        cr_expect_eq(config->redis.tls, rows[i].tls, "%s", rows[i].file);
+        cr_expect_eq(config_redis_mode(&config->redis), rows[i].mode, "%s", rows[i].file);
+        config_free(config);
+        char *sample = temp_read(rows[i].file), *whole = with_comments_set(sample);
+        for (const char *const *key = rows[i].keys; *key; key++) cr_expect(teaches(sample, *key), "%s: %s", rows[i].file, *key);
+        config = config_case_good(whole, NULL);
+        cr_expect(config->redis.tls && *config->redis.tls_ca_file && *config->redis.password_file, "%s", rows[i].file);
+        config_free(config);
+        free(whole);
+        free(sample);
+    }
+}
