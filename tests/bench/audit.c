@@ -20,18 +20,6 @@ static void load(redisContext *redis) {
         redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d %lld", script, i, i + STEP - 1, now_ms);
 }
 
-static long rss_kib(pid_t pid) {
-    char path[64];
-    char line[256];
-    long kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmRSS: %ld", &kib) == 1) break;
-    if (file) fclose(file);
-    return kib;
-}
-
 int main(int argc, char **argv) {
     bench_t bench = bench_begin(argc, argv);
     redisContext *redis = redis_open(&bench);
@@ -49,7 +37,7 @@ int main(int argc, char **argv) {
             if (mono_us() - began > 120 * INT64_C(1000000)) die("the stream is not copied");
         }
         series_add(&rate, RECORDS * 1e6 / (double)(mono_us() - began));
-        series_add(&memory, (double)rss_kib(pid) / 1024);
+        series_add(&memory, (double)status_kib(pid, "VmRSS") / 1024);
         fprintf(stderr, "audit: round %d: %.0f rows/s, %.1f MiB\n", i + 1, rate.values[i], memory.values[i]);
         sidecar_stop(pid, SIGTERM);
         redis_do(redis, "FLUSHALL");

@@ -36,6 +36,7 @@ typedef struct sidecar_options {
     int queues;          // default 1
     int batch;           // default: the sidecar's
     const char *socket;  // name in DIR, default redis.sock
+    const char *redis;   // the settings of Redis, in place of the socket; NULL = none
     const char *ttl;     // default 5s
     const char *monitor; // heartbeat; adds the role monitor, with the shortest scan interval; NULL = no monitor
     const char *queue;   // a queue's group of the config, instead of q0, ...; NULL = none
@@ -159,7 +160,9 @@ static inline void write_config(const bench_t *bench, const sidecar_options_t *o
     FILE *file = fopen(path, "w");
     if (!file) die("cannot write %s", path);
     int queues = options->queues ? options->queues : 1;
-    fprintf(file, "redis = { socket = \"%s/%s\"; };\n", bench->dir, options->socket ? options->socket : "redis.sock");
+    if (options->redis) fprintf(file, "redis = { %s };\n", options->redis);
+    if (!options->redis)
+        fprintf(file, "redis = { socket = \"%s/%s\"; };\n", bench->dir, options->socket ? options->socket : "redis.sock");
     fprintf(file, "group = \"%s\";\nlock = { ttl = \"%s\"; };\n", BENCH_GROUP, options->ttl ? options->ttl : "5s");
     if (options->batch) fprintf(file, "dispatcher = { batch = %d; };\n", options->batch);
     fprintf(file, "audit = { path = \"%s/%s.db\"; retain = \"3650d\"; };\n", bench->dir, options->name);
@@ -220,6 +223,19 @@ static inline void standby_await(redisContext *redis) {
         subscribers = reply->element[1]->integer;
         freeReplyObject(reply);
     }
+}
+
+// A field of /proc/PID/status, such as VmRSS; 0 = it is not there.
+static inline long status_kib(pid_t pid, const char *field) {
+    char path[64];
+    char line[256];
+    long kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "r");
+    while (file && kib == 0 && fgets(line, sizeof line, file))
+        if (strncmp(line, field, strlen(field)) == 0) kib = strtol(line + strlen(field) + 1, NULL, 10);
+    if (file) fclose(file);
+    return kib;
 }
 
 static inline int compare_doubles(const void *a, const void *b) {

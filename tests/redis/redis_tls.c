@@ -133,12 +133,13 @@ Test(redis_tls, stream_cut_at_any_place_is_a_loss_and_the_next_connect_succeeds,
     relay_t *relay = relay_start(&(relay_options_t){.port = server_tls_port(f.server)});
     char *settings = trust(&f, "");
     tls_client_t client = tls_client("127.0.0.1", relay_port(relay), settings);
-    long all = bytes_to_open(relay, &client);
+    bytes_to_open(relay, &client);                 /* loads the scripts, so that each later connect is of the same kind */
+    long all = bytes_to_open(relay, &client) - 60; /* signatures and uptimes differ in length */
     cr_assert_gt(all, CUTS);
     for (int i = 0; i < CUTS; i++) {
         relay_cut_after(relay, all * i / CUTS);
         cr_expect_eq(conn_open(client.conn, &client.error), OUTCOME_DISCONNECTED, "after %ld bytes", all * i / CUTS);
-        cr_expect(*client.error.text && !conn_is_open(client.conn));
+        cr_expect(*client.error.text && !conn_is_open(client.conn), "after %ld bytes", all * i / CUTS);
         relay_cut_after(relay, -1);
         cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "after %ld: %s", all * i / CUTS, client.error.text);
         conn_close(client.conn);

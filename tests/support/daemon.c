@@ -3,6 +3,7 @@
 #include "child.h"
 #include "sanitizer.h"
 #include "tempdir.h"
+#include "tls_harness.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -58,7 +59,12 @@ static void write_config(const daemon_t *d, const char *format, va_list argument
     char *fresh = temp_path(d->dir, "config.new");
     FILE *file = fopen(fresh, "w");
     cr_assert_not_null(file);
-    vfprintf(file, format, arguments);
+    char *plain;
+    cr_assert_geq(vasprintf(&plain, format, arguments), 0);
+    char *text = tls_harness_config(plain);
+    fputs(text, file);
+    free(text);
+    free(plain);
     cr_assert_eq(fclose(file), 0);
     cr_assert_eq(rename(fresh, d->config), 0);
     free(fresh);

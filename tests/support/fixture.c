@@ -3,6 +3,7 @@
 #include "dialects/registry.h"
 #include "queue/lock.h"
 #include "tempdir.h"
+#include "tls_harness.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -29,10 +30,15 @@ config_t *fixture_config(const char *format, ...) {
     char *dir = temp_dir("config"), *path = temp_path(dir, "test.cfg");
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
+    char *plain;
     va_list args;
     va_start(args, format);
-    vfprintf(file, format, args);
+    cr_assert_geq(vasprintf(&plain, format, args), 0);
     va_end(args);
+    char *text = tls_harness_config(plain);
+    fputs(text, file);
+    free(text);
+    free(plain);
     cr_assert_eq(fclose(file), 0);
     buffer_t messages = {0};
     config_t *config = config_load(path, dialect_settings, &messages);

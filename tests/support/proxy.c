@@ -1,6 +1,7 @@
 #include "proxy_link.h"
 
 #include "tempdir.h"
+#include "tls_harness.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -95,6 +96,7 @@ proxy_t *proxy_start(const char *upstream_socket) {
     good = pthread_create(&proxy->thread, NULL, run, proxy) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     cr_assert(good);
+    tls_harness_relay(proxy->socket);
     return proxy;
 }
 
@@ -111,6 +113,7 @@ static void clear_rules(proxy_t *proxy) {
 
 void proxy_stop(proxy_t *proxy) {
     if (!proxy) return;
+    tls_harness_remove(proxy->socket);
     pthread_mutex_lock(&proxy->lock);
     proxy->stopping = true;
     pthread_mutex_unlock(&proxy->lock);

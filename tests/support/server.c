@@ -1,7 +1,9 @@
 #include "server.h"
 
+#include "certificates.h"
 #include "child.h"
 #include "tempdir.h"
+#include "tls_harness.h"
 #include "wait.h"
 
 #include <arpa/inet.h>
@@ -199,15 +201,17 @@ server_t *server_start(const server_options_t *options) {
         map_clock(server);
     }
     bool up = false;
-    server->tls = options->tls ? strdup(options->tls) : NULL;
-    bool tcp = options->tcp || options->node || options->tls;
+    const char *tls = options->tls ? options->tls : tls_harness_is_on() ? certificate_shared_dir() : NULL;
+    server->tls = tls ? strdup(tls) : NULL;
+    bool tcp = options->tcp || options->node || tls;
     for (int tries = 0; !up && tries < (tcp ? PORT_TRIES : 1); tries++) {
         if (options->tcp || options->node) server->port = server_free_port();
-        if (options->tls) server->tls_port = server_free_port();
+        if (tls) server->tls_port = server_free_port();
         if (options->node) server->bus_port = server_free_port();
         up = launch(server);
     }
     if (!up) report_failed_start(server);
+    if (!options->tls) tls_harness_add(server->socket, server->tls_port);
     return server;
 }
 
@@ -249,6 +253,7 @@ void server_thaw(server_t *server) { child_thaw(server->child); }
 void server_free(server_t *server) {
     if (!server) return;
     child_free(server->child);
+    tls_harness_remove(server->socket);
     temp_remove(server->dir);
     if (server->clock_offset_us) munmap(server->clock_offset_us, sizeof(int64_t));
     free_strings(server->args);

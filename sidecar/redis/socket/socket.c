@@ -48,29 +48,22 @@ static int socket_connect(const struct sockaddr *address, socklen_t size, time_l
     return -1;
 }
 
-// Whether the first byte that came is of TLS: a handshake or an alert.
-static bool socket_answers_tls(int fd) {
-    unsigned char first = TLS_FIRST_HANDSHAKE;
-    ssize_t count = recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
-    return count != 1 || first == TLS_FIRST_HANDSHAKE || first == TLS_FIRST_ALERT;
-}
-
-// Waits until the handshake can go on. Returns NULL, or why it cannot.
-static const char *socket_handshake_wait(int fd, tls_state_t state, bool answered, time_limit_t *limit) {
+// Goes on with the handshake. Returns NULL, or why that is impossible; *done: the handshake has ended.
+static const char *socket_handshake_step(tls_t *tls, int fd, time_limit_t *limit, bool *done) {
+    tls_state_t state = tls_handshake(tls);
+    *done = state == TLS_DONE;
+    if (*done) return NULL;
+    if (state == TLS_FAILED) return tls_peer_is_plain(tls) ? PORT_IS_PLAIN : tls_failure(tls);
     wait_result_t waited = fd_wait(fd, state == TLS_WANTS_WRITE ? POLLOUT : POLLIN, limit);
-    if (waited == WAIT_READY) return !answered && state == TLS_WANTS_READ && !socket_answers_tls(fd) ? PORT_IS_PLAIN : NULL;
+    if (waited == WAIT_READY) return NULL;
     peer_t peer = peer_of(fd);
-    return waited == WAIT_TIMEOUT && !answered && port_is_plain(&peer) ? PORT_IS_PLAIN : wait_text(waited);
+    return waited == WAIT_TIMEOUT && !tls_heard(tls) && port_is_plain(&peer) ? PORT_IS_PLAIN : wait_text(waited);
 }
 
 static bool socket_handshake(tls_t *tls, int fd, time_limit_t *limit, const char *target, redis_error_t *error) {
-    bool answered = false;
-    tls_state_t state;
+    bool done = false;
     const char *why = NULL;
-    while (!why && (state = tls_handshake(tls)) != TLS_DONE) {
-        why = state == TLS_FAILED ? tls_failure(tls) : socket_handshake_wait(fd, state, answered, limit);
-        answered = answered || state == TLS_WANTS_READ;
-    }
+    while (!why && !done) why = socket_handshake_step(tls, fd, limit, &done);
     if (why) redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s by TLS: %s", target, why);
     return !why;
 }

@@ -1,6 +1,8 @@
 #include "redis/tls/tls.h"
 
 #include <arpa/inet.h>
+#include <malloc.h>
+#include <sys/socket.h>
 
 #include "base/buffer.h"
 #include "redis/tls/failure.h"
@@ -11,16 +13,31 @@ struct tls {
     const gnutls_t *gnutls;
     const redis_config_t *redis;
     gnutls_session_t session;
+    int fd;
     gnutls_certificate_credentials_t credentials;
     char *name;                      // owned; the name or address that the certificate must carry
     unsigned char address[16];       // of `name`, if it is an address
     gnutls_typed_vdata_st checks[2]; // GnuTLS borrows them for the handshake
     bool unsent;                     // GnuTLS holds a record that it could not send yet
+    bool heard;                      // a byte has come
+    bool spoken;                     // that byte was the first one of a record
     bool open;                       // the handshake is done
     const char *version;
     int64_t certificate_end;
     char failure[200];
 };
+
+// The types of records are 20 to 23. A plain Redis answers text.
+static ssize_t tls_pull(gnutls_transport_ptr_t self, void *bytes, size_t size) {
+    tls_t *tls = self;
+    ssize_t count = recv(tls->fd, bytes, size, 0);
+    if (count > 0 && !tls->heard) {
+        unsigned char first = *(const unsigned char *)bytes;
+        tls->heard = true;
+        tls->spoken = first >= 20 && first <= 23;
+    }
+    return count;
+}
 
 static bool tls_name_is_address(tls_t *tls, unsigned *size) {
     bool v4 = inet_pton(AF_INET, tls->name, tls->address) == 1;
@@ -49,7 +66,7 @@ tls_t *tls_new(const redis_config_t *redis, const char *name, int fd, redis_erro
     gnutls_certificate_credentials_t credentials = gnutls ? tls_files_read(gnutls, redis, error) : NULL;
     if (!credentials) return NULL;
     tls_t *tls = mem_alloc(sizeof *tls);
-    *tls = (tls_t){.gnutls = gnutls, .redis = redis, .credentials = credentials, .version = ""};
+    *tls = (tls_t){.gnutls = gnutls, .redis = redis, .credentials = credentials, .fd = fd, .version = ""};
     tls->name = mem_str(*redis->tls_server_name ? redis->tls_server_name : name);
     const char *priority =
         redis->tls_min == TLS_MIN_1_3 ? "NORMAL:-VERS-ALL:+VERS-TLS1.3" : "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
@@ -62,7 +79,8 @@ tls_t *tls_new(const redis_config_t *redis, const char *name, int fd, redis_erro
         return NULL;
     }
     tls_set_checks(tls);
-    gnutls->transport_set_int2(tls->session, fd, fd);
+    gnutls->transport_set_ptr2(tls->session, tls, (gnutls_transport_ptr_t)(intptr_t)fd);
+    gnutls->transport_set_pull_function(tls->session, tls_pull);
     return tls;
 }
 
@@ -97,8 +115,9 @@ tls_state_t tls_handshake(tls_t *tls) {
     tls->open = true;
     tls->version = tls->gnutls->protocol_get_version(tls->session) == GNUTLS_TLS1_3 ? "TLS 1.3" : "TLS 1.2";
     tls->certificate_end = tls_chain_end(tls->gnutls, tls->session);
-    // The CAs of a system take megabytes, and nothing verifies again on this connection.
+    // The CAs of a system take megabytes, and nothing verifies again on this connection. The C library would keep the memory.
     tls->gnutls->certificate_set_trust_list(tls->credentials, NULL, 0);
+    malloc_trim(0);
     return TLS_DONE;
 }
 
@@ -129,6 +148,8 @@ tls_state_t tls_send(tls_t *tls, const void *bytes, size_t len, size_t *count) {
     return TLS_DONE;
 }
 
+bool tls_heard(const tls_t *tls) { return tls->heard; }
+bool tls_peer_is_plain(const tls_t *tls) { return tls->heard && !tls->spoken; }
 const char *tls_failure(const tls_t *tls) { return tls->failure; }
 const char *tls_version(const tls_t *tls) { return tls->version; }
 int64_t tls_certificate_end(const tls_t *tls) { return tls->certificate_end; }

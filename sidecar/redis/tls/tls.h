@@ -29,6 +29,9 @@ tls_state_t tls_send(tls_t *tls, const void *bytes, size_t len, size_t *count);
 
 enum { TLS_RECORD_MAX = 16 << 10 };
 
+bool tls_heard(const tls_t *tls);         // the peer has sent something
+bool tls_peer_is_plain(const tls_t *tls); // the peer has sent what is no TLS
+
 // Why the session failed, in words for people; borrowed until the next call.
 const char *tls_failure(const tls_t *tls);
 

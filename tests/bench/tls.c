@@ -1,0 +1,165 @@
+// What TLS costs: promotion, scans, copies to the audit log and memory, each over TLS and over plain TCP in turn, so that the
+// ratios are of one run. The server's certificate has a P-256 key.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "pass.h"
+
+enum { JOBS = 200000, ENTRIES = 100000, RECORDS = 100000, STEP = 10000, JOB_BYTES = 100 };
+
+static char settings[2][1024]; // of redis = { }: plain, TLS
+
+static int free_port(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(fd, (struct sockaddr *)&address, size) != 0 || getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        die("no free port");
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+// Makes a certificate, and lets Redis listen on two more ports.
+static void listen_on_ports(const bench_t *bench, redisContext *redis) {
+    char command[2048];
+    int plain = free_port();
+    snprintf(command, sizeof command,
+             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext "
+             "subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout %s/tls.key -out %s/tls.crt 2>/dev/null",
+             bench->dir, bench->dir);
+    if (system(command) != 0) die("openssl makes no certificate");
+    redis_do(redis, "CONFIG SET port %d", plain);
+    int tls = free_port();
+    redis_do(redis, "CONFIG SET tls-cert-file %s/tls.crt tls-key-file %s/tls.key tls-auth-clients no tls-port %d", bench->dir,
+             bench->dir, tls);
+    snprintf(settings[0], sizeof settings[0], "host = \"127.0.0.1\"; port = %d;", plain);
+    snprintf(settings[1], sizeof settings[1], "host = \"127.0.0.1\"; port = %d; tls = true; tls_ca_file = \"%s/tls.crt\";", tls,
+             bench->dir);
+}
+
+static pid_t start(const bench_t *bench, sidecar_options_t options, int tls) {
+    options.redis = settings[tls];
+    return sidecar_start(bench, options);
+}
+
+// Jobs that are promoted in a second.
+static double promote(const bench_t *bench, redisContext *redis, int tls) {
+    static const char script[] = "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('ZADD', KEYS[1], i, "
+                                 "string.format('{\"id\":\"%012d\",\"data\":\"%069d\"}', i, 0)) end return 1";
+    redis_do(redis, "FLUSHALL");
+    for (int i = 1; i <= JOBS; i += STEP) redis_do(redis, "EVAL %s 1 stage %d %d", script, i, i + STEP - 1);
+    pid_t pid = start(bench, (sidecar_options_t){.name = tls ? "promote-tls" : "promote-plain"}, tls);
+    sidecar_await(redis, pid);
+    int64_t began = mono_us();
+    redis_do(redis, "RENAME stage q0:delayed");
+    while (redis_do(redis, "LLEN q0") < JOBS) sleep_us(2000);
+    double rate = JOBS * 1e6 / (double)(mono_us() - began);
+    sidecar_stop(pid, SIGTERM);
+    return rate;
+}
+
+// Entries of a backup list that are scanned in a second.
+static double scan(const bench_t *bench, redisContext *redis, int tls, int round) {
+    static const char script[] = "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('LPUSH', KEYS[1], "
+                                 "string.format('{\"id\":\"%012d\",\"data\":\"%069d\"}', i, 0)) end return 1";
+    char name[40];
+    snprintf(name, sizeof name, "scan-%d-%s", round, tls ? "tls" : "plain");
+    redis_do(redis, "FLUSHALL");
+    for (int i = 1; i <= ENTRIES; i += STEP) redis_do(redis, "EVAL %s 1 q0:backup %d %d", script, i, i + STEP - 1);
+    pid_t pid = start(bench, (sidecar_options_t){.name = name, .ttl = "60s", .monitor = "off"}, tls);
+    passes_await_leading(bench, name);
+    counts_t before = passes_await(bench, pid, name, "q0", 2, ENTRIES); // the first scan stamps
+    counts_t after = passes_await(bench, pid, name, "q0", 3, ENTRIES);
+    sidecar_stop(pid, SIGTERM);
+    return ENTRIES * (double)(after.passes - before.passes) / (double)(after.pass_us - before.pass_us) * 1e6;
+}
+
+// Records of a failure stream that are copied in a second.
+static double copy(const bench_t *bench, redisContext *redis, int tls, int round) {
+    static const char script[] =
+        "local payload = string.rep('p', 92) for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "
+        "local id = redis.sha1hex(i) .. string.format('%024x', i) redis.call('XADD', KEYS[1], '1-' .. i, 'event', id, 'kind', "
+        "'failed', 'dialect', 'list', 'queue', 'q0', 'job', i, 'reason', 'reported', 'error', 'no route to host', 'attempts', 4, "
+        "'created', '1700000000000', 'started', '1700000001000', 'at', ARGV[3], 'term', "
+        "'00112233445566778899aabbccddeeff-5000', 'size', 100, 'payload', payload .. string.format('%08d', i)) end return 1";
+    char name[40];
+    snprintf(name, sizeof name, "copy-%d-%s", round, tls ? "tls" : "plain");
+    redis_do(redis, "FLUSHALL");
+    for (int i = 1; i <= RECORDS; i += STEP)
+        redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d %lld", script, i, i + STEP - 1, (long long)(wall_us() / 1000));
+    int64_t began = mono_us();
+    pid_t pid = start(bench, (sidecar_options_t){.name = name}, tls);
+    while (!acknowledged(redis, RECORDS)) sleep_us(2000);
+    double rate = RECORDS * 1e6 / (double)(mono_us() - began);
+    sidecar_stop(pid, SIGTERM);
+    return rate;
+}
+
+// Memory of a sidecar whose six connections are open, in MiB: its own, and all that is resident, with the pages of libraries.
+static void memory(const bench_t *bench, redisContext *redis, int tls, double mib[2], int64_t *connections) {
+    redis_do(redis, "FLUSHALL");
+    pid_t pid = start(bench, (sidecar_options_t){.name = tls ? "memory-tls" : "memory-plain", .monitor = "off"}, tls);
+    sidecar_await(redis, pid);
+    sleep_us(1000000);
+    mib[0] = (double)status_kib(pid, "RssAnon") / 1024;
+    mib[1] = (double)status_kib(pid, "VmRSS") / 1024;
+    *connections = 0;
+    redisReply *list = redis_ask(redis, "CLIENT LIST");
+    for (const char *at = list->str; (at = strstr(at, " name=queue-sidecar")); at++) ++*connections;
+    freeReplyObject(list);
+    sidecar_stop(pid, SIGTERM);
+}
+
+static void compare_memory(bench_t *bench, redisContext *redis) {
+    double plain[2], tls[2];
+    int64_t connections = 0;
+    memory(bench, redis, 0, plain, &connections);
+    memory(bench, redis, 1, tls, &connections);
+    for (int all = 0; all < 2; all++) {
+        series_t mib = {0};
+        char label[80];
+        series_add(&mib, tls[all] - plain[all]);
+        snprintf(label, sizeof label, "%lld TLS connections over plain ones: %s, MiB", (long long)connections,
+                 all ? "resident with libraries" : "own memory");
+        table_row(bench, label, &mib, 2, all ? 0 : '<', 2);
+    }
+}
+
+static double measure(const bench_t *bench, redisContext *redis, int what, int tls, int round) {
+    if (what == 0) return promote(bench, redis, tls);
+    return what == 1 ? scan(bench, redis, tls, round) : copy(bench, redis, tls, round);
+}
+
+static void compare(bench_t *bench, redisContext *redis, int what) {
+    static const char *const names[] = {"promotion, jobs/s", "scan, entries/s", "stream to audit log, records/s"};
+    static const double goals[] = {0.9, 0.7, 0.6};
+    series_t rates[2] = {0};
+    series_t ratios = {0};
+    char label[80];
+    for (int i = 0; i < bench->rounds; i++) {
+        for (int turn = 0; turn < 2; turn++) {
+            int tls = (i + turn) % 2;
+            series_add(&rates[tls], measure(bench, redis, what, tls, i));
+        }
+        series_add(&ratios, rates[1].values[i] / rates[0].values[i]);
+        fprintf(stderr, "tls: %s: %.0f, plain %.0f\n", names[what], rates[1].values[i], rates[0].values[i]);
+    }
+    for (int tls = 0; tls < 2; tls++) {
+        snprintf(label, sizeof label, "%s: %s", tls ? "TLS" : "plain", names[what]);
+        table_row(bench, label, &rates[tls], 0, 0, 0);
+    }
+    snprintf(label, sizeof label, "TLS / plain: %.*s", (int)strcspn(names[what], ","), names[what]);
+    table_row(bench, label, &ratios, 3, '>', goals[what]);
+}
+
+int main(int argc, char **argv) {
+    bench_t bench = bench_begin(argc, argv);
+    redisContext *redis = redis_open(&bench);
+    listen_on_ports(&bench, redis);
+    table_head("TLS 1.3 and plain TCP, in turn");
+    for (int what = 0; what < 3; what++) compare(&bench, redis, what);
+    compare_memory(&bench, redis);
+    redisFree(redis);
+    return bench_end(&bench);
+}
