@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/host.h"
+#include "base/wakeup.h"
 #include "config/table.h"
 #include "http/health.h"
 #include "http/http.h"
@@ -20,9 +21,8 @@ enum { METRIC_ROWS = 2 * CONFIG_QUEUES_MAX }; // two role sets may run at once, 
 
 typedef struct app {
     metrics_t *metrics;
-    role_set_t *roles;                // in effect
-    role_set_t *next_roles;           // taking over; NULL = none
-    bool handed_over[ROLE_SET_ROLES]; // roles of the old set that have been replaced
+    role_set_t *roles;      // in effect
+    role_set_t *next_roles; // taking over; NULL = none
     health_t *health;
     http_t *http; // outlives reloads: its address cannot change
     role_t http_role;
@@ -32,7 +32,8 @@ typedef struct app {
     bool reload_asked;  // SIGHUP: always log the result
     mono_t poll_at;     // when to read the file without being asked
     char *listen;       // address of the http role, which outlives configurations; owned
-    int signal_fd;      // owned, like watch_fd
+    int signal_fd;      // owned, like watch_fd and told_fd
+    int told_fd;        // raised when a role has ended or slots have moved
     int watch_fd;
     bool failed;
     int signal_number; // the signal that ends the sidecar; 0 = none yet
@@ -56,10 +57,10 @@ static void app_log_stats(const app_t *app) {
 
 // Health watches the roles of the current set and the http role.
 static void app_watch_roles(app_t *app) {
-    const role_t *roles[ROLE_SET_ROLES + 1];
-    for (int i = 0; i < ROLE_SET_ROLES; i++) roles[i] = role_set_role(app->roles, i);
-    roles[ROLE_SET_ROLES] = &app->http_role;
-    health_watch_roles(app->health, roles, ROLE_SET_ROLES + 1);
+    const role_t *roles[HEALTH_WATCHED];
+    size_t count = role_set_roles(app->roles, roles, HEALTH_WATCHED - 1);
+    if (app->http) roles[count++] = &app->http_role;
+    health_watch_roles(app->health, roles, count);
 }
 
 // Peak memory of an instance in bytes: MEMORY_BASE and MEMORY_OF_JOB times the largest job; measured while many of the largest
@@ -111,24 +112,18 @@ static void app_read_config(app_t *app) {
     if (config && !reload_asked) sd_notify_reloading(&app->notify);
     if (!config && (reload_asked || was_refused != (app->reload.refused.holds))) app_notify_ready(app);
     if (!config) return;
-    app->next_roles = role_set_new(config, app->metrics);
+    app->next_roles = role_set_new(config, app->metrics, app->told_fd);
     if (!app->next_roles) {
         log_error("main", NULL, "cannot apply the new configuration; keeping the old one", F_STR("reason", strerror(errno)));
         app_notify_ready(app);
         return;
     }
-    memset(app->handed_over, 0, sizeof app->handed_over);
     role_set_stop_for_reload(app->roles);
 }
 
 // Starts each role of the next set whose predecessor has ended; completes the reload after the last one.
 static void app_hand_over(app_t *app) {
-    bool done = true;
-    for (int i = 0; i < ROLE_SET_ROLES && !app->failed; i++) {
-        if (!app->handed_over[i]) app->handed_over[i] = role_set_hand_over(app->roles, app->next_roles, i, &app->failed);
-        done = done && app->handed_over[i];
-    }
-    if (!done || app->failed) return;
+    if (!role_set_take_over(app->next_roles, app->roles, &app->failed) || app->failed) return;
     role_set_t *old = app->roles;
     app->roles = app->next_roles;
     app->next_roles = NULL;
@@ -159,18 +154,26 @@ static void app_notify_watchdog(app_t *app) {
     buffer_free(&why);
 }
 
+static void app_follow_slots(app_t *app) {
+    bool changed;
+    if (!role_set_follow_slots(app->roles, &changed)) app->failed = true;
+    if (!changed) return;
+    app_watch_roles(app);
+    role_set_free_ended(app->roles);
+}
+
 static void app_wait(app_t *app) {
-    struct pollfd ready[2 + ROLE_SET_ROLES] = {{.fd = app->signal_fd, .events = POLLIN}, {.fd = app->watch_fd, .events = POLLIN}};
-    for (int i = 0; i < ROLE_SET_ROLES; i++) {
-        bool ending = app->next_roles && !app->handed_over[i];
-        ready[2 + i] = (struct pollfd){.fd = ending ? role_set_role(app->roles, i)->end_fd : -1, .events = POLLIN};
-    }
+    struct pollfd ready[] = {{.fd = app->signal_fd, .events = POLLIN},
+                             {.fd = app->watch_fd, .events = POLLIN},
+                             {.fd = app->told_fd, .events = POLLIN}};
     struct timespec left;
     mono_t until = app->next_roles ? sd_notify_due(&app->notify) : mono_min(sd_notify_due(&app->notify), app->poll_at);
     if (ppoll(ready, sizeof ready / sizeof *ready, mono_timeout(until, &left), NULL) < 0) return;
     if (mono_reached(sd_notify_due(&app->notify), mono_now())) app_notify_watchdog(app);
     if (ready[0].revents) app_read_signals(app);
     if (ready[1].revents && reload_was_swapped(app->watch_fd)) app->reload_wanted = true;
+    if (ready[2].revents) wakeup_clear(app->told_fd);
+    if (ready[2].revents && !app->next_roles) app_follow_slots(app);
     if (!app->next_roles && mono_reached(app->poll_at, mono_now())) app->reload_wanted = true;
 }
 
@@ -196,11 +199,7 @@ static bool app_start_http(app_t *app) {
     return ok;
 }
 
-static bool app_start(app_t *app) {
-    for (int i = 0; i < ROLE_SET_ROLES; i++)
-        if (!role_set_start_role(app->roles, i)) return false;
-    return app_start_http(app);
-}
+static bool app_start(app_t *app) { return role_set_start(app->roles) && app_start_http(app); }
 
 // Returns false when a thread is still running; then free nothing.
 static bool app_stop(app_t *app) {
@@ -236,6 +235,7 @@ static void app_free(app_t *app) {
     sd_notify_end(&app->notify);
     if (app->signal_fd >= 0) close(app->signal_fd);
     if (app->watch_fd >= 0) close(app->watch_fd);
+    if (app->told_fd >= 0) close(app->told_fd);
 }
 
 int app_run(config_t *config) {
@@ -244,9 +244,10 @@ int app_run(config_t *config) {
     sigset_t ends;
     app.health = health_new(app.metrics, config->group);
     app_take_effect(&app, config);
-    bool ready = app_block_signals(&app, &ends);
+    app.told_fd = wakeup_new();
+    bool ready = app_block_signals(&app, &ends) && app.told_fd >= 0;
     sd_notify_begin(&app.notify);
-    app.roles = role_set_new(config, app.metrics);
+    app.roles = role_set_new(config, app.metrics, app.told_fd);
     if (!app.roles || !ready) {
         log_error("main", NULL, "cannot start", F_STR("reason", strerror(errno)));
         app_free(&app);
@@ -256,6 +257,7 @@ int app_run(config_t *config) {
     app_watch_roles(&app);
     app_schedule_poll(&app);
     app.failed = !app_start(&app);
+    app_watch_roles(&app); // with the http role
     app_loop(&app);
     pthread_sigmask(SIG_UNBLOCK, &ends, NULL);      // a second signal ends the process at once
     if (!app_stop(&app)) _exit(app.failed ? 1 : 0); // threads are still running: free nothing

@@ -1,56 +1,79 @@
 #include "app/role_set.h"
 
-#include "auditor/auditor.h"
+#include "app/shard_roles.h"
 #include "base/buffer.h"
 #include "base/log.h"
-#include "dispatcher/dispatcher.h"
-#include "leader/leader.h"
-#include "monitor/monitor.h"
 #include "queue/keys.h"
-#include "role/lease.h"
+#include "redis/cluster.h"
+#include "redis/topology.h"
 
-// Longer than STOP_GRACE_MS, for which a stopped role still waits for a reply.
-enum { STOP_MS = 1500 };
-enum { LEADER, DISPATCHER, MONITOR, AUDITOR };
+enum { ENDED_MAX = 2 * TOPOLOGY_SHARDS_MAX, WATCHER_STOP_MS = 1500 };
+enum { REFRESH_S = 60, REFRESH_LEAST_MS = 250 };
 
 struct role_set {
     config_t *config;
-    keyspace_t *keys;
+    metrics_t *metrics;
     topology_t *topology;
-    leases_t *leases;
-    leader_t *leader;
-    dispatcher_t *dispatcher;
-    monitor_t *monitor;
-    auditor_t *auditor;
-    role_t roles[ROLE_SET_ROLES];
-    bool handing_over; // the leader keeps its locks for the next set
+    int told_fd;
+    unsigned *slots; // slot of each queue's lock; owned
+    bool *queues;    // of the shard in question; owned
+    role_t watcher;
+    mono_t refresh_at, refresh_least;
+    shard_roles_t *shards[TOPOLOGY_SHARDS_MAX]; // NULL = the shard has no queues of ours
+    shard_roles_t *ended[ENDED_MAX];            // locks of theirs may still be adopted
+    size_t ended_count;
+    audit_share_t *log; // in a Cluster
+    atomic_bool log_stop;
+    bool handed_over[SHARD_ROLES]; // without a Cluster: roles that have taken over
+    bool started;                  // the watcher
 };
 
-role_set_t *role_set_new(config_t *config, metrics_t *metrics) {
+static void watcher_tick(void *self, role_wait_t *wait) {
+    role_set_t *set = self;
+    redis_error_t error;
+    mono_t now = mono_now();
+    if (topology_take_refresh(set->topology)) set->refresh_at = mono_min(set->refresh_at, set->refresh_least);
+    if (mono_reached(set->refresh_at, now)) {
+        set->refresh_least = mono_add(now, REFRESH_LEAST_MS * NS_PER_MS);
+        set->refresh_at = mono_add(now, REFRESH_S * NS_PER_S);
+        if (cluster_refresh(set->topology, &set->watcher.stop, &error) != OUTCOME_OK) set->refresh_at = set->refresh_least;
+    }
+    wait->until = set->refresh_at;
+}
+
+static shard_roles_t *role_set_new_shard(role_set_t *set, size_t shard, const bool *queues) {
+    return shard_roles_new(&(shard_roles_spec_t){.config = set->config,
+                                                 .topology = set->topology,
+                                                 .shard = shard,
+                                                 .queues = queues,
+                                                 .metrics = set->metrics,
+                                                 .log = set->log,
+                                                 .told_fd = set->told_fd});
+}
+
+static void role_set_find_slots(role_set_t *set) {
+    keyspace_t *keys = keyspace_new(set->config);
+    for (size_t i = 0; i < keys->queue_count; i++) set->slots[i] = keyspace_slot(keys->locks[keys->queues[i].lock].key);
+    keyspace_free(keys);
+}
+
+role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
     role_set_t *set = mem_alloc(sizeof *set);
-    role_t *roles = set->roles;
-    set->config = config;
-    bool ok = role_init(&roles[LEADER], "leader", leader_tick, leader_finish, NULL);
-    ok = role_init(&roles[DISPATCHER], "dispatcher", dispatcher_tick, NULL, NULL) && ok;
-    ok = role_init(&roles[MONITOR], "monitor", monitor_tick, monitor_finish, NULL) && ok;
-    ok = role_init(&roles[AUDITOR], "auditor", auditor_tick, auditor_finish, NULL) && ok;
-    set->keys = keyspace_new(config);
+    *set = (role_set_t){.config = config, .metrics = metrics, .told_fd = told_fd};
     set->topology = topology_new(&config->redis);
     topology_set_metrics(set->topology, metrics);
-    shard_t *shard = topology_shard(set->topology, 0);
-    set->leases = leases_new(set->keys->lock_count, set->keys->queue_count);
-    for (size_t i = 0; i < set->keys->lock_count; i++) {
-        const lock_keys_t *lock = &set->keys->locks[i];
-        leases_set_queues(set->leases, i, (lease_queues_t){lock->name, lock->queues, lock->queue_count});
+    set->slots = mem_array(config->queue_count, sizeof *set->slots);
+    set->queues = mem_array(config->queue_count, sizeof *set->queues);
+    bool ok = role_init(&set->watcher, "watcher", watcher_tick, NULL, set);
+    if (topology_is_cluster(set->topology)) {
+        set->log = audit_share_new(config, metrics, &set->log_stop);
+        role_set_find_slots(set);
+        topology_wake_on_slots(set->topology, told_fd);
+        topology_wake_on_refresh(set->topology, set->watcher.wake_fd);
+    } else {
+        set->shards[0] = role_set_new_shard(set, 0, NULL);
+        ok = set->shards[0] && ok;
     }
-    roles[LEADER].self = set->leader = leader_new(set->keys, shard, set->leases, metrics, &roles[LEADER].stop);
-    roles[DISPATCHER].self = set->dispatcher = dispatcher_new(set->keys, shard, set->leases, metrics, &roles[DISPATCHER].stop);
-    roles[MONITOR].self = set->monitor = monitor_new(set->keys, shard, set->leases, metrics, &roles[MONITOR].stop);
-    roles[AUDITOR].self = set->auditor = auditor_new(set->keys, shard, set->leases, metrics, &roles[AUDITOR].stop);
-    leases_wake_on_change(set->leases, roles[DISPATCHER].wake_fd);
-    leases_wake_on_change(set->leases, roles[MONITOR].wake_fd);
-    leases_wake_on_suspicion(set->leases, roles[LEADER].wake_fd);
-    for (int i = 0; i < ROLE_SET_ROLES; i++) topology_wake_on_change(set->topology, roles[i].wake_fd);
     if (ok) return set;
     int why = errno;
     role_set_free(set);
@@ -60,56 +83,164 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics) {
 
 void role_set_free(role_set_t *set) {
     if (!set) return;
-    monitor_free(set->monitor);
-    auditor_free(set->auditor);
-    dispatcher_free(set->dispatcher);
-    leader_free(set->leader);
-    leases_free(set->leases);
-    keyspace_free(set->keys);
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++) shard_roles_free(set->shards[i]);
+    for (size_t i = 0; i < set->ended_count; i++) shard_roles_free(set->ended[i]);
+    audit_share_free(set->log);
     topology_free(set->topology);
-    for (int i = 0; i < ROLE_SET_ROLES; i++) role_destroy(&set->roles[i]);
+    role_destroy(&set->watcher);
+    free(set->slots);
+    free(set->queues);
     config_free(set->config);
     free(set);
 }
 
-bool role_set_auditor_is_behind(const role_set_t *set) { return auditor_is_behind(set->auditor); }
-
-const config_t *role_set_config(const role_set_t *set) { return set->config; }
-
-role_t *role_set_role(role_set_t *set, int number) { return &set->roles[number]; }
-
-bool role_set_start_role(role_set_t *set, int number) {
-    if (role_start(&set->roles[number])) return true;
-    log_error("main", NULL, "cannot start a thread", F_STR("thread", set->roles[number].name), F_STR("reason", strerror(errno)));
+bool role_set_auditor_is_behind(const role_set_t *set) {
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        if (set->shards[i] && shard_roles_auditor_is_behind(set->shards[i])) return true;
     return false;
 }
 
-void role_set_stop_for_reload(role_set_t *set) {
-    set->handing_over = true;
-    leader_expect_hand_over(set->leader, true);
-    set->roles[MONITOR].finish = NULL; // keep Redis keys for the next monitor; no race: the thread reads `finish` after role_stop
-    for (int i = ROLE_SET_ROLES - 1; i >= 0; i--) role_stop(&set->roles[i]);
+const config_t *role_set_config(const role_set_t *set) { return set->config; }
+
+size_t role_set_roles(const role_set_t *set, const role_t **roles, size_t most) {
+    size_t count = 0;
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        for (int n = 0; set->shards[i] && n < SHARD_ROLES && count < most; n++)
+            roles[count++] = shard_roles_role(set->shards[i], n);
+    if (set->started && count < most) roles[count++] = &set->watcher;
+    return count;
 }
 
-bool role_set_hand_over(role_set_t *old, role_set_t *next, int number, bool *failed) {
-    if (!role_join(&old->roles[number], 0)) return false;
-    if (number == LEADER) {
-        leader_hand_over(next->leader, old->leader);
-        old->handing_over = false; // nothing is left to release
+static bool role_set_start_watcher(role_set_t *set) {
+    if (set->started || !topology_is_cluster(set->topology)) return true;
+    set->started = role_start(&set->watcher);
+    if (!set->started)
+        log_error("main", NULL, "cannot start a thread", F_STR("thread", "watcher"), F_STR("reason", strerror(errno)));
+    return set->started;
+}
+
+bool role_set_start(role_set_t *set) {
+    return role_set_start_watcher(set) && (!set->shards[0] || shard_roles_start(set->shards[0]));
+}
+
+// ---- Shards of a Cluster.
+
+// Finds the queues of the shard: set->queues. Returns whether there are any.
+static bool role_set_find_queues(role_set_t *set, size_t shard) {
+    bool any = false;
+    for (size_t i = 0; i < set->config->queue_count; i++) {
+        set->queues[i] = topology_shard_of(set->topology, set->slots[i]) == shard;
+        any = any || set->queues[i];
     }
-    if (number == AUDITOR) auditor_hand_over(next->auditor, old->auditor);
-    *failed = !role_set_start_role(next, number);
+    return any;
+}
+
+static void role_set_stop_changed(role_set_t *set) {
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++) {
+        if (!set->shards[i] || shard_roles_stopping(set->shards[i])) continue;
+        (void)role_set_find_queues(set, i);
+        if (!shard_roles_have(set->shards[i], set->queues)) shard_roles_stop_for_others(set->shards[i]);
+    }
+}
+
+// Moves the roles of shards that have ended to set->ended. Returns whether others are still stopping.
+static bool role_set_collect_ended(role_set_t *set, bool *changed) {
+    bool stopping = false;
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++) {
+        if (!set->shards[i] || !shard_roles_stopping(set->shards[i])) continue;
+        if (shard_roles_ended(set->shards[i]) && set->ended_count < ENDED_MAX) {
+            set->ended[set->ended_count++] = set->shards[i];
+            set->shards[i] = NULL;
+            *changed = true;
+        } else {
+            stopping = true;
+        }
+    }
+    return stopping;
+}
+
+static bool role_set_begin_shard(role_set_t *set, size_t shard) {
+    shard_roles_t *roles = role_set_new_shard(set, shard, set->queues);
+    if (!roles) {
+        log_error("main", NULL, "cannot serve a shard", F_STR("reason", strerror(errno)));
+        return false;
+    }
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        if (set->shards[i] && shard_roles_stopping(set->shards[i])) shard_roles_adopt(roles, set->shards[i]);
+    for (size_t i = 0; i < set->ended_count; i++) shard_roles_adopt(roles, set->ended[i]);
+    set->shards[shard] = roles;
+    return shard_roles_start(roles);
+}
+
+bool role_set_follow_slots(role_set_t *set, bool *changed) {
+    bool ok = true;
+    *changed = false;
+    if (!topology_is_cluster(set->topology)) return true;
+    role_set_stop_changed(set);
+    role_set_collect_ended(set, changed);
+    for (size_t i = 0; ok && i < topology_shard_count(set->topology); i++) {
+        if (set->shards[i] || !role_set_find_queues(set, i)) continue;
+        ok = role_set_begin_shard(set, i);
+        *changed = true;
+    }
+    return ok;
+}
+
+void role_set_free_ended(role_set_t *set) {
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        if (set->shards[i] && shard_roles_stopping(set->shards[i])) return; // its successor may adopt a lock of those that ended
+    for (size_t i = 0; i < set->ended_count; i++) {
+        shard_roles_retire(set->ended[i]);
+        shard_roles_free(set->ended[i]);
+    }
+    set->ended_count = 0;
+}
+
+// ---- Reload and end.
+
+void role_set_stop_for_reload(role_set_t *set) {
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        if (set->shards[i] && !shard_roles_stopping(set->shards[i])) shard_roles_stop_for_others(set->shards[i]);
+    role_stop(&set->watcher);
+}
+
+static bool role_set_take_over_roles(role_set_t *next, role_set_t *old, bool *failed) {
+    bool done = true;
+    for (int i = 0; i < SHARD_ROLES && !*failed; i++) {
+        if (!next->handed_over[i]) next->handed_over[i] = shard_roles_hand_over(old->shards[0], next->shards[0], i, failed);
+        done = done && next->handed_over[i];
+    }
+    return done;
+}
+
+// All roles of the old set must end first, because they share the log.
+static bool role_set_take_over_shards(role_set_t *next, role_set_t *old, bool *failed) {
+    bool changed, ended = role_join(&old->watcher, 0);
+    if (role_set_collect_ended(old, &changed) || !ended) return false;
+    atomic_store(&old->log_stop, true);
+    audit_share_finish(old->log);
+    topology_inherit(next->topology, old->topology);
+    for (size_t i = 0; i < old->ended_count; i++) next->ended[next->ended_count++] = old->ended[i];
+    *failed = !role_set_follow_slots(next, &changed) || !role_set_start_watcher(next);
+    next->ended_count = 0;
+    for (size_t i = 0; i < old->ended_count; i++) shard_roles_retire(old->ended[i]);
     return true;
+}
+
+bool role_set_take_over(role_set_t *next, role_set_t *old, bool *failed) {
+    // A reload cannot change the mode.
+    return next->log ? role_set_take_over_shards(next, old, failed) : role_set_take_over_roles(next, old, failed);
 }
 
 bool role_set_end(role_set_t *set) {
-    leader_expect_hand_over(set->leader, false);
-    for (int i = ROLE_SET_ROLES - 1; i >= 0; i--) {
-        role_stop(&set->roles[i]);
-        if (role_join(&set->roles[i], STOP_MS)) continue;
-        log_warn("main", NULL, "role did not stop in time", F_STR("thread", set->roles[i].name));
-        return false;
-    }
-    if (set->handing_over) leader_finish(set->leader); // the next leader never took over
-    return true;
+    bool ended = true;
+    atomic_store(&set->log_stop, true);
+    role_stop(&set->watcher);
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        for (int n = SHARD_ROLES - 1; set->shards[i] && n > LEADER; n--) role_stop(shard_roles_role(set->shards[i], n));
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        if (set->shards[i]) ended = shard_roles_end(set->shards[i]) && ended;
+    ended = role_join(&set->watcher, WATCHER_STOP_MS) && ended;
+    if (ended && set->log) audit_share_finish(set->log);
+    return ended;
 }

@@ -12,7 +12,7 @@ struct health {
     char *group; // owned
     metrics_t *metrics;
     pthread_mutex_t mutex; // guards the fields below
-    const role_t *roles[HEALTH_ROLES];
+    const role_t *roles[HEALTH_WATCHED];
     size_t count;
     char *refused; // owned; NULL = the configuration is in effect
     char *state;   // owned; a text: since when the configuration is in effect, and what it changed
@@ -37,7 +37,7 @@ void health_free(health_t *health) {
 
 void health_watch_roles(health_t *health, const role_t *const *roles, size_t count) {
     pthread_mutex_lock(&health->mutex);
-    health->count = count < HEALTH_ROLES ? count : HEALTH_ROLES;
+    health->count = count < HEALTH_WATCHED ? count : HEALTH_WATCHED;
     for (size_t i = 0; i < health->count; i++) health->roles[i] = roles[i];
     pthread_mutex_unlock(&health->mutex);
 }
@@ -77,19 +77,31 @@ void health_set_in_effect(health_t *health, const char *changes) {
     free(shown);
 }
 
+static health_beat_t health_beat(const role_t *role, mono_t now) {
+    int64_t beat = atomic_load(&role->beat_ns);
+    int64_t due = atomic_load(&role->due_ns);
+    int64_t good = atomic_load(&role->good_ns);
+    return (health_beat_t){.name = role->name,
+                           .age_s = beat ? (double)(now.ns - beat) / NS_PER_S : -1,
+                           .trouble_s = good ? (double)(now.ns - good) / NS_PER_S : 0,
+                           .turns = due == 0 || !mono_reached((mono_t){due}, now)};
+}
+
+static double health_worse(double a, double b) { return a > b ? a : b; }
+
 size_t health_beats(health_t *health, health_beat_t beats[HEALTH_ROLES]) {
     mono_t now = mono_now();
+    size_t count = 0;
     pthread_mutex_lock(&health->mutex);
-    size_t count = health->count;
-    for (size_t i = 0; i < count; i++) {
-        const role_t *role = health->roles[i];
-        int64_t beat = atomic_load(&role->beat_ns);
-        int64_t due = atomic_load(&role->due_ns);
-        int64_t good = atomic_load(&role->good_ns);
-        beats[i] = (health_beat_t){.name = role->name,
-                                   .age_s = beat ? (double)(now.ns - beat) / NS_PER_S : -1,
-                                   .trouble_s = good ? (double)(now.ns - good) / NS_PER_S : 0,
-                                   .turns = due == 0 || !mono_reached((mono_t){due}, now)};
+    for (size_t i = 0; i < health->count; i++) {
+        health_beat_t beat = health_beat(health->roles[i], now);
+        size_t at = 0;
+        while (at < count && strcmp(beats[at].name, beat.name) != 0) at++;
+        if (at == count && count < HEALTH_ROLES) beats[count++] = beat;
+        if (at == HEALTH_ROLES) continue;
+        beats[at].age_s = beats[at].age_s < 0 || beat.age_s < 0 ? -1 : health_worse(beats[at].age_s, beat.age_s);
+        beats[at].trouble_s = health_worse(beats[at].trouble_s, beat.trouble_s);
+        beats[at].turns = beats[at].turns && beat.turns;
     }
     pthread_mutex_unlock(&health->mutex);
     return count;

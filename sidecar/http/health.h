@@ -5,7 +5,8 @@
 #include "model/metrics.h"
 #include "role/role.h"
 
-enum { HEALTH_ROLES = 8 };
+enum { HEALTH_ROLES = 8 };      // names of roles
+enum { HEALTH_WATCHED = 1032 }; // roles; those of several shards have the same name
 
 typedef struct health health_t;
 
@@ -32,8 +33,8 @@ bool health_alive(health_t *health, buffer_t *why);
 // those that do not decide the answer (a refused configuration, an audit log that cannot be written).
 bool health_ready(health_t *health, buffer_t *json);
 
-// Fills one entry for each role and returns how many: seconds since its last tick ended (-1 = none yet) and how long it has been
-// in trouble.
+// Fills one entry for each name of a role, with the worst of its roles, and returns how many: seconds since its last tick ended
+// (-1 = none yet) and how long it has been in trouble.
 typedef struct health_beat {
     const char *name;
     double age_s;

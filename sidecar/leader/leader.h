@@ -30,3 +30,9 @@ void leader_expect_hand_over(leader_t *leader, bool expected);
 // Passes the locks of `old`, whose thread has ended, to `leader`, whose thread has not begun. Its first tick acquires them with
 // the same tokens, so no other instance ever holds them. Locks of removed queues are released.
 void leader_hand_over(leader_t *leader, leader_t *old);
+
+// The same for one lock of which another leader of this process has a lease with this token. That leader may still run: it may
+// not reach the lock any more, because its slot is at another node now. Call it before the thread of `leader` begins.
+void leader_adopt(leader_t *leader, size_t lock, const char *token);
+// Ends the terms of `leader`, whose thread has ended, after others have adopted its locks. Releases nothing.
+void leader_retire(leader_t *leader);

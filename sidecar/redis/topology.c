@@ -329,6 +329,15 @@ void topology_set_slots(topology_t *topology, const slot_map_t *map) {
     topology_slots_changed(topology, changed);
 }
 
+void topology_inherit(topology_t *topology, topology_t *old) {
+    if (!topology->slots || !old->slots) return;
+    pthread_mutex_lock(&old->mutex);
+    while (topology->shard_count < old->shard_count) topology_add_shard(topology);
+    for (size_t i = 0; i < old->shard_count; i++) topology->shards[i]->endpoint = old->shards[i]->endpoint;
+    for (size_t i = 0; i < SLOT_COUNT; i++) topology->slots[i] = old->slots[i];
+    pthread_mutex_unlock(&old->mutex);
+}
+
 void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address) {
     if (!topology->slots) return;
     address_t reached = topology_reach(topology, address);

@@ -19,7 +19,7 @@ bool role_backing_off(role_wait_t *wait, mono_t retry_at) {
 }
 
 bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish)(void *self), void *self) {
-    *role = (role_t){.name = name, .tick = tick, .finish = finish, .self = self};
+    *role = (role_t){.name = name, .tick = tick, .finish = finish, .self = self, .told_fd = -1};
     role->wake_fd = wakeup_new();
     role->end_fd = wakeup_new();
     return role->wake_fd >= 0 && role->end_fd >= 0;
@@ -65,7 +65,8 @@ static void *role_main(void *arg) {
     }
     if (role->finish) role->finish(role->self);
     atomic_store(&role->due_ns, 0);
-    wakeup_raise(role->end_fd);
+    wakeup_raise(role->end_fd); // the owner waits for the end of the thread before it frees the role
+    wakeup_raise(role->told_fd);
     return NULL;
 }
 

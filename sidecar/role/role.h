@@ -34,6 +34,7 @@ typedef struct role {
     atomic_bool stop;        // true: ticks return once their requests in flight have ended
     int wake_fd;             // wakeup_raise ends the wait at once
     int end_fd;              // raised as the last act of the thread
+    int told_fd;             // raised then, too: one eventfd for several roles; -1 = none; borrowed
     _Atomic int64_t beat_ns; // CLOCK_BOOTTIME when the last tick ended, for health; 0 = none has ended yet
     _Atomic int64_t good_ns; // when the last tick without trouble ended, or the start; 0 = the last tick had no trouble
     _Atomic int64_t due_ns;  // when the current tick must have ended, or the next one begun; 0 = not running
