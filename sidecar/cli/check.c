@@ -3,7 +3,9 @@
 #include "audit/audit.h"
 #include "base/text/units.h"
 #include "cli/args.h"
+#include "cli/servers_text.h"
 #include "cli/terminal.h"
+#include "cli/time_text.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"
 #include "inspect/survey.h"
@@ -72,14 +74,60 @@ static void check_print_path(void *self, audit_severity_t finding, const char *t
     check_print(self, OF[finding], NULL, text);
 }
 
+static void check_print_sentinels(const servers_t *servers, const redis_config_t *redis, int *faults) {
+    buffer_t line = {0};
+    servers_text_mode(servers, redis, &line);
+    if (servers->sentinel_count) check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
+    buffer_free(&line);
+}
+
+static void check_print_primaries(const servers_t *servers, const redis_config_t *redis, int *faults) {
+    buffer_t line = {0};
+    servers_text_mode(servers, redis, &line);
+    if (servers->primary_count && !servers->sentinel_count) check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
+    for (size_t i = 0; i < servers->primary_count; i++) {
+        buffer_clear(&line);
+        buffer_printf(&line, "%s: ", servers->primaries[i].address);
+        servers_text_primary(&servers->primaries[i], &line);
+        check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
+    }
+    buffer_free(&line);
+}
+
+static void check_print_problems(const servers_t *servers, int *faults) {
+    static const struct {
+        servers_problem_fn *find;
+        const char *remedy;
+    } problems[] = {
+        {servers_sentinels_silent, "see that they run, and that redis.sentinels and redis.sentinel_* fit them"},
+        {servers_sentinels_quarrel, "see that all monitor the same servers under this name; the highest epoch is believed"},
+        {servers_certificate_ends, "renew it, or every new connection fails then"},
+        {servers_failover_loses, "set it to 1 on all servers, if writes may wait while no replica keeps up"},
+    };
+    buffer_t line = {0};
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        buffer_clear(&line);
+        if (!problems[i].find(servers, time_now_ms(), &line)) continue;
+        buffer_printf(&line, "; %s", problems[i].remedy);
+        check_print(faults, PREFLIGHT_WARNING, NULL, buffer_text(&line));
+    }
+    buffer_free(&line);
+}
+
 static int check_redis(const config_t *config) {
     keyspace_t *keys = keyspace_new(config);
     topology_t *topology = topology_new(&config->redis);
     conn_t *conn = conn_new(topology_shard(topology, 0), "queue-sidecar-check", NULL);
     int faults = 0;
     redis_error_t error;
+    servers_t servers = {0};
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
+    servers_read_sentinels(&servers, &config->redis, NULL);
+    check_print_sentinels(&servers, &config->redis, &faults);
     outcome_t outcome = conn_open(conn, &error);
+    if (outcome == OUTCOME_OK) outcome = servers_add_primary(&servers, conn, &error);
+    check_print_primaries(&servers, &config->redis, &faults);
+    check_print_problems(&servers, &faults);
     const preflight_call_t call = {conn, keys, check_print, &faults, &error};
     if (outcome == OUTCOME_OK) outcome = preflight(&call);
     if (outcome == OUTCOME_OK) outcome = survey(&call);
@@ -95,6 +143,7 @@ static int check_redis(const config_t *config) {
         buffer_free(&safe);
         code = outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
     }
+    servers_free(&servers);
     conn_free(conn);
     topology_free(topology);
     keyspace_free(keys);

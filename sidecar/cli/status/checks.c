@@ -4,9 +4,6 @@
 #include "queue/lock.h"
 
 enum {
-    FULL = 1,                            // variant of a row; variant 0 = nearly full
-    CLOCK_OFFSET_MS = 60000,             // largest difference between the clocks of Redis and this machine
-    MEMORY_PERCENT = 95,                 // of maxmemory
     LATE_TTLS = 3,                       // longest wait of a due job, in TTLs; a takeover takes less
     LATE_MIN_MS = 5000,                  // lower limit of that wait
     UNCOPIED_MS = 60000,                 // longest time until audit logs have a record
@@ -18,21 +15,7 @@ static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000;
 
 const char *status_leader(const snapshot_lock_t *lock) { return *lock->leader ? lock->leader : "the leader"; }
 
-// ---- The server.
-
-static int64_t check_memory(const check_subject_t *x, buffer_t *what) {
-    const int64_t used = x->s->snapshot.memory_used, most = x->s->snapshot.memory_most;
-    if (most <= 0 || (double)used * 100 < (double)most * MEMORY_PERCENT || (used >= most) != (x->row->variant == FULL)) return 0;
-    buffer_printf(what, "Redis uses %s of its maxmemory, %s", size_text(used).text, size_text(most).text);
-    return 1;
-}
-
-static int64_t check_clocks(const check_subject_t *x, buffer_t *what) {
-    int64_t apart = llabs(x->s->wall_ms - x->s->snapshot.now_ms);
-    if (apart <= CLOCK_OFFSET_MS || x->s->snapshot.now_ms <= 0) return 0; // 0 = Redis's time is unknown
-    buffer_printf(what, "the clocks of Redis and of this machine are %s apart", duration_text(apart).text);
-    return apart;
-}
+// ---- The preflight.
 
 // Results without a queue come first.
 static int64_t check_preflight(const check_subject_t *x, buffer_t *what) {
@@ -152,7 +135,7 @@ static int64_t check_stream(const check_subject_t *x, buffer_t *what) {
     if (records <= 0 || held < 0) return 0;
     bool full = (double)held + (double)held / (double)records > (double)limit; // if the next record has the average size
     bool nearly_full = !full && (double)held * 100 >= (double)limit * NEARLY_FULL_PERCENT;
-    if (x->row->variant == FULL ? !full : !nearly_full) return 0;
+    if (x->row->variant == CHECK_FULL ? !full : !nearly_full) return 0;
     buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)",
                   full ? "full, so no job can end" : "nearly full", count_text(records).text, size_text(held).text,
                   size_text(limit).text);
@@ -259,7 +242,7 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
 
 // Rows of one severity are in the order in which to act.
 const status_check_t status_checks[] = {
-    {CHECK_SERVER, STATUS_FAULT, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT, .variant = FULL},
+    {CHECK_SERVER, STATUS_FAULT, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT, .variant = CHECK_FULL},
     {CHECK_SERVER, STATUS_WARNING, "redis_full", check_memory, MEMORY_WHY, .next = MEMORY_NEXT},
     {CHECK_PREFLIGHT, STATUS_WARNING, "preflight", check_preflight, "A promise of docs/promises.md may not hold.",
      .next = "Repair the named key, right or setting" VERIFY, .variant = PREFLIGHT_WARNING},
@@ -313,7 +296,7 @@ const status_check_t status_checks[] = {
      .next =
          "If the column AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Else make an instance copy the stream "
          "(its log says why it does not; `audit.path` must be writable), or lower stream.min_copies to the number of instances",
-     .variant = FULL},
+     .variant = CHECK_FULL},
     {CHECK_QUEUE, STATUS_FAULT, "stream_last_id", check_last_id,
      "Jobs that should end stay in progress; retries go on without a record.",
      .next =
@@ -352,6 +335,19 @@ const status_check_t status_checks[] = {
     {CHECK_HERE, STATUS_FAULT, "redis_unreachable", check_connection,
      "The state of the queues is unknown. An instance that has lost Redis can do nothing either.",
      .next = "See that Redis runs, and that the section `redis` of the config has the right address, user and password"},
+    {CHECK_HERE, STATUS_WARNING, "sentinels", check_servers, "With fewer sentinels than the quorum no failover happens.",
+     .next = "See that they run, and that redis.sentinels and redis.sentinel_* fit them" VERIFY,
+     .servers = servers_sentinels_silent},
+    {CHECK_HERE, STATUS_WARNING, "sentinels", check_servers,
+     "The highest epoch is believed. A failover may be under way, or one of them monitors other servers.",
+     .next = "If it lasts, repair that sentinel: SENTINEL REMOVE and SENTINEL MONITOR, or its configuration",
+     .servers = servers_sentinels_quarrel},
+    {CHECK_HERE, STATUS_WARNING, "certificate_ends", check_servers, "When it has ended, every new connection fails.",
+     .next = "Renew it. Redis loads it at CONFIG SET tls-cert-file, or at its start", .servers = servers_certificate_ends},
+    {CHECK_HERE, STATUS_NOTE, "failover_loses", check_servers,
+     "A job that such a write removed may run again, and one that it added is gone.",
+     .next = "Set min-replicas-to-write to 1 on all servers, if writes may wait while no replica keeps up",
+     .servers = servers_failover_loses},
     {CHECK_HERE, STATUS_WARNING, "mute", check_instance,
      "It is stopped, hangs, or gets no processor time; or another program has that port.",
      .next = "Look at the process (state T is stopped: kill -CONT). If this lasts, restart it; if it led, another one takes over",

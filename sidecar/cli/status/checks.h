@@ -1,6 +1,7 @@
 // The checks that make the findings of `status`. They are pure.
 #pragma once
 
+#include "cli/servers_text.h"
 #include "cli/status/status.h"
 
 #define CHECK_NO_QUEUE SIZE_MAX
@@ -48,7 +49,13 @@ struct status_check {
     bool adds_up; // CHECK_QUEUE: what `find` returns is a number of things, so the numbers of several queues make a sum
     // CHECK_LOCAL: the name of the check; NULL = of every check that no other row names. CHECK_HERE: the words before the reason.
     const char *words;
+    servers_problem_fn *servers; // of check_servers
 };
+
+enum { CHECK_FULL = 1 }; // variant of a row; variant 0 = nearly full
+
+// checks_server.c
+check_fn check_memory, check_clocks, check_servers;
 
 // checks_here.c
 check_fn check_connection, check_instance, check_log_unreadable, check_gaps;

@@ -59,6 +59,32 @@ __attribute__((format(printf, 2, 3))) static void status_json_add(buffer_t *out,
 
 static int64_t status_json_age(int64_t now_ms, int64_t ms) { return ms < 0 ? STATUS_UNKNOWN : now_ms > ms ? now_ms - ms : 0; }
 
+static void status_json_primary(const primary_view_t *primary, buffer_t *out) {
+    status_json_add(out, "{ address:%s error:%s tls:%s certificate_end:%jdt", primary->address, primary->error, primary->tls,
+                    primary->certificate_end_ms);
+    status_json_add(out, "replicas:%jd good_replicas:%jd maxmemory_policy:%s }", primary->replicas, primary->good_replicas,
+                    primary->eviction);
+}
+
+static void status_json_sentinel(const sentinel_view_t *sentinel, buffer_t *out) {
+    bool knows = !*sentinel->error;
+    status_json_add(out, "{ address:%s error:%s primary:%s epoch:%jd quorum:%jd sees_primary_down:%d }", sentinel->address,
+                    sentinel->error, sentinel->primary, knows ? sentinel->epoch : STATUS_UNKNOWN,
+                    knows ? sentinel->quorum : STATUS_UNKNOWN, sentinel->sees_down);
+}
+
+static void status_json_servers(const servers_t *servers, bool reached, buffer_t *out) {
+    static const char *const modes[] = {[REDIS_MODE_AUTO] = "",
+                                        [REDIS_MODE_SINGLE] = "single",
+                                        [REDIS_MODE_SENTINEL] = "sentinel",
+                                        [REDIS_MODE_CLUSTER] = "cluster"};
+    status_json_add(out, "mode:%s primaries:[", modes[servers->mode]);
+    for (size_t i = 0; reached && i < servers->primary_count; i++) status_json_primary(&servers->primaries[i], out);
+    status_json_add(out, "] sentinels:[");
+    for (size_t i = 0; i < servers->sentinel_count; i++) status_json_sentinel(&servers->sentinels[i], out);
+    buffer_str(out, "]");
+}
+
 static void status_json_lock(const status_t *s, size_t index, buffer_t *out) {
     const snapshot_lock_t *lock = &s->snapshot.locks[index];
     status_json_add(out, "{ key:%s leader:%s term:%s since:%jdt ttl_seconds:%jds standbys:[", s->keys->locks[index].key,
@@ -142,10 +168,12 @@ void status_json(const status_t *s, const status_findings_t *findings, const boo
     buffer_str(out, "{");
     status_json_add(out, "at:%jdt group:%s well:%d", s->reached && snapshot->now_ms > 0 ? snapshot->now_ms : s->wall_ms,
                     s->config->group, s->reached && findings->of[STATUS_FAULT] + findings->of[STATUS_WARNING] == 0);
-    status_json_add(out, "redis:{ address:%s reachable:%d error:%s server:%s memory_bytes:%jd memory_limit_bytes:%jd } locks:[",
-                    s->target, s->reached, s->reached ? "" : s->error.text, s->reached ? s->server : "",
+    status_json_add(out, "redis:{ address:%s reachable:%d error:%s server:%s memory_bytes:%jd memory_limit_bytes:%jd", s->target,
+                    s->reached, s->reached ? "" : s->error.text, s->reached ? s->server : "",
                     s->reached ? snapshot->memory_used : STATUS_UNKNOWN,
                     s->reached && snapshot->memory_most > 0 ? snapshot->memory_most : STATUS_UNKNOWN);
+    status_json_servers(&s->servers, s->reached, out);
+    status_json_add(out, "} locks:[");
     for (size_t i = 0; s->reached && i < snapshot->lock_count; i++) status_json_lock(s, i, out);
     status_json_add(out, "] queues:[");
     for (size_t i = 0; s->reached && i < s->keys->queue_count; i++)

@@ -20,6 +20,7 @@ enum {
 
 struct status_reader {
     status_t status;
+    const atomic_bool *stop;
     keyspace_t *keys;
     topology_t *topology;
     conn_t *conn;
@@ -29,6 +30,7 @@ struct status_reader {
 status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop) {
     status_reader_t *reader = mem_alloc(sizeof *reader);
     reader->keys = keyspace_new(config);
+    reader->stop = stop;
     reader->topology = topology_new(&config->redis);
     reader->conn = conn_new(topology_shard(reader->topology, 0), "queue-sidecar-status", stop);
     reader->status.config = config;
@@ -49,6 +51,7 @@ static void status_forget_preflight(status_t *status) {
 void status_reader_free(status_reader_t *reader) {
     status_forget_preflight(&reader->status);
     snapshot_free(&reader->status.snapshot);
+    servers_free(&reader->status.servers);
     free(reader->status.sizes);
     free(reader->status.recent);
     conn_free(reader->conn);
@@ -87,6 +90,7 @@ static bool status_read_redis(status_reader_t *reader, bool slow) {
     snprintf(status->server, sizeof status->server, "%s", conn_server(reader->conn));
     if (status_count_queues(reader) != OUTCOME_OK) return false;
     if (!slow) return true;
+    if (servers_add_primary(&status->servers, reader->conn, &status->error) != OUTCOME_OK) return false;
     status_forget_preflight(status);
     const preflight_call_t call = {reader->conn, reader->keys, status_add_preflight, status, &status->error};
     outcome_t outcome = preflight_read_only(&call);
@@ -236,6 +240,7 @@ const status_t *status_read(status_reader_t *reader) {
     bool slow = mono_reached(reader->slow_at, mono_now());
     if (slow) reader->slow_at = mono_add(mono_now(), STATUS_SLOW_MS * NS_PER_MS);
     status->wall_ms = time_now_ms();
+    if (slow) servers_read_sentinels(&status->servers, &status->config->redis, reader->stop);
     status->reached = status_read_redis(reader, slow);
     if (!status->reached) reader->slow_at = mono_now(); // read everything when Redis is back
     status_forget_recent(status);

@@ -8,6 +8,7 @@
 #include "cli/args.h"
 #include "cli/status/local_instance.h"
 #include "inspect/preflight.h"
+#include "inspect/servers.h"
 #include "inspect/sizes.h"
 #include "inspect/snapshot.h"
 
@@ -48,6 +49,7 @@ typedef struct status {
     redis_error_t error;    // why Redis was not reached
     char server[64], target[256];
     int64_t wall_ms;               // by this machine's clock
+    servers_t servers;             // owned
     snapshot_t snapshot;           // owned
     sizes_t *sizes;                // owned; of each queue
     status_recent_t *recent;       // owned; of each queue

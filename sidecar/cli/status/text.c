@@ -2,6 +2,7 @@
 #include <stdarg.h>
 
 #include "base/text/units.h"
+#include "cli/servers_text.h"
 #include "cli/status/status.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -157,12 +158,27 @@ static void text_log(const status_t *s, buffer_t *line) {
         buffer_printf(line, " lacks the newest records of %zu %s", lacks, lacks == 1 ? "queue" : "queues");
 }
 
+static void text_servers(const status_t *s, const status_view_t *view, buffer_t *out) {
+    buffer_t line = {0};
+    if (s->servers.mode == REDIS_MODE_AUTO) return;
+    servers_text_mode(&s->servers, &s->config->redis, &line);
+    bool alone = s->reached && s->servers.primary_count == 1;
+    bool one_line = alone && s->servers.mode == REDIS_MODE_SINGLE;
+    if (!one_line) text_labelled(out, "redis", buffer_text(&line), view);
+    if (!one_line) buffer_clear(&line);
+    if (one_line) buffer_str(&line, "; ");
+    if (alone) servers_text_primary(&s->servers.primaries[0], &line);
+    if (alone) text_labelled(out, one_line ? "redis" : "", buffer_text(&line), view);
+    buffer_free(&line);
+}
+
 static void text_head(const status_t *s, const status_view_t *view, buffer_t *out) {
     buffer_t line = {0};
     int64_t now_ms = s->reached ? s->snapshot.now_ms : s->wall_ms;
     buffer_printf(&line, "%s, %s at %s, %s %s", s->config->group, s->reached ? s->server : "Redis", s->target,
                   time_text(now_ms, view->utc, TIME_SECONDS).text, time_zone(now_ms, view->utc).text);
     text_labelled(out, "group", buffer_text(&line), view);
+    text_servers(s, view, out);
     if (s->reached) {
         buffer_clear(&line);
         if (s->keys->per_tag)

@@ -74,6 +74,9 @@ Test(daemon_status, reports_a_leader_until_it_is_killed) {
     cr_assert_eq(answer.run->code, 0, "%s", answer.run->out);
     cr_assert(has(answer.run->out, "\"well\":true") && has(answer.run->out, pid), "%s", answer.run->out);
     cr_assert(number(&answer, "/locks/0/ttl_seconds") > 0 && number(&answer, "/locks/0/ttl_seconds") <= 3);
+    expect_number(&answer, "/redis/primaries/0/replicas", 0);
+    expect_null(&answer, "/redis/primaries/0/good_replicas");
+    cr_assert(has(answer.run->out, "\"mode\":\"single\"") && has(answer.run->out, "\"maxmemory_policy\":\"noeviction\""));
     expect_number(&answer, "/queues/0/delayed", 1);
     expect_number(&answer, "/queues/0/ready", 2);
     expect_number(&answer, "/queues/0/overdue_seconds", 0);
@@ -82,6 +85,9 @@ Test(daemon_status, reports_a_leader_until_it_is_killed) {
     redis_expect(s.r, before, "DEBUG DIGEST");
     const daemon_output_t *table = daemon_run("status", "-c", config);
     cr_assert_eq(table->code, 0);
+    cr_assert(has(table->out, "\nredis    single server; ") &&
+                  has(table->out, "; 0 replicas; maxmemory-policy noeviction\nleader"),
+              "%s", table->out);
     cr_assert(has(table->out, "\nleader   ") && has(table->out, "all is well") && has(table->out, " in 59 min "), "%s",
               table->out);
     daemon_kill(d);

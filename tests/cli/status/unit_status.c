@@ -36,6 +36,25 @@ static void set_check(world_t *w, const char *name, const char *why) {
     snprintf(w->s.local.checks[0].why, sizeof w->s.local.checks[0].why, "%s", why);
 }
 
+static primary_view_t *primary(world_t *w) {
+    static primary_view_t one;
+    one = (primary_view_t){.address = "10.0.0.1:6379", .certificate_end_ms = -1, .replicas = -1, .good_replicas = -1};
+    w->s.servers = (servers_t){.mode = REDIS_MODE_SINGLE, .primaries = &one, .primary_count = 1};
+    return &one;
+}
+
+static void silent_sentinel(world_t *w) {
+    static sentinel_view_t sentinels[] = {{.address = "10.0.0.1:26379", .primary = "10.0.0.1:6379"},
+                                          {.address = "10.0.0.2:26379", .error = "10.0.0.2:26379: no reply"}};
+    w->s.servers = (servers_t){.mode = REDIS_MODE_SENTINEL, .sentinels = sentinels, .sentinel_count = 2};
+}
+static void quarrel(world_t *w) { snprintf(w->s.servers.quarrel, sizeof w->s.servers.quarrel, "a says b, c says d"); }
+static void certificate_ends(world_t *w) { primary(w)->certificate_end_ms = NOW + 14 * (int64_t)DAY; }
+static void certificate_ended(world_t *w) { primary(w)->certificate_end_ms = NOW - 1; }
+static void certificate_lasts(world_t *w) { primary(w)->certificate_end_ms = NOW + 14 * (int64_t)DAY + 1; }
+static void no_replica(world_t *w) { primary(w)->replicas = 0; }
+static void lossy(world_t *w) { primary(w)->replicas = 1; }
+static void not_lossy(world_t *w) { lossy(w), w->s.servers.primaries->good_replicas = 0; }
 static void vacant(world_t *w) { *first_lock(w) = (snapshot_lock_t){.pttl_ms = -2}; }
 static void foreign_lock(world_t *w) { snprintf(first_lock(w)->holder, TOKEN_SIZE, "somebody"); }
 static void lives_long(world_t *w) { first_lock(w)->pttl_ms = 5001; }
@@ -212,6 +231,17 @@ static const struct {
     {"far, of an odd name", far_and_odd, "score_unit", STATUS_WARNING, "x$y", "falls due in 3652 d", "ZRANGE 'x$y:delayed' 0 0"},
     {"not far", not_far, NULL, 0, NULL, NULL, NULL},
     {"never", never, NULL, 0, NULL, NULL, NULL},
+    {"a sentinel is silent", silent_sentinel, "sentinels", STATUS_WARNING, NULL,
+     "1 of 2 sentinels name no primary: 10.0.0.2:26379: no reply", "redis.sentinels"},
+    {"sentinels disagree", quarrel, "sentinels", STATUS_WARNING, NULL, "disagree about the primary: a says b, c says d",
+     "SENTINEL"},
+    {"certificate ends", certificate_ends, "certificate_ends", STATUS_WARNING, NULL, "of 10.0.0.1:6379 ends in 14 d", "Renew"},
+    {"certificate has ended", certificate_ended, "certificate_ends", STATUS_WARNING, NULL, "has ended", "Renew"},
+    {"certificate lasts", certificate_lasts, NULL, 0, NULL, NULL, NULL},
+    {"a failover loses", lossy, "failover_loses", STATUS_NOTE, NULL, "a failover of 10.0.0.1:6379 may lose",
+     "min-replicas-to-write"},
+    {"writes wait for a replica", not_lossy, NULL, 0, NULL, NULL, NULL},
+    {"no replica", no_replica, NULL, 0, NULL, NULL, NULL},
     {"redis gone", gone, "redis_unreachable", STATUS_FAULT, NULL, "Connection refused", "redis"},
 };
 
@@ -397,21 +427,6 @@ Test(unit_status, findings_name_the_parts_that_still_work) {
         status_findings_free(&found);
         end(&w);
     }
-}
-
-Test(unit_status, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
-    world_t w = well("lock = { scope = \"queue\"; };" FIVE);
-    status_findings_t found = status_diagnose(&w.s, NULL);
-    cr_assert_eq(found.count, 0);
-    status_findings_free(&found);
-    w.s.snapshot.locks[3] = (snapshot_lock_t){.pttl_ms = -2};
-    found = status_diagnose(&w.s, NULL);
-    cr_assert_eq(found.count, 1);
-    cr_assert_str_eq(found.items[0].code, "no_leader");
-    cr_assert_eq(found.items[0].queues[0], 3);
-    cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
-    status_findings_free(&found);
-    end(&w);
 }
 
 #define LONG                                                                                                                     \

@@ -1,0 +1,25 @@
+// Checks of Redis's servers.
+#include "base/text/units.h"
+#include "cli/status/checks.h"
+
+enum {
+    CLOCK_OFFSET_MS = 60000, // largest difference between the clocks of Redis and this machine
+    MEMORY_PERCENT = 95,     // of maxmemory
+};
+
+int64_t check_memory(const check_subject_t *x, buffer_t *what) {
+    const int64_t used = x->s->snapshot.memory_used, most = x->s->snapshot.memory_most;
+    if (most <= 0 || (double)used * 100 < (double)most * MEMORY_PERCENT || (used >= most) != (x->row->variant == CHECK_FULL))
+        return 0;
+    buffer_printf(what, "Redis uses %s of its maxmemory, %s", size_text(used).text, size_text(most).text);
+    return 1;
+}
+
+int64_t check_clocks(const check_subject_t *x, buffer_t *what) {
+    int64_t apart = llabs(x->s->wall_ms - x->s->snapshot.now_ms);
+    if (apart <= CLOCK_OFFSET_MS || x->s->snapshot.now_ms <= 0) return 0; // 0 = Redis's time is unknown
+    buffer_printf(what, "the clocks of Redis and of this machine are %s apart", duration_text(apart).text);
+    return apart;
+}
+
+int64_t check_servers(const check_subject_t *x, buffer_t *what) { return x->row->servers(&x->s->servers, x->s->wall_ms, what); }

@@ -1,0 +1,96 @@
+/* What `status` shows of locks, primaries and sentinels. */
+#include "base/json/json.h"
+#include "status_fixture.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define QUEUES "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; } );"
+
+static char *head_of(world_t *w) {
+    buffer_t out = {0};
+    status_findings_t found = {0};
+    status_text(&w->s, &found, &(status_view_t){.width = 120, .utc = true}, &out);
+    *strstr(out.data, "\n\n") = '\0';
+    return out.data;
+}
+
+static void expect_member(world_t *w, const char *path, const char *expected) {
+    buffer_t out = {0};
+    json_value_t value;
+    status_json(&w->s, &(status_findings_t){0}, NULL, &out);
+    cr_assert_eq(json_find((slice_t){buffer_text(&out), out.len}, path, &value), JSON_FOUND, "%s: %s", path, buffer_text(&out));
+    cr_assert_eq(strncmp(value.raw.data, expected, strlen(expected)), 0, "%s: %.*s", path, (int)value.raw.len, value.raw.data);
+    buffer_free(&out);
+}
+
+static world_t two_sentinels(void) {
+    static sentinel_view_t sentinels[] = {
+        {.address = "10.0.0.1:26379", .primary = "10.0.0.1:6379", .epoch = 7, .quorum = 2, .sees_down = true},
+        {.address = "10.0.0.2:26379", .error = "a\x1b\"b"}};
+    static primary_view_t primary = {.address = "10.0.0.1:6379",
+                                     .tls = "TLS 1.2",
+                                     .certificate_end_ms = NOW + 86400000,
+                                     .replicas = 2,
+                                     .good_replicas = 1,
+                                     .eviction = "noeviction"};
+    world_t w = well("redis = { sentinels = [\"10.0.0.1:26379\"]; master = \"main\"; };" QUEUES);
+    w.s.servers = (servers_t){.mode = REDIS_MODE_SENTINEL,
+                              .sentinels = sentinels,
+                              .sentinel_count = 2,
+                              .believed = "10.0.0.1:6379",
+                              .primaries = &primary,
+                              .primary_count = 1};
+    return w;
+}
+
+Test(unit_status_servers, sentinels_and_primary_take_at_most_two_lines) {
+    world_t w = two_sentinels();
+    char *head = head_of(&w);
+    cr_assert(strstr(head, "\nredis    1 of 2 sentinels answer: \"main\" is 10.0.0.1:6379; quorum 2, epoch 7; 1 cannot reach it\n"
+                           "         TLS 1.2, certificate until 2026-11-22; 2 replicas, 1 in time for min-replicas-to-write; "
+                           "maxmemory-policy\n         noeviction\nleader"),
+              "%s", head);
+    free(head);
+    end(&w);
+}
+
+Test(unit_status_servers, json_has_primaries_and_sentinels) {
+    world_t w = two_sentinels();
+    expect_member(&w, "/redis/mode", "sentinel");
+    expect_member(&w, "/redis/primaries/0/tls", "TLS 1.2");
+    expect_member(&w, "/redis/primaries/0/certificate_end", "2026-11-22T");
+    expect_member(&w, "/redis/primaries/0/good_replicas", "1");
+    expect_member(&w, "/redis/sentinels/0/sees_primary_down", "true");
+    expect_member(&w, "/redis/sentinels/0/epoch", "7");
+    expect_member(&w, "/redis/sentinels/1/epoch", "null");
+    expect_member(&w, "/redis/sentinels/1/error", "a\\u001b");
+    end(&w);
+}
+
+/* Then their word is most wanted. */
+Test(unit_status_servers, sentinels_are_shown_although_redis_is_unreachable) {
+    world_t w = two_sentinels();
+    w.s.reached = false;
+    *w.s.servers.believed = '\0';
+    char *head = head_of(&w);
+    cr_assert(strstr(head, "\nredis    1 of 2 sentinels name a primary for \"main\"\nlog"), "%s", head);
+    free(head);
+    expect_member(&w, "/redis/sentinels/0/address", "10.0.0.1:26379");
+    end(&w);
+}
+
+Test(unit_status_servers, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
+    world_t w = well("lock = { scope = \"queue\"; };" QUEUES);
+    status_findings_t found = status_diagnose(&w.s, NULL);
+    cr_assert_eq(found.count, 0);
+    status_findings_free(&found);
+    w.s.snapshot.locks[3] = (snapshot_lock_t){.pttl_ms = -2};
+    found = status_diagnose(&w.s, NULL);
+    cr_assert_eq(found.count, 1);
+    cr_assert_str_eq(found.items[0].code, "no_leader");
+    cr_assert_eq(found.items[0].queues[0], 3);
+    cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
+    status_findings_free(&found);
+    end(&w);
+}
