@@ -4,11 +4,10 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "queue/keys.h"
-#include "redis/cluster.h"
 #include "redis/topology.h"
+#include "role/watcher.h"
 
 enum { ENDED_MAX = 2 * TOPOLOGY_SHARDS_MAX, WATCHER_STOP_MS = 1500 };
-enum { REFRESH_S = 60, REFRESH_LEAST_MS = 250 };
 
 struct role_set {
     config_t *config;
@@ -17,8 +16,8 @@ struct role_set {
     int told_fd;
     unsigned *slots; // slot of each queue's lock; owned
     bool *queues;    // of the shard in question; owned
-    role_t watcher;
-    mono_t refresh_at, refresh_least;
+    role_t watcher_role;
+    watcher_t *watcher;                         // NULL = one server, which nobody needs to look for
     shard_roles_t *shards[TOPOLOGY_SHARDS_MAX]; // NULL = the shard has no queues of ours
     shard_roles_t *ended[ENDED_MAX];            // locks of theirs may still be adopted
     size_t ended_count;
@@ -27,19 +26,6 @@ struct role_set {
     bool handed_over[SHARD_ROLES]; // without a Cluster: roles that have taken over
     bool started;                  // the watcher
 };
-
-static void watcher_tick(void *self, role_wait_t *wait) {
-    role_set_t *set = self;
-    redis_error_t error;
-    mono_t now = mono_now();
-    if (topology_take_refresh(set->topology)) set->refresh_at = mono_min(set->refresh_at, set->refresh_least);
-    if (mono_reached(set->refresh_at, now)) {
-        set->refresh_least = mono_add(now, REFRESH_LEAST_MS * NS_PER_MS);
-        set->refresh_at = mono_add(now, REFRESH_S * NS_PER_S);
-        if (cluster_refresh(set->topology, &set->watcher.stop, &error) != OUTCOME_OK) set->refresh_at = set->refresh_least;
-    }
-    wait->until = set->refresh_at;
-}
 
 static shard_roles_t *role_set_new_shard(role_set_t *set, size_t shard, const bool *queues) {
     return shard_roles_new(&(shard_roles_spec_t){.config = set->config,
@@ -64,12 +50,16 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
     topology_set_metrics(set->topology, metrics);
     set->slots = mem_array(config->queue_count, sizeof *set->slots);
     set->queues = mem_array(config->queue_count, sizeof *set->queues);
-    bool ok = role_init(&set->watcher, "watcher", watcher_tick, NULL, set);
+    bool ok = role_init(&set->watcher_role, "watcher", watcher_tick, NULL, NULL);
+    set->watcher_role.told_fd = told_fd;
+    if (ok && (topology_locator(set->topology) || topology_is_cluster(set->topology))) {
+        set->watcher_role.self = set->watcher = watcher_new(set->topology, metrics, &set->watcher_role);
+        ok = set->watcher;
+    }
     if (topology_is_cluster(set->topology)) {
         set->log = audit_share_new(config, metrics, &set->log_stop);
         role_set_find_slots(set);
         topology_wake_on_slots(set->topology, told_fd);
-        topology_wake_on_refresh(set->topology, set->watcher.wake_fd);
     } else {
         set->shards[0] = role_set_new_shard(set, 0, NULL);
         ok = set->shards[0] && ok;
@@ -86,8 +76,9 @@ void role_set_free(role_set_t *set) {
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++) shard_roles_free(set->shards[i]);
     for (size_t i = 0; i < set->ended_count; i++) shard_roles_free(set->ended[i]);
     audit_share_free(set->log);
+    watcher_free(set->watcher);
     topology_free(set->topology);
-    role_destroy(&set->watcher);
+    role_destroy(&set->watcher_role);
     free(set->slots);
     free(set->queues);
     config_free(set->config);
@@ -107,13 +98,13 @@ size_t role_set_roles(const role_set_t *set, const role_t **roles, size_t most) 
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
         for (int n = 0; set->shards[i] && n < SHARD_ROLES && count < most; n++)
             roles[count++] = shard_roles_role(set->shards[i], n);
-    if (set->started && count < most) roles[count++] = &set->watcher;
+    if (set->started && count < most) roles[count++] = &set->watcher_role;
     return count;
 }
 
 static bool role_set_start_watcher(role_set_t *set) {
-    if (set->started || !topology_is_cluster(set->topology)) return true;
-    set->started = role_start(&set->watcher);
+    if (set->started || !set->watcher) return true;
+    set->started = role_start(&set->watcher_role);
     if (!set->started)
         log_error("main", NULL, "cannot start a thread", F_STR("thread", "watcher"), F_STR("reason", strerror(errno)));
     return set->started;
@@ -201,7 +192,7 @@ void role_set_free_ended(role_set_t *set) {
 void role_set_stop_for_reload(role_set_t *set) {
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
         if (set->shards[i] && !shard_roles_stopping(set->shards[i])) shard_roles_stop_for_others(set->shards[i]);
-    role_stop(&set->watcher);
+    role_stop(&set->watcher_role);
 }
 
 static bool role_set_take_over_roles(role_set_t *next, role_set_t *old, bool *failed) {
@@ -210,12 +201,14 @@ static bool role_set_take_over_roles(role_set_t *next, role_set_t *old, bool *fa
         if (!next->handed_over[i]) next->handed_over[i] = shard_roles_hand_over(old->shards[0], next->shards[0], i, failed);
         done = done && next->handed_over[i];
     }
-    return done;
+    if (!done || !role_join(&old->watcher_role, 0)) return false;
+    *failed = *failed || !role_set_start_watcher(next);
+    return true;
 }
 
 // All roles of the old set must end first, because they share the log.
 static bool role_set_take_over_shards(role_set_t *next, role_set_t *old, bool *failed) {
-    bool changed, ended = role_join(&old->watcher, 0);
+    bool changed, ended = role_join(&old->watcher_role, 0);
     if (role_set_collect_ended(old, &changed) || !ended) return false;
     atomic_store(&old->log_stop, true);
     audit_share_finish(old->log);
@@ -235,12 +228,12 @@ bool role_set_take_over(role_set_t *next, role_set_t *old, bool *failed) {
 bool role_set_end(role_set_t *set) {
     bool ended = true;
     atomic_store(&set->log_stop, true);
-    role_stop(&set->watcher);
+    role_stop(&set->watcher_role);
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
         for (int n = SHARD_ROLES - 1; set->shards[i] && n > LEADER; n--) role_stop(shard_roles_role(set->shards[i], n));
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
         if (set->shards[i]) ended = shard_roles_end(set->shards[i]) && ended;
-    ended = role_join(&set->watcher, WATCHER_STOP_MS) && ended;
+    ended = role_join(&set->watcher_role, WATCHER_STOP_MS) && ended;
     if (ended && set->log) audit_share_finish(set->log);
     return ended;
 }

@@ -125,6 +125,7 @@ static bool auditor_connect_unlocked(auditor_t *a) {
 static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
     mono_t retain_at = {0};
     bool more = false;
+    if (conn_take_move(a->redis.conn)) a->redis.backoff = BACKOFF_REDIS;
     audit_writer_check_file(a->writer);
     if (auditor_open_log(a)) {
         more = auditor_connect_unlocked(a) && auditor_work(a);

@@ -169,6 +169,16 @@ static void leader_expire_leases(leader_t *leader, mono_t now) {
 }
 
 // An idle connection becomes readable only when the server has closed it.
+// The lock may be missing at the new primary, so look at once.
+static void leader_notice_move(leader_t *leader) {
+    mono_t now = mono_now();
+    if (!conn_take_move(leader->conn)) return;
+    backoff_reset(&leader->backoff);
+    conn_close(leader->subscriber); // a leader does not use it, and would keep it open
+    leader->retry_at = leader->subscriber_retry_at = now;
+    for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = now;
+}
+
 static void leader_notice_close(leader_t *leader) {
     struct redisReply *reply = NULL;
     redis_error_t error;
@@ -182,6 +192,7 @@ static void leader_notice_close(leader_t *leader) {
 void leader_tick(void *self, role_wait_t *wait) {
     leader_t *leader = self;
     redis_error_t error;
+    leader_notice_move(leader);
     leader_notice_close(leader);
     leader_expire_leases(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now())) leader_listen_for_vacancies(leader);

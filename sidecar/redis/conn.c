@@ -5,7 +5,11 @@
 
 static const char TOO_LARGE[] = "reply is larger than any reply that was asked for";
 
-enum { RECEIVE_BYTES = TLS_RECORD_MAX };
+enum {
+    RECEIVE_BYTES = TLS_RECORD_MAX,
+    SLOW_MS = 500,
+    UNASKED_MS = 12000, // longer than the period of the watcher and an ask
+};
 
 conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop) {
     const redis_config_t *redis = shard_config(shard);
@@ -66,6 +70,13 @@ int64_t conn_certificate_end(const conn_t *conn) {
 }
 
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
+
+bool conn_take_move(conn_t *conn) {
+    unsigned before = conn->moves;
+    conn->moves = shard_moves(conn->shard);
+    return conn->moves != before;
+}
+
 int64_t conn_received(const conn_t *conn) { return conn->received; }
 
 void conn_reply_free(struct redisReply *reply) {
@@ -89,12 +100,29 @@ time_limit_t conn_limit(const conn_t *conn, int timeout_ms) {
     };
 }
 
+// A server that is slow may be frozen, and another one the primary. So the watcher asks early.
 static outcome_t conn_wait(conn_t *conn, time_limit_t *limit, redis_error_t *error) {
-    wait_result_t result = channel_wait(conn->channel, limit);
+    time_limit_t slow = *limit;
+    slow.deadline = mono_min(limit->deadline, mono_add(mono_now(), SLOW_MS * NS_PER_MS));
+    wait_result_t result = channel_wait(conn->channel, &slow);
+    if (result == WAIT_TIMEOUT) {
+        topology_want_refresh(shard_topology(conn->shard));
+        result = channel_wait(conn->channel, limit);
+    }
     return result == WAIT_READY ? OUTCOME_OK : conn_lose(conn, error, wait_text(result), "");
 }
 
+// A former primary must get no more requests. If the watcher has not asked in time, this process was frozen, and has missed what
+// the watcher would have heard: then ask first. Sentinels that do not answer change nothing.
+static bool conn_may_send(conn_t *conn) {
+    redis_error_t ignored;
+    mono_t now = mono_now();
+    if (topology_unasked_ms(shard_topology(conn->shard), now) > UNASKED_MS) shard_locate(conn->shard, now, conn->stop, &ignored);
+    return conn_is_current(conn);
+}
+
 static outcome_t conn_send_pending(conn_t *conn, time_limit_t limit, redis_error_t *error) {
+    if (conn->sent < conn->complete && !conn_may_send(conn)) return conn_lose(conn, error, wait_text(WAIT_MOVED), "");
     while (conn->sent < conn->complete) {
         size_t count = 0;
         channel_state_t state =
@@ -140,6 +168,13 @@ static void conn_count_redirection(const conn_t *conn, const redis_error_t *erro
         if (conn_error_is(error, codes[i])) metric_add(&shard_metrics(conn->shard)->redirects[i], 1);
 }
 
+// The server is no primary any more, or the two connections of a client lead to different servers. (redis src/networking.c,
+// clientCommand, and src/blocked.c, disconnectAllBlockedClients)
+static bool conn_error_tells_of_move(const redis_error_t *error) {
+    return conn_error_is(error, "READONLY") || conn_error_is(error, "MASTERDOWN") || conn_error_is(error, "UNBLOCKED") ||
+           strstr(error->text, "redirect to does not exist");
+}
+
 // Frees the reply.
 static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
     outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
@@ -147,7 +182,7 @@ static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_er
     if (topology_is_cluster(shard_topology(conn->shard))) conn_note_redirection(conn, reply, error);
     freeReplyObject(reply);
     if (conn_error_is(error, "NOSCRIPT")) conn->scripts_loaded = false;
-    if (conn_error_is(error, "READONLY") || conn_error_is(error, "MASTERDOWN")) {
+    if (conn_error_tells_of_move(error)) {
         shard_suspect(conn->shard, conn->epoch);
         conn_close(conn);
     }
@@ -204,6 +239,7 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
     *reply = NULL;
     *error = (redis_error_t){0};
     if (!conn->channel) return conn_lose(conn, error, "not connected", "");
+    if (!conn_is_current(conn)) return conn_lose(conn, error, wait_text(WAIT_MOVED), "");
     if (conn_parse(conn, &found, error) != OUTCOME_OK) return error->outcome;
     if (!found && (conn_receive(conn, error) != OUTCOME_OK || conn_parse(conn, &found, error) != OUTCOME_OK))
         return error->outcome;

@@ -48,6 +48,7 @@ const char *conn_tls_text(const conn_t *conn);    // "TLS 1.3"; "" = the connect
 int64_t conn_certificate_end(const conn_t *conn); // of the server, seconds since 1970; 0 = plain, closed or unknown
 const char *conn_target(const conn_t *conn);      // "127.0.0.1:6379" or the socket's path, for messages
 unsigned conn_generation(const conn_t *conn);     // changes with every connect
+bool conn_take_move(conn_t *conn);                // true once after another server became the primary: no reason to back off
 int64_t conn_received(const conn_t *conn);        // bytes since conn_new, incomplete replies included
 
 // Builds one request and appends it to the pipeline. Arguments are copied. Each of these takes one argument or more, in the order

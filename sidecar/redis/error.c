@@ -7,8 +7,8 @@
 
 // After an error with one of these codes nothing is written, and the same request may succeed later (redis src/server.c,
 // createSharedObjects). After NOSCRIPT conn_open loads the scripts again.
-static const char *const RETRY_CODES[] = {"LOADING",  "MASTERDOWN", "BUSY",       "READONLY", "CLUSTERDOWN",
-                                          "TRYAGAIN", "MISCONF",    "NOREPLICAS", "OOM",      "NOSCRIPT"};
+static const char *const RETRY_CODES[] = {"LOADING", "MASTERDOWN", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN",
+                                          "MISCONF", "NOREPLICAS", "OOM",  "NOSCRIPT", "UNBLOCKED"};
 
 outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *format, ...) {
     va_list args;

@@ -17,6 +17,7 @@ struct conn {
     const redis_config_t *redis; // of the shard
     shard_t *shard;
     unsigned epoch; // of the shard at the connect
+    unsigned moves; // of the shard that conn_take_move has reported
     const char *name;
     const atomic_bool *stop; // NULL = none
     endpoint_t address;

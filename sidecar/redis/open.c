@@ -5,6 +5,8 @@
 #include "redis/reply.h"
 #include "redis/socket/socket.h"
 
+enum { LOCATED_MS = 1000 }; // an answer of the sentinels that is good enough for a connect, which the next answer confirms
+
 // Appends AUTH and SELECT if they are needed, CLIENT SETNAME and INFO. Returns the number of these requests.
 static int conn_append_handshake(conn_t *conn, const char *password) {
     int count = 2;
@@ -94,8 +96,23 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     return error->outcome;
 }
 
+// What the sentinels said before the connect may be outdated: a primary that died, was replaced and came back accepts connections
+// at its old address. So they must name it once more. (rule 1 of redis/sentinel/group.h)
+static outcome_t conn_confirm(conn_t *conn, redis_error_t *error) {
+    outcome_t outcome = shard_locate(conn->shard, mono_now(), conn->stop, error);
+    if (outcome == OUTCOME_OK && !conn_is_open(conn))
+        redis_error_set(error, OUTCOME_DISCONNECTED, "%s: another server became the primary", conn->address.text);
+    if (error->outcome != OUTCOME_OK) conn_close(conn);
+    return error->outcome;
+}
+
 static outcome_t conn_try_connect(conn_t *conn, redis_error_t *error) {
     conn_close(conn);
+    mono_t recently = mono_add(mono_now(), -LOCATED_MS * NS_PER_MS);
+    if (shard_locate(conn->shard, recently, conn->stop, error) != OUTCOME_OK) {
+        shard_connect_failed(conn->shard);
+        return error->outcome;
+    }
     conn->epoch = shard_address(conn->shard, &conn->address);
     time_limit_t limit = conn_limit(conn, 0);
     conn->channel = socket_open(conn->redis, &conn->address, conn->redis->tls, &limit, error);
@@ -103,6 +120,7 @@ static outcome_t conn_try_connect(conn_t *conn, redis_error_t *error) {
         topology_want_refresh(shard_topology(conn->shard));
         return error->outcome;
     }
+    if (conn_confirm(conn, error) != OUTCOME_OK) return error->outcome;
     conn_start_reader(conn);
     conn->generation++;
     if (conn_handshake(conn, error) != OUTCOME_OK) conn_close(conn); // other replies may still be in flight

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/wakeup.h"
+#include "redis/sentinel/locator.h"
 
 enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 
@@ -20,6 +21,10 @@ struct shard {
     bool connect_failed; // the last one did
     bool missing;        // is counted as such
     int64_t certificate_end;
+    // What the sentinels said last; guarded by the mutex.
+    int64_t config_epoch;
+    uint64_t located_number;
+    atomic_uint moves;
 };
 
 struct topology {
@@ -33,6 +38,7 @@ struct topology {
     atomic_uint version;
     _Atomic int64_t map_epoch;
     atomic_bool refresh_wanted;
+    locator_t *locator; // NULL = no sentinels
     int refresh_fd;
     int slots_fd;
     int wake_fds[MAX_WAKE_FDS];
@@ -81,6 +87,11 @@ topology_t *topology_new(const redis_config_t *redis) {
         snprintf(first->text, sizeof first->text, "%s", redis->socket);
     else
         endpoint_set(first, seed.host, seed.port);
+    if (config_redis_mode(redis) == REDIS_MODE_SENTINEL) {
+        *first = (endpoint_t){0};
+        snprintf(first->text, sizeof first->text, "primary %s of the sentinels", redis->master);
+        topology->locator = locator_new(redis);
+    }
     if (config_redis_mode(redis) != REDIS_MODE_CLUSTER) return topology;
     topology->slots = mem_array(SLOT_COUNT, sizeof *topology->slots);
     for (size_t i = 0; i < SLOT_COUNT; i++) topology->slots[i] = TOPOLOGY_SHARDS_MAX;
@@ -96,6 +107,7 @@ void topology_free(topology_t *topology) {
     pthread_mutex_destroy(&topology->mutex);
     metrics_free(topology->own_metrics);
     free((void *)topology->slots);
+    locator_free(topology->locator);
     free(topology);
 }
 
@@ -142,8 +154,9 @@ static void shard_raise_epoch(shard_t *shard) {
 // Call it with the mutex held.
 static void shard_set_address(shard_t *shard, const char *host, int port) {
     if (strcmp(shard->endpoint.host, host) == 0 && shard->endpoint.port == port) return;
+    if (shard->endpoint.port) metric_add(&shard->topology->metrics->primary_changes, 1); // else it was unknown
     endpoint_set(&shard->endpoint, host, port);
-    metric_add(&shard->topology->metrics->primary_changes, 1);
+    atomic_fetch_add(&shard->moves, 1);
     shard_raise_epoch(shard);
 }
 
@@ -205,6 +218,32 @@ void shard_disconnected(shard_t *shard) {
     pthread_mutex_lock(&shard->topology->mutex);
     shard_count_connection(shard, -1);
     pthread_mutex_unlock(&shard->topology->mutex);
+}
+
+// ---- Redis Sentinel.
+
+locator_t *topology_locator(const topology_t *topology) { return topology->locator; }
+unsigned shard_moves(const shard_t *shard) { return atomic_load(&shard->moves); }
+
+int64_t topology_unasked_ms(const topology_t *topology, mono_t now) {
+    return topology->locator ? mono_diff(now, locator_asked_at(topology->locator)) / NS_PER_MS : 0;
+}
+
+outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, redis_error_t *error) {
+    topology_t *topology = shard->topology;
+    located_t located;
+    *error = (redis_error_t){0};
+    if (!topology->locator || locator_find(topology->locator, since, stop, &located, error) != OUTCOME_OK) return error->outcome;
+    pthread_mutex_lock(&topology->mutex);
+    if (located.number > shard->located_number) { // another thread may have been faster with a later ask
+        unsigned moves = shard_moves(shard);
+        shard->located_number = located.number;
+        shard_set_address(shard, located.address.host, located.address.port);
+        if (moves == shard_moves(shard) && located.config_epoch != shard->config_epoch) shard_raise_epoch(shard);
+        shard->config_epoch = located.config_epoch;
+    }
+    pthread_mutex_unlock(&topology->mutex);
+    return OUTCOME_OK;
 }
 
 // ---- Redis Cluster.

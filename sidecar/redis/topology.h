@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "config/config.h"
 #include "model/metrics.h"
+#include "redis/error.h"
 #include "redis/slots.h"
 #include "redis/socket/endpoint.h"
 
@@ -61,6 +62,20 @@ void shard_connect_failed(shard_t *shard);
 void shard_connected(shard_t *shard, int64_t certificate_end);
 void shard_disconnected(shard_t *shard);
 
+// ---- Redis Sentinel.
+
+typedef struct locator locator_t; // redis/sentinel/locator.h
+
+locator_t *topology_locator(const topology_t *topology); // NULL = no sentinels
+// Asks the sentinels for the primary, unless an ask that began at `since` or later has told. The epoch of the shard rises if the
+// primary is another server, or if the sentinels have failed over and back. Without sentinels it does nothing. `stop` may be
+// NULL.
+outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, redis_error_t *error);
+// For how long nobody has asked the sentinels, in ms; 0 without sentinels.
+int64_t topology_unasked_ms(const topology_t *topology, mono_t now);
+// How often the shard has got another address. Unlike the epoch, it does not rise by a suspicion.
+unsigned shard_moves(const shard_t *shard);
+
 // ---- Redis Cluster.
 
 bool topology_is_cluster(const topology_t *topology);
@@ -78,9 +93,10 @@ void topology_inherit(topology_t *topology, topology_t *old);
 // primary of any shard, so the map must tell.
 void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address);
 
-// Asks for a new slot map, because a connection was lost or a slot has moved. topology_take_refresh returns and clears the wish.
+// Wishes that the watcher asks where the primaries are, because a connection was lost or is slow, or a slot has moved.
+// topology_take_refresh returns and clears the wish.
 void topology_want_refresh(topology_t *topology);
 bool topology_take_refresh(topology_t *topology);
-// Registers the eventfd to raise when a new slot map is wanted, and when a slot gets another shard; -1 = none.
+// Registers the eventfd to raise when there is such a wish, and when a slot gets another shard; -1 = none.
 void topology_wake_on_refresh(topology_t *topology, int wake_fd);
 void topology_wake_on_slots(topology_t *topology, int wake_fd);

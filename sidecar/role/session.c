@@ -110,6 +110,10 @@ static bool session_check_alive(session_t *session) {
 
 bool session_ready(session_t *session) {
     mono_t now = mono_now();
+    if (conn_take_move(session->data)) {
+        backoff_reset(&session->backoff);
+        session->retry_at = now;
+    }
     return mono_reached(session->retry_at, now) && session_open(session, now) && session_check_alive(session);
 }
 

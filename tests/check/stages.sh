@@ -111,6 +111,9 @@ storms() {
         --filter '@(daemon_loop|daemon_promises|daemon_sd_notify)/*'
 }
 
+# Twenty failovers of Sentinel, for the quick form has three.
+failovers() { QS_LONG=1 timeout --foreground -k 10 900 build/tests/suite -j1 --timeout 600 --filter '@(daemon_sentinel)/*'; }
+
 # `make chaos`, but for a minute.
 chaos() { CHAOS_SECONDS=60 timeout --foreground -k 10 600 build/tests/suite -j1 --filter 'daemon_chaos/*'; }
 
@@ -149,6 +152,7 @@ else
     stage "daemon tests under thread" daemons
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
     stage "tests with Redis 6.2" with_redis62
+    stage "20 failovers of Sentinel" failovers
     stage chaos chaos
     stage image image
 fi

@@ -221,7 +221,7 @@ static bool sentinel_is_settled(sentinels_t *s, int number, int primary) {
     return settled;
 }
 
-static bool all_are_settled(sentinels_t *s) {
+bool sentinels_are_settled(sentinels_t *s) {
     int primary = sentinels_primary(s, NULL);
     if (primary < 0) return false;
     for (int i = 0; i < SENTINELS; i++)
@@ -247,7 +247,7 @@ static void print_views(sentinels_t *s) {
 }
 
 void sentinels_await_settled(sentinels_t *s) {
-    if (wait_for(all_are_settled(s), SWITCH_MS)) return;
+    if (wait_for(sentinels_are_settled(s), SWITCH_MS)) return;
     print_views(s);
     cr_assert_fail("the sentinels do not agree on a primary with two replicas");
 }

@@ -46,6 +46,7 @@ int sentinels_primary(sentinels_t *s, long long *epoch);
 int sentinels_await_switch(sentinels_t *s, int old);
 /* Waits until all running sentinels name the same server and see two replicas that follow it, so that the next failover can
  * begin. */
+bool sentinels_are_settled(sentinels_t *s);
 void sentinels_await_settled(sentinels_t *s);
 /* SENTINEL FAILOVER on one sentinel; tries again while there is no good replica. */
 void sentinels_failover(sentinels_t *s);

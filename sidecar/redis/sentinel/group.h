@@ -41,6 +41,8 @@ void sentinel_group_free(sentinel_group_t *group); // NULL is fine
 // the next ask. NULL: *error tells why the primary is unknown. `stop` may be NULL.
 const address_t *sentinel_group_ask(sentinel_group_t *group, const atomic_bool *stop, redis_error_t *error);
 
+const address_t *
+sentinel_group_announced(const sentinel_group_t *group);     // the primary as the sentinels know it; port 0 = unknown
 int64_t sentinel_group_epoch(const sentinel_group_t *group); // config epoch of the primary
 // The answers to the last ask, one for each known sentinel, borrowed until the next ask.
 const sentinel_answer_t *sentinel_group_answers(const sentinel_group_t *group, size_t *count);

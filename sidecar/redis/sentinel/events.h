@@ -1,0 +1,26 @@
+// Subscriptions to the events of sentinels that tell of another primary. A lost event does no harm that lasts: the sentinels are
+// asked from time to time, too.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "config/config.h"
+#include "redis/sentinel/answer.h"
+
+typedef struct sentinel_events sentinel_events_t;
+
+// `redis` and `stop` are borrowed. Returns owned; NULL with errno set when no epoll descriptor is available.
+sentinel_events_t *sentinel_events_new(const redis_config_t *redis, const atomic_bool *stop);
+void sentinel_events_free(sentinel_events_t *events); // NULL is fine
+
+// Subscribes at a sentinel that has just answered, unless it is subscribed already. True: the subscription is new, so ask again,
+// as the primary may have changed in between.
+bool sentinel_events_follow(sentinel_events_t *events, const address_t *sentinel);
+
+int sentinel_events_fd(const sentinel_events_t *events); // readable when there may be an event
+// Reads all that has arrived. `announced` is the primary as the sentinels named it last. True: an event names another one, or a
+// subscription was lost, so ask.
+bool sentinel_events_read(sentinel_events_t *events, const address_t *announced);
+
+// Whether a message on one of the channels tells of another primary of `master` than `announced`. Pure.
+bool sentinel_event_is_news(const char *text, const char *master, const address_t *announced);

@@ -1,0 +1,77 @@
+#include "redis/sentinel/locator.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+#include "base/buffer.h"
+
+// Asks a second, in the long run and at once: after a failover, connections of all roles want to be confirmed within
+// milliseconds.
+enum { ASKS_PER_S = 4, ASKS_AT_ONCE = 16 };
+
+struct locator {
+    pthread_mutex_t mutex; // held during an ask: whoever waits for it gets the result
+    sentinel_group_t *group;
+    _Atomic int64_t asked_ns; // when the last ask began; 0 = never
+    mono_t earned_at;
+    double asks_left; // before the next one has to wait
+    located_t found;
+    redis_error_t error; // of the last ask
+};
+
+locator_t *locator_new(const redis_config_t *redis) {
+    locator_t *locator = mem_alloc(sizeof *locator);
+    pthread_mutex_init(&locator->mutex, NULL);
+    locator->group = sentinel_group_new(redis);
+    locator->asks_left = ASKS_AT_ONCE;
+    locator->earned_at = mono_now();
+    return locator;
+}
+
+void locator_free(locator_t *locator) {
+    if (!locator) return;
+    sentinel_group_free(locator->group);
+    pthread_mutex_destroy(&locator->mutex);
+    free(locator);
+}
+
+static void locator_earn(locator_t *locator) {
+    mono_t now = mono_now();
+    locator->asks_left += (double)mono_diff(now, locator->earned_at) * ASKS_PER_S / NS_PER_S;
+    if (locator->asks_left > ASKS_AT_ONCE) locator->asks_left = ASKS_AT_ONCE;
+    locator->earned_at = now;
+}
+
+// Waits until another ask is allowed. Nothing may spin, whatever the roles meet.
+static void locator_await_turn(locator_t *locator) {
+    locator_earn(locator);
+    while (locator->asks_left < 1) {
+        poll(NULL, 0, (int)((1 - locator->asks_left) * 1000 / ASKS_PER_S) + 1);
+        locator_earn(locator);
+    }
+    locator->asks_left--;
+}
+
+static void locator_ask(locator_t *locator, const atomic_bool *stop) {
+    locator_await_turn(locator);
+    atomic_store(&locator->asked_ns, mono_now().ns);
+    const address_t *primary = sentinel_group_ask(locator->group, stop, &locator->error);
+    if (primary) locator->found = (located_t){*primary, sentinel_group_epoch(locator->group), locator->found.number + 1};
+}
+
+outcome_t locator_find(locator_t *locator, mono_t since, const atomic_bool *stop, located_t *located, redis_error_t *error) {
+    pthread_mutex_lock(&locator->mutex);
+    if (atomic_load(&locator->asked_ns) < since.ns) locator_ask(locator, stop);
+    *located = locator->found;
+    *error = locator->error;
+    pthread_mutex_unlock(&locator->mutex);
+    return error->outcome;
+}
+
+mono_t locator_asked_at(const locator_t *locator) { return (mono_t){atomic_load(&locator->asked_ns)}; }
+
+void locator_inspect(locator_t *locator, void (*use)(const sentinel_group_t *group, void *arg), void *arg) {
+    pthread_mutex_lock(&locator->mutex);
+    use(locator->group, arg);
+    pthread_mutex_unlock(&locator->mutex);
+}

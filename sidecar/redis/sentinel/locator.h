@@ -1,0 +1,26 @@
+// Where the sentinels see the primary, for all threads of a process: one ask at a time, and not too often.
+#pragma once
+
+#include "base/clock.h"
+#include "redis/sentinel/group.h"
+
+typedef struct locator locator_t;
+
+typedef struct located {
+    address_t address; // as the sidecar reaches the primary
+    int64_t config_epoch;
+    uint64_t number; // of the ask that found it; later asks have higher numbers
+} located_t;
+
+// `redis` is borrowed. Returns owned.
+locator_t *locator_new(const redis_config_t *redis);
+void locator_free(locator_t *locator); // NULL is fine
+
+// Tells what an ask that began at `since` or later has found; asks if there was none. *error tells why the primary is unknown.
+// `stop` may be NULL.
+outcome_t locator_find(locator_t *locator, mono_t since, const atomic_bool *stop, located_t *located, redis_error_t *error);
+
+mono_t locator_asked_at(const locator_t *locator); // when the last ask began; does not block
+
+// Calls `use` with the group, which no other thread uses meanwhile.
+void locator_inspect(locator_t *locator, void (*use)(const sentinel_group_t *group, void *arg), void *arg);

@@ -1,0 +1,148 @@
+#include "role/watcher.h"
+
+#include "base/buffer.h"
+#include "base/condition.h"
+#include "base/log.h"
+#include "redis/cluster.h"
+#include "redis/sentinel/events.h"
+#include "redis/sentinel/locator.h"
+
+enum {
+    SENTINEL_PERIOD_S = 10,
+    CLUSTER_PERIOD_S = 60,
+    LEAST_MS = 500, // between two asks that no event has caused
+    DISAGREE_S = 5, // sentinels tell each other of a failover every 2 s
+    REASON_SIZE = 512,
+};
+
+static const char ROLE[] = "watcher";
+
+struct watcher {
+    topology_t *topology;
+    metrics_t *metrics;
+    const atomic_bool *stop;
+    sentinel_events_t *events; // NULL = no sentinels
+    address_t announced;       // the primary as the sentinels named it last
+    unsigned moves[TOPOLOGY_SHARDS_MAX];
+    endpoint_t known[TOPOLOGY_SHARDS_MAX]; // the last known primary of each shard; text "" = none
+    mono_t next;                           // when to ask again
+    mono_t earliest;
+    mono_t disagree_since; // mono_never = the sentinels agree
+    condition_t silent;    // sentinels that do not answer
+    condition_t disagree;
+    condition_t unknown; // why the primary is unknown
+};
+
+watcher_t *watcher_new(topology_t *topology, metrics_t *metrics, const role_t *role) {
+    watcher_t *watcher = mem_alloc(sizeof *watcher);
+    *watcher = (watcher_t){.topology = topology, .metrics = metrics, .stop = &role->stop, .disagree_since = mono_never()};
+    if (topology_locator(topology)) {
+        watcher->events = sentinel_events_new(topology_config(topology), &role->stop);
+        if (!watcher->events) {
+            free(watcher);
+            return NULL;
+        }
+    }
+    topology_wake_on_refresh(topology, role->wake_fd);
+    topology_wake_on_change(topology, role->wake_fd);
+    return watcher;
+}
+
+void watcher_free(watcher_t *watcher) {
+    if (!watcher) return;
+    sentinel_events_free(watcher->events);
+    condition_free(&watcher->silent);
+    condition_free(&watcher->disagree);
+    condition_free(&watcher->unknown);
+    free(watcher);
+}
+
+// Any role may have found the new primary, so compare.
+static void watcher_report_moves(watcher_t *watcher) {
+    for (size_t i = 0; i < topology_shard_count(watcher->topology); i++) {
+        shard_t *shard = topology_shard(watcher->topology, i);
+        unsigned moves = shard_moves(shard);
+        if (moves == watcher->moves[i]) continue;
+        endpoint_t now;
+        shard_address(shard, &now);
+        if (*watcher->known[i].text)
+            log_warn(ROLE, NULL, "another server is the primary", F_STR("primary", now.text),
+                     F_STR("before", watcher->known[i].text));
+        watcher->known[i] = now;
+        watcher->moves[i] = moves;
+    }
+}
+
+// What is wrong with the sentinels, as texts of a line; "" = nothing.
+typedef struct findings {
+    watcher_t *watcher;
+    char silent[REASON_SIZE];
+    char disagree[REASON_SIZE];
+    size_t answering;
+    bool followed; // a new subscription
+} findings_t;
+
+static void findings_read(const sentinel_group_t *group, void *arg) {
+    findings_t *findings = arg;
+    size_t count;
+    const sentinel_answer_t *answers = sentinel_group_answers(group, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (answers[i].error.outcome == OUTCOME_OK)
+            findings->followed = sentinel_events_follow(findings->watcher->events, &answers[i].sentinel) || findings->followed;
+        else if (!*findings->silent)
+            snprintf(findings->silent, sizeof findings->silent, "%s", answers[i].error.text);
+    }
+    findings->watcher->announced = *sentinel_group_announced(group);
+    findings->answering = sentinel_group_answering(group);
+    if (!sentinel_group_disagrees(group, findings->disagree, sizeof findings->disagree)) *findings->disagree = '\0';
+}
+
+static void watcher_report_findings(watcher_t *watcher, const findings_t *findings, mono_t now) {
+    metric_set(&watcher->metrics->sentinels_answering, (int64_t)findings->answering);
+    if (!*findings->disagree)
+        watcher->disagree_since = mono_never();
+    else if (mono_diff(watcher->disagree_since, now) > 0)
+        watcher->disagree_since = now;
+    bool lasts = mono_diff(now, watcher->disagree_since) >= DISAGREE_S * NS_PER_S;
+    if (condition_update_reason(&watcher->silent, findings->silent) == CONDITION_BEGAN)
+        log_warn(ROLE, NULL, "a sentinel does not answer", F_INT("answering", findings->answering),
+                 F_STR("reason", findings->silent));
+    if (condition_update_reason(&watcher->disagree, lasts ? findings->disagree : NULL) == CONDITION_BEGAN)
+        log_warn(ROLE, NULL, "the sentinels disagree; believing the first of these", F_STR("reason", findings->disagree));
+}
+
+static void watcher_ask_sentinels(watcher_t *watcher, mono_t now, redis_error_t *error) {
+    findings_t findings = {.watcher = watcher};
+    shard_locate(topology_shard(watcher->topology, 0), now, watcher->stop, error);
+    locator_inspect(topology_locator(watcher->topology), findings_read, &findings);
+    watcher_report_findings(watcher, &findings, now);
+    if (findings.followed || error->outcome != OUTCOME_OK || *findings.disagree) watcher->next = watcher->earliest;
+}
+
+static void watcher_ask(watcher_t *watcher, mono_t now) {
+    redis_error_t error;
+    bool cluster = topology_is_cluster(watcher->topology);
+    watcher->earliest = mono_add(now, LEAST_MS * NS_PER_MS);
+    watcher->next = mono_add(now, (cluster ? CLUSTER_PERIOD_S : SENTINEL_PERIOD_S) * NS_PER_S);
+    if (cluster)
+        cluster_refresh(watcher->topology, watcher->stop, &error);
+    else
+        watcher_ask_sentinels(watcher, now, &error);
+    condition_change_t change = condition_update_reason(&watcher->unknown, error.text);
+    if (change == CONDITION_BEGAN)
+        log_error(ROLE, NULL, "cannot learn where the primary is", F_STR("reason", error.text));
+    else if (change == CONDITION_ENDED)
+        log_info(ROLE, NULL, "learned where the primary is");
+}
+
+void watcher_tick(void *self, role_wait_t *wait) {
+    watcher_t *watcher = self;
+    mono_t now = mono_now();
+    if (watcher->events && sentinel_events_read(watcher->events, &watcher->announced)) watcher->next = now;
+    if (topology_take_refresh(watcher->topology)) watcher->next = mono_min(watcher->next, watcher->earliest);
+    if (mono_reached(watcher->next, now)) watcher_ask(watcher, now);
+    watcher_report_moves(watcher);
+    wait->trouble = watcher->unknown.holds;
+    wait->until = watcher->next;
+    if (watcher->events) role_wait_fd(wait, sentinel_events_fd(watcher->events));
+}

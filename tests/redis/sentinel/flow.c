@@ -1,0 +1,213 @@
+#include "flow.h"
+
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    UP_MS = 10000,
+    SWITCH_MS = 20000,
+    DRAIN_MS = 15000,
+    TRAP_MS = 1000,
+    TRAPS = 20,
+    DELAY_MS = 30,
+    REPLICAS = 2,
+    AT_ONCE = 10
+};
+
+static daemon_t *start_sidecar(const sentinels_t *s, const char *more) {
+    char *settings = sentinels_settings(s);
+    daemon_t *d = daemon_start("group = \"g\";\n"
+                               "redis = { %s %s };\n"
+                               "dispatcher = { safety_poll = \"1h\"; };\n"
+                               "http = { port = 0; };\n"
+                               "log = { level = \"info\"; format = \"json\"; };\n"
+                               "queues = ( { name = \"q\"; } );\n",
+                               settings, more);
+    free(settings);
+    return d;
+}
+
+void flow_fail(flow_t *f, const char *why) {
+    for (int i = 0; i < FLOW_SIDECARS; i++) {
+        char *log = daemon_log(f->sidecars[i]);
+        fprintf(stderr, "--- sidecar %d:\n%s", i, log);
+        free(log);
+    }
+    cr_assert_fail("%s", why);
+}
+
+/* No assertion: the server may die at any time. */
+static redisReply *flow_ask(flow_t *f, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    redisReply *reply = f->r ? redisvCommand(f->r, format, arguments) : NULL;
+    va_end(arguments);
+    if (reply) return reply;
+    redis_close(f->r);
+    f->r = NULL;
+    return NULL;
+}
+
+static bool flow_add(flow_t *f) {
+    redisReply *reply = flow_ask(f, "EVAL %s 1 q:delayed %d %d",
+                                 "local t = redis.call('TIME') return redis.call('ZADD', KEYS[1], t[1] * 1000 + math.floor(t[2] "
+                                 "/ 1000) + ARGV[2], ARGV[1])",
+                                 f->added, f->added % DELAY_MS);
+    bool added = reply && reply->type == REDIS_REPLY_INTEGER;
+    if (reply) freeReplyObject(reply);
+    if (added) cr_assert_lt(++f->added, FLOW_JOBS);
+    return added;
+}
+
+static void flow_produce(flow_t *f) {
+    int first = f->added;
+    for (int i = 0; i < AT_ONCE && flow_add(f); i++) {
+    }
+    redisReply *reply = f->added > first ? flow_ask(f, "WAIT %d 20", REPLICAS) : NULL;
+    bool replicated = reply && reply->type == REDIS_REPLY_INTEGER && reply->integer >= REPLICAS;
+    for (int job = first; job < f->added; job++) f->replicated[job] = replicated;
+    if (reply) freeReplyObject(reply);
+}
+
+static void flow_note_taken(flow_t *f, const char *name) {
+    int job = atoi(name);
+    cr_assert(*name >= '0' && *name <= '9' && job < f->added, "a job that nobody added: %s", name);
+    if (f->taken[job] < UINT8_MAX) f->taken[job]++;
+    if (!f->first_us && job >= f->first_since) f->first_us = wait_now_us();
+}
+
+static void flow_work(flow_t *f) {
+    redisReply *reply = flow_ask(f, "RPOP q 100");
+    for (size_t i = 0; reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+        flow_note_taken(f, reply->element[i]->str);
+    if (reply) freeReplyObject(reply);
+}
+
+void flow_step(flow_t *f) {
+    flow_produce(f);
+    flow_work(f);
+}
+
+static void flow_connect(flow_t *f, int primary) {
+    redis_close(f->r);
+    f->primary = primary;
+    f->r = redis_open(f->s->servers[primary]);
+    f->first_since = f->added;
+    f->first_us = 0;
+    f->named_us = wait_now_us();
+}
+
+double flow_follow(flow_t *f, int old) {
+    int now = -1;
+    if (!flow_until(f, (now = sentinels_primary(f->s, NULL)) >= 0 && now != old, SWITCH_MS))
+        flow_fail(f, "no sentinel names a new primary");
+    flow_connect(f, now);
+    if (!flow_until(f, f->first_us != 0, SWITCH_MS)) flow_fail(f, "no job flows at the new primary");
+    return (double)(f->first_us - f->named_us) / 1000;
+}
+
+flow_t *flow_begin(const sentinels_options_t *options, const char *more) {
+    flow_t *f = calloc(1, sizeof *f);
+    if (!f) abort();
+    f->s = sentinels_begin(options);
+    f->replicated = calloc(FLOW_JOBS, 1);
+    f->taken = calloc(FLOW_JOBS, 1);
+    for (int i = 0; i < FLOW_SIDECARS; i++) f->sidecars[i] = start_sidecar(f->s, more);
+    flow_connect(f, sentinels_primary(f->s, NULL));
+    if (!flow_until(f, f->first_us != 0, UP_MS)) flow_fail(f, "no job flows");
+    return f;
+}
+
+static int flow_missing(const flow_t *f) {
+    int missing = 0;
+    for (int i = 0; i < f->added; i++) missing += f->replicated[i] && !f->taken[i];
+    return missing;
+}
+
+static void flow_report(flow_t *f) {
+    int replicated = 0, again = 0, gone = 0;
+    for (int i = 0; i < f->added; i++) {
+        replicated += f->replicated[i];
+        again += f->taken[i] > 1;
+        gone += !f->taken[i];
+    }
+    fprintf(stderr, "%d jobs, %d replicated; %d taken more than once, %d never\n", f->added, replicated, again, gone);
+}
+
+void flow_end(flow_t *f) {
+    bool drained = false;
+    for (wait_t wait = wait_begin(DRAIN_MS); !(drained = flow_missing(f) == 0) && wait_again(&wait);) flow_work(f);
+    flow_report(f);
+    if (!drained) flow_fail(f, "a job that was replicated is lost");
+    for (int i = 0; i < FLOW_SIDECARS; i++) daemon_stop(f->sidecars[i]);
+    redis_close(f->r);
+    sentinels_end(f->s);
+    free(f->replicated);
+    free(f->taken);
+    free(f);
+}
+
+/* Adds jobs to a server that is no primary any more. */
+static void traps_add(flow_t *f, int server) {
+    redis_t *r = redis_open(f->s->servers[server]);
+    for (int i = 0; i < TRAPS; i++) redis_ok(r, "ZADD q:delayed %d trap%d", i + 1, i);
+    redis_close(r);
+}
+
+static void traps_check(flow_t *f, int server) {
+    redis_t *r = redis_open(f->s->servers[server]);
+    int left = 0;
+    for (int i = 0; i < TRAPS; i++) {
+        char *score = redis_str(r, "ZSCORE q:delayed trap%d", i);
+        left += score != NULL;
+        free(score);
+    }
+    char *clients = redis_str(r, "CLIENT LIST");
+    bool connected = strstr(clients, "name=queue-sidecar") != NULL;
+    if (connected) fprintf(stderr, "%s", clients);
+    free(clients);
+    redis_close(r);
+    fprintf(stderr, "server %d, no primary any more, has %d of %d jobs of its own\n", server, left, TRAPS);
+    if (left < TRAPS) flow_fail(f, "jobs were promoted at a server that is no primary any more");
+    if (connected) flow_fail(f, "a sidecar is connected to a server that is no primary any more");
+}
+
+static bool settled(flow_t *f) {
+    static int64_t looked_us;
+    if (wait_now_us() - looked_us < 100000) return false; /* the jobs must not wait for the sentinels */
+    looked_us = wait_now_us();
+    return sentinels_are_settled(f->s);
+}
+
+void flow_settle(flow_t *f) {
+    if (!flow_until(f, settled(f), SWITCH_MS)) flow_fail(f, "the sentinels do not settle");
+}
+
+static void flow_break_primary(flow_t *f, failover_t kind) {
+    server_t *server = f->s->servers[f->primary];
+    if (kind == FAILOVER_KILL) server_kill(server);
+    if (kind == FAILOVER_FREEZE) server_freeze(server);
+    if (kind == FAILOVER_COMMAND) sentinels_failover(f->s);
+    if (kind == FAILOVER_COMMAND) return;
+    redis_close(f->r); /* it would wait for the frozen server */
+    f->r = NULL;
+}
+
+double flow_failover(flow_t *f, failover_t kind) {
+    int old = f->primary;
+    flow_break_primary(f, kind);
+    double ms = flow_follow(f, old);
+    if (kind == FAILOVER_KILL) server_restart(f->s->servers[old], SERVER_KEEP_DATA);
+    if (kind == FAILOVER_FREEZE) server_thaw(f->s->servers[old]);
+    traps_add(f, old);
+    int64_t until = wait_now_us() + TRAP_MS * 1000;
+    flow_until(f, wait_now_us() >= until, TRAP_MS * 10);
+    traps_check(f, old);
+    sentinels_demote(f->s, old);
+    flow_settle(f);
+    return ms;
+}
