@@ -55,10 +55,16 @@ static bool dispatcher_promotes(const queue_config_t *queue) {
     return (queue->policy.roles & ROLE_DISPATCHER) && dialect_ops(queue->dialect)->promote;
 }
 
+static mono_t dispatcher_next_poll(const dispatcher_t *d, mono_t now) {
+    const config_t *config = d->keys->config;
+    bool blind = d->session.tracking_refused;
+    return mono_add(now, (blind ? config->dispatcher.blind_poll_ms : config->dispatcher.safety_poll_ms) * NS_PER_MS);
+}
+
 static void dispatcher_reset(void *self) {
     dispatcher_t *d = self;
     d->window = (window_t){0};
-    d->safety_at = mono_add(mono_now(), d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
+    d->safety_at = dispatcher_next_poll(d, mono_now());
     for (size_t i = 0; i < d->keys->queue_count; i++) schedule_reset(&d->schedules[i]);
 }
 
@@ -193,7 +199,7 @@ static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, siz
     bool busy = schedule->head.changed || schedule->backlog || schedule->in_flight > 0;
     if (safety && (busy || !mono_reached(schedule->blocked_until, now))) return;
     if (safety && schedule_differs(schedule, head)) {
-        metric_add(&schedule->metrics->missed, 1);
+        if (d->session.tracking) metric_add(&schedule->metrics->missed, 1);
         schedule_changed(schedule); // the next read arms tracking again
     }
     if (!*head->error && !expensive) schedule->isolated = false;
@@ -287,7 +293,10 @@ static outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     // Invalidations that Redis sent before this reply have arrived: read them, or the safety poll would count them as missed.
     if (request->kind == REQUEST_SAFETY) (void)session_read_messages(&d->session);
     bool unarmed = head_error.outcome == OUTCOME_REFUSED && request->armed && now_us > 0;
-    if (unarmed && d->session.tracking) session_disable_tracking(&d->session, &head_error, mono_now());
+    if (unarmed && d->session.tracking) {
+        session_disable_tracking(&d->session, &head_error, mono_now());
+        d->safety_at = dispatcher_next_poll(d, mono_now());
+    }
     if (unarmed) head_error = (redis_error_t){0}; // the heads are valid
     if (request->reads_head) dispatcher_apply_heads(d, request, &head_error, now_us, expensive);
     if (head_error.outcome == OUTCOME_RETRY) *error = head_error;
@@ -334,7 +343,7 @@ static void dispatcher_work(dispatcher_t *d) {
     size_t safety_from = d->keys->queue_count;
     if (mono_reached(d->safety_at, started)) {
         safety_from = 0;
-        d->safety_at = mono_add(started, d->keys->config->dispatcher.safety_poll_ms * NS_PER_MS);
+        d->safety_at = dispatcher_next_poll(d, started);
         metric_add(&d->metrics->safety_polls, 1);
     }
     while (!atomic_load(d->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {

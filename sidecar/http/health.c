@@ -180,7 +180,7 @@ bool health_ready(health_t *health, buffer_t *json) {
     health_add_check(json, "wakeups",
                      metric_get(&m->tracking_refused)
                          ? mem_str("Redis refuses client tracking; due and stalled jobs are found by polling "
-                                   "(dispatcher.safety_poll): `check --redis` and the log say why")
+                                   "(dispatcher.blind_poll): `check --redis` and the log say why")
                          : NULL,
                      NULL);
     health_add_check(json, "audit",

@@ -2,39 +2,65 @@
 
 #include "dialects/dialect.h"
 #include "inspect/probe.h"
+#include "redis/capability.h"
 #include "redis/reply.h"
 
 enum { OLDEST_VERSION = 60200 };
 
-static void preflight_check_version(const preflight_call_t *call) {
+// Asks for what the sidecar can do without. *reply is NULL if the server refuses it.
+static outcome_t preflight_ask_optional(const preflight_call_t *call, capability_t capability, redisReply **reply) {
+    if (request_ask(call->conn, reply, call->error) != OUTCOME_REFUSED) return call->error->outcome;
+    capability_refused(capability, call->error->text);
+    preflight_report(call, PREFLIGHT_NOTE, NULL, "%s is refused: %s; %s", capability_command(capability), call->error->text,
+                     capability_effect(capability));
+    *call->error = (redis_error_t){0};
+    return OUTCOME_OK;
+}
+
+// Asks once more for what the connect was refused, so that a user with the right now gets no note.
+static outcome_t preflight_check_connect(const preflight_call_t *call) {
+    redisReply *reply = NULL;
+    request_begin(call->conn, "CLIENT", "SETNAME", conn_name(call->conn));
+    if (preflight_ask_optional(call, CAPABILITY_CLIENT_NAME, &reply) != OUTCOME_OK) return call->error->outcome;
+    conn_reply_free(reply);
+    if (conn_version(call->conn)) return OUTCOME_OK;
+    request_begin(call->conn, "INFO", "server");
+    outcome_t outcome = preflight_ask_optional(call, CAPABILITY_VERSION, &reply);
+    conn_reply_free(reply);
+    return outcome;
+}
+
+static outcome_t preflight_check_version(const preflight_call_t *call) {
+    int version = conn_version(call->conn);
     preflight_report(call, PREFLIGHT_FACT, NULL, "server is %s at %s", conn_server(call->conn), conn_target(call->conn));
-    if (conn_version(call->conn) < OLDEST_VERSION)
+    if (version && version < OLDEST_VERSION)
         preflight_report(call, PREFLIGHT_REFUSED, NULL, "%s is too old: Redis 6.2 or Valkey 7.2 is needed",
                          conn_server(call->conn));
+    return OUTCOME_OK;
 }
 
 static outcome_t preflight_check_memory(const preflight_call_t *call) {
     redisReply *reply;
     request_begin(call->conn, "INFO", "memory");
-    if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
+    if (preflight_ask_optional(call, CAPABILITY_MEMORY_INFO, &reply) != OUTCOME_OK) return call->error->outcome;
     slice_t policy = reply_info(reply, "maxmemory_policy:");
     if (policy.len && !slice_is(policy, "noeviction"))
         preflight_report(
             call, PREFLIGHT_WARNING, NULL,
             "maxmemory-policy is %.*s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction",
             (int)policy.len, policy.data);
-    freeReplyObject(reply);
+    conn_reply_free(reply);
     return OUTCOME_OK;
 }
 
 static outcome_t preflight_check_role(const preflight_call_t *call) {
     redisReply *reply;
     request_begin(call->conn, "ROLE");
-    if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
-    if (!reply_is(reply_at(reply, 0), "master"))
+    if (preflight_ask_optional(call, CAPABILITY_ROLE, &reply) != OUTCOME_OK) return call->error->outcome;
+    if (reply && !reply_is(reply_at(reply, 0), "master"))
         preflight_report(call, PREFLIGHT_REFUSED, NULL, "the server at %s is a %s: the sidecar must talk to the primary",
                          conn_target(call->conn), reply_text(reply_at(reply, 0)));
-    freeReplyObject(reply);
+    conn_reply_free(reply);
     return OUTCOME_OK;
 }
 
@@ -138,9 +164,9 @@ static void preflight_check_queue_slot(const preflight_call_t *call, const queue
 static outcome_t preflight_check_slots(const preflight_call_t *call) {
     redisReply *reply;
     request_begin(call->conn, "INFO", "cluster");
-    if (request_ask(call->conn, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
+    if (preflight_ask_optional(call, CAPABILITY_CLUSTER_INFO, &reply) != OUTCOME_OK) return call->error->outcome;
     bool cluster = strstr(reply_text(reply), "cluster_enabled:1") != NULL;
-    freeReplyObject(reply);
+    conn_reply_free(reply);
     for (size_t i = 0; cluster && i < call->keys->queue_count; i++) preflight_check_queue_slot(call, &call->keys->queues[i]);
     return OUTCOME_OK;
 }
@@ -172,9 +198,9 @@ static outcome_t preflight_check_layouts(const preflight_call_t *call) {
 }
 
 outcome_t preflight_read_only(const preflight_call_t *call) {
-    outcome_t (*const checks[])(const preflight_call_t *) = {preflight_check_memory, preflight_check_role, preflight_check_slots,
-                                                             preflight_check_all_types, preflight_check_layouts};
-    preflight_check_version(call);
+    outcome_t (*const checks[])(const preflight_call_t *) = {
+        preflight_check_connect, preflight_check_version,   preflight_check_memory, preflight_check_role,
+        preflight_check_slots,   preflight_check_all_types, preflight_check_layouts};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         outcome_t outcome = checks[i](call);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
@@ -185,14 +211,33 @@ outcome_t preflight_read_only(const preflight_call_t *call) {
     return OUTCOME_OK;
 }
 
+// *has is false if the server has no streams at all. The probe tells which rights to streams are missing.
+static outcome_t preflight_check_streams(const preflight_call_t *call, bool *has) {
+    *has = true;
+    if (call->keys->queue_count == 0) return OUTCOME_OK;
+    request_begin(call->conn, "XRANGE", call->keys->queues[0].failures, "-", "+", "COUNT", "1");
+    outcome_t outcome = request_ask(call->conn, NULL, call->error);
+    *has = !redis_error_lacks_command(call->error);
+    if (!*has)
+        preflight_report(call, PREFLIGHT_REFUSED, NULL,
+                         "the server has no streams, in which the sidecar records final failures: XRANGE: %s", call->error->text);
+    return outcome == OUTCOME_REFUSED ? OUTCOME_OK : outcome;
+}
+
 outcome_t preflight(const preflight_call_t *call) {
-    outcome_t outcome = preflight_read_only(call);
-    if (outcome == OUTCOME_OK) outcome = probe_rights(call, NULL);
-    if (outcome != OUTCOME_REFUSED) return outcome;
-    preflight_report(call, PREFLIGHT_REFUSED, NULL, "script probe (EVALSHA, SET) is refused: %s; see docs/acl.md",
-                     call->error->text);
-    *call->error = (redis_error_t){0};
-    return OUTCOME_OK;
+    bool has_streams;
+    outcome_t outcome = preflight_check_streams(call, &has_streams);
+    if (outcome == OUTCOME_OK && has_streams) outcome = preflight_read_only(call);
+    if (outcome == OUTCOME_OK && has_streams) outcome = probe_rights(call, NULL);
+    if (outcome == OUTCOME_REFUSED)
+        preflight_report(call, PREFLIGHT_REFUSED, NULL,
+                         redis_error_lacks_command(call->error)
+                             ? "the server cannot run a loaded script, as the sidecar needs: EVALSHA: %s"
+                             : "script probe (EVALSHA, SET) is refused: %s; see docs/acl.md",
+                         call->error->text);
+    if (outcome == OUTCOME_REFUSED) outcome = OUTCOME_OK;
+    if (outcome == OUTCOME_OK) *call->error = (redis_error_t){0};
+    return outcome;
 }
 
 outcome_t preflight_again(const preflight_call_t *call, const bool *suspected, const bool *disabled) {

@@ -174,7 +174,7 @@ static bool probe_rotate(const probe_t *probe) {
 
 static bool probe_loaded_scripts(const probe_t *probe) {
     conn_t *conn = probe->call->conn;
-    request_begin(conn, "SCRIPT", "EXISTS", script_sha1(&script_probe, conn_version(conn)));
+    request_begin(conn, "SCRIPT", "EXISTS", conn_script_sha1(conn, &script_probe));
     return probe_passed(probe->call, PREFLIGHT_WARNING, "finding loaded scripts (each connect sends all of them)",
                         request_ask(conn, NULL, probe->call->error));
 }

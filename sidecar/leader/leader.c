@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "leader/internal.h"
+#include "redis/capability.h"
 #include "redis/tracking.h"
 
 enum {
@@ -48,6 +49,7 @@ static bool leader_connect(leader_t *leader, redis_error_t *error) {
     LOG_AT(logged ? LOG_DEBUG : LOG_INFO, ROLE, NULL, "connected", F_STR("redis", conn_target(leader->conn)),
            F_STR("server", conn_server(leader->conn)));
     if (!logged) leader->logged_connected = now;
+    capability_log_refusals(ROLE);
     if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
     metric_set(&leader->metrics->redis_up, 1);
     leader->was_connected = true;
@@ -58,6 +60,7 @@ static bool leader_connect(leader_t *leader, redis_error_t *error) {
 static outcome_t leader_run_preflight(leader_t *leader, redis_error_t *error) {
     outcome_t outcome = preflight_results_check(leader->preflight, leader->conn, error);
     leader_count_unserved(leader);
+    capability_log_refusals(ROLE);
     if (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED) leader->checked = conn_generation(leader->conn);
     return outcome;
 }

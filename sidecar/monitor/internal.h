@@ -29,6 +29,7 @@ struct monitor {
     size_t cursor;      // the queue whose scan is next
     size_t task_cursor; // the queue whose side task is next
     mono_t safety_at;   // the next safety poll
+    mono_t look_at;     // the next look for reports while Redis refuses wake-ups
     apply_buffers_t *buffers;
     tasks_t tasks;
     pages_t *pages; // pages of turn.queue
@@ -52,6 +53,8 @@ bool monitor_read_replies(monitor_t *m);
 // Reads the state of every queue whose scan is due, in one request, and begins those scans. False: the connection is unusable
 // for now.
 bool monitor_begin_scans(monitor_t *m);
+// Without wake-ups: a changed number of reports begins a scan. False: the connection is unusable for now.
+bool monitor_look_for_reports(monitor_t *m);
 // Chooses the queue of the next step: m->turn. False: no scan is in progress.
 bool monitor_next_turn(monitor_t *m);
 bool monitor_step_scan(monitor_t *m); // false: the connection is unusable for now

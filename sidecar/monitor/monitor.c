@@ -112,6 +112,7 @@ static void monitor_safety(monitor_t *m, mono_t now) {
 static void monitor_work(monitor_t *m) {
     mono_t started = mono_now();
     monitor_safety(m, started);
+    if (!monitor_look_for_reports(m)) return;
     while (!atomic_load(m->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         if (!session_read_messages(&m->session) || !monitor_begin_scans(m)) break;
         bool worked = monitor_next_turn(m);
@@ -122,7 +123,7 @@ static void monitor_work(monitor_t *m) {
 }
 
 static mono_t monitor_next_time(monitor_t *m) {
-    mono_t now = mono_now(), next = m->safety_at;
+    mono_t now = mono_now(), next = m->session.tracking_refused ? mono_min(m->safety_at, m->look_at) : m->safety_at;
     for (size_t i = 0; i < m->keys->queue_count; i++) {
         lease_t lease;
         const scan_t *scan = &m->scans[i];

@@ -160,6 +160,37 @@ bool monitor_begin_scans(monitor_t *m) {
     return true;
 }
 
+static void monitor_look_at(monitor_t *m, const bool *waits, redis_error_t *worst) {
+    for (size_t i = 0; i < m->keys->queue_count; i++)
+        if (waits[i]) request_append(m->session.data, "HLEN", m->scans[i].config->errors);
+    for (size_t i = 0; i < m->keys->queue_count; i++) {
+        if (!waits[i]) continue;
+        // A scan follows each of the monitor's own writes to the hash, and reads the number again.
+        bool changed = conn_read_int(m->session.data, m->scans[i].config->errors, worst) != m->scans[i].status.reports;
+        if (changed) scan_changed(&m->scans[i], true, mono_now());
+    }
+}
+
+bool monitor_look_for_reports(monitor_t *m) {
+    mono_t now = mono_now();
+    redis_error_t worst = {0};
+    if (!m->session.tracking_refused || !mono_reached(m->look_at, now)) return true;
+    if (!monitor_read_replies(m)) return false;
+    m->look_at = mono_add(now, m->keys->config->dispatcher.blind_poll_ms * NS_PER_MS);
+    bool *waits = mem_array(m->keys->queue_count, sizeof *waits);
+    for (size_t i = 0; i < m->keys->queue_count; i++) {
+        const scan_t *scan = &m->scans[i];
+        lease_t lease;
+        bool reports = scan->ops && scan->ops->rotation && scan->ops->rotation->reports;
+        waits[i] = reports && scan->phase == SCAN_WAIT && monitor_may_scan(m, i, &lease);
+    }
+    monitor_look_at(m, waits, &worst);
+    free(waits);
+    if (worst.outcome == OUTCOME_OK || worst.outcome == OUTCOME_REFUSED) return true; // the scan reports a refusal
+    monitor_back_off(m, &worst);
+    return false;
+}
+
 static bool monitor_others_wait(monitor_t *m, size_t queue) {
     lease_t lease;
     for (size_t i = 0; i < m->keys->queue_count; i++)

@@ -52,6 +52,7 @@ void conn_close(conn_t *conn) {
 static bool conn_is_current(const conn_t *conn) { return conn->epoch == shard_epoch(conn->shard); }
 bool conn_is_open(const conn_t *conn) { return conn->channel && conn_is_current(conn); }
 int conn_fd(const conn_t *conn) { return conn->channel ? channel_fd(conn->channel) : -1; }
+const char *conn_name(const conn_t *conn) { return conn->name; }
 int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
 mono_t conn_server_since(const conn_t *conn) { return conn->server_since; }

@@ -39,9 +39,10 @@ outcome_t conn_open(conn_t *conn, redis_error_t *error);
 void conn_close(conn_t *conn);
 bool conn_is_open(const conn_t *conn); // false also when another server became the primary
 int conn_fd(const conn_t *conn);       // -1 when closed
+const char *conn_name(const conn_t *conn);
 // 70015 for 7.0.15; for Valkey, the Redis version that Valkey is compatible with; 0 = unknown.
 int conn_version(const conn_t *conn);
-const char *conn_server(const conn_t *conn); // "redis 7.0.15" or "valkey 8.1.1"; "" when unknown
+const char *conn_server(const conn_t *conn); // "redis 7.0.15" or "valkey 8.1.1"; "" before the first connect
 // When this process first reached the data of this server. An earlier answer may have come from another primary.
 mono_t conn_server_since(const conn_t *conn);
 const char *conn_tls_text(const conn_t *conn);    // "TLS 1.3"; "" = the connection is plain or closed
@@ -56,6 +57,7 @@ int64_t conn_received(const conn_t *conn);        // bytes since conn_new, incom
 #define request_begin(conn, ...) request_begin_list(conn, LIST_OF(const char *, __VA_ARGS__)) // the command, then arguments
 #define request_text(conn, ...)  request_text_list(conn, LIST_OF(const char *, __VA_ARGS__))
 #define request_int(conn, ...)   request_int_list(conn, LIST_OF(int64_t, __VA_ARGS__))
+const char *conn_script_sha1(const conn_t *conn, const script_t *script); // as the server has it
 // EVALSHA; the first `keys` of the following arguments are KEYS.
 void request_script(conn_t *conn, const script_t *script, int keys);
 void request_bytes(conn_t *conn, const void *bytes, size_t len);

@@ -54,3 +54,12 @@ outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t
 bool redis_error_is_full(const redis_error_t *error) {
     return error->outcome == OUTCOME_RETRY && strncmp(error->text, "OOM", 3) == 0;
 }
+
+bool redis_error_lacks_command(const redis_error_t *error) {
+    static const char *const TEXTS[] = {"unknown command", "unknown redis command", "unknown subcommand",
+                                        "not available",   "not supported",         "not allowed"};
+    bool lacks = false;
+    for (size_t i = 0; error->outcome == OUTCOME_REFUSED && i < sizeof TEXTS / sizeof *TEXTS; i++)
+        lacks |= strcasestr(error->text, TEXTS[i]) != NULL;
+    return lacks;
+}

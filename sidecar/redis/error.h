@@ -27,5 +27,7 @@ outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *f
 // Classifies an error reply of Redis: `len` bytes without the leading '-'.
 outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t len);
 
+// A service does not have the command, or allows it to nobody.
+bool redis_error_lacks_command(const redis_error_t *error);
 // Redis is at maxmemory and refuses commands that need memory.
 bool redis_error_is_full(const redis_error_t *error);

@@ -30,6 +30,7 @@ struct conn {
     int version;
     char server[64];
     mono_t server_since;
+    bool script_flags; // the server takes scripts with their first line
     bool scripts_loaded;
     // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
     // construction follows, with room for its head.

@@ -1,5 +1,6 @@
 // Opens a connection: the socket, the first requests (who we are, which server it is), and the scripts.
 
+#include "redis/capability.h"
 #include "redis/conn.h"
 #include "redis/internal.h"
 #include "redis/reply.h"
@@ -7,9 +8,11 @@
 
 enum { LOCATED_MS = 1000 }; // an answer of the sentinels that is good enough for a connect, which the next answer confirms
 
-// Appends AUTH and SELECT if they are needed, CLIENT SETNAME and INFO. Returns the number of these requests.
-static int conn_append_handshake(conn_t *conn, const char *password) {
-    int count = 2;
+static const char UNKNOWN[] = "of an unknown version";
+
+// Appends AUTH and SELECT if they are needed. Returns the number of these requests.
+static int conn_append_login(conn_t *conn, const char *password) {
+    int count = 0;
     if (*password || *conn->redis->username) { // a user may have no password; without AUTH Redis would use the default user
         request_begin(conn, "AUTH");
         if (*conn->redis->username) request_text(conn, conn->redis->username);
@@ -23,12 +26,21 @@ static int conn_append_handshake(conn_t *conn, const char *password) {
         request_end(conn);
         count++;
     }
-    request_append(conn, "CLIENT", "SETNAME", conn->name);
-    request_append(conn, "INFO", "server");
     return count;
 }
 
-static void conn_read_server(conn_t *conn, const redisReply *info) {
+// Reads a reply that the connection can do without; *reply is NULL if the server refuses it. A refusal for lack of a login is an
+// error.
+static outcome_t conn_read_optional(conn_t *conn, capability_t capability, redisReply **reply, redis_error_t *error) {
+    outcome_t outcome = conn_read(conn, 0, reply, error);
+    if (outcome == OUTCOME_OK) capability_accepted(capability);
+    if (outcome != OUTCOME_REFUSED || strncmp(error->text, "NOAUTH", 6) == 0) return outcome;
+    capability_refused(capability, error->text);
+    *error = (redis_error_t){0};
+    return OUTCOME_OK;
+}
+
+static void conn_note_server(conn_t *conn, const redisReply *info) {
     slice_t redis = reply_info(info, "redis_version:");
     slice_t valkey = reply_info(info, "valkey_version:");
     slice_t version = valkey.len ? valkey : redis;
@@ -39,15 +51,31 @@ static void conn_read_server(conn_t *conn, const redisReply *info) {
     int patch = 0;
     if (sscanf(redis.data, "%d.%d.%d", &major, &minor, &patch) < 2) patch = 0;
     conn->version = major * 10000 + minor * 100 + patch;
-    snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis", (int)version.len, version.data);
+    conn->script_flags =
+        (conn->version == 0 || conn->version >= FIRST_VERSION_WITH_FLAGS) && !capability_is_refused(CAPABILITY_SCRIPT_FLAGS);
+    snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis",
+             version.len ? (int)version.len : (int)strlen(UNKNOWN), version.len ? version.data : UNKNOWN);
     snprintf(id, sizeof id, "%.*s", (int)run_id.len, run_id.data);
     conn->server_since = shard_note_server(conn->shard, conn->epoch, id);
+}
+
+// Reads the replies to CLIENT SETNAME and INFO.
+static outcome_t conn_read_server(conn_t *conn, redis_error_t *error) {
+    redisReply *named, *info;
+    if (conn_read_optional(conn, CAPABILITY_CLIENT_NAME, &named, error) != OUTCOME_OK) return error->outcome;
+    conn_reply_free(named);
+    if (conn_read_optional(conn, CAPABILITY_VERSION, &info, error) != OUTCOME_OK) return error->outcome;
+    conn_note_server(conn, info);
+    conn_reply_free(info);
+    return OUTCOME_OK;
 }
 
 static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     char *password = redis_password(conn->redis, error);
     if (!password) return error->outcome;
-    int count = conn_append_handshake(conn, password);
+    int count = conn_append_login(conn, password);
+    request_append(conn, "CLIENT", "SETNAME", conn->name);
+    request_append(conn, "INFO", "server");
     explicit_bzero(password, strlen(password));
     free(password);
     bool sent = conn_flush(conn, error) == OUTCOME_OK;
@@ -56,29 +84,29 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
-        if (reply->type == REDIS_REPLY_STRING) conn_read_server(conn, reply);
         freeReplyObject(reply);
     }
-    return OUTCOME_OK;
+    return conn_read_server(conn, error);
 }
 
 // *loaded is owned: for each script whether the server has it; NULL = the server refuses to tell.
 static outcome_t conn_find_scripts(conn_t *conn, redisReply **loaded, redis_error_t *error) {
     request_begin(conn, "SCRIPT", "EXISTS");
-    for (size_t i = 0; i < all_script_count; i++) request_text(conn, script_sha1(all_scripts[i], conn->version));
+    for (size_t i = 0; i < all_script_count; i++) request_text(conn, script_sha1(all_scripts[i], conn->script_flags));
     outcome_t outcome = request_ask(conn, loaded, error);
     if (outcome != OUTCOME_REFUSED) return outcome;
     *error = (redis_error_t){0};
     return OUTCOME_OK;
 }
 
-// The scripts are large, so send only those that are missing.
-static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
+// The scripts are large, so send only those that are missing. *count is the number of scripts that the server has then.
+static outcome_t conn_load_texts(conn_t *conn, size_t *count, redis_error_t *error) {
     redisReply *loaded;
+    *count = 0;
     if (conn_find_scripts(conn, &loaded, error) != OUTCOME_OK) return error->outcome;
     for (size_t i = 0; i < all_script_count; i++) {
         size_t len;
-        const char *text = script_text(all_scripts[i], conn->version, &len);
+        const char *text = script_text(all_scripts[i], conn->script_flags, &len);
         if (reply_int(reply_at(loaded, i))) continue;
         request_begin(conn, "SCRIPT", "LOAD");
         request_bytes(conn, text, len);
@@ -86,14 +114,39 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     }
     for (size_t i = 0; i < all_script_count; i++) {
         bool first = error->outcome == OUTCOME_OK;
-        if (reply_int(reply_at(loaded, i))) continue;
-        freeReplyObject(conn_read_next(conn, NULL, error));
+        bool missing = !reply_int(reply_at(loaded, i));
+        redisReply *reply = missing ? conn_read_next(conn, NULL, error) : NULL;
         size_t len = strlen(error->text);
         if (first && len) snprintf(error->text + len, sizeof error->text - len, " (script %s)", all_scripts[i]->name);
+        *count += !missing || reply;
+        conn_reply_free(reply);
     }
     conn_reply_free(loaded);
-    conn->scripts_loaded = error->outcome == OUTCOME_OK;
     return error->outcome;
+}
+
+// Not every server tells its version, or knows the flags of the version that it tells. Without flags it refuses every script.
+static outcome_t conn_load_without_flags(conn_t *conn, redis_error_t *error) {
+    const redis_error_t refusal = *error;
+    size_t count;
+    *error = (redis_error_t){0};
+    conn->script_flags = false;
+    if (conn_load_texts(conn, &count, error) == OUTCOME_OK) capability_refused(CAPABILITY_SCRIPT_FLAGS, refusal.text);
+    return error->outcome;
+}
+
+static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
+    size_t count;
+    outcome_t outcome = conn_load_texts(conn, &count, error);
+    bool lacks_command = redis_error_lacks_command(error);
+    bool has_right = strncmp(error->text, "NOPERM", 6) != 0;
+    if (outcome == OUTCOME_REFUSED && count == 0 && conn->script_flags && has_right && !lacks_command)
+        outcome = conn_load_without_flags(conn, error);
+    conn->scripts_loaded = outcome == OUTCOME_OK;
+    if (!lacks_command) return outcome;
+    const redis_error_t refusal = *error;
+    return redis_error_set(error, OUTCOME_REFUSED, "the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %.160s",
+                           refusal.text);
 }
 
 // What the sentinels said before the connect may be outdated: a primary that died, was replaced and came back accepts connections

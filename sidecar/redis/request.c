@@ -14,18 +14,18 @@ void request_begin_list(conn_t *conn, const char *const *texts, size_t count) {
     request_text_list(conn, texts, count);
 }
 
-const char *script_text(const script_t *script, int version, size_t *len) {
-    size_t skip = version < FIRST_VERSION_WITH_FLAGS ? script->first_line_len : 0;
+const char *script_text(const script_t *script, bool flags, size_t *len) {
+    size_t skip = flags ? 0 : script->first_line_len;
     *len = script->len - skip;
     return script->text + skip;
 }
 
-const char *script_sha1(const script_t *script, int version) {
-    return version < FIRST_VERSION_WITH_FLAGS ? script->sha1_without_flags : script->sha1;
-}
+const char *script_sha1(const script_t *script, bool flags) { return flags ? script->sha1 : script->sha1_without_flags; }
+
+const char *conn_script_sha1(const conn_t *conn, const script_t *script) { return script_sha1(script, conn->script_flags); }
 
 void request_script(conn_t *conn, const script_t *script, int keys) {
-    request_begin(conn, "EVALSHA", script_sha1(script, conn->version));
+    request_begin(conn, "EVALSHA", conn_script_sha1(conn, script));
     request_int(conn, keys);
 }
 

@@ -25,6 +25,6 @@ extern const size_t all_script_count;
 
 enum { FIRST_VERSION_WITH_FLAGS = 70000 };
 
-// The text for a server of this version (see conn_version).
-const char *script_text(const script_t *script, int version, size_t *len);
-const char *script_sha1(const script_t *script, int version); // of that text
+// The text, with the first line or without.
+const char *script_text(const script_t *script, bool flags, size_t *len);
+const char *script_sha1(const script_t *script, bool flags); // of that text

@@ -1,6 +1,7 @@
 #include "role/session.h"
 
 #include "base/log.h"
+#include "redis/capability.h"
 
 enum {
     TRACKING_RETRY_S = 60, // between attempts at client tracking while Redis refuses it
@@ -42,7 +43,8 @@ void session_back_off(session_t *session, const redis_error_t *error) {
 }
 
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now) {
-    log_error(session->ops->role, NULL, "redis refuses client tracking; polling instead", F_STR("reason", error->text));
+    if (capability_refused(CAPABILITY_TRACKING, error->text))
+        log_error(session->ops->role, NULL, "redis refuses client tracking; polling instead", F_STR("reason", error->text));
     session->tracking = false;
     session_set_tracking_refused(session, true);
     conn_close(session->subscriber);
@@ -71,6 +73,7 @@ static void session_start_tracking(session_t *session, mono_t now) {
     if (outcome == OUTCOME_OK) {
         session->tracking = true;
         session_set_tracking_refused(session, false);
+        capability_accepted(CAPABILITY_TRACKING);
         session->tracking_since = now;
         session_subscribe_channels(session);
     } else if (outcome == OUTCOME_REFUSED && conn_is_open(session->data)) {

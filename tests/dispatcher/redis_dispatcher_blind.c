@@ -3,7 +3,8 @@
 #include "dispatcher_fixture.h"
 #include "http/health.h"
 
-#define POLLING "group = \"app\"; dispatcher = { safety_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
+#define POLLING                                                                                                                  \
+    "group = \"app\"; dispatcher = { safety_poll = \"1h\"; blind_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
 
 enum { POLL_MS = 100, NO_WAKE_RETRY_MS = 60000 };
 

@@ -309,6 +309,32 @@ Test(redis_monitor_trouble, without_tracking_the_monitor_polls) {
     close_setup(&d);
 }
 
+/* Neither a scan nor a wake-up can find the report within an hour. */
+Test(redis_monitor_trouble, without_tracking_reports_are_looked_for) {
+    enum { POLL_MS = 100, RUN_MS = 1000 };
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.proxy = true, .config = "dispatcher = { blind_poll = \"100ms\"; }; " SLOW("")});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
+    until(&d, proxy_fired(d.f.proxy) > 0);
+    for (int i = 0; i < 3; i++) {
+        char job[8];
+        snprintf(job, sizeof job, "job%d", i);
+        work_on(&d, "other");
+        work_on(&d, job);
+        redis_ok(d.f.r, "HSET email:errors %s boom", job);
+        until(&d, waiting(&d, job));
+        cr_assert_eq(working(&d, job), 0);
+    }
+    driver_settle(&d.instance.driver, d.f.r);
+    int64_t start = wait_now_us();
+    long looks = proxy_requests(d.f.proxy, "HLEN email:errors"), scans = metric_get(&of(&d)->passes);
+    driver_run(&d.instance.driver, RUN_MS);
+    looks = proxy_requests(d.f.proxy, "HLEN email:errors") - looks;
+    cr_assert(looks >= 2 && looks <= (wait_now_us() - start) / 1000 / POLL_MS + 1, "%ld looks", looks);
+    cr_assert_eq(metric_get(&of(&d)->passes), scans, "a look is no scan");
+    close_setup(&d);
+}
+
 Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});

@@ -50,16 +50,16 @@ config_t *fixture_config(const char *format, ...) {
     return config;
 }
 
-static int server_version_number; /* of the server of the last fixture_start, as conn_version tells it */
+static bool script_flags; /* the server of the last fixture_start takes scripts with their first line */
 
-const char *fixture_script(const script_t *script, size_t *len) { return script_text(script, server_version_number, len); }
+const char *fixture_script(const script_t *script, size_t *len) { return script_text(script, script_flags, len); }
 
 fixture_t fixture_start(const fixture_options_t *options) {
     static const fixture_options_t defaults;
     if (!options) options = &defaults;
     fixture_t f = {0};
     f.server = server_start(&(server_options_t){.args = options->args, .preload = options->preload, .tcp = options->tcp});
-    server_version_number = server_major(f.server) * 10000;
+    script_flags = server_major(f.server) >= 7;
     f.r = redis_open(f.server);
     if (options->proxy) f.proxy = proxy_start(server_socket(f.server));
     f.config = fixture_config("redis = { socket = \"%s\"; %s };\n%s\n", f.proxy ? proxy_socket(f.proxy) : server_socket(f.server),

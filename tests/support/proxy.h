@@ -20,6 +20,7 @@ typedef struct {
     proxy_action_t action;
     const char *match; /* text that the request contains, as proxy_log shows it; NULL: every request */
     const char *error; /* for REFUSE and REPLACE, without CRLF: "-LOADING Redis is loading" */
+    bool begins;       /* the request begins with `match` */
     int nth;           /* the rule acts on the nth match from now on; 0 and 1: the first */
     int times;         /* on how many matches in a row the rule acts; 0: one; -1: all until proxy_pass */
 } proxy_rule_t;

@@ -110,7 +110,8 @@ static const proxy_rule_t *judge(proxy_t *proxy, const char *text) {
     const proxy_rule_t *acting = NULL;
     for (size_t i = 0; i < proxy->rule_count; i++) {
         live_rule_t *live = &proxy->rules[i];
-        if (live->rule.match && !strstr(text, live->rule.match)) continue;
+        const char *found = live->rule.match ? strstr(text, live->rule.match) : text;
+        if (!found || (live->rule.begins && found != text)) continue;
         int first = live->rule.nth > 1 ? live->rule.nth : 1;
         int times = live->rule.times ? live->rule.times : 1;
         live->matches++;
