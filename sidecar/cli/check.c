@@ -4,13 +4,13 @@
 #include "base/text/units.h"
 #include "cli/args.h"
 #include "cli/servers_text.h"
+#include "cli/shards.h"
 #include "cli/terminal.h"
 #include "cli/time_text.h"
 #include "inspect/preflight.h"
 #include "inspect/snapshot.h"
 #include "inspect/survey.h"
 #include "queue/lock.h"
-#include "redis/conn.h"
 
 enum { INDENT = 9 }; // columns of a label
 
@@ -18,6 +18,7 @@ enum { INDENT = 9 }; // columns of a label
 static void check_print(void *self, preflight_level_t finding, const char *queue, const char *text) {
     static const char *const LABELS[] = {"ok", "note", "warning", "FAULT", "FAULT", "FAULT"};
     int *faults = self;
+    if (strstr(text, SLOT_IS_MOVING)) return; // check_print_moving tells once
     if (finding > PREFLIGHT_WARNING) ++*faults;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
     size_t columns = terminal_columns(stdout);
@@ -60,10 +61,21 @@ static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size
     buffer_free(&line);
 }
 
+static void check_print_moving(const keyspace_t *keys, const snapshot_t *all, size_t queue, int *faults) {
+    const queue_keys_t *moving = &keys->queues[queue];
+    const lock_keys_t *lock = &keys->locks[moving->lock];
+    if (!strstr(all->queues[queue].error, SLOT_IS_MOVING) && !strstr(all->locks[moving->lock].error, SLOT_IS_MOVING)) return;
+    char *text =
+        mem_printf("its slot, %u, is being moved to another node; check again when that is done", keyspace_slot(lock->key));
+    check_print(faults, PREFLIGHT_WARNING, moving->config->name, text);
+    free(text);
+}
+
 static outcome_t check_print_locks(conn_t *conn, const keyspace_t *keys, int *faults, redis_error_t *error) {
     snapshot_t view;
     outcome_t outcome = snapshot_read(conn, keys, &view, error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < keys->lock_count; i++) check_print_lock(keys, &view, i, faults);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++) check_print_moving(keys, &view, i, faults);
     snapshot_free(&view);
     return outcome;
 }
@@ -74,23 +86,25 @@ static void check_print_path(void *self, audit_severity_t finding, const char *t
     check_print(self, OF[finding], NULL, text);
 }
 
-static void check_print_sentinels(const servers_t *servers, const redis_config_t *redis, int *faults) {
+static void check_print_mode(const servers_t *servers, const cli_shards_t *shards, const redis_config_t *redis, int *faults) {
+    const servers_t cluster = {.mode = REDIS_MODE_CLUSTER, .primary_count = shards_count(shards)};
     buffer_t line = {0};
-    servers_text_mode(servers, redis, &line);
-    if (servers->sentinel_count) check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
+    if (config_redis_mode(redis) < REDIS_MODE_SENTINEL) return;
+    servers_text_mode(shards_in_cluster(shards) ? &cluster : servers, redis, &line);
+    check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
     buffer_free(&line);
 }
 
-static void check_print_primaries(const servers_t *servers, const redis_config_t *redis, int *faults) {
+static void check_print_primary(const primary_view_t *primary, const keyspace_t *keys, int *faults) {
+    redis_mode_t mode = config_redis_mode(&keys->config->redis);
     buffer_t line = {0};
-    servers_text_mode(servers, redis, &line);
-    if (servers->primary_count && !servers->sentinel_count) check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
-    for (size_t i = 0; i < servers->primary_count; i++) {
-        buffer_clear(&line);
-        buffer_printf(&line, "%s: ", servers->primaries[i].address);
-        servers_text_primary(&servers->primaries[i], &line);
-        check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
-    }
+    const char *kind = mode >= REDIS_MODE_SENTINEL             ? "primary"
+                       : strcmp(primary->mode, "cluster") == 0 ? "one node of a Cluster,"
+                                                               : "single server";
+    buffer_printf(&line, "%s %s: ", kind, primary->address);
+    servers_text_primary(primary, &line);
+    if (mode == REDIS_MODE_CLUSTER) servers_text_queues(keys, &line);
+    check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
     buffer_free(&line);
 }
 
@@ -114,40 +128,60 @@ static void check_print_problems(const servers_t *servers, int *faults) {
     buffer_free(&line);
 }
 
-static int check_redis(const config_t *config) {
-    keyspace_t *keys = keyspace_new(config);
-    topology_t *topology = topology_new(&config->redis);
-    conn_t *conn = conn_new(topology_shard(topology, 0), "queue-sidecar-check", NULL);
-    int faults = 0;
-    redis_error_t error;
-    servers_t servers = {0};
-    audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
-    servers_read_sentinels(&servers, &config->redis, NULL);
-    check_print_sentinels(&servers, &config->redis, &faults);
-    outcome_t outcome = conn_open(conn, &error);
-    if (outcome == OUTCOME_OK) outcome = servers_add_primary(&servers, conn, &error);
-    check_print_primaries(&servers, &config->redis, &faults);
-    check_print_problems(&servers, &faults);
-    const preflight_call_t call = {conn, keys, check_print, &faults, &error};
+static void check_print_error(const conn_t *conn, const redis_error_t *error) {
+    buffer_t safe = {0};
+    terminal_escape(&safe, slice_text(error->text), false);
+    fflush(stdout);
+    fprintf(stderr, "queue-sidecar: redis%s%s: %s\n", conn ? " at " : "", conn ? conn_target(conn) : "", buffer_text(&safe));
+    buffer_free(&safe);
+}
+
+// Checks one primary and its queues.
+static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *faults, redis_error_t *error) {
+    const preflight_call_t call = {shard->conn, shard->keys, check_print, faults, error};
+    outcome_t outcome = conn_open(shard->conn, error);
+    if (outcome == OUTCOME_OK) outcome = servers_add_primary(servers, shard->conn, error);
+    if (outcome == OUTCOME_OK) check_print_primary(&servers->primaries[servers->primary_count - 1], shard->keys, faults);
     if (outcome == OUTCOME_OK) outcome = preflight(&call);
     if (outcome == OUTCOME_OK) outcome = survey(&call);
-    if (outcome == OUTCOME_OK) outcome = check_print_locks(conn, keys, &faults, &error);
-    int code = faults ? CLI_FAILED : CLI_OK;
-    if (outcome == OUTCOME_OK) {
-        if (!faults) check_print(&faults, PREFLIGHT_FACT, NULL, "preflight passed");
-    } else {
-        buffer_t safe = {0};
-        terminal_escape(&safe, slice_text(error.text), false);
-        fflush(stdout);
-        fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(conn), buffer_text(&safe));
-        buffer_free(&safe);
-        code = outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
+    if (outcome == OUTCOME_OK) outcome = check_print_locks(shard->conn, shard->keys, faults, error);
+    return outcome;
+}
+
+// Returns the worst outcome.
+static outcome_t check_shards(const cli_shards_t *shards, const config_t *config, servers_t *servers, int *faults) {
+    outcome_t worst = OUTCOME_OK;
+    for (size_t i = 0; i < shards_count(shards); i++) {
+        redis_error_t error = {0};
+        outcome_t outcome = check_shard(shards_at(shards, i), servers, faults, &error);
+        if (outcome != OUTCOME_OK) check_print_error(shards_at(shards, i)->conn, &error);
+        if (outcome > worst) worst = outcome;
     }
+    for (size_t i = 0; i < config->queue_count; i++) {
+        char *text = mem_printf("no node serves its slot, %u; see CLUSTER SLOTS", shards_slot(shards, i));
+        if (!shards_is_served(shards, i)) check_print(faults, PREFLIGHT_QUEUE_REFUSED, config->queues[i].name, text);
+        free(text);
+    }
+    return worst;
+}
+
+static int check_redis(const config_t *config) {
+    cli_shards_t *shards = shards_new(config, "queue-sidecar-check", NULL);
+    servers_t servers = {0};
+    redis_error_t error;
+    int faults = 0;
+    audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
+    servers_read_sentinels(&servers, &config->redis, NULL);
+    outcome_t outcome = shards_find(shards, true, &error);
+    if (outcome != OUTCOME_OK) check_print_error(NULL, &error);
+    check_print_mode(&servers, shards, &config->redis, &faults);
+    if (outcome == OUTCOME_OK) outcome = check_shards(shards, config, &servers, &faults);
+    check_print_problems(&servers, &faults);
+    if (outcome == OUTCOME_OK && !faults) check_print(&faults, PREFLIGHT_FACT, NULL, "preflight passed");
     servers_free(&servers);
-    conn_free(conn);
-    topology_free(topology);
-    keyspace_free(keys);
-    return code;
+    shards_free(shards);
+    if (outcome != OUTCOME_OK && outcome != OUTCOME_REFUSED) return CLI_REDIS_UNREACHABLE;
+    return outcome == OUTCOME_REFUSED || faults ? CLI_FAILED : CLI_OK;
 }
 
 static int check_run(const cli_args_t *args) {

@@ -38,8 +38,8 @@ void servers_text_mode(const servers_t *servers, const redis_config_t *redis, bu
     switch (servers->mode) {
     case REDIS_MODE_SENTINEL: servers_text_sentinels(servers, redis->master, out); break;
     case REDIS_MODE_CLUSTER:
-        buffer_str(out, "cluster, ");
-        buffer_printf(out, "%zu %s", servers->primary_count, servers->primary_count == 1 ? "primary" : "primaries");
+        buffer_printf(out, "cluster, queues on %zu %s", servers->primary_count,
+                      servers->primary_count == 1 ? "primary" : "primaries");
         break;
     default: buffer_str(out, "single server");
     }
@@ -62,6 +62,11 @@ void servers_text_primary(const primary_view_t *primary, buffer_t *out) {
             buffer_str(out, ", min-replicas-to-write 0");
     }
     if (*primary->eviction) buffer_printf(out, "; maxmemory-policy %s", primary->eviction);
+}
+
+void servers_text_queues(const keyspace_t *keys, buffer_t *out) {
+    buffer_str(out, keys->queue_count == 1 ? "; queue" : "; queues");
+    for (size_t i = 0; i < keys->queue_count; i++) buffer_printf(out, "%s %s", i ? "," : "", keys->queues[i].config->name);
 }
 
 // ---- Problems.
@@ -103,16 +108,17 @@ int64_t servers_certificate_ends(const servers_t *servers, int64_t now_ms, buffe
 }
 
 int64_t servers_failover_loses(const servers_t *servers, int64_t now_ms, buffer_t *what) {
-    const primary_view_t *worst = NULL;
+    const primary_view_t *first = NULL;
+    int64_t count = 0;
     (void)now_ms;
     for (size_t i = 0; i < servers->primary_count; i++) {
         const primary_view_t *primary = &servers->primaries[i];
-        if (primary->replicas > 0 && primary->good_replicas < 0 && !worst) worst = primary;
+        if (primary->replicas <= 0 || primary->good_replicas >= 0) continue;
+        if (count++ == 0) first = primary;
     }
-    if (worst)
-        buffer_printf(what,
-                      "a failover of %s may lose the newest writes: min-replicas-to-write is 0, so it takes writes that no "
-                      "replica has",
-                      worst->address);
-    return worst != NULL;
+    if (count == 0) return 0;
+    buffer_printf(what, "a failover of %s", first->address);
+    if (count > 1) buffer_printf(what, " or %" PRId64 " more", count - 1);
+    buffer_str(what, " may lose the newest writes: min-replicas-to-write is 0, so it takes writes that no replica has");
+    return count;
 }

@@ -8,6 +8,7 @@
 void servers_text_mode(const servers_t *servers, const redis_config_t *redis, buffer_t *out);
 // Encryption, replicas and eviction.
 void servers_text_primary(const primary_view_t *primary, buffer_t *out);
+void servers_text_queues(const keyspace_t *keys, buffer_t *out); // "; queues: a, b"
 
 // Each describes a problem in *what, and returns how bad it is; 0 = there is none. `now_ms` is by this machine's clock.
 typedef int64_t servers_problem_fn(const servers_t *servers, int64_t now_ms, buffer_t *what);

@@ -68,6 +68,24 @@ static void servers_read_info(primary_view_t *view, redisReply *const *info) {
     view->good_replicas = servers_number(info[INFO_REPLICATION], "min_slaves_good_slaves:");
 }
 
+void servers_forget_primaries(servers_t *servers) {
+    free(servers->primaries);
+    servers->primaries = NULL;
+    servers->primary_count = 0;
+}
+
+static void servers_push(servers_t *servers, const primary_view_t *view) {
+    servers->primaries = mem_grown(servers->primaries, servers->primary_count, sizeof *servers->primaries);
+    servers->primaries[servers->primary_count++] = *view;
+}
+
+void servers_add_lost(servers_t *servers, const char *address, const redis_error_t *error) {
+    primary_view_t view = {.certificate_end_ms = -1, .replicas = -1, .good_replicas = -1};
+    snprintf(view.address, sizeof view.address, "%s", address);
+    snprintf(view.error, sizeof view.error, "%s", error->text);
+    servers_push(servers, &view);
+}
+
 outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *error) {
     static const char *const sections[INFO_SECTIONS] = {"server", "memory", "replication"};
     redisReply *info[INFO_SECTIONS];
@@ -82,8 +100,7 @@ outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *e
     servers_read_info(&view, info);
     for (int i = 0; i < INFO_SECTIONS; i++) conn_reply_free(info[i]);
     if (error->outcome != OUTCOME_OK) return error->outcome;
-    servers->primaries = mem_grown(servers->primaries, servers->primary_count, sizeof *servers->primaries);
-    servers->primaries[servers->primary_count++] = view;
+    servers_push(servers, &view);
     if (servers->mode == REDIS_MODE_AUTO)
         servers->mode = strcmp(view.mode, "cluster") == 0 ? REDIS_MODE_CLUSTER : REDIS_MODE_SINGLE;
     return OUTCOME_OK;

@@ -39,6 +39,8 @@ typedef struct servers {
 // Asks the sentinels, in mode sentinel: SENTINEL_TIMEOUT_MS at most, or twice as long when the first ones know others. `stop` may
 // be NULL. Replaces what earlier calls read.
 void servers_read_sentinels(servers_t *servers, const redis_config_t *redis, const atomic_bool *stop);
+void servers_forget_primaries(servers_t *servers);
+void servers_add_lost(servers_t *servers, const char *address, const redis_error_t *error); // a primary that does not answer
 // Adds the primary at the other end of an open connection. Any refusal leaves numbers unknown.
 outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *error);
 void servers_free(servers_t *servers); // leaves it empty

@@ -117,7 +117,7 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(good->code, 0, "%s%s", good->out, good->err);
     cr_assert(has(good->out, "preflight passed") && has(good->out, "\"g\" has no leader now"), "%s", good->out);
-    cr_assert(has(good->out, "ok       single server\n") && has(good->out, "; 0 replicas; maxmemory-policy noeviction\n"), "%s",
+    cr_assert(has(good->out, "\nok       single server /") && has(good->out, "; 0 replicas; maxmemory-policy noeviction\n"), "%s",
               good->out);
     cr_assert_eq(redis_int(s.r, "DBSIZE"), 0); /* `check` leaves no key behind */
     redis_ok(s.r, "SET q:delayed string");

@@ -273,6 +273,11 @@ const status_check_t status_checks[] = {
      .next = "Do nothing while {leader} lives: a standby removes the lock by itself. Check the clock of Redis's host (NTP)"},
     {CHECK_LOCK, STATUS_FAULT, "lock_fault", check_lock_fault, "No instance leads, or the leader is unknown.",
      .next = "Rename or delete a key of the wrong type, or grant the right: queue-sidecar check -c {config} --redis"},
+    {CHECK_QUEUE, STATUS_FAULT, "slot", check_slot,
+     "Its jobs stand still until a node serves the slot. The sidecar goes on by itself then.",
+     .next = "Repair that node, or promote its replica: redis-cli CLUSTER NODES, CLUSTER FAILOVER", .variant = SLOT_CUT_OFF},
+    {CHECK_QUEUE, STATUS_WARNING, "slot", check_slot, "Its due and stalled jobs wait until the move is done.",
+     .next = "Complete the move, or take it back: redis-cli --cluster fix", .variant = SLOT_MOVING},
     {CHECK_QUEUE, STATUS_FAULT, "other_group", check_other_group,
      "Only the leader of that group serves it, with the settings of that group.",
      .next = "Take the queue out of one of the two configs. When the other group has no leader any more, this group "

@@ -55,7 +55,7 @@ struct status_check {
 enum { CHECK_FULL = 1 }; // variant of a row; variant 0 = nearly full
 
 // checks_server.c
-check_fn check_memory, check_clocks, check_servers;
+check_fn check_memory, check_clocks, check_servers, check_slot;
 
 // checks_here.c
 check_fn check_connection, check_instance, check_log_unreadable, check_gaps;

@@ -23,3 +23,10 @@ int64_t check_clocks(const check_subject_t *x, buffer_t *what) {
 }
 
 int64_t check_servers(const check_subject_t *x, buffer_t *what) { return x->row->servers(&x->s->servers, x->s->wall_ms, what); }
+
+int64_t check_slot(const check_subject_t *x, buffer_t *what) {
+    const status_place_t *place = &x->s->places[x->queue];
+    if (place->state != (slot_state_t)x->row->variant) return 0;
+    buffer_str(what, place->why);
+    return 1;
+}

@@ -118,6 +118,12 @@ static check_subject_t findings_subject(const status_t *s, const status_check_t 
     return x;
 }
 
+// While a queue waits for its slot, nothing else about the queue and its lock is known.
+static bool findings_is_known(const check_subject_t *x) {
+    bool waits = x->queue != CHECK_NO_QUEUE && x->s->places[x->queue].state != SLOT_SERVED;
+    return !waits || x->row->find == check_slot;
+}
+
 // Adds a finding for each match, or one for all matches of more than SEPARATE_MAX queues.
 static void findings_of_row(const status_t *s, const status_check_t *row, const bool *wanted, status_findings_t *out) {
     size_t all = findings_count_subjects(s, row->scope), count = 0, queues = 0;
@@ -127,7 +133,7 @@ static void findings_of_row(const status_t *s, const status_check_t *row, const 
         match_t *match = &matches[count];
         *match = (match_t){.subject = findings_subject(s, row, i), .index = i};
         if (wanted && match->subject.queue != CHECK_NO_QUEUE && !wanted[match->subject.queue]) continue;
-        match->weight = row->find(&match->subject, &what);
+        match->weight = findings_is_known(&match->subject) ? row->find(&match->subject, &what) : 0;
         if (match->weight) matches[count++].what = mem_str(buffer_text(&what));
         buffer_free(&what);
     }

@@ -119,6 +119,14 @@ static void status_json_copies(const status_t *s, const snapshot_queue_t *snapsh
     buffer_str(out, "]");
 }
 
+static void status_json_place(const status_t *s, size_t queue, buffer_t *out) {
+    const status_place_t *place = &s->places[queue];
+    bool cluster = s->servers.mode == REDIS_MODE_CLUSTER;
+    const char *primary = place->primary < s->servers.primary_count ? s->servers.primaries[place->primary].address : "";
+    status_json_add(out, "primary:%s slot:%jd waits_for_slot:%s", primary, cluster ? (int64_t)place->slot : STATUS_UNKNOWN,
+                    place->why);
+}
+
 static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     const sizes_t *sizes = &s->sizes[queue];
     const snapshot_queue_t *snapshot = &s->snapshot.queues[queue];
@@ -127,6 +135,7 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     int64_t lag_ms = snapshot->uncopied_ms ? status_json_age(s->snapshot.now_ms, snapshot->uncopied_ms) : 0;
     status_json_add(out, "{ name:%s dialect:%s served:%d owner:%s", config->name, config_dialect_word(config->dialect),
                     snapshot->served, snapshot->owner);
+    status_json_place(s, queue, out);
     status_json_add(out, "delayed:%jd ready:%jd in_progress:%jd next_due:%jdt overdue_seconds:%jds", sizes->delayed, sizes->ready,
                     sizes->in_progress, sizes->next_due_ms, overdue_ms);
     status_json_add(out, "oldest_in_progress:%jdt oldest_in_progress_seconds:%jds", sizes->oldest_in_progress_ms,

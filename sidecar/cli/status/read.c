@@ -2,6 +2,7 @@
 
 #include "audit/query/query.h"
 #include "base/clock.h"
+#include "cli/shards.h"
 #include "cli/status/status.h"
 #include "cli/time_text.h"
 #include "inspect/survey.h"
@@ -22,22 +23,22 @@ struct status_reader {
     status_t status;
     const atomic_bool *stop;
     keyspace_t *keys;
-    topology_t *topology;
-    conn_t *conn;
-    mono_t slow_at; // when the expensive facts are read again
+    cli_shards_t *shards;
+    unsigned slots_version; // of the last read
+    mono_t slow_at;         // when the expensive facts are read again
 };
 
 status_reader_t *status_reader_new(const config_t *config, const atomic_bool *stop) {
     status_reader_t *reader = mem_alloc(sizeof *reader);
     reader->keys = keyspace_new(config);
     reader->stop = stop;
-    reader->topology = topology_new(&config->redis);
-    reader->conn = conn_new(topology_shard(reader->topology, 0), "queue-sidecar-status", stop);
+    reader->shards = shards_new(config, "queue-sidecar-status", stop);
     reader->status.config = config;
     reader->status.keys = reader->keys;
+    reader->status.places = mem_array(config->queue_count, sizeof *reader->status.places);
     reader->status.sizes = mem_array(config->queue_count, sizeof *reader->status.sizes);
     reader->status.recent = mem_array(config->queue_count, sizeof *reader->status.recent);
-    snprintf(reader->status.target, sizeof reader->status.target, "%s", conn_target(reader->conn));
+    snprintf(reader->status.target, sizeof reader->status.target, "%s", shards_target(reader->shards));
     return reader;
 }
 
@@ -52,50 +53,157 @@ void status_reader_free(status_reader_t *reader) {
     status_forget_preflight(&reader->status);
     snapshot_free(&reader->status.snapshot);
     servers_free(&reader->status.servers);
+    free(reader->status.places);
     free(reader->status.sizes);
     free(reader->status.recent);
-    conn_free(reader->conn);
-    topology_free(reader->topology);
+    shards_free(reader->shards);
     keyspace_free(reader->keys);
     free(reader);
 }
 
-// ---- Redis.
-
 static void status_add_preflight(void *self, preflight_level_t kind, const char *queue, const char *text) {
     status_t *status = self;
+    if (strstr(text, SLOT_IS_MOVING)) return; // check_slot tells once
     const queue_config_t *found = queue ? config_find_queue(status->config, queue) : NULL;
     size_t index = found ? (size_t)(found - status->config->queues) : SIZE_MAX;
     status->preflight = mem_grown(status->preflight, status->preflight_count, sizeof *status->preflight);
     status->preflight[status->preflight_count++] = (status_preflight_t){.kind = kind, .queue = index, .text = mem_str(text)};
 }
 
+// ---- One primary.
+
 // Only stamps show the oldest job in progress. Does not read more than STAMPS_MAX, which would keep Redis busy.
-static outcome_t status_count_queues(status_reader_t *reader) {
-    status_t *status = &reader->status;
-    const keyspace_t *keys = reader->keys;
+static outcome_t shard_count_queues(const cli_shard_t *shard, status_t *status) {
+    size_t count = shard->keys->queue_count;
+    sizes_t *sizes = mem_array(count, sizeof *sizes);
     int64_t in_progress = 0;
-    const call_t call = {.conn = reader->conn, .keys = keys, .error = &status->error};
-    outcome_t outcome = sizes_read(&call, keys->queue_count, SIZES_ENDS, status->sizes);
-    for (size_t i = 0; outcome == OUTCOME_OK && i < keys->queue_count; i++)
-        if (status->sizes[i].in_progress > 0) in_progress += status->sizes[i].in_progress;
-    if (outcome != OUTCOME_OK || in_progress > STAMPS_MAX) return outcome;
-    return sizes_read(&call, keys->queue_count, SIZES_STAMPS, status->sizes);
+    const call_t call = {.conn = shard->conn, .keys = shard->keys, .error = &status->error};
+    outcome_t outcome = sizes_read(&call, count, SIZES_ENDS, sizes);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < count; i++)
+        if (sizes[i].in_progress > 0) in_progress += sizes[i].in_progress;
+    if (outcome == OUTCOME_OK && in_progress <= STAMPS_MAX) outcome = sizes_read(&call, count, SIZES_STAMPS, sizes);
+    for (size_t i = 0; i < count; i++) status->sizes[shard->keys->queues[i].number] = sizes[i];
+    free(sizes);
+    return outcome;
+}
+
+// Takes over what `part` owns. The memory shown is that of the fullest primary.
+static void shard_take_snapshot(const cli_shard_t *shard, snapshot_t *part, status_t *status) {
+    snapshot_t *all = &status->snapshot;
+    for (size_t i = 0; i < part->lock_count; i++) {
+        size_t queue = shard->keys->queues[shard->keys->locks[i].queues[0]].number;
+        all->locks[status->keys->queues[queue].lock] = part->locks[i];
+    }
+    for (size_t i = 0; i < part->queue_count; i++) all->queues[shard->keys->queues[i].number] = part->queues[i];
+    bool fuller = (double)part->memory_used * (double)all->memory_most > (double)all->memory_used * (double)part->memory_most;
+    if (all->memory_used < 0 || (part->memory_most > 0 && (all->memory_most <= 0 || fuller))) {
+        all->memory_used = part->memory_used;
+        all->memory_most = part->memory_most;
+    }
+    if (part->now_ms > all->now_ms) all->now_ms = part->now_ms;
+    part->lock_count = part->queue_count = 0;
+    snapshot_free(part);
+}
+
+static void shard_find_moving(const cli_shard_t *shard, status_t *status) {
+    for (size_t i = 0; i < shard->keys->queue_count; i++) {
+        size_t queue = shard->keys->queues[i].number;
+        const snapshot_lock_t *lock = &status->snapshot.locks[status->keys->queues[queue].lock];
+        const char *const errors[] = {lock->error, status->snapshot.queues[queue].error, status->sizes[queue].error};
+        status_place_t *place = &status->places[queue];
+        for (size_t e = 0; e < sizeof errors / sizeof *errors; e++)
+            if (strstr(errors[e], SLOT_IS_MOVING)) place->state = SLOT_MOVING;
+        if (place->state == SLOT_MOVING)
+            snprintf(place->why, sizeof place->why, "its slot, %u, is being moved to another node", place->slot);
+    }
+}
+
+static bool shard_read_slow(const cli_shard_t *shard, status_t *status) {
+    const preflight_call_t call = {shard->conn, shard->keys, status_add_preflight, status, &status->error};
+    if (servers_add_primary(&status->servers, shard->conn, &status->error) != OUTCOME_OK) return false;
+    for (size_t i = 0; i < shard->keys->queue_count; i++)
+        status->places[shard->keys->queues[i].number].primary = status->servers.primary_count - 1;
+    outcome_t outcome = preflight_read_only(&call);
+    if (outcome == OUTCOME_OK) outcome = survey(&call);
+    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
+}
+
+static bool shard_read(const cli_shard_t *shard, bool slow, status_t *status) {
+    snapshot_t part;
+    outcome_t outcome = snapshot_read(shard->conn, shard->keys, &part, &status->error);
+    shard_take_snapshot(shard, &part, status);
+    if (outcome != OUTCOME_OK || shard_count_queues(shard, status) != OUTCOME_OK) return false;
+    shard_find_moving(shard, status);
+    snprintf(status->server, sizeof status->server, "%s", conn_server(shard->conn));
+    return !slow || shard_read_slow(shard, status);
+}
+
+// ---- All primaries.
+
+static void status_cut_off(status_t *status, size_t queue, const char *why) {
+    status->places[queue].state = SLOT_CUT_OFF;
+    snprintf(status->places[queue].why, sizeof status->places[queue].why, "%s", why);
+    status->sizes[queue] = (sizes_t){.delayed = SIZES_UNKNOWN,
+                                     .ready = SIZES_UNKNOWN,
+                                     .in_progress = SIZES_UNKNOWN,
+                                     .next_due_ms = SIZES_UNKNOWN,
+                                     .oldest_in_progress_ms = SIZES_UNKNOWN,
+                                     .records = SIZES_UNKNOWN,
+                                     .record_bytes = SIZES_UNKNOWN};
+}
+
+static void status_begin(status_reader_t *reader, bool slow) {
+    status_t *status = &reader->status;
+    snapshot_t *snapshot = &status->snapshot;
+    snapshot_free(snapshot);
+    *snapshot = (snapshot_t){
+        .memory_used = -1, .memory_most = -1, .lock_count = reader->keys->lock_count, .queue_count = reader->keys->queue_count};
+    snapshot->locks = mem_array(snapshot->lock_count, sizeof *snapshot->locks);
+    snapshot->queues = mem_array(snapshot->queue_count, sizeof *snapshot->queues);
+    for (size_t i = 0; i < snapshot->lock_count; i++) snapshot->locks[i].pttl_ms = STATUS_UNKNOWN;
+    for (size_t i = 0; i < snapshot->queue_count; i++) {
+        status_place_t *place = &status->places[i];
+        *place = (status_place_t){.slot = shards_slot(reader->shards, i), .primary = slow ? SIZE_MAX : place->primary};
+        if (shards_is_served(reader->shards, i)) continue;
+        char *why = mem_printf("no node serves its slot, %u", place->slot);
+        status_cut_off(status, i, why);
+        free(why);
+    }
+}
+
+// The primary does not answer, so nothing is known about its queues.
+static void status_lose_shard(const cli_shard_t *shard, bool slow, status_t *status) {
+    if (slow) servers_add_lost(&status->servers, conn_target(shard->conn), &status->error);
+    for (size_t i = 0; i < shard->keys->queue_count; i++) {
+        size_t queue = shard->keys->queues[i].number;
+        bool gone = status->error.outcome == OUTCOME_DISCONNECTED; // then the error names the address
+        char *why = gone ? mem_printf("its slot, %u: %s", status->places[queue].slot, status->error.text)
+                         : mem_printf("its slot, %u, is at %s, which answers %s", status->places[queue].slot,
+                                      conn_target(shard->conn), status->error.text);
+        if (slow) status->places[queue].primary = status->servers.primary_count - 1;
+        status_cut_off(status, queue, why);
+        free(why);
+    }
 }
 
 static bool status_read_redis(status_reader_t *reader, bool slow) {
     status_t *status = &reader->status;
-    snapshot_free(&status->snapshot);
-    if (snapshot_read(reader->conn, reader->keys, &status->snapshot, &status->error) != OUTCOME_OK) return false;
-    snprintf(status->server, sizeof status->server, "%s", conn_server(reader->conn));
-    if (status_count_queues(reader) != OUTCOME_OK) return false;
-    if (!slow) return true;
-    if (servers_add_primary(&status->servers, reader->conn, &status->error) != OUTCOME_OK) return false;
-    status_forget_preflight(status);
-    const preflight_call_t call = {reader->conn, reader->keys, status_add_preflight, status, &status->error};
-    outcome_t outcome = preflight_read_only(&call);
-    if (outcome == OUTCOME_OK) outcome = survey(&call);
-    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED;
+    size_t reached = 0;
+    if (shards_find(reader->shards, slow, &status->error) != OUTCOME_OK) return false;
+    slow = slow || reader->slots_version != shards_version(reader->shards);
+    reader->slots_version = shards_version(reader->shards);
+    if (slow) status_forget_preflight(status);
+    if (slow) servers_forget_primaries(&status->servers);
+    status_begin(reader, slow);
+    for (size_t i = 0; i < shards_count(reader->shards); i++) {
+        const cli_shard_t *shard = shards_at(reader->shards, i);
+        if (shard_read(shard, slow, status))
+            reached++;
+        else
+            status_lose_shard(shard, slow, status);
+    }
+    snprintf(status->target, sizeof status->target, "%s", shards_target(reader->shards));
+    return reached > 0 || shards_count(reader->shards) == 0;
 }
 
 // ---- The last hour, in a log.
@@ -131,6 +239,7 @@ static bool recent_read_log(audit_t *audit, status_t *status, buffer_t *why) {
 // end or a limit is reached.
 
 typedef struct reading {
+    const cli_shard_t *shard;
     status_t *status;
     stream_id_t *positions; // owned; "" = this queue is done
     size_t entries, bytes;  // of this round
@@ -138,34 +247,37 @@ typedef struct reading {
 
 static void recent_add_entry(void *self, size_t queue, const char *id, const event_t *event, size_t bytes) {
     reading_t *reading = self;
-    bool last = stream_id_compare(id, reading->status->snapshot.queues[queue].stream.last) >= 0;
+    size_t number = reading->shard->keys->queues[queue].number;
+    bool last = stream_id_compare(id, reading->status->snapshot.queues[number].stream.last) >= 0;
     snprintf(reading->positions[queue], STREAM_ID_SIZE, "%s", last ? "" : id);
     reading->entries++;
     reading->bytes += bytes;
-    status_count(&reading->status->recent[queue], event->kind, event->reason, 1);
+    status_count(&reading->status->recent[number], event->kind, event->reason, 1);
 }
 
 static bool recent_is_unfinished(const reading_t *reading) {
-    for (size_t i = 0; i < reading->status->keys->queue_count; i++)
+    for (size_t i = 0; i < reading->shard->keys->queue_count; i++)
         if (*reading->positions[i]) return true;
     return false;
 }
 
 static void recent_begin_queue(reading_t *reading, size_t queue) {
-    const snapshot_queue_t *snapshot = &reading->status->snapshot.queues[queue];
+    size_t number = reading->shard->keys->queues[queue].number;
+    const snapshot_queue_t *snapshot = &reading->status->snapshot.queues[number];
     int64_t since = reading->status->snapshot.now_ms - STATUS_RECENT_MS;
     int64_t known = *snapshot->error ? STATUS_UNKNOWN : 0;
-    reading->status->recent[queue] = (status_recent_t){.retried = known, .failed = known};
+    reading->status->recent[number] = (status_recent_t){.retried = known, .failed = known};
     if (known == 0 && snapshot->stream.length > 0 && stream_id_ms(snapshot->stream.last) >= since)
         snprintf(reading->positions[queue], STREAM_ID_SIZE, "%lld-0", (long long)(since > 0 ? since - 1 : 0));
 }
 
-static void recent_read_streams(conn_t *conn, status_t *status) {
-    const keyspace_t *keys = status->keys;
+static void recent_read_streams(const cli_shard_t *shard, status_t *status) {
+    conn_t *conn = shard->conn;
+    const keyspace_t *keys = shard->keys;
     size_t all = 0;
     int64_t limit = FIRST_ENTRIES;
     mono_t end = mono_add(mono_now(), MAX_MS * NS_PER_MS);
-    reading_t reading = {.status = status, .positions = mem_array(keys->queue_count, sizeof *reading.positions)};
+    reading_t reading = {.shard = shard, .status = status, .positions = mem_array(keys->queue_count, sizeof *reading.positions)};
     for (size_t i = 0; i < keys->queue_count; i++) recent_begin_queue(&reading, i);
     while (recent_is_unfinished(&reading) && all < MAX_BYTES && !mono_reached(end, mono_now())) {
         redis_error_t error;
@@ -177,9 +289,11 @@ static void recent_read_streams(conn_t *conn, status_t *status) {
         all += reading.bytes;
         if (reading.bytes < ROUND_BYTES && limit < MAX_ENTRIES) limit *= 4;
     }
-    for (size_t i = 0; i < keys->queue_count; i++) // after a trim within the hour some records are unknown
-        status->recent[i].partial = *reading.positions[i] || stream_id_ms(status->snapshot.queues[i].stream.trimmed) >=
-                                                                 status->snapshot.now_ms - STATUS_RECENT_MS;
+    for (size_t i = 0; i < keys->queue_count; i++) { // after a trim within the hour some records are unknown
+        size_t number = keys->queues[i].number;
+        int64_t trimmed_ms = stream_id_ms(status->snapshot.queues[number].stream.trimmed);
+        status->recent[number].partial = *reading.positions[i] || trimmed_ms >= status->snapshot.now_ms - STATUS_RECENT_MS;
+    }
     free(reading.positions);
 }
 
@@ -246,7 +360,8 @@ const status_t *status_read(status_reader_t *reader) {
     status_forget_recent(status);
     status_read_audit_log(reader, slow);
     if (status->reached && status->source == STATUS_FROM_NOTHING) {
-        recent_read_streams(reader->conn, status);
+        for (size_t i = 0; i < shards_count(reader->shards); i++)
+            if (conn_is_open(shards_at(reader->shards, i)->conn)) recent_read_streams(shards_at(reader->shards, i), status);
         status->source = STATUS_FROM_STREAM;
     }
     local_instance_read(status->config, &status->local);

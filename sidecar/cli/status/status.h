@@ -26,6 +26,16 @@ typedef struct status_recent {
 
 typedef enum status_source { STATUS_FROM_NOTHING, STATUS_FROM_LOG, STATUS_FROM_STREAM } status_source_t;
 
+typedef enum slot_state { SLOT_SERVED, SLOT_MOVING, SLOT_CUT_OFF } slot_state_t;
+
+// Where a queue is. Without a Cluster the slot says nothing.
+typedef struct status_place {
+    unsigned slot;
+    size_t primary; // index in the primaries; SIZE_MAX = none was reached
+    slot_state_t state;
+    char why[160]; // what the queue waits for; "" = for nothing
+} status_place_t;
+
 // One result of a preflight that only reads.
 typedef struct status_preflight {
     preflight_level_t kind;
@@ -51,6 +61,7 @@ typedef struct status {
     int64_t wall_ms;               // by this machine's clock
     servers_t servers;             // owned
     snapshot_t snapshot;           // owned
+    status_place_t *places;        // owned; of each queue
     sizes_t *sizes;                // owned; of each queue
     status_recent_t *recent;       // owned; of each queue
     status_source_t source;        // of `recent`

@@ -31,6 +31,7 @@ static inline world_t well(const char *settings) {
                                   .queues = mem_array(count, sizeof(snapshot_queue_t)),
                                   .lock_count = w.keys->lock_count,
                                   .queue_count = count},
+                     .places = mem_array(count, sizeof(status_place_t)),
                      .sizes = mem_array(count, sizeof(sizes_t)),
                      .recent = mem_array(count, sizeof(status_recent_t)),
                      .source = STATUS_FROM_LOG,
@@ -50,6 +51,7 @@ static inline world_t well(const char *settings) {
 static inline void end(world_t *w) {
     free(w->s.snapshot.locks);
     free(w->s.snapshot.queues);
+    free(w->s.places);
     free(w->s.sizes);
     free(w->s.recent);
     free(w->s.preflight);

@@ -67,6 +67,15 @@ static void unserved(world_t *w) { first_queue(w)->served = false; }
 static void others(world_t *w) { snprintf(first_queue(w)->owner, 136, "others"), first_queue(w)->served = false; }
 static void nobodys(world_t *w) { *first_queue(w)->owner = '\0'; }
 static void bad_key(world_t *w) { snprintf(first_queue(w)->error, 160, "\"sidecar:email:meta\": WRONGTYPE"); }
+/* Nothing else is said of the queue. */
+static void cut_off(world_t *w) {
+    bad_key(w);
+    w->s.places[0] = (status_place_t){.state = SLOT_CUT_OFF, .why = "its slot is gone"};
+}
+static void moving(world_t *w) {
+    cut_off(w);
+    w->s.places[0] = (status_place_t){.state = SLOT_MOVING, .why = "its slot moves"};
+}
 static void bad_count(world_t *w) { snprintf(first_sizes(w)->error, 200, "\"email\" holds a hash"); }
 static void late(world_t *w) { first_sizes(w)->next_due_ms = NOW - 15001, first_sizes(w)->delayed = 1204; }
 static void late_enough(world_t *w) { first_sizes(w)->next_due_ms = NOW - 15000; }
@@ -242,6 +251,8 @@ static const struct {
      "min-replicas-to-write"},
     {"writes wait for a replica", not_lossy, NULL, 0, NULL, NULL, NULL},
     {"no replica", no_replica, NULL, 0, NULL, NULL, NULL},
+    {"slot moves", moving, "slot", STATUS_WARNING, "email", "its slot moves", "the move"},
+    {"slot cut off", cut_off, "slot", STATUS_FAULT, "email", "its slot is gone", "promote its replica"},
     {"redis gone", gone, "redis_unreachable", STATUS_FAULT, NULL, "Connection refused", "redis"},
 };
 
@@ -338,29 +349,6 @@ Test(unit_status, faults_come_first_and_findings_are_counted) {
 }
 
 #define FIVE "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
-
-Test(unit_status, many_queues_with_one_trouble_share_a_finding_worst_first) {
-    world_t w = well(FIVE);
-    for (size_t i = 0; i < 3; i++) w.s.sizes[i].next_due_ms = NOW - 60000 - (int64_t)i;
-    status_findings_t found = status_diagnose(&w.s, NULL);
-    cr_assert_eq(found.count, 3);
-    cr_assert_eq(found.items[0].queues[0], 2, "the worst queue must come first");
-    status_findings_free(&found);
-    for (size_t i = 3; i < 5; i++) w.s.sizes[i].next_due_ms = NOW - HOUR;
-    found = status_diagnose(&w.s, NULL);
-    static const size_t order[] = {3, 4, 2, 1, 0};
-    cr_assert_eq(found.count, 1);
-    cr_assert_eq(found.items[0].queue_count, 5);
-    for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], order[i]);
-    cr_assert_not_null(strstr(found.items[0].what, "60 min late"), "%s", found.items[0].what);
-    status_findings_free(&found);
-    const bool wanted[5] = {true, false, false, false, true};
-    found = status_diagnose(&w.s, wanted);
-    cr_assert_eq(found.count, 2);
-    cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
-    status_findings_free(&found);
-    end(&w);
-}
 
 Test(unit_status, a_finding_of_many_queues_says_how_many_failures_all_have) {
     static const int64_t failures[] = {2, 11, 3, 5, 1};

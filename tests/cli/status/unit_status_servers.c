@@ -1,11 +1,11 @@
-/* What `status` shows of locks, primaries and sentinels. */
+/* What `status` shows of locks, primaries and sentinels, and of many queues at once. */
 #include "base/json/json.h"
 #include "status_fixture.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-#define QUEUES "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; } );"
+#define QUEUES "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
 
 static char *head_of(world_t *w) {
     buffer_t out = {0};
@@ -44,12 +44,12 @@ static world_t two_sentinels(void) {
     return w;
 }
 
-Test(unit_status_servers, sentinels_and_primary_take_at_most_two_lines) {
+Test(unit_status_servers, sentinels_and_primary_are_both_shown) {
     world_t w = two_sentinels();
     char *head = head_of(&w);
     cr_assert(strstr(head, "\nredis    1 of 2 sentinels answer: \"main\" is 10.0.0.1:6379; quorum 2, epoch 7; 1 cannot reach it\n"
-                           "         TLS 1.2, certificate until 2026-11-22; 2 replicas, 1 in time for min-replicas-to-write; "
-                           "maxmemory-policy\n         noeviction\nleader"),
+                           "         10.0.0.1:6379: TLS 1.2, certificate until 2026-11-22; 2 replicas, 1 in time for "
+                           "min-replicas-to-write;\n         maxmemory-policy noeviction\nleader"),
               "%s", head);
     free(head);
     end(&w);
@@ -91,6 +91,29 @@ Test(unit_status_servers, with_a_lock_for_each_queue_a_free_lock_names_its_queue
     cr_assert_str_eq(found.items[0].code, "no_leader");
     cr_assert_eq(found.items[0].queues[0], 3);
     cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
+    status_findings_free(&found);
+    end(&w);
+}
+
+Test(unit_status_servers, many_queues_with_one_trouble_share_a_finding_worst_first) {
+    world_t w = well(QUEUES);
+    for (size_t i = 0; i < 3; i++) w.s.sizes[i].next_due_ms = NOW - 60000 - (int64_t)i;
+    status_findings_t found = status_diagnose(&w.s, NULL);
+    cr_assert_eq(found.count, 3);
+    cr_assert_eq(found.items[0].queues[0], 2, "the worst queue must come first");
+    status_findings_free(&found);
+    for (size_t i = 3; i < 5; i++) w.s.sizes[i].next_due_ms = NOW - HOUR;
+    found = status_diagnose(&w.s, NULL);
+    static const size_t order[] = {3, 4, 2, 1, 0};
+    cr_assert_eq(found.count, 1);
+    cr_assert_eq(found.items[0].queue_count, 5);
+    for (size_t i = 0; i < 5; i++) cr_assert_eq(found.items[0].queues[i], order[i]);
+    cr_assert_not_null(strstr(found.items[0].what, "60 min late"), "%s", found.items[0].what);
+    status_findings_free(&found);
+    const bool wanted[5] = {true, false, false, false, true};
+    found = status_diagnose(&w.s, wanted);
+    cr_assert_eq(found.count, 2);
+    cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
     status_findings_free(&found);
     end(&w);
 }
