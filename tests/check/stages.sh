@@ -105,6 +105,13 @@ with_redis62() { timeout --foreground -k 10 900 sh tests/check/redis62_suite.sh;
 
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
+# The product connects with TLS: to the server itself, or before a proxy to a relay. Left out: tests of the plain program's memory,
+# of the previous release, and of single functions.
+over_tls() {
+    QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 180 --filter \
+        '@(redis_*|daemon_@(audit*|bull|delayed|http|kmqueue*|leader|loop|m*r|private|promises|queues|redis|reload|requeue*|status*|wakeup))/*'
+}
+
 # Tests that take minutes: sidecars die during 10,000 jobs with the workers of the docs, or while jobs fall due; a role hangs.
 storms() {
     QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --timeout 900 \
@@ -150,6 +157,7 @@ else
     stage manifests timeout --foreground -k 10 900 sh tests/deploy/check.sh
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
+    stage "tests over TLS" over_tls
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
     stage "tests with Redis 6.2" with_redis62
     stage "20 failovers of Sentinel" failovers

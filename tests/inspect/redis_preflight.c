@@ -277,8 +277,8 @@ Test(redis_preflight, a_second_connection_that_fails_leaves_no_scratch_keys) {
             proxy_rule(f.proxy,
                        (proxy_rule_t){.action = PROXY_DROP, .match = "CLIENT SETNAME queue-sidecar-preflight", .nth = nth});
         cr_assert_eq(run_preflight(&f, &results), OUTCOME_DISCONNECTED, "connection %d", nth);
-        cr_assert_not_null(strstr(f.error.text, proxy_socket(f.proxy)), "%s", f.error.text);
-        cr_assert_neq(f.error.text[strlen(proxy_socket(f.proxy))], '\0', "the error has no reason: %s", f.error.text);
+        cr_assert_not_null(strstr(f.error.text, conn_target(f.conn)), "%s", f.error.text);
+        cr_assert_neq(f.error.text[strlen(conn_target(f.conn))], '\0', "the error has no reason: %s", f.error.text);
         cr_assert(conn_is_open(f.conn));
         expect_no_scratch(&f, f.error.text);
         proxy_pass(f.proxy);

@@ -1,6 +1,7 @@
 #include "cluster.h"
 
 #include "tempdir.h"
+#include "tls_harness.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -68,9 +69,11 @@ char *cluster_config(const cluster_t *cluster, sidecar_t spec) {
 }
 
 char *cluster_config_file(const cluster_t *cluster, sidecar_t spec) {
-    char *text = cluster_config(cluster, spec), *dir = temp_dir("cluster"), *path = temp_path(dir, "sidecar.cfg");
+    char *plain = cluster_config(cluster, spec), *dir = temp_dir("cluster"), *path = temp_path(dir, "sidecar.cfg");
+    char *text = tls_harness_config(plain);
     temp_write(path, text);
     free(text);
+    free(plain);
     free(dir);
     return path;
 }
