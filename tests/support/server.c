@@ -274,6 +274,17 @@ void server_step_clock(server_t *server, int64_t ms) {
 const char *server_socket(const server_t *server) { return server->socket; }
 int server_port(const server_t *server) { return server->port; }
 int server_bus_port(const server_t *server) { return server->bus_port; }
+bool server_has_tls(void) {
+    server_t *server = server_start(NULL);
+    redis_t *r = redis_open(server);
+    redisReply *reply = redis_do(r, "CONFIG GET tls-port");
+    bool found = reply->elements == 2;
+    freeReplyObject(reply);
+    redis_close(r);
+    server_free(server);
+    return found;
+}
+
 int server_tls_port(const server_t *server) { return server->tls_port; }
 int server_major(const server_t *server) { return server->major; }
 pid_t server_pid(const server_t *server) { return server->child->pid; }

@@ -50,6 +50,8 @@ char *server_shim_path(const char *shim);
 const char *server_socket(const server_t *server);
 int server_port(const server_t *server);     /* 0 without .tcp */
 int server_bus_port(const server_t *server); /* 0 without .node */
+/* Whether the tested redis-server is built with TLS. */
+bool server_has_tls(void);
 int server_tls_port(const server_t *server); /* 0 without .tls */
 int server_major(const server_t *server);    /* of its version: 6 for Redis 6.2, 8 for Valkey 8.1 */
 pid_t server_pid(const server_t *server);

@@ -20,6 +20,7 @@ static const char TLS_WEAK_OPENSSL[] = "openssl_conf = a\n[a]\nssl_conf = b\n[b]
                                        "DEFAULT:@SECLEVEL=0\n";
 
 static inline tls_fixture_t tls_start(const char *const *args) {
+    if (!server_has_tls()) cr_skip_test("this redis-server is built without TLS");
     tls_fixture_t f = {.dir = certificate_dir()};
     char *path = temp_file("openssl.cnf", TLS_WEAK_OPENSSL), *variable = mem_printf("OPENSSL_CONF=%s", path);
     const char *const env[] = {variable, NULL};
