@@ -209,7 +209,7 @@ def failpoints(_):
 
 SHOWN_USERS = 6
 # Commands with a subcommand: the right is `command|subcommand`.
-CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
+CONTAINERS = {"client", "cluster", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
 
 
 def rights(_):

@@ -13,7 +13,7 @@ PROLOGUE = TOP / "queue/lua/prologue"
 SECTION = "Least privilege"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # Commands with a subcommand: the right is `command|subcommand`.
-CONTAINERS = {"client", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
+CONTAINERS = {"client", "cluster", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
 READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers sscan
     strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrank
     zrevrangebyscore zscan zscore""".split())

@@ -42,6 +42,15 @@ rights_t rights_read(const char *dialect) {
     return rights;
 }
 
+rights_t rights_read_behind(const char *text) {
+    rights_t rights = {.text = temp_read("docs/acl.md")};
+    char *at = strstr(rights.text, text), *block = at ? strstr(at, "\n```\n") : NULL;
+    cr_assert(block, "docs/acl.md has no block behind \"%s\"", text);
+    add_block(&rights, block + 5);
+    rights.own = rights.count;
+    return rights;
+}
+
 void rights_free(rights_t *rights) { free(rights->text); }
 
 void rights_leave_out(rights_t *rights, const char *prefix) {

@@ -16,6 +16,8 @@ typedef struct {
 
 /* Reads the rights; `dialect` NULL: of no dialect. Fails the test if docs/acl.md has none. */
 rights_t rights_read(const char *dialect);
+/* Reads the rights of the first block behind this text of docs/acl.md. */
+rights_t rights_read_behind(const char *text);
 void rights_free(rights_t *rights);
 /* Removes words that begin with `prefix`: "~email" are the keys of the example queue of docs/acl.md. */
 void rights_leave_out(rights_t *rights, const char *prefix);

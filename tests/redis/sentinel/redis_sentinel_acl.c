@@ -1,0 +1,82 @@
+/* Least privilege at a sentinel: the line that docs/acl.md publishes is enough, and without any of its rights something is
+ * missing. */
+#include "fixture.h"
+#include "redis/sentinel/events.h"
+#include "redis/sentinel/group.h"
+#include "rights.h"
+#include "sentinels.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    sentinels_t *s;
+    redis_t *sentinel; /* the one of the config, as the default user */
+    config_t *config;
+} world_t;
+
+static world_t begin(void) {
+    world_t w = {.s = sentinels_begin(NULL)};
+    w.sentinel = sentinel_open(w.s, 0);
+    w.config = fixture_config("redis = { sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\"; "
+                              "sentinel_username = \"sidecar\"; sentinel_password = \"secret\"; };\n"
+                              "group = \"app\"; queues = ( { name = \"email\"; } );",
+                              w.s->sentinels[0].port);
+    return w;
+}
+
+static void end(world_t *w) {
+    redis_close(w->sentinel);
+    config_free(w->config);
+    sentinels_end(w->s);
+}
+
+/* What the sidecar gets from the sentinel with the current rights. */
+typedef enum { PRIMARY = 1, PEERS = 2, ID = 4, EVENTS = 8, NAME = 16, ALL = 31 } got_t;
+
+static unsigned ask(const world_t *w) {
+    sentinel_group_t *group = sentinel_group_new(&w->config->redis);
+    redis_error_t error;
+    size_t count;
+    unsigned got = sentinel_group_ask(group, NULL, &error) ? PRIMARY : 0;
+    const sentinel_answer_t *answers = sentinel_group_answers(group, &count);
+    if (answers[0].peer_count == SENTINELS - 1) got |= PEERS;
+    if (*answers[0].id.text) got |= ID;
+    sentinel_group_free(group);
+    return got;
+}
+
+static unsigned subscribe(const world_t *w) {
+    address_t sentinel;
+    cr_assert(address_parse(slice_text(w->config->redis.sentinels.items[0]), &sentinel));
+    sentinel_events_t *events = sentinel_events_new(&w->config->redis, NULL);
+    unsigned got = sentinel_events_follow(events, &sentinel) ? EVENTS : 0;
+    char *clients = redis_str(w->sentinel, "CLIENT LIST");
+    if (strstr(clients, " name=queue-sidecar-watcher ")) got |= NAME;
+    free(clients);
+    sentinel_events_free(events);
+    return got;
+}
+
+Test(redis_sentinel_acl, the_published_line_is_enough, .timeout = 60) {
+    world_t w = begin();
+    rights_t line = rights_read_behind("\n## Sentinel\n");
+    rights_grant(w.sentinel, &line, NULL);
+    cr_assert_eq(ask(&w) | subscribe(&w), ALL);
+    cr_assert_eq(rights_refused(w.sentinel), 0);
+    rights_free(&line);
+    end(&w);
+}
+
+Test(redis_sentinel_acl, without_any_right_something_is_missing, .timeout = 60) {
+    world_t w = begin();
+    rights_t line = rights_read_behind("\n## Sentinel\n");
+    for (size_t i = 0; i < line.count; i++) {
+        if (strcmp(line.words[i], "-@all") == 0 || strcmp(line.words[i], "+auth") == 0) continue; /* AUTH is refused to nobody */
+        rights_grant(w.sentinel, &line, line.words[i]);
+        cr_assert_neq(ask(&w) | subscribe(&w), ALL, "nothing is missing without %s", line.words[i]);
+    }
+    rights_free(&line);
+    end(&w);
+}
