@@ -23,6 +23,9 @@ static outcome_t preflight_check_connect(const preflight_call_t *call) {
     request_begin(call->conn, "CLIENT", "SETNAME", conn_name(call->conn));
     if (preflight_ask_optional(call, CAPABILITY_CLIENT_NAME, &reply) != OUTCOME_OK) return call->error->outcome;
     conn_reply_free(reply);
+    if (capability_is_refused(CAPABILITY_SCRIPT_FLAGS))
+        preflight_report(call, PREFLIGHT_NOTE, NULL, "%s is refused; %s", capability_command(CAPABILITY_SCRIPT_FLAGS),
+                         capability_effect(CAPABILITY_SCRIPT_FLAGS));
     if (conn_version(call->conn)) return OUTCOME_OK;
     request_begin(call->conn, "INFO", "server");
     outcome_t outcome = preflight_ask_optional(call, CAPABILITY_VERSION, &reply);

@@ -138,12 +138,11 @@ static outcome_t conn_load_without_flags(conn_t *conn, redis_error_t *error) {
 static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     size_t count;
     outcome_t outcome = conn_load_texts(conn, &count, error);
-    bool lacks_command = redis_error_lacks_command(error);
     bool has_right = strncmp(error->text, "NOPERM", 6) != 0;
-    if (outcome == OUTCOME_REFUSED && count == 0 && conn->script_flags && has_right && !lacks_command)
+    if (outcome == OUTCOME_REFUSED && count == 0 && conn->script_flags && has_right)
         outcome = conn_load_without_flags(conn, error);
     conn->scripts_loaded = outcome == OUTCOME_OK;
-    if (!lacks_command) return outcome;
+    if (!redis_error_lacks_command(error)) return outcome;
     const redis_error_t refusal = *error;
     return redis_error_set(error, OUTCOME_REFUSED, "the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %.160s",
                            refusal.text);

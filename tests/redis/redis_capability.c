@@ -114,7 +114,6 @@ Test(redis_capability, a_server_without_scripts_is_refused_by_name) {
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
         char *expected = mem_printf("the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %s", errors[i] + 1);
         cr_assert(strncmp(f.error.text, expected, strlen(expected)) == 0, "%s", f.error.text);
-        cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), (long)all_script_count, "without flags it would not work either");
         free(expected);
         fixture_stop(&f);
     }
