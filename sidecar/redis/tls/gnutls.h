@@ -46,7 +46,7 @@
     USE(x509_crt_init)
 
 typedef struct gnutls {
-#define GNUTLS_MEMBER(name) __typeof__(&gnutls_##name) name;
+#define GNUTLS_MEMBER(name) __typeof__ (&gnutls_##name)(name);
     GNUTLS_FUNCTIONS(GNUTLS_MEMBER)
 #undef GNUTLS_MEMBER
 } gnutls_t;
