@@ -70,7 +70,7 @@ void quarantine_settle_append(const call_t *call, const quarantine_decision_t *a
     request_text(conn, words[ask->verdict]);
     request_bytes(conn, ask->next.data, ask->next.len);
     request_int(conn, ask->delay_ms);
-    request_text(conn, ask->last ? ".5" : "");
+    request_text(conn, ask->last ? ".5" : ".25");
     request_int(conn, call->keys->config->stream.max_bytes);
     request_bytes(conn, ask->pushed.data, ask->pushed.len);
     if (ask->verdict == QUARANTINE_END) record_append(conn, ask->event);

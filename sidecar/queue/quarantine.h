@@ -51,7 +51,7 @@ typedef struct quarantine_decision {
     slice_t next;         // of PUSH: the envelope that stays
     slice_t pushed;       // of PUSH and END: the envelope of the last push, which may wait in `ready`; empty = none
     int64_t delay_ms;     // of PUSH: delay until the event is due again
-    bool last;            // of PUSH: this push is the last; a score that ends in .5 marks that
+    bool last;            // of PUSH: this push is the last; its score ends in .5, otherwise in .25: no producer writes that
     const event_t *event; // of END: the record; the script adds `at`
 } quarantine_decision_t;
 

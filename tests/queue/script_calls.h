@@ -56,6 +56,8 @@ static const struct {
      "6 sidecar:d:requeued sidecar:d:failures sidecar:d:meta de_delayed_events de_events sidecar:d:meta event me 0 X###1 {} 9 X "
      "kind requeued"},
     {&script_delayed_serve, "2 sidecar:app:lock sidecar:d:meta T X"},
+    {&script_delayed_reschedule,
+     "5 sidecar:app:lock de_delayed_events de_events sidecar:d:meta sidecar:d:aside T x 5 0 9 99 9 10 1000"},
     {&script_quarantine_read, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
     {&script_quarantine_settle,
      "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "

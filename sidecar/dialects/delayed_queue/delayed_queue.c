@@ -84,8 +84,13 @@ static void delayed_requeue_append(conn_t *conn, const keyspace_t *keys, const r
 static const requeue_ops_t delayed_requeue = {.prepare = delayed_requeue_prepare, .append = delayed_requeue_append};
 
 static const right_t delayed_rights[] = {
-    {RIGHT_SCRIPT(delayed_promote)},   {RIGHT_SCRIPT(delayed_serve)},   {RIGHT_SCRIPT(quarantine_read)},
-    {RIGHT_SCRIPT(quarantine_settle)}, {RIGHT_SCRIPT(delayed_requeue)}, {0},
+    {RIGHT_SCRIPT(delayed_promote)},
+    {RIGHT_SCRIPT(delayed_serve)},
+    {RIGHT_SCRIPT(delayed_reschedule)},
+    {RIGHT_SCRIPT(quarantine_read)},
+    {RIGHT_SCRIPT(quarantine_settle)},
+    {RIGHT_SCRIPT(delayed_requeue)},
+    {0},
 };
 
 const dialect_ops_t dialect_delayed_queue = {

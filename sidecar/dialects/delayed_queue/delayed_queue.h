@@ -25,6 +25,21 @@ extern const side_task_ops_t delayed_scheduler_task; // scheduler.c
 // Field of the queue's meta hash: when the leader last saw a run of the library's own scheduler, ms by Redis's clock.
 #define DELAYED_SCHEDULER "scheduler"
 
+// ---- reschedule.c: after Redis's clock was set back, events that were sent before keep no time of the future.
+
+// A pass through the events whose time is later than a send would set it now; see delayed_reschedule.lua. The texts are for the
+// script and come from its last reply. A pass that is cut off begins again.
+typedef struct delayed_pass {
+    mono_t next;    // when the next page is wanted, or the next look at the clock
+    int64_t moved;  // by this pass
+    char began[64]; // "" = no pass is on
+    char from[40];
+    int64_t skip;
+} delayed_pass_t;
+
+// Makes one step of the pass if it is time. *moved: members of zset or quarantine have another time now.
+outcome_t delayed_reschedule(delayed_pass_t *pass, const side_task_call_t *call, bool *moved);
+
 // survey.c: tells of events whose class is unknown, and of the library's own scheduler.
 outcome_t delayed_survey(const call_t *call, survey_report_fn *report, void *self);
 

@@ -38,8 +38,9 @@ typedef struct quarantine {
     bool behind;      // the quarantine changed after this round had skipped members
     bool full;        // the failure stream was full in this round
     bool full_logged; // the full stream was logged in the last round
-    keymap_t logged;  // digests of logged events and classes
-    bool waits[];     // for each class: an event without further attempts waits in its list
+    delayed_pass_t pass;
+    keymap_t logged; // digests of logged events and classes
+    bool waits[];    // for each class: an event without further attempts waits in its list
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *keys) {
@@ -67,6 +68,7 @@ static void quarantine_forget(void *state) {
     quarantine_t *quarantine = state;
     quarantine_begin_round(quarantine, mono_now());
     quarantine->announced = false;
+    quarantine->pass = (delayed_pass_t){0};
 }
 
 static outcome_t quarantine_announce(quarantine_t *quarantine, const call_t *call) {
@@ -308,8 +310,10 @@ static mono_t quarantine_end_round(quarantine_t *quarantine, const side_task_cal
 static outcome_t quarantine_step(void *state, side_task_call_t *call) {
     quarantine_t *quarantine = state;
     quarantine_page_t page;
+    bool moved = false;
     if (!quarantine->announced && quarantine_announce(quarantine, &call->redis) != OUTCOME_OK) return call->redis.error->outcome;
-    if (mono_reached(quarantine->again, call->now) || (call->changed && quarantine->skip < SHORT))
+    if (delayed_reschedule(&quarantine->pass, call, &moved) != OUTCOME_OK) return call->redis.error->outcome;
+    if (moved || mono_reached(quarantine->again, call->now) || (call->changed && quarantine->skip < SHORT))
         quarantine_begin_round(quarantine, call->now);
     if (call->changed) quarantine->behind = quarantine->skip > 0;
     // Arm at each read, because the sidecar's own writes clear tracking. The last read of a round comes after the last write.
@@ -317,6 +321,7 @@ static outcome_t quarantine_step(void *state, side_task_call_t *call) {
         quarantine_read(&call->redis, delayed_config(quarantine->keys->config)->events, quarantine->skip, call->arm, &page);
     if (outcome != OUTCOME_OK) return outcome;
     call->next = page.count ? call->now : quarantine_end_round(quarantine, call, page.armed);
+    call->next = mono_min(call->next, quarantine->pass.next);
     outcome = quarantine_settle_page(quarantine, call, &page);
     quarantine_page_free(&page);
     return outcome;

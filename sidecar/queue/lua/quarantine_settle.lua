@@ -16,7 +16,7 @@
 -- ARGV[5]  verdict   'end', 'push' or 'forget'
 -- ARGV[6]  next      push: the envelope of the next attempt
 -- ARGV[7]  delay     push: ms until the next attempt
--- ARGV[8]  last      push: '.5' for the last push, else ''
+-- ARGV[8]  last      push: '.5' for the last push, else '.25'; ends the score
 -- ARGV[9]  most      largest stream, bytes
 -- ARGV[10] pushed    end, push: the envelope of the last push, for which KEYS[5] is searched; '' = none
 -- ARGV[11+] names and values of the record; this script adds 'at'

@@ -4,7 +4,8 @@
 -- KEYS[1]  lock
 -- KEYS[2]  delayed   zset of `<class>###<id>`, score = due time in ms
 -- KEYS[3]  events    hash: member of delayed -> envelope
--- KEYS[4]  meta      hash of the sidecar; its field `group`, if any, is the group that owns the queue
+-- KEYS[4]  meta      hash of the sidecar; its field `group`, if any, is the group that owns the queue; `sent`: the latest time of a
+--                    send, ms, to a second (delayed_reschedule)
 -- KEYS[5]  aside     zset of the sidecar, the quarantine: member that the monitor must handle -> when it was added, ms
 -- KEYS[6+] ready     list of each class
 -- ARGV[1]  token
@@ -24,9 +25,10 @@
 --          Removes only members without an envelope. Changes only the digits of `attempt`, and only in the shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
 --          its outermost object, because none of the quotes is escaped. Other shapes are quarantined. Producers write whole ms as scores;
 --          the fraction .5 marks an event after its last push, .25 a quarantined event, .75 both.
+--          quarantine_settle and delayed_requeue mark by .25 a score that is not of a producer.
 local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}})
 if refusal then return refusal end
-local owner = redis.call('HGET', KEYS[4], 'group')
+local owner, sent = unpack(redis.call('HMGET', KEYS[4], 'group', 'sent'))
 if owner and owner ~= ARGV[2] then return {'owner', owner} end
 local time = redis.call('TIME')
 local us = tonumber(time[2])
@@ -145,11 +147,14 @@ if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
 local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 if fields[1] == head[1] then oldest = head[2] end
 
-local calls = {{'ZADD', (#scores > 0 or #odd > 0) and KEYS[2]}, {'HSET', moved > 0 and KEYS[3]}, {'ZADD', #odd > 0 and KEYS[5]},
+local scored = #scores > 0 or #odd > 0
+local mark = scored and now >= (tonumber(sent or 0) or 0) + 1000
+local calls = {{'ZADD', scored and KEYS[2]}, {'HSET', moved > 0 and KEYS[3]}, {'HSET', mark and KEYS[4]}, {'ZADD', #odd > 0 and KEYS[5]},
     {'ZSCORE', #odd > 0 and KEYS[2]}, {'ZREM', #gone > 0 and KEYS[2]}}
 for _, key in ipairs(order) do calls[#calls + 1] = {'LPUSH', #lists[key] > 0 and key} end
 refusal = missing_right(calls)
 if refusal then return refusal end
+if mark then redis.call('HSET', KEYS[4], 'sent', string.format('%.0f', now)) end
 if #scores > 0 then redis.call('ZADD', KEYS[2], unpack(scores)) end
 if moved > 0 then
     for _, key in ipairs(order) do

@@ -38,5 +38,5 @@ if refusal then return refusal end
 local now = now_ms()
 add_record(now, 'requeued ' .. now .. ' ' .. ARGV[2], {unpack(ARGV, 8)}, ARGV[6])
 redis.call('HSET', KEYS[5], member, ARGV[5])
-redis.call('ZADD', KEYS[4], 'NX', now, member)
+redis.call('ZADD', KEYS[4], 'NX', now .. '.25', member) -- the fraction: no producer has set the score (delayed_reschedule)
 return {'done'}
