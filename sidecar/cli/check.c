@@ -90,8 +90,9 @@ static void check_print_mode(const servers_t *servers, const cli_shards_t *shard
     const servers_t cluster = {.mode = REDIS_MODE_CLUSTER, .primary_count = shards_count(shards)};
     buffer_t line = {0};
     if (config_redis_mode(redis) < REDIS_MODE_SENTINEL) return;
+    bool unknown = servers->mode == REDIS_MODE_SENTINEL && !*servers->believed;
     servers_text_mode(shards_in_cluster(shards) ? &cluster : servers, redis, &line);
-    check_print(faults, PREFLIGHT_FACT, NULL, buffer_text(&line));
+    check_print(faults, unknown ? PREFLIGHT_REFUSED : PREFLIGHT_FACT, NULL, buffer_text(&line));
     buffer_free(&line);
 }
 
@@ -202,8 +203,8 @@ static int check_run(const cli_args_t *args) {
 static const cli_option_t check_table[] = {
     CLI_OPTION_CONFIG,
     CLI_FLAG(cli_args_t, 0, "redis", redis,
-             "connect and run the preflight: version, settings, key types, rights, leader; check audit.path: rights, disk space, "
-             "writer"),
+             "connect and run the preflight: version, settings, key types, rights, leader; tell of sentinels, primaries, "
+             "replicas and TLS; check audit.path: rights, disk space, writer"),
 };
 
 const cli_command_t cli_check_command = {

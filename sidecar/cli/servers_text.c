@@ -80,7 +80,9 @@ int64_t servers_sentinels_silent(const servers_t *servers, int64_t now_ms, buffe
         if (!first) first = servers->sentinels[i].error;
         silent++;
     }
-    if (silent) buffer_printf(what, "%" PRId64 " of %zu sentinels name no primary: %s", silent, servers->sentinel_count, first);
+    if (silent)
+        buffer_printf(what, "%" PRId64 " of %zu sentinels %s no primary: %s", silent, servers->sentinel_count,
+                      silent == 1 ? "names" : "name", first);
     return silent;
 }
 

@@ -241,7 +241,7 @@ static const struct {
     {"not far", not_far, NULL, 0, NULL, NULL, NULL},
     {"never", never, NULL, 0, NULL, NULL, NULL},
     {"a sentinel is silent", silent_sentinel, "sentinels", STATUS_WARNING, NULL,
-     "1 of 2 sentinels name no primary: 10.0.0.2:26379: no reply", "redis.sentinels"},
+     "1 of 2 sentinels names no primary: 10.0.0.2:26379: no reply", "redis.sentinels"},
     {"sentinels disagree", quarrel, "sentinels", STATUS_WARNING, NULL, "disagree about the primary: a says b, c says d",
      "SENTINEL"},
     {"certificate ends", certificate_ends, "certificate_ends", STATUS_WARNING, NULL, "of 10.0.0.1:6379 ends in 14 d", "Renew"},
