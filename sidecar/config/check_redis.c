@@ -218,16 +218,6 @@ static void redis_warn_unused_host(load_t *load) {
         redis_report(load, load->warnings, "host", "is ignored, as `redis.%s` is set: remove it", instead);
 }
 
-// Each refusal goes with the commit that brings the feature.
-static void redis_refuse_unfinished(load_t *load) {
-    const redis_config_t *redis = &load->config->redis;
-    redis_mode_t mode = config_redis_mode(redis);
-    if (load->errors->count) return;
-    if (mode == REDIS_MODE_CLUSTER)
-        redis_report(load, load->errors, redis->nodes.count ? "nodes" : "mode",
-                     "asks for a Cluster, but this build knows one node only: use `redis.host`");
-}
-
 void config_load_redis(load_t *load) {
     redis_config_t *redis = &load->config->redis;
     if (redis_location(load, "sentinel_tls")->origin == ORIGIN_DEFAULT) redis->sentinel_tls = redis->tls;
@@ -242,5 +232,4 @@ void config_load_redis(load_t *load) {
     redis_check_secret(load, "sentinel_password", "sentinel_password_file");
     redis_check_user_alone(load);
     redis_warn_unused_host(load);
-    redis_refuse_unfinished(load);
 }
