@@ -230,7 +230,8 @@ static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
     cursor->unreadable = *error != '\0';
     if (was && !cursor->unreadable) log_info(ROLE, auditor_queue_name(a, queue), "failure stream can be read again");
     if (was || !cursor->unreadable) return;
-    log_error(ROLE, auditor_queue_name(a, queue), "cannot read failure stream; skipping it", F_STR("reason", error));
+    LOG_AT(redis_reason_is_slot(error) ? LOG_INFO : LOG_ERROR, ROLE, auditor_queue_name(a, queue),
+           "cannot read failure stream; skipping it", F_STR("reason", error));
     metric_add(&a->metrics->audit_faults, 1);
     if (found) *found = true;
 }

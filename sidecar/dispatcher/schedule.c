@@ -182,7 +182,8 @@ void schedule_fenced(schedule_t *schedule) { schedule->backlog = false; }
 
 void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
     if (condition_update_reason(&schedule->refused, reason) == CONDITION_BEGAN)
-        log_error(ROLE, schedule->config->name, "redis refuses to promote", F_STR("reason", reason));
+        LOG_AT(redis_reason_is_slot(reason) ? LOG_INFO : LOG_ERROR, ROLE, schedule->config->name, "redis refuses to promote",
+               F_STR("reason", reason));
     metrics_refused(schedule->metrics, mono_now());
     schedule->backlog = false;
     schedule->head.changed = true;

@@ -82,7 +82,8 @@ static void preflight_read_type(const preflight_call_t *call, const char *queue,
     preflight_level_t level = queue ? PREFLIGHT_QUEUE_REFUSED : PREFLIGHT_REFUSED;
     redis_error_t refusal;
     redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
-    if (refusal.outcome != OUTCOME_OK)
+    // A slot that is being moved must not keep the leader from other locks. Its own lock is refused by Redis.
+    if (refusal.outcome != OUTCOME_OK && !redis_reason_is_slot(refusal.text))
         preflight_report(call, level, queue, "cannot look at key \"%s\": %s", key, refusal.text);
     else if (reply && !reply_is(reply, "none") && !reply_is(reply, type))
         preflight_report(call, level, queue, "%s key \"%s\" holds a %s where a %s is wanted", what, key, reply_text(reply), type);

@@ -202,8 +202,14 @@ static bool probe_connections(const probe_t *probe) {
 }
 
 outcome_t probe_rights(const preflight_call_t *call, const bool *wanted) {
-    probe_t probe = {.call = call, .wanted = wanted, .key = probe_key(call->keys->locks[0].key)};
-    outcome_t outcome = probe_try_commands(&probe);
+    probe_t probe = {.call = call, .wanted = wanted};
+    outcome_t outcome = OUTCOME_REFUSED;
+    for (size_t i = 0; i < call->keys->lock_count && outcome == OUTCOME_REFUSED; i++) {
+        free(probe.key);
+        probe.key = probe_key(call->keys->locks[i].key);
+        outcome = probe_try_commands(&probe);
+        if (outcome == OUTCOME_REFUSED && !redis_reason_is_slot(call->error->text)) break;
+    }
     if (outcome == OUTCOME_OK && !wanted) {
         probe_report_all(&probe, PREFLIGHT_REFUSED, needed_rights);
         probe_report_all(&probe, PREFLIGHT_WARNING, optional_rights);

@@ -17,6 +17,11 @@ lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error
     return (lock_call_t){leader->conn, leader->keys, lock, leader->elections[lock].token, leader->ttl_ms, error};
 }
 
+void leader_set_gauge(metric_t *metric, int64_t *gauge, int64_t value) {
+    metric_add(metric, value - *gauge);
+    *gauge = value;
+}
+
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
@@ -38,7 +43,7 @@ void leader_count_unserved(leader_t *leader) {
     for (size_t i = 0; i < leader->keys->queue_count; i++)
         if (leader->elections[leader->keys->queues[i].lock].state == ELECTION_LEADING && lease_queue_disabled(leader->leases, i))
             unserved++;
-    metric_set(&leader->metrics->unserved, (int64_t)unserved);
+    leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, (int64_t)unserved);
 }
 
 static void election_begin_term(leader_t *leader, size_t lock) {
@@ -183,6 +188,45 @@ static void election_lost(leader_t *leader, size_t lock, const lock_state_t *sta
     election_check_clock_step(leader, lock, state, now);
 }
 
+// Redis refuses the requests for one slot, which is being moved or has moved. Other locks go on.
+static void election_hold(leader_t *leader, size_t lock, const redis_error_t *error) {
+    leader->elections[lock].next = mono_add(mono_now(), election_ttl_part_ns(leader, RENEWALS_PER_TTL));
+    log_debug(ROLE, NULL, "the slot of a lock is being moved", F_STR("lock", leader_lock_name(leader, lock)),
+              F_STR("reason", error->text));
+}
+
+// Connects to the node that an ASK names. Returns NULL if that is not possible now.
+static conn_t *election_find_target(leader_t *leader, const redirection_t *to, redis_error_t *error) {
+    endpoint_t at = {0};
+    election_target_t *target = &leader->target;
+    if (target->topology) shard_address(topology_shard(target->topology, 0), &at);
+    if (at.port != to->address.port || strcmp(at.host, to->address.host) != 0) {
+        conn_free(target->conn);
+        topology_free(target->topology);
+        target->topology = topology_new_at(shard_config(leader->shard), to->address.host, to->address.port);
+        target->conn = conn_like_at(leader->conn, topology_shard(target->topology, 0), "queue-sidecar-leader");
+    }
+    return conn_open(target->conn, error) == OUTCOME_OK ? target->conn : NULL;
+}
+
+// The lock may be at the new node of its slot already. Follows ASK once.
+static outcome_t election_renew_asking(leader_t *leader, size_t lock, redis_error_t *error) {
+    redirection_t to;
+    slice_t text = slice_text(error->text + strlen(SLOT_IS_MOVING));
+    bool asks = strncmp(error->text, SLOT_IS_MOVING, strlen(SLOT_IS_MOVING)) == 0 &&
+                redirection_read(text, conn_host(leader->conn), &to) && to.kind == REDIRECT_ASK;
+    if (!asks) return OUTCOME_REFUSED;
+    topology_reach(shard_topology(leader->shard), &to.address);
+    redis_error_t refused;
+    lock_call_t call = leader_lock_call(leader, lock, &refused);
+    call.conn = election_find_target(leader, &to, &refused);
+    if (!call.conn) return OUTCOME_REFUSED;
+    outcome_t outcome = lock_renew_asking(&call);
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return OUTCOME_REFUSED;
+    *error = refused;
+    return outcome;
+}
+
 void leader_acquire(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
     lock_state_t state = {0};
@@ -191,7 +235,9 @@ void leader_acquire(leader_t *leader, size_t lock) {
     mono_t sent = mono_now();
     const lock_call_t call = leader_lock_call(leader, lock, &error);
     outcome_t outcome = lock_acquire(&call, &state);
-    if (outcome != OUTCOME_OK) {
+    if (outcome == OUTCOME_REFUSED && redis_reason_is_slot(error.text)) {
+        election_hold(leader, lock, &error);
+    } else if (outcome != OUTCOME_OK) {
         if (outcome == OUTCOME_DISCONNECTED) election->maybe_held = true;
         leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else {
@@ -210,9 +256,13 @@ void leader_renew(leader_t *leader, size_t lock) {
     const lock_call_t call = leader_lock_call(leader, lock, &error);
     mono_t sent = mono_now();
     outcome_t outcome = lock_renew(&call);
+    bool of_slot = outcome == OUTCOME_REFUSED && redis_reason_is_slot(error.text);
+    if (of_slot) outcome = election_renew_asking(leader, lock, &error);
     if (outcome == OUTCOME_FENCED) {
         election->next = sent;
         leader_change_state(leader, lock, ELECTION_STANDBY, error.text);
+    } else if (of_slot && outcome == OUTCOME_REFUSED) {
+        election_hold(leader, lock, &error);
     } else if (outcome != OUTCOME_OK) {
         leader_back_off(leader, &leader->keys->locks[lock], &error);
     } else {

@@ -9,6 +9,7 @@
 #include "leader/sizes.h"
 #include "queue/lock.h"
 #include "redis/conn.h"
+#include "redis/topology.h"
 
 enum { RENEWALS_PER_TTL = 3 };
 
@@ -33,7 +34,22 @@ typedef struct election {
     bool handed_over; // the lock comes from the roles of the previous configuration
 } election_t;
 
+// The node that a slot is being moved to.
+typedef struct election_target {
+    topology_t *topology; // owned, like the connection; NULL = none
+    conn_t *conn;
+} election_target_t;
+
+// The numbers that this leader adds to metrics which it shares with the leaders of other shards.
+typedef struct leader_gauges {
+    int64_t standing_by;
+    int64_t unserved;
+} leader_gauges_t;
+
 struct leader {
+    shard_t *shard;
+    leader_gauges_t gauges;
+    election_target_t target; // of the last ASK
     const keyspace_t *keys;
     int64_t ttl_ms;
     leases_t *leases;
@@ -53,6 +69,9 @@ struct leader {
 };
 
 const char *leader_lock_name(const leader_t *leader, size_t lock);
+
+// Sets one of leader->gauges, and what it adds to the metric.
+void leader_set_gauge(metric_t *metric, int64_t *gauge, int64_t value);
 
 // Logs why a request (for `lock`, may be NULL) failed and schedules the next attempt; the pause is longest after REFUSED.
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);

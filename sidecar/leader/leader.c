@@ -16,7 +16,7 @@ static const char ROLE[] = "leader";
 
 leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop) {
     leader_t *leader = mem_alloc(sizeof *leader);
-    *leader = (leader_t){.keys = keys, .leases = leases, .metrics = metrics, .backoff = BACKOFF_REDIS};
+    *leader = (leader_t){.shard = shard, .keys = keys, .leases = leases, .metrics = metrics, .backoff = BACKOFF_REDIS};
     leader->ttl_ms = keys->config->lock.ttl_ms;
     leader->conn = conn_new(shard, "queue-sidecar-leader", stop);
     // A later answer is useless for a lease, and waiting for it must not hide that the lease has expired.
@@ -31,6 +31,10 @@ leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, m
 
 void leader_free(leader_t *leader) {
     if (!leader) return;
+    leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
+    leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, 0);
+    conn_free(leader->target.conn);
+    topology_free(leader->target.topology);
     for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].other_owner);
     free(leader->elections);
     preflight_results_free(leader->preflight);
@@ -219,7 +223,7 @@ void leader_tick(void *self, role_wait_t *wait) {
             next = mono_min(next, mono_max(leader->subscriber_retry_at, leader->retry_at));
         wait->until = mono_min(wait->until, next);
     }
-    metric_set(&leader->metrics->standing_by, standing_by);
+    leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, standing_by);
     if (standing_by || (leader_leads_any(leader) && conn_is_open(leader->conn))) metrics_say(leader->metrics, WHY_REDIS, NULL);
     // While backing off nothing is read, and a readable socket would end each wait at once.
     if (role_backing_off(wait, leader->retry_at)) return;

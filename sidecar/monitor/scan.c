@@ -85,7 +85,9 @@ static mono_t scan_reports_due(const scan_t *scan) {
 
 void scan_log_refusal(condition_t *refused, const char *queue, const char *reason) {
     condition_change_t change = condition_update_reason(refused, reason);
-    if (change == CONDITION_BEGAN) log_error(ROLE, queue, "redis refuses the monitor", F_STR("reason", reason));
+    if (change == CONDITION_BEGAN)
+        LOG_AT(redis_reason_is_slot(reason) ? LOG_INFO : LOG_ERROR, ROLE, queue, "redis refuses the monitor",
+               F_STR("reason", reason));
     if (change == CONDITION_ENDED) log_info(ROLE, queue, "redis accepts the monitor's requests again");
 }
 

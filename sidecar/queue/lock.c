@@ -82,6 +82,24 @@ outcome_t lock_renew(const lock_call_t *call) {
     return redis_error_set(call->error, OUTCOME_FENCED, "the lock is gone or another instance has it");
 }
 
+outcome_t lock_renew_asking(const lock_call_t *call) {
+    redisReply *reply;
+    int64_t held = 0;
+    *call->error = (redis_error_t){0};
+    request_append(call->conn, "ASKING");
+    lock_begin(call, &script_renew, 1);
+    request_text(call->conn, call->token);
+    request_int(call->conn, call->ttl_ms);
+    request_end(call->conn);
+    for (int i = 0; i < 2; i++) {
+        reply = conn_read_next(call->conn, NULL, call->error);
+        held = reply_int(reply);
+        conn_reply_free(reply);
+    }
+    if (call->error->outcome != OUTCOME_OK || held == 1) return call->error->outcome;
+    return redis_error_set(call->error, OUTCOME_FENCED, "the lock is gone or another instance has it");
+}
+
 outcome_t lock_release(const lock_call_t *call) {
     const lock_keys_t *lock = lock_begin(call, &script_release, 1);
     request_text(call->conn, call->token, call->keys->vacant, lock->name);
@@ -98,9 +116,19 @@ outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *re
     return call->error->outcome;
 }
 
+// In a Cluster a script names keys of one slot. A group whose lock is in another slot cannot own a queue there: the name is left
+// from before the move into the Cluster, so its lock counts as free.
+static char *lock_of_owner(const lock_call_t *call, const queue_keys_t *queue, const char *owner) {
+    char *other = keyspace_lock_of(owner);
+    bool cluster = config_redis_mode(&call->keys->config->redis) == REDIS_MODE_CLUSTER;
+    if (!cluster || keyspace_slot(other) == keyspace_slot(queue->meta)) return other;
+    free(other);
+    return mem_str(queue->absent);
+}
+
 outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *ours) {
     const queue_keys_t *queue = &call->keys->queues[other_owner->queue];
-    char *other = keyspace_lock_of(other_owner->owner);
+    char *other = lock_of_owner(call, queue, other_owner->owner);
     redisReply *reply;
     *ours = false;
     const lock_keys_t *lock = lock_begin(call, &script_claim, 4);

@@ -27,11 +27,13 @@ void conn_free(conn_t *conn) {
 
 void conn_expect_job(conn_t *conn) { conn->guard.most_bytes = MAX_JOB_REPLY; }
 
-conn_t *conn_like(const conn_t *conn, const char *name) {
-    conn_t *other = conn_new(conn->shard, name, conn->stop);
+conn_t *conn_like_at(const conn_t *conn, shard_t *shard, const char *name) {
+    conn_t *other = conn_new(shard, name, conn->stop);
     other->timeout_ms = conn->timeout_ms;
     return other;
 }
+
+conn_t *conn_like(const conn_t *conn, const char *name) { return conn_like_at(conn, conn->shard, name); }
 
 void conn_limit_timeout(conn_t *conn, int ms) {
     if (ms < conn->timeout_ms) conn->timeout_ms = ms;
@@ -56,6 +58,7 @@ const char *conn_name(const conn_t *conn) { return conn->name; }
 int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
 mono_t conn_server_since(const conn_t *conn) { return conn->server_since; }
+const char *conn_host(const conn_t *conn) { return conn->address.host; }
 const char *conn_target(const conn_t *conn) { return conn->address.text; }
 
 static const tls_t *conn_tls(const conn_t *conn) { return conn->channel ? channel_tls(conn->channel) : NULL; }
@@ -153,7 +156,7 @@ static void conn_note_redirection(const conn_t *conn, const redisReply *reply, r
     bool redirected = redirection_read((slice_t){reply->str, reply->len}, conn->address.host, &to);
     if (redirected && to.kind == REDIRECT_MOVED) {
         topology_slot_moved(topology, to.slot, &to.address);
-        redis_error_set(error, OUTCOME_REFUSED, "its slot has moved: %s", text);
+        redis_error_set(error, OUTCOME_REFUSED, SLOT_HAS_MOVED "%s", text);
     } else if (redirected || conn_error_is(error, "TRYAGAIN ")) {
         redis_error_set(error, OUTCOME_REFUSED, SLOT_IS_MOVING "%s", text);
     } else if (conn_error_is(error, "CLUSTERDOWN ")) {

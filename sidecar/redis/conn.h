@@ -26,6 +26,9 @@ void conn_free(conn_t *conn); // NULL is fine
 // Another connection to the same server, with the same stop and timeout. Returns owned.
 conn_t *conn_like(const conn_t *conn, const char *name);
 
+// The same to the primary of another shard.
+conn_t *conn_like_at(const conn_t *conn, shard_t *shard, const char *name);
+
 // Lowers the timeout of connects and replies to `ms`; never raises it.
 void conn_limit_timeout(conn_t *conn, int ms);
 
@@ -47,6 +50,7 @@ const char *conn_server(const conn_t *conn); // "redis 7.0.15" or "valkey 8.1.1"
 mono_t conn_server_since(const conn_t *conn);
 const char *conn_tls_text(const conn_t *conn);    // "TLS 1.3"; "" = the connection is plain or closed
 int64_t conn_certificate_end(const conn_t *conn); // of the server, seconds since 1970; 0 = plain, closed or unknown
+const char *conn_host(const conn_t *conn);        // of the server; "" = a socket
 const char *conn_target(const conn_t *conn);      // "127.0.0.1:6379" or the socket's path, for messages
 unsigned conn_generation(const conn_t *conn);     // changes with every connect
 bool conn_take_move(conn_t *conn);                // true once after another server became the primary: no reason to back off
@@ -70,9 +74,6 @@ void request_repeat(conn_t *conn, size_t times); // appends the last complete re
 void request_begin_list(conn_t *conn, const char *const *texts, size_t count);
 void request_text_list(conn_t *conn, const char *const *texts, size_t count);
 void request_int_list(conn_t *conn, const int64_t *numbers, size_t count);
-
-// How the text of an error begins that one queue meets while its slot is being moved. The reply of Redis follows.
-#define SLOT_IS_MOVING "its slot is being moved: "
 
 // Sends the pipeline and waits for the next reply, at most `timeout_ms` (0 = the connection's timeout). On OUTCOME_OK *reply is
 // owned (conn_reply_free) and is no error. redis_error_from_reply classifies error replies. READONLY and MASTERDOWN also close

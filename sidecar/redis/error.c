@@ -63,3 +63,8 @@ bool redis_error_lacks_command(const redis_error_t *error) {
         lacks |= strcasestr(error->text, TEXTS[i]) != NULL;
     return lacks;
 }
+
+bool redis_reason_is_slot(const char *reason) {
+    return strncmp(reason, SLOT_IS_MOVING, strlen(SLOT_IS_MOVING)) == 0 ||
+           strncmp(reason, SLOT_HAS_MOVED, strlen(SLOT_HAS_MOVED)) == 0;
+}

@@ -266,14 +266,15 @@ void topology_want_refresh(topology_t *topology) {
 
 bool topology_take_refresh(topology_t *topology) { return atomic_exchange(&topology->refresh_wanted, false); }
 
-// The address at which the sidecar reaches a server that announces `announced`.
-static address_t topology_reach(const topology_t *topology, const address_t *announced) {
+void topology_reach(const topology_t *topology, address_t *address) {
     const strings_t *pairs = &topology->redis->addresses;
     for (size_t i = 0; i < pairs->count; i++) {
         address_t from, to;
-        if (address_parse_pair(slice_text(pairs->items[i]), &from, &to) && address_equal(&from, announced)) return to;
+        if (address_parse_pair(slice_text(pairs->items[i]), &from, &to) && address_equal(&from, address)) {
+            *address = to;
+            return;
+        }
     }
-    return *announced;
 }
 
 static size_t topology_find(const topology_t *topology, const address_t *address) {
@@ -321,7 +322,8 @@ static void match_nodes(topology_t *topology, topology_match_t *match) {
     for (size_t i = 0; i < SLOT_COUNT; i++)
         if (topology->slots[i] < TOPOLOGY_SHARDS_MAX) match->slots[topology->slots[i]]++;
     for (size_t i = 0; i < count; i++) {
-        match->reached[i] = topology_reach(topology, &match->map->nodes[i].address);
+        match->reached[i] = match->map->nodes[i].address;
+        topology_reach(topology, &match->reached[i]);
         match->shards[i] = TOPOLOGY_SHARDS_MAX;
         match_take(match, i, topology_find(topology, &match->reached[i]));
     }
@@ -379,7 +381,8 @@ void topology_inherit(topology_t *topology, topology_t *old) {
 
 void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address) {
     if (!topology->slots) return;
-    address_t reached = topology_reach(topology, address);
+    address_t reached = *address;
+    topology_reach(topology, &reached);
     pthread_mutex_lock(&topology->mutex);
     size_t shard = topology_find(topology, &reached);
     bool changed = shard < TOPOLOGY_SHARDS_MAX && topology_set_slot(topology, slot, shard);

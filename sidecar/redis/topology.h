@@ -85,6 +85,8 @@ unsigned topology_version(const topology_t *topology); // rises whenever a slot 
 
 // The config epoch of the newest slot map so far; 0 = none.
 int64_t topology_map_epoch(const topology_t *topology);
+// Replaces an announced address by the one at which the sidecar reaches that server (redis.addresses).
+void topology_reach(const topology_t *topology, address_t *address);
 // Takes a slot map over. A new primary keeps the shard of the one whose slots it has.
 void topology_set_slots(topology_t *topology, const slot_map_t *map);
 // Begins with the shards and slots of `old`, which may be of other settings. Call it before threads start.

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UP_MS = 20000, ROUND_MS = 15000 };
+enum { ROUND_MS = 15000, QUEUES = 8 };
 
 /* Returns queues {q0}, {q1} ... for a config; owned. */
 static char *queues_of(int count, const char *more) {
@@ -51,16 +51,16 @@ static bool took(nodes_t *nodes, const char *queue, const char *job) {
     return same;
 }
 
-static void expect_rounds(nodes_t *nodes, daemon_t *d, int count, const char *when) {
+static void expect_rounds_from(nodes_t *nodes, daemon_t *d, int first, const char *when) {
     static int number;
     char queue[16], job[32];
     number++;
-    for (int i = 0; i < count; i++) {
+    for (int i = first; i < QUEUES; i++) {
         snprintf(queue, sizeof(queue), "{q%d}", i);
         snprintf(job, sizeof(job), "job-%d", number);
         delay(nodes, queue, job, 20);
     }
-    for (int i = 0; i < count; i++) {
+    for (int i = first; i < QUEUES; i++) {
         snprintf(queue, sizeof(queue), "{q%d}", i);
         if (wait_for(took(nodes, queue, job), ROUND_MS)) continue;
         char *log = daemon_log(d);
@@ -70,16 +70,17 @@ static void expect_rounds(nodes_t *nodes, daemon_t *d, int count, const char *wh
     }
 }
 
+static void expect_rounds(nodes_t *nodes, daemon_t *d, const char *when) { expect_rounds_from(nodes, d, 0, when); }
+
 Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
-    enum { QUEUES = 8 };
     nodes_t nodes = nodes_start(3, 1);
     daemon_t *d = start(&nodes, "600ms", QUEUES, "");
-    expect_rounds(&nodes, d, QUEUES, "at the start");
+    expect_rounds(&nodes, d, "at the start");
     unsigned slot = nodes_slot(&nodes, "{q0}");
     nodes_fail_over(&nodes, slot);
-    expect_rounds(&nodes, d, QUEUES, "after CLUSTER FAILOVER");
+    expect_rounds(&nodes, d, "after CLUSTER FAILOVER");
     size_t killed = nodes_kill_primary(&nodes, slot);
-    expect_rounds(&nodes, d, QUEUES, "after a kill");
+    expect_rounds(&nodes, d, "after a kill");
     nodes_revive(&nodes, killed);
     size_t to = nodes_owner(&nodes, nodes_slot(&nodes, "{q1}")), from = nodes_owner(&nodes, slot);
     for (int i = 2; to == from; i++) {
@@ -89,8 +90,55 @@ Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
     }
     for (int i = 0; i < 3; i++) {
         nodes_move(&nodes, slot, i % 2 ? from : to);
-        expect_rounds(&nodes, d, QUEUES, "after a move");
+        expect_rounds(&nodes, d, "after a move");
     }
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+/* A primary other than that of the slot. */
+static size_t other_primary(nodes_t *nodes, unsigned slot) {
+    size_t from = nodes_owner(nodes, slot);
+    for (unsigned other = 0; other < SLOTS; other += 100)
+        if (nodes_owner(nodes, other) != from) return nodes_owner(nodes, other);
+    cr_assert_fail("one primary has all slots");
+    abort();
+}
+
+static bool says(daemon_t *d, const char *one, const char *two) {
+    char *log = daemon_log(d), *rest = log;
+    bool found = false;
+    for (char *line; !found && (line = strsep(&rest, "\n"));) found = strstr(line, one) && strstr(line, two);
+    free(log);
+    return found;
+}
+
+/* Moves the keys of the slot, or none, waits for 3 s, and ends the move. */
+static void hold_move(nodes_t *nodes, daemon_t *d, bool with_keys) {
+    unsigned slot = nodes_slot(nodes, "{q0}");
+    size_t to = other_primary(nodes, slot);
+    nodes_move_begin(nodes, slot, to);
+    if (with_keys) cr_assert_eq(nodes_move_keys(nodes, slot, to, 1000), 0);
+    int64_t until = wait_now_us() + 3000000;
+    while (wait_now_us() < until) expect_rounds_from(nodes, d, 1, "during the move");
+    /* As a producer does that follows ASK: the zset is absent at the source. */
+    redis_t *r = redis_open(nodes->servers[to]);
+    redis_ok(r, "ASKING");
+    redis_ok(r, "ZADD {q0}:delayed 1 late");
+    redis_close(r);
+    nodes_move_finish(nodes, slot, to);
+    cr_assert(wait_for(took(nodes, "{q0}", "late"), ROUND_MS), "the job of the moved queue does not come");
+    cr_assert_not(says(d, "no longer leading", "{q0}"), "the term has ended");
+    expect_rounds(nodes, d, "after the move");
+}
+
+Test(daemon_cluster, a_move_that_takes_long_holds_its_queue_and_no_other) {
+    nodes_t nodes = nodes_start(3, 0);
+    daemon_t *d = start(&nodes, "600ms", QUEUES, "");
+    expect_rounds(&nodes, d, "at the start");
+    hold_move(&nodes, d, false);
+    cr_assert(says(d, "its slot is being moved", "{q0}"));
+    hold_move(&nodes, d, true);
     daemon_stop(d);
     nodes_free(&nodes);
 }
