@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUND_MS = 15000, QUEUES = 8 };
+enum { ROUND_MS = 15000, SOON_MS = 700, QUEUES = 8 };
 
 /* Returns queues {q0}, {q1} ... for a config; owned. */
 static char *queues_of(int count, const char *more) {
@@ -51,7 +51,7 @@ static bool took(nodes_t *nodes, const char *queue, const char *job) {
     return same;
 }
 
-static void expect_rounds_from(nodes_t *nodes, daemon_t *d, int first, const char *when) {
+static void expect_rounds_from(nodes_t *nodes, daemon_t *d, int first, int round_ms, const char *when) {
     static int number;
     char queue[16], job[32];
     number++;
@@ -62,7 +62,7 @@ static void expect_rounds_from(nodes_t *nodes, daemon_t *d, int first, const cha
     }
     for (int i = first; i < QUEUES; i++) {
         snprintf(queue, sizeof(queue), "{q%d}", i);
-        if (wait_for(took(nodes, queue, job), ROUND_MS)) continue;
+        if (wait_for(took(nodes, queue, job), round_ms)) continue;
         char *log = daemon_log(d);
         fprintf(stderr, "%s", log);
         free(log);
@@ -70,7 +70,7 @@ static void expect_rounds_from(nodes_t *nodes, daemon_t *d, int first, const cha
     }
 }
 
-static void expect_rounds(nodes_t *nodes, daemon_t *d, const char *when) { expect_rounds_from(nodes, d, 0, when); }
+static void expect_rounds(nodes_t *nodes, daemon_t *d, const char *when) { expect_rounds_from(nodes, d, 0, ROUND_MS, when); }
 
 Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
     nodes_t nodes = nodes_start(3, 1);
@@ -120,7 +120,7 @@ static void hold_move(nodes_t *nodes, daemon_t *d, bool with_keys) {
     nodes_move_begin(nodes, slot, to);
     if (with_keys) cr_assert_eq(nodes_move_keys(nodes, slot, to, 1000), 0);
     int64_t until = wait_now_us() + 3000000;
-    while (wait_now_us() < until) expect_rounds_from(nodes, d, 1, "during the move");
+    while (wait_now_us() < until) expect_rounds_from(nodes, d, 1, SOON_MS, "during the move");
     /* As a producer does that follows ASK: the zset is absent at the source. */
     redis_t *r = redis_open(nodes->servers[to]);
     redis_ok(r, "ASKING");
@@ -128,7 +128,7 @@ static void hold_move(nodes_t *nodes, daemon_t *d, bool with_keys) {
     redis_close(r);
     nodes_move_finish(nodes, slot, to);
     cr_assert(wait_for(took(nodes, "{q0}", "late"), ROUND_MS), "the job of the moved queue does not come");
-    cr_assert_not(says(d, "no longer leading", "{q0}"), "the term has ended");
+    cr_assert_not(says(d, "no longer leading", ""), "a term has ended");
     expect_rounds(nodes, d, "after the move");
 }
 
