@@ -157,7 +157,7 @@ static void conn_note_redirection(const conn_t *conn, const redisReply *reply, r
     if (redirected && to.kind == REDIRECT_MOVED) {
         topology_slot_moved(topology, to.slot, &to.address);
         redis_error_set(error, OUTCOME_REFUSED, SLOT_HAS_MOVED "%s", text);
-    } else if (redirected) {
+    } else if (redirected || conn_error_is(error, "TRYAGAIN ")) {
         redis_error_set(error, OUTCOME_REFUSED, SLOT_IS_MOVING "%s", text);
     } else if (conn_error_is(error, "CLUSTERDOWN ")) {
         topology_want_refresh(topology);

@@ -113,21 +113,28 @@ static bool says(daemon_t *d, const char *one, const char *two) {
     return found;
 }
 
+/* Adds a job as a producer does that follows ASK: where the zset is. */
+static void produce_during_move(nodes_t *nodes, size_t node, const char *job) {
+    redis_t *r = redis_open(nodes->servers[node]);
+    redis_ok(r, "ASKING");
+    redis_ok(r, "ZADD {q0}:delayed 1 %s", job);
+    redis_close(r);
+}
+
 /* Moves the keys of the slot, or none, waits for 3 s, and ends the move. */
 static void hold_move(nodes_t *nodes, daemon_t *d, bool with_keys) {
     unsigned slot = nodes_slot(nodes, "{q0}");
-    size_t to = other_primary(nodes, slot);
+    size_t from = nodes_owner(nodes, slot), to = other_primary(nodes, slot);
+    delay(nodes, "{q0}", "held", 500);
     nodes_move_begin(nodes, slot, to);
     if (with_keys) cr_assert_eq(nodes_move_keys(nodes, slot, to, 1000), 0);
     int64_t until = wait_now_us() + 3000000;
     while (wait_now_us() < until) expect_rounds_from(nodes, d, 1, SOON_MS, "during the move");
-    /* As a producer does that follows ASK: the zset is absent at the source. */
-    redis_t *r = redis_open(nodes->servers[to]);
-    redis_ok(r, "ASKING");
-    redis_ok(r, "ZADD {q0}:delayed 1 late");
-    redis_close(r);
+    cr_assert(says(d, "its slot is being moved", "{q0}"));
+    produce_during_move(nodes, with_keys ? to : from, "late");
     nodes_move_finish(nodes, slot, to);
     cr_assert(wait_for(took(nodes, "{q0}", "late"), ROUND_MS), "the job of the moved queue does not come");
+    cr_assert(wait_for(took(nodes, "{q0}", "held"), ROUND_MS), "the job that was held does not come");
     cr_assert_not(says(d, "no longer leading", ""), "a term has ended");
     expect_rounds(nodes, d, "after the move");
 }
@@ -137,7 +144,6 @@ Test(daemon_cluster, a_move_that_takes_long_holds_its_queue_and_no_other) {
     daemon_t *d = start(&nodes, "600ms", QUEUES, "");
     expect_rounds(&nodes, d, "at the start");
     hold_move(&nodes, d, false);
-    cr_assert(says(d, "its slot is being moved", "{q0}"));
     hold_move(&nodes, d, true);
     daemon_stop(d);
     nodes_free(&nodes);
