@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/wakeup.h"
 #include "redis/sentinel/locator.h"
+#include "redis/slot_match.h"
 
 enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 
@@ -154,7 +155,8 @@ static void shard_raise_epoch(shard_t *shard) {
 // Call it with the mutex held.
 static void shard_set_address(shard_t *shard, const char *host, int port) {
     if (strcmp(shard->endpoint.host, host) == 0 && shard->endpoint.port == port) return;
-    if (shard->endpoint.port) metric_add(&shard->topology->metrics->primary_changes, 1); // else it was unknown
+    bool known = shard->endpoint.port || *shard->topology->redis->socket;
+    if (known) metric_add(&shard->topology->metrics->primary_changes, 1);
     endpoint_set(&shard->endpoint, host, port);
     atomic_fetch_add(&shard->moves, 1);
     shard_raise_epoch(shard);
@@ -285,52 +287,21 @@ static size_t topology_find(const topology_t *topology, const address_t *address
     return TOPOLOGY_SHARDS_MAX;
 }
 
-// Which node of the map is which shard; indexes. Call these with the mutex held.
-typedef struct topology_match {
-    const slot_map_t *map;
-    address_t *reached;                // of each node
-    size_t *shards;                    // of each node; TOPOLOGY_SHARDS_MAX = none yet
-    bool taken[TOPOLOGY_SHARDS_MAX];   // shards that have a node
-    size_t slots[TOPOLOGY_SHARDS_MAX]; // how many slots each shard had before
-} topology_match_t;
-
-static void match_take(topology_match_t *match, size_t node, size_t shard) {
-    if (shard == TOPOLOGY_SHARDS_MAX || match->taken[shard]) return;
-    match->shards[node] = shard;
-    match->taken[shard] = true;
-}
-
-// The free shard that had most of the node's slots: the node is its new primary.
-static size_t match_by_slots(const topology_t *topology, const topology_match_t *match, size_t node) {
-    size_t had[TOPOLOGY_SHARDS_MAX + 1] = {0}, best = TOPOLOGY_SHARDS_MAX;
-    for (size_t slot = 0; slot < SLOT_COUNT; slot++)
-        if (match->map->owner[slot] == node + 1) had[topology->slots[slot]]++;
-    had[TOPOLOGY_SHARDS_MAX] = 0;
-    for (size_t i = 0; i < topology->shard_count; i++)
-        if (!match->taken[i] && had[i] > had[best]) best = i;
-    return best;
-}
-
-static size_t match_unused(topology_t *topology, const topology_match_t *match) {
-    for (size_t i = 0; i < topology->shard_count; i++)
-        if (!match->taken[i] && match->slots[i] == 0) return i;
-    return topology_add_shard(topology);
-}
-
-static void match_nodes(topology_t *topology, topology_match_t *match) {
-    size_t count = match->map->node_count;
-    for (size_t i = 0; i < SLOT_COUNT; i++)
-        if (topology->slots[i] < TOPOLOGY_SHARDS_MAX) match->slots[topology->slots[i]]++;
-    for (size_t i = 0; i < count; i++) {
-        match->reached[i] = match->map->nodes[i].address;
-        topology_reach(topology, &match->reached[i]);
-        match->shards[i] = TOPOLOGY_SHARDS_MAX;
-        match_take(match, i, topology_find(topology, &match->reached[i]));
+// Call it with the mutex held. Returns the shard of each node, owned; TOPOLOGY_SHARDS_MAX = none.
+static size_t *topology_match(topology_t *topology, const slot_map_t *map, const address_t *nodes) {
+    address_t *shards = mem_array(topology->shard_count, sizeof *shards);
+    uint16_t *slots = mem_array(SLOT_COUNT, sizeof *slots);
+    size_t *of_nodes = mem_array(map->node_count + 1, sizeof *of_nodes);
+    for (size_t i = 0; i < SLOT_COUNT; i++) slots[i] = topology->slots[i];
+    for (size_t i = 0; i < topology->shard_count; i++) {
+        shards[i].port = topology->shards[i]->endpoint.port;
+        snprintf(shards[i].host, sizeof shards[i].host, "%s", topology->shards[i]->endpoint.host);
     }
-    for (size_t i = 0; i < count; i++)
-        if (match->shards[i] == TOPOLOGY_SHARDS_MAX) match_take(match, i, match_by_slots(topology, match, i));
-    for (size_t i = 0; i < count; i++)
-        if (match->shards[i] == TOPOLOGY_SHARDS_MAX) match_take(match, i, match_unused(topology, match));
+    size_t count = slot_match(&(slot_match_t){map, nodes, shards, topology->shard_count, TOPOLOGY_SHARDS_MAX, slots}, of_nodes);
+    while (topology->shard_count < count) topology_add_shard(topology);
+    free(shards);
+    free(slots);
+    return of_nodes;
 }
 
 // Call it with the mutex held.
@@ -348,25 +319,24 @@ static void topology_slots_changed(topology_t *topology, bool changed) {
 }
 
 void topology_set_slots(topology_t *topology, const slot_map_t *map) {
-    topology_match_t *match = mem_alloc(sizeof *match);
+    address_t *nodes = mem_array(map->node_count + 1, sizeof *nodes);
     bool changed = false;
-    *match = (topology_match_t){.map = map};
-    match->reached = mem_array(map->node_count + 1, sizeof *match->reached);
-    match->shards = mem_array(map->node_count + 1, sizeof *match->shards);
+    for (size_t i = 0; i < map->node_count; i++) {
+        nodes[i] = map->nodes[i].address;
+        topology_reach(topology, &nodes[i]);
+    }
     pthread_mutex_lock(&topology->mutex);
-    match_nodes(topology, match);
+    size_t *shards = topology_match(topology, map, nodes);
     for (size_t i = 0; i < map->node_count; i++)
-        if (match->shards[i] < TOPOLOGY_SHARDS_MAX)
-            shard_set_address(topology->shards[match->shards[i]], match->reached[i].host, match->reached[i].port);
+        if (shards[i] < TOPOLOGY_SHARDS_MAX) shard_set_address(topology->shards[shards[i]], nodes[i].host, nodes[i].port);
     for (size_t slot = 0; slot < SLOT_COUNT; slot++) {
         size_t node = map->owner[slot];
-        changed |= topology_set_slot(topology, slot, node ? match->shards[node - 1] : TOPOLOGY_SHARDS_MAX);
+        changed |= topology_set_slot(topology, slot, node ? shards[node - 1] : TOPOLOGY_SHARDS_MAX);
     }
     topology->map_epoch = map->epoch;
     pthread_mutex_unlock(&topology->mutex);
-    free(match->reached);
-    free(match->shards);
-    free(match);
+    free(nodes);
+    free(shards);
     topology_slots_changed(topology, changed);
 }
 

@@ -135,13 +135,14 @@ static void hold_move(nodes_t *nodes, daemon_t *d, bool with_keys) {
     nodes_move_finish(nodes, slot, to);
     cr_assert(wait_for(took(nodes, "{q0}", "late"), ROUND_MS), "the job of the moved queue does not come");
     cr_assert(wait_for(took(nodes, "{q0}", "held"), ROUND_MS), "the job that was held does not come");
+
     cr_assert_not(says(d, "no longer leading", ""), "a term has ended");
     expect_rounds(nodes, d, "after the move");
 }
 
 Test(daemon_cluster, a_move_that_takes_long_holds_its_queue_and_no_other) {
     nodes_t nodes = nodes_start(3, 0);
-    daemon_t *d = start(&nodes, "600ms", QUEUES, "");
+    daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
     expect_rounds(&nodes, d, "at the start");
     hold_move(&nodes, d, false);
     hold_move(&nodes, d, true);
