@@ -29,10 +29,9 @@ void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_erro
     metrics_say(leader->metrics, WHY_REDIS, error->text);
     if (error->outcome == OUTCOME_REFUSED)
         log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", lock ? lock->key : NULL), F_STR("reason", error->text));
-    else if (error->outcome == OUTCOME_RETRY)
-        log_warn(ROLE, NULL, "redis is not ready", F_STR("reason", error->text));
     else
-        log_warn(ROLE, NULL, "cannot reach redis", F_STR("reason", error->text));
+        LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL,
+               error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis", F_STR("reason", error->text));
 }
 
 void leader_count_unserved(leader_t *leader) {

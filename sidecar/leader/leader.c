@@ -190,7 +190,8 @@ static void leader_notice_close(leader_t *leader) {
     struct redisReply *reply = NULL;
     redis_error_t error;
     if (conn_is_open(leader->conn) && conn_try_read(leader->conn, &reply, &error) == OUTCOME_DISCONNECTED) {
-        log_warn(ROLE, NULL, "redis closed the connection", F_STR("reason", error.text));
+        LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL, "redis closed the connection",
+               F_STR("reason", error.text));
         for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
     }
     conn_reply_free(reply);

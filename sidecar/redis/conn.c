@@ -75,10 +75,12 @@ int64_t conn_certificate_end(const conn_t *conn) {
 
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
 
+bool conn_has_moved(const conn_t *conn) { return conn->moves != shard_moves(conn->shard); }
+
 bool conn_take_move(conn_t *conn) {
-    unsigned before = conn->moves;
+    bool moved = conn_has_moved(conn);
     conn->moves = shard_moves(conn->shard);
-    return conn->moves != before;
+    return moved;
 }
 
 int64_t conn_received(const conn_t *conn) { return conn->received; }

@@ -53,6 +53,7 @@ int64_t conn_certificate_end(const conn_t *conn); // of the server, seconds sinc
 const char *conn_host(const conn_t *conn);        // of the server; "" = a socket
 const char *conn_target(const conn_t *conn);      // "127.0.0.1:6379" or the socket's path, for messages
 unsigned conn_generation(const conn_t *conn);     // changes with every connect
+bool conn_has_moved(const conn_t *conn);          // conn_take_move would return true
 bool conn_take_move(conn_t *conn);                // true once after another server became the primary: no reason to back off
 int64_t conn_received(const conn_t *conn);        // bytes since conn_new, incomplete replies included
 

@@ -35,8 +35,9 @@ void session_close(session_t *session) {
 
 void session_back_off(session_t *session, const redis_error_t *error) {
     session->retry_at = backoff_failed(&session->backoff, mono_now());
-    log_warn(session->ops->role, NULL, error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis",
-             F_STR("reason", error->text));
+    // The watcher has logged the change of the primary, once for all roles.
+    LOG_AT(conn_has_moved(session->data) ? LOG_DEBUG : LOG_WARN, session->ops->role, NULL,
+           error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis", F_STR("reason", error->text));
     if (error->outcome != OUTCOME_DISCONNECTED) return;
     session_close(session);
     metric_add(&session->metrics->reconnects, 1);
@@ -135,7 +136,8 @@ bool session_read_messages(session_t *session) {
     if (tracking_read(session->subscriber, session->ops->on_change, session->ops->on_message, session->self, &error) ==
         OUTCOME_OK)
         return true;
-    log_warn(session->ops->role, NULL, "lost the tracking connection", F_STR("reason", error.text));
+    LOG_AT(conn_has_moved(session->data) ? LOG_DEBUG : LOG_WARN, session->ops->role, NULL, "lost the tracking connection",
+           F_STR("reason", error.text));
     conn_close(session->subscriber);
     session->tracking = false;
     mono_t now = mono_now();

@@ -66,7 +66,7 @@ static void watcher_report_moves(watcher_t *watcher) {
         endpoint_t now;
         shard_address(shard, &now);
         if (*watcher->known[i].text)
-            log_warn(ROLE, NULL, "another server is the primary", F_STR("primary", now.text),
+            log_info(ROLE, NULL, "another server is the primary", F_STR("primary", now.text),
                      F_STR("before", watcher->known[i].text));
         watcher->known[i] = now;
         watcher->moves[i] = moves;

@@ -1,5 +1,6 @@
 #include "sentinels.h"
 
+#include "certificates.h"
 #include "tempdir.h"
 #include "wait.h"
 
@@ -17,6 +18,10 @@ enum {
     FAILOVER_TIMEOUT_MS = 3000,
     ENOUGH_ARGS = 64
 };
+
+int sentinels_port(const sentinels_t *s, int server) {
+    return s->tls ? server_tls_port(s->servers[server]) : server_port(s->servers[server]);
+}
 
 static const char *sentinel_binary(void) {
     const char *chosen = getenv("QS_REDIS_SERVER_BIN");
@@ -72,17 +77,28 @@ static bool sentinel_launch(sentinels_t *s, int number) {
     return up;
 }
 
+static void print_conf(const sentinels_t *s, const sentinel_t *sentinel, FILE *out) {
+    if (s->tls)
+        fprintf(out,
+                "port 0\ntls-port %d\ntls-replication yes\ntls-auth-clients no\n"
+                "tls-cert-file %s/server.crt\ntls-key-file %s/server.key\ntls-ca-cert-file %s/ca.crt\n",
+                sentinel->port, s->tls, s->tls, s->tls);
+    else
+        fprintf(out, "port %d\n", sentinel->port);
+    fprintf(out, "bind 127.0.0.1\ndir %s\nlogfile %s/sentinel.log\nunixsocket %s\nprotected-mode no\n", sentinel->dir,
+            sentinel->dir, sentinel->socket);
+}
+
 static void sentinel_write_conf(sentinels_t *s, int number, const sentinels_options_t *options) {
     sentinel_t *sentinel = &s->sentinels[number];
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    fprintf(out, "port %d\nbind 127.0.0.1\ndir %s\nlogfile %s/sentinel.log\nunixsocket %s\nprotected-mode no\n", sentinel->port,
-            sentinel->dir, sentinel->dir, sentinel->socket);
+    print_conf(s, sentinel, out);
     if (options->hostnames) fprintf(out, "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n");
     if (s->password) fprintf(out, "requirepass %s\nsentinel sentinel-pass %s\n", s->password, s->password);
     fprintf(out, "sentinel monitor " SENTINEL_MASTER " %s %d 2\n", options->hostnames ? "localhost" : "127.0.0.1",
-            server_port(s->servers[0]));
+            sentinels_port(s, 0));
     fprintf(out, "sentinel down-after-milliseconds " SENTINEL_MASTER " %d\n", DOWN_AFTER_MS);
     fprintf(out, "sentinel failover-timeout " SENTINEL_MASTER " %d\n", FAILOVER_TIMEOUT_MS);
     fprintf(out, "sentinel parallel-syncs " SENTINEL_MASTER " 2\n%s\n", options->conf ? options->conf : "");
@@ -105,12 +121,13 @@ static void sentinel_start(sentinels_t *s, int number, const sentinels_options_t
     cr_assert(up, "sentinel %d did not start", number);
 }
 
-static server_t *start_server(const sentinels_options_t *options) {
+static server_t *start_server(const sentinels_t *s, const sentinels_options_t *options) {
     const char *args[ENOUGH_ARGS] = {"--repl-diskless-sync-delay", "0", "--appendonly", "yes", "--repl-timeout", "5"};
     size_t used = 6;
+    if (s->tls) args[used++] = "--tls-replication", args[used++] = "yes";
     if (options->hostnames) args[used++] = "--replica-announce-ip", args[used++] = "localhost";
     for (size_t i = 0; options->args && options->args[i] && used + 1 < ENOUGH_ARGS; i++) args[used++] = options->args[i];
-    return server_start(&(server_options_t){.args = args, .preload = options->preload, .tcp = true});
+    return server_start(&(server_options_t){.args = args, .preload = options->preload, .tcp = true, .tls = s->tls});
 }
 
 sentinels_t *sentinels_begin(const sentinels_options_t *options) {
@@ -119,10 +136,11 @@ sentinels_t *sentinels_begin(const sentinels_options_t *options) {
     sentinels_t *s = calloc(1, sizeof *s);
     if (!s) abort();
     s->password = options->password ? strdup(options->password) : NULL;
-    for (int i = 0; i < SENTINEL_SERVERS; i++) s->servers[i] = start_server(options);
+    s->tls = options->tls ? certificate_dir() : NULL;
+    for (int i = 0; i < SENTINEL_SERVERS; i++) s->servers[i] = start_server(s, options);
     for (int i = 1; i < SENTINEL_SERVERS; i++) {
         redis_t *r = redis_open(s->servers[i]);
-        redis_ok(r, "REPLICAOF 127.0.0.1 %d", server_port(s->servers[0]));
+        redis_ok(r, "REPLICAOF 127.0.0.1 %d", sentinels_port(s, 0));
         redis_close(r);
     }
     for (int i = 0; i < SENTINELS; i++) sentinel_start(s, i, options);
@@ -141,14 +159,18 @@ void sentinels_end(sentinels_t *s) {
     }
     for (int i = 0; i < SENTINEL_SERVERS; i++) server_free(s->servers[i]);
     free(s->password);
+    free(s->tls);
     free(s);
 }
 
 char *sentinels_settings(const sentinels_t *s) {
     char *text = NULL;
-    if (asprintf(&text, "sentinels = [\"127.0.0.1:%d\", \"127.0.0.1:%d\", \"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\";",
-                 s->sentinels[0].port, s->sentinels[1].port, s->sentinels[2].port) < 0)
-        abort();
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    fprintf(out, "sentinels = [\"127.0.0.1:%d\", \"127.0.0.1:%d\", \"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\";",
+            s->sentinels[0].port, s->sentinels[1].port, s->sentinels[2].port);
+    if (s->tls) fprintf(out, " tls = true; tls_ca_file = \"%s/ca.crt\";", s->tls);
+    fclose(out);
     return text;
 }
 
@@ -161,7 +183,7 @@ static const char *field(const redisReply *reply, const char *name) {
 
 static int server_of_port(const sentinels_t *s, int port) {
     for (int i = 0; i < SENTINEL_SERVERS; i++)
-        if (server_port(s->servers[i]) == port) return i;
+        if (sentinels_port(s, i) == port) return i;
     return -1;
 }
 
@@ -211,7 +233,7 @@ static bool sentinel_is_settled(sentinels_t *s, int number, int primary) {
     for (size_t i = 0; master && i < replicas->elements; i++)
         if (strcmp(field(replicas->element[i], "flags"), "slave") == 0 &&
             strcmp(field(replicas->element[i], "master-link-status"), "ok") == 0 &&
-            atoi(field(replicas->element[i], "master-port")) == server_port(s->servers[primary]))
+            atoi(field(replicas->element[i], "master-port")) == sentinels_port(s, primary))
             good++;
     bool settled = good >= SENTINEL_SERVERS - 1 && strcmp(field(master, "flags"), "master") == 0 &&
                    atoi(field(master, "num-other-sentinels")) == SENTINELS - 1;
@@ -270,7 +292,7 @@ void sentinels_demote(sentinels_t *s, int server) {
     int primary = sentinels_primary(s, NULL);
     cr_assert_neq(primary, server, "the sentinels call server %d primary", server);
     redis_t *r = redis_open(s->servers[server]);
-    redis_ok(r, "REPLICAOF 127.0.0.1 %d", server_port(s->servers[primary]));
+    redis_ok(r, "REPLICAOF 127.0.0.1 %d", sentinels_port(s, primary));
     redis_close(r);
 }
 
@@ -278,6 +300,21 @@ void sentinel_kill(sentinels_t *s, int number) { child_kill(s->sentinels[number]
 
 void sentinel_restart(sentinels_t *s, int number) {
     cr_assert(sentinel_launch(s, number), "sentinel %d did not start again", number);
+}
+
+void sentinel_lie(sentinels_t *s, int number, int port, int epoch) {
+    sentinel_t *sentinel = &s->sentinels[number];
+    char *text = NULL;
+    size_t size = 0;
+    sentinel_kill(s, number);
+    FILE *out = open_memstream(&text, &size);
+    print_conf(s, sentinel, out);
+    fprintf(out, "sentinel monitor " SENTINEL_MASTER " 127.0.0.1 %d 2\nsentinel config-epoch " SENTINEL_MASTER " %d\n", port,
+            epoch);
+    fclose(out);
+    temp_write(sentinel->conf, text);
+    free(text);
+    sentinel_restart(s, number);
 }
 
 void sentinel_freeze(sentinels_t *s, int number) { child_freeze(s->sentinels[number].child); }

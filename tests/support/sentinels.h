@@ -22,6 +22,7 @@ typedef struct sentinels {
     server_t *servers[SENTINEL_SERVERS];
     sentinel_t sentinels[SENTINELS];
     char *password; /* of the sentinels; NULL = none */
+    char *tls;      /* a directory of certificates: servers and sentinels speak TLS with each other and with clients; NULL = no */
 } sentinels_t;
 
 typedef struct {
@@ -29,6 +30,7 @@ typedef struct {
     const char *conf;        /* more lines for the configuration of each sentinel; NULL: none */
     const char *preload;     /* a shim for the servers; NULL: none */
     const char *password;    /* that each sentinel demands of its clients; NULL: none */
+    bool tls;                /* TLS everywhere but on the unix sockets of the harness */
     bool hostnames;          /* the sentinels know and tell host names instead of addresses */
 } sentinels_options_t;
 
@@ -37,6 +39,8 @@ typedef struct {
 sentinels_t *sentinels_begin(const sentinels_options_t *options);
 void sentinels_end(sentinels_t *s);
 
+/* The port at which the sentinels monitor a server. */
+int sentinels_port(const sentinels_t *s, int server);
 /* Returns settings for `redis = { }` with all sentinels and the name of the primary; owned by the caller. */
 char *sentinels_settings(const sentinels_t *s);
 
@@ -57,5 +61,7 @@ void sentinels_demote(sentinels_t *s, int server);
 redis_t *sentinel_open(sentinels_t *s, int number);
 void sentinel_kill(sentinels_t *s, int number);
 void sentinel_restart(sentinels_t *s, int number);
+/* Makes a sentinel forget all, and monitor the server at this port under the same name, with this config epoch. */
+void sentinel_lie(sentinels_t *s, int number, int port, int epoch);
 void sentinel_freeze(sentinels_t *s, int number);
 void sentinel_thaw(sentinels_t *s, int number);

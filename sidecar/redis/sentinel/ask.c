@@ -4,13 +4,13 @@
 
 #include "base/buffer.h"
 #include "redis/reply.h"
-#include "redis/sentinel/client.h"
 
 enum { STACK_BYTES = 256 * 1024 };
 
 typedef struct ask {
     const redis_config_t *redis;
     const atomic_bool *stop;
+    sentinel_contact_t *contact;
     sentinel_answer_t *answer;
     pthread_t thread;
     bool started;
@@ -27,9 +27,10 @@ static void ask_add_requests(sentinel_client_t *client, const char *master) {
 
 // Reads the replies that may be missing: an ACL may refuse these commands.
 static void ask_read_optional(sentinel_client_t *client, time_limit_t *limit, sentinel_answer_t *answer) {
-    redis_error_t ignored = {0};
-    redisReply *peers = sentinel_client_read(client, limit, &ignored);
-    redisReply *id = ignored.outcome == OUTCOME_DISCONNECTED ? NULL : sentinel_client_read(client, limit, &ignored);
+    redis_error_t refusal = {0};
+    redisReply *peers = sentinel_client_read(client, limit, &refusal);
+    redisReply *id = refusal.outcome == OUTCOME_DISCONNECTED ? NULL : sentinel_client_read(client, limit, &refusal);
+    if (refusal.outcome == OUTCOME_DISCONNECTED) answer->error = refusal;
     sentinel_read_peers(answer, peers);
     sentinel_read_id(answer, id);
     if (peers) freeReplyObject(peers);
@@ -52,27 +53,38 @@ static void ask_read(sentinel_client_t *client, const char *name, time_limit_t *
     if (address) freeReplyObject(address);
 }
 
+static void ask_once(ask_t *ask, time_limit_t *limit) {
+    sentinel_contact_t *contact = ask->contact;
+    ask->answer->error = (redis_error_t){0};
+    if (!contact->client) contact->client = sentinel_client_new(ask->redis, &contact->address, limit, &ask->answer->error);
+    if (!contact->client) return;
+    ask_add_requests(contact->client, ask->redis->master);
+    ask_read(contact->client, ask->redis->master, limit, ask->answer);
+    if (ask->answer->error.outcome == OUTCOME_OK) return;
+    sentinel_client_free(contact->client); // replies may still be in flight
+    contact->client = NULL;
+}
+
+// A connection of an earlier ask may be dead, so a second one is tried.
 static void *ask_main(void *arg) {
     ask_t *ask = arg;
     time_limit_t limit = sentinel_limit(ask->stop);
-    sentinel_client_t *client = sentinel_client_new(ask->redis, &ask->answer->sentinel, &limit, &ask->answer->error);
-    if (!client) return NULL;
-    ask_add_requests(client, ask->redis->master);
-    ask_read(client, ask->redis->master, &limit, ask->answer);
-    sentinel_client_free(client);
+    bool reused = ask->contact->client;
+    ask_once(ask, &limit);
+    if (reused && ask->answer->error.outcome == OUTCOME_DISCONNECTED) ask_once(ask, &limit);
     return NULL;
 }
 
 // A connect with TLS takes many steps, so each sentinel gets a thread; the first one gets this thread.
-void sentinel_ask_all(const redis_config_t *redis, const address_t *sentinels, size_t count, const atomic_bool *stop,
+void sentinel_ask_all(const redis_config_t *redis, sentinel_contact_t *contacts, size_t count, const atomic_bool *stop,
                       sentinel_answer_t *answers) {
     ask_t *asks = mem_array(count, sizeof *asks);
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     for (size_t i = 0; i < count; i++) {
-        answers[i] = (sentinel_answer_t){.sentinel = sentinels[i]};
-        asks[i] = (ask_t){.redis = redis, .stop = stop, .answer = &answers[i]};
+        answers[i] = (sentinel_answer_t){.sentinel = contacts[i].address};
+        asks[i] = (ask_t){.redis = redis, .stop = stop, .contact = &contacts[i], .answer = &answers[i]};
         asks[i].started = i > 0 && pthread_create(&asks[i].thread, &attr, ask_main, &asks[i]) == 0;
     }
     for (size_t i = 0; i < count; i++)

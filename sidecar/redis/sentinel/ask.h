@@ -5,7 +5,14 @@
 
 #include "config/config.h"
 #include "redis/sentinel/answer.h"
+#include "redis/sentinel/client.h"
 
-// Fills *answers for `sentinels`, within SENTINEL_TIMEOUT_MS. The caller frees each answer. `stop` may be NULL.
-void sentinel_ask_all(const redis_config_t *redis, const address_t *sentinels, size_t count, const atomic_bool *stop,
+// A sentinel to ask.
+typedef struct sentinel_contact {
+    address_t address;
+    sentinel_client_t *client; // kept open between asks, because a TLS handshake takes longer than an ask; NULL = none; owned
+} sentinel_contact_t;
+
+// Fills *answers for `contacts`, within SENTINEL_TIMEOUT_MS. The caller frees each answer. `stop` may be NULL.
+void sentinel_ask_all(const redis_config_t *redis, sentinel_contact_t *contacts, size_t count, const atomic_bool *stop,
                       sentinel_answer_t *answers);

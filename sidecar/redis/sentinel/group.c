@@ -6,7 +6,7 @@
 
 struct sentinel_group {
     const redis_config_t *redis;
-    address_t known[SENTINELS_MAX]; // those of the configuration first
+    sentinel_contact_t known[SENTINELS_MAX]; // those of the configuration first
     size_t known_count;
     size_t configured_count;
     sentinel_answer_t answers[SENTINELS_MAX]; // to the last ask
@@ -22,7 +22,7 @@ sentinel_group_t *sentinel_group_new(const redis_config_t *redis) {
     group->redis = redis;
     group->behind_since = mono_never();
     for (size_t i = 0; i < redis->sentinels.count && group->known_count < SENTINELS_MAX; i++)
-        if (address_parse(slice_text(redis->sentinels.items[i]), &group->known[group->known_count])) group->known_count++;
+        if (address_parse(slice_text(redis->sentinels.items[i]), &group->known[group->known_count].address)) group->known_count++;
     group->configured_count = group->known_count;
     return group;
 }
@@ -35,6 +35,7 @@ static void group_forget_answers(sentinel_group_t *group) {
 void sentinel_group_free(sentinel_group_t *group) {
     if (!group) return;
     group_forget_answers(group);
+    for (size_t i = 0; i < group->known_count; i++) sentinel_client_free(group->known[i].client);
     free(group);
 }
 
@@ -65,7 +66,7 @@ static address_t group_reachable(const sentinel_group_t *group, const address_t 
 
 static bool group_is_configured(const sentinel_group_t *group, const address_t *sentinel) {
     for (size_t i = 0; i < group->configured_count; i++)
-        if (address_equal(&group->known[i], sentinel)) return true;
+        if (address_equal(&group->known[i].address, sentinel)) return true;
     return false;
 }
 
@@ -76,19 +77,30 @@ static bool group_configured_has_id(const sentinel_group_t *group, const sentine
     return false;
 }
 
-static void group_learn_one(sentinel_group_t *group, const address_t *sentinel) {
-    if (group->known_count < SENTINELS_MAX && !group_is_configured(group, sentinel))
-        group->known[group->known_count++] = *sentinel;
+// The connection stays, if there is one among the `count` contacts that were learned earlier.
+static void group_learn_one(sentinel_group_t *group, const address_t *sentinel, sentinel_contact_t *earlier, size_t count) {
+    if (group->known_count == SENTINELS_MAX || group_is_configured(group, sentinel)) return;
+    sentinel_contact_t *contact = &group->known[group->known_count++];
+    *contact = (sentinel_contact_t){.address = *sentinel};
+    for (size_t i = 0; i < count && !contact->client; i++) {
+        if (!address_equal(&earlier[i].address, sentinel)) continue;
+        contact->client = earlier[i].client;
+        earlier[i].client = NULL;
+    }
 }
 
 // Replaces the sentinels that were learned earlier by those that the believed one knows.
 static void group_learn(sentinel_group_t *group, const sentinel_answer_t *believed) {
+    sentinel_contact_t earlier[SENTINELS_MAX];
+    size_t count = group->known_count - group->configured_count;
+    memcpy(earlier, group->known + group->configured_count, count * sizeof *earlier);
     group->known_count = group->configured_count;
-    group_learn_one(group, &believed->sentinel);
+    group_learn_one(group, &believed->sentinel, earlier, count);
     for (size_t i = 0; i < believed->peer_count; i++) {
         address_t sentinel = group_reachable(group, &believed->peers[i].address);
-        if (!group_configured_has_id(group, &believed->peers[i].id)) group_learn_one(group, &sentinel);
+        if (!group_configured_has_id(group, &believed->peers[i].id)) group_learn_one(group, &sentinel, earlier, count);
     }
+    for (size_t i = 0; i < count; i++) sentinel_client_free(earlier[i].client);
 }
 
 // Whether to wait, because the answer is older than what is known.

@@ -32,6 +32,12 @@ static asker_t asker_begin(const sentinels_options_t *options, const char *more)
     return a;
 }
 
+/* Changed settings hold for new connections. */
+static void asker_renew(asker_t *a) {
+    sentinel_group_free(a->group);
+    a->group = sentinel_group_new(&a->config->redis);
+}
+
 static void asker_end(asker_t *a) {
     sentinel_group_free(a->group);
     config_free(a->config);
@@ -42,7 +48,7 @@ static void asker_end(asker_t *a) {
 static int asker_ask(asker_t *a) {
     const address_t *primary = sentinel_group_ask(a->group, NULL, &a->error);
     for (int i = 0; primary && i < SENTINEL_SERVERS; i++)
-        if (server_port(a->s->servers[i]) == primary->port) return i;
+        if (sentinels_port(a->s, i) == primary->port) return i;
     return -1;
 }
 
@@ -93,6 +99,17 @@ Test(redis_sentinel_group, dead_and_frozen_sentinels_cost_half_a_second_at_most)
     asker_end(&a);
 }
 
+Test(redis_sentinel_group, tls) {
+    asker_t a = asker_begin(&(sentinels_options_t){.tls = true}, "");
+    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS);
+    a.config->redis.sentinel_tls = false;
+    asker_renew(&a);
+    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert(strstr(a.error.text, "none of 3 sentinels answers") && strstr(a.error.text, "TLS"), "%s", a.error.text);
+    asker_end(&a);
+}
+
 static void expect_refusal(asker_t *a, const char *one, const char *two) {
     cr_assert_eq(asker_ask(a), -1);
     cr_assert_eq(a->error.outcome, OUTCOME_REFUSED, "%s", a->error.text);
@@ -106,6 +123,7 @@ Test(redis_sentinel_group, passwords_and_names) {
     cr_assert_str_eq(primary->host, "localhost");
     free(a.config->redis.sentinel_password);
     a.config->redis.sentinel_password = strdup("falsch");
+    asker_renew(&a);
     expect_refusal(&a, "WRONGPASS", "sentinel_password_file");
     *a.config->redis.sentinel_password = '\0';
     expect_refusal(&a, "NOAUTH", "set redis.sentinel_password_file");
@@ -161,30 +179,12 @@ Test(redis_sentinel_group, addresses_are_translated) {
     asker_end(&a);
 }
 
-/* Makes a sentinel forget its configuration and monitor another server under the same name, with this config epoch. */
-static void lie(sentinels_t *s, int number, int server, int epoch) {
-    sentinel_t *sentinel = &s->sentinels[number];
-    char *text = NULL;
-    sentinel_kill(s, number);
-    if (asprintf(&text,
-                 "port %d\nbind 127.0.0.1\ndir %s\nunixsocket %s\nprotected-mode no\n"
-                 "sentinel monitor " SENTINEL_MASTER " 127.0.0.1 %d 2\nsentinel config-epoch " SENTINEL_MASTER " %d\n",
-                 sentinel->port, sentinel->dir, sentinel->socket, server, epoch) < 0)
-        abort();
-    FILE *out = fopen(sentinel->conf, "w");
-    cr_assert_not_null(out);
-    fputs(text, out);
-    fclose(out);
-    free(text);
-    sentinel_restart(s, number);
-}
-
 Test(redis_sentinel_group, one_liar_is_not_believed) {
     asker_t a = asker_begin(NULL, "");
     server_t *foreign = server_start(&(server_options_t){.tcp = true});
-    lie(a.s, 0, server_port(foreign), 0);
+    sentinel_lie(a.s, 0, server_port(foreign), 0);
     cr_assert_eq(asker_ask(&a), 0);
-    lie(a.s, 0, server_port(foreign), 1000);
+    sentinel_lie(a.s, 0, server_port(foreign), 1000);
     char text[512];
     cr_assert_eq(asker_ask(&a), 0, "an outsider with a high epoch is believed");
     cr_assert(sentinel_group_disagrees(a.group, text, sizeof text));
@@ -198,10 +198,10 @@ Test(redis_sentinel_group, answers_that_are_behind_are_not_believed) {
     asker_t a = asker_begin(NULL, "");
     cr_assert_eq(asker_ask(&a), 0);
     server_t *foreign = server_start(&(server_options_t){.tcp = true});
-    for (int i = 0; i < SENTINELS; i++) lie(a.s, i, server_port(foreign), 7);
+    for (int i = 0; i < SENTINELS; i++) sentinel_lie(a.s, i, server_port(foreign), 7);
     cr_assert_eq(asker_ask(&a), -1);
     cr_assert_eq(sentinel_group_epoch(a.group), 7);
-    for (int i = 0; i < SENTINELS; i++) lie(a.s, i, server_port(a.s->servers[0]), 6);
+    for (int i = 0; i < SENTINELS; i++) sentinel_lie(a.s, i, server_port(a.s->servers[0]), 6);
     cr_assert_eq(asker_ask(&a), -1, "an answer of a lower epoch is believed");
     fixture_step_boottime((GROUP_BEHIND_S - 2) * 1000);
     cr_assert_eq(asker_ask(&a), -1);
