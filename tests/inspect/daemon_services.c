@@ -93,6 +93,10 @@ static void expect_goes_on(cluster_t *s, const service_t *service, const proxy_t
     await(s, daemon_log_count(d, "\"msg\":\"leading\"") && cluster_connections(s->r, "-leader") > 0);
     cluster_delay(s->r, "slow", "job", 0);
     take(s, "slow");
+    char *config = cluster_config_file(s, (sidecar_t){.ttl = "20s", .socket = proxy_socket(proxy), .queues = QUEUES});
+    const daemon_output_t *status = cluster_status(d, config);
+    cr_assert(status->code == 0 && strstr(status->out, "\"well\":true"), "%s: %s", service->name, status->out);
+    free(config);
     cr_assert_eq(daemon_log_count(d, "redis refuses client tracking"), blind, "%s", service->name);
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), blind, "%s", service->name);
     static const char *const commands[] = {"CLIENT SETNAME", "ROLE", "INFO server", "INFO memory", "SCRIPT LOAD with #!lua"};

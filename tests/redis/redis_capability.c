@@ -39,6 +39,7 @@ Test(redis_capability, a_refused_name_and_version_are_logged_once_in_a_process) 
     for (int i = 0; i < 3; i++) {
         reopen(&f);
         capability_log_refusals("leader");
+        fixture_step_boottime(11000); /* the log leaves out lines that repeat within 10 s */
     }
     cr_assert_eq(conn_version(f.conn), 0);
     cr_assert_str_eq(conn_server(f.conn), "redis of an unknown version");
@@ -170,7 +171,7 @@ Test(redis_capability, preflight_allows_to_lead_without_role_and_info) {
     reopen(&f);
     findings_t findings = run_preflight(&f);
     cr_assert_eq(findings.refusals, 0, "%s", findings.refusal);
-    cr_assert_eq(findings.notes, 5); /* and the three parts of INFO */
+    cr_assert_eq(findings.notes, server_major(f.server) < 7 ? 6 : 5); /* and the three parts of INFO; the flags of scripts */
     fixture_stop(&f);
 }
 

@@ -372,7 +372,9 @@ const status_check_t status_checks[] = {
      "Redis refuses some work on these queues; the instance leads or stands by all the same.",
      .next = "Solve the findings about these queues, here or in: queue-sidecar check -c {config} --redis", .words = "queues"},
     {CHECK_LOCAL, STATUS_WARNING, "not_ready", check_local, "Jobs come late, by up to the interval of polling.",
-     .next = "Grant the rights under \"Least privilege\" in docs/acl.md", .words = "wakeups"},
+     .next =
+         "Grant the rights under \"Least privilege\" in docs/acl.md; some services have no CLIENT TRACKING (docs/services.md)",
+     .words = "wakeups"},
     {CHECK_LOCAL, STATUS_FAULT, "not_ready", check_local, "Its audit log lacks the newest records; the records wait in Redis.",
      .next = ITS_LOG, .words = "audit"},
     {CHECK_LOCAL, STATUS_FAULT, "config_refused", check_local, "The instance continues with its previous config.",
