@@ -134,6 +134,10 @@ Test(unit_config_samples, of_modes_are_right_with_all_their_comments) {
          false,
          REDIS_MODE_SENTINEL,
          {"sentinel_username", "sentinel_password_file", "sentinel_tls", "addresses", "tls_ca_file", NULL}},
+        {"conf/cluster.cfg",
+         false,
+         REDIS_MODE_CLUSTER,
+         {"nodes", "addresses", "tls_ca_file", "tls_server_name", "username", NULL}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         config_t *config = load_sample(rows[i].file);
