@@ -3,6 +3,7 @@
 #include "auditor/internal.h"
 
 enum { TICK_MAX_MS = 100 }; // longest duration of a tick
+enum { CERTIFICATE_S = 3600 };
 
 // While one auditor waits for a reply, those of other shards wait for the log.
 enum { SHARED_TIMEOUT_MS = 1000 };
@@ -88,6 +89,7 @@ static bool auditor_connect(auditor_t *a) {
     if (!fresh) return true;
     for (size_t i = 0; i < a->keys->queue_count; i++) a->cursors[i].unproved = true;
     a->timers.reconcile_at = a->timers.renew_acks_at = mono_now();
+    a->timers.certificate_at = mono_add(mono_now(), CERTIFICATE_S * NS_PER_S);
     a->read.catching_up = true;
     return true;
 }
@@ -112,12 +114,27 @@ static mono_t auditor_retain(auditor_t *a) {
     return mono_min(a->writer->file.check_at, a->writer->retention.next_at);
 }
 
+// An open connection outlives the server's certificate. So connect anew from time to time: the metric tells the end of the
+// certificate that the next connect will meet, and the log tells if that connect would fail. The auditor does it because no lock
+// waits for this role.
+static void auditor_check_certificate(auditor_t *a) {
+    redis_error_t error;
+    if (!conn_certificate_end(a->redis.conn) || !mono_reached(a->timers.certificate_at, mono_now())) return;
+    a->timers.certificate_at = mono_add(mono_now(), CERTIFICATE_S * NS_PER_S);
+    conn_t *fresh = conn_like(a->redis.conn, "queue-sidecar-certificate");
+    if (conn_connect(fresh, &error) != OUTCOME_OK)
+        log_warn("auditor", NULL, "cannot open another connection to redis; open ones go on", F_STR("reason", error.text));
+    conn_free(fresh);
+}
+
 // Connects without the mutex: a node that does not answer must not stop the auditors of other shards. False: the log was closed
 // meanwhile, or the connection cannot be opened now.
 static bool auditor_connect_unlocked(auditor_t *a) {
     if (!mono_reached(a->redis.backoff.retry_at, mono_now())) return false;
     pthread_mutex_unlock(&a->share->mutex);
     bool connected = auditor_connect(a);
+    if (connected) auditor_check_certificate(a);
+
     pthread_mutex_lock(&a->share->mutex);
     return connected && a->writer->audit && a->opened == a->writer->opened;
 }

@@ -42,6 +42,7 @@ typedef struct requeue_markers {
 typedef struct auditor_timers {
     mono_t reconcile_at;
     mono_t renew_acks_at;
+    mono_t certificate_at;
     requeue_markers_t markers;
 } auditor_timers_t;
 
