@@ -134,7 +134,6 @@ static bool auditor_connect_unlocked(auditor_t *a) {
     pthread_mutex_unlock(&a->share->mutex);
     bool connected = auditor_connect(a);
     if (connected) auditor_check_certificate(a);
-
     pthread_mutex_lock(&a->share->mutex);
     return connected && a->writer->audit && a->opened == a->writer->opened;
 }
