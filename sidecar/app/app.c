@@ -30,6 +30,7 @@ typedef struct app {
     sd_notify_t notify;
     bool reload_wanted; // read the file once no hand-over is under way
     bool reload_asked;  // SIGHUP: always log the result
+    mono_t password_at; // when to read the password file
     mono_t poll_at;     // when to read the file without being asked
     char *listen;       // address of the http role, which outlives configurations; owned
     int signal_fd;      // owned, like watch_fd and told_fd
@@ -127,6 +128,7 @@ static void app_hand_over(app_t *app) {
     role_set_t *old = app->roles;
     app->roles = app->next_roles;
     app->next_roles = NULL;
+    app->password_at = mono_now();
     app_watch_roles(app);
     role_set_free(old);
     metric_add(&app->metrics->reloads, 1);
@@ -167,7 +169,9 @@ static void app_wait(app_t *app) {
                              {.fd = app->watch_fd, .events = POLLIN},
                              {.fd = app->told_fd, .events = POLLIN}};
     struct timespec left;
+    if (mono_reached(app->password_at, mono_now())) app->password_at = role_set_check_password(app->roles);
     mono_t until = app->next_roles ? sd_notify_due(&app->notify) : mono_min(sd_notify_due(&app->notify), app->poll_at);
+    until = mono_min(until, app->password_at);
     if (ppoll(ready, sizeof ready / sizeof *ready, mono_timeout(until, &left), NULL) < 0) return;
     if (mono_reached(sd_notify_due(&app->notify), mono_now())) app_notify_watchdog(app);
     if (ready[0].revents) app_read_signals(app);

@@ -4,10 +4,12 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "queue/keys.h"
+#include "redis/socket/socket.h"
 #include "redis/topology.h"
 #include "role/watcher.h"
 
 enum { ENDED_MAX = 2 * TOPOLOGY_SHARDS_MAX, WATCHER_STOP_MS = 1500 };
+enum { PASSWORD_CHECK_MS = 1000 };
 
 struct role_set {
     config_t *config;
@@ -89,6 +91,20 @@ bool role_set_auditor_is_behind(const role_set_t *set) {
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
         if (set->shards[i] && shard_roles_auditor_is_behind(set->shards[i])) return true;
     return false;
+}
+
+mono_t role_set_check_password(role_set_t *set) {
+    redis_error_t error;
+    const redis_config_t *redis = &set->config->redis;
+    if (!*redis->password_file) return mono_never();
+    char *password = redis_password(redis, &error); // NULL: the file is being replaced, or the next connect reports it
+    if (password && secret_note(topology_secret(set->topology), password)) {
+        log_info("main", NULL, "password file has changed; authenticating again");
+        topology_wake(set->topology);
+    }
+    if (password) explicit_bzero(password, strlen(password));
+    free(password);
+    return mono_add(mono_now(), PASSWORD_CHECK_MS * NS_PER_MS);
 }
 
 const config_t *role_set_config(const role_set_t *set) { return set->config; }

@@ -26,6 +26,10 @@ bool role_set_start(role_set_t *set);
 bool role_set_follow_slots(role_set_t *set, bool *changed);
 void role_set_free_ended(role_set_t *set);
 
+// Reads the password file again. If its content has changed, the roles authenticate again on their open connections. Returns
+// when to call it next.
+mono_t role_set_check_password(role_set_t *set);
+
 // Asks all roles to stop, and the leaders to keep their locks for the next set.
 void role_set_stop_for_reload(role_set_t *set);
 // Starts roles of `next` whose predecessors have ended. True: all have, so `old` can be freed. *failed: a start failed.

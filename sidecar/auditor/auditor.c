@@ -1,6 +1,7 @@
 #include "auditor/auditor.h"
 
 #include "auditor/internal.h"
+#include "redis/keepalive.h"
 
 enum { TICK_MAX_MS = 100 }; // longest duration of a tick
 enum { CERTIFICATE_S = 3600 };
@@ -94,11 +95,18 @@ static bool auditor_connect(auditor_t *a) {
     return true;
 }
 
+static bool auditor_keep_alive(auditor_t *a) {
+    redis_error_t error;
+    return conn_keep_alive(a->redis.conn, &error) == OUTCOME_OK || auditor_back_off(a, &error);
+}
+
 // True: the time of this tick is over, and more work is due at once.
 static bool auditor_work(auditor_t *a) {
     mono_t started = mono_now();
     while (!atomic_load(a->stop)) {
-        if (a->read.in_flight ? !auditor_read_reply(a) : !auditor_run_timers(a) || !auditor_send_read(a)) return false;
+        bool ok =
+            a->read.in_flight ? auditor_read_reply(a) : auditor_keep_alive(a) && auditor_run_timers(a) && auditor_send_read(a);
+        if (!ok) return false;
         if (mono_diff(mono_now(), started) >= TICK_MAX_MS * NS_PER_MS) return true;
     }
     return false;
@@ -153,7 +161,8 @@ static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
         wait->until = a->writer->backoff.retry_at;
         return;
     }
-    wait->until = more ? mono_now() : a->read.in_flight ? a->read.deadline : auditor_next_timer(a);
+    mono_t idle_until = mono_min(auditor_next_timer(a), conn_keep_alive_at(a->redis.conn));
+    wait->until = more ? mono_now() : a->read.in_flight ? a->read.deadline : idle_until;
     if (role_backing_off(wait, a->redis.backoff.retry_at))
         wait->until = a->redis.backoff.retry_at;
     else if (a->read.in_flight)

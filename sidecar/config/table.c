@@ -37,7 +37,7 @@ const config_key_t config_keys[] = {
     ROW("redis", "password", KEY_TEXT, "", "0", "4096", TOP(redis.password), false,
         "Password in the file itself; prefer password_file, which wins over it.", .secret = true),
     ROW("redis", "password_file", KEY_TEXT, "", "0", "4095", TOP(redis.password_file), false,
-        "Path of a file that holds the password, read again at each connect; empty means none.", .secret_file = true),
+        "Path of a file that holds the password, read again at each connect and each second; empty means none.", .secret_file = true),
     ROW("redis", "timeout", KEY_DURATION, "5s", "100ms", "1m", TOP(redis.timeout_ms), false,
         "How long a connect or one reply of Redis may take, a duration.", PLAIN),
 

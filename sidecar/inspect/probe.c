@@ -46,6 +46,7 @@ static const right_t needed_rights[] = {
 static const right_t optional_rights[] = {
     {RIGHT_SCRIPT(sizes)},
     {"announcing a vacant lock", RIGHT_COMMANDS("PUBLISH")},
+    {"keeping idle connections open", RIGHT_COMMANDS("PING")},
     {"reading a worker's name from its heartbeat", RIGHT_COMMANDS("GETRANGE"), .when = probe_is_monitored},
     {0},
 };

@@ -2,7 +2,9 @@
 
 #include "base/log.h"
 #include "leader/internal.h"
+#include "redis/auth.h"
 #include "redis/capability.h"
+#include "redis/keepalive.h"
 #include "redis/tracking.h"
 
 enum {
@@ -175,7 +177,6 @@ static void leader_expire_leases(leader_t *leader, mono_t now) {
     }
 }
 
-// An idle connection becomes readable only when the server has closed it.
 // The lock may be missing at the new primary, so look at once.
 static void leader_notice_move(leader_t *leader) {
     mono_t now = mono_now();
@@ -186,22 +187,35 @@ static void leader_notice_move(leader_t *leader) {
     for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = now;
 }
 
-static void leader_notice_close(leader_t *leader) {
+// An idle connection becomes readable only when the server has closed it.
+static void leader_keep_connection(leader_t *leader) {
     struct redisReply *reply = NULL;
     redis_error_t error;
-    if (conn_is_open(leader->conn) && conn_try_read(leader->conn, &reply, &error) == OUTCOME_DISCONNECTED) {
-        LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL, "redis closed the connection",
-               F_STR("reason", error.text));
-        for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
-    }
+    if (!conn_is_open(leader->conn)) return;
+    outcome_t outcome = conn_try_read(leader->conn, &reply, &error);
     conn_reply_free(reply);
+    if (outcome != OUTCOME_DISCONNECTED) outcome = conn_keep_alive(leader->conn, &error);
+    if (outcome != OUTCOME_DISCONNECTED) return;
+    LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL, "redis closed the connection",
+           F_STR("reason", error.text));
+    for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
+}
+
+// A closed subscriber is opened again at once.
+static void leader_keep_subscriber(leader_t *leader) {
+    redis_error_t error;
+    if (auth_is_outdated(leader->conn, leader->subscriber))
+        conn_close(leader->subscriber);
+    else if (conn_keep_subscriber_alive(leader->subscriber, &error) != OUTCOME_OK)
+        log_warn(ROLE, NULL, "lost the connection that hears of released locks", F_STR("reason", error.text));
 }
 
 void leader_tick(void *self, role_wait_t *wait) {
     leader_t *leader = self;
     redis_error_t error;
     leader_notice_move(leader);
-    leader_notice_close(leader);
+    leader_keep_connection(leader);
+    leader_keep_subscriber(leader);
     leader_expire_leases(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now())) leader_listen_for_vacancies(leader);
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
@@ -212,6 +226,8 @@ void leader_tick(void *self, role_wait_t *wait) {
     if (mono_reached(leader->retry_at, mono_now()) && queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK)
         leader_back_off(leader, NULL, &error);
     wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight));
+    wait->until = mono_min(wait->until, conn_keep_alive_at(leader->conn));
+    wait->until = mono_min(wait->until, conn_keep_subscriber_alive_at(leader->subscriber));
     wait->until = mono_max(wait->until, leader->retry_at);
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->lock_count; i++) {

@@ -89,7 +89,7 @@ void conn_reply_free(struct redisReply *reply) {
     if (reply) freeReplyObject(reply);
 }
 
-static outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail) {
+outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail) {
     redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->address.text, what, *detail ? ": " : "", detail);
     conn_close(conn);
     topology_want_refresh(shard_topology(conn->shard));
@@ -205,6 +205,8 @@ static redisReader *conn_new_reader(conn_t *conn) {
 void conn_start_reader(conn_t *conn) {
     conn->reader = conn_new_reader(conn);
     guard_begin_reply(&conn->guard, conn->reader);
+    conn->heard_at = mono_now();
+    conn->pinged_at = conn->auth_retry_at = (mono_t){0};
 }
 
 // hiredis keeps the buffer of the largest reply, so replace an idle reader that has grown.
@@ -225,6 +227,7 @@ static outcome_t conn_receive(conn_t *conn, redis_error_t *error) {
     if (state == CHANNEL_WAIT) return OUTCOME_OK;
     if (redisReaderFeed(reader, bytes, count) != REDIS_OK) return conn_lose(conn, error, "broken reply", reader->errstr);
     conn->received += (int64_t)count;
+    conn->heard_at = mono_now();
     if (!guard_receive(&conn->guard, reader, count)) return conn_lose(conn, error, TOO_LARGE, "");
     if (reader->len > conn->reader_peak) conn->reader_peak = reader->len;
     return OUTCOME_OK;

@@ -32,6 +32,10 @@ struct conn {
     mono_t server_since;
     bool script_flags; // the server takes scripts with their first line
     bool scripts_loaded;
+    uint64_t password_tag; // of the password that the connection has authenticated with
+    mono_t auth_retry_at;  // no further AUTH before this
+    mono_t heard_at;       // the last bytes came then
+    mono_t pinged_at;      // of a subscribed connection: PING was sent
     // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
     // construction follows, with room for its head.
     buffer_t requests;
@@ -46,3 +50,5 @@ struct conn {
 // The limit of a connect or of one reply; `timeout_ms` 0 = the connection's timeout.
 time_limit_t conn_limit(const conn_t *conn, int timeout_ms);
 void conn_start_reader(conn_t *conn); // for a new channel
+// Closes the connection and sets *error. Always OUTCOME_DISCONNECTED. `detail` may be "".
+outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail);

@@ -1,5 +1,6 @@
 // Opens a connection: the socket, the first requests (who we are, which server it is), and the scripts.
 
+#include "redis/auth.h"
 #include "redis/capability.h"
 #include "redis/conn.h"
 #include "redis/internal.h"
@@ -12,14 +13,7 @@ static const char UNKNOWN[] = "of an unknown version";
 
 // Appends AUTH and SELECT if they are needed. Returns the number of these requests.
 static int conn_append_login(conn_t *conn, const char *password) {
-    int count = 0;
-    if (*password || *conn->redis->username) { // a user may have no password; without AUTH Redis would use the default user
-        request_begin(conn, "AUTH");
-        if (*conn->redis->username) request_text(conn, conn->redis->username);
-        request_text(conn, password);
-        request_end(conn);
-        count++;
-    }
+    int count = auth_append(conn, password);
     if (conn->redis->db) {
         request_begin(conn, "SELECT");
         request_int(conn, conn->redis->db);
@@ -56,7 +50,7 @@ static void conn_note_server(conn_t *conn, const redisReply *info) {
     snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis",
              version.len ? (int)version.len : (int)strlen(UNKNOWN), version.len ? version.data : UNKNOWN);
     snprintf(id, sizeof id, "%.*s", (int)run_id.len, run_id.data);
-    conn->server_since = shard_note_server(conn->shard, conn->epoch, id);
+    conn->server_since = known_server_note(shard_known_server(conn->shard), conn->epoch, id);
 }
 
 // Reads the replies to CLIENT SETNAME and INFO.
@@ -78,9 +72,7 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     request_append(conn, "INFO", "server");
     explicit_bzero(password, strlen(password));
     free(password);
-    bool sent = conn_flush(conn, error) == OUTCOME_OK;
-    if (conn->requests.data) explicit_bzero(conn->requests.data, conn->requests.cap);
-    if (!sent) return error->outcome;
+    if (auth_flush(conn, error) != OUTCOME_OK) return error->outcome;
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;

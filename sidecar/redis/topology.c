@@ -11,12 +11,9 @@ enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 
 struct shard {
     topology_t *topology;
-    endpoint_t endpoint; // guarded by the mutex
-    atomic_uint epoch;   // changed with the mutex held
-    // The server that the last connection reached; guarded by the mutex.
-    char server_id[SERVER_ID_SIZE];
-    unsigned server_epoch;
-    mono_t server_since;
+    endpoint_t endpoint;   // guarded by the mutex
+    atomic_uint epoch;     // changed with the mutex held
+    known_server_t *known; // owned
     // For the metrics; guarded by the mutex.
     int connections;
     bool connect_failed; // the last one did
@@ -40,23 +37,19 @@ struct topology {
     _Atomic int64_t map_epoch;
     atomic_bool refresh_wanted;
     locator_t *locator; // NULL = no sentinels
+    secret_t *secret;   // owned
     int refresh_fd;
     int slots_fd;
     int wake_fds[MAX_WAKE_FDS];
     size_t wake_fd_count;
 };
 
-static void endpoint_set(endpoint_t *address, const char *host, int port) {
-    address->port = port;
-    snprintf(address->host, sizeof address->host, "%s", host);
-    snprintf(address->text, sizeof address->text, strchr(host, ':') ? "[%s]:%d" : "%s:%d", address->host, port);
-}
-
 // Call it with the mutex held, or before threads start.
 static size_t topology_add_shard(topology_t *topology) {
     size_t index = topology->shard_count;
     if (index == TOPOLOGY_SHARDS_MAX) return index;
     topology->shards[index] = mem_alloc(sizeof *topology->shards[index]);
+    topology->shards[index]->known = known_server_new();
     topology->shards[index]->topology = topology;
     topology->shard_count++;
     return index;
@@ -65,6 +58,7 @@ static size_t topology_add_shard(topology_t *topology) {
 static topology_t *topology_new_empty(const redis_config_t *redis) {
     topology_t *topology = mem_alloc(sizeof *topology);
     topology->redis = redis;
+    topology->secret = secret_new();
     topology->metrics = topology->own_metrics = metrics_new(0);
     topology->refresh_fd = topology->slots_fd = -1;
     pthread_mutex_init(&topology->mutex, NULL);
@@ -103,8 +97,10 @@ void topology_free(topology_t *topology) {
     if (!topology) return;
     for (size_t i = 0; i < topology->shard_count; i++) {
         if (topology->shards[i]->missing) metric_add(&topology->metrics->primaries_missing, -1);
+        known_server_free(topology->shards[i]->known);
         free(topology->shards[i]);
     }
+    secret_free(topology->secret);
     pthread_mutex_destroy(&topology->mutex);
     metrics_free(topology->own_metrics);
     free((void *)topology->slots);
@@ -118,6 +114,17 @@ void topology_wake_on_change(topology_t *topology, int wake_fd) {
     pthread_mutex_unlock(&topology->mutex);
 }
 
+// Call it with the mutex held.
+static void topology_wake_all(const topology_t *topology) {
+    for (size_t i = 0; i < topology->wake_fd_count; i++) wakeup_raise(topology->wake_fds[i]);
+}
+
+void topology_wake(topology_t *topology) {
+    pthread_mutex_lock(&topology->mutex);
+    topology_wake_all(topology);
+    pthread_mutex_unlock(&topology->mutex);
+}
+
 void topology_stop_waking(topology_t *topology, int wake_fd) {
     pthread_mutex_lock(&topology->mutex);
     for (size_t i = 0; i < topology->wake_fd_count; i++)
@@ -128,9 +135,11 @@ void topology_stop_waking(topology_t *topology, int wake_fd) {
 metrics_t *topology_metrics(const topology_t *topology) { return topology->metrics; }
 void topology_set_metrics(topology_t *topology, metrics_t *metrics) { topology->metrics = metrics; }
 const redis_config_t *topology_config(const topology_t *topology) { return topology->redis; }
+secret_t *topology_secret(const topology_t *topology) { return topology->secret; }
 shard_t *topology_shard(topology_t *topology, size_t index) { return topology->shards[index]; }
 size_t topology_shard_count(const topology_t *topology) { return topology->shard_count; }
 
+known_server_t *shard_known_server(const shard_t *shard) { return shard->known; }
 const redis_config_t *shard_config(const shard_t *shard) { return shard->topology->redis; }
 topology_t *shard_topology(const shard_t *shard) { return shard->topology; }
 metrics_t *shard_metrics(const shard_t *shard) { return shard->topology->metrics; }
@@ -147,9 +156,8 @@ unsigned shard_address(shard_t *shard, endpoint_t *endpoint) {
 
 // Call it with the mutex held.
 static void shard_raise_epoch(shard_t *shard) {
-    const topology_t *topology = shard->topology;
     atomic_fetch_add(&shard->epoch, 1);
-    for (size_t i = 0; i < topology->wake_fd_count; i++) wakeup_raise(topology->wake_fds[i]);
+    topology_wake_all(shard->topology);
 }
 
 // Call it with the mutex held.
@@ -359,15 +367,4 @@ void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *a
     pthread_mutex_unlock(&topology->mutex);
     topology_slots_changed(topology, changed);
     topology_want_refresh(topology);
-}
-
-mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id) {
-    pthread_mutex_lock(&shard->topology->mutex);
-    bool same = *id && strcmp(shard->server_id, id) == 0 && shard->server_epoch == epoch;
-    if (!same) shard->server_since = mono_now();
-    snprintf(shard->server_id, SERVER_ID_SIZE, "%s", id);
-    shard->server_epoch = epoch;
-    mono_t since = shard->server_since;
-    pthread_mutex_unlock(&shard->topology->mutex);
-    return since;
 }

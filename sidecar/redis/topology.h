@@ -11,6 +11,8 @@
 #include "config/config.h"
 #include "model/metrics.h"
 #include "redis/error.h"
+#include "redis/known/secret.h"
+#include "redis/known/server.h"
 #include "redis/slots.h"
 #include "redis/socket/endpoint.h"
 
@@ -34,9 +36,13 @@ metrics_t *topology_metrics(const topology_t *topology);
 void topology_set_metrics(topology_t *topology, metrics_t *metrics); // borrowed; call it before a connection opens
 
 const redis_config_t *topology_config(const topology_t *topology);
+void topology_wake(topology_t *topology); // raises all of them
+
+secret_t *topology_secret(const topology_t *topology);
 shard_t *topology_shard(topology_t *topology, size_t index); // shard 0 is always there
 size_t topology_shard_count(const topology_t *topology);
 
+known_server_t *shard_known_server(const shard_t *shard);
 const redis_config_t *shard_config(const shard_t *shard);
 topology_t *shard_topology(const shard_t *shard);
 metrics_t *shard_metrics(const shard_t *shard); // of its topology
@@ -53,10 +59,6 @@ void shard_move(shard_t *shard, const char *host, int port);
 // raises it.
 void shard_suspect(shard_t *shard, unsigned epoch);
 
-enum { SERVER_ID_SIZE = 48 };
-// Notes the server that a connection of `epoch` has reached. `id` identifies its process (INFO server, run_id; "" = unknown).
-// Returns when this process first reached the data of that server: another process or another epoch may have other data.
-mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);
 // A connection tells the metrics of its connects and of its end. `certificate_end` is as of tls_certificate_end.
 void shard_connect_failed(shard_t *shard);
 void shard_connected(shard_t *shard, int64_t certificate_end);

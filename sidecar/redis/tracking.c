@@ -53,7 +53,9 @@ outcome_t tracking_read(conn_t *subscriber, tracking_change_fn *on_change, track
                         redis_error_t *error) {
     for (;;) {
         redisReply *reply;
-        if (conn_try_read(subscriber, &reply, error) != OUTCOME_OK || !reply) return error->outcome;
+        outcome_t outcome = conn_try_read(subscriber, &reply, error);
+        if (outcome == OUTCOME_REFUSED) continue; // of PING, which is a sign of life, too
+        if (outcome != OUTCOME_OK || !reply) return outcome;
         tracking_dispatch(reply, on_change, on_message, self);
         freeReplyObject(reply);
     }

@@ -1,7 +1,9 @@
 #include "role/session.h"
 
 #include "base/log.h"
+#include "redis/auth.h"
 #include "redis/capability.h"
+#include "redis/keepalive.h"
 
 enum {
     TRACKING_RETRY_S = 60, // between attempts at client tracking while Redis refuses it
@@ -112,16 +114,46 @@ static bool session_check_alive(session_t *session) {
     return outcome == OUTCOME_OK;
 }
 
+static void session_lose_subscriber(session_t *session, const redis_error_t *error) {
+    LOG_AT(conn_has_moved(session->data) ? LOG_DEBUG : LOG_WARN, session->ops->role, NULL, "lost the tracking connection",
+           F_STR("reason", error->text));
+    conn_close(session->subscriber);
+    session->tracking = false;
+    mono_t now = mono_now();
+    bool again = mono_diff(now, session->tracking_since) < NS_PER_S; // closed at once: back off before a retry
+    session->tracking_retry_at = again ? backoff_failed(&session->backoff, now) : now;
+    metric_add(&session->metrics->reconnects, 1);
+}
+
+static bool session_keep_alive(session_t *session) {
+    redis_error_t error;
+    if (conn_keep_alive(session->data, &error) != OUTCOME_OK) {
+        session_back_off(session, &error);
+        return false;
+    }
+    if (!session->tracking) return true;
+    if (auth_is_outdated(session->data, session->subscriber)) {
+        conn_close(session->subscriber);
+        session->tracking = false;
+        session->tracking_retry_at = mono_now();
+        return session_open(session, session->tracking_retry_at);
+    }
+    if (conn_keep_subscriber_alive(session->subscriber, &error) != OUTCOME_OK) session_lose_subscriber(session, &error);
+    return true;
+}
+
 bool session_ready(session_t *session) {
     mono_t now = mono_now();
     if (conn_take_move(session->data)) {
         backoff_reset(&session->backoff);
         session->retry_at = now;
     }
-    return mono_reached(session->retry_at, now) && session_open(session, now) && session_check_alive(session);
+    return mono_reached(session->retry_at, now) && session_open(session, now) && session_check_alive(session) &&
+           session_keep_alive(session);
 }
 
 void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {
+    next = mono_min(next, mono_min(conn_keep_alive_at(session->data), conn_keep_subscriber_alive_at(session->subscriber)));
     if (!session->tracking) next = mono_min(next, session->tracking_retry_at);
     wait->until = mono_max(next, session->retry_at);
     // A readable socket that nobody reads would end every wait at once.
@@ -136,13 +168,6 @@ bool session_read_messages(session_t *session) {
     if (tracking_read(session->subscriber, session->ops->on_change, session->ops->on_message, session->self, &error) ==
         OUTCOME_OK)
         return true;
-    LOG_AT(conn_has_moved(session->data) ? LOG_DEBUG : LOG_WARN, session->ops->role, NULL, "lost the tracking connection",
-           F_STR("reason", error.text));
-    conn_close(session->subscriber);
-    session->tracking = false;
-    mono_t now = mono_now();
-    bool again = mono_diff(now, session->tracking_since) < NS_PER_S; // closed at once: back off before a retry
-    session->tracking_retry_at = again ? backoff_failed(&session->backoff, now) : now;
-    metric_add(&session->metrics->reconnects, 1);
+    session_lose_subscriber(session, &error);
     return false;
 }

@@ -412,33 +412,6 @@ Test(redis_conn, a_script_that_cannot_be_loaded_is_named) {
     fixture_stop(&f);
 }
 
-/* Opens the connection anew; returns the bytes that it sends. */
-static int64_t sent_to_open(fixture_t *f) {
-    int64_t before = proxy_bytes(f->proxy, PROXY_UP);
-    conn_close(f->conn);
-    cr_assert_eq(conn_open(f->conn, &f->error), OUTCOME_OK, "%s", f->error.text);
-    return proxy_bytes(f->proxy, PROXY_UP) - before;
-}
-
-Test(redis_conn, only_missing_scripts_are_sent) {
-    enum { FEW_BYTES = 5000, MANY_BYTES = 50000 };
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
-    cr_assert_gt(sent_to_open(&f), MANY_BYTES);
-    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), (long)all_script_count);
-    cr_assert_leq(sent_to_open(&f), FEW_BYTES);
-    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), (long)all_script_count);
-    redis_ok(f.r, "SCRIPT FLUSH");
-    size_t len;
-    const char *text = fixture_script(all_scripts[1], &len);
-    redis_ok(f.r, "SCRIPT LOAD %b", text, len);
-    cr_assert_gt(sent_to_open(&f), MANY_BYTES);
-    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), 2 * (long)all_script_count - 1);
-    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SCRIPT EXISTS", .error = "-NOPERM x"});
-    cr_assert_gt(sent_to_open(&f), MANY_BYTES);
-    cr_assert_eq(proxy_requests(f.proxy, "SCRIPT LOAD"), 3 * (long)all_script_count - 1);
-    fixture_stop(&f);
-}
-
 Test(redis_conn, scripts_are_loaded_again_after_script_flush) {
     fixture_t f = fixture_start(NULL);
     const lock_call_t call = fixture_lock_call(&f, 0, "T", 1000);

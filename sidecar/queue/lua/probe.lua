@@ -21,7 +21,7 @@ local samples = { -- commands, with arguments valid for all of them
     {'RENAME RPOPLPUSH', key, key},
     {'SCAN', 0, 'COUNT', 1},
     {'SET', key, '', 'PX', 60000},
-    {'TIME'},
+    {'PING TIME'},
     {'XADD', key, '*', 'field', ''},
     {'XINFO', 'STREAM', key},
     {'XRANGE', key, '-', '+'},

@@ -8,3 +8,5 @@ typedef struct endpoint {
     int port;
     char text[ENDPOINT_SIZE]; // "127.0.0.1:6379", "[::1]:6379" or the socket's path, for messages
 } endpoint_t;
+
+void endpoint_set(endpoint_t *address, const char *host, int port);

@@ -1,0 +1,66 @@
+#include "redis/auth.h"
+
+#include "base/log.h"
+#include "redis/internal.h"
+#include "redis/socket/socket.h"
+
+enum { AUTH_RETRY_S = 5 }; // between attempts with a password that the server refuses
+
+static const char ROLE[] = "redis";
+
+bool auth_append(conn_t *conn, const char *password) {
+    conn->password_tag = secret_tag(password);
+    if (!*password && !*conn->redis->username) return false; // a user may have no password; without AUTH it is the default user
+    request_begin(conn, "AUTH");
+    if (*conn->redis->username) request_text(conn, conn->redis->username);
+    request_text(conn, password);
+    request_end(conn);
+    return true;
+}
+
+outcome_t auth_flush(conn_t *conn, redis_error_t *error) {
+    outcome_t outcome = conn_flush(conn, error);
+    if (conn->requests.data) explicit_bzero(conn->requests.data, conn->requests.cap);
+    return outcome;
+}
+
+static secret_t *auth_secret(const conn_t *conn) { return topology_secret(shard_topology(conn->shard)); }
+
+static bool auth_is_old(const conn_t *conn) {
+    uint64_t tag = secret_newest(auth_secret(conn));
+    return conn_is_open(conn) && tag && tag != conn->password_tag;
+}
+
+static void auth_report(conn_t *conn, const char *refusal) {
+    condition_change_t change = secret_note_refusal(auth_secret(conn), refusal);
+    if (change == CONDITION_BEGAN)
+        log_error(ROLE, NULL, "cannot authenticate with the new password; open connections keep the old one",
+                  F_STR("reason", refusal));
+    if (change == CONDITION_ENDED) log_info(ROLE, NULL, "redis accepts the new password");
+}
+
+// Redis leaves the user of the connection as it is when it refuses AUTH (redis src/acl.c, authCommand).
+outcome_t auth_renew(conn_t *conn, redis_error_t *error) {
+    *error = (redis_error_t){0};
+    if (!auth_is_old(conn) || !mono_reached(conn->auth_retry_at, mono_now())) return OUTCOME_OK;
+    conn->auth_retry_at = mono_add(mono_now(), AUTH_RETRY_S * NS_PER_S);
+    uint64_t before = conn->password_tag;
+    char *password = redis_password(conn->redis, error);
+    if (password && auth_append(conn, password) && auth_flush(conn, error) == OUTCOME_OK) {
+        redisReply *reply;
+        conn_read(conn, 0, &reply, error);
+        conn_reply_free(reply);
+    }
+    if (password) explicit_bzero(password, strlen(password));
+    free(password);
+    if (error->outcome != OUTCOME_OK) conn->password_tag = before;
+    if (error->outcome != OUTCOME_OK && error->outcome != OUTCOME_REFUSED) return error->outcome;
+    if (!auth_is_old(conn)) conn->auth_retry_at = (mono_t){0};
+    auth_report(conn, error->outcome == OUTCOME_OK ? NULL : error->text);
+    *error = (redis_error_t){0};
+    return OUTCOME_OK;
+}
+
+mono_t auth_renew_at(const conn_t *conn) { return auth_is_old(conn) ? conn->auth_retry_at : mono_never(); }
+
+bool auth_is_outdated(const conn_t *data, const conn_t *subscriber) { return !auth_is_old(data) && auth_is_old(subscriber); }

@@ -1,0 +1,16 @@
+// Managed services close connections that are idle for some minutes. So each idle connection sends PING once a minute. The same
+// calls renew AUTH.
+#pragma once
+
+#include "redis/conn.h"
+
+enum { KEEPALIVE_S = 60 }; // without a byte from the server
+
+// For a connection without outstanding replies: renews AUTH and sends PING if they are due, and waits for the reply. Anything but
+// OUTCOME_OK: back off.
+outcome_t conn_keep_alive(conn_t *conn, redis_error_t *error);
+// For a subscribed connection: sends PING if it is due; tracking_read reads the reply. Without a reply the connection is lost.
+outcome_t conn_keep_subscriber_alive(conn_t *subscriber, redis_error_t *error);
+// When to call these functions next. A closed connection: never.
+mono_t conn_keep_alive_at(const conn_t *conn);
+mono_t conn_keep_subscriber_alive_at(const conn_t *subscriber);

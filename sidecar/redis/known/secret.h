@@ -1,0 +1,17 @@
+// The content of the password file, as all connections of a topology know it. Thread-safe.
+#pragma once
+
+#include "base/condition.h"
+
+typedef struct secret secret_t;
+
+secret_t *secret_new(void);
+void secret_free(secret_t *secret); // NULL is fine
+
+uint64_t secret_tag(const char *password); // tells passwords apart; never 0
+
+uint64_t secret_newest(const secret_t *secret); // tag of the password that was noted last; 0 = none yet
+// Notes the content of the file. True: it has changed since the last call, so wake all roles.
+bool secret_note(secret_t *secret, const char *password);
+// Notes whether the server refuses the newest password; NULL = it does not.
+condition_change_t secret_note_refusal(secret_t *secret, const char *refusal);

@@ -1,0 +1,79 @@
+/* The password file changes while a sidecar runs under load. */
+#include "cluster.h"
+#include "tempdir.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SWAPS = 20 };
+
+static void swap(const char *path, const char *password) {
+    char *next = temp_file("next", password);
+    cr_assert_eq(rename(next, path), 0);
+    free(next);
+}
+
+/* Clients whose line in CLIENT LIST has this part. */
+static long long clients(redis_t *r, const char *part) {
+    char *list = redis_str(r, "CLIENT LIST"), *rest = list;
+    long long count = 0;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) count += strstr(line, part) != NULL;
+    free(list);
+    return count;
+}
+
+/* 20 new passwords; each old one is revoked once the new one is in use. */
+Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
+    char *path = temp_file("password", "p0\n"), *settings = NULL;
+    cluster_t s = cluster_begin(NULL);
+    redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
+    cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings});
+    cluster_works(&s, "q");
+    long long opened = server_info_int(s.server, "stats", "total_connections_received");
+    long long replaced = clients(s.r, " sub=1");
+    for (int i = 1; i <= SWAPS; i++) {
+        char old[8], password[8];
+        snprintf(old, sizeof old, "p%d", i - 1);
+        snprintf(password, sizeof password, "p%d", i);
+        redis_ok(s.r, "ACL SETUSER sidecar >%s", password);
+        swap(path, password);
+        for (int told = i, job = 0; daemon_log_count(d, "password file has changed") < told || job < 3; job++)
+            cluster_works(&s, "q");
+        redis_ok(s.r, "ACL SETUSER sidecar <%s", old);
+    }
+    cluster_works(&s, "q");
+    cr_assert_eq(daemon_log_count(d, "\"leading\""), 1);
+    cr_assert_eq(daemon_log_count(d, "no longer leading"), 0);
+    cr_assert_eq(daemon_log_count(d, "cannot"), 0, "%s", daemon_log(d));
+    opened = server_info_int(s.server, "stats", "total_connections_received") - opened;
+    cr_assert(opened >= SWAPS * replaced && opened <= SWAPS * (replaced + 1) + 20, "%lld for %lld", opened, replaced);
+    cluster_end(&s);
+    free(settings);
+    free(path);
+}
+
+/* Nothing else makes the sidecar send a request: the change of the file wakes its idle connections. */
+Test(daemon_password, idle_connections_notice_a_new_password) {
+    char *path = temp_file("password", "p0\n"), *settings = NULL;
+    cluster_t s = cluster_begin(NULL);
+    redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
+    cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings, .ttl = "1m"});
+    cluster_works(&s, "q");
+    long long before = server_commandstat(s.server, "auth");
+    swap(path, "wrong");
+    cr_assert(daemon_wait_log(d, "cannot authenticate with the new password", 10000));
+    cluster_works(&s, "q");
+    swap(path, "p1");
+    redis_ok(s.r, "ACL SETUSER sidecar >p1");
+    cr_assert(daemon_wait_log(d, "redis accepts the new password", 15000));
+    cr_assert(wait_for(server_commandstat(s.server, "auth") - before >= 5, 15000)); /* 3 connections, 2 subscribers */
+    cr_assert_eq(daemon_log_count(d, "cannot authenticate"), 1);
+    cluster_end(&s);
+    free(settings);
+    free(path);
+}
