@@ -185,9 +185,16 @@ void shard_suspect(shard_t *shard, unsigned epoch) {
 
 // ---- Metrics.
 
-// Call it with the mutex held. Other connections may be open while a new one fails.
+static bool shard_has_slots(const shard_t *shard) {
+    const topology_t *topology = shard->topology;
+    for (size_t i = 0; topology->slots && i < SLOT_COUNT; i++)
+        if (topology->slots[i] < TOPOLOGY_SHARDS_MAX && topology->shards[topology->slots[i]] == shard) return true;
+    return !topology->slots;
+}
+
+// Call it with the mutex held. Other connections may be open while a new one fails; and a node without slots is no primary.
 static void shard_count_missing(shard_t *shard) {
-    bool missing = shard->connect_failed && shard->connections == 0;
+    bool missing = shard->connect_failed && shard->connections == 0 && shard_has_slots(shard);
     if (missing != shard->missing) metric_add(&shard->topology->metrics->primaries_missing, missing ? 1 : -1);
     shard->missing = missing;
 }
@@ -342,6 +349,7 @@ void topology_set_slots(topology_t *topology, const slot_map_t *map) {
         changed |= topology_set_slot(topology, slot, node ? shards[node - 1] : TOPOLOGY_SHARDS_MAX);
     }
     topology->map_epoch = map->epoch;
+    for (size_t i = 0; i < topology->shard_count; i++) shard_count_missing(topology->shards[i]);
     pthread_mutex_unlock(&topology->mutex);
     free(nodes);
     free(shards);

@@ -149,3 +149,27 @@ Test(redis_topology_cluster, a_plain_redis_is_no_cluster) {
     config_free(config);
     fixture_stop(&f);
 }
+
+Test(redis_topology_cluster, a_dead_node_is_missed_only_while_it_has_slots) {
+    world_t w = begin(2, 0);
+    refresh(&w);
+    metrics_t *metrics = topology_metrics(w.topology);
+    size_t dead = nodes_owner(&w.nodes, 0), other = 1 - dead;
+    conn_t *conn = conn_new(topology_shard(w.topology, topology_shard_of(w.topology, 0)), "test", NULL);
+    redis_error_t error;
+    server_kill(w.nodes.servers[dead]);
+    w.nodes.down[dead] = true;
+    cr_assert_eq(conn_open(conn, &error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 1);
+    slot_node_t node = {.address = {.host = "127.0.0.1", .port = server_port(w.nodes.servers[other])}};
+    slot_map_t *map = mem_alloc(sizeof *map);
+    *map = (slot_map_t){.nodes = &node, .node_count = 1};
+    for (size_t i = 0; i < SLOT_COUNT; i++) map->owner[i] = 1;
+    topology_set_slots(w.topology, map);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 0, "another node has its slots");
+    cr_assert_eq(conn_open(conn, &error), OUTCOME_DISCONNECTED);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 0, "a late connect counts it again");
+    free(map);
+    conn_free(conn);
+    end(&w);
+}
