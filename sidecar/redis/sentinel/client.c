@@ -119,18 +119,9 @@ redisReply *sentinel_client_try_read(sentinel_client_t *client, redis_error_t *e
     return sentinel_client_check(client, reply, error);
 }
 
-// The settings of the sentinels in the place of those of Redis; borrows the texts of `redis`.
-static redis_config_t sentinel_settings(const redis_config_t *redis) {
-    redis_config_t own = *redis;
-    own.username = redis->sentinel_username;
-    own.password = redis->sentinel_password;
-    own.password_file = redis->sentinel_password_file;
-    return own;
-}
-
-static bool sentinel_client_open(sentinel_client_t *client, const redis_config_t *own, time_limit_t *limit,
+static bool sentinel_client_open(sentinel_client_t *client, const redis_config_t *redis, time_limit_t *limit,
                                  redis_error_t *error) {
-    client->channel = socket_open(own, &client->endpoint, own->sentinel_tls, limit, error);
+    client->channel = socket_open(redis, &client->endpoint, redis->sentinel_tls, limit, error);
     if (!client->channel) return false;
     client->reader = redisReaderCreate();
     if (!client->reader) abort(); // no memory
@@ -139,13 +130,13 @@ static bool sentinel_client_open(sentinel_client_t *client, const redis_config_t
     return true;
 }
 
-static bool sentinel_client_login(sentinel_client_t *client, const redis_config_t *own, time_limit_t *limit,
+static bool sentinel_client_login(sentinel_client_t *client, const redis_config_t *redis, time_limit_t *limit,
                                   redis_error_t *error) {
-    char *password = redis_password(own, error);
+    char *password = redis_sentinel_password(redis, error);
     if (!password) return false;
-    bool login = *password || *own->username;
-    if (login && *own->username)
-        sentinel_client_add(client, (const char *const[]){"AUTH", own->username, password, NULL});
+    bool login = *password || *redis->sentinel_username;
+    if (login && *redis->sentinel_username)
+        sentinel_client_add(client, (const char *const[]){"AUTH", redis->sentinel_username, password, NULL});
     else if (login)
         sentinel_client_add(client, (const char *const[]){"AUTH", password, NULL});
     explicit_bzero(password, strlen(password));
@@ -157,12 +148,11 @@ static bool sentinel_client_login(sentinel_client_t *client, const redis_config_
 
 sentinel_client_t *sentinel_client_new(const redis_config_t *redis, const address_t *sentinel, time_limit_t *limit,
                                        redis_error_t *error) {
-    redis_config_t own = sentinel_settings(redis);
     sentinel_client_t *client = mem_alloc(sizeof *client);
     client->endpoint.port = sentinel->port;
     snprintf(client->endpoint.host, sizeof client->endpoint.host, "%s", sentinel->host);
     snprintf(client->endpoint.text, sizeof client->endpoint.text, "%s", address_text(sentinel).text);
-    if (sentinel_client_open(client, &own, limit, error) && sentinel_client_login(client, &own, limit, error)) return client;
+    if (sentinel_client_open(client, redis, limit, error) && sentinel_client_login(client, redis, limit, error)) return client;
     sentinel_client_free(client);
     return NULL;
 }

@@ -136,13 +136,13 @@ channel_t *socket_open(const redis_config_t *redis, const endpoint_t *address, b
     return channel;
 }
 
-char *redis_password(const redis_config_t *redis, redis_error_t *error) {
-    if (!*redis->password_file) return mem_str(redis->password);
-    const char *path = *redis->password_file == '/' || *redis->password_file == '.' ? redis->password_file : "(hidden)";
-    FILE *file = file_open_regular(redis->password_file);
+static char *password_read(const char *key, const char *path, const char *otherwise, redis_error_t *error) {
+    if (!*path) return mem_str(otherwise);
+    const char *shown = *path == '/' || *path == '.' ? path : "(hidden)";
+    FILE *file = file_open_regular(path);
     if (!file) {
         const char *reason = errno == FILE_NOT_REGULAR ? "not a regular file" : strerror(errno);
-        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.password_file %s: %s", path, reason);
+        redis_error_set(error, OUTCOME_REFUSED, "cannot read %s %s: %s", key, shown, reason);
         return NULL;
     }
     char text[4096];
@@ -151,9 +151,17 @@ char *redis_password(const redis_config_t *redis, redis_error_t *error) {
     fclose(file);
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
     if (failed || len == 0) {
-        redis_error_set(error, OUTCOME_REFUSED, "redis.password_file %s %s", path, failed ? "cannot be read" : "is empty");
+        redis_error_set(error, OUTCOME_REFUSED, "%s %s %s", key, shown, failed ? "cannot be read" : "is empty");
         return NULL;
     }
     text[len] = '\0';
     return mem_str(text);
+}
+
+char *redis_password(const redis_config_t *redis, redis_error_t *error) {
+    return password_read("redis.password_file", redis->password_file, redis->password, error);
+}
+
+char *redis_sentinel_password(const redis_config_t *redis, redis_error_t *error) {
+    return password_read("redis.sentinel_password_file", redis->sentinel_password_file, redis->sentinel_password, error);
 }

@@ -13,3 +13,4 @@ channel_t *socket_open(const redis_config_t *redis, const endpoint_t *address, b
 // The password to send; owned, "" = none. Each call reads password_file again, so a rotated secret needs no restart. A line end
 // at the end of the file is dropped. Returns NULL with OUTCOME_REFUSED if the file cannot be read.
 char *redis_password(const redis_config_t *redis, redis_error_t *error);
+char *redis_sentinel_password(const redis_config_t *redis, redis_error_t *error); // the same for sentinels

@@ -1,8 +1,10 @@
 /* The program behind sentinels, while the primary changes and jobs flow. QS_LONG=1 runs the long form. */
 #include "flow.h"
+#include "tempdir.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,5 +137,22 @@ Test(daemon_sentinel, commands_ask_the_sentinels) {
     cr_assert_not(strstr(requeue->err, "connect"), "%s%s", requeue->out, requeue->err);
     free(variable);
     free(primary);
+    flow_end(f);
+}
+
+/* The new set of roles has a watcher of its own. */
+Test(daemon_sentinel, failover_after_a_reload_with_host_names) {
+    flow_t *f = flow_begin(&(sentinels_options_t){.hostnames = true}, "");
+    for (int i = 0; i < FLOW_SIDECARS; i++) {
+        char *text = temp_read(daemon_config_path(f->sidecars[i]));
+        daemon_write_config(f->sidecars[i], "%s\nmonitor = { scan_interval = \"2s\"; };\n", text);
+        daemon_signal(f->sidecars[i], SIGHUP);
+        free(text);
+    }
+    for (int i = 0; i < FLOW_SIDECARS; i++)
+        if (!flow_until(f, daemon_log_count(f->sidecars[i], "new configuration in effect") == 1, SOON_MS))
+            flow_fail(f, "no reload");
+    flow_failover(f, FAILOVER_KILL);
+    flow_failover(f, FAILOVER_COMMAND);
     flow_end(f);
 }

@@ -2,6 +2,7 @@
 #include "fixture.h"
 #include "redis/sentinel/group.h"
 #include "sentinels.h"
+#include "tempdir.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -127,6 +128,12 @@ Test(redis_sentinel_group, passwords_and_names) {
     expect_refusal(&a, "WRONGPASS", "sentinel_password_file");
     *a.config->redis.sentinel_password = '\0';
     expect_refusal(&a, "NOAUTH", "set redis.sentinel_password_file");
+    free(a.config->redis.sentinel_password_file);
+    a.config->redis.sentinel_password_file = strdup("/nowhere");
+    expect_refusal(&a, "cannot read redis.sentinel_password_file /nowhere", "No such file");
+    free(a.config->redis.sentinel_password_file);
+    a.config->redis.sentinel_password_file = temp_file("password", "geheim\n");
+    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
     asker_end(&a);
 }
 
