@@ -1,5 +1,6 @@
 #include "flow.h"
 
+#include "audit_log.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -15,7 +16,8 @@ enum {
     TRAPS = 20,
     DELAY_MS = 30,
     REPLICAS = 2,
-    AT_ONCE = 10
+    AT_ONCE = 10,
+    REPORT_EVERY = 25
 };
 
 static daemon_t *start_sidecar(const sentinels_t *s, const char *more) {
@@ -80,10 +82,26 @@ static void flow_note_taken(flow_t *f, const char *name) {
     if (!f->first_us && job >= f->first_since) f->first_us = wait_now_us();
 }
 
+/* Reports some jobs as failed for good. */
+static void flow_report(flow_t *f, const char *name) {
+    int job = atoi(name);
+    if (job % REPORT_EVERY) return;
+    redisReply *reply =
+        flow_ask(f, "EVAL %s 2 q:backup q:errors %s",
+                 "redis.call('LPUSH', KEYS[1], ARGV[1]) return redis.call('HSET', KEYS[2], ARGV[1], '!it does not work')", name);
+    bool told = reply && reply->type == REDIS_REPLY_INTEGER;
+    if (reply) freeReplyObject(reply);
+    reply = told ? flow_ask(f, "WAIT %d 20", REPLICAS) : NULL;
+    if (reply && reply->type == REDIS_REPLY_INTEGER && reply->integer >= REPLICAS) f->reported[job] = 1;
+    if (reply) freeReplyObject(reply);
+}
+
 static void flow_work(flow_t *f) {
     redisReply *reply = flow_ask(f, "RPOP q 100");
-    for (size_t i = 0; reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+    for (size_t i = 0; reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
         flow_note_taken(f, reply->element[i]->str);
+        flow_report(f, reply->element[i]->str);
+    }
     if (reply) freeReplyObject(reply);
 }
 
@@ -116,6 +134,7 @@ flow_t *flow_begin(const sentinels_options_t *options, const char *more) {
     f->s = sentinels_begin(options);
     f->replicated = calloc(FLOW_JOBS, 1);
     f->taken = calloc(FLOW_JOBS, 1);
+    f->reported = calloc(FLOW_JOBS, 1);
     for (int i = 0; i < FLOW_SIDECARS; i++) f->sidecars[i] = start_sidecar(f->s, more);
     flow_connect(f, sentinels_primary(f->s, NULL));
     if (!flow_until(f, f->first_us != 0, UP_MS)) flow_fail(f, "no job flows");
@@ -128,7 +147,7 @@ static int flow_missing(const flow_t *f) {
     return missing;
 }
 
-static void flow_report(flow_t *f) {
+static void flow_print(flow_t *f) {
     int replicated = 0, again = 0, gone = 0;
     for (int i = 0; i < f->added; i++) {
         replicated += f->replicated[i];
@@ -138,16 +157,62 @@ static void flow_report(flow_t *f) {
     fprintf(stderr, "%d jobs, %d replicated; %d taken more than once, %d never\n", f->added, replicated, again, gone);
 }
 
+static const char *event_of(const redisReply *entry) {
+    const redisReply *fields = entry->element[1];
+    for (size_t i = 0; i + 1 < fields->elements; i += 2)
+        if (strcmp(fields->element[i]->str, "event") == 0) return fields->element[i + 1]->str;
+    return "";
+}
+
+/* Whether the log has the event of each entry of the stream once. */
+static bool flow_log_has_stream(flow_t *f, const char *path) {
+    redisReply *reply = flow_ask(f, "XRANGE sidecar:q:failures - +");
+    bool all = reply && reply->type == REDIS_REPLY_ARRAY;
+    for (size_t i = 0; all && i < reply->elements; i++) {
+        char sql[160];
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM events WHERE event = '%s'", event_of(reply->element[i]));
+        all = audit_log_int(path, sql) == 1;
+    }
+    if (reply) freeReplyObject(reply);
+    return all;
+}
+
+static int flow_reports_missing(const flow_t *f, const char *path) {
+    int missing = 0;
+    for (int i = 0; i < f->added; i++) {
+        char sql[160];
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM events WHERE kind = 'failed' AND cast(payload AS TEXT) = '%d'", i);
+        if (f->reported[i]) missing += audit_log_int(path, sql) < 1;
+    }
+    return missing;
+}
+
+static void flow_check_logs(flow_t *f) {
+    for (int i = 0; i < FLOW_SIDECARS; i++) {
+        const char *path = daemon_audit_path(f->sidecars[i]);
+        if (!wait_for(flow_log_has_stream(f, path) && flow_reports_missing(f, path) == 0, DRAIN_MS))
+            flow_fail(f, "an audit log lacks a record of the stream, or a report that was replicated is lost");
+        fprintf(stderr, "audit log %d: %lld final failures, %lld gaps; the stream has %lld\n", i, audit_log_rows(path),
+                audit_log_int(path, "SELECT count(*) FROM events WHERE kind = 'gap'"),
+                redis_int(f->r, "XLEN sidecar:q:failures"));
+    }
+}
+
 void flow_end(flow_t *f) {
+    flow_settle(f); /* a loaded machine may have made a primary look dead */
+    int primary = sentinels_primary(f->s, NULL);
+    if (primary != f->primary || !f->r) flow_connect(f, primary);
     bool drained = false;
     for (wait_t wait = wait_begin(DRAIN_MS); !(drained = flow_missing(f) == 0) && wait_again(&wait);) flow_work(f);
-    flow_report(f);
+    flow_print(f);
     if (!drained) flow_fail(f, "a job that was replicated is lost");
+    flow_check_logs(f);
     for (int i = 0; i < FLOW_SIDECARS; i++) daemon_stop(f->sidecars[i]);
     redis_close(f->r);
     sentinels_end(f->s);
     free(f->replicated);
     free(f->taken);
+    free(f->reported);
     free(f);
 }
 

@@ -17,6 +17,7 @@ typedef struct flow {
     int added;           /* jobs so far; a job's name is its number */
     uint8_t *replicated; /* all replicas had the job before the next step */
     uint8_t *taken;      /* how often the worker got the job */
+    uint8_t *reported;   /* the worker reported the job as failed for good, and all replicas had the report */
     int first_since;     /* the first job that was added at the present primary */
     int64_t named_us;    /* when the sentinels first named the present primary */
     int64_t first_us;    /* when the first job since then was taken; 0 = none yet */
@@ -24,7 +25,8 @@ typedef struct flow {
 
 /* Starts the servers and two sidecars; `more` are further settings of `redis = { }`. Waits until jobs flow. */
 flow_t *flow_begin(const sentinels_options_t *options, const char *more);
-/* Waits until each replicated job was taken; fails if one was not. Ends everything. */
+/* Waits until each replicated job was taken, each replicated report has become a record, and both audit logs have each record of
+ * the stream once; fails otherwise. Ends everything. */
 void flow_end(flow_t *f);
 
 /* One step of the producer and of the worker. */
