@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "cli/audit/requeue.h"
+#include "cli/shards.h"
 #include "cli/time_text.h"
 #include "dialects/dialect.h"
 
@@ -17,12 +18,13 @@ enum {
 typedef struct run_queue {
     char *refused;  // Redis's error for all failures of this queue
     char *unusable; // why no job can be added to the queue
+    conn_t *conn;   // to the primary that has the queue; NULL = none, or a dry run; borrowed
 } run_queue_t;
 
 typedef struct run {
     requeue_t *requeue;
-    topology_t *topology;                    // NULL in a dry run
-    conn_t *conn;                            // NULL in a dry run
+    cli_shards_t *shards;                    // NULL in a dry run
+    conn_t *conn;                            // of the requests without a reply; borrowed
     requeue_target_t targets[MAX_IN_FLIGHT]; // a ring: of the requests without a reply
     size_t sent, answered, bytes;            // of these requests
     size_t found;                            // rows of the chunk that are still in the log
@@ -133,6 +135,16 @@ static requeue_result_t run_check_payload(const event_t *event, const digest_t *
     return event->sha256.len == 0 || slice_is(event->sha256, sha256) ? RESULT_WOULD : RESULT_DAMAGED;
 }
 
+// A script has the keys of one slot. Returns why it cannot serve both queues; owned, NULL = it can.
+static char *run_check_slots(const run_t *run, const requeue_target_t *target) {
+    const keyspace_t *keys = run->requeue->keys;
+    const queue_keys_t *to = &keys->queues[target->to];
+    unsigned home_slot = keyspace_slot(keys->queues[target->home].failures), to_slot = keyspace_slot(to->failures);
+    if (config_redis_mode(&keys->config->redis) != REDIS_MODE_CLUSTER || home_slot == to_slot) return NULL;
+    return mem_printf("queue \"%s\" is in slot %u of the Cluster and this failure in slot %u: one step cannot reach both",
+                      to->config->name, to_slot, home_slot);
+}
+
 // Returns RESULT_WOULD if the failure can be requeued or discarded, else why not. Sets run->detail.
 static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     const requeue_t *requeue = run->requeue;
@@ -156,14 +168,53 @@ static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     const char *unusable = run->queues[job->target.to].unusable;
     buffer_str(&run->detail, refused ? refused : unusable ? unusable : "");
     if (refused || unusable) return RESULT_REFUSED;
+    char *apart = run_check_slots(run, &job->target);
+    if (apart) {
+        buffer_str(&run->detail, apart);
+        free(apart);
+        return RESULT_REFUSED;
+    }
     bool fits = requeue->discard || requeue_prepare(requeue->keys->queues[job->target.to].config, &row->event, now_ms, &job->push,
                                                     &run->pushed_bytes, &run->detail);
     return fits ? RESULT_WOULD : RESULT_UNFIT;
 }
 
+static void run_read_reply(run_t *run) {
+    static const requeue_result_t results[] = {[REQUEUE_DONE] = RESULT_DONE,
+                                               [REQUEUE_KNOWN] = RESULT_ANSWERED,
+                                               [REQUEUE_WAITING] = RESULT_WAITING,
+                                               [REQUEUE_UNFIT] = RESULT_UNFIT};
+    const requeue_target_t *target = &run->targets[run->answered++ % MAX_IN_FLIGHT];
+    requeue_reply_t reply;
+    redis_error_t error;
+    outcome_t outcome = requeue_read(run->conn, &reply, &error);
+    bool lost = outcome == OUTCOME_DISCONNECTED, later = outcome == OUTCOME_RETRY;
+    if ((lost && run->stop.outcome != OUTCOME_DISCONNECTED) || (later && run->stop.outcome == OUTCOME_OK)) run->stop = error;
+    if (later) return; // not done; the next run of the command does it
+    requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
+    const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
+    char **refused = &run->queues[target->home].refused; // applies to all further requests
+    if (result == RESULT_REFUSED && target->known && !*refused) *refused = mem_str(why);
+    buffer_clear(&run->detail);
+    if (result == RESULT_ANSWERED)
+        run_format_answer(run, slice_text(reply.state), reply.at_ms, slice_text(reply.by), slice_text(""));
+    else if (result != RESULT_DONE && result != RESULT_UNKNOWN)
+        buffer_str(&run->detail, why);
+    report_add(run->requeue, target, result, buffer_text(&run->detail));
+}
+
+// Reads replies until at most `keep` requests have none.
+static void run_read_replies(run_t *run, size_t keep) {
+    while (run->sent - run->answered > keep) run_read_reply(run);
+    if (run->sent == run->answered) run->bytes = 0;
+}
+
 static void run_send(run_t *run, const run_job_t *job) {
     const requeue_t *requeue = run->requeue;
     const requeue_target_t *target = &job->target;
+    conn_t *conn = run->queues[target->home].conn;
+    if (conn != run->conn) run_read_replies(run, 0);
+    run->conn = conn;
     const event_t *failure = &job->row->event;
     char id[EVENT_ID_SIZE];
     uint64_t nth;
@@ -197,36 +248,6 @@ static void run_send(run_t *run, const run_job_t *job) {
     run->bytes += failure->payload.len + run->pushed_bytes.len;
     free(note);
     free(marker);
-}
-
-static void run_read_reply(run_t *run) {
-    static const requeue_result_t results[] = {[REQUEUE_DONE] = RESULT_DONE,
-                                               [REQUEUE_KNOWN] = RESULT_ANSWERED,
-                                               [REQUEUE_WAITING] = RESULT_WAITING,
-                                               [REQUEUE_UNFIT] = RESULT_UNFIT};
-    const requeue_target_t *target = &run->targets[run->answered++ % MAX_IN_FLIGHT];
-    requeue_reply_t reply;
-    redis_error_t error;
-    outcome_t outcome = requeue_read(run->conn, &reply, &error);
-    bool lost = outcome == OUTCOME_DISCONNECTED, later = outcome == OUTCOME_RETRY;
-    if ((lost && run->stop.outcome != OUTCOME_DISCONNECTED) || (later && run->stop.outcome == OUTCOME_OK)) run->stop = error;
-    if (later) return; // not done; the next run of the command does it
-    requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
-    const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
-    char **refused = &run->queues[target->home].refused; // applies to all further requests
-    if (result == RESULT_REFUSED && target->known && !*refused) *refused = mem_str(why);
-    buffer_clear(&run->detail);
-    if (result == RESULT_ANSWERED)
-        run_format_answer(run, slice_text(reply.state), reply.at_ms, slice_text(reply.by), slice_text(""));
-    else if (result != RESULT_DONE && result != RESULT_UNKNOWN)
-        buffer_str(&run->detail, why);
-    report_add(run->requeue, target, result, buffer_text(&run->detail));
-}
-
-// Reads replies until at most `keep` requests have none.
-static void run_read_replies(run_t *run, size_t keep) {
-    while (run->sent - run->answered > keep) run_read_reply(run);
-    if (run->sent == run->answered) run->bytes = 0;
 }
 
 #define RUN_COPY(to, text) snprintf((to), sizeof(to), "%.*s", (int)(text).len, (text).data)
@@ -293,34 +314,54 @@ static int run_exit_code(const run_t *run, int status) {
     return run->stop.outcome == OUTCOME_OK ? status : CLI_FAILED;
 }
 
-// Reads Redis's clock, and finds queues whose keys do not fit their dialect.
-static outcome_t run_check_queues(run_t *run, redis_error_t *error) {
-    const keyspace_t *keys = run->requeue->keys;
-    if (requeue_now(run->conn, &run->now_ms, error) != OUTCOME_OK) return error->outcome;
-    run->began = mono_now();
-    for (size_t i = 0; i < keys->queue_count && !run->requeue->discard; i++) {
-        const dialect_ops_t *ops = dialect_ops(keys->queues[i].config->dialect);
+// Finds queues whose keys do not fit their dialect.
+static outcome_t run_check_queues(run_t *run, const cli_shard_t *shard, redis_error_t *error) {
+    for (size_t i = 0; i < shard->keys->queue_count; i++) {
+        const queue_keys_t *queue = &shard->keys->queues[i];
+        const dialect_ops_t *ops = dialect_ops(queue->config->dialect);
         buffer_t refusal = {0};
-        const call_t call = {.conn = run->conn, .keys = keys, .queue = i, .error = error};
-        outcome_t outcome = ops->adopt ? ops->adopt(&call, &refusal) : OUTCOME_OK;
-        if (outcome == OUTCOME_REFUSED) run->queues[i].unusable = mem_str(error->text);
-        if (outcome == OUTCOME_OK && refusal.len) run->queues[i].unusable = mem_str(buffer_text(&refusal));
+        const call_t call = {.conn = shard->conn, .keys = shard->keys, .queue = i, .error = error};
+        outcome_t outcome = ops->adopt && !run->requeue->discard ? ops->adopt(&call, &refusal) : OUTCOME_OK;
+        run->queues[queue->number].conn = shard->conn;
+        if (outcome == OUTCOME_REFUSED) run->queues[queue->number].unusable = mem_str(error->text);
+        if (outcome == OUTCOME_OK && refusal.len) run->queues[queue->number].unusable = mem_str(buffer_text(&refusal));
         buffer_free(&refusal);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
     }
     return OUTCOME_OK;
 }
 
+// Connects to a primary, reads its clock and checks its queues. In a Cluster the others go on without it.
+static outcome_t run_connect_shard(run_t *run, const cli_shard_t *shard, redis_error_t *error) {
+    outcome_t outcome = conn_open(shard->conn, error);
+    if (outcome == OUTCOME_OK) outcome = requeue_now(shard->conn, &run->now_ms, error);
+    run->began = mono_now();
+    if (outcome == OUTCOME_OK) outcome = run_check_queues(run, shard, error);
+    if (outcome == OUTCOME_OK || !shards_in_cluster(run->shards)) return outcome;
+    for (size_t i = 0; i < shard->keys->queue_count; i++) {
+        run_queue_t *queue = &run->queues[shard->keys->queues[i].number];
+        free(queue->unusable);
+        queue->unusable = mem_str(error->text);
+    }
+    return outcome;
+}
+
 // CLI_OK, or an exit code after a message.
 static int run_connect(run_t *run) {
     redis_error_t error;
+    size_t good = 0;
+    const config_t *config = run->requeue->keys->config;
     if (run->requeue->args->requeue.dry_run || run->requeue->plan.count == 0) return CLI_OK;
-    run->topology = topology_new(&run->requeue->keys->config->redis);
-    run->conn = conn_new(topology_shard(run->topology, 0), "queue-sidecar-requeue", NULL);
-    outcome_t outcome = conn_open(run->conn, &error);
-    if (outcome == OUTCOME_OK) outcome = run_check_queues(run, &error);
-    if (outcome == OUTCOME_OK) return CLI_OK;
-    fprintf(stderr, "queue-sidecar: redis at %s: %s\n", conn_target(run->conn), error.text);
+    run->shards = shards_new(config, "queue-sidecar-requeue", NULL);
+    outcome_t outcome = shards_find(run->shards, true, &error);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < config->queue_count; i++)
+        if (!shards_is_served(run->shards, i)) run->queues[i].unusable = mem_str("no node of the Cluster serves its slot");
+    for (size_t i = 0; i < shards_count(run->shards) && (outcome == OUTCOME_OK || shards_in_cluster(run->shards)); i++) {
+        outcome = run_connect_shard(run, shards_at(run->shards, i), &error);
+        good += outcome == OUTCOME_OK;
+    }
+    if (outcome == OUTCOME_OK || good) return CLI_OK;
+    fprintf(stderr, "queue-sidecar: redis at %s: %s\n", shards_target(run->shards), error.text);
     return outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
 }
 
@@ -350,8 +391,7 @@ int requeue_run(requeue_t *requeue) {
     free(run->queues);
     buffer_free(&run->pushed_bytes);
     buffer_free(&run->detail);
-    conn_free(run->conn);
-    topology_free(run->topology);
+    shards_free(run->shards);
     free(run);
     return status;
 }
