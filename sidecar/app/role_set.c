@@ -23,6 +23,7 @@ struct role_set {
     shard_roles_t *shards[TOPOLOGY_SHARDS_MAX]; // NULL = the shard has no queues of ours
     shard_roles_t *ended[ENDED_MAX];            // locks of theirs may still be adopted
     size_t ended_count;
+    lock_spread_t spread;
     audit_share_t *log; // in a Cluster
     atomic_bool log_stop;
     bool handed_over[SHARD_ROLES]; // without a Cluster: roles that have taken over
@@ -30,18 +31,22 @@ struct role_set {
 };
 
 static shard_roles_t *role_set_new_shard(role_set_t *set, size_t shard, const bool *queues) {
-    return shard_roles_new(&(shard_roles_spec_t){.config = set->config,
-                                                 .topology = set->topology,
-                                                 .shard = shard,
-                                                 .queues = queues,
-                                                 .metrics = set->metrics,
-                                                 .log = set->log,
-                                                 .told_fd = set->told_fd});
+    return shard_roles_new(
+        &(shard_roles_spec_t){.config = set->config,
+                              .topology = set->topology,
+                              .shard = shard,
+                              .queues = queues,
+                              .metrics = set->metrics,
+                              .spread = set->config->lock.spread && set->spread.locks > 1 ? &set->spread : NULL,
+                              .log = set->log,
+                              .told_fd = set->told_fd});
 }
 
-static void role_set_find_slots(role_set_t *set) {
+static void role_set_find_locks(role_set_t *set) {
     keyspace_t *keys = keyspace_new(set->config);
     for (size_t i = 0; i < keys->queue_count; i++) set->slots[i] = keyspace_slot(keys->locks[keys->queues[i].lock].key);
+    set->spread.locks = keys->lock_count;
+    atomic_store(&set->spread.part, keys->lock_count);
     keyspace_free(keys);
 }
 
@@ -58,9 +63,9 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
         set->watcher_role.self = set->watcher = watcher_new(set->topology, metrics, &set->watcher_role);
         ok = set->watcher;
     }
+    role_set_find_locks(set);
     if (topology_is_cluster(set->topology)) {
         set->log = audit_share_new(config, metrics, &set->log_stop);
-        role_set_find_slots(set);
         topology_wake_on_slots(set->topology, told_fd);
     } else {
         set->shards[0] = role_set_new_shard(set, 0, NULL);

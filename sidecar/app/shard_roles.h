@@ -4,6 +4,7 @@
 
 #include "auditor/share.h"
 #include "config/config.h"
+#include "leader/lock_spread.h"
 #include "redis/topology.h"
 #include "role/role.h"
 
@@ -19,8 +20,9 @@ typedef struct shard_roles_spec {
     size_t shard;
     const bool *queues; // which of the config's queues; NULL = all
     metrics_t *metrics;
-    audit_share_t *log; // NULL = the auditor has its own
-    int told_fd;        // raised when a role has ended
+    lock_spread_t *spread; // NULL = locks are not shared out
+    audit_share_t *log;    // NULL = the auditor has its own
+    int told_fd;           // raised when a role has ended
 } shard_roles_spec_t;
 
 // Returns owned, NULL with errno set. Starts nothing.

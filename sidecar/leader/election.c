@@ -22,6 +22,11 @@ void leader_set_gauge(metric_t *metric, int64_t *gauge, int64_t value) {
     *gauge = value;
 }
 
+void leader_count_leading(leader_t *leader, int more) {
+    metric_add(&leader->metrics->leading, more);
+    if (leader->spread) atomic_fetch_add(&leader->spread->leading, (size_t)more);
+}
+
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
@@ -48,7 +53,7 @@ void leader_count_unserved(leader_t *leader) {
 static void election_begin_term(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
     lease_begin(leader->leases, lock, election->token, election->deadline);
-    metric_add(&leader->metrics->leading, 1);
+    leader_count_leading(leader, 1);
     if (!election->handed_over) metric_add(&leader->metrics->terms, 1);
     log_info(ROLE, NULL, election->handed_over ? "still leading" : "leading", F_STR("lock", leader_lock_name(leader, lock)),
              F_STR("token", election->token));
@@ -60,10 +65,11 @@ static void election_end_term(leader_t *leader, size_t lock, const char *reason)
     lease_end(leader->leases, lock);
     const lock_keys_t *keys = &leader->keys->locks[lock];
     for (size_t i = 0; i < keys->queue_count; i++) queue_sizes_cede(leader->sizes, keys->queues[i], false);
-    metric_add(&leader->metrics->leading, -1);
-    metric_add(&leader->metrics->terms_lost, 1);
-    log_warn(ROLE, NULL, "no longer leading", F_STR("lock", leader_lock_name(leader, lock)), F_STR("reason", reason),
-             F_STR("token", election->token));
+    leader_count_leading(leader, -1);
+    if (reason) metric_add(&leader->metrics->terms_lost, 1);
+    if (reason)
+        log_warn(ROLE, NULL, "no longer leading", F_STR("lock", leader_lock_name(leader, lock)), F_STR("reason", reason),
+                 F_STR("token", election->token));
     election->token[0] = '\0';
     election->other_owner_count = 0;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "leader/preflight.h"
 #include "leader/sizes.h"
+#include "leader/lock_spread.h"
 #include "queue/lock.h"
 #include "redis/conn.h"
 #include "redis/topology.h"
@@ -31,7 +32,8 @@ typedef struct election {
     size_t unserved;            // queues of this instance that the leader does not serve
     other_owner_t *other_owner; // leading: queues that other groups own; owned
     size_t other_owner_count;
-    bool handed_over; // the lock comes from the roles of the previous configuration
+    mono_t ceded_until; // given to another instance: does not try before
+    bool handed_over;   // the lock comes from the roles of the previous configuration
 } election_t;
 
 // The node that a slot is being moved to.
@@ -49,6 +51,8 @@ typedef struct leader_gauges {
 struct leader {
     shard_t *shard;
     leader_gauges_t gauges;
+    lock_spread_t *spread;    // borrowed; NULL = off
+    size_t spread_from;       // the lock that is next in turn to be given away
     election_target_t target; // of the last ASK
     const keyspace_t *keys;
     int64_t ttl_ms;
@@ -73,6 +77,9 @@ const char *leader_lock_name(const leader_t *leader, size_t lock);
 // Sets one of leader->gauges, and what it adds to the metric.
 void leader_set_gauge(metric_t *metric, int64_t *gauge, int64_t value);
 
+// Counts a lock that this instance leads, or leads no longer.
+void leader_count_leading(leader_t *leader, int more);
+
 // Logs why a request (for `lock`, may be NULL) failed and schedules the next attempt; the pause is longest after REFUSED.
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
 
@@ -81,7 +88,12 @@ lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error
 // In election.c. The first two need an open connection.
 void leader_acquire(leader_t *leader, size_t lock);
 void leader_renew(leader_t *leader, size_t lock);
-// The only place where an election changes its state. `reason` says why leading ended.
+// The only place where an election changes its state. `reason` says why leading ended; NULL = this instance gave the lock away.
 void leader_change_state(leader_t *leader, size_t lock, election_state_t state, const char *reason);
 // Sets the metric of unserved queues, over all locks.
 void leader_count_unserved(leader_t *leader);
+
+// In spread.c. Whether another lock would be more than the part of this instance.
+bool spread_has_enough(const leader_t *leader);
+// Once per TTL: counts the instances, and gives a lock away if this instance leads too many. Needs an open connection.
+void spread_step(leader_t *leader);

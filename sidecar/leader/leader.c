@@ -31,6 +31,8 @@ leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, m
     return leader;
 }
 
+void leader_set_spread(leader_t *leader, lock_spread_t *spread) { leader->spread = spread; }
+
 void leader_free(leader_t *leader) {
     if (!leader) return;
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
@@ -138,7 +140,9 @@ static void leader_note_vacancy(void *self, const char *channel, slice_t lock) {
     (void)channel; // the subscriber has one channel
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
         if (leader->elections[i].state != ELECTION_STANDBY || !slice_is(lock, leader_lock_name(leader, i))) continue;
-        leader->elections[i].next = mono_add(mono_now(), (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
+        int64_t wait_ms = spread_has_enough(leader) ? leader->ttl_ms / 2 : 0; // others may have less than their part
+        mono_t next = mono_add(mono_now(), wait_ms * NS_PER_MS + (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
+        leader->elections[i].next = mono_max(next, leader->elections[i].ceded_until);
     }
 }
 
@@ -222,6 +226,7 @@ void leader_tick(void *self, role_wait_t *wait) {
         mono_t now = mono_now();
         if (mono_reached(leader->retry_at, now) && mono_reached(leader->elections[i].next, now)) leader_step_lock(leader, i);
     }
+    spread_step(leader);
     leader_recheck_queues(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now()) && queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK)
         leader_back_off(leader, NULL, &error);
@@ -288,7 +293,7 @@ void leader_hand_over(leader_t *leader, leader_t *old) {
     for (size_t i = 0; i < old->keys->lock_count; i++) {
         if (!leader_may_hold(old, i)) continue;
         election_t *successor = leader_find_election(leader, old->keys->locks[i].key);
-        if (old->elections[i].state == ELECTION_LEADING) metric_add(&old->metrics->leading, -1);
+        if (old->elections[i].state == ELECTION_LEADING) leader_count_leading(old, -1);
         if (successor) {
             memcpy(successor->token, old->elections[i].token, sizeof successor->token);
             successor->maybe_held = true;
@@ -308,5 +313,5 @@ void leader_adopt(leader_t *leader, size_t lock, const char *token) {
 
 void leader_retire(leader_t *leader) {
     for (size_t i = 0; i < leader->keys->lock_count; i++)
-        if (leader->elections[i].state == ELECTION_LEADING) metric_add(&leader->metrics->leading, -1);
+        if (leader->elections[i].state == ELECTION_LEADING) leader_count_leading(leader, -1);
 }

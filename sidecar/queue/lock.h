@@ -39,6 +39,8 @@ outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state);
 outcome_t lock_renew(const lock_call_t *call);
 // lock_renew at the node to which the slot of the lock is being moved (redis.io, cluster specification, ASK redirection).
 outcome_t lock_renew_asking(const lock_call_t *call);
+// Counts the instances that stand by for the lock.
+outcome_t lock_count_standbys(const lock_call_t *call, int64_t *count);
 // Releases the lock if this instance holds it. Then publishes the name of the lock on the vacant channel.
 outcome_t lock_release(const lock_call_t *call);
 // Takes a queue over from the group other_owner->owner if that group has no leader. Otherwise sets *ours to false and

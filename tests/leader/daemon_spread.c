@@ -1,0 +1,53 @@
+/* Instances share the locks out among themselves. */
+#include "cluster.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INSTANCES = 3, LOCKS = 30 };
+
+/* Counts the locks that each sidecar leads. */
+static void count_led(cluster_t *cluster, int led[CLUSTER_SIDECARS]) {
+    memset(led, 0, CLUSTER_SIDECARS * sizeof(*led));
+    for (int i = 0; i < LOCKS; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "q%d", i);
+        daemon_t *leader = cluster_leader(cluster, name);
+        for (size_t n = 0; n < cluster->count; n++) led[n] += leader == cluster->sidecars[n];
+    }
+}
+
+static bool all_within(cluster_t *cluster, int least, int most) {
+    int led[CLUSTER_SIDECARS];
+    count_led(cluster, led);
+    for (size_t n = 0; n < cluster->count; n++)
+        if (led[n] < least || led[n] > most) return false;
+    return true;
+}
+
+Test(daemon_spread, three_instances_share_thirty_locks) {
+    cluster_t cluster = cluster_begin(NULL);
+    char *queues = cluster_queues("", "q", LOCKS);
+    for (int i = 0; i < INSTANCES; i++)
+        cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "1s", .scope = "queue", .queues = queues});
+    cr_assert(wait_for(all_within(&cluster, 8, 12), 30000), "the locks are not shared out");
+    cr_assert(cluster_stays(all_within(&cluster, 8, 12), 3000), "the locks keep moving");
+    cluster_works(&cluster, "q7");
+    for (size_t n = 0; n < cluster.count; n++) cr_assert_not(cluster_says(cluster.sidecars[n], "no longer leading", ""));
+    free(queues);
+    cluster_end(&cluster);
+}
+
+Test(daemon_spread, the_locks_of_an_instance_that_ends_are_led_again) {
+    cluster_t cluster = cluster_begin(NULL);
+    char *queues = cluster_queues("", "q", LOCKS);
+    for (int i = 0; i < 2; i++) cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "1s", .scope = "queue", .queues = queues});
+    cr_assert(wait_for(all_within(&cluster, 12, 18), 30000), "the locks are not shared out");
+    daemon_terminate(cluster.sidecars[1], 5000);
+    int led[CLUSTER_SIDECARS];
+    cr_assert(wait_for((count_led(&cluster, led), led[0] == LOCKS), 5000));
+    free(queues);
+    cluster_end(&cluster);
+}
