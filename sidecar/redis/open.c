@@ -153,10 +153,7 @@ static outcome_t conn_confirm(conn_t *conn, redis_error_t *error) {
 static outcome_t conn_try_connect(conn_t *conn, redis_error_t *error) {
     conn_close(conn);
     mono_t recently = mono_add(mono_now(), -LOCATED_MS * NS_PER_MS);
-    if (shard_locate(conn->shard, recently, conn->stop, error) != OUTCOME_OK) {
-        shard_connect_failed(conn->shard);
-        return error->outcome;
-    }
+    if (shard_locate(conn->shard, recently, conn->stop, error) != OUTCOME_OK) return error->outcome;
     conn->epoch = shard_address(conn->shard, &conn->address);
     time_limit_t limit = conn_limit(conn, 0);
     conn->channel = socket_open(conn->redis, &conn->address, conn->redis->tls, &limit, error);
@@ -177,7 +174,7 @@ outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
     outcome_t outcome = conn_try_connect(conn, error);
     conn->counted = outcome == OUTCOME_OK;
     if (conn->counted) shard_connected(conn->shard, conn_certificate_end(conn));
-    if (outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED) shard_connect_failed(conn->shard);
+    if (outcome != OUTCOME_OK) shard_connect_failed(conn->shard);
     return outcome;
 }
 

@@ -163,8 +163,7 @@ static void shard_raise_epoch(shard_t *shard) {
 // Call it with the mutex held.
 static void shard_set_address(shard_t *shard, const char *host, int port) {
     if (strcmp(shard->endpoint.host, host) == 0 && shard->endpoint.port == port) return;
-    bool known = shard->endpoint.port || *shard->topology->redis->socket;
-    if (known) metric_add(&shard->topology->metrics->primary_changes, 1);
+    if (shard->endpoint.port) metric_add(&shard->topology->metrics->primary_changes, 1); // else it was unknown
     endpoint_set(&shard->endpoint, host, port);
     atomic_fetch_add(&shard->moves, 1);
     shard_raise_epoch(shard);

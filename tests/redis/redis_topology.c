@@ -64,6 +64,19 @@ Test(redis_topology, connections_and_missing_primaries_are_counted) {
     fixture_stop(&f);
 }
 
+Test(redis_topology, a_primary_that_refuses_the_password_is_missing) {
+    fixture_t f = fixture_start(NULL);
+    metrics_t *metrics = topology_metrics(f.topology);
+    conn_close(f.conn);
+    freeReplyObject(redis_do(f.r, "CONFIG SET requirepass other"));
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED, "%s", f.error.text);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 1, "its queues stand still");
+    freeReplyObject(redis_do(f.r, "CONFIG SET requirepass %s", ""));
+    cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(metric_get(&metrics->primaries_missing), 0);
+    fixture_stop(&f);
+}
+
 Test(redis_topology, a_removed_topology_misses_no_primary) {
     fixture_t f = fixture_start(NULL);
     metrics_t *metrics = metrics_new(0);
