@@ -99,9 +99,7 @@ static void check_print_mode(const servers_t *servers, const cli_shards_t *shard
 static void check_print_primary(const primary_view_t *primary, const keyspace_t *keys, int *faults) {
     redis_mode_t mode = config_redis_mode(&keys->config->redis);
     buffer_t line = {0};
-    const char *kind = mode >= REDIS_MODE_SENTINEL             ? "primary"
-                       : strcmp(primary->mode, "cluster") == 0 ? "one node of a Cluster,"
-                                                               : "single server";
+    const char *kind = mode >= REDIS_MODE_SENTINEL ? "primary" : "single server";
     buffer_printf(&line, "%s %s: ", kind, primary->address);
     servers_text_primary(primary, &line);
     if (mode == REDIS_MODE_CLUSTER) servers_text_queues(keys, &line);
@@ -117,6 +115,7 @@ static void check_print_problems(const servers_t *servers, int *faults) {
         {servers_sentinels_silent, "see that they run, and that redis.sentinels and redis.sentinel_* fit them"},
         {servers_sentinels_quarrel, "see that all monitor the same servers under this name; the highest epoch is believed"},
         {servers_certificate_ends, "renew it, or every new connection fails then"},
+        {servers_one_node, "set redis.mode to \"cluster\", so that it finds the others"},
         {servers_failover_loses, "set it to 1 on all servers, if writes may wait while no replica keeps up"},
     };
     buffer_t line = {0};

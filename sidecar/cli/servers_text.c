@@ -124,3 +124,10 @@ int64_t servers_failover_loses(const servers_t *servers, int64_t now_ms, buffer_
     buffer_str(what, " may lose the newest writes: min-replicas-to-write is 0, so it takes writes that no replica has");
     return count;
 }
+
+int64_t servers_one_node(const servers_t *servers, int64_t now_ms, buffer_t *what) {
+    (void)now_ms;
+    if (servers->mode != REDIS_MODE_SINGLE || !servers->primary_count) return 0;
+    buffer_printf(what, "%s is one node of a Cluster, and the sidecar uses this node alone", servers->primaries[0].address);
+    return strcmp(servers->primaries[0].mode, "cluster") == 0;
+}

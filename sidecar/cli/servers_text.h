@@ -12,4 +12,5 @@ void servers_text_queues(const keyspace_t *keys, buffer_t *out); // "; queues: a
 
 // Each describes a problem in *what, and returns how bad it is; 0 = there is none. `now_ms` is by this machine's clock.
 typedef int64_t servers_problem_fn(const servers_t *servers, int64_t now_ms, buffer_t *what);
-servers_problem_fn servers_sentinels_silent, servers_sentinels_quarrel, servers_certificate_ends, servers_failover_loses;
+servers_problem_fn servers_sentinels_silent, servers_sentinels_quarrel, servers_certificate_ends, servers_failover_loses,
+    servers_one_node;

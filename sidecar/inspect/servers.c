@@ -35,13 +35,14 @@ static void servers_add_sentinel(servers_t *servers, const sentinel_answer_t *an
 void servers_read_sentinels(servers_t *servers, const redis_config_t *redis, const atomic_bool *stop) {
     redis_error_t error;
     size_t count;
+    redis_mode_t mode = config_redis_mode(redis);
     servers_free(servers);
-    if (config_redis_mode(redis) != REDIS_MODE_SENTINEL) return;
+    servers->mode = mode == REDIS_MODE_AUTO ? REDIS_MODE_SINGLE : mode;
+    if (mode != REDIS_MODE_SENTINEL) return;
     sentinel_group_t *group = sentinel_group_new(redis);
     const address_t *primary = sentinel_group_ask(group, stop, &error);
     if (primary && servers_have_others(group)) primary = sentinel_group_ask(group, stop, &error);
     const sentinel_answer_t *answers = sentinel_group_answers(group, &count);
-    servers->mode = REDIS_MODE_SENTINEL;
     for (size_t i = 0; i < count; i++) servers_add_sentinel(servers, &answers[i]);
     if (primary) snprintf(servers->believed, sizeof servers->believed, "%s", address_text(primary).text);
     sentinel_group_disagrees(group, servers->quarrel, sizeof servers->quarrel);
@@ -101,7 +102,5 @@ outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *e
     for (int i = 0; i < INFO_SECTIONS; i++) conn_reply_free(info[i]);
     if (error->outcome != OUTCOME_OK) return error->outcome;
     servers_push(servers, &view);
-    if (servers->mode == REDIS_MODE_AUTO)
-        servers->mode = strcmp(view.mode, "cluster") == 0 ? REDIS_MODE_CLUSTER : REDIS_MODE_SINGLE;
     return OUTCOME_OK;
 }

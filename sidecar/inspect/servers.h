@@ -27,7 +27,7 @@ typedef struct sentinel_view {
 } sentinel_view_t;
 
 typedef struct servers {
-    redis_mode_t mode;         // REDIS_MODE_AUTO: nothing was read
+    redis_mode_t mode;         // as configured; REDIS_MODE_AUTO: nothing was read
     primary_view_t *primaries; // owned
     size_t primary_count;
     sentinel_view_t *sentinels; // owned
@@ -36,8 +36,8 @@ typedef struct servers {
     char quarrel[320];            // what two sentinels that disagree say; "" = they agree
 } servers_t;
 
-// Asks the sentinels, in mode sentinel: SENTINEL_TIMEOUT_MS at most, or twice as long when the first ones know others. `stop` may
-// be NULL. Replaces what earlier calls read.
+// Sets the mode, and asks the sentinels if there are any: SENTINEL_TIMEOUT_MS at most, or twice as long when the first ones know
+// others. `stop` may be NULL. Replaces what earlier calls read.
 void servers_read_sentinels(servers_t *servers, const redis_config_t *redis, const atomic_bool *stop);
 void servers_forget_primaries(servers_t *servers);
 void servers_add_lost(servers_t *servers, const char *address, const redis_error_t *error); // a primary that does not answer

@@ -49,7 +49,7 @@ Test(redis_servers, a_primary_tells_of_its_replicas_and_its_eviction_policy) {
     cr_assert_not(loses(f.conn));
     servers_t servers = read_primary(f.conn);
     cr_assert_geq(servers.primaries[0].good_replicas, 0);
-    cr_assert_eq(servers.mode, REDIS_MODE_SINGLE);
+    cr_assert_str_eq(servers.primaries[0].mode, "standalone");
     servers_free(&servers);
     server_free(replica);
     fixture_stop(&f);

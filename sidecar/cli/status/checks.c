@@ -349,6 +349,8 @@ const status_check_t status_checks[] = {
      .servers = servers_sentinels_quarrel},
     {CHECK_HERE, STATUS_WARNING, "certificate_ends", check_servers, "When it has ended, every new connection fails.",
      .next = "Renew it. Redis loads it at CONFIG SET tls-cert-file, or at its start", .servers = servers_certificate_ends},
+    {CHECK_HERE, STATUS_NOTE, "one_node", check_servers, "Queues whose slots other nodes have are not served.",
+     .next = "Set redis.mode to \"cluster\": one node names all others", .servers = servers_one_node},
     {CHECK_HERE, STATUS_NOTE, "failover_loses", check_servers,
      "A job that such a write removed may run again, and one that it added is gone.",
      .next = "Set min-replicas-to-write to 1 on all servers, if writes may wait while no replica keeps up",

@@ -109,7 +109,7 @@ static void text_servers(const status_t *s, const status_view_t *view, buffer_t 
     const servers_t *servers = &s->servers;
     bool reached = s->reached && servers->primary_count;
     buffer_t line = {0};
-    if (servers->mode == REDIS_MODE_AUTO) return;
+    if (servers->mode == REDIS_MODE_AUTO || (servers->mode == REDIS_MODE_SINGLE && !reached)) return;
     servers_text_mode(servers, &s->config->redis, &line);
     if (reached && servers->mode == REDIS_MODE_SINGLE) {
         buffer_str(&line, "; ");

@@ -53,6 +53,8 @@ static void certificate_ends(world_t *w) { primary(w)->certificate_end_ms = NOW 
 static void certificate_ended(world_t *w) { primary(w)->certificate_end_ms = NOW - 1; }
 static void certificate_lasts(world_t *w) { primary(w)->certificate_end_ms = NOW + 14 * (int64_t)DAY + 1; }
 static void no_replica(world_t *w) { primary(w)->replicas = 0; }
+static void one_node(world_t *w) { snprintf(primary(w)->mode, 16, "cluster"); }
+static void all_nodes(world_t *w) { one_node(w), w->s.servers.mode = REDIS_MODE_CLUSTER; }
 static void lossy(world_t *w) { primary(w)->replicas = 1; }
 static void not_lossy(world_t *w) { lossy(w), w->s.servers.primaries->good_replicas = 0; }
 static void vacant(world_t *w) { *first_lock(w) = (snapshot_lock_t){.pttl_ms = -2}; }
@@ -247,6 +249,8 @@ static const struct {
     {"certificate ends", certificate_ends, "certificate_ends", STATUS_WARNING, NULL, "of 10.0.0.1:6379 ends in 14 d", "Renew"},
     {"certificate has ended", certificate_ended, "certificate_ends", STATUS_WARNING, NULL, "has ended", "Renew"},
     {"certificate lasts", certificate_lasts, NULL, 0, NULL, NULL, NULL},
+    {"one node of a Cluster", one_node, "one_node", STATUS_NOTE, NULL, "10.0.0.1:6379 is one node of a Cluster", "redis.mode"},
+    {"all nodes of a Cluster", all_nodes, NULL, 0, NULL, NULL, NULL},
     {"a failover loses", lossy, "failover_loses", STATUS_NOTE, NULL, "a failover of 10.0.0.1:6379 may lose",
      "min-replicas-to-write"},
     {"writes wait for a replica", not_lossy, NULL, 0, NULL, NULL, NULL},
