@@ -57,6 +57,9 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     buffer_t changes = {0};
     config_t *fresh = config_load(current->path, dialect_settings, &messages);
     if (fresh) config_changes(current, fresh, &frozen, &changes);
+    if (fresh) fresh->redis.found = current->redis.found;
+    if (fresh && current->redis.found == REDIS_MODE_CLUSTER && !frozen.len && !config_may_be_cluster(fresh))
+        buffer_str(&frozen, "a queue that cannot work in a Cluster");
     if (frozen.len) {
         buffer_clear(&messages);
         buffer_printf(&messages, "cannot change while running: %s; restore them, or restart the sidecar", buffer_text(&frozen));

@@ -42,5 +42,9 @@ const char *cli_config_path(const char *option);
 // fault. Owned; NULL = there are faults: exit with CLI_BAD_CONFIG.
 config_t *cli_load_config(const char *path) __attribute__((warn_unused_result));
 
+// Asks Redis whether it is a Cluster, if the config leaves that open. Call it before anything connects. A Redis that does not
+// answer within a second counts as a single server.
+void cli_find_mode(config_t *config);
+
 // Reads the files that TLS needs. False: one is unusable, and standard error says which and why.
 bool cli_check_tls_files(const config_t *config);

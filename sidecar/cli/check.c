@@ -194,6 +194,7 @@ static int check_run(const cli_args_t *args) {
     config_dump(config, &dump);
     fwrite(dump.data, 1, dump.len, stdout);
     buffer_free(&dump);
+    if (args->redis) cli_find_mode(config);
     int status = args->redis ? check_redis(config) : CLI_OK;
     config_free(config);
     return status;

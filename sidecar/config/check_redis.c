@@ -1,6 +1,7 @@
 // Settings of the group `redis` that depend on each other.
 
 #include "base/text/address.h"
+#include "config/dialect.h"
 #include "config/literal.h"
 #include "config/load.h"
 #include "config/value.h"
@@ -8,7 +9,16 @@
 redis_mode_t config_redis_mode(const redis_config_t *redis) {
     if (redis->mode != REDIS_MODE_AUTO) return redis->mode;
     if (redis->sentinels.count) return REDIS_MODE_SENTINEL;
-    return redis->nodes.count ? REDIS_MODE_CLUSTER : REDIS_MODE_AUTO;
+    return redis->nodes.count ? REDIS_MODE_CLUSTER : redis->found;
+}
+
+bool config_may_be_cluster(const config_t *config) {
+    const redis_config_t *redis = &config->redis;
+    if (redis->mode != REDIS_MODE_AUTO || redis->sentinels.count || redis->nodes.count || *redis->socket || redis->db)
+        return false;
+    for (size_t i = 0; i < config->queue_count; i++)
+        if (config->queues[i].dialect->many_slots) return false;
+    return config->lock.scope != LOCK_SCOPE_GROUP;
 }
 
 lock_scope_t config_lock_scope(const config_t *config, redis_mode_t mode) {

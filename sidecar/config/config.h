@@ -123,6 +123,7 @@ typedef struct redis_config {
     int64_t timeout_ms;  // how long one reply or one connect may take
 
     redis_mode_t mode;
+    redis_mode_t found;  // what the server said that it is, if the settings leave it open; AUTO = nobody has asked
     strings_t nodes;     // seeds of a Cluster; address_parse reads each item of these three lists
     strings_t sentinels; // set if and only if `master` is
     strings_t addresses; // "announced=reachable", each announced address once; see address_parse_pair
@@ -198,8 +199,11 @@ config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *
 redis_keys_t config_redis_keys(const queue_config_t *queue);
 void config_redis_keys_free(redis_keys_t *keys);
 
-// The mode that the settings ask for; AUTO = the server decides. Nodes ask for a Cluster.
+// The mode that the settings ask for, nodes for a Cluster; otherwise the one that was found.
 redis_mode_t config_redis_mode(const redis_config_t *redis);
+
+// Whether the settings leave the mode open and would also work in a Cluster.
+bool config_may_be_cluster(const config_t *config);
 
 // Resolves lock.scope to GROUP or QUEUE, once the mode of Redis is known.
 lock_scope_t config_lock_scope(const config_t *config, redis_mode_t mode);

@@ -34,6 +34,7 @@ struct config_dialect {
     size_t refusal_count;
     const char *prefix;    // default of the key `prefix`; NULL = the dialect does not know that key
     bool delays;           // has delayed jobs; false: only the role monitor serves its queues
+    bool many_slots;       // its keys lie in many slots, so that it cannot work in a Cluster
     bool heartbeat_of_job; // * in `heartbeat` is the job's id; false: `heartbeat` is off unless the queue sets it
 
     // Derives key names, and reports settings that cannot work. NULL: each key name is a setting of its own.

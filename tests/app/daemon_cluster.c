@@ -4,6 +4,7 @@
 #include "wait.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,5 +148,30 @@ Test(daemon_cluster, a_move_that_takes_long_holds_its_queue_and_no_other) {
     hold_move(&nodes, d, false);
     hold_move(&nodes, d, true);
     daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
+    nodes_t nodes = nodes_start(3, 0);
+    char *seeds = nodes_seeds(&nodes), *queues = queues_of(QUEUES, ""), host[64];
+    int port;
+    cr_assert_eq(sscanf(seeds, "\"%63[^:]:%d\"", host, &port), 2, "%s", seeds);
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { host = \"%s\"; port = %d; };\nlock = { ttl = \"600ms\"; };\n"
+                               "http = { port = 0; };\nlog = { format = \"json\"; };\n"
+                               "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
+                               host, port, queues);
+    expect_rounds(&nodes, d, "with one address");
+    cr_assert_eq(daemon_log_count(d, "redis is a Cluster"), 1);
+    daemon_write_config(d,
+                        "group = \"g\";\nredis = { host = \"%s\"; port = %d; };\nlock = { ttl = \"600ms\"; };\n"
+                        "http = { port = 0; };\nlog = { format = \"json\"; };\ndispatcher = { batch = 7; };\n"
+                        "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
+                        host, port, queues);
+    daemon_signal(d, SIGHUP);
+    cr_assert(daemon_wait_log(d, "\"changes\":\"dispatcher.batch 400 -> 7\"", 5000));
+    expect_rounds(&nodes, d, "after a reload");
+    daemon_stop(d);
+    free(queues);
+    free(seeds);
     nodes_free(&nodes);
 }

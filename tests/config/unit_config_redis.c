@@ -167,3 +167,35 @@ Test(unit_config_redis, the_mode_decides_the_scope_of_locks) {
     }
     config_free(config);
 }
+
+Test(unit_config_redis, knows_which_config_would_also_work_in_a_cluster) {
+    static const struct {
+        const char *text;
+        bool expected;
+    } rows[] = {
+        {Q, true},
+        {REDIS("host = \"h\";"), true},
+        {"lock = { scope = \"queue\"; };\n" Q, true},
+        {"lock = { scope = \"group\"; };\n" Q, false},
+        {REDIS("db = 1;"), false},
+        {REDIS("socket = \"/s\";"), false},
+        {REDIS("mode = \"single\";"), false},
+        {REDIS("nodes = [\"a:1\"];"), false}, /* is one */
+        {REDIS(SENTINELS), false},
+        {KM(""), false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        config_t *config = config_case_good(rows[i].text, NULL);
+        cr_expect_eq(config_may_be_cluster(config), rows[i].expected, "%s", rows[i].text);
+        config_free(config);
+    }
+}
+
+Test(unit_config_redis, the_mode_that_was_found_counts_where_the_settings_leave_it_open) {
+    config_t *config = config_case_good(Q, NULL);
+    config->redis.found = REDIS_MODE_CLUSTER;
+    cr_expect_eq(config_redis_mode(&config->redis), REDIS_MODE_CLUSTER);
+    config->redis.mode = REDIS_MODE_SINGLE;
+    cr_expect_eq(config_redis_mode(&config->redis), REDIS_MODE_SINGLE);
+    config_free(config);
+}

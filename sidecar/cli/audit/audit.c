@@ -70,6 +70,7 @@ static int audit_run_command(audit_args_t *args, const audit_command_t *command)
     if (!args->text.db || command->needs_config) {
         config = cli_load_config(cli_config_path(args->text.config));
         if (!config) return CLI_BAD_CONFIG;
+        if (command->needs_config) cli_find_mode(config);
     }
     args->config = config;
     args->path = args->text.db ? args->text.db : config->audit.path;

@@ -226,6 +226,7 @@ static int status_command(const cli_args_t *args) {
     config_t *config = cli_load_config(args->config);
     if (!config) return run.json ? CLI_BAD_CONFIG : status_print_refused(args->config);
     if (status_find_queues(args, config, &run.wanted)) {
+        cli_find_mode(config);
         run.reader = status_reader_new(config, &interrupted);
         if (args->watch)
             status_watch(&run, interval_ms);

@@ -130,6 +130,7 @@ const config_dialect_t kmqueue_settings = {
     .own_size = sizeof(kmqueue_config_t),
     .refusals = kmqueue_refusals,
     .refusal_count = sizeof kmqueue_refusals / sizeof *kmqueue_refusals,
+    .many_slots = true,
     .heartbeat_of_job = true,
     .derive = kmqueue_derive,
     .release = kmqueue_release,

@@ -1,0 +1,24 @@
+#include "redis/mode.h"
+
+#include "redis/conn.h"
+#include "redis/reply.h"
+
+enum { ASK_MS = 1000 };
+
+redis_mode_t redis_find_mode(const redis_config_t *redis) {
+    topology_t *topology = topology_new_at(redis, redis->host, (int)redis->port);
+    conn_t *conn = conn_new(topology_shard(topology, 0), "queue-sidecar-topology", NULL);
+    redis_mode_t mode = REDIS_MODE_AUTO;
+    redisReply *reply = NULL;
+    redis_error_t error;
+    conn_limit_timeout(conn, ASK_MS);
+    if (conn_connect(conn, &error) == OUTCOME_OK) {
+        request_append(conn, "INFO", "cluster");
+        reply = conn_read_next(conn, NULL, &error);
+    }
+    if (reply) mode = slice_is(reply_info(reply, "cluster_enabled:"), "1") ? REDIS_MODE_CLUSTER : REDIS_MODE_SINGLE;
+    conn_reply_free(reply);
+    conn_free(conn);
+    topology_free(topology);
+    return mode;
+}

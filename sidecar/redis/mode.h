@@ -1,0 +1,7 @@
+// What the server is, where the config leaves it open.
+#pragma once
+
+#include "config/config.h"
+
+// Asks the server of host and port once, for a second at most. AUTO: it does not answer, or must not tell.
+redis_mode_t redis_find_mode(const redis_config_t *redis);
