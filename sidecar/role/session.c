@@ -70,6 +70,13 @@ static void session_subscribe_channels(session_t *session) {
     }
 }
 
+// Channels work without client tracking.
+static void session_only_listen(session_t *session) {
+    redis_error_t error;
+    if (session->channel_count == 0) return;
+    if (conn_open(session->subscriber, &error) == OUTCOME_OK) session_subscribe_channels(session);
+}
+
 static void session_start_tracking(session_t *session, mono_t now) {
     redis_error_t error;
     outcome_t outcome = tracking_start(session->data, session->subscriber, &error);
@@ -81,6 +88,7 @@ static void session_start_tracking(session_t *session, mono_t now) {
         session_subscribe_channels(session);
     } else if (outcome == OUTCOME_REFUSED && conn_is_open(session->data)) {
         session_disable_tracking(session, &error, now);
+        session_only_listen(session);
     } else {
         session_back_off(session, &error);
     }
@@ -96,9 +104,10 @@ static bool session_open(session_t *session, mono_t now) {
     if (fresh) session->tracking_retry_at = now;
     bool wanted = fresh || !session->tracking || !conn_is_open(session->subscriber);
     if (wanted && mono_reached(session->tracking_retry_at, now)) {
-        fresh = true;
+        bool polls = !fresh && session->tracking_refused;
         session->tracking = false;
         session_start_tracking(session, now);
+        fresh = !polls || !session->tracking_refused; // a further refusal changes nothing
     }
     if (fresh) session->ops->reset(session->self); // anything may have changed meanwhile
     return conn_is_open(session->data);
@@ -131,7 +140,7 @@ static bool session_keep_alive(session_t *session) {
         session_back_off(session, &error);
         return false;
     }
-    if (!session->tracking) return true;
+    if (!conn_is_open(session->subscriber)) return true;
     if (auth_is_outdated(session->data, session->subscriber)) {
         conn_close(session->subscriber);
         session->tracking = false;
@@ -159,12 +168,12 @@ void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {
     // A readable socket that nobody reads would end every wait at once.
     if (role_backing_off(wait, session->retry_at)) return;
     role_wait_fd(wait, conn_fd(session->data));
-    if (session->tracking) role_wait_fd(wait, conn_fd(session->subscriber));
+    if (conn_is_open(session->subscriber)) role_wait_fd(wait, conn_fd(session->subscriber));
 }
 
 bool session_read_messages(session_t *session) {
     redis_error_t error;
-    if (!session->tracking) return true;
+    if (!conn_is_open(session->subscriber)) return true;
     if (tracking_read(session->subscriber, session->ops->on_change, session->ops->on_message, session->self, &error) ==
         OUTCOME_OK)
         return true;
