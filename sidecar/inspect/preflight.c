@@ -2,8 +2,8 @@
 
 #include "dialects/dialect.h"
 #include "inspect/probe.h"
-#include "redis/capability.h"
 #include "redis/reply.h"
+#include "redis/service/capability.h"
 
 enum { OLDEST_VERSION = 60200 };
 

@@ -3,8 +3,8 @@
 #include "base/log.h"
 #include "leader/internal.h"
 #include "redis/auth.h"
-#include "redis/capability.h"
 #include "redis/keepalive.h"
+#include "redis/service/capability.h"
 #include "redis/tracking.h"
 
 enum {

@@ -1,10 +1,10 @@
 // Opens a connection: the socket, the first requests (who we are, which server it is), and the scripts.
 
 #include "redis/auth.h"
-#include "redis/capability.h"
 #include "redis/conn.h"
 #include "redis/internal.h"
 #include "redis/reply.h"
+#include "redis/service/capability.h"
 #include "redis/socket/socket.h"
 
 enum { LOCATED_MS = 1000 }; // an answer of the sentinels that is good enough for a connect, which the next answer confirms

@@ -2,8 +2,8 @@
 
 #include "base/log.h"
 #include "redis/auth.h"
-#include "redis/capability.h"
 #include "redis/keepalive.h"
+#include "redis/service/capability.h"
 
 enum {
     TRACKING_RETRY_S = 60, // between attempts at client tracking while Redis refuses it

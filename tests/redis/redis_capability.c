@@ -2,7 +2,7 @@
 #include "fixture.h"
 #include "inspect/preflight.h"
 #include "queue/lock.h"
-#include "redis/capability.h"
+#include "redis/service/capability.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>

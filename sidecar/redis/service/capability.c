@@ -1,4 +1,4 @@
-#include "redis/capability.h"
+#include "redis/service/capability.h"
 
 #include <pthread.h>
 
