@@ -11,6 +11,7 @@ enum {
     SENTINEL_PERIOD_S = 10,
     CLUSTER_PERIOD_S = 60,
     LEAST_MS = 500, // between two asks that no event has caused
+    CLUSTER_LEAST_MS = 250,
     DISAGREE_S = 5, // sentinels tell each other of a failover every 2 s
     REASON_SIZE = 512,
 };
@@ -75,11 +76,11 @@ static void watcher_report_moves(watcher_t *watcher) {
 
 // What is wrong with the sentinels, as texts of a line; "" = nothing.
 typedef struct findings {
-    watcher_t *watcher;
+    address_t announced;
+    address_t answered[SENTINELS_MAX];
     char silent[REASON_SIZE];
     char disagree[REASON_SIZE];
-    size_t answering;
-    bool followed; // a new subscription
+    size_t answered_count;
 } findings_t;
 
 static void findings_read(const sentinel_group_t *group, void *arg) {
@@ -88,41 +89,46 @@ static void findings_read(const sentinel_group_t *group, void *arg) {
     const sentinel_answer_t *answers = sentinel_group_answers(group, &count);
     for (size_t i = 0; i < count; i++) {
         if (answers[i].error.outcome == OUTCOME_OK)
-            findings->followed = sentinel_events_follow(findings->watcher->events, &answers[i].sentinel) || findings->followed;
+            findings->answered[findings->answered_count++] = answers[i].sentinel;
         else if (!*findings->silent)
             snprintf(findings->silent, sizeof findings->silent, "%s", answers[i].error.text);
     }
-    findings->watcher->announced = *sentinel_group_announced(group);
-    findings->answering = sentinel_group_answering(group);
+    findings->announced = *sentinel_group_announced(group);
     if (!sentinel_group_disagrees(group, findings->disagree, sizeof findings->disagree)) *findings->disagree = '\0';
 }
 
-static void watcher_report_findings(watcher_t *watcher, const findings_t *findings, mono_t now) {
-    metric_set(&watcher->metrics->sentinels_answering, (int64_t)findings->answering);
+// Returns whether the sentinels disagree, perhaps only until they have told each other.
+static bool watcher_report_findings(watcher_t *watcher, const findings_t *findings, mono_t now) {
+    metric_set(&watcher->metrics->sentinels_answering, (int64_t)findings->answered_count);
     if (!*findings->disagree)
         watcher->disagree_since = mono_never();
     else if (mono_diff(watcher->disagree_since, now) > 0)
         watcher->disagree_since = now;
     bool lasts = mono_diff(now, watcher->disagree_since) >= DISAGREE_S * NS_PER_S;
     if (condition_update_reason(&watcher->silent, findings->silent) == CONDITION_BEGAN)
-        log_warn(ROLE, NULL, "a sentinel does not answer", F_INT("answering", findings->answering),
+        log_warn(ROLE, NULL, "a sentinel does not answer", F_INT("answering", findings->answered_count),
                  F_STR("reason", findings->silent));
     if (condition_update_reason(&watcher->disagree, lasts ? findings->disagree : NULL) == CONDITION_BEGAN)
         log_warn(ROLE, NULL, "the sentinels disagree; believing the first of these", F_STR("reason", findings->disagree));
+    return *findings->disagree && !lasts;
 }
 
 static void watcher_ask_sentinels(watcher_t *watcher, mono_t now, redis_error_t *error) {
-    findings_t findings = {.watcher = watcher};
+    findings_t findings = {.answered_count = 0};
+    bool followed = false;
     shard_locate(topology_shard(watcher->topology, 0), now, watcher->stop, error);
     locator_inspect(topology_locator(watcher->topology), findings_read, &findings);
-    watcher_report_findings(watcher, &findings, now);
-    if (findings.followed || error->outcome != OUTCOME_OK || *findings.disagree) watcher->next = watcher->earliest;
+    watcher->announced = findings.announced;
+    bool unsettled = watcher_report_findings(watcher, &findings, now);
+    for (size_t i = 0; i < findings.answered_count; i++)
+        followed = sentinel_events_follow(watcher->events, &findings.answered[i]) || followed;
+    if (followed || unsettled || error->outcome != OUTCOME_OK) watcher->next = watcher->earliest;
 }
 
 static void watcher_ask(watcher_t *watcher, mono_t now) {
     redis_error_t error;
     bool cluster = topology_is_cluster(watcher->topology);
-    watcher->earliest = mono_add(now, LEAST_MS * NS_PER_MS);
+    watcher->earliest = mono_add(now, (cluster ? CLUSTER_LEAST_MS : LEAST_MS) * NS_PER_MS);
     watcher->next = mono_add(now, (cluster ? CLUSTER_PERIOD_S : SENTINEL_PERIOD_S) * NS_PER_S);
     if (cluster)
         cluster_refresh(watcher->topology, watcher->stop, &error);

@@ -136,6 +136,7 @@ sentinels_t *sentinels_begin(const sentinels_options_t *options) {
     sentinels_t *s = calloc(1, sizeof *s);
     if (!s) abort();
     s->password = options->password ? strdup(options->password) : NULL;
+    s->silent_port = options->silent_port;
     s->tls = options->tls ? certificate_dir() : NULL;
     for (int i = 0; i < SENTINEL_SERVERS; i++) s->servers[i] = start_server(s, options);
     for (int i = 1; i < SENTINEL_SERVERS; i++) {
@@ -167,8 +168,10 @@ char *sentinels_settings(const sentinels_t *s) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    fprintf(out, "sentinels = [\"127.0.0.1:%d\", \"127.0.0.1:%d\", \"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\";",
-            s->sentinels[0].port, s->sentinels[1].port, s->sentinels[2].port);
+    fprintf(out, "sentinels = [\"127.0.0.1:%d\", \"127.0.0.1:%d\", \"127.0.0.1:%d\"", s->sentinels[0].port, s->sentinels[1].port,
+            s->sentinels[2].port);
+    if (s->silent_port) fprintf(out, ", \"127.0.0.1:%d\"", s->silent_port);
+    fprintf(out, "]; master = \"" SENTINEL_MASTER "\";");
     if (s->tls) fprintf(out, " tls = true; tls_ca_file = \"%s/ca.crt\";", s->tls);
     fclose(out);
     return text;

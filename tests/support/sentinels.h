@@ -22,7 +22,8 @@ typedef struct sentinels {
     server_t *servers[SENTINEL_SERVERS];
     sentinel_t sentinels[SENTINELS];
     char *password; /* of the sentinels; NULL = none */
-    char *tls;      /* a directory of certificates: servers and sentinels speak TLS with each other and with clients; NULL = no */
+    int silent_port;
+    char *tls; /* a directory of certificates: servers and sentinels speak TLS with each other and with clients; NULL = no */
 } sentinels_t;
 
 typedef struct {
@@ -31,6 +32,7 @@ typedef struct {
     const char *preload;     /* a shim for the servers; NULL: none */
     const char *password;    /* that each sentinel demands of its clients; NULL: none */
     bool tls;                /* TLS everywhere but on the unix sockets of the harness */
+    int silent_port;         /* of one more sentinel in sentinels_settings; 0: none */
     bool hostnames;          /* the sentinels know and tell host names instead of addresses */
 } sentinels_options_t;
 

@@ -5,7 +5,11 @@
 #include "base/buffer.h"
 #include "redis/reply.h"
 
-enum { STACK_BYTES = 256 * 1024 };
+enum {
+    STACK_BYTES = 256 * 1024,
+    HURRIED_MS = 50, // for a sentinel that was silent; its host may have died together with the primary
+    HURRIED_S = 30,
+};
 
 typedef struct ask {
     const redis_config_t *redis;
@@ -68,10 +72,15 @@ static void ask_once(ask_t *ask, time_limit_t *limit) {
 // A connection of an earlier ask may be dead, so a second one is tried.
 static void *ask_main(void *arg) {
     ask_t *ask = arg;
+    sentinel_contact_t *contact = ask->contact;
     time_limit_t limit = sentinel_limit(ask->stop);
-    bool reused = ask->contact->client;
+    mono_t now = mono_now(), full = limit.deadline;
+    bool hurried = mono_diff(contact->hurried_until, now) > 0, reused = contact->client;
+    if (hurried) limit.deadline = mono_add(now, HURRIED_MS * NS_PER_MS);
     ask_once(ask, &limit);
     if (reused && ask->answer->error.outcome == OUTCOME_DISCONNECTED) ask_once(ask, &limit);
+    now = mono_now();
+    if (!hurried && mono_reached(full, now)) contact->hurried_until = mono_add(now, HURRIED_S * NS_PER_S);
     return NULL;
 }
 

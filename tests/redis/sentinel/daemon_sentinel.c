@@ -3,11 +3,14 @@
 #include "tempdir.h"
 #include "wait.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum {
     LONG_KILLS = 8,
@@ -155,4 +158,21 @@ Test(daemon_sentinel, failover_after_a_reload_with_host_names) {
     flow_failover(f, FAILOVER_KILL);
     flow_failover(f, FAILOVER_COMMAND);
     flow_end(f);
+}
+
+/* A host dies with the primary and a sentinel: a connect to that sentinel gets no answer, not even a refusal. */
+Test(daemon_sentinel, silent_sentinel_delays_no_failover) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 100) == 0 &&
+              getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    flow_t *f = flow_begin(&(sentinels_options_t){.silent_port = ntohs(address.sin_port)}, "");
+    for (int i = 0; i < 2; i++) {
+        double ms = flow_failover(f, i ? FAILOVER_FREEZE : FAILOVER_KILL);
+        fprintf(stderr, "with a silent sentinel: first job after %.0f ms\n", ms);
+        cr_assert_leq(ms, wait_scaled_ms(MOST_MS));
+    }
+    flow_end(f);
+    close(fd);
 }

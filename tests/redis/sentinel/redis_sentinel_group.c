@@ -91,6 +91,9 @@ Test(redis_sentinel_group, dead_and_frozen_sentinels_cost_half_a_second_at_most)
     cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
     cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000);
     cr_assert_eq(sentinel_group_answering(a.group), 1);
+    began = wait_now_us();
+    for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "a silent sentinel delays each ask");
     sentinel_kill(a.s, 2);
     cr_assert_eq(asker_ask(&a), -1);
     cr_assert_eq(a.error.outcome, OUTCOME_DISCONNECTED);
