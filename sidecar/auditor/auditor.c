@@ -146,10 +146,17 @@ static bool auditor_connect_unlocked(auditor_t *a) {
     return connected && a->writer->audit && a->opened == a->writer->opened;
 }
 
+// No reply will come from a former primary. The watcher has logged the change.
+static void auditor_notice_move(auditor_t *a) {
+    if (!conn_take_move(a->redis.conn)) return;
+    a->redis.backoff = BACKOFF_REDIS;
+    if (!conn_is_open(a->redis.conn)) a->read.in_flight = false;
+}
+
 static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
     mono_t retain_at = {0};
     bool more = false;
-    if (conn_take_move(a->redis.conn)) a->redis.backoff = BACKOFF_REDIS;
+    auditor_notice_move(a);
     audit_writer_check_file(a->writer);
     if (auditor_open_log(a)) {
         more = auditor_connect_unlocked(a) && auditor_work(a);

@@ -121,3 +121,17 @@ Test(redis_auditor_failover, a_malformed_last_entry_proves_the_stream) {
     cr_assert_eq(proxy_requests(d.f.proxy, "STREAMS sidecar:email:failures 0-0"), before);
     close_auditor(&d);
 }
+
+/* The watcher logs the change. */
+Test(redis_auditor_failover, another_address_of_the_primary_is_no_fault) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){.tcp = true}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 1, "1");
+    expect_rows(&d, 1);
+    settle(&d);
+    shard_move(d.instance.shard, "127.0.0.1", server_port(d.f.server));
+    audit_log_feed(d.f.r, "email", 1, 1, "2");
+    expect_rows(&d, 2);
+    cr_assert_eq(fixture_log_count("cannot reach redis"), 0);
+    close_auditor(&d);
+}
