@@ -16,6 +16,7 @@ typedef struct ask {
     const atomic_bool *stop;
     sentinel_contact_t *contact;
     sentinel_answer_t *answer;
+    bool hurried; // the others do not wait long for this one
     pthread_t thread;
     bool started;
 } ask_t;
@@ -75,13 +76,20 @@ static void *ask_main(void *arg) {
     sentinel_contact_t *contact = ask->contact;
     time_limit_t limit = sentinel_limit(ask->stop);
     mono_t now = mono_now(), full = limit.deadline;
-    bool hurried = mono_diff(contact->hurried_until, now) > 0, reused = contact->client;
-    if (hurried) limit.deadline = mono_add(now, HURRIED_MS * NS_PER_MS);
+    bool reused = contact->client;
+    if (ask->hurried) limit.deadline = mono_add(now, HURRIED_MS * NS_PER_MS);
     ask_once(ask, &limit);
     if (reused && ask->answer->error.outcome == OUTCOME_DISCONNECTED) ask_once(ask, &limit);
     now = mono_now();
-    if (!hurried && mono_reached(full, now)) contact->hurried_until = mono_add(now, HURRIED_S * NS_PER_S);
+    if (!ask->hurried && mono_reached(full, now)) contact->hurried_until = mono_add(now, HURRIED_S * NS_PER_S);
     return NULL;
+}
+
+// Whether some sentinel answered last time. Otherwise the network may have been slow for a moment, and all get their time.
+static bool ask_has_answering(const sentinel_contact_t *contacts, size_t count, mono_t now) {
+    for (size_t i = 0; i < count; i++)
+        if (mono_reached(contacts[i].hurried_until, now)) return true;
+    return false;
 }
 
 // A connect with TLS takes many steps, so each sentinel gets a thread; the first one gets this thread.
@@ -91,9 +99,12 @@ void sentinel_ask_all(const redis_config_t *redis, sentinel_contact_t *contacts,
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
+    mono_t now = mono_now();
+    bool some_answer = ask_has_answering(contacts, count, now);
     for (size_t i = 0; i < count; i++) {
         answers[i] = (sentinel_answer_t){.sentinel = contacts[i].address};
         asks[i] = (ask_t){.redis = redis, .stop = stop, .contact = &contacts[i], .answer = &answers[i]};
+        asks[i].hurried = some_answer && !mono_reached(contacts[i].hurried_until, now);
         asks[i].started = i > 0 && pthread_create(&asks[i].thread, &attr, ask_main, &asks[i]) == 0;
     }
     for (size_t i = 0; i < count; i++)
