@@ -50,8 +50,8 @@ static outcome_t preflight_check_memory(const preflight_call_t *call) {
     if (policy.len && !slice_is(policy, "noeviction"))
         preflight_report(
             call, PREFLIGHT_WARNING, NULL,
-            "maxmemory-policy is %.*s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction",
-            (int)policy.len, policy.data);
+            "maxmemory-policy of %s is %.*s: Redis may evict jobs and locks, and no promise holds then; set it to noeviction",
+            conn_target(call->conn), (int)policy.len, policy.data);
     conn_reply_free(reply);
     return OUTCOME_OK;
 }

@@ -98,7 +98,9 @@ Test(redis_preflight, warns_of_eviction) {
     fixture_t f = fixture_start(NULL);
     for (size_t i = 0; i < 3; i++) {
         redis_ok(f.r, "CONFIG SET maxmemory-policy %s", policies[i]);
-        expect_results(&f, 1, 0, 0, policies[i]);
+        char *named = mem_printf("maxmemory-policy of %s is %s:", conn_target(f.conn), policies[i]);
+        expect_results(&f, 1, 0, 0, named);
+        free(named);
     }
     fixture_stop(&f);
 }
