@@ -195,6 +195,8 @@ bool role_set_follow_slots(role_set_t *set, bool *changed) {
         ok = role_set_begin_shard(set, i);
         *changed = true;
     }
+    for (size_t i = 0; i < topology_shard_count(set->topology); i++)
+        if (!set->shards[i]) (void)shard_set_reach(topology_shard(set->topology, i), SHARD_UNUSED);
     return ok;
 }
 

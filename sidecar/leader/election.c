@@ -30,7 +30,8 @@ void leader_count_leading(leader_t *leader, int more) {
 void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
-    metric_set(&leader->metrics->redis_up, conn_is_open(leader->conn));
+    bool up = shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST);
+    metric_set(&leader->metrics->redis_up, up);
     metrics_say(leader->metrics, WHY_REDIS, error->text);
     if (error->outcome == OUTCOME_REFUSED)
         log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", lock ? lock->key : NULL), F_STR("reason", error->text));

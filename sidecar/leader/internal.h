@@ -5,9 +5,9 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "leader/lock_spread.h"
 #include "leader/preflight.h"
 #include "leader/sizes.h"
-#include "leader/lock_spread.h"
 #include "queue/lock.h"
 #include "redis/conn.h"
 #include "redis/topology.h"

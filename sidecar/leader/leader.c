@@ -59,7 +59,7 @@ static bool leader_connect(leader_t *leader, redis_error_t *error) {
     if (!logged) leader->logged_connected = now;
     capability_log_refusals(ROLE);
     if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
-    metric_set(&leader->metrics->redis_up, 1);
+    metric_set(&leader->metrics->redis_up, shard_set_reach(leader->shard, SHARD_REACHED));
     leader->was_connected = true;
     return true;
 }

@@ -18,6 +18,7 @@ struct shard {
     int connections;
     bool connect_failed; // the last one did
     bool missing;        // is counted as such
+    shard_reach_t reach;
     int64_t certificate_end;
     // What the sentinels said last; guarded by the mutex.
     int64_t config_epoch;
@@ -228,6 +229,19 @@ void shard_connected(shard_t *shard, int64_t certificate_end) {
     shard_count_connection(shard, 1);
     topology_count_certificates(shard->topology);
     pthread_mutex_unlock(&shard->topology->mutex);
+}
+
+bool shard_set_reach(shard_t *shard, shard_reach_t reach) {
+    topology_t *topology = shard->topology;
+    bool reached = false, lost = false;
+    pthread_mutex_lock(&topology->mutex);
+    shard->reach = reach;
+    for (size_t i = 0; i < topology->shard_count; i++) {
+        reached = reached || topology->shards[i]->reach == SHARD_REACHED;
+        lost = lost || topology->shards[i]->reach == SHARD_LOST;
+    }
+    pthread_mutex_unlock(&topology->mutex);
+    return reached && !lost;
 }
 
 void shard_disconnected(shard_t *shard) {

@@ -62,6 +62,9 @@ void shard_suspect(shard_t *shard, unsigned epoch);
 // A connection tells the metrics of its connects and of its end. `certificate_end` is as of tls_certificate_end.
 void shard_connect_failed(shard_t *shard);
 void shard_connected(shard_t *shard, int64_t certificate_end);
+// Notes whether the leader role of the shard has a connection. Returns whether the leader roles of all shards have one.
+typedef enum shard_reach { SHARD_UNUSED, SHARD_REACHED, SHARD_LOST } shard_reach_t;
+bool shard_set_reach(shard_t *shard, shard_reach_t reach);
 void shard_disconnected(shard_t *shard);
 
 // ---- Redis Sentinel.
