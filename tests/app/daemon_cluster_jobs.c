@@ -1,0 +1,151 @@
+/* What becomes of each job on a real Redis Cluster: under load, and in the audit log. */
+#include "daemon.h"
+#include "redis_cluster.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUEUES = 6, MOST_JOBS = 20000, END_MS = 20000 };
+
+typedef struct {
+    nodes_t nodes;
+    daemon_t *d;
+    int added;           /* jobs that a replica has, too */
+    int seen[MOST_JOBS]; /* how often a worker got each job */
+} load_t;
+
+static void begin(load_t *load) {
+    load->nodes = nodes_start(3, 1);
+    char *seeds = nodes_seeds(&load->nodes), *queues = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&queues, &size);
+    for (int i = 0; i < QUEUES; i++) fprintf(out, "%s{ name = \"{q%d}\"; }", i ? ", " : "", i);
+    fclose(out);
+    load->d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"1s\"; };\nhttp = { port = 0; };\n"
+                           "log = { format = \"json\"; };\nmonitor = { scan_interval = \"100ms\"; };\n"
+                           "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
+                           seeds, queues);
+    free(seeds);
+    free(queues);
+}
+
+static void end(load_t *load) {
+    daemon_stop(load->d);
+    nodes_free(&load->nodes);
+    free(load);
+}
+
+/* The primary of a queue, as the first living node believes now; NULL = it does not answer. */
+static redis_t *open_now(load_t *load, const char *queue) {
+    unsigned slot = nodes_slot(&load->nodes, queue);
+    return redis_open(load->nodes.servers[nodes_owner(&load->nodes, slot)]);
+}
+
+/* Adds a few due jobs to each queue, and takes what is ready. */
+static void work(load_t *load) {
+    for (int q = 0; q < QUEUES; q++) {
+        char queue[16];
+        snprintf(queue, sizeof(queue), "{q%d}", q);
+        redis_t *r = open_now(load, queue);
+        int first = load->added;
+        bool added = true;
+        for (int i = 0; i < 5 && load->added < MOST_JOBS; i++) {
+            redisReply *reply = redis_do(r, "ZADD %s:delayed %d job-%d", queue, load->added + 1, load->added);
+            added = added && reply->type == REDIS_REPLY_INTEGER;
+            freeReplyObject(reply);
+            load->added++;
+        }
+        redisReply *copies = redis_do(r, "WAIT 1 1000");
+        if (!added || copies->integer < 1)
+            for (int i = first; i < load->added; i++) load->seen[i]++; /* nobody promised to keep these */
+        freeReplyObject(copies);
+        for (;;) {
+            redisReply *reply = redis_do(r, "RPOP %s", queue);
+            bool got = reply->type == REDIS_REPLY_STRING;
+            if (got) load->seen[strtol(reply->str + 4, NULL, 10)]++;
+            freeReplyObject(reply);
+            if (!got) break;
+        }
+        redis_close(r);
+    }
+}
+
+static int missing(load_t *load) {
+    int count = 0;
+    for (int i = 0; i < load->added; i++) count += load->seen[i] == 0;
+    return count;
+}
+
+static void work_for(load_t *load, int ms) {
+    int64_t until = wait_now_us() + (int64_t)ms * 1000;
+    while (wait_now_us() < until) work(load);
+}
+
+static bool all_seen(load_t *load) {
+    work(load);
+    return missing(load) <= QUEUES * 5; /* of this round */
+}
+
+Test(daemon_cluster_jobs, no_job_is_lost_by_failovers_and_moves, .timeout = 300) {
+    load_t *load = calloc(1, sizeof(*load));
+    begin(load);
+    work_for(load, 1000);
+    for (int round = 0; round < 3; round++) {
+        char queue[16];
+        snprintf(queue, sizeof(queue), "{q%d}", round);
+        unsigned slot = nodes_slot(&load->nodes, queue);
+        nodes_fail_over(&load->nodes, slot);
+        work_for(load, 300);
+        size_t killed = nodes_kill_primary(&load->nodes, slot);
+        work_for(load, 300);
+        nodes_revive(&load->nodes, killed);
+        size_t from = nodes_owner(&load->nodes, slot), to = from;
+        for (unsigned other = 0; to == from; other += 100) to = nodes_owner(&load->nodes, other);
+        nodes_move_begin(&load->nodes, slot, to);
+        nodes_move_finish(&load->nodes, slot, to);
+        work_for(load, 300);
+    }
+    cr_assert(wait_for(all_seen(load), END_MS), "%d of %d jobs are missing", missing(load), load->added);
+    fprintf(stderr, "%d jobs\n", load->added);
+    end(load);
+}
+
+static int rows(load_t *load) {
+    const daemon_output_t *output = daemon_run("audit", "list", "--db", daemon_audit_path(load->d), "-o", "json");
+    int count = 0;
+    for (const char *at = output->out; (at = strstr(at, "\"reported\"")); at++) count++;
+    return count;
+}
+
+Test(daemon_cluster_jobs, each_shard_records_its_failures_in_one_log_and_takes_jobs_back) {
+    load_t *load = calloc(1, sizeof(*load));
+    char queue[16];
+    begin(load);
+    for (int q = 0; q < QUEUES; q++) {
+        snprintf(queue, sizeof(queue), "{q%d}", q);
+        redis_t *r = open_now(load, queue);
+        redis_ok(r, "LPUSH %s:backup failed-%d", queue, q);
+        redis_ok(r, "HSET %s:errors failed-%d !no", queue, q);
+        redis_close(r);
+    }
+    cr_assert(wait_for(rows(load) == QUEUES, END_MS), "the log has %d rows", rows(load));
+    const daemon_output_t *other = daemon_run("audit", "requeue", "-c", daemon_config_path(load->d), "--db",
+                                              daemon_audit_path(load->d), "--where", "--queue", "{q0}", "--to", "{q1}", "--yes");
+    cr_assert_neq(other->code, 0);
+    cr_assert_not_null(strstr(other->err, "one step cannot reach both"), "%s%s", other->out, other->err);
+    const daemon_output_t *all = daemon_run("audit", "requeue", "-c", daemon_config_path(load->d), "--db",
+                                            daemon_audit_path(load->d), "--where", "--failed-by", "reported", "--yes");
+    cr_assert_eq(all->code, 0, "%s%s", all->out, all->err);
+    for (int q = 0; q < QUEUES; q++) {
+        char job[32];
+        snprintf(queue, sizeof(queue), "{q%d}", q);
+        snprintf(job, sizeof(job), "failed-%d", q);
+        redis_t *r = open_now(load, queue);
+        redis_expect(r, job, "RPOP %s", queue);
+        redis_close(r);
+    }
+    end(load);
+}
