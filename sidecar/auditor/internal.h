@@ -26,10 +26,11 @@ typedef struct stream_cursor {
 } stream_cursor_t;
 
 typedef struct auditor_redis {
-    conn_t *conn;      // owned
-    backoff_t backoff; // no request before backoff.retry_at
-    int64_t now_ms;    // Redis's clock; 0 = unknown
-    mono_t now_at;     // when now_ms was read
+    conn_t *conn;        // owned
+    backoff_t backoff;   // no request before backoff.retry_at
+    int64_t now_ms;      // Redis's clock; 0 = unknown
+    mono_t now_at;       // when now_ms was read
+    int64_t now_took_ms; // how long that read took
 } auditor_redis_t;
 
 // Progress of pruning: one queue after the other, some markers in each step.

@@ -7,6 +7,7 @@
 
 enum {
     RECONCILE_S = 60,            // time between two comparisons
+    CLOCK_STEP_MS = 1000,        // two reads of Redis's clock may differ by this and by the duration of the requests
     RECONCILE_UNREADABLE_S = 30, // time between two comparisons while a stream is unreadable
 };
 
@@ -236,18 +237,35 @@ static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
     if (found) *found = true;
 }
 
+// Another primary may have another clock, and jobs go by it. `asked`: when the time was requested.
+static void reconcile_take_time(auditor_t *a, int64_t now_ms, mono_t asked) {
+    auditor_redis_t *redis = &a->redis;
+    mono_t now = mono_now();
+    int64_t took_ms = mono_diff(now, asked) / NS_PER_MS;
+    int64_t step_ms = redis->now_ms ? now_ms - redis->now_ms - mono_diff(now, redis->now_at) / NS_PER_MS : 0;
+    if (llabs(step_ms) > CLOCK_STEP_MS + took_ms + redis->now_took_ms) {
+        metric_set(&a->metrics->redis_clock_step_ms, step_ms);
+        log_warn(ROLE, NULL, "redis's clock has stepped", F_INT("step_ms", step_ms), F_STR("redis", conn_target(redis->conn)));
+    }
+    redis->now_ms = now_ms;
+    redis->now_at = now;
+    redis->now_took_ms = took_ms;
+}
+
 bool auditor_reconcile(auditor_t *a, bool *found) {
     redis_error_t error;
     bool unreadable = false;
+    int64_t now_ms;
+    mono_t asked = mono_now();
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         const stream_cursor_t *cursor = &a->cursors[i];
         bool wanted = cursor->unproved && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
         stream_id_set(a->read.positions[i], wanted ? cursor->acked_id : "");
     }
     const stream_id_t *positions = (const stream_id_t *)a->read.positions;
-    if (stream_read_ends(a->redis.conn, a->keys, positions, a->states, &a->redis.now_ms, &error) != OUTCOME_OK)
+    if (stream_read_ends(a->redis.conn, a->keys, positions, a->states, &now_ms, &error) != OUTCOME_OK)
         return auditor_back_off(a, &error);
-    a->redis.now_at = mono_now();
+    reconcile_take_time(a, now_ms, asked);
     if (!auditor_revoke_acks(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];

@@ -39,6 +39,8 @@
       "problems of Redis, ACL rights or keys that the preflight found; it checks them again until they are solved")              \
     X(tracking_refused, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: they find changes by polling only")    \
     X(safety_polls, COUNTER, "safety_polls_total", 1, "polls of all delayed keys without a wake-up")                             \
+    X(redis_clock_step_ms, GAUGE, "redis_clock_step_seconds", 1000,                                                              \
+      "the last step of Redis's clock of more than a second, as of a failover to a server with another clock; 0 = none")         \
     X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
     X(audit_lag_ms, GAUGE, "audit_lag_seconds", 1000,                                                                            \
       "for how long the audit log has lacked an entry of a failure stream, or could not be compared with it; 0 = it is "         \

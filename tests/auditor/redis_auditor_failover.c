@@ -135,3 +135,29 @@ Test(redis_auditor_failover, another_address_of_the_primary_is_no_fault) {
     cr_assert_eq(fixture_log_count("cannot reach redis"), 0);
     close_auditor(&d);
 }
+
+/* Jobs go by the new clock. Each step is told once. */
+Test(redis_auditor_failover, another_clock_is_told) {
+    static const int64_t steps_ms[] = {30000, -30000};
+    for (size_t i = 0; i < 2; i++) {
+        setup_t d = {0};
+        open_auditor(&d, (fixture_options_t){.proxy = true, .tcp = true}, "", "", NULL);
+        audit_log_feed(d.f.r, "email", 0, 3, "5");
+        expect_rows(&d, 3);
+        proxy_disconnect(d.f.proxy);
+        settle(&d);
+        cr_assert_eq(metric_get(&metrics_of(&d)->redis_clock_step_ms), 0, "the clock is the same");
+        server_t *replica = replica_start(d.f.server, &(server_options_t){.preload = "shim_clock"});
+        server_step_clock(replica, steps_ms[i]);
+        replica_promote(replica);
+        fail_over(&d, replica);
+        cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->redis_clock_step_ms), 10000));
+        cr_assert_leq(llabs(metric_get(&metrics_of(&d)->redis_clock_step_ms) - steps_ms[i]), 1000);
+        metric_set(&metrics_of(&d)->redis_clock_step_ms, 0);
+        proxy_disconnect(d.f.proxy);
+        settle(&d);
+        cr_assert_eq(metric_get(&metrics_of(&d)->redis_clock_step_ms), 0, "once");
+        cr_assert_geq(fixture_log_count("clock has stepped"), 1); /* repeated lines are suppressed for a while */
+        end(&d, replica);
+    }
+}

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_linked(const server_t *replica) {
-    char *info = server_info(replica, "replication");
-    bool linked = strstr(info, "master_link_status:up") != NULL;
+static bool says(const server_t *server, const char *text) {
+    char *info = server_info(server, "replication");
+    bool says = strstr(info, text) != NULL;
     free(info);
-    return linked;
+    return says;
 }
 
 server_t *replica_start(server_t *primary, const server_options_t *options) {
@@ -21,7 +21,8 @@ server_t *replica_start(server_t *primary, const server_options_t *options) {
     r = redis_open(replica);
     redis_ok(r, "REPLICAOF 127.0.0.1 %d", server_port(primary));
     redis_close(r);
-    cr_assert(wait_for(is_linked(replica), 15000), "the replica has no link to its primary");
+    cr_assert(wait_for(says(replica, "master_link_status:up") && says(primary, "state=online"), 15000),
+              "the replica has no link to its primary");
     return replica;
 }
 
