@@ -20,10 +20,13 @@ enum {
     REPORT_EVERY = 25
 };
 
+/* The TTL exceeds the longest election of the sentinels: a loaded machine makes them vote again after some seconds. Otherwise a
+ * term would end, and its lock at the new primary would have to expire first. */
 static daemon_t *start_sidecar(const sentinels_t *s, const char *more) {
     char *settings = sentinels_settings(s);
     daemon_t *d = daemon_start("group = \"g\";\n"
                                "redis = { %s %s };\n"
+                               "lock = { ttl = \"15s\"; };\n"
                                "dispatcher = { safety_poll = \"1h\"; };\n"
                                "http = { port = 0; };\n"
                                "log = { level = \"info\"; format = \"json\"; };\n"
