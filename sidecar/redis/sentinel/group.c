@@ -77,15 +77,16 @@ static bool group_configured_has_id(const sentinel_group_t *group, const sentine
     return false;
 }
 
-// The connection stays, if there is one among the `count` contacts that were learned earlier.
+// The contact stays, if it is among the `count` contacts that were learned earlier.
 static void group_learn_one(sentinel_group_t *group, const address_t *sentinel, sentinel_contact_t *earlier, size_t count) {
     if (group->known_count == SENTINELS_MAX || group_is_configured(group, sentinel)) return;
     sentinel_contact_t *contact = &group->known[group->known_count++];
     *contact = (sentinel_contact_t){.address = *sentinel};
-    for (size_t i = 0; i < count && !contact->client; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (!address_equal(&earlier[i].address, sentinel)) continue;
-        contact->client = earlier[i].client;
+        *contact = earlier[i];
         earlier[i].client = NULL;
+        break;
     }
 }
 

@@ -105,6 +105,25 @@ Test(redis_sentinel_group, dead_and_frozen_sentinels_cost_half_a_second_at_most)
     asker_end(&a);
 }
 
+Test(redis_sentinel_group, a_silent_sentinel_that_was_learned_delays_one_ask) {
+    char *settings;
+    asker_t a = asker_begin(NULL, "");
+    config_free(a.config);
+    if (asprintf(&settings, "sentinels = [\"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER "\";", a.s->sentinels[0].port) < 0)
+        abort();
+    a.config = config_with(settings);
+    free(settings);
+    asker_renew(&a);
+    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    sentinel_freeze(a.s, 1);
+    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_eq(sentinel_group_answering(a.group), SENTINELS - 1);
+    int64_t began = wait_now_us();
+    for (int i = 0; i < 4; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "it delays each ask");
+    asker_end(&a);
+}
+
 Test(redis_sentinel_group, tls) {
     asker_t a = asker_begin(&(sentinels_options_t){.tls = true}, "");
     cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
