@@ -149,3 +149,29 @@ Test(daemon_cluster_jobs, each_shard_records_its_failures_in_one_log_and_takes_j
     }
     end(load);
 }
+
+/* Jobs of a dead worker come back; bull's delayed job moves to its wait list. */
+Test(daemon_cluster_jobs, other_dialects_are_served_on_the_nodes_of_their_slots) {
+    nodes_t nodes = nodes_start(3, 0);
+    char *seeds = nodes_seeds(&nodes);
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"1s\"; };\nhttp = { port = 0; };\n"
+                               "log = { format = \"json\"; };\nmonitor = { scan_interval = \"100ms\"; };\n"
+                               "defaults = { heartbeat = \"off\"; };\n"
+                               "queues = ( { name = \"{video}\"; dialect = \"bull\"; prefix = \"bull\"; },\n"
+                               " { name = \"{fights}\"; dialect = \"private_queues\"; main = \"{fights}\"; private = "
+                               "\"{fights}:of-*\"; protected_timeout = \"300ms\"; } );\n",
+                               seeds);
+    redis_t *r = nodes_open(&nodes, "{fights}");
+    redis_ok(r, "LPUSH {fights}:of-ann fight-1");
+    cr_assert(wait_for(redis_int(r, "LLEN {fights}") == 1, END_MS), "the job of the dead worker does not come back");
+    redis_close(r);
+    r = nodes_open(&nodes, "{video}");
+    redis_ok(r, "HSET bull:{video}:7 name n data {} opts {} delay 1 timestamp 1 attemptsMade 0");
+    redis_ok(r, "ZADD bull:{video}:delayed 4096 7");
+    cr_assert(wait_for(redis_int(r, "LLEN bull:{video}:wait") == 1, END_MS), "the delayed job does not move");
+    redis_close(r);
+    cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
+    daemon_stop(d);
+    free(seeds);
+    nodes_free(&nodes);
+}
