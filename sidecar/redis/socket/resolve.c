@@ -18,8 +18,9 @@ static atomic_int lookups_running;
 typedef struct lookup {
     char *host;
     char port[8];
-    int done_fd; // readable once `result` and `found` are set
-    int result;  // of getaddrinfo
+    int done_fd;      // readable once `done` is true
+    atomic_bool done; // `result` and `found` are set
+    int result;       // of getaddrinfo
     struct addrinfo *found;
     atomic_int owners;
 } lookup_t;
@@ -41,6 +42,7 @@ static int lookup_ask(lookup_t *lookup, int flags) {
 static void *lookup_main(void *arg) {
     lookup_t *lookup = arg;
     lookup_ask(lookup, 0);
+    atomic_store(&lookup->done, true);
     wakeup_raise(lookup->done_fd);
     lookup_release(lookup);
     atomic_fetch_sub(&lookups_running, 1);
@@ -77,6 +79,8 @@ static const char *lookup_wait(lookup_t *lookup, time_limit_t *limit) {
     if (lookup_ask(lookup, AI_NUMERICHOST) != EAI_NONAME) return lookup->result ? gai_strerror(lookup->result) : NULL;
     if (!lookup_start(lookup)) return "too many lookups are waiting for the name server";
     wait_result_t waited = fd_wait(lookup->done_fd, POLLIN, limit);
+    if (waited == WAIT_READY && !atomic_load(&lookup->done))
+        waited = WAIT_FAILED; // poll() alone orders no memory for other threads
     switch (waited) {
     case WAIT_READY: return lookup->result ? gai_strerror(lookup->result) : NULL;
     case WAIT_TIMEOUT: return "the name server does not answer in time";
