@@ -1,8 +1,14 @@
 #include "redis/socket/port_probe.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 
-enum { PROBE_MS = 150 }; // of each of two waits
+#include "base/clock.h"
+
+enum {
+    PROBE_MS = 150, // of each of two waits
+    PROBE_INTERVAL_S = 10,
+};
 
 // A ClientHello of TLS 1.2 that offers one cipher and no extension. A TLS server answers with a ServerHello or with an alert.
 static const char HELLO[] = "\x16\x03\x01\x00\x2d"             // a record of the type handshake
@@ -42,7 +48,16 @@ bool port_is_plain(const peer_t *peer) {
     return first == '+' || first == '-';
 }
 
+// Each role reconnects again and again while a server is down. One of them may ask.
+static bool probe_is_due(void) {
+    static _Atomic int64_t next_ns;
+    int64_t now = mono_now().ns;
+    int64_t due = atomic_load(&next_ns);
+    return now >= due && atomic_compare_exchange_strong(&next_ns, &due, now + PROBE_INTERVAL_S * NS_PER_S);
+}
+
 bool port_is_tls(const peer_t *peer) {
+    if (!probe_is_due()) return false;
     int first = probe_ask(peer, HELLO, sizeof HELLO - 1);
     return first == TLS_FIRST_ALERT || first == TLS_FIRST_HANDSHAKE;
 }

@@ -21,4 +21,4 @@ peer_t peer_of(int fd); // a connected socket
 
 // Each opens a connection of its own, and waits some 300 ms.
 bool port_is_plain(const peer_t *peer);
-bool port_is_tls(const peer_t *peer);
+bool port_is_tls(const peer_t *peer); // false, too, if the process has asked some server within the last 10 s
