@@ -89,7 +89,7 @@ struct redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error
 struct redisReply *conn_read_or_refusal(conn_t *conn, redis_error_t *refusal, redis_error_t *worst);
 int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst); // the next reply; 0 = an error
 
-// A reply larger than MAX_REPLY (redis/reply_guard.h) closes the connection. Only the next reply may be as large as
+// A reply larger than MAX_REPLY (redis/socket/reply_guard.h) closes the connection. Only the next reply may be as large as
 // MAX_JOB_REPLY, because it holds bytes of jobs.
 void conn_expect_job(conn_t *conn);
 

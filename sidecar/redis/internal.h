@@ -7,8 +7,8 @@
 #include "base/buffer.h"
 #include "config/config.h"
 #include "redis/error.h"
-#include "redis/reply_guard.h"
 #include "redis/socket/channel.h"
+#include "redis/socket/reply_guard.h"
 #include "redis/topology.h"
 
 typedef struct conn conn_t; // as in conn.h

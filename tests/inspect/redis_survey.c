@@ -1,7 +1,7 @@
 /* The survey: workers use other keys than the config names. */
 #include "fixture.h"
 #include "inspect/survey.h"
-#include "redis/reply_guard.h"
+#include "redis/socket/reply_guard.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The limits of a reply. */
-#include "redis/reply_guard.h"
+#include "redis/socket/reply_guard.h"
 
 #include "fixture.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 #include "redis/reply.h"
-#include "redis/reply_guard.h"
+#include "redis/socket/reply_guard.h"
 #include "redis/socket/socket.h"
 
 enum { RECEIVE_BYTES = TLS_RECORD_MAX };

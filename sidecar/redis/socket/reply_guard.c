@@ -1,4 +1,4 @@
-#include "redis/reply_guard.h"
+#include "redis/socket/reply_guard.h"
 
 enum { MAX_LINE = 64 << 10 }; // of the first line of a reply
 
