@@ -1,7 +1,7 @@
 #include "cli/shards.h"
 
 #include "base/buffer.h"
-#include "redis/cluster.h"
+#include "redis/cluster/cluster.h"
 
 struct cli_shards {
     const config_t *config;

@@ -4,8 +4,8 @@
 
 #include "base/buffer.h"
 #include "base/wakeup.h"
+#include "redis/cluster/slot_match.h"
 #include "redis/sentinel/locator.h"
-#include "redis/slot_match.h"
 
 enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 

@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "config/config.h"
 #include "model/metrics.h"
+#include "redis/cluster/slots.h"
 #include "redis/error.h"
 #include "redis/known/secret.h"
 #include "redis/known/server.h"
-#include "redis/slots.h"
 #include "redis/socket/endpoint.h"
 
 typedef struct topology topology_t;

@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "base/condition.h"
 #include "base/log.h"
-#include "redis/cluster.h"
+#include "redis/cluster/cluster.h"
 #include "redis/sentinel/events.h"
 #include "redis/sentinel/locator.h"
 

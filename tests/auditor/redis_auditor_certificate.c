@@ -13,15 +13,15 @@ static int64_t days(setup_t *d) {
 }
 
 static void renew(const tls_fixture_t *tls, int64_t until_s) {
-    certificate_t *ca = certificate_new(
+    certificate_t *issuer = certificate_new(
         NULL, (certificate_spec_t){.common_name = "new CA", .ca = true, .from_s = -DAY_S, .until_s = 200 * (int64_t)DAY_S});
     certificate_t *server = certificate_new(
-        ca, (certificate_spec_t){.names = "localhost", .addresses = "127.0.0.1", .from_s = -DAY_S, .until_s = until_s});
-    certificate_write(ca, NULL, tls->dir, "ca");
+        issuer, (certificate_spec_t){.names = "localhost", .addresses = "127.0.0.1", .from_s = -DAY_S, .until_s = until_s});
+    certificate_write(issuer, NULL, tls->dir, "ca");
     certificate_write(server, NULL, tls->dir, "server");
     redis_ok(tls->r, "CONFIG SET tls-cert-file %s/server.crt tls-key-file %s/server.key", tls->dir, tls->dir);
     certificate_free(server);
-    certificate_free(ca);
+    certificate_free(issuer);
 }
 
 Test(redis_auditor_certificate, a_renewed_certificate_is_seen_within_an_hour) {

@@ -1,7 +1,7 @@
 /* Least privilege in a Cluster: what docs/acl.md publishes is enough to find all primaries, and each right is needed. */
 #include "fixture.h"
 #include "queue/lock.h"
-#include "redis/cluster.h"
+#include "redis/cluster/cluster.h"
 #include "redis_cluster.h"
 #include "rights.h"
 

@@ -1,6 +1,6 @@
 /* The topology of a real Redis Cluster: refreshed, after failovers, moves and lies. */
 #include "fixture.h"
-#include "redis/cluster.h"
+#include "redis/cluster/cluster.h"
 #include "redis/conn.h"
 #include "redis_cluster.h"
 #include "wait.h"

@@ -1,5 +1,5 @@
 /* The slot map of a Redis Cluster, and redirections. Replies are in the form in which Redis sends them. */
-#include "redis/slots.h"
+#include "redis/cluster/slots.h"
 
 #include <criterion/criterion.h>
 #include <hiredis/hiredis.h>

@@ -125,14 +125,14 @@ void certificate_write(const certificate_t *certificate, const certificate_t *co
 
 char *certificate_dir(void) {
     char *dir = temp_dir("certificates");
-    certificate_t *ca = certificate_new(NULL, (certificate_spec_t){.common_name = "test CA", .ca = true});
+    certificate_t *issuer = certificate_new(NULL, (certificate_spec_t){.common_name = "test CA", .ca = true});
     certificate_t *server =
-        certificate_new(ca, (certificate_spec_t){.names = "localhost", .addresses = "127.0.0.1 ::1", .purpose = "server"});
-    certificate_t *client = certificate_new(ca, (certificate_spec_t){.common_name = "sidecar", .purpose = "client"});
-    certificate_write(ca, NULL, dir, "ca");
+        certificate_new(issuer, (certificate_spec_t){.names = "localhost", .addresses = "127.0.0.1 ::1", .purpose = "server"});
+    certificate_t *client = certificate_new(issuer, (certificate_spec_t){.common_name = "sidecar", .purpose = "client"});
+    certificate_write(issuer, NULL, dir, "ca");
     certificate_write(server, NULL, dir, "server");
     certificate_write(client, NULL, dir, "client");
-    certificate_free(ca);
+    certificate_free(issuer);
     certificate_free(server);
     certificate_free(client);
     return dir;

@@ -24,7 +24,7 @@ bool tls_harness_is_on(void) {
 static size_t add(const char *socket, int port) {
     size_t i = 0;
     while (i < MAX_PLACES && places[i].socket) i++;
-    cr_assert_lt(i, MAX_PLACES);
+    if (i == MAX_PLACES) abort(); /* raise MAX_PLACES */
     places[i].socket = strdup(socket);
     places[i].port = port;
     return i;

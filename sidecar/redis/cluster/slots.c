@@ -1,4 +1,4 @@
-#include "redis/slots.h"
+#include "redis/cluster/slots.h"
 
 #include "base/buffer.h"
 #include "redis/reply.h"

@@ -1,4 +1,4 @@
-#include "redis/cluster.h"
+#include "redis/cluster/cluster.h"
 
 #include "base/buffer.h"
 #include "redis/conn.h"

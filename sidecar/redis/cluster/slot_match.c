@@ -1,4 +1,4 @@
-#include "redis/slot_match.h"
+#include "redis/cluster/slot_match.h"
 
 #include "base/buffer.h"
 

@@ -1,7 +1,7 @@
 // Which node of a slot map is which shard. A shard outlives its primary: the node that has its slots takes its place. Pure.
 #pragma once
 
-#include "redis/slots.h"
+#include "redis/cluster/slots.h"
 
 // Every member is borrowed.
 typedef struct slot_match {
