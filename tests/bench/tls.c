@@ -68,6 +68,7 @@ static rates_t promote(const bench_t *bench, redisContext *redis, int tls) {
     for (int i = 1; i <= JOBS; i += STEP) redis_do(redis, "EVAL %s 1 stage %d %d", script, i, i + STEP - 1);
     pid_t pid = start(bench, (sidecar_options_t){.name = tls ? "promote-tls" : "promote-plain"}, tls);
     sidecar_await(redis, pid);
+    sleep_us(1500000); // the other roles are connecting
     double cpu = cpu_us(redis, pid);
     int64_t began = mono_us();
     redis_do(redis, "RENAME stage q0:delayed");
