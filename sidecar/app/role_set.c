@@ -27,6 +27,7 @@ struct role_set {
     audit_share_t *log; // in a Cluster
     atomic_bool log_stop;
     bool handed_over[SHARD_ROLES]; // without a Cluster: roles that have taken over
+    bool inherited;                // without a Cluster: what the former set knew
     bool started;                  // the watcher
 };
 
@@ -220,6 +221,8 @@ void role_set_stop_for_reload(role_set_t *set) {
 
 static bool role_set_take_over_roles(role_set_t *next, role_set_t *old, bool *failed) {
     bool done = true;
+    if (!next->inherited) topology_inherit(next->topology, old->topology);
+    next->inherited = true;
     for (int i = 0; i < SHARD_ROLES && !*failed; i++) {
         if (!next->handed_over[i]) next->handed_over[i] = shard_roles_hand_over(old->shards[0], next->shards[0], i, failed);
         done = done && next->handed_over[i];

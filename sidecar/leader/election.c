@@ -34,7 +34,8 @@ void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_erro
     metric_set(&leader->metrics->redis_up, up);
     metrics_say(leader->metrics, WHY_REDIS, error->text);
     if (error->outcome == OUTCOME_REFUSED)
-        log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", lock ? lock->key : NULL), F_STR("reason", error->text));
+        log_error(ROLE, NULL, lock ? "redis refuses the lock" : "redis refuses the connection",
+                  F_STR("key", lock ? lock->key : NULL), F_STR("reason", error->text));
     else
         LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL,
                error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis", F_STR("reason", error->text));

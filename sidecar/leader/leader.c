@@ -126,7 +126,7 @@ static void leader_recheck_queues(leader_t *leader, mono_t now) {
 static void leader_step_lock(leader_t *leader, size_t lock) {
     redis_error_t error;
     if (!leader_connect(leader, &error)) {
-        leader_back_off(leader, &leader->keys->locks[lock], &error);
+        leader_back_off(leader, NULL, &error);
     } else if (leader->elections[lock].state == ELECTION_LEADING) {
         leader_renew(leader, lock); // first: the lease is running out
         leader_repeat_preflight(leader);

@@ -27,6 +27,13 @@ sentinel_group_t *sentinel_group_new(const redis_config_t *redis) {
     return group;
 }
 
+void sentinel_group_inherit(sentinel_group_t *group, const sentinel_group_t *old) {
+    if (!old->primary.port || (group->primary.port && group->config_epoch >= old->config_epoch)) return;
+    group->primary = old->primary;
+    group->reachable = old->reachable;
+    group->config_epoch = old->config_epoch;
+}
+
 static void group_forget_answers(sentinel_group_t *group) {
     for (size_t i = 0; i < group->answer_count; i++) sentinel_answer_free(&group->answers[i]);
     group->answer_count = 0;

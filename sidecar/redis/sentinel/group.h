@@ -36,6 +36,8 @@ enum { SENTINELS_MAX = 32, GROUP_BEHIND_S = 10 };
 // `redis` is borrowed. Returns owned. One thread at a time may use a group.
 sentinel_group_t *sentinel_group_new(const redis_config_t *redis);
 void sentinel_group_free(sentinel_group_t *group); // NULL is fine
+// Believes what `old` believed, unless the group itself knows a newer config epoch.
+void sentinel_group_inherit(sentinel_group_t *group, const sentinel_group_t *old);
 
 // Asks all sentinels, SENTINEL_TIMEOUT_MS at most. Returns the address of the primary as the sidecar reaches it, borrowed until
 // the next ask. NULL: *error tells why the primary is unknown. `stop` may be NULL.

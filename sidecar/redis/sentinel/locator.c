@@ -35,6 +35,14 @@ void locator_free(locator_t *locator) {
     free(locator);
 }
 
+void locator_inherit(locator_t *locator, locator_t *old) {
+    pthread_mutex_lock(&old->mutex);
+    pthread_mutex_lock(&locator->mutex);
+    sentinel_group_inherit(locator->group, old->group);
+    pthread_mutex_unlock(&locator->mutex);
+    pthread_mutex_unlock(&old->mutex);
+}
+
 static void locator_earn(locator_t *locator) {
     mono_t now = mono_now();
     locator->asks_left += (double)mono_diff(now, locator->earned_at) * ASKS_PER_S / NS_PER_S;

@@ -15,6 +15,8 @@ typedef struct located {
 // `redis` is borrowed. Returns owned.
 locator_t *locator_new(const redis_config_t *redis);
 void locator_free(locator_t *locator); // NULL is fine
+// See sentinel_group_inherit. Waits until no thread asks through `old`.
+void locator_inherit(locator_t *locator, locator_t *old);
 
 // Tells what an ask that began at `since` or later has found; asks if there was none. *error tells why the primary is unknown.
 // `stop` may be NULL.

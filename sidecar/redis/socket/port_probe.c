@@ -1,5 +1,6 @@
 #include "redis/socket/port_probe.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
 
@@ -8,6 +9,7 @@
 enum {
     PROBE_MS = 150, // of each of two waits
     PROBE_INTERVAL_S = 10,
+    PROBE_PORTS = 64, // ports that are equal modulo this share the interval
 };
 
 // A ClientHello of TLS 1.2 that offers one cipher and no extension. A TLS server answers with a ServerHello or with an alert.
@@ -48,16 +50,20 @@ bool port_is_plain(const peer_t *peer) {
     return first == '+' || first == '-';
 }
 
-// Each role reconnects again and again while a server is down. One of them may ask.
-static bool probe_is_due(void) {
-    static _Atomic int64_t next_ns;
-    int64_t now = mono_now().ns;
-    int64_t due = atomic_load(&next_ns);
-    return now >= due && atomic_compare_exchange_strong(&next_ns, &due, now + PROBE_INTERVAL_S * NS_PER_S);
+// Each role reconnects again and again while a server is down. One of them may ask, each port by itself: sentinels have others.
+static bool probe_is_due(const peer_t *peer) {
+    static _Atomic int64_t next_ns[PROBE_PORTS];
+    bool v6 = peer->address.ss_family == AF_INET6; // a unix socket never speaks TLS
+    unsigned port = ntohs(v6 ? ((const struct sockaddr_in6 *)&peer->address)->sin6_port
+                             : ((const struct sockaddr_in *)&peer->address)->sin_port);
+    _Atomic int64_t *next = &next_ns[port % PROBE_PORTS];
+    int64_t now = mono_now().ns, due = atomic_load(next);
+    if (peer->size == 0 || peer->address.ss_family == AF_UNIX) return false;
+    return now >= due && atomic_compare_exchange_strong(next, &due, now + PROBE_INTERVAL_S * NS_PER_S);
 }
 
 bool port_is_tls(const peer_t *peer) {
-    if (!probe_is_due()) return false;
+    if (!probe_is_due(peer)) return false;
     int first = probe_ask(peer, HELLO, sizeof HELLO - 1);
     return first == TLS_FIRST_ALERT || first == TLS_FIRST_HANDSHAKE;
 }

@@ -247,6 +247,11 @@ Test(redis_sentinel_group, answers_that_are_behind_are_not_believed) {
     cr_assert_eq(sentinel_group_epoch(a.group), 7);
     for (int i = 0; i < SENTINELS; i++) sentinel_lie(a.s, i, server_port(a.s->servers[0]), 6);
     cr_assert_eq(asker_ask(&a), -1, "an answer of a lower epoch is believed");
+    sentinel_group_t *successor = sentinel_group_new(&a.config->redis); /* as after a reload */
+    sentinel_group_inherit(successor, a.group);
+    const address_t *named = sentinel_group_ask(successor, NULL, &a.error);
+    cr_assert(!named || named->port == server_port(foreign), "the successor believes an answer of a lower epoch");
+    sentinel_group_free(successor);
     fixture_step_boottime((GROUP_BEHIND_S - 2) * 1000);
     cr_assert_eq(asker_ask(&a), -1);
     fixture_step_boottime(3000);
