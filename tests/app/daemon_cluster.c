@@ -151,6 +151,23 @@ Test(daemon_cluster, a_move_that_takes_long_holds_its_queue_and_no_other) {
     nodes_free(&nodes);
 }
 
+/* Nobody holds the lock of the moving slot yet, so each attempt to acquire it is refused. */
+Test(daemon_cluster, an_instance_that_starts_during_a_move_serves_other_queues) {
+    nodes_t nodes = nodes_start(3, 0);
+    unsigned slot = nodes_slot(&nodes, "{q0}");
+    size_t to = other_primary(&nodes, slot);
+    nodes_move_begin(&nodes, slot, to);
+    daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
+    expect_rounds_from(&nodes, d, 1, ROUND_MS, "at the start");
+    int64_t until = wait_now_us() + 3000000;
+    while (wait_now_us() < until) expect_rounds_from(&nodes, d, 1, SOON_MS, "during the move");
+    cr_assert_not(says(d, "no longer leading", ""), "a term has ended");
+    nodes_move_finish(&nodes, slot, to);
+    expect_rounds(&nodes, d, "after the move");
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
 Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
     nodes_t nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes), *queues = queues_of(QUEUES, ""), host[64];
