@@ -168,6 +168,19 @@ Test(daemon_cluster, an_instance_that_starts_during_a_move_serves_other_queues) 
     nodes_free(&nodes);
 }
 
+/* The keys come from a single Redis. The lock of the group is in another slot, so no script may name it. */
+Test(daemon_cluster, takes_over_a_queue_of_a_group_in_another_slot) {
+    nodes_t nodes = nodes_start(3, 0);
+    redis_t *r = nodes_open(&nodes, "{q0}");
+    redis_ok(r, "HSET sidecar:{q0}:meta group mail-app");
+    redis_close(r);
+    daemon_t *d = start(&nodes, "600ms", QUEUES, "");
+    expect_rounds(&nodes, d, "at the start");
+    cr_assert(says(d, "took over the queue of a group without a leader", "mail-app"));
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
 Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
     nodes_t nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes), *queues = queues_of(QUEUES, ""), host[64];
