@@ -1,4 +1,5 @@
-/* What becomes of each job on a real Redis Cluster: under load, and in the audit log. */
+/* What becomes of each job on a real Redis Cluster: under load, and in the audit log. QS_LONG=1 runs the long form: 10 failovers
+ * by command and 10 by kill, 20 moves of a slot, 5 of them held half-way, and a node that comes and goes. */
 #include "daemon.h"
 #include "redis_cluster.h"
 #include "wait.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUES = 6, MOST_JOBS = 20000, END_MS = 20000 };
+enum { QUEUES = 6, MOST_JOBS = 100000, END_MS = 20000, ROUNDS = 3, LONG_ROUNDS = 10, HOLD_MS = 3000 };
 
 typedef struct {
     nodes_t nodes;
@@ -89,25 +90,46 @@ static bool all_seen(load_t *load) {
     return missing(load) <= QUEUES * 5; /* of this round */
 }
 
-Test(daemon_cluster_jobs, no_job_is_lost_by_failovers_and_moves, .timeout = 300) {
+/* Moves the slot to another primary while jobs flow. */
+static void move_under_load(load_t *load, unsigned slot, size_t to, int hold_ms) {
+    nodes_move_begin(&load->nodes, slot, to);
+    if (hold_ms) nodes_move_keys(&load->nodes, slot, to, 2); /* half of them */
+    work_for(load, hold_ms);
+    nodes_move_finish(&load->nodes, slot, to);
+    work_for(load, 300);
+}
+
+static void one_round(load_t *load, int round, bool is_long) {
+    char queue[16];
+    snprintf(queue, sizeof(queue), "{q%d}", round % QUEUES);
+    unsigned slot = nodes_slot(&load->nodes, queue);
+    nodes_fail_over(&load->nodes, slot);
+    work_for(load, 300);
+    size_t killed = nodes_kill_primary(&load->nodes, slot);
+    work_for(load, 300);
+    nodes_revive(&load->nodes, killed);
+    size_t from = nodes_owner(&load->nodes, slot), to = from;
+    for (unsigned other = 0; to == from; other += 100) to = nodes_owner(&load->nodes, other);
+    move_under_load(load, slot, to, is_long && round % 2 ? HOLD_MS : 0);
+    if (is_long) move_under_load(load, slot, from, 0);
+}
+
+static void node_comes_and_goes(load_t *load) {
+    unsigned slot = nodes_slot(&load->nodes, "{q0}");
+    size_t from = nodes_owner(&load->nodes, slot), added = nodes_add(&load->nodes);
+    move_under_load(load, slot, added, 0);
+    move_under_load(load, slot, from, 0);
+    nodes_remove(&load->nodes, added);
+    work_for(load, 300);
+}
+
+Test(daemon_cluster_jobs, no_job_is_lost_by_failovers_and_moves, .timeout = 600) {
     load_t *load = calloc(1, sizeof(*load));
+    bool is_long = getenv("QS_LONG");
     begin(load);
     work_for(load, 1000);
-    for (int round = 0; round < 3; round++) {
-        char queue[16];
-        snprintf(queue, sizeof(queue), "{q%d}", round);
-        unsigned slot = nodes_slot(&load->nodes, queue);
-        nodes_fail_over(&load->nodes, slot);
-        work_for(load, 300);
-        size_t killed = nodes_kill_primary(&load->nodes, slot);
-        work_for(load, 300);
-        nodes_revive(&load->nodes, killed);
-        size_t from = nodes_owner(&load->nodes, slot), to = from;
-        for (unsigned other = 0; to == from; other += 100) to = nodes_owner(&load->nodes, other);
-        nodes_move_begin(&load->nodes, slot, to);
-        nodes_move_finish(&load->nodes, slot, to);
-        work_for(load, 300);
-    }
+    for (int round = 0; round < (is_long ? LONG_ROUNDS : ROUNDS); round++) one_round(load, round, is_long);
+    if (is_long) node_comes_and_goes(load);
     cr_assert(wait_for(all_seen(load), END_MS), "%d of %d jobs are missing", missing(load), load->added);
     fprintf(stderr, "%d jobs\n", load->added);
     end(load);

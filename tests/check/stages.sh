@@ -118,8 +118,10 @@ storms() {
         --filter '@(daemon_loop|daemon_promises|daemon_sd_notify)/*'
 }
 
-# Twenty failovers of Sentinel, for the quick form has three.
-failovers() { QS_LONG=1 timeout --foreground -k 10 900 build/tests/suite -j1 --timeout 600 --filter '@(daemon_sentinel)/*'; }
+# Twenty failovers of Sentinel and of a Cluster, with twenty moves of a slot. The quick forms have three.
+failovers() {
+    QS_LONG=1 timeout --foreground -k 10 900 build/tests/suite -j1 --timeout 600 --filter '@(daemon_sentinel|daemon_cluster_jobs)/*'
+}
 
 # `make chaos`, but for a minute.
 chaos() { CHAOS_SECONDS=60 timeout --foreground -k 10 600 build/tests/suite -j1 --filter 'daemon_chaos/*'; }
@@ -160,7 +162,7 @@ else
     stage "tests over TLS" over_tls
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
     stage "tests with Redis 6.2" with_redis62
-    stage "20 failovers of Sentinel" failovers
+    stage "20 failovers of Sentinel and Cluster" failovers
     stage chaos chaos
     stage image image
 fi
