@@ -15,8 +15,10 @@
 #include "http/health.h"
 #include "http/http.h"
 #include "model/metrics.h"
+#include "redis/mode.h"
 
 enum { HTTP_STOP_MS = 1500 };
+enum { MODE_INTERVAL_S = 2 };
 enum { METRIC_ROWS = 2 * CONFIG_QUEUES_MAX }; // two role sets may run at once, with different queues
 
 typedef struct app {
@@ -32,6 +34,7 @@ typedef struct app {
     bool reload_asked;  // SIGHUP: always log the result
     mono_t password_at; // when to read the password file
     mono_t poll_at;     // when to read the file without being asked
+    mono_t mode_at;     // when to ask what Redis is; never = it is known
     char *listen;       // address of the http role, which outlives configurations; owned
     int signal_fd;      // owned, like watch_fd and told_fd
     int told_fd;        // raised when a role has ended or slots have moved
@@ -164,6 +167,14 @@ static void app_follow_slots(app_t *app) {
     role_set_free_ended(app->roles);
 }
 
+// Redis was away at the start, so nobody knows whether it is a Cluster.
+static void app_find_mode(app_t *app) {
+    app->reload.mode = redis_find_mode(&role_set_config(app->roles)->redis);
+    bool known = app->reload.mode != REDIS_MODE_AUTO;
+    app->mode_at = known ? mono_never() : mono_add(mono_now(), MODE_INTERVAL_S * NS_PER_S);
+    if (app->reload.mode == REDIS_MODE_CLUSTER) app->reload_wanted = true;
+}
+
 static void app_wait(app_t *app) {
     struct pollfd ready[] = {{.fd = app->signal_fd, .events = POLLIN},
                              {.fd = app->watch_fd, .events = POLLIN},
@@ -172,13 +183,16 @@ static void app_wait(app_t *app) {
     if (mono_reached(app->password_at, mono_now())) app->password_at = role_set_check_password(app->roles);
     mono_t until = app->next_roles ? sd_notify_due(&app->notify) : mono_min(sd_notify_due(&app->notify), app->poll_at);
     until = mono_min(until, app->password_at);
+    if (!app->next_roles) until = mono_min(until, app->mode_at);
     if (ppoll(ready, sizeof ready / sizeof *ready, mono_timeout(until, &left), NULL) < 0) return;
     if (mono_reached(sd_notify_due(&app->notify), mono_now())) app_notify_watchdog(app);
     if (ready[0].revents) app_read_signals(app);
     if (ready[1].revents && reload_was_swapped(app->watch_fd)) app->reload_wanted = true;
     if (ready[2].revents) wakeup_clear(app->told_fd);
     if (ready[2].revents && !app->next_roles) app_follow_slots(app);
-    if (!app->next_roles && mono_reached(app->poll_at, mono_now())) app->reload_wanted = true;
+    if (app->next_roles) return;
+    if (mono_reached(app->poll_at, mono_now())) app->reload_wanted = true;
+    if (mono_reached(app->mode_at, mono_now())) app_find_mode(app);
 }
 
 static void app_loop(app_t *app) {
@@ -260,6 +274,8 @@ int app_run(config_t *config) {
     app.listen = mem_str(config->http.listen);
     app_watch_roles(&app);
     app_schedule_poll(&app);
+    app.reload.mode = config->redis.found;
+    app.mode_at = config_may_be_cluster(config) && config->redis.found == REDIS_MODE_AUTO ? mono_now() : mono_never();
     app.failed = !app_start(&app);
     app_watch_roles(&app); // with the http role
     app_loop(&app);

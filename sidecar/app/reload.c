@@ -57,8 +57,10 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     buffer_t changes = {0};
     config_t *fresh = config_load(current->path, dialect_settings, &messages);
     if (fresh) config_changes(current, fresh, &frozen, &changes);
-    if (fresh) fresh->redis.found = current->redis.found;
-    if (fresh && current->redis.found == REDIS_MODE_CLUSTER && !frozen.len && !config_may_be_cluster(fresh))
+    if (fresh) fresh->redis.found = reload->mode;
+    if (fresh && reload->mode == REDIS_MODE_CLUSTER && reload->mode != current->redis.found)
+        buffer_printf(&changes, "%sredis is a Cluster", changes.len ? ", " : "");
+    if (fresh && reload->mode == REDIS_MODE_CLUSTER && !frozen.len && !config_may_be_cluster(fresh))
         buffer_str(&frozen, "a queue that cannot work in a Cluster");
     if (frozen.len) {
         buffer_clear(&messages);

@@ -8,6 +8,7 @@
 typedef struct reload {
     condition_t refused; // the file was refused last time
     char *changes;       // changes of the last accepted file; NULL = none yet. Owned
+    redis_mode_t mode;   // what Redis turned out to be; see redis_config_t
 } reload_t;
 
 void reload_end(reload_t *reload);

@@ -246,11 +246,6 @@ static bool role_set_take_over_shards(role_set_t *next, role_set_t *old, bool *f
     return true;
 }
 
-bool role_set_take_over(role_set_t *next, role_set_t *old, bool *failed) {
-    // A reload cannot change the mode.
-    return next->log ? role_set_take_over_shards(next, old, failed) : role_set_take_over_roles(next, old, failed);
-}
-
 bool role_set_end(role_set_t *set) {
     bool ended = true;
     atomic_store(&set->log_stop, true);
@@ -262,4 +257,17 @@ bool role_set_end(role_set_t *set) {
     ended = role_join(&set->watcher_role, WATCHER_STOP_MS) && ended;
     if (ended && set->log) audit_share_finish(set->log);
     return ended;
+}
+
+// Redis was away at the start and turned out to be a Cluster.
+static bool role_set_replace(role_set_t *next, role_set_t *old, bool *failed) {
+    bool changed;
+    if (!role_set_end(old)) return false;
+    *failed = !role_set_start(next) || !role_set_follow_slots(next, &changed);
+    return true;
+}
+
+bool role_set_take_over(role_set_t *next, role_set_t *old, bool *failed) {
+    if (!next->log != !old->log) return role_set_replace(next, old, failed);
+    return next->log ? role_set_take_over_shards(next, old, failed) : role_set_take_over_roles(next, old, failed);
 }

@@ -171,9 +171,10 @@ static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply) 
 }
 
 static void read_set_missing_since(auditor_t *a, int64_t ns) {
-    int64_t first = a->missing_since_ns = ns;
+    int64_t first = ns;
+    atomic_store(&a->missing_since_ns, ns);
     for (size_t i = 0; i < a->share->auditor_count; i++) {
-        int64_t other = a->share->auditors[i]->missing_since_ns;
+        int64_t other = atomic_load(&a->share->auditors[i]->missing_since_ns);
         if (other && (!first || other < first)) first = other;
     }
     metric_set(&a->metrics->audit_lacks_ns, first);

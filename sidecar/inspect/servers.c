@@ -21,7 +21,6 @@ static bool servers_have_others(const sentinel_group_t *group) {
 }
 
 static void servers_add_sentinel(servers_t *servers, const sentinel_answer_t *answer) {
-    servers->sentinels = mem_grown(servers->sentinels, servers->sentinel_count, sizeof *servers->sentinels);
     sentinel_view_t *view = &servers->sentinels[servers->sentinel_count++];
     *view = (sentinel_view_t){
         .epoch = answer->config_epoch, .quorum = answer->quorum, .replicas = answer->replicas, .sees_down = answer->down};
@@ -43,6 +42,7 @@ void servers_read_sentinels(servers_t *servers, const redis_config_t *redis, con
     const address_t *primary = sentinel_group_ask(group, stop, &error);
     if (primary && servers_have_others(group)) primary = sentinel_group_ask(group, stop, &error);
     const sentinel_answer_t *answers = sentinel_group_answers(group, &count);
+    servers->sentinels = mem_array(count + 1, sizeof *servers->sentinels);
     for (size_t i = 0; i < count; i++) servers_add_sentinel(servers, &answers[i]);
     if (primary) snprintf(servers->believed, sizeof servers->believed, "%s", address_text(primary).text);
     sentinel_group_disagrees(group, servers->quarrel, sizeof servers->quarrel);

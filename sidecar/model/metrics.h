@@ -29,8 +29,8 @@
     X(primaries_missing, GAUGE, "redis_primaries_missing", 1,                                                                    \
       "primaries that cannot be reached, or that nobody names: their queues stand still; a plain Redis is one primary")          \
     X(primary_changes, COUNTER, "redis_primary_changes_total", 1, "times that another server became the primary")                \
-    X(clock_step_ms, GAUGE, "redis_clock_step_seconds", 1000,                                                                    \
-      "how far the clock went forward at the last change of the primary; negative = backward; 0 = it did not step")              \
+    X(redis_clock_step_ms, GAUGE, "redis_clock_step_seconds", 1000,                                                              \
+      "the last step of Redis's clock of more than a second, as of a failover to a server with another clock; 0 = none")         \
     X(sentinels_answering, GAUGE, "redis_sentinels_answering", 1,                                                                \
       "sentinels that answered the last question; 0 without Sentinel")                                                           \
     X(certificate_end_s, GAUGE, "redis_certificate_end_timestamp_seconds", 1,                                                    \
@@ -39,8 +39,6 @@
       "problems of Redis, ACL rights or keys that the preflight found; it checks them again until they are solved")              \
     X(tracking_refused, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: they find changes by polling only")    \
     X(safety_polls, COUNTER, "safety_polls_total", 1, "polls of all delayed keys without a wake-up")                             \
-    X(redis_clock_step_ms, GAUGE, "redis_clock_step_seconds", 1000,                                                              \
-      "the last step of Redis's clock of more than a second, as of a failover to a server with another clock; 0 = none")         \
     X(audit_rows, COUNTER, "audit_rows_total", 1, "rows written to the audit log")                                               \
     X(audit_lag_ms, GAUGE, "audit_lag_seconds", 1000,                                                                            \
       "for how long the audit log has lacked an entry of a failure stream, or could not be compared with it; 0 = it is "         \

@@ -16,6 +16,7 @@ redis_mode_t redis_find_mode(const redis_config_t *redis) {
         request_append(conn, "INFO", "cluster");
         reply = conn_read_next(conn, NULL, &error);
     }
+    if (error.outcome == OUTCOME_REFUSED) mode = REDIS_MODE_SINGLE;
     if (reply) mode = slice_is(reply_info(reply, "cluster_enabled:"), "1") ? REDIS_MODE_CLUSTER : REDIS_MODE_SINGLE;
     conn_reply_free(reply);
     conn_free(conn);

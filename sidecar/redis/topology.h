@@ -94,8 +94,8 @@ int64_t topology_map_epoch(const topology_t *topology);
 void topology_reach(const topology_t *topology, address_t *address);
 // Takes a slot map over. A new primary keeps the shard of the one whose slots it has.
 void topology_set_slots(topology_t *topology, const slot_map_t *map);
-// Begins with what `old`, which may be of other settings, knows: shards and slots, or the primary that its sentinels named. Call it
-// before threads start.
+// Begins with what `old`, which may be of other settings, knows: shards and slots, or the primary that its sentinels named. Call
+// it before threads start.
 void topology_inherit(topology_t *topology, topology_t *old);
 // A node said that the slot has moved. The primary of another shard gets the slot at once. An unknown server may be the new
 // primary of any shard, so the map must tell.

@@ -181,6 +181,37 @@ Test(daemon_cluster, takes_over_a_queue_of_a_group_in_another_slot) {
     nodes_free(&nodes);
 }
 
+static bool is_up(nodes_t *nodes) {
+    bool up = true;
+    for (size_t i = 0; i < nodes->count; i++) {
+        redis_t *r = redis_open(nodes->servers[i]);
+        char *info = redis_str(r, "CLUSTER INFO");
+        up = up && strstr(info, "cluster_state:ok");
+        free(info);
+        redis_close(r);
+    }
+    return up;
+}
+
+Test(daemon_cluster, a_cluster_that_was_away_at_the_start_is_found) {
+    nodes_t nodes = nodes_start(3, 0);
+    char *queues = queues_of(QUEUES, "");
+    server_kill(nodes.servers[0]);
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { host = \"127.0.0.1\"; port = %d; };\nlock = { ttl = \"600ms\"; };\n"
+                               "http = { port = 0; };\nlog = { format = \"json\"; };\n"
+                               "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
+                               server_port(nodes.servers[0]), queues);
+    cr_assert(daemon_wait_log(d, "cannot reach redis", 5000));
+    server_restart(nodes.servers[0], SERVER_LOSE_DATA);
+    cr_assert(daemon_wait_log(d, "\"changes\":\"redis is a Cluster\"", 10000));
+    cr_assert(wait_for(is_up(&nodes), ROUND_MS));
+    expect_rounds(&nodes, d, "after Redis was away");
+    cr_assert_eq(daemon_log_count(d, "redis is a Cluster"), 1);
+    daemon_stop(d);
+    free(queues);
+    nodes_free(&nodes);
+}
+
 Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
     nodes_t nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes), *queues = queues_of(QUEUES, ""), host[64];

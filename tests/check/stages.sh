@@ -94,7 +94,7 @@ daemons() {
         return 0
     fi
     QS_DAEMON=build/thread/queue-sidecar QS_TEST_SLOW=4 \
-        $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
+        $fixed timeout --foreground -k 10 900 build/tests/suite -j$((jobs + 2)) --timeout 240 --filter 'daemon_*/*'
 }
 
 # The suite with the libraries and the Redis 8.0 of Debian 13. Tests that use Redis also run with Valkey 8.1.
@@ -108,7 +108,7 @@ documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jo
 # The product connects with TLS: to the server itself, or before a proxy to a relay. Left out: tests of the plain program's memory,
 # of the previous release, and of single functions.
 over_tls() {
-    QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 180 --filter \
+    QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j$((jobs + 1)) --timeout 180 --filter \
         '@(redis_*|daemon_@(audit*|bull|delayed|http|kmqueue*|leader|loop|m*r|private|promises|queues|redis|reload|requeue*|status*|wakeup))/*'
 }
 

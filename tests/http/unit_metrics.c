@@ -23,6 +23,16 @@ Test(unit_metrics, metrics_begin_at_zero) {
     metrics_free(NULL);
 }
 
+/* Prometheus refuses a page that describes a family twice. */
+Test(unit_metrics, families_of_the_instance_differ) {
+#define X(name, kind, family, scale, help) family,
+    static const char *const families[] = {METRICS_INSTANCE(X)};
+#undef X
+    size_t count = sizeof families / sizeof *families;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++) cr_expect_str_neq(families[i], families[k]);
+}
+
 Test(unit_metrics, bucket_bounds_are_inclusive) {
     metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];

@@ -4,6 +4,7 @@
 #include "wait.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <netdb.h>
 #include <stdatomic.h>
 
@@ -133,8 +134,12 @@ Test(redis_tls, stream_cut_at_any_place_is_a_loss_and_the_next_connect_succeeds,
     relay_t *relay = relay_start(&(relay_options_t){.port = server_tls_port(f.server)});
     char *settings = trust(&f, "");
     tls_client_t client = tls_client("127.0.0.1", relay_port(relay), settings);
-    bytes_to_open(relay, &client);                 /* loads the scripts, so that each later connect is of the same kind */
-    long all = bytes_to_open(relay, &client) - 60; /* signatures and uptimes differ in length */
+    bytes_to_open(relay, &client); /* loads the scripts, so that each later connect is of the same kind */
+    long all = LONG_MAX;
+    for (int i = 0; i < 5; i++) {                        /* last bytes of the connection before may be counted, too */
+        long bytes = bytes_to_open(relay, &client) - 60; /* signatures and uptimes differ in length */
+        if (bytes < all) all = bytes;
+    }
     cr_assert_gt(all, CUTS);
     for (int i = 0; i < CUTS; i++) {
         relay_cut_after(relay, all * i / CUTS);

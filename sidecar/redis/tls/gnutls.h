@@ -34,8 +34,9 @@
     USE(session_get_verify_cert_status)                                                                                          \
     USE(session_set_verify_cert2)                                                                                                \
     USE(strerror)                                                                                                                \
-    USE(transport_set_ptr2)                                                                                                      \
+    USE(transport_set_ptr)                                                                                                       \
     USE(transport_set_pull_function)                                                                                             \
+    USE(transport_set_vec_push_function)                                                                                         \
     USE(x509_crt_deinit)                                                                                                         \
     USE(x509_crt_get_activation_time)                                                                                            \
     USE(x509_crt_get_dn_by_oid)                                                                                                  \

@@ -39,6 +39,14 @@ static ssize_t tls_pull(gnutls_transport_ptr_t self, void *bytes, size_t size) {
     return count;
 }
 
+// Sends all records at once: a server that refuses the first one would answer the second one with a reset, which overtakes its
+// alert.
+static ssize_t tls_push(gnutls_transport_ptr_t self, const giovec_t *pieces, int count) {
+    const tls_t *tls = self;
+    struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
+    return sendmsg(tls->fd, &message, MSG_NOSIGNAL);
+}
+
 static bool tls_name_is_address(tls_t *tls, unsigned *size) {
     bool v4 = inet_pton(AF_INET, tls->name, tls->address) == 1;
     *size = v4 ? 4 : 16;
@@ -79,8 +87,9 @@ tls_t *tls_new(const redis_config_t *redis, const char *name, int fd, redis_erro
         return NULL;
     }
     tls_set_checks(tls);
-    gnutls->transport_set_ptr2(tls->session, tls, (gnutls_transport_ptr_t)(intptr_t)fd);
+    gnutls->transport_set_ptr(tls->session, tls);
     gnutls->transport_set_pull_function(tls->session, tls_pull);
+    gnutls->transport_set_vec_push_function(tls->session, tls_push);
     return tls;
 }
 
