@@ -62,7 +62,9 @@ static int64_t servers_number(const redisReply *info, const char *field) {
 enum { INFO_SERVER, INFO_MEMORY, INFO_REPLICATION, INFO_SECTIONS };
 
 static void servers_read_info(primary_view_t *view, redisReply *const *info) {
-    servers_copy(view->mode, sizeof view->mode, reply_info(info[INFO_SERVER], "redis_mode:"));
+    slice_t mode = reply_info(info[INFO_SERVER], "redis_mode:");
+    if (mode.len == 0) mode = reply_info(info[INFO_SERVER], "server_mode:"); // valkey src/server.c, genValkeyInfoString
+    servers_copy(view->mode, sizeof view->mode, mode);
     servers_copy(view->eviction, sizeof view->eviction, reply_info(info[INFO_MEMORY], "maxmemory_policy:"));
     view->replicas = servers_number(info[INFO_REPLICATION], "connected_slaves:");
     // This field is there only if min-replicas-to-write is above 0 (redis src/server.c, genRedisInfoString).

@@ -6,7 +6,7 @@ QS_CLIENTS_REQUIRED=${QS_ROOT_REQUIRED:-} sh deploy/deps.sh valkey # not for the
 echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
 make -s -j2 suite TEST_CFLAGS=-O0
 failed=
-jobs=$((2 * $(nproc)))
+jobs=$((4 * $(nproc)))
 [ "$jobs" -le 8 ] || jobs=8
 run() { # server, filter
     echo "== $2 with $("$1" --version | cut -d' ' -f1-3)"

@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
-jobs=$(($(nproc) + 1))
+jobs=$((3 * $(nproc)))
 [ "$jobs" -le 8 ] || jobs=8
 
 reports=$(mktemp -d)
@@ -74,7 +74,7 @@ in_process() {
     log=log_path=$reports/report:print_stacktrace=1
     ASAN_OPTIONS=$log:detect_leaks=1:detect_stack_use_after_return=1 LSAN_OPTIONS=$log:exitcode=0 UBSAN_OPTIONS=$log \
         QS_DAEMON=build/address-undefined/queue-sidecar QS_TEST_SLOW=3 \
-        $fixed timeout --foreground -k 10 900 build/address-undefined/tests/suite -j$((jobs + 1)) --timeout 240 \
+        $fixed timeout --foreground -k 10 900 build/address-undefined/tests/suite -j"$jobs" --timeout 240 \
         --filter '@(unit|redis)_*/*'
     code=$?
     found=$(grep -lE 'Sanitizer|runtime error' "$reports"/* 2>/dev/null | while IFS= read -r file; do
@@ -94,7 +94,7 @@ daemons() {
         return 0
     fi
     QS_DAEMON=build/thread/queue-sidecar QS_TEST_SLOW=4 \
-        $fixed timeout --foreground -k 10 900 build/tests/suite -j$((jobs + 2)) --timeout 240 --filter 'daemon_*/*'
+        $fixed timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 240 --filter 'daemon_*/*'
 }
 
 # The suite with the libraries and the Redis 8.0 of Debian 13. Tests that use Redis also run with Valkey 8.1.
@@ -108,7 +108,7 @@ documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jo
 # The product connects with TLS: to the server itself, or before a proxy to a relay. Left out: tests of the plain program's memory,
 # of the previous release, and of single functions.
 over_tls() {
-    QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j$((jobs + 1)) --timeout 180 --filter \
+    QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 180 --filter \
         '@(redis_*|daemon_@(audit*|bull|delayed|http|kmqueue*|leader|loop|m*r|private|promises|queues|redis|reload|requeue*|status*|wakeup))/*'
 }
 

@@ -5,8 +5,8 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 tap=build/tests/suite.tap
-# Tests mostly wait for timeouts or for processes, so run more tests at a time than there are cores.
-jobs=${QS_JOBS:-$((2 * $(nproc)))}
+# Tests mostly wait for timeouts or for processes: with two for each core, the cores idle for most of the time.
+jobs=${QS_JOBS:-$((4 * $(nproc)))}
 [ "$jobs" -le 8 ] || jobs=8
 
 [ $# -eq 0 ] || exec build/tests/suite -j"$jobs" --filter "$1" </dev/null
