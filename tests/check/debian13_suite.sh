@@ -43,7 +43,6 @@ exec unshare --mount --propagation private sh -eu -c '
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/tmp"
-    [ -e "$root/etc/hosts" ] || echo "127.0.0.1 localhost" >"$root/etc/hosts"
     [ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
     exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
 ' - "$root" QS_FILTER="${QS_FILTER:-*}" QS_TEST_SLOW="${QS_TEST_SLOW:-1}" QS_ROOT_REQUIRED="${QS_CLIENTS_REQUIRED:-}" \

@@ -61,7 +61,7 @@ Test(daemon_monitor, a_job_larger_than_other_replies_may_be_is_ended_and_copied)
     await(&s, audit_log_int(daemon_audit_path(d), "SELECT max(length(payload)) FROM events WHERE kind = 'failed'") == SIZE,
           20000);
     cr_assert_eq(redis_int(s.r, "EXISTS q:errors q:backup"), 1, "only the sentinel is left");
-    cr_assert_eq(daemon_log_count(d, "larger than any reply"), 0);
+    cr_assert_eq(daemon_log_count(d, "larger than any reply"), 0, "%s", daemon_log(d));
     cluster_end(&s);
 }
 

@@ -2,12 +2,14 @@
  * redis62.sh have fetched. */
 #pragma once
 
+#include "tls_harness.h"
+
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
 #include <unistd.h>
 
-enum { EVERY_SERVER_COUNT = 4 };
+enum { EVERY_SERVER_COUNT = 4, EVERY_SERVER_REDIS62 = 3 };
 
 /* Returns the program; NULL = the default server. Skips the test if the program is missing. */
 static inline const char *every_server_binary(int number) {
@@ -18,6 +20,7 @@ static inline const char *every_server_binary(int number) {
         fprintf(stderr, "skipped: no %s (tests/support/debian13.sh and redis62.sh fetch them)\n", binary);
         cr_skip_test("no %s", binary);
     }
+    if (number == EVERY_SERVER_REDIS62 && tls_harness_is_on()) cr_skip_test("that Redis 6.2 has no TLS");
     return binary;
 }
 

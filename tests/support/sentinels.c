@@ -85,7 +85,7 @@ static void print_conf(const sentinels_t *s, const sentinel_t *sentinel, FILE *o
                 sentinel->port, s->tls, s->tls, s->tls);
     else
         fprintf(out, "port %d\n", sentinel->port);
-    fprintf(out, "bind 127.0.0.1\ndir %s\nlogfile %s/sentinel.log\nunixsocket %s\nprotected-mode no\n", sentinel->dir,
+    fprintf(out, "bind 127.0.0.1 -::1\ndir %s\nlogfile %s/sentinel.log\nunixsocket %s\nprotected-mode no\n", sentinel->dir,
             sentinel->dir, sentinel->socket);
 }
 

@@ -120,8 +120,9 @@ static bool launch(server_t *server) {
     char port[16], bus_port[16];
     snprintf(port, sizeof(port), "%d", server->port);
     snprintf(bus_port, sizeof(bus_port), "%d", server->bus_port);
-    const char *argv[MAX_ARGS] = {server->binary, "--port", port, "--bind", "127.0.0.1", "--unixsocket", server->socket, "--dir",
-                                  server->dir, "--logfile", server->log, "--save", "", "--appendonly", "no", "--daemonize", "no",
+    const char *argv[MAX_ARGS] = {server->binary, "--port", port, "--bind", "127.0.0.1", "-::1", "--unixsocket", server->socket,
+                                  "--dir", server->dir, "--logfile", server->log, "--save", "", "--appendonly", "no",
+                                  "--daemonize", "no",
                                   /* Redis 6.2 has no such option: there DEBUG is always on. */
                                   server->major < 7 ? NULL : "--enable-debug-command", server->major < 7 ? NULL : "yes"};
     size_t used = 0;
