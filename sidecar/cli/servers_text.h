@@ -1,4 +1,4 @@
-// What people read about the servers of a deployment: `check --redis` and `status` use the same words.
+// The servers of a deployment in words for people. `check --redis` and `status` use the same words.
 #pragma once
 
 #include "base/buffer.h"

@@ -222,7 +222,7 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) __
 // (default, file, environment, defaults).
 void config_dump(const config_t *config, buffer_t *out);
 
-// Where the value of a key outside queues came from, for messages: "FILE:LINE", or a variable of the environment; for a default,
+// The origin of the value of a key outside queues, for messages: "FILE:LINE", or a variable of the environment; for a default,
 // the file. Borrowed.
 const char *config_place(const config_t *config, const char *section, const char *name);
 

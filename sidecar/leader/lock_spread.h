@@ -5,7 +5,7 @@
 
 #include "base/std.h"
 
-// What the leaders of all shards of a process share. Begin with {.locks = the number of locks, .part = that number}.
+// State that the leaders of all shards of a process share. Begin with {.locks = the number of locks, .part = that number}.
 typedef struct lock_spread {
     size_t locks;            // of the configuration
     atomic_size_t leading;   // by this instance

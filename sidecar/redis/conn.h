@@ -46,7 +46,7 @@ const char *conn_name(const conn_t *conn);
 // 70015 for 7.0.15; for Valkey, the Redis version that Valkey is compatible with; 0 = unknown.
 int conn_version(const conn_t *conn);
 const char *conn_server(const conn_t *conn); // "redis 7.0.15" or "valkey 8.1.1"; "" before the first connect
-// When this process first reached the data of this server. An earlier answer may have come from another primary.
+// The time at which this process first reached the data of this server. An earlier answer may have come from another primary.
 mono_t conn_server_since(const conn_t *conn);
 const char *conn_tls_text(const conn_t *conn);    // "TLS 1.3"; "" = the connection is plain or closed
 int64_t conn_certificate_end(const conn_t *conn); // of the server, seconds since 1970; 0 = plain, closed or unknown

@@ -1,4 +1,4 @@
-// What the files of a connection share.
+// Types that the files of a connection share.
 #pragma once
 
 #include <hiredis/hiredis.h>

@@ -11,6 +11,6 @@ enum { KEEPALIVE_S = 60 }; // without a byte from the server
 outcome_t conn_keep_alive(conn_t *conn, redis_error_t *error);
 // For a subscribed connection: sends PING if it is due; tracking_read reads the reply. Without a reply the connection is lost.
 outcome_t conn_keep_subscriber_alive(conn_t *subscriber, redis_error_t *error);
-// When to call these functions next. A closed connection: never.
+// The time at which to call these functions next. A closed connection: never.
 mono_t conn_keep_alive_at(const conn_t *conn);
 mono_t conn_keep_subscriber_alive_at(const conn_t *subscriber);

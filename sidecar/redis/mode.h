@@ -1,4 +1,4 @@
-// What the server is, where the config leaves it open.
+// Finds out whether the server is a node of a Cluster, if the config leaves it open.
 #pragma once
 
 #include "config/config.h"

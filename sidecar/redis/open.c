@@ -140,8 +140,8 @@ static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
                            refusal.text);
 }
 
-// What the sentinels said before the connect may be outdated: a primary that died, was replaced and came back accepts connections
-// at its old address. So they must name it once more. (rule 1 of redis/sentinel/group.h)
+// An answer of the sentinels from before the connect may be outdated: a primary that died, was replaced and came back accepts
+// connections at its old address. So they must name it once more. (rule 1 of redis/sentinel/group.h)
 static outcome_t conn_confirm(conn_t *conn, redis_error_t *error) {
     outcome_t outcome = shard_locate(conn->shard, mono_now(), conn->stop, error);
     if (outcome == OUTCOME_OK && !conn_is_open(conn))

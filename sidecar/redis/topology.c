@@ -20,7 +20,7 @@ struct shard {
     bool missing;        // is counted as such
     shard_reach_t reach;
     int64_t certificate_end;
-    // What the sentinels said last; guarded by the mutex.
+    // The last answer of the sentinels; guarded by the mutex.
     int64_t config_epoch;
     uint64_t located_number;
     atomic_uint moves;

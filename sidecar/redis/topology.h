@@ -1,4 +1,4 @@
-// Where the primaries are. All connections of a role set, or of a CLI command, share one topology. Thread-safe.
+// The addresses of the primaries. All connections of a role set, or of a CLI command, share one topology. Thread-safe.
 //
 // A shard is a primary with its replicas. A plain Redis has one shard; a Cluster has one for each primary that serves slots. A
 // shard stays the same when another server becomes its primary: then its epoch rises, and each connection of an older epoch
@@ -31,7 +31,7 @@ void topology_free(topology_t *topology); // NULL is fine
 void topology_wake_on_change(topology_t *topology, int wake_fd);
 void topology_stop_waking(topology_t *topology, int wake_fd);
 
-// Where the connections count what happens; never NULL. Without topology_set_metrics nobody else reads these numbers.
+// The metrics into which connections count; never NULL. Without topology_set_metrics nobody else reads these numbers.
 metrics_t *topology_metrics(const topology_t *topology);
 void topology_set_metrics(topology_t *topology, metrics_t *metrics); // borrowed; call it before a connection opens
 
@@ -78,7 +78,7 @@ locator_t *topology_locator(const topology_t *topology); // NULL = no sentinels
 outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, redis_error_t *error);
 // For how long nobody has asked the sentinels, in ms; 0 without sentinels.
 int64_t topology_unasked_ms(const topology_t *topology, mono_t now);
-// How often the shard has got another address. Unlike the epoch, it does not rise by a suspicion.
+// Number of times that the shard has got another address. Unlike the epoch, it does not rise by a suspicion.
 unsigned shard_moves(const shard_t *shard);
 
 // ---- Redis Cluster.

@@ -74,7 +74,7 @@ static void watcher_report_moves(watcher_t *watcher) {
     }
 }
 
-// What is wrong with the sentinels, as texts of a line; "" = nothing.
+// Faults of the sentinels, as texts of a line; "" = none.
 typedef struct findings {
     address_t announced;
     address_t answered[SENTINELS_MAX];

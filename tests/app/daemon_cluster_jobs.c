@@ -1,4 +1,4 @@
-/* What becomes of each job on a real Redis Cluster: under load, and in the audit log. QS_LONG=1 runs the long form: 10 failovers
+/* The fate of each job on a real Redis Cluster: under load, and in the audit log. QS_LONG=1 runs the long form: 10 failovers
  * by command and 10 by kill, 20 moves of a slot, 5 of them held half-way, and a node that comes and goes. */
 #include "daemon.h"
 #include "redis_cluster.h"

@@ -1,4 +1,4 @@
-// What TLS costs: promotion, scans, copies to the audit log and memory, each over TLS and over plain TCP in turn, so that the
+// The cost of TLS: promotion, scans, copies to the audit log and memory, each over TLS and over plain TCP in turn, so that the
 // ratios are of one run. The server's certificate has a P-256 key.
 #include <arpa/inet.h>
 #include <netinet/in.h>

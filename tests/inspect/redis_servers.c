@@ -1,4 +1,4 @@
-/* What servers and sentinels tell of themselves, and what people read of it. */
+/* Facts that servers and sentinels tell of themselves, and their text for people. */
 #include "cli/servers_text.h"
 #include "fixture.h"
 #include "replica.h"

@@ -1,4 +1,4 @@
-/* What a managed service refuses and the program goes on without; and what it cannot go on without. */
+/* Features that a managed service refuses: those that the program can go without, and those that it needs. */
 #include "fixture.h"
 #include "inspect/preflight.h"
 #include "queue/lock.h"

@@ -1,4 +1,4 @@
-/* Which scripts a connect sends. */
+/* The scripts that a connect sends. */
 #include "fixture.h"
 
 #include <criterion/criterion.h>

@@ -28,7 +28,7 @@ typedef enum status_source { STATUS_FROM_NOTHING, STATUS_FROM_LOG, STATUS_FROM_S
 
 typedef enum slot_state { SLOT_SERVED, SLOT_MOVING, SLOT_CUT_OFF } slot_state_t;
 
-// Where a queue is. Without a Cluster the slot says nothing.
+// The place of a queue: slot and primary. Without a Cluster the slot says nothing.
 typedef struct status_place {
     unsigned slot;
     size_t primary; // index in the primaries; SIZE_MAX = none was reached

@@ -1,4 +1,5 @@
-// Which node of a slot map is which shard. A shard outlives its primary: the node that has its slots takes its place. Pure.
+// Matches the nodes of a slot map with the shards known so far. A shard outlives its primary: the node that has its slots takes
+// its place. Pure.
 #pragma once
 
 #include "redis/cluster/slots.h"

@@ -1,4 +1,4 @@
-// What a sentinel says about the primary, and which of several sentinels to believe. Pure.
+// The answer of a sentinel about the primary, and the choice among several answers. Pure.
 #pragma once
 
 #include "base/text/address.h"

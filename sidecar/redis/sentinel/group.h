@@ -20,8 +20,8 @@
 //    behind, not believed. Only if all sentinels that answer agree on a lower epoch for GROUP_BEHIND_S, were they set up anew.
 // 6. If no sentinel answers, open connections go on, because a primary does not change without sentinels; no new one is opened.
 //
-// What remains is up to Redis: a server that has lost its role does not know yet, and accepts requests until the sentinels have
-// named its successor. `min-replicas-to-write` narrows this window.
+// One gap remains, in Redis itself: a server that has lost its role does not know it yet, and accepts requests until the
+// sentinels have named its successor. `min-replicas-to-write` narrows this window.
 #pragma once
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-// Where the sentinels see the primary, for all threads of a process: one ask at a time, and not too often.
+// Asks the sentinels for the primary, on behalf of all threads of a process: one ask at a time, and not too often.
 #pragma once
 
 #include "base/clock.h"

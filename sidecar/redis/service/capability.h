@@ -1,5 +1,5 @@
-// What a managed service may refuse and the program goes on without. The service refuses it on each connection, so a process
-// logs it once.
+// Features of Redis that a managed service may refuse, and that the program can go without. The service refuses it on each
+// connection, so a process logs it once.
 #pragma once
 
 #include "base/std.h"

@@ -7,7 +7,7 @@
 #include "redis/error.h"
 #include "redis/tls/tls.h"
 
-// How long something may be waited for.
+// Limit of a wait.
 typedef struct time_limit {
     mono_t deadline;
     const atomic_bool *stop;  // once it is true, no wait lasts longer than STOP_GRACE_MS; NULL = none

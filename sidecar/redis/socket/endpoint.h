@@ -1,4 +1,4 @@
-// Where a server listens.
+// The address on which a server listens.
 #pragma once
 
 enum { ENDPOINT_SIZE = 320 }; // bytes of "host:port" or of a socket's path, with the NUL

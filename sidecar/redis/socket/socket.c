@@ -68,7 +68,7 @@ static bool socket_handshake(tls_t *tls, int fd, time_limit_t *limit, const char
     return !why;
 }
 
-// What all addresses of a server share.
+// Settings that all addresses of a server share.
 typedef struct target {
     const redis_config_t *redis;
     const endpoint_t *address;

@@ -1,4 +1,4 @@
-// Why a TLS session failed, in words for people, and facts about certificates.
+// The reason why a TLS session failed, in words for people, and facts about certificates.
 #pragma once
 
 #include "config/config.h"

@@ -6,7 +6,7 @@
 
 typedef struct tls tls_t;
 
-// What a call waits for, or why it failed.
+// Result of a call: done, the event that it waits for, or a failure.
 typedef enum tls_state {
     TLS_DONE,
     TLS_WANTS_READ,
@@ -32,7 +32,7 @@ enum { TLS_RECORD_MAX = 16 << 10 };
 bool tls_heard(const tls_t *tls);         // the peer has sent something
 bool tls_peer_is_plain(const tls_t *tls); // the peer has sent what is no TLS
 
-// Why the session failed, in words for people; borrowed until the next call.
+// The reason of the failure, in words for people; borrowed until the next call.
 const char *tls_failure(const tls_t *tls);
 
 const char *tls_version(const tls_t *tls);     // "TLS 1.3"; after the handshake

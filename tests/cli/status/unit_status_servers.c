@@ -1,4 +1,4 @@
-/* What `status` shows of locks, primaries and sentinels, and of many queues at once. */
+/* `status` on locks, primaries and sentinels, and on many queues at once. */
 #include "base/json/json.h"
 #include "status_fixture.h"
 

@@ -179,7 +179,7 @@ static void next_count(setup_t *d) {
     for (int i = 0; i < 30; i++) driver_step(&d->instance.driver, 10);
 }
 
-/* What KMQueueManager.init does when a worker starts. */
+/* Does the same as KMQueueManager.init when a worker starts. */
 static void make_backup(setup_t *d) {
     redis_ok(d->f.r, "LPUSH " BACKUP " %s",
              "{\"id\":\"m\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":2,\"retry\":0,"

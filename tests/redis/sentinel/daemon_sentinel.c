@@ -58,19 +58,25 @@ static void expect_one_line_each(flow_t *f, int failovers) {
     }
 }
 
-static void survive_failovers(const sentinels_options_t *options) {
+/* Returns the number of failovers. Fails unless each replicated job is taken. */
+static int survive_failovers(const sentinels_options_t *options) {
     static const int quick[FAILOVER_KINDS] = {1, 1, 1};
     static const int half[FAILOVER_KINDS] = {LONG_KILLS / 2, LONG_FREEZES / 2, LONG_COMMANDS / 2};
     const int *times = getenv("QS_LONG") ? half : quick;
     flow_t *f = flow_begin(options, "");
     fail_over(f, times);
-    expect_one_line_each(f, times[0] + times[1] + times[2]);
+    int all = times[0] + times[1] + times[2];
+    expect_one_line_each(f, all);
     flow_end(f);
+    return all;
 }
 
-Test(daemon_sentinel, every_job_survives_failovers) { survive_failovers(NULL); }
+Test(daemon_sentinel, every_job_survives_failovers) { cr_assert_geq(survive_failovers(NULL), FAILOVER_KINDS); }
 
-Test(daemon_sentinel, every_job_survives_failovers_over_tls) { survive_failovers(&(sentinels_options_t){.tls = true}); }
+Test(daemon_sentinel, every_job_survives_failovers_over_tls) {
+    int all = survive_failovers(&(sentinels_options_t){.tls = true});
+    cr_assert_geq(all, FAILOVER_KINDS, "%d failovers", all);
+}
 
 static void flow_for(flow_t *f, int ms) {
     int64_t until = wait_now_us() + (int64_t)ms * 1000;
@@ -155,8 +161,8 @@ Test(daemon_sentinel, failover_after_a_reload_with_host_names) {
     for (int i = 0; i < FLOW_SIDECARS; i++)
         if (!flow_until(f, daemon_log_count(f->sidecars[i], "new configuration in effect") == 1, SOON_MS))
             flow_fail(f, "no reload");
-    flow_failover(f, FAILOVER_KILL);
-    flow_failover(f, FAILOVER_COMMAND);
+    cr_assert_leq(flow_failover(f, FAILOVER_KILL), wait_scaled_ms(MOST_MS));
+    cr_assert_leq(flow_failover(f, FAILOVER_COMMAND), wait_scaled_ms(MOST_MS));
     flow_end(f);
 }
 

@@ -32,7 +32,7 @@ static void end(world_t *w) {
     sentinels_end(w->s);
 }
 
-/* What the sidecar gets from the sentinel with the current rights. */
+/* The answer that the sidecar gets from the sentinel with the current rights. */
 typedef enum { PRIMARY = 1, PEERS = 2, ID = 4, EVENTS = 8, NAME = 16, ALL = 31 } got_t;
 
 static unsigned ask(const world_t *w) {

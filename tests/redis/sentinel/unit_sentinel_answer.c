@@ -1,4 +1,4 @@
-/* Which sentinel is believed. Replies are in the form in which Redis 7 sends them. */
+/* The choice of the sentinel to believe. Replies are in the form in which Redis 7 sends them. */
 #include "redis/sentinel/answer.h"
 #include "redis/sentinel/events.h"
 
