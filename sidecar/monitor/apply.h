@@ -1,21 +1,10 @@
 // Judges the jobs of one page and carries out the verdicts.
 #pragma once
 
-#include "monitor/scan.h"
-#include "queue/call.h"
+#include "monitor/candidate.h"
 
-// Memory for one page. The next page uses the same memory.
-typedef struct apply_buffers apply_buffers_t;
 apply_buffers_t *apply_buffers_new(void); // owned
 void apply_buffers_free(apply_buffers_t *buffers);
-
-// Every member is borrowed.
-typedef struct apply {
-    const call_t *call;
-    scan_t *scan;
-    apply_buffers_t *buffers;
-    bool in_place; // read without rotation: the jobs are near the tail
-} apply_t;
 
 // Judges each job of the page, without I/O. Returns how many verdicts must be carried out.
 size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws);

@@ -88,10 +88,12 @@ void pages_free(pages_t *pages) {
 size_t pages_in_flight(const pages_t *pages) { return window_in_flight(&pages->window); }
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
-// An entry without room in memory is read in vain. So large pages are requested one by one.
+// An entry without room in memory is read in vain. So large pages are requested one by one. So are pages whose jobs are settled:
+// settle.lua finds a job the faster, the nearer it is to the end of the list.
 static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
     size_t in_hand = pages->asked - pages->done;
-    return in_hand == 0 || (in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES);
+    if (in_hand == 0) return true;
+    return !scan->progress.settles && in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES;
 }
 
 static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, size_t count) {

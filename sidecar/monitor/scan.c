@@ -264,7 +264,7 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
 
 // settle.lua finds duplicates only in one short list. In a long list, or in the lists of several workers, only scans do.
 bool scan_may_end(const scan_t *scan) {
-    bool exact = scan->ops->rotation && scan->status.entries <= SCAN_EXACT_ENTRIES;
+    bool exact = scan->ops->rotation && scan->status.entries <= SETTLE_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;
 }
 

@@ -13,12 +13,11 @@
 #include "queue/backup.h"
 
 enum {
-    SCAN_SAFETY_S = 60,       // an idle queue is read this often, because a wake-up may be lost
-    SCAN_REFUSED_MS = 5000,   // pause after a refusal
-    SCAN_BLOCKS_MAX = 16,     // kinds of settle that one scan can block
-    SCAN_PAUSE_MIN_MS = 10,   // shortest pause between two scans
-    SCAN_SURE_SCANS = 2,      // complete scans of this term before the monitor ends a job of a long list
-    SCAN_EXACT_ENTRIES = 4096 // settle.lua finds duplicates in lists up to this length
+    SCAN_SAFETY_S = 60,     // an idle queue is read this often, because a wake-up may be lost
+    SCAN_REFUSED_MS = 5000, // pause after a refusal
+    SCAN_BLOCKS_MAX = 16,   // kinds of settle that one scan can block
+    SCAN_PAUSE_MIN_MS = 10, // shortest pause between two scans
+    SCAN_SURE_SCANS = 2,    // complete scans of this term before the monitor ends a job of a long list
 };
 
 typedef enum scan_phase {
@@ -49,6 +48,7 @@ typedef struct scan_progress {
     bool ended;              // request no further entry
     bool reports_kept;       // use the reports of an earlier scan: to read them again would take Redis too long
     bool rescan;             // begin the next scan after a short pause
+    bool settles;            // jobs of the last page were settled
     int64_t jobs;            // jobs that the scan has read
     int64_t since;           // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
     int64_t next_verdict_at; // the earliest time, in ms by Redis's clock, at which a verdict could change

@@ -33,6 +33,20 @@ void record_append(conn_t *conn, const event_t *event) {
 #undef X
 }
 
+// Names and values that record_append appends.
+static size_t record_arguments(const event_t *event) {
+    size_t count = 0;
+#define X(name, help)                                                                                                            \
+    if (strcmp(#name, "error") != 0 && event->name.len) count += 2;
+    EVENT_TEXTS(X)
+#undef X
+#define X(name, help)                                                                                                            \
+    if (strcmp(#name, "at") != 0 && event->name) count += 2;
+    EVENT_NUMBERS(X)
+#undef X
+    return count;
+}
+
 size_t record_bytes(const event_t *event) {
     size_t bytes = 0;
 #define X(name, help)                                                                                                            \
@@ -56,83 +70,160 @@ void record_log_failure(const char *role, const char *queue, const event_t *even
 
 static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }
 
+static bool settle_ends(const settle_ask_t *ask) { return ask->new.len == 0; }
 static bool settle_is_delayed(const settle_ask_t *ask) {
-    return ask->new.len && ask->delay_ms != 0 && settle_key_or(ask->where->delayed, NULL);
+    return !settle_ends(ask) && ask->delay_ms != 0 && settle_key_or(ask->where->delayed, NULL);
 }
 
-// All keys but the lock, which call_script adds.
-static void settle_append_keys(const call_t *call, const settle_ask_t *ask, bool ends) {
+enum { SETTLE_KEYS = 9, SETTLE_JOB_KEYS = 4 }; // keys of a request, and more keys of each job
+
+// The keys that the jobs of a request name by number, from SETTLE_KEYS + 1 on. Borrowed.
+typedef struct settle_keys {
+    const char *keys[SETTLE_JOBS * SETTLE_JOB_KEYS];
+    size_t count;
+} settle_keys_t;
+
+// Jobs share the keys of the config, so equal pointers are equal keys.
+static int64_t settle_key_number(settle_keys_t *keys, const char *key) {
+    size_t i = 0;
+    if (!settle_key_or(key, NULL)) return 0;
+    while (i < keys->count && keys->keys[i] != key) i++;
+    if (i == keys->count) keys->keys[keys->count++] = key;
+    return SETTLE_KEYS + 1 + (int64_t)i;
+}
+
+static void settle_append_keys(const call_t *call, const settle_ask_t *const *asks, size_t count, settle_keys_t *keys) {
     const queue_keys_t *at = call_queue(call);
+    const char *none = call_lock(call), *done = NULL, *recorded = NULL, *delayed = NULL;
+    bool ends = false;
+    for (size_t i = 0; i < count; i++) {
+        settle_key_number(keys, asks[i]->where->from);
+        settle_key_number(keys, asks[i]->where->ready);
+        if (settle_ends(asks[i])) settle_key_number(keys, asks[i]->where->mark);
+        settle_key_number(keys, asks[i]->heartbeat);
+        done = settle_key_or(asks[i]->where->done, done);
+        recorded = settle_key_or(asks[i]->where->recorded, recorded);
+        if (settle_is_delayed(asks[i])) delayed = asks[i]->where->delayed;
+        ends |= settle_ends(asks[i]);
+    }
+    const char *dlq = settle_key_or(ends ? at->config->dlq : NULL, none);
+    call_script(call, &script_settle, SETTLE_KEYS + (int)keys->count);
+    request_text(call->conn, at->stamps, settle_key_or(asks[0]->where->errors, at->absent), at->failures, at->meta,
+                 settle_key_or(delayed, none), dlq, settle_key_or(done, none),
+                 settle_key_or(dlq != none ? recorded : NULL, none));
+    request_text_list(call->conn, keys->keys, keys->count);
+}
+
+// FROM,READY,MARK,DEPTH,ALONE,FLAGS; see settle.lua.
+static void settle_append_kind(const call_t *call, const settle_ask_t *ask, settle_keys_t *keys) {
+    char text[128];
     const settle_where_t *where = ask->where;
-    const char *lock = call_lock(call);
-    const char *dlq = settle_key_or(ends ? at->config->dlq : NULL, lock);
-    conn_t *conn = call->conn;
-    request_text(conn, where->from, settle_is_delayed(ask) ? where->delayed : where->ready, where->ready, at->stamps,
-                 settle_key_or(where->errors, at->absent), at->failures, at->meta, settle_key_or(ask->heartbeat, lock), dlq,
-                 settle_key_or(ends ? where->mark : NULL, lock), settle_key_or(where->done, lock),
-                 settle_key_or(dlq != lock ? where->recorded : NULL, lock));
+    bool ends = settle_ends(ask);
+    int64_t depth = where->depth ? where->depth : ask->depth;
+    int alone = ask->alone && depth > 1 ? SETTLE_EXACT_ENTRIES : 0;
+    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%d,%s%s%s%s",
+             settle_key_number(keys, where->from), settle_key_number(keys, where->ready),
+             ends ? settle_key_number(keys, where->mark) : 0, ask->from_tail ? -depth : depth, alone,
+             ends                     ? "e"
+             : settle_is_delayed(ask) ? "d"
+                                      : "r",
+             !ends && where->forget ? "f" : "", *ask->report ? "x" : "", where->done_id.len ? "o" : "");
+    request_text(call->conn, text);
+}
+
+static event_t settle_common_record(const event_t *event) {
+    return (event_t){.dialect = event->dialect, .queue = event->queue, .term = event->term, .group = event->group};
 }
 
 // The payload is the job. The request sends the job once, and the script copies the job into the record.
 static void settle_append_record(conn_t *conn, const settle_ask_t *ask) {
     event_t record = *ask->event;
-    record.payload = (slice_t){0};
+    record.dialect = record.queue = record.term = record.group = record.payload = (slice_t){0};
+    request_int(conn, (int64_t)record_arguments(&record) + (ask->event->payload.len ? 1 : 0));
     record_append(conn, &record);
     if (ask->event->payload.len) request_text(conn, "payload");
 }
 
-void settle_append(const call_t *call, const settle_ask_t *ask) {
+static void settle_append_job(const call_t *call, const settle_ask_t *ask, settle_keys_t *keys) {
     const settle_where_t *where = ask->where;
     conn_t *conn = call->conn;
-    bool ends = ask->new.len == 0;
-    call_script(call, &script_settle, 13);
-    settle_append_keys(call, ask, ends);
-    request_text(conn, call->token);
+    bool ends = settle_ends(ask);
+    settle_append_kind(call, ask, keys);
     request_bytes(conn, ask->job.data, ask->job.len);
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
     request_bytes(conn, ask->old.bytes, ask->old.len);
-    if (!ends && where->forget)
-        request_text(conn, "-");
-    else
-        request_bytes(conn, ask->new.bytes, ask->new.len);
-    request_int(conn, ask->from_tail ? -1 : 1, where->depth ? where->depth : ask->depth);
-    request_text(conn, ask->alone ? "1" : "0", ask->report);
-    if (settle_is_delayed(ask))
-        request_int(conn, ask->delay_ms);
-    else
-        request_text(conn, "");
-    request_text(conn, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
-    request_int(conn, call->keys->config->stream.max_bytes);
+    request_bytes(conn, ask->new.bytes, ask->new.len);
+    request_text(conn, ask->report);
+    request_int(conn, ask->delay_ms);
     request_bytes(conn, where->again.data, ends ? 0 : where->again.len);
+    request_int(conn, settle_key_number(keys, ask->heartbeat));
     request_bytes(conn, where->mark_id.data, where->mark_id.len);
     request_bytes(conn, where->done_id.data, where->done_id.len);
-    request_text(conn, ask->blank_is_dead ? "1" : "0");
     settle_append_record(conn, ask);
+}
+
+void settle_append(const call_t *call, const settle_ask_t *const *asks, size_t count) {
+    conn_t *conn = call->conn;
+    settle_keys_t keys = {.count = 0};
+    event_t common = settle_common_record(asks[0]->event);
+    settle_append_keys(call, asks, count, &keys);
+    request_text(conn, call->token, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
+    request_int(conn, call->keys->config->stream.max_bytes);
+    request_text(conn, asks[0]->blank_is_dead ? "1" : "0");
+    request_int(conn, (int64_t)record_arguments(&common));
+    record_append(conn, &common);
+    for (size_t i = 0; i < count; i++) settle_append_job(call, asks[i], &keys);
     request_end(conn);
 }
 
-bool settle_read(const call_t *call, settled_t *out) {
+static bool settle_word(const redisReply *word, settled_t *out) {
     static const struct {
         const char *word;
         settled_t settled;
-    } words[] = {{"dropped", SETTLED_DROPPED},   {"gone", SETTLED_GONE}, {"changed", SETTLED_CHANGED}, {"alive", SETTLED_ALIVE},
-                 {"copies", SETTLED_DUPLICATES}, {"full", SETTLED_FULL}, {"type", SETTLED_TYPE}};
-    redis_error_t error = {0};
-    redisReply *reply = conn_read_next(call->conn, NULL, call->error);
-    if (!reply) return false;
-    const redisReply *word = reply_at(reply, 0);
-    bool known = reply_is(word, "settled");
-    *out = reply_int(reply_at(reply, 1)) == 1 ? SETTLED : SETTLED_UNRECORDED;
+    } words[] = {
+        {"settled", SETTLED},     {"unrecorded", SETTLED_UNRECORDED}, {"dropped", SETTLED_DROPPED},   {"gone", SETTLED_GONE},
+        {"alive", SETTLED_ALIVE}, {"changed", SETTLED_CHANGED},       {"copies", SETTLED_DUPLICATES}, {"full", SETTLED_FULL},
+        {"type", SETTLED_TYPE}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!reply_is(word, words[i].word)) continue;
         *out = words[i].settled;
-        known = true;
+        return true;
     }
-    if (script_refusal(reply, &error) == OUTCOME_OK && !known)
+    return false;
+}
+
+// What became of one job. An error goes to call->error if it is the worst so far.
+static settled_t settle_answer(const call_t *call, const redisReply *answer) {
+    settled_t settled = SETTLED_REFUSED;
+    redis_error_t error = {0};
+    const redisReply *word = reply_at(answer, 0);
+    bool known = settle_word(word ? word : answer, &settled);
+    if (answer && answer->type == REDIS_REPLY_ERROR)
+        redis_error_from_reply(&error, answer->str, answer->len);
+    else if (script_refusal(answer, &error) == OUTCOME_OK && !known)
         redis_error_set(&error, OUTCOME_REFUSED, "settle: unexpected reply");
-    freeReplyObject(reply);
     if (error.outcome > call->error->outcome) *call->error = error;
-    return error.outcome == OUTCOME_OK;
+    return settled;
+}
+
+bool settle_read_answers(const call_t *call, size_t count, settled_t *out, int64_t *took_us) {
+    redisReply *reply = conn_read_next(call->conn, NULL, call->error);
+    if (!reply) return false;
+    bool each = reply_is(reply_at(reply, 0), "settled");
+    settled_t all = each ? SETTLED : settle_answer(call, reply);
+    *took_us = each ? reply_int(reply_at(reply, 1)) : 0;
+    for (size_t i = 0; i < count; i++) out[i] = each ? settle_answer(call, reply_at(reply, i + 2)) : all;
+    freeReplyObject(reply);
+    return all != SETTLED_REFUSED;
+}
+
+bool settle_read(const call_t *call, settled_t *out) {
+    redisReply *reply = conn_read_next(call->conn, NULL, call->error);
+    if (!reply) return false;
+    *out = settle_answer(call, reply);
+    if (*out == SETTLED && reply_int(reply_at(reply, 1)) != 1) *out = SETTLED_UNRECORDED;
+    freeReplyObject(reply);
+    return *out != SETTLED_TYPE && *out != SETTLED_REFUSED;
 }
 
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self) {

@@ -5,9 +5,14 @@
 #include "model/event.h"
 #include "queue/stamps.h"
 
-enum { REPORT_ID_SIZE = 56 }; // id of a report's text; see report_ids.lua
+enum {
+    REPORT_ID_SIZE = 56,        // id of a report's text; see report_ids.lua
+    SETTLE_JOBS = 256,          // most jobs of one request
+    SETTLE_BYTES = 1 << 20,     // a request holds jobs of at most this many bytes, and one more job
+    SETTLE_EXACT_ENTRIES = 256, // settle.lua finds each duplicate in lists up to this length
+};
 
-// The keys and options of one settle; see settle.lua. All borrowed; NULL = none.
+// The keys and options of one settled job; see settle.lua. All borrowed; NULL = none.
 typedef struct settle_where {
     const char *from;    // list
     const char *ready;   // list
@@ -50,11 +55,18 @@ typedef enum settled {
     SETTLED_DUPLICATES, // the list holds another job of equal bytes, so the job was not ended
     SETTLED_FULL,       // the stream is full, so the job was not ended
     SETTLED_TYPE,       // OUTCOME_REFUSED: the error names the key and its type
+    SETTLED_REFUSED,    // another error
 } settled_t;
 
-void settle_append(const call_t *call, const settle_ask_t *ask);
-// Reads the next of several replies. False: an error. *call->error keeps the worst error of all replies. After the connection is
-// lost, each further call returns false.
+// Appends one request for 1 to SETTLE_JOBS jobs of one page, the nearest to the end of its list first; fenced. All jobs have the
+// same `delayed`, `errors`, `done`, `recorded`, and `blank_is_dead`.
+void settle_append(const call_t *call, const settle_ask_t *const *asks, size_t count);
+// Reads the reply to settle_append. out[i] tells what became of asks[i]. *took_us is the time that Redis took; 0 = the script
+// refused all jobs, or cannot tell. *call->error keeps the worst error of all jobs. False: there are no answers.
+bool settle_read_answers(const call_t *call, size_t count, settled_t *out, int64_t *took_us);
+
+// Reads the next of several replies of a dialect's own script for one job. False: an error. *call->error keeps the worst error of
+// all replies. After the connection is lost, each further call returns false.
 bool settle_read(const call_t *call, settled_t *out);
 
 // One report in the errors hash. Its text stays in Redis.

@@ -164,7 +164,7 @@ def check_syntax(path, lines):
 
 
 # Names that Lua and Redis define. Redis refuses a script that reads another global name, but only when it gets there.
-GLOBALS = set("KEYS ARGV redis struct string math table ipairs next pairs tonumber tostring type unpack".split())
+GLOBALS = set("KEYS ARGV redis struct string math table ipairs next pairs tonumber tostring type unpack rawget _G".split())
 
 
 def check_globals(path):
@@ -183,8 +183,9 @@ def check_proofs(path, code):
     before, writes = set(), []
     for number, text in code:
         for command, key in re.findall(r"redis\.call\('([A-Z]+)',?\s*([^,)]*)", text):
-            writes += [number] if command.lower() not in READS else []
-            if not proof or number < proof:
+            reads = command.lower() in READS
+            writes += [] if reads else [number]
+            if not proof or (reads and not writes) or number < proof:
                 before.add((command, key))
             elif command not in proven | {"TIME", "TYPE"} and (command, key) not in before:
                 offence(path, number, f"calls {command} after missing_right(), which does not prove it")

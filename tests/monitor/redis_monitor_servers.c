@@ -34,8 +34,10 @@ static void settle_to(fixture_t *f, const settle_where_t *where, const char *job
                         .event = &event};
     settled_t settled;
     const call_t call = fixture_call(f, "T");
-    settle_append(&call, &ask);
-    cr_assert(settle_read(&call, &settled), "%s", f->error.text);
+    const settle_ask_t *const asks[] = {&ask};
+    int64_t took_us;
+    settle_append(&call, asks, 1);
+    cr_assert(settle_read_answers(&call, 1, &settled, &took_us), "%s", f->error.text);
     cr_assert_eq(settled, expected, "%s: %d", job, (int)settled);
 }
 

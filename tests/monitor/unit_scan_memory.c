@@ -39,15 +39,15 @@ Test(unit_scan_memory, a_stopped_scan_finds_no_duplicates) {
 }
 
 Test(unit_scan_memory, jobs_of_long_lists_end_after_two_scans) {
-    cr_assert(begin_scan(SCAN_EXACT_ENTRIES, 0, 0, false));
+    cr_assert(begin_scan(SETTLE_EXACT_ENTRIES, 0, 0, false));
     cr_assert(scan_may_end(&scan));
     for (int i = 0; i < 3; i++) {
-        cr_assert(begin_scan(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
+        cr_assert(begin_scan(SETTLE_EXACT_ENTRIES + 1, 0, 0, false));
         cr_assert_eq(scan_may_end(&scan), i == 2);
         scan_end(&scan, now());
     }
     scan_reset(&scan);
-    cr_assert(begin_scan(SCAN_EXACT_ENTRIES + 1, 0, 0, false));
+    cr_assert(begin_scan(SETTLE_EXACT_ENTRIES + 1, 0, 0, false));
     cr_assert_not(scan_may_end(&scan));
 }
 

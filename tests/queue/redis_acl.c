@@ -4,6 +4,7 @@
 #include "inspect/preflight.h"
 #include "queue/lock.h"
 #include "queue/scripts.h"
+#include "queue/settle_reply.h"
 #include "rights.h"
 #include "wait.h"
 
@@ -182,8 +183,8 @@ Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeo
 /* An empty argument in a format of redis_do. */
 #define NOTHING "%b"
 #define SETTLE_KEYS                                                                                                              \
-    "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta "    \
-    "sidecar:app:lock email:dead sidecar:app:lock sidecar:app:lock sidecar:app:lock"
+    "11 sidecar:app:lock sidecar:email:stamps email:errors sidecar:email:failures sidecar:sms:meta sidecar:app:lock email:dead " \
+    "sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 0 0 "
 
 /* Each script as the product calls it. After lay_out, each script that can write does write. */
 static const struct {
@@ -204,10 +205,9 @@ static const struct {
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
     {&script_push_sentinel,
      "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef sentinel"},
+    {&script_settle, SETTLE_KEYS "10,11,0,9,1,r job3 digest " NOTHING " stamp " NOTHING " 0 " NOTHING " 0 - - 2 kind retried"},
     {&script_settle,
-     SETTLE_KEYS " T job3 digest " NOTHING " stamp 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind retried"},
-    {&script_settle,
-     SETTLE_KEYS " T job3 digest " NOTHING " " NOTHING " 1 9 1 " NOTHING " " NOTHING " ms 9999 " NOTHING " - - 0 kind failed"},
+     SETTLE_KEYS "10,11,0,9,1,e job3 digest " NOTHING " " NOTHING " " NOTHING " 0 " NOTHING " 0 - - 2 kind failed"},
     {&script_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
                       "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
                       "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
@@ -230,7 +230,7 @@ static redisReply *call(const fixture_t *f, redis_t *user, const rights_t *line,
     redisReply *reply = redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
     free(format);
     free(sha);
-    return reply;
+    return CALLS[nth].script == &script_settle ? settle_answer(reply) : reply;
 }
 
 static redis_t *open_user(const fixture_t *f, const rights_t *line) {

@@ -1,6 +1,7 @@
 /* acknowledge.lua, trim.lua and stream_ends.lua with each precondition broken, and the functions of stream.h that call them. */
 #include "fixture.h"
 #include "queue/scripts.h"
+#include "queue/settle_reply.h"
 #include "queue/stream.h"
 #include "wait.h"
 
@@ -332,14 +333,14 @@ static char *end_job(fixture_t *f) {
     const char *text = fixture_script(&script_settle, &len);
     redis_ok(f->r, "DEL email:backup");
     redis_ok(f->r, "RPUSH email:backup job");
-    redisReply *reply = redis_do(f->r,
-                                 "EVAL %b 13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors " STREAM
-                                 " " META " sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock "
-                                 "T job digest %s %s 1 4096 1 %s %s ms "
-                                 "100 %s %s %s 0 kind failed payload 0123456789",
-                                 text, len, "", "", "", "", "", "", "");
-    cr_assert(reply->type == REDIS_REPLY_ARRAY, "%s", reply->str);
-    char *word = strdup(reply->element[0]->str);
+    redisReply *reply =
+        settle_answer(redis_do(f->r,
+                               "EVAL %b 11 sidecar:app:lock sidecar:email:stamps email:errors " STREAM " " META
+                               " sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email "
+                               "T ms 100 0 0 %s job digest %s %s %s 0 %s 0 - - 4 kind failed payload 0123456789",
+                               text, len, "10,11,0,1,1,e", "", "", "", ""));
+    cr_assert_eq(reply->type, REDIS_REPLY_STRING, "%s", reply->str);
+    char *word = strdup(reply->str);
     freeReplyObject(reply);
     return word;
 }

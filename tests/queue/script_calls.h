@@ -24,9 +24,11 @@ static const struct {
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
     {&script_push_sentinel, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
     {&script_settle,
-     "13 sidecar:app:lock email:backup email email sidecar:email:stamps email:errors sidecar:email:failures "
-     "sidecar:email:meta sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock T job digest "
-     "old new 1 9 1 - - ms 9999 again - - 0 kind retried"},
+     "11 sidecar:app:lock sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta sidecar:app:lock "
+     "sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 0 0 10,11,0,9,1,r job digest old new - 0 "
+     "again 0 - "
+     "- "
+     "2 kind retried"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
     {&script_prune, "2 sidecar:app:lock email:errors T value job text"},
     {&script_requeue,

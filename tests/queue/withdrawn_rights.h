@@ -18,10 +18,13 @@ typedef struct {
 } withdrawn_call_t;
 
 #define LOCK "sidecar:app:lock"
-#define SETTLE_TO(target)                                                                                                        \
-    "13 " LOCK " email:backup " target " email sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta "
-#define NO_EXTRAS LOCK " " LOCK " " LOCK " " LOCK " " LOCK " "
-#define TEXT_SHA1 "372ea08cab33e71c02c651dbc83a474d32c676ea" /* of "text" */
+/* Numbers of keys in a call of settle.lua: 10 is the list in progress, 11 ready, 12 a mark. */
+#define SETTLE_WITH(count, delayed, dlq, recorded)                                                                               \
+    count " " LOCK " sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta " delayed " " dlq " " LOCK      \
+          " " recorded " email:backup email T "
+#define SETTLE       SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 9999 0 0 "
+#define SETTLE_LATER "10,11,0,9,1,d job digest '' stamp '' 5000 '' 0 - - 2 kind retried"
+#define TEXT_SHA1    "372ea08cab33e71c02c651dbc83a474d32c676ea" /* of "text" */
 
 #define REQUEUE_TO(letters, recorded)                                                                                            \
     "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps sidecar:email:meta "          \
@@ -80,43 +83,43 @@ static const withdrawn_call_t withdrawn_list[] = {
     {"a retry",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_TO("email") NO_EXTRAS "T job digest '' stamp 1 9 1 '' '' ms 9999 '' - - 0 kind retried",
+     SETTLE "10,11,0,9,1,r job digest '' stamp '' 0 '' 0 - - 2 kind retried",
      "settled"},
     {"a retry without a record",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_TO("email") NO_EXTRAS "T job digest '' stamp 1 9 1 '' '' ms 0 '' - - 0 kind retried",
-     "settled"},
+     SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 0 0 0 10,11,0,9,1,r job digest '' stamp '' 0 '' 0 - - 2 kind retried",
+     "unrecorded"},
     {"a retry of a reported job",
      &script_settle,
      {"RPUSH email:backup job", "HSET email:errors job text"},
-     SETTLE_TO("email") NO_EXTRAS "T job digest '' stamp 1 9 1 " TEXT_SHA1 " '' ms 9999 '' - - 0 kind retried",
+     SETTLE "10,11,0,9,1,rx job digest '' stamp " TEXT_SHA1 " 0 '' 0 - - 2 kind retried",
      "settled"},
     {"a later retry",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_TO("email:delayed") NO_EXTRAS "T job digest '' stamp 1 9 1 '' 5000 ms 9999 '' - - 0 kind retried",
+     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "ms 9999 0 0 " SETTLE_LATER,
      "settled"},
     {"a later retry of bytes that are delayed",
      &script_settle,
      {"RPUSH email:backup job", "ZADD email:delayed 5 job"},
-     SETTLE_TO("email:delayed") NO_EXTRAS "T job digest '' stamp 1 9 1 '' 5000 s 9999 '' - - 0 kind retried",
+     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "s 9999 0 0 " SETTLE_LATER,
      "settled"},
     {"an end",
      &script_settle,
      {"RPUSH email:backup job", "HSET sidecar:email:stamps digest stamp"},
-     SETTLE_TO("email") NO_EXTRAS "T job digest stamp '' 1 9 1 '' '' ms 9999 '' - - 0 kind failed payload",
+     SETTLE "10,11,0,9,1,e job digest stamp '' '' 0 '' 0 - - 3 kind failed payload",
      "settled"},
     {"an end of a reported job",
      &script_settle,
      {"RPUSH email:backup job", "HSET email:errors job text"},
-     SETTLE_TO("email") NO_EXTRAS "T job digest '' '' 1 9 1 " TEXT_SHA1 " '' ms 9999 '' - - 0 kind failed payload",
+     SETTLE "10,11,0,9,1,ex job digest '' '' " TEXT_SHA1 " 0 '' 0 - - 3 kind failed payload",
      "settled"},
     {"an end with a dead letter",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_TO("email") LOCK " email:dead " LOCK " " LOCK
-                             " sidecar:email:recorded T job digest '' '' 1 9 1 '' '' ms 9999 '' - - 0 kind failed payload",
+     SETTLE_WITH("11", LOCK, "email:dead",
+                 "sidecar:email:recorded") "ms 9999 0 0 10,11,0,9,1,e job digest '' '' '' 0 '' 0 - - 3 kind failed payload",
      "settled"},
     {"a requeue", &script_requeue, {0}, REQUEUE "requeued me 0 job '' 9 - kind requeued", "done"},
     {"a requeue with a stamp", &script_requeue, {0}, REQUEUE "requeued me 0 job digest 9 - kind requeued", "done"},
@@ -138,9 +141,9 @@ static const withdrawn_call_t withdrawn_list[] = {
     {"a discard", &script_requeue, {0}, REQUEUE "discarded me 0 job digest 9 - kind discarded", "done"},
 };
 
-#define KMQUEUE_SETTLE                                                                                                           \
-    "13 " LOCK " back_up_queue_1 worker1_queue worker1_queue sidecar:w:stamps sidecar:w:errors sidecar:w:failures "              \
-    "sidecar:w:meta "
+#define KMQUEUE_SETTLE(count, mark)                                                                                              \
+    count " " LOCK " sidecar:w:stamps sidecar:w:errors sidecar:w:failures sidecar:w:meta " LOCK " " LOCK " " LOCK " " LOCK       \
+          " back_up_queue_1 worker1_queue " mark "T ms 9999 0 0 "
 #define KMQUEUE_REQUEUE                                                                                                          \
     "9 sidecar:w:requeued sidecar:w:failures sidecar:w:meta worker1_queue sidecar:w:stamps sidecar:w:meta worker1_queue_unique " \
     "sidecar:w:requeued sidecar:w:requeued event "
@@ -149,13 +152,12 @@ static const withdrawn_call_t withdrawn_kmqueue[] = {
     {"an end of a unique task",
      &script_settle,
      {"RPUSH back_up_queue_1 task", "SADD worker1_queue_unique id"},
-     KMQUEUE_SETTLE LOCK " " LOCK " worker1_queue_unique " LOCK " " LOCK
-                         " T task digest '' '' 1 9 1 '' '' ms 9999 '' id - 0 kind failed payload",
+     KMQUEUE_SETTLE("12", "worker1_queue_unique ") "10,11,12,9,1,e task digest '' '' '' 0 '' 0 id - 3 kind failed payload",
      "settled"},
     {"a retry without a stamp",
      &script_settle,
      {"RPUSH back_up_queue_1 task", "HSET sidecar:w:stamps digest stamp"},
-     KMQUEUE_SETTLE NO_EXTRAS "T task digest stamp - 1 9 1 '' '' ms 9999 again id - 0 kind retried",
+     KMQUEUE_SETTLE("11", "") "10,11,0,9,1,rf task digest stamp - '' 0 again 0 id - 2 kind retried",
      "settled"},
     {"a requeue of a unique task", &script_requeue, {0}, KMQUEUE_REQUEUE "requeued me 0 task '' 9 id kind requeued", "done"},
     {"a requeue of a unique task once more",
@@ -165,8 +167,9 @@ static const withdrawn_call_t withdrawn_kmqueue[] = {
      "done"},
 };
 
-#define PRIVATE_SETTLE                                                                                                           \
-    "13 " LOCK " queue-1 fight-requests fight-requests sidecar:f:stamps sidecar:f:errors sidecar:f:failures sidecar:f:meta "
+#define PRIVATE_SETTLE(dlq, done, recorded)                                                                                      \
+    "11 " LOCK " sidecar:f:stamps sidecar:f:errors sidecar:f:failures sidecar:f:meta " LOCK " " dlq " " done " " recorded        \
+    " queue-1 fight-requests T ms 9999 0 0 "
 
 #define LETTERS "3 " LOCK " fights-dlq sidecar:f:recorded T 0 9 99 999 "
 
@@ -184,14 +187,13 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
     {"a job that was done before",
      &script_settle,
      {"RPUSH queue-1 job", "SADD fights-done id", "HSET sidecar:f:stamps digest stamp"},
-     PRIVATE_SETTLE LOCK " " LOCK " " LOCK " fights-done " LOCK
-                         " T job digest stamp stamp 1 9 1 '' '' ms 9999 '' - id 0 kind retried",
+     PRIVATE_SETTLE(LOCK, "fights-done", LOCK) "10,11,0,-1,0,ro job digest stamp stamp '' 0 '' 0 - id 2 kind retried",
      "dropped"},
     {"an end with a dead letter",
      &script_settle,
      {"RPUSH queue-1 job", "HSET sidecar:f:stamps digest stamp"},
-     PRIVATE_SETTLE LOCK " fights-dlq " LOCK " " LOCK
-                         " sidecar:f:recorded T job digest stamp '' 1 9 1 '' '' ms 9999 '' - - 0 kind failed payload",
+     PRIVATE_SETTLE("fights-dlq", LOCK,
+                    "sidecar:f:recorded") "10,11,0,-1,0,e job digest stamp '' '' 0 '' 0 - - 3 kind failed payload",
      "settled"},
 };
 

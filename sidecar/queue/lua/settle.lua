@@ -1,120 +1,235 @@
 #!lua flags=allow-oom
--- settle: retries or ends one job in progress, with a record in the failure stream.
+-- settle: retries or ends jobs in progress, each with a record in the failure stream. Answers for each job by itself.
 --
 -- KEYS[1]  lock
--- KEYS[2]  backup    list that holds the job
--- KEYS[3]  target    retry: ready (list), or delayed (zset) with a `delay`; end: ready, unused
--- KEYS[4]  ready     list; takes a retry that has no `delay` or is in delayed already
--- KEYS[5]  stamps
--- KEYS[6]  errors    hash: job -> its report
--- KEYS[7]  failures  stream
--- KEYS[8]  meta      fields `bytes` of all values in the stream, and `entries`, its length at that time
--- KEYS[9]  heartbeat key of the job; the lock again = none
--- KEYS[10] dlq       list that takes the bytes of ended jobs; the lock again = none, or a retry
--- KEYS[11] mark      set that loses mark_id at the end; the lock again = none, or a retry
--- KEYS[12] done      set; if it has done_id, the job is dropped without retry or end; the lock again = none
--- KEYS[13] recorded  zset: SHA-1 of a job in dlq -> when it came there; the lock again = none
+-- KEYS[2]  stamps
+-- KEYS[3]  errors    hash: job -> its report
+-- KEYS[4]  failures  stream
+-- KEYS[5]  meta      fields `bytes` of all values in the stream, and `entries`, its length at that time
+-- KEYS[6]  delayed   zset; takes a retry with a delay, unless it has these bytes already; the lock again = none
+-- KEYS[7]  dlq       list that takes the bytes of ended jobs; the lock again = none
+-- KEYS[8]  done      set; drops a job whose `done id` it has, without retry or end; the lock again = none
+-- KEYS[9]  recorded  zset: SHA-1 of a job in dlq -> when it came there; the lock again = none
+-- KEYS[10+] lists, marks and heartbeats, which jobs name by number; 0 = none
 -- ARGV[1]  token
--- ARGV[2]  job
--- ARGV[3]  digest    its field in stamps
--- ARGV[4]  old       the stamp that the decision rests on
--- ARGV[5]  new       the stamp of a retry; '-' = none; '' = end
--- ARGV[6]  from      1: the job was seen near the head of backup, -1: near the tail
--- ARGV[7]  depth     entries to search from there
--- ARGV[8]  alone     '1': do not end a job that backup holds twice
--- ARGV[9]  report    id of the reported text that the decision rests on; '' = there must be no report
--- ARGV[10] delay     of a retry in ms; '' = at once
--- ARGV[11] unit      of scores in delayed, 'ms' or 's'
--- ARGV[12] most      largest stream, bytes
--- ARGV[13] again     bytes that a retry pushes; '' = the job
--- ARGV[14] mark_id
--- ARGV[15] done_id
--- ARGV[16] blank     '1': a heartbeat of white space is none
--- ARGV[17+] names and values of the record; a last name without a value gets the job; this script adds 'at' and 'error'
--- Reply    {'settled', recorded: 1 or 0}, {'dropped'} KEYS[12] has done_id, {'gone'} not in backup, {'changed'} stamp or report,
---          {'alive'} has a heartbeat, {'copies'} is in backup twice, {'full'} the stream takes no record,
---          {'fenced'}, {'type', key, found}
+-- ARGV[2]  unit      of scores in delayed, 'ms' or 's'
+-- ARGV[3]  most      largest stream, bytes
+-- ARGV[4]  blank     '1': a heartbeat of white space is none
+-- ARGV[5]  shared    number of names and values that all records have
+-- ARGV[6+] these names and values, and then for each job, the nearest to the end of its list first:
+--   kind     'FROM,READY,MARK,DEPTH,ALONE,FLAGS'. FROM: list that holds the job. READY: list for a retry. MARK: set that loses
+--            `mark id` at the end. DEPTH: entries to search, from the tail if negative. ALONE: entries among which an ended job
+--            must be the only one of its bytes; 0 = it may have copies. FLAGS: e end, r retry, d retry with a delay; also f a
+--            retry leaves no stamp, x there must be a report, o the job has a `done id`
+--   job      its bytes
+--   digest   its field in stamps
+--   old      the stamp that the decision rests on
+--   new      the stamp of a retry
+--   report   id of the reported text that the decision rests on; '' = there must be no report
+--   delay    of a retry in ms
+--   again    bytes that a retry pushes; '' = the job
+--   beat     number of the heartbeat key; 0 = none
+--   mark id, done id
+--   count    number of arguments that follow: names and values of the record; a last name without a value gets the job; this
+--            script adds 'at' and 'error'
+-- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
+--          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has done id; 'gone' not in the
+--          list; 'changed' stamp or report; 'alive' has a heartbeat; 'copies' twice in the list; 'full' the stream takes no
+--          record; {'type', key, found}; or an error
 -- Optional GETRANGE, SISMEMBER, SREM
--- Uses     types, fence, records, report_ids, rights
--- Safe     fenced; by compare; checks preconditions and rights before the first write; adds before it removes. Only XADD notices a
---          stream that is out of ids, so XADD comes first: its error changes nothing. No later write may fail, so the script
---          ignores a bad value in `bytes`.
-local delayed = ARGV[10] ~= ''
-local wanted = {{'backup', KEYS[2], 'list'}, {'target', KEYS[3], delayed and 'zset' or 'list'}, {'ready', KEYS[4], 'list'},
-    {'stamps', KEYS[5], 'hash'}, {'errors', KEYS[6], 'hash'}, {'failures', KEYS[7], 'stream'}, {'meta', KEYS[8], 'hash'}}
-for i, want in ipairs({{'dlq', 'list'}, {'mark', 'set'}, {'done', 'set'}, {'recorded', 'zset'}}) do
-    if KEYS[9 + i] ~= KEYS[1] then wanted[#wanted + 1] = {want[1], KEYS[9 + i], want[2]} end
-end
-local refusal = fenced() or wrong_type(wanted)
+-- Uses     types, fence, records, report_ids, rights, clock
+-- Safe     fenced; by compare; checks preconditions and rights of all jobs before the first write; adds before it removes. Only
+--          XADD notices a stream that is out of ids, so XADD comes first: its error changes nothing of that job. No later write
+--          may fail, so the script ignores a bad value in `bytes`.
+local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'errors', KEYS[3], 'hash'},
+    {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}})
 if refusal then return refusal end
-local job, ends = ARGV[2], ARGV[5] == ''
-if (redis.call('HGET', KEYS[5], ARGV[3]) or '') ~= ARGV[4] then return {'changed'} end
-local large = string.find(ARGV[9], ':', 1, true) -- Redis copies a large text only for a call that will not be refused
-local text
-local function report_changed()
-    text = redis.call('HGET', KEYS[6], job)
-    return (text and report_id(text) or '') ~= ARGV[9]
-end
-if not large and report_changed() then return {'changed'} end
-if KEYS[9] ~= KEYS[1] then
-    local beat = ARGV[16] == '1' and redis.pcall('GETRANGE', KEYS[9], 0, 255)
-    local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
-    if not blank and redis.call('EXISTS', KEYS[9]) == 1 then return {'alive'} end
-end
-local found = redis.call('LPOS', KEYS[2], job, 'RANK', ARGV[6], 'COUNT', 2, 'MAXLEN', ARGV[7])
-if #found == 0 then return {'gone'} end
-if ends and ARGV[8] == '1' and #found > 1 then return {'copies'} end
+local began = clock_us()
+local JOB, DIGEST, OLD, NEW, REPORT, DELAY, AGAIN, BEAT, MARK, DONE, COUNT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+local NONE = KEYS[1]
 
-if KEYS[12] ~= KEYS[1] and redis.call('SISMEMBER', KEYS[12], ARGV[15]) == 1 then
-    refusal = missing_right({{'LREM', KEYS[2]}, {'HDEL', KEYS[5]}})
-    if refusal then return refusal end
-    redis.call('LREM', KEYS[2], ARGV[6] == '-1' and -1 or 1, job)
-    redis.call('HDEL', KEYS[5], ARGV[3])
-    return {'dropped'}
+local function other(number) return KEYS[number] ~= NONE and KEYS[number] or nil end
+local delayed, dlq, done, recorded = other(6), other(7), other(8), other(9)
+
+-- Most jobs of a call are of one kind, so types and rights are checked once for each kind.
+local kinds = {}
+local function kind_of(spec)
+    local kind = kinds[spec]
+    if kind then return kind end
+    local from, ready, mark, depth, alone, flags = string.match(spec, '^(%d+),(%d+),(%d+),(%-?%d+),(%d+),(%a+)$')
+    local function has(flag) return string.find(flags, flag, 1, true) ~= nil end
+    kind = {from = KEYS[tonumber(from)], ready = KEYS[tonumber(ready)], depth = math.abs(depth),
+        side = tonumber(depth) < 0 and -1 or 1, alone = tonumber(alone), ends = has('e'), delays = has('d'), forgets = has('f'),
+        reported = has('x'), done = has('o') and done}
+    kind.mark = kind.ends and KEYS[tonumber(mark)]
+    local wanted = {{'backup', kind.from, 'list'}, {'ready', kind.ready, 'list'}}
+    if kind.delays then wanted[#wanted + 1] = {'delayed', delayed, 'zset'} end
+    if kind.mark then wanted[#wanted + 1] = {'mark', kind.mark, 'set'} end
+    if kind.done then wanted[#wanted + 1] = {'done', done, 'set'} end
+    if kind.ends and dlq then wanted[#wanted + 1] = {'dlq', dlq, 'list'} end
+    if kind.ends and recorded then wanted[#wanted + 1] = {'recorded', recorded, 'zset'} end
+    kind.refusal = wrong_type(wanted)
+    kinds[spec] = kind
+    return kind
+end
+-- Returns an error if Redis refuses a later write to the user.
+local function kind_refusal(kind, room)
+    if room and not kind.may_record then
+        local missing = missing_right({{'XADD', KEYS[4]}, {'HSET', KEYS[5]}})
+        if missing then return missing end
+        kind.may_record = true
+    end
+    if kind.missing == nil then
+        local ends, retries = kind.ends, not kind.ends
+        kind.missing = missing_right({{'LPUSH', ends and dlq}, {'ZADD', ends and recorded}, {'ZADD', kind.delays and delayed},
+            {'RPUSH', retries and kind.ready}, {'HSET', retries and not kind.forgets and KEYS[2]}, {'LREM', kind.from},
+            {'HDEL', (ends or kind.forgets) and KEYS[2]}, {'HDEL', kind.reported and KEYS[3]},
+            {'SREM', kind.mark}}) or false
+    end
+    return kind.missing or nil
+end
+
+local jobs, digests, beats, at = {}, {}, {}, 6 + tonumber(ARGV[5])
+while at < #ARGV do
+    local job = {kind = kind_of(ARGV[at]), at = at, bytes = ARGV[at + JOB], beat = KEYS[tonumber(ARGV[at + BEAT])]}
+    jobs[#jobs + 1] = job
+    digests[#digests + 1] = ARGV[at + DIGEST]
+    beats[#beats + 1] = job.beat
+    at = at + COUNT + 1 + tonumber(ARGV[at + COUNT])
+end
+local stamps = redis.call('HMGET', KEYS[2], unpack(digests))
+local reports = redis.call('HLEN', KEYS[3]) > 0
+local heartbeats = #beats > 0 and redis.pcall('EXISTS', unpack(beats)) ~= 0
+
+-- A large text is read last: Redis copies it only for a call that will not be refused.
+local function report_changed(job)
+    job.text = reports and redis.call('HGET', KEYS[3], job.bytes)
+    return (job.text and report_id(job.text) or '') ~= ARGV[job.at + REPORT]
+end
+local function is_alive(job)
+    if not job.beat or not heartbeats then return false end
+    local beat = ARGV[4] == '1' and redis.pcall('GETRANGE', job.beat, 0, 255)
+    local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
+    return not blank and redis.call('EXISTS', job.beat) == 1
+end
+local function found_in(job, count, depth)
+    return #redis.call('LPOS', job.kind.from, job.bytes, 'RANK', job.kind.side, 'COUNT', count, 'MAXLEN', depth)
 end
 
 local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local record = {'at', string.format('%.0f', now_ms)}
-for i = 17, #ARGV do record[#record + 1] = ARGV[i] end
-if #record % 2 == 1 then record[#record + 1] = job end
-if ARGV[9] ~= '' then
-    record[#record + 1] = 'error'
-    record[#record + 1] = large and '' or text
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local at_text, most = string.format('%.0f', now), tonumber(ARGV[3])
+local function record_of(job)
+    local record, first = {'at', at_text}, job.at + COUNT
+    for i = 6, 5 + tonumber(ARGV[5]) do record[#record + 1] = ARGV[i] end
+    for i = first + 1, first + tonumber(ARGV[first]) do record[#record + 1] = ARGV[i] end
+    if #record % 2 == 1 then record[#record + 1] = job.bytes end
+    if job.kind.reported then
+        record[#record + 1] = 'error'
+        record[#record + 1] = job.large and '' or job.text
+    end
+    return record
 end
-local bytes, length = stream_bytes(KEYS[7], KEYS[8], record)
-if large then bytes = bytes + REPORT_HEAD end
-local room = bytes <= tonumber(ARGV[12])
-if ends and not room then return {'full'} end
-local dlq, marked, noted, stamped = KEYS[10] ~= KEYS[1], KEYS[11] ~= KEYS[1], KEYS[13] ~= KEYS[1], ARGV[5] ~= '-'
-refusal = missing_right({{'XADD', room and KEYS[7]}, {'HSET', room and KEYS[8]}, {'LPUSH', dlq and KEYS[10]},
-    {'ZADD', noted and KEYS[13]}, {'ZADD', not ends and delayed and KEYS[3]}, {'RPUSH', not ends and KEYS[4]},
-    {'HSET', not ends and stamped and KEYS[5]}, {'LREM', KEYS[2]}, {'HDEL', (ends or not stamped) and KEYS[5]},
-    {'HDEL', ARGV[9] ~= '' and KEYS[6]}, {'SREM', marked and KEYS[11]}})
-if refusal then return refusal end
-if large then
-    if report_changed() then return {'changed'} end
-    record[#record] = string.sub(text, 1, REPORT_HEAD)
+local bytes, length = stream_bytes(KEYS[4], KEYS[5], {})
+local asked = {} -- digests of jobs in this call: the first job of equal ones changes the stamp
+
+-- Returns why the job stays where it is; nil = its writes may begin.
+local function refused(job, stamp)
+    local kind, digest = job.kind, ARGV[job.at + DIGEST]
+    if kind.refusal then return kind.refusal end
+    if (stamp or '') ~= ARGV[job.at + OLD] or asked[digest] then return 'changed' end
+    job.large = string.find(ARGV[job.at + REPORT], ':', 1, true)
+    if not job.large and report_changed(job) then return 'changed' end
+    if is_alive(job) then return 'alive' end
+    if found_in(job, 1, kind.depth) == 0 then return 'gone' end
+    if kind.ends and kind.alone > 0 and found_in(job, 2, kind.alone) > 1 then return 'copies' end
+    if kind.done and redis.call('SISMEMBER', done, ARGV[job.at + DONE]) == 1 then
+        job.dropped = true
+        return missing_right({{'LREM', kind.from}, {'HDEL', KEYS[2]}})
+    end
+    job.record = record_of(job)
+    local total = bytes + record_bytes(job.record) + (job.large and REPORT_HEAD or 0)
+    local room = total <= most
+    if kind.ends and not room then return 'full' end
+    local missing = kind_refusal(kind, room)
+    if missing then return missing end
+    if job.large then
+        if report_changed(job) then return 'changed' end
+        job.record[#job.record] = string.sub(job.text, 1, REPORT_HEAD)
+    end
+    if room then bytes = total else job.record = nil end
 end
 
-refusal = room and append_record(KEYS[7], KEYS[8], record, bytes, length)
-if refusal and (ends or refusal.err) then return refusal end
-room = room and not refusal
-if dlq then redis.call('LPUSH', KEYS[10], job) end
-if noted then redis.call('ZADD', KEYS[13], string.format('%.0f', now_ms), redis.sha1hex(job)) end
-if not ends then
-    if ARGV[13] ~= '' then job = ARGV[13] end
-    local added = 0
-    if delayed then
-        local due = now_ms + tonumber(ARGV[10])
-        if ARGV[11] == 's' then due = due / 1000 end
-        added = redis.call('ZADD', KEYS[3], 'NX', string.format('%.3f', due), job)
+local answers, settled = {}, {}
+for i, job in ipairs(jobs) do
+    answers[i] = refused(job, stamps[i])
+    if not answers[i] then
+        asked[ARGV[job.at + DIGEST]] = true
+        settled[#settled + 1] = i
     end
-    if added == 0 then redis.call('RPUSH', KEYS[4], job) end
-    if stamped then redis.call('HSET', KEYS[5], ARGV[3], ARGV[5]) end
 end
-redis.call('LREM', KEYS[2], ARGV[6] == '-1' and -1 or 1, ARGV[2])
-if ends or not stamped then redis.call('HDEL', KEYS[5], ARGV[3]) end
-if ARGV[9] ~= '' then redis.call('HDEL', KEYS[6], ARGV[2]) end
-if marked then redis.call('SREM', KEYS[11], ARGV[14]) end
-return {'settled', room and 1 or 0}
+
+-- Every job that is settled gets its record, or its answer is an error and it stays.
+local kept, written = {}, 0
+for _, i in ipairs(settled) do
+    local job = jobs[i]
+    local failure = job.record and add_to_stream(KEYS[4], job.record)
+    if failure then bytes = bytes - record_bytes(job.record) end
+    if failure and (job.kind.ends or failure ~= 'full') then
+        answers[i] = failure
+    else
+        local recorded_now = job.record and not failure
+        answers[i] = job.dropped and 'dropped' or recorded_now and 'settled' or 'unrecorded'
+        written = written + (recorded_now and 1 or 0)
+        kept[#kept + 1] = job
+    end
+end
+if written > 0 then redis.call('HSET', KEYS[5], 'bytes', string.format('%.0f', bytes), 'entries', length + written) end
+
+-- One call for each command and key, with the values of all jobs.
+local letters, times, stamped, unstamped, answered = {}, {}, {}, {}, {}
+local pushes, marks = {}, {} -- {key, values} each; also by key
+local function put(groups, key, value)
+    if not groups[key] then
+        groups[key] = {}
+        groups[#groups + 1] = {key, groups[key]}
+    end
+    table.insert(groups[key], value)
+end
+local function retry(job)
+    local again = ARGV[job.at + AGAIN] ~= '' and ARGV[job.at + AGAIN] or job.bytes
+    if job.kind.delays then
+        local due = now + tonumber(ARGV[job.at + DELAY])
+        if ARGV[2] == 's' then due = due / 1000 end
+        if redis.call('ZADD', delayed, 'NX', string.format('%.3f', due), again) == 1 then return end
+    end
+    put(pushes, job.kind.ready, again)
+end
+local function finish(job)
+    letters[#letters + 1] = job.bytes
+    if recorded then
+        times[#times + 1] = at_text
+        times[#times + 1] = redis.sha1hex(job.bytes)
+    end
+    if job.kind.mark then put(marks, job.kind.mark, ARGV[job.at + MARK]) end
+end
+for _, job in ipairs(kept) do
+    local kind, digest = job.kind, ARGV[job.at + DIGEST]
+    if kind.reported and not job.dropped then answered[#answered + 1] = job.bytes end
+    if not job.dropped then (kind.ends and finish or retry)(job) end
+    if job.dropped or kind.ends or kind.forgets then
+        unstamped[#unstamped + 1] = digest
+    else
+        stamped[#stamped + 1] = digest
+        stamped[#stamped + 1] = ARGV[job.at + NEW]
+    end
+end
+if dlq and #letters > 0 then redis.call('LPUSH', dlq, unpack(letters)) end
+if #times > 0 then redis.call('ZADD', recorded, unpack(times)) end
+for _, push in ipairs(pushes) do redis.call('RPUSH', push[1], unpack(push[2])) end
+if #stamped > 0 then redis.call('HSET', KEYS[2], unpack(stamped)) end
+for _, job in ipairs(kept) do redis.call('LREM', job.kind.from, job.kind.side, job.bytes) end
+if #unstamped > 0 then redis.call('HDEL', KEYS[2], unpack(unstamped)) end
+if #answered > 0 then redis.call('HDEL', KEYS[3], unpack(answered)) end
+for _, mark in ipairs(marks) do redis.call('SREM', mark[1], unpack(mark[2])) end
+return {'settled', math.floor(clock_us() - began), unpack(answers)}

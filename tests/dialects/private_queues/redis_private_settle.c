@@ -51,10 +51,12 @@ static settled_t settle(fixture_t *f, bool ends) {
                               .heartbeat = heartbeat,
                               .report = "",
                               .event = &event};
-    settle_append(&call, &ask);
+    const settle_ask_t *const asks[] = {&ask};
+    settle_append(&call, asks, 1);
     settled_t settled;
+    int64_t took_us;
     f->error = (redis_error_t){0};
-    settle_read(&call, &settled);
+    settle_read_answers(&call, 1, &settled, &took_us);
     cr_assert_eq(f->error.outcome, settled == SETTLED_TYPE ? OUTCOME_REFUSED : OUTCOME_OK, "%s", f->error.text);
     free(heartbeat);
     buffer_free(&again);
@@ -177,8 +179,10 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
                               .depth = 1,
                               .report = "",
                               .event = &event};
-    settle_append(&call, &ask);
-    cr_assert(settle_read(&call, &settled));
+    const settle_ask_t *const asks[] = {&ask};
+    int64_t took_us;
+    settle_append(&call, asks, 1);
+    cr_assert(settle_read_answers(&call, 1, &settled, &took_us));
     cr_assert_eq(settled, SETTLED_FULL);
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);

@@ -1,0 +1,202 @@
+#include "monitor/settles.h"
+
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "queue/call.h"
+
+enum {
+    SLICE_US = 500,      // time of Redis for one request
+    FIRST_JOBS = 16,     // jobs of the first request, while their time is unknown
+    SETTLE_DEPTH = 2048, // entries that a settle searches: this page, later pages in memory, and jobs that workers took since
+};
+
+static const char ROLE[] = "monitor";
+
+static const queue_policy_t *settles_policy(const apply_t *apply) { return &apply->scan->config->policy; }
+
+static void settles_make_event(const apply_t *apply, candidate_t *candidate) {
+    const stamp_t *stamp = &candidate->observation.stamp;
+    bool ends = candidate->verdict.kind == VERDICT_END;
+    digest_hex(&candidate->entry->digest, candidate->sha256);
+    candidate->event = (event_t){
+        .kind = slice_text(ends ? "failed" : "retried"),
+        .dialect = slice_text(config_dialect_word(apply->scan->config->dialect)),
+        .queue = slice_text(apply->scan->config->name),
+        .job = slice_text(candidate->job.id),
+        .type = slice_text(candidate->job.type),
+        .worker = slice_text(candidate->entry->owner ? candidate->entry->owner
+                                                     : workers_name(&apply->scan->workers, &candidate->entry->digest)),
+        .reason = slice_text(candidate->verdict.reason),
+        .term = slice_text(apply->call->token),
+        .group = slice_text(apply->call->keys->config->group),
+        .sha256 = slice_text(candidate->sha256),
+        .attempts = candidate->verdict.attempts,
+        .created = candidate->job.created_ms ? candidate->job.created_ms : stamp->born_us / 1000,
+        .started = candidate->job.executed_ms ? candidate->job.executed_ms : stamp->seen,
+        .size = (int64_t)candidate->entry->bytes.len,
+    };
+    // retry_window may reset the count within a life, so the id includes the time of the last retry.
+    event_id(&candidate->event, stamp->born_us, stamp->retried_at, candidate->id);
+    if (ends) candidate->event.payload = candidate->entry->bytes;
+}
+
+// False: a key of the wrong type blocks this kind of settle.
+static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
+    const scan_t *scan = apply->scan;
+    const queue_config_t *config = scan->config;
+    bool retries = candidate->verdict.kind == VERDICT_RETRY;
+    settle_where_t *where = &candidate->where;
+    *where =
+        (settle_where_t){.from = config->backup, .ready = config->ready, .delayed = config->delayed, .errors = config->errors};
+    settles_make_event(apply, candidate);
+    if (scan->ops->settle)
+        scan->ops->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, where, &candidate->again);
+    if (scan_blocked(scan, retries, where->ready)) return false;
+    settle_ask_t *ask = &candidate->ask;
+    *ask = (settle_ask_t){.job = candidate->entry->bytes,
+                          .digest = &candidate->entry->digest,
+                          .where = where,
+                          .old = *candidate->raw,
+                          .from_tail = apply->in_place,
+                          .depth = SETTLE_DEPTH + (apply->in_place ? (int64_t)scan->progress.read : 0),
+                          .alone = !settles_policy(apply)->end_duplicates && candidate->job.trouble == JOB_FINE,
+                          .blank_is_dead = scan->ops->blank_is_dead,
+                          .report = candidate->report ? candidate->report->id : "",
+                          .event = &candidate->event};
+    if (candidate->verdict.needs_silence) ask->heartbeat = candidate->heartbeat;
+    if (!retries) return true;
+    stamp_t stamp = {.born_us = candidate->observation.stamp.born_us,
+                     .retries = candidate->verdict.attempts,
+                     .retried_at = scan->progress.now,
+                     .requeued = candidate->observation.stamp.requeued};
+    ask->new = stamp_pack(&stamp);
+    ask->delay_ms = verdict_jitter_ms(settles_policy(apply), candidate->verdict.delay_ms, 2 * random_unit() - 1);
+    return true;
+}
+
+static void settles_log_settled(const apply_t *apply, const candidate_t *candidate) {
+    const char *queue = apply->scan->config->name;
+    if (candidate->verdict.kind == VERDICT_END)
+        record_log_failure(ROLE, queue, &candidate->event);
+    else
+        log_info(ROLE, queue, "retried a job", F_STR("reason", candidate->verdict.reason), F_STR("job", candidate->job.id),
+                 F_INT("retry", candidate->verdict.attempts));
+}
+
+// Whether a retried job would have ended if it had no duplicates.
+static bool settles_due_to_end(const apply_t *apply, const candidate_t *candidate) {
+    return candidate->verdict.attempts > settles_policy(apply)->retry.times || candidate->observation.report == REPORT_END;
+}
+
+static metrics_cause_t settles_cause(const candidate_t *candidate) {
+    const observation_t *observed = &candidate->observation;
+    if (candidate->verdict.kind == VERDICT_END && strcmp(candidate->verdict.reason, "alive_timeout") == 0)
+        return CAUSE_alive_timeout;
+    if (observed->heartbeat != HEARTBEAT_GONE) return CAUSE_timeout;
+    return observed->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
+}
+
+static void settles_note(const apply_t *apply, const candidate_t *candidate, settled_t settled) {
+    metrics_queue_t *metrics = apply->scan->metrics;
+    bool ends = candidate->verdict.kind == VERDICT_END;
+    switch (settled) {
+    case SETTLED:
+    case SETTLED_UNRECORDED:
+        if (ends)
+            metrics_end(metrics, candidate->verdict.reason, 1);
+        else
+            metric_add(&metrics->retried, 1);
+        workers_forget(&apply->scan->workers, &candidate->entry->digest);
+        if (!candidate->report) metrics_stall(metrics, settles_cause(candidate));
+        if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
+        if (!ends && settles_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
+        // The settle's own write has cleared the tracking of the errors hash.
+        if (candidate->report) apply->scan->progress.rescan = true;
+        if (candidate->report) report_table_remove(&apply->scan->reports, candidate->report);
+        settles_log_settled(apply, candidate);
+        break;
+    case SETTLED_DROPPED:
+        metric_add(&metrics->duplicates_dropped, 1);
+        log_info(ROLE, apply->scan->config->name, "removed a finished job from backup", F_STR("job", candidate->job.id));
+        break;
+    case SETTLED_DUPLICATES: metric_add(&metrics->copies, 1); break;
+    case SETTLED_FULL:
+        metric_add(&metrics->ends_held, 1);
+        log_error(ROLE, apply->scan->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
+                  F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
+        break;
+    case SETTLED_CHANGED:
+        if (!apply->scan->progress.reports_kept) apply->scan->progress.rescan = true;
+        break;
+    default: break; // the job is finished, or its worker is alive
+    }
+}
+
+static bool settles_wanted(const apply_t *apply, const candidate_t *candidate) {
+    verdict_kind_t kind = candidate->verdict.kind;
+    if (candidate->report && candidate->report->tried) return false; // wait for the next reports
+    if (kind != VERDICT_END) return kind == VERDICT_RETRY;
+    if (!scan_may_end(apply->scan)) apply->scan->progress.rescan = true;
+    return scan_may_end(apply->scan);
+}
+
+// The jobs of one request.
+typedef struct batch {
+    candidate_t *candidates[BACKUP_PAGE];
+    const settle_ask_t *asks[BACKUP_PAGE];
+    size_t count;
+    size_t bytes;
+} batch_t;
+
+static size_t settles_batch_jobs(const settle_pace_t *pace) {
+    if (pace->job_us <= 0) return FIRST_JOBS;
+    double jobs = SLICE_US / pace->job_us;
+    return jobs < 1 ? 1 : jobs > BACKUP_PAGE ? BACKUP_PAGE : (size_t)jobs;
+}
+
+static void settles_add(const apply_t *apply, batch_t *batch, candidate_t *candidate) {
+    if (!settles_prepare(apply, candidate)) return;
+    if (candidate->report) report_table_tried(&apply->scan->reports, candidate->report);
+    batch->candidates[batch->count] = candidate;
+    batch->asks[batch->count++] = &candidate->ask;
+    batch->bytes += candidate->entry->bytes.len + candidate->again.len;
+}
+
+static outcome_t settles_send(const apply_t *apply, const batch_t *batch, settle_pace_t *pace) {
+    settled_t settled[BACKUP_PAGE];
+    int64_t took_us = 0;
+    redis_error_t *error = apply->call->error;
+    settle_append(apply->call, batch->asks, batch->count);
+    failpoint("settle_before");
+    if (conn_flush(apply->call->conn, error) != OUTCOME_OK) return error->outcome;
+    failpoint("settle_sent");
+    bool answered = settle_read_answers(apply->call, batch->count, settled, &took_us);
+    for (size_t i = 0; answered && i < batch->count; i++) {
+        const candidate_t *candidate = batch->candidates[i];
+        failpoint("settle_answered");
+        settles_note(apply, candidate, settled[i]);
+        // Without rotation the bad key may be of one job's list.
+        if (settled[i] == SETTLED_TYPE && apply->scan->ops->rotation)
+            scan_block(apply->scan, candidate->verdict.kind == VERDICT_RETRY, candidate->where.ready);
+    }
+    if (answered && took_us) pace->job_us = ((double)took_us / (double)batch->count + pace->job_us) / (pace->job_us > 0 ? 2 : 1);
+    return error->outcome;
+}
+
+// Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
+// rotation the first candidate is.
+outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t count, settle_pace_t *pace) {
+    redis_error_t *error = apply->call->error;
+    for (size_t done = 0; done < count && (error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED);) {
+        batch_t batch = {0};
+        size_t most = settles_batch_jobs(pace);
+        for (; done < count && batch.count < most && batch.bytes < SETTLE_BYTES; done++) {
+            candidate_t *candidate = &candidates[apply->in_place ? done : count - 1 - done];
+            if (settles_wanted(apply, candidate)) settles_add(apply, &batch, candidate);
+        }
+        if (batch.count) settles_send(apply, &batch, pace);
+        apply->scan->progress.settles |= batch.count > 0;
+        for (size_t i = 0; i < batch.count; i++) buffer_free(&batch.candidates[i]->again);
+    }
+    return error->outcome;
+}

@@ -1,0 +1,8 @@
+-- clock: microseconds of some clock, to measure how long this script takes. From Redis 7.2 on TIME stands still within a script;
+-- these servers have os.clock. (redis src/script.c, scriptTimeSnapshot; src/script_lua.c, allow list of `os`)
+local library = rawget(_G, 'os')
+local function clock_us()
+    if library then return library.clock() * 1000000 end
+    local time = redis.call('TIME')
+    return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end

@@ -1,0 +1,269 @@
+/* settle.lua with pages of many jobs: each job is answered for by itself. One bad job, wherever it stands, stays as it was and
+ * keeps no other job back. */
+#include "monitor/monitor_call.h"
+#include "queue/scripts.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_JOBS = SETTLE_JOBS };
+
+static const stamp_t OLD = {.born_us = 1700000000000001, .seen = 1700000000000};
+static const stamp_t NEW = {.born_us = 1700000000000001, .retries = 1, .retried_at = 1700000000500};
+static const settle_where_t WHERE = {.from = "email:backup", .ready = "email", .errors = "email:errors"};
+
+typedef struct {
+    fixture_t *f;
+    size_t count, bad;
+    bool ends;
+    char names[MOST_JOBS][24];
+    digest_t digests[MOST_JOBS];
+    event_t events[MOST_JOBS];
+    settle_where_t wheres[MOST_JOBS];
+    settle_ask_t asks[MOST_JOBS];
+    settled_t answers[MOST_JOBS];
+} page_t;
+
+/* Backup holds the jobs of the page, the first at the head, and one other job. */
+static void page_lay_out(page_t *p) {
+    redis_t *r = p->f->r;
+    redis_ok(r, "FLUSHALL");
+    redis_ok(r, "SET sidecar:app:lock T");
+    for (size_t i = 0; i < p->count; i++) {
+        snprintf(p->names[i], sizeof p->names[i], "{\"id\":%zu}", i);
+        slice_t job = slice_text(p->names[i]);
+        p->digests[i] = digest_of(job.data, job.len);
+        p->events[i] = (event_t){.kind = slice_text(p->ends ? "failed" : "retried"),
+                                 .dialect = slice_text("list"),
+                                 .queue = slice_text("email"),
+                                 .job = job,
+                                 .payload = p->ends ? job : (slice_t){0}};
+        p->wheres[i] = WHERE;
+        p->asks[i] = (settle_ask_t){.job = job,
+                                    .digest = &p->digests[i],
+                                    .where = &p->wheres[i],
+                                    .old = stamp_pack(&OLD),
+                                    .new = p->ends ? (stamp_raw_t){.len = 0} : stamp_pack(&NEW),
+                                    .depth = 2048,
+                                    .alone = true,
+                                    .report = "",
+                                    .event = &p->events[i]};
+        redis_ok(r, "RPUSH email:backup %s", p->names[i]);
+        set_stamp(r, job, OLD);
+    }
+    redis_ok(r, "RPUSH email:backup other");
+}
+
+static bool page_settle(page_t *p, const char *token) {
+    const settle_ask_t *asks[MOST_JOBS];
+    int64_t took_us;
+    const call_t call = fixture_call(p->f, token);
+    for (size_t i = 0; i < p->count; i++) asks[i] = &p->asks[i];
+    p->f->error = (redis_error_t){0};
+    settle_append(&call, asks, p->count);
+    return settle_read_answers(&call, p->count, p->answers, &took_us);
+}
+
+static bool is_in_progress(const page_t *p, size_t i) {
+    redis_t *r = p->f->r;
+    slice_t job = slice_text(p->names[i]);
+    return in_list(r, "email:backup", job) == 1 && in_list(r, "email", job) == 0 && same_stamp(stamp_of(r, job), OLD);
+}
+
+static bool is_settled(const page_t *p, size_t i) {
+    redis_t *r = p->f->r;
+    slice_t job = slice_text(p->names[i]);
+    stamp_t stamp = stamp_of(r, job);
+    bool stamped = p->ends ? stamp.born_us == 0 : same_stamp(stamp, NEW);
+    return in_list(r, "email:backup", job) == 0 && in_list(r, "email", job) == !p->ends && stamped;
+}
+
+/* Each job but the bad one is settled, with one record; the bad one has this answer. */
+static void expect_others(page_t *p, settled_t bad) {
+    for (size_t i = 0; i < p->count; i++) {
+        settled_t wanted = i == p->bad ? bad : SETTLED;
+        cr_assert_eq(p->answers[i], wanted, "job %zu of %zu: %d, not %d", i, p->count, (int)p->answers[i], (int)wanted);
+        if (i != p->bad) cr_assert(is_settled(p, i), "job %zu of %zu", i, p->count);
+    }
+    cr_assert_eq(redis_int(p->f->r, "XLEN sidecar:email:failures"), (long long)p->count - 1);
+    cr_assert_eq(redis_int(p->f->r, "LLEN email"), p->ends ? 0 : (long long)p->count - 1);
+    cr_assert_eq(in_list(p->f->r, "email:backup", slice_text("other")), 1);
+}
+
+/* A way to spoil one job. Returns the answer that the job then gets. */
+typedef settled_t spoil_fn(page_t *p, size_t bad);
+
+static settled_t spoil_stamp(page_t *p, size_t bad) {
+    p->asks[bad].old = stamp_pack(&NEW);
+    return SETTLED_CHANGED;
+}
+
+static settled_t spoil_report(page_t *p, size_t bad) {
+    redis_ok(p->f->r, "HSET email:errors %s text", p->names[bad]);
+    return SETTLED_CHANGED;
+}
+
+static settled_t spoil_heartbeat(page_t *p, size_t bad) {
+    static char keys[MOST_JOBS][24];
+    for (size_t i = 0; i < p->count; i++) {
+        snprintf(keys[i], sizeof keys[i], "%zu_alive", i);
+        p->asks[i].heartbeat = keys[i];
+    }
+    redis_ok(p->f->r, "SET %s me", keys[bad]);
+    return SETTLED_ALIVE;
+}
+
+static settled_t spoil_type(page_t *p, size_t bad) {
+    p->wheres[bad].ready = "not_a_list";
+    redis_ok(p->f->r, "SET not_a_list x");
+    return SETTLED_TYPE;
+}
+
+static settled_t spoil_place(page_t *p, size_t bad) { /* its worker has finished it */
+    redis_ok(p->f->r, "LREM email:backup 1 %s", p->names[bad]);
+    return SETTLED_GONE;
+}
+
+static settled_t spoil_record(page_t *p, size_t bad) { /* larger than the whole stream may be */
+    static char large[2 << 20];
+    memset(large, 'x', sizeof large);
+    p->events[bad].reason = (slice_t){large, sizeof large};
+    return SETTLED_FULL;
+}
+
+static fixture_t small_stream(void) {
+    return fixture_start(&(fixture_options_t){
+        .config = "group = \"app\"; stream = { max_bytes = \"1MiB\"; }; queues = ( { name = \"email\"; } );"});
+}
+
+/* Returns the number of pages that were settled. */
+static int each_place(spoil_fn *spoil, bool retries_too) {
+    static const size_t counts[] = {1, 2, 64, MOST_JOBS};
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    int pages = 0;
+    p->f = &f;
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++)
+        for (int place = 0; place < 3; place++)
+            for (int ends = retries_too ? 0 : 1; ends < 2; ends++) {
+                p->count = counts[n];
+                p->bad = place == 0 ? 0 : place == 1 ? p->count / 2 : p->count - 1;
+                p->ends = ends;
+                page_lay_out(p);
+                settled_t answer = spoil(p, p->bad);
+                cr_assert(page_settle(p, "T"), "%s", f.error.text);
+                expect_others(p, answer);
+                if (spoil != spoil_place) cr_assert(is_in_progress(p, p->bad), "job %zu of %zu", p->bad, p->count);
+                pages++;
+            }
+    free(p);
+    fixture_stop(&f);
+    return pages;
+}
+
+enum { PLACES = 4 * 3 };
+
+Test(redis_script_settle_page, a_changed_stamp_keeps_one_job) { cr_assert_eq(each_place(spoil_stamp, true), 2 * PLACES); }
+Test(redis_script_settle_page, a_new_report_keeps_one_job) { cr_assert_eq(each_place(spoil_report, true), 2 * PLACES); }
+Test(redis_script_settle_page, a_heartbeat_keeps_one_job) { cr_assert_eq(each_place(spoil_heartbeat, true), 2 * PLACES); }
+Test(redis_script_settle_page, a_key_of_the_wrong_type_keeps_one_job) { cr_assert_eq(each_place(spoil_type, true), 2 * PLACES); }
+Test(redis_script_settle_page, a_finished_job_stays_away) { cr_assert_eq(each_place(spoil_place, true), 2 * PLACES); }
+Test(redis_script_settle_page, a_record_without_room_keeps_one_ended_job) {
+    cr_assert_eq(each_place(spoil_record, false), PLACES);
+}
+
+/* Two entries of the page have the same bytes, and so the same stamp: the second waits for the next scan. */
+Test(redis_script_settle_page, equal_bytes_are_retried_once_and_not_ended) {
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    *p = (page_t){.f = &f, .count = 3, .bad = 2};
+    for (int ends = 0; ends < 2; ends++) {
+        p->ends = ends;
+        page_lay_out(p);
+        redis_ok(f.r, "LREM email:backup 1 %s", p->names[2]);
+        redis_ok(f.r, "LPUSH email:backup %s", p->names[0]);
+        p->asks[2] = p->asks[0];
+        cr_assert(page_settle(p, "T"), "%s", f.error.text);
+        cr_assert_eq(p->answers[0], ends ? SETTLED_DUPLICATES : SETTLED);
+        cr_assert_eq(p->answers[1], SETTLED);
+        cr_assert_eq(p->answers[2], ends ? SETTLED_DUPLICATES : SETTLED_CHANGED);
+        cr_assert_eq(in_list(f.r, "email:backup", slice_text(p->names[0])), ends ? 2 : 1);
+        cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), ends ? 1 : 2);
+    }
+    for (size_t i = 0; i < 3; i += 2) p->asks[i].alone = false; /* end_duplicates: one for each call */
+    cr_assert(page_settle(p, "T"), "%s", f.error.text);
+    cr_assert(p->answers[0] == SETTLED && p->answers[2] == SETTLED_CHANGED, "%d %d", (int)p->answers[0], (int)p->answers[2]);
+    cr_assert_eq(in_list(f.r, "email:backup", slice_text(p->names[0])), 1);
+    free(p);
+    fixture_stop(&f);
+}
+
+/* The stream fills up in the middle of a page. Ends behind that wait; retries go on without a record. */
+Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
+    enum { COUNT = 64, FIT = 20, RECORD = 48 << 10 };
+    static char large[RECORD];
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    *p = (page_t){.f = &f, .count = COUNT};
+    memset(large, 'x', sizeof large);
+    for (int ends = 0; ends < 2; ends++) {
+        size_t settled = 0;
+        p->ends = ends;
+        page_lay_out(p);
+        for (size_t i = 0; i < COUNT; i++) p->events[i].reason = (slice_t){large, sizeof large};
+        cr_assert(page_settle(p, "T"), "%s", f.error.text);
+        for (size_t i = 0; i < COUNT; i++) {
+            settled += p->answers[i] == SETTLED;
+            cr_assert_eq(p->answers[i], i < settled ? SETTLED : ends ? SETTLED_FULL : SETTLED_UNRECORDED, "job %zu", i);
+            cr_assert(p->answers[i] == SETTLED_FULL ? is_in_progress(p, i) : is_settled(p, i), "job %zu", i);
+        }
+        cr_assert(settled >= FIT && settled < COUNT, "%zu records", settled);
+        cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), (long long)settled);
+        char *bytes = redis_str(f.r, "HGET sidecar:email:meta bytes"),
+             *entries = redis_str(f.r, "HGET sidecar:email:meta entries");
+        cr_assert_leq(strtoll(bytes, NULL, 10), 1 << 20);
+        cr_assert_eq(strtoull(entries, NULL, 10), settled);
+        free(bytes);
+        free(entries);
+    }
+    free(p);
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle_page, another_leader_keeps_every_job) {
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    *p = (page_t){.f = &f, .count = MOST_JOBS};
+    for (int ends = 0; ends < 2; ends++) {
+        p->ends = ends;
+        page_lay_out(p);
+        char *before = fixture_digest(f.r);
+        cr_assert_not(page_settle(p, "S"));
+        cr_assert_eq(f.error.outcome, OUTCOME_FENCED, "%s", f.error.text);
+        redis_expect(f.r, before, "DEBUG DIGEST");
+        free(before);
+    }
+    free(p);
+    fixture_stop(&f);
+}
+
+Test(redis_script_settle_page, jobs_of_several_lists_share_a_page) {
+    static char lists[8][24];
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    *p = (page_t){.f = &f, .count = 64};
+    page_lay_out(p);
+    for (size_t i = 0; i < p->count; i++) {
+        snprintf(lists[i % 8], sizeof lists[0], "queue-%zu", i % 8);
+        p->wheres[i].from = lists[i % 8];
+        redis_ok(f.r, "LREM email:backup 1 %s", p->names[i]);
+        redis_ok(f.r, "RPUSH %s %s", lists[i % 8], p->names[i]);
+    }
+    cr_assert(page_settle(p, "T"), "%s", f.error.text);
+    for (size_t i = 0; i < p->count; i++) cr_assert_eq(p->answers[i], SETTLED, "job %zu", i);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 64);
+    for (size_t i = 0; i < 8; i++) cr_assert_eq(redis_int(f.r, "EXISTS %s", lists[i]), 0);
+    free(p);
+    fixture_stop(&f);
+}
