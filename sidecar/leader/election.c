@@ -1,4 +1,4 @@
-// Acquires and renews a lock, notices its loss, and stands by while another instance holds it.
+// Acquires a lock, notices its loss, and stands by while another instance holds it.
 
 #include "base/log.h"
 #include "leader/internal.h"
@@ -27,18 +27,39 @@ void leader_count_leading(leader_t *leader, int more) {
     if (leader->spread) atomic_fetch_add(&leader->spread->leading, (size_t)more);
 }
 
-void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error) {
+void leader_back_off(leader_t *leader, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
     bool up = shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST);
     metric_set(&leader->metrics->redis_up, up);
     metrics_say(leader->metrics, WHY_REDIS, error->text);
     if (error->outcome == OUTCOME_REFUSED)
-        log_error(ROLE, NULL, lock ? "redis refuses the lock" : "redis refuses the connection",
-                  F_STR("key", lock ? lock->key : NULL), F_STR("reason", error->text));
+        log_error(ROLE, NULL, "redis refuses the connection", F_STR("reason", error->text));
     else
         LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL,
                error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis", F_STR("reason", error->text));
+}
+
+// While a slot is being moved or has moved, Redis refuses the requests for it.
+static void election_hold(leader_t *leader, size_t lock, const redis_error_t *error) {
+    leader->elections[lock].next = mono_add(mono_now(), leader->ttl_ms * NS_PER_MS / RENEWALS_PER_TTL);
+    log_debug(ROLE, NULL, "the slot of a lock is being moved", F_STR("lock", leader_lock_name(leader, lock)),
+              F_STR("reason", error->text));
+}
+
+static void election_refused(leader_t *leader, size_t lock, const redis_error_t *error) {
+    leader->elections[lock].next = mono_add(mono_now(), leader->backoff.most_ms * NS_PER_MS);
+    metrics_say(leader->metrics, WHY_REDIS, error->text);
+    log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", leader->keys->locks[lock].key), F_STR("reason", error->text));
+}
+
+void leader_lock_failed(leader_t *leader, size_t lock, const redis_error_t *error) {
+    if (error->outcome != OUTCOME_REFUSED)
+        leader_back_off(leader, error);
+    else if (redis_reason_is_slot(error->text))
+        election_hold(leader, lock, error);
+    else
+        election_refused(leader, lock, error);
 }
 
 void leader_count_unserved(leader_t *leader) {
@@ -89,8 +110,10 @@ void leader_change_state(leader_t *leader, size_t lock, election_state_t state, 
 
 static int64_t election_ttl_part_ns(const leader_t *leader, int parts) { return leader->ttl_ms * NS_PER_MS / parts; }
 
-static mono_t election_lease_deadline(const leader_t *leader, mono_t sent) {
-    return mono_add(sent, leader->ttl_ms * NS_PER_MS - election_ttl_part_ns(leader, MARGIN_DIVISOR));
+void leader_set_deadline(leader_t *leader, size_t lock, mono_t sent) {
+    election_t *election = &leader->elections[lock];
+    election->deadline = mono_add(sent, leader->ttl_ms * NS_PER_MS - election_ttl_part_ns(leader, MARGIN_DIVISOR));
+    election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
 }
 
 // Stores which queues other groups own. The leaders of those groups measure them until this group owns them.
@@ -105,7 +128,7 @@ static void election_take_other_owned(leader_t *leader, size_t lock, lock_state_
         queue_sizes_cede(leader->sizes, election->other_owner[i].queue, true);
 }
 
-static void election_claim_other_owned(leader_t *leader, size_t lock, mono_t now) {
+void leader_claim_queues(leader_t *leader, size_t lock, mono_t now) {
     election_t *election = &leader->elections[lock];
     election->claim_at = mono_add(now, leader->ttl_ms * NS_PER_MS);
     for (size_t i = 0; i < election->other_owner_count;) {
@@ -116,7 +139,7 @@ static void election_claim_other_owned(leader_t *leader, size_t lock, mono_t now
         const lock_call_t call = leader_lock_call(leader, lock, &error);
         outcome_t outcome = lock_claim(&call, other_owner, &ours);
         if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) {
-            leader_back_off(leader, &leader->keys->locks[lock], &error);
+            leader_back_off(leader, &error);
             return;
         }
         if (ours) queue_sizes_cede(leader->sizes, other_owner->queue, false);
@@ -138,11 +161,10 @@ static void election_won(leader_t *leader, size_t lock, mono_t sent, lock_state_
     election->overlong[0] = '\0';
     election->holder[0] = '\0';
     election->unserved = 0;
-    election->deadline = election_lease_deadline(leader, sent);
-    election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
+    leader_set_deadline(leader, lock, sent);
     election_take_other_owned(leader, lock, state, sent);
     // Claim before the lease begins, so that claimed queues are served from its start.
-    if (election->other_owner_count) election_claim_other_owned(leader, lock, sent);
+    if (election->other_owner_count) leader_claim_queues(leader, lock, sent);
     leader_change_state(leader, lock, ELECTION_LEADING, "acquired");
 }
 
@@ -164,7 +186,7 @@ static void election_check_clock_step(leader_t *leader, size_t lock, const lock_
         election->overlong[0] = '\0';
         const lock_call_t call = leader_lock_call(leader, lock, &error);
         if (lock_break_stale(&call, state->holder, &removed) != OUTCOME_OK) {
-            leader_back_off(leader, &leader->keys->locks[lock], &error);
+            leader_lock_failed(leader, lock, &error);
         } else if (removed) {
             metric_add(&leader->metrics->clock_steps_healed, 1);
             log_warn(ROLE, NULL, "broke a lock left by a clock step", F_STR("lock", leader_lock_name(leader, lock)),
@@ -195,45 +217,6 @@ static void election_lost(leader_t *leader, size_t lock, const lock_state_t *sta
     election_check_clock_step(leader, lock, state, now);
 }
 
-// Redis refuses the requests for one slot, which is being moved or has moved. Other locks go on.
-static void election_hold(leader_t *leader, size_t lock, const redis_error_t *error) {
-    leader->elections[lock].next = mono_add(mono_now(), election_ttl_part_ns(leader, RENEWALS_PER_TTL));
-    log_debug(ROLE, NULL, "the slot of a lock is being moved", F_STR("lock", leader_lock_name(leader, lock)),
-              F_STR("reason", error->text));
-}
-
-// Connects to the node that an ASK names. Returns NULL if that is not possible now.
-static conn_t *election_find_target(leader_t *leader, const redirection_t *to, redis_error_t *error) {
-    endpoint_t at = {0};
-    election_target_t *target = &leader->target;
-    if (target->topology) shard_address(topology_shard(target->topology, 0), &at);
-    if (at.port != to->address.port || strcmp(at.host, to->address.host) != 0) {
-        conn_free(target->conn);
-        topology_free(target->topology);
-        target->topology = topology_new_at(shard_config(leader->shard), to->address.host, to->address.port);
-        target->conn = conn_like_at(leader->conn, topology_shard(target->topology, 0), "queue-sidecar-leader");
-    }
-    return conn_open(target->conn, error) == OUTCOME_OK ? target->conn : NULL;
-}
-
-// The lock may be at the new node of its slot already. Follows ASK once.
-static outcome_t election_renew_asking(leader_t *leader, size_t lock, redis_error_t *error) {
-    redirection_t to;
-    slice_t text = slice_text(error->text + strlen(SLOT_IS_MOVING));
-    bool asks = strncmp(error->text, SLOT_IS_MOVING, strlen(SLOT_IS_MOVING)) == 0 &&
-                redirection_read(text, conn_host(leader->conn), &to) && to.kind == REDIRECT_ASK;
-    if (!asks) return OUTCOME_REFUSED;
-    topology_reach(shard_topology(leader->shard), &to.address);
-    redis_error_t refused;
-    lock_call_t call = leader_lock_call(leader, lock, &refused);
-    call.conn = election_find_target(leader, &to, &refused);
-    if (!call.conn) return OUTCOME_REFUSED;
-    outcome_t outcome = lock_renew_asking(&call);
-    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return OUTCOME_REFUSED;
-    *error = refused;
-    return outcome;
-}
-
 void leader_acquire(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
     lock_state_t state = {0};
@@ -242,11 +225,9 @@ void leader_acquire(leader_t *leader, size_t lock) {
     mono_t sent = mono_now();
     const lock_call_t call = leader_lock_call(leader, lock, &error);
     outcome_t outcome = lock_acquire(&call, &state);
-    if (outcome == OUTCOME_REFUSED && redis_reason_is_slot(error.text)) {
-        election_hold(leader, lock, &error);
-    } else if (outcome != OUTCOME_OK) {
+    if (outcome != OUTCOME_OK) {
         if (outcome == OUTCOME_DISCONNECTED) election->maybe_held = true;
-        leader_back_off(leader, &leader->keys->locks[lock], &error);
+        leader_lock_failed(leader, lock, &error);
     } else {
         backoff_reset(&leader->backoff);
         if (state.acquired)
@@ -255,28 +236,4 @@ void leader_acquire(leader_t *leader, size_t lock) {
             election_lost(leader, lock, &state, mono_now());
     }
     lock_state_clear(&state);
-}
-
-void leader_renew(leader_t *leader, size_t lock) {
-    election_t *election = &leader->elections[lock];
-    redis_error_t error;
-    const lock_call_t call = leader_lock_call(leader, lock, &error);
-    mono_t sent = mono_now();
-    outcome_t outcome = lock_renew(&call);
-    bool of_slot = outcome == OUTCOME_REFUSED && redis_reason_is_slot(error.text);
-    if (of_slot) outcome = election_renew_asking(leader, lock, &error);
-    if (outcome == OUTCOME_FENCED) {
-        election->next = sent;
-        leader_change_state(leader, lock, ELECTION_STANDBY, error.text);
-    } else if (of_slot && outcome == OUTCOME_REFUSED) {
-        election_hold(leader, lock, &error);
-    } else if (outcome != OUTCOME_OK) {
-        leader_back_off(leader, &leader->keys->locks[lock], &error);
-    } else {
-        backoff_reset(&leader->backoff);
-        election->deadline = election_lease_deadline(leader, sent);
-        election->next = mono_add(sent, election_ttl_part_ns(leader, RENEWALS_PER_TTL));
-        lease_extend(leader->leases, lock, election->deadline);
-        if (election->other_owner_count && mono_reached(election->claim_at, sent)) election_claim_other_owned(leader, lock, sent);
-    }
 }

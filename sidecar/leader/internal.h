@@ -80,18 +80,28 @@ void leader_set_gauge(metric_t *metric, int64_t *gauge, int64_t value);
 // Counts a lock that this instance leads, or leads no longer.
 void leader_count_leading(leader_t *leader, int more);
 
-// Logs why a request (for `lock`, may be NULL) failed and schedules the next attempt; the pause is longest after REFUSED.
-void leader_back_off(leader_t *leader, const lock_keys_t *lock, const redis_error_t *error);
+// Logs why a request failed and schedules the next attempt; the pause is longest after REFUSED.
+void leader_back_off(leader_t *leader, const redis_error_t *error);
+// The same for a request that concerns one lock. After REFUSED only this lock waits.
+void leader_lock_failed(leader_t *leader, size_t lock, const redis_error_t *error);
 
 lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error);
 
-// In election.c. The first two need an open connection.
+// In election.c. Needs an open connection.
 void leader_acquire(leader_t *leader, size_t lock);
-void leader_renew(leader_t *leader, size_t lock);
+// Redis got an acquire or a renewal that was sent at `sent`: sets the end of the lease and the time of the next renewal.
+void leader_set_deadline(leader_t *leader, size_t lock, mono_t sent);
+// Claims the queues of the lock that other groups own.
+void leader_claim_queues(leader_t *leader, size_t lock, mono_t now);
 // The only place where an election changes its state. `reason` says why leading ended; NULL = this instance gave the lock away.
 void leader_change_state(leader_t *leader, size_t lock, election_state_t state, const char *reason);
 // Sets the metric of unserved queues, over all locks.
 void leader_count_unserved(leader_t *leader);
+
+// In renewal.c. Once the renewal of one lock is due: renews all locks that this instance leads, by one write. Needs an open
+// connection.
+bool renewal_is_due(const leader_t *leader);
+void leader_renew(leader_t *leader);
 
 // In spread.c. Whether another lock would be more than the part of this instance.
 bool spread_has_enough(const leader_t *leader);

@@ -98,7 +98,7 @@ static bool leader_may_lead(leader_t *leader, size_t lock, redis_error_t *error)
     outcome_t outcome = checked ? OUTCOME_OK : leader_run_preflight(leader, error);
     if (outcome == OUTCOME_OK && preflight_results_allow(leader->preflight)) return true;
     if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY)
-        leader_back_off(leader, NULL, error);
+        leader_back_off(leader, error);
     else
         leader_retry_preflight_later(leader, lock);
     return false;
@@ -110,7 +110,7 @@ static void leader_repeat_preflight(leader_t *leader) {
     bool checked = leader->checked == conn_generation(leader->conn);
     if (!conn_is_open(leader->conn) || (checked && !preflight_results_check_due(leader->preflight, mono_now()))) return;
     outcome_t outcome = leader_run_preflight(leader, &error);
-    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, NULL, &error);
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, &error);
 }
 
 // Recheck faulty queues now and then, so that a repaired right or key needs no restart.
@@ -119,19 +119,37 @@ static void leader_recheck_queues(leader_t *leader, mono_t now) {
     if (!mono_reached(preflight_results_recheck_at(leader->preflight), now) || !mono_reached(leader->retry_at, now)) return;
     outcome_t outcome = leader_connect(leader, &error) ? preflight_results_recheck(leader->preflight, leader->conn, &error)
                                                        : OUTCOME_DISCONNECTED;
-    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, NULL, &error);
+    if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) leader_back_off(leader, &error);
     leader_count_unserved(leader);
 }
 
-static void leader_step_lock(leader_t *leader, size_t lock) {
+static void leader_renew_due(leader_t *leader) {
     redis_error_t error;
+    if (!mono_reached(leader->retry_at, mono_now()) || !renewal_is_due(leader)) return;
     if (!leader_connect(leader, &error)) {
-        leader_back_off(leader, NULL, &error);
-    } else if (leader->elections[lock].state == ELECTION_LEADING) {
-        leader_renew(leader, lock); // first: the lease is running out
-        leader_repeat_preflight(leader);
-    } else if (leader_may_lead(leader, lock, &error)) {
+        leader_back_off(leader, &error);
+        return;
+    }
+    leader_renew(leader);
+    leader_repeat_preflight(leader);
+}
+
+static void leader_try_lock(leader_t *leader, size_t lock) {
+    redis_error_t error;
+    if (!leader_connect(leader, &error))
+        leader_back_off(leader, &error);
+    else if (leader_may_lead(leader, lock, &error))
         leader_acquire(leader, lock);
+}
+
+static void leader_step_locks(leader_t *leader) {
+    leader_renew_due(leader); // first: the leases are running out
+    for (size_t i = 0; i < leader->keys->lock_count; i++) {
+        mono_t now = mono_now();
+        const election_t *election = &leader->elections[i];
+        if (election->state == ELECTION_LEADING || !mono_reached(mono_max(election->next, leader->retry_at), now)) continue;
+        leader_try_lock(leader, i);
+        leader_renew_due(leader); // each attempt has taken a round trip
     }
 }
 
@@ -222,14 +240,11 @@ void leader_tick(void *self, role_wait_t *wait) {
     leader_keep_subscriber(leader);
     leader_expire_leases(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now())) leader_listen_for_vacancies(leader);
-    for (size_t i = 0; i < leader->keys->lock_count; i++) {
-        mono_t now = mono_now();
-        if (mono_reached(leader->retry_at, now) && mono_reached(leader->elections[i].next, now)) leader_step_lock(leader, i);
-    }
+    leader_step_locks(leader);
     spread_step(leader);
     leader_recheck_queues(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now()) && queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK)
-        leader_back_off(leader, NULL, &error);
+        leader_back_off(leader, &error);
     wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight));
     wait->until = mono_min(wait->until, conn_keep_alive_at(leader->conn));
     wait->until = mono_min(wait->until, conn_keep_subscriber_alive_at(leader->subscriber));

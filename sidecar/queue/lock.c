@@ -73,31 +73,31 @@ static outcome_t lock_ask_number(const lock_call_t *call, int64_t *number) {
     return OUTCOME_OK;
 }
 
-outcome_t lock_renew(const lock_call_t *call) {
-    int64_t held = 0;
-    lock_begin(call, &script_renew, 1);
-    request_text(call->conn, call->token);
-    request_int(call->conn, call->ttl_ms);
-    if (lock_ask_number(call, &held) != OUTCOME_OK || held == 1) return call->error->outcome;
-    return redis_error_set(call->error, OUTCOME_FENCED, "the lock is gone or another instance has it");
-}
-
-outcome_t lock_renew_asking(const lock_call_t *call) {
-    redisReply *reply;
-    int64_t held = 0;
-    *call->error = (redis_error_t){0};
-    request_append(call->conn, "ASKING");
+void lock_send_renewal(const lock_call_t *call) {
     lock_begin(call, &script_renew, 1);
     request_text(call->conn, call->token);
     request_int(call->conn, call->ttl_ms);
     request_end(call->conn);
-    for (int i = 0; i < 2; i++) {
-        reply = conn_read_next(call->conn, NULL, call->error);
-        held = reply_int(reply);
-        conn_reply_free(reply);
-    }
-    if (call->error->outcome != OUTCOME_OK || held == 1) return call->error->outcome;
+}
+
+outcome_t lock_read_renewal(const lock_call_t *call) {
+    redisReply *reply;
+    if (conn_read(call->conn, 0, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
+    bool held = reply_int(reply) == 1;
+    freeReplyObject(reply);
+    if (held) return OUTCOME_OK;
     return redis_error_set(call->error, OUTCOME_FENCED, "the lock is gone or another instance has it");
+}
+
+outcome_t lock_renew_asking(const lock_call_t *call) {
+    redis_error_t refusal = {0};
+    request_append(call->conn, "ASKING");
+    lock_send_renewal(call);
+    conn_reply_free(conn_read_next(call->conn, NULL, &refusal));
+    outcome_t outcome = lock_read_renewal(call);
+    if (refusal.outcome == OUTCOME_OK) return outcome;
+    *call->error = refusal;
+    return refusal.outcome;
 }
 
 // Parses "<time of its last request, ms> <TTL, ms>" of a standby, which acquire.lua writes. A standby tries again when the lock

@@ -34,10 +34,11 @@ typedef struct lock_call {
 } lock_call_t;
 
 outcome_t lock_acquire(const lock_call_t *call, lock_state_t *state);
-// OUTCOME_OK: this instance still holds the lock. The TTL counts from the moment at which Redis got this request.
-// OUTCOME_FENCED: another instance holds the lock, or the lock is gone.
-outcome_t lock_renew(const lock_call_t *call);
-// lock_renew at the node to which the slot of the lock is being moved (redis.io, cluster specification, ASK redirection).
+// Appends a renewal to the pipeline. The TTL counts from the moment at which Redis gets it.
+void lock_send_renewal(const lock_call_t *call);
+// Reads its reply. OUTCOME_OK: this instance still holds the lock. OUTCOME_FENCED: another instance holds it, or it is gone.
+outcome_t lock_read_renewal(const lock_call_t *call);
+// Renews the lock at the node to which its slot is being moved (redis.io, cluster specification, ASK redirection).
 outcome_t lock_renew_asking(const lock_call_t *call);
 // Counts the instances that stand by for the lock.
 outcome_t lock_count_standbys(const lock_call_t *call, int64_t *count);

@@ -186,7 +186,8 @@ Test(redis_script_acquire, a_call_after_a_lost_reply_acquires_again) {
 
 static bool renew(fixture_t *f, const char *token) {
     const lock_call_t call = fixture_lock_call(f, 0, token, TTL);
-    outcome_t outcome = lock_renew(&call);
+    lock_send_renewal(&call);
+    outcome_t outcome = lock_read_renewal(&call);
     cr_assert(outcome == OUTCOME_OK || outcome == OUTCOME_FENCED, "%s", f->error.text);
     return outcome == OUTCOME_OK;
 }
