@@ -5,6 +5,7 @@
 
 enum { TICK_MAX_MS = 100 }; // longest duration of a tick
 enum { CERTIFICATE_S = 3600 };
+enum { CHECK_CLOSED_MS = 1000 }; // while the log is closed, the leader checks the sizes of streams so often
 
 // While one auditor waits for a reply, those of other shards wait for the log.
 enum { SHARED_TIMEOUT_MS = 1000 };
@@ -31,10 +32,12 @@ auditor_t *auditor_new_shared(audit_share_t *share, const keyspace_t *keys, shar
     a->states = mem_array(keys->queue_count, sizeof *a->states);
     a->read.positions = mem_array(keys->queue_count, sizeof *a->read.positions);
     a->reply.ends = mem_array(keys->queue_count, sizeof *a->reply.ends);
+    a->reply.firsts = mem_array(keys->queue_count, sizeof *a->reply.firsts);
     a->reply.events = mem_array(keys->queue_count, sizeof *a->reply.events);
     a->read.budget = 1;
     for (size_t i = 0; i < keys->queue_count; i++)
-        a->cursors[i] = (stream_cursor_t){.read_id = STREAM_ID_NONE, .logged_id = STREAM_ID_NONE, .acked_id = STREAM_ID_NONE};
+        a->cursors[i] = (stream_cursor_t){
+            .read_id = STREAM_ID_NONE, .logged_id = STREAM_ID_NONE, .acked_id = STREAM_ID_NONE, .urgent = BACKOFF_TRIM};
     audit_share_add(share, a);
     return a;
 }
@@ -57,6 +60,7 @@ void auditor_free(auditor_t *a) {
     free(a->states);
     free(a->read.positions);
     free(a->reply.ends);
+    free(a->reply.firsts);
     free(a->reply.events);
     free(a);
 }
@@ -135,15 +139,25 @@ static void auditor_check_certificate(auditor_t *a) {
     conn_free(fresh);
 }
 
-// Connects without the mutex: a node that does not answer must not stop the auditors of other shards. False: the log was closed
-// meanwhile, or the connection cannot be opened now.
+// Connects without the mutex: a node that does not answer must not stop the auditors of other shards. False: the log was opened
+// or closed meanwhile, or the connection cannot be opened now.
 static bool auditor_connect_unlocked(auditor_t *a) {
+    const audit_t *audit = a->writer->audit;
     if (!mono_reached(a->redis.backoff.retry_at, mono_now())) return false;
     pthread_mutex_unlock(&a->share->mutex);
     bool connected = auditor_connect(a);
     if (connected) auditor_check_certificate(a);
     pthread_mutex_lock(&a->share->mutex);
-    return connected && a->writer->audit && a->opened == a->writer->opened;
+    return connected && a->writer->audit == audit && (!audit || a->opened == a->writer->opened);
+}
+
+// Only this instance may trim, although its log is closed. Returns when to call it again.
+static mono_t auditor_lead_without_log(auditor_t *a) {
+    mono_t again = mono_add(mono_now(), CHECK_CLOSED_MS * NS_PER_MS);
+    if (!auditor_leads(a)) return mono_never();
+    if (a->read.in_flight) conn_close(a->redis.conn); // its reply cannot be written
+    a->read.in_flight = false;
+    return auditor_connect_unlocked(a) && auditor_keep_alive(a) ? mono_min(again, auditor_trim_for_others(a)) : again;
 }
 
 // No reply will come from a former primary. The watcher has logged the change.
@@ -165,7 +179,7 @@ static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
     auditor_note_lag(a);
     if (!a->writer->audit) {
         wait->trouble = true;
-        wait->until = a->writer->backoff.retry_at;
+        wait->until = mono_min(a->writer->backoff.retry_at, auditor_lead_without_log(a));
         return;
     }
     mono_t idle_until = mono_min(auditor_next_timer(a), conn_keep_alive_at(a->redis.conn));

@@ -12,6 +12,8 @@ typedef struct auditor auditor_t; // as in auditor.h
 
 typedef char event_id_t[EVENT_ID_SIZE];
 
+#define BACKOFF_TRIM ((backoff_t){.first_ms = 100, .most_ms = 5000})
+
 // The position of the log in one failure stream.
 typedef struct stream_cursor {
     stream_id_t read_id;    // entries up to here were read since the stream was last reset, and are on disk
@@ -22,7 +24,10 @@ typedef struct stream_cursor {
     bool unreadable;        // the stream has an error: skip it
     bool behind;            // the stream had entries above read_id at the last read
     int64_t growth_left; // number of entries that may come before a trim can remove some; negative = a trim can remove some now
-    mono_t trim_at;      // no trim before this
+    int64_t room_left;   // bytes that may come before the stream is above stream_room; negative = it is, so a trim is urgent
+    mono_t trim_at;      // no trim before this, unless it is urgent
+    backoff_t urgent;    // no urgent trim before urgent.retry_at: the last ones found no record with enough copies
+    mono_t early_at;     // when a trim last removed records younger than stream.retain; 0 = never
 } stream_cursor_t;
 
 typedef struct auditor_redis {
@@ -64,8 +69,9 @@ typedef struct stream_read {
 
 // The entries of the reply.
 typedef struct stream_reply {
-    stream_id_t *ends;  // id of each stream's last entry in the reply; "" = no entry; owned
-    event_id_t *events; // event id of that entry, or STREAM_NO_EVENT; owned
+    stream_id_t *ends;   // id of each stream's last entry in the reply; "" = no entry; owned
+    stream_id_t *firsts; // id of each stream's first entry in the reply that is new to the log; "" = no such entry; owned
+    event_id_t *events;  // event id of that entry, or STREAM_NO_EVENT; owned
     int64_t entries;
     int64_t bytes;     // memory of the reply
     int64_t added;     // rows that the reply added
@@ -104,6 +110,10 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error);
 // Compares every cursor with its stream. False: the request failed. *found (may be NULL): a stream became unreadable.
 bool auditor_reconcile(auditor_t *a, bool *found);
 
+// Reads how large the streams with new entries in the reply are, and up to where they are trimmed. Inserts a gap for each that
+// was trimmed beyond the position of the log before the new entries were read. False: a write or a request failed.
+bool auditor_check_reply(auditor_t *a);
+
 // Acknowledges in Redis every record up to `positions`. Logs a refusal; the next renewal tries again. False: the request
 // failed.
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions);
@@ -115,6 +125,12 @@ bool auditor_run_timers(auditor_t *a);
 outcome_t requeue_markers_step(requeue_markers_t *markers, conn_t *conn, const keyspace_t *keys, leases_t *leases,
                                int64_t redis_ms, redis_error_t *error);
 mono_t auditor_next_timer(auditor_t *a);
+
+// While the log is closed: trims streams above stream_room, because other auditors may have copied them. Returns when to call it
+// again.
+mono_t auditor_trim_for_others(auditor_t *a);
+// Whether this instance leads any queue.
+bool auditor_leads(auditor_t *a);
 
 // Sends the next XREAD. Redis replies when an entry comes, or in time for the next timer. False: there is no stream to read, or
 // a request failed.

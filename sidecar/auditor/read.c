@@ -128,6 +128,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
     // Retention may have removed this record before. After Redis's clock went back, a new record may have an old time too.
     if (!is_new && audit_has_removed(a->writer->audit, event.at)) return;
     if (is_new) {
+        if (!*reply->firsts[queue]) stream_id_set(reply->firsts[queue], id);
         a->cursors[queue].growth_left--;
         int64_t age_ms = read_entry_age_ms(a, id);
         if (age_ms > reply->oldest_ms) reply->oldest_ms = age_ms;
@@ -138,7 +139,7 @@ static void read_entry(void *self, size_t queue, const char *id, const event_t *
 
 // Commits rows and positions in one transaction. False: the write failed, and nothing has changed.
 static bool read_commit(auditor_t *a) {
-    if (a->reply.write_failed || !audit_writer_begin(a->writer)) return false;
+    if (!audit_writer_begin(a->writer)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         const char *end = a->reply.ends[i];
         if (!*end || stream_id_compare(end, a->cursors[i].logged_id) <= 0) continue;
@@ -204,7 +205,7 @@ static bool read_store(auditor_t *a) {
     a->read.streams = 0;
     for (size_t i = 0; i < a->keys->queue_count; i++) a->read.streams += *reply->ends[i] != '\0';
     read_note_missing(a, reply->oldest_ms);
-    if (!read_commit(a)) return false;
+    if (reply->write_failed || !auditor_check_reply(a) || !read_commit(a)) return false;
     read_set_missing_since(a, 0);
     for (size_t i = 0; i < a->keys->queue_count; i++)
         if (*reply->ends[i] && read_entry_age_ms(a, reply->ends[i]) > next_age_ms)
@@ -252,8 +253,9 @@ bool auditor_read_reply(auditor_t *a) {
     stream_read_t *read = &a->read;
     redis_error_t error;
     bool arrived;
-    a->reply = (stream_reply_t){.ends = a->reply.ends, .events = a->reply.events, .full = a->reply.full};
-    for (size_t i = 0; i < a->keys->queue_count; i++) *a->reply.ends[i] = '\0';
+    a->reply =
+        (stream_reply_t){.ends = a->reply.ends, .firsts = a->reply.firsts, .events = a->reply.events, .full = a->reply.full};
+    for (size_t i = 0; i < a->keys->queue_count; i++) *a->reply.ends[i] = *a->reply.firsts[i] = '\0';
     outcome_t outcome = stream_read_take(a->redis.conn, a->keys, read_entry, a, &arrived, &error);
     if (outcome == OUTCOME_OK && !arrived) {
         if (read_abort_oversized(a)) return false;

@@ -68,6 +68,13 @@ static const gap_cause_t GAP_REMOVED = {
         "by others before this log had them",
     .message = "failure stream was trimmed or deleted by others; records may be missing"};
 
+static const gap_cause_t GAP_OVERTAKEN = {
+    .reason = "trimmed",
+    .text =
+        "records after the first of these ids and before the second may have been trimmed from the failure stream before this "
+        "log had them",
+    .message = "failure stream was trimmed while its records were copied; records may be missing"};
+
 // Adds the gap after the id `after`, up to `end`. The id of the row is made from its range. So the same gap stays one row, even
 // if it is found again.
 static bool reconcile_insert_gap(auditor_t *a, size_t queue, const gap_cause_t *cause, const char *after, const char *end) {
@@ -203,6 +210,39 @@ static bool reconcile_insert_gaps(auditor_t *a, size_t queue, const char *trimme
            audit_writer_commit(a->writer);
 }
 
+// An XREAD does not tell that a trim has removed entries between the position of the log and `first`, its first new entry. The
+// state of the stream was read later: `first` may be trimmed itself since.
+static bool reconcile_check_overtaken(auditor_t *a, size_t queue, const char *first) {
+    const stream_ends_t *state = &a->states[queue];
+    const char *logged = a->cursors[queue].logged_id;
+    if (*state->error || stream_id_compare(state->trimmed, logged) <= 0) return true;
+    if (stream_id_compare(state->trimmed, state->last) > 0) return true; // of an earlier stream
+    bool before = stream_id_compare(state->trimmed, first) < 0;
+    return audit_writer_begin(a->writer) &&
+           reconcile_insert_gap(a, queue, before ? &GAP_TRIMMED : &GAP_OVERTAKEN, logged, before ? state->trimmed : first);
+}
+
+bool auditor_check_reply(auditor_t *a) {
+    redis_error_t error;
+    const stream_id_t *firsts = (const stream_id_t *)a->reply.firsts;
+    bool overtaken = false;
+    int64_t now_ms;
+    outcome_t outcome = stream_read_counts(a->redis.conn, a->keys, firsts, a->states, &error);
+    for (size_t i = 0; outcome == OUTCOME_OK && i < a->keys->queue_count; i++) {
+        if (!*firsts[i]) continue;
+        a->cursors[i].room_left = stream_room(a->keys) - a->states[i].bytes;
+        overtaken = overtaken || stream_id_compare(a->states[i].trimmed, a->cursors[i].logged_id) > 0;
+    }
+    if (overtaken) outcome = stream_read_ends(a->redis.conn, a->keys, NULL, a->states, &now_ms, &error);
+    if (outcome != OUTCOME_OK) {
+        audit_writer_rollback(a->writer);
+        return auditor_back_off(a, &error);
+    }
+    for (size_t i = 0; overtaken && i < a->keys->queue_count; i++)
+        if (*firsts[i] && !reconcile_check_overtaken(a, i, firsts[i])) return false;
+    return true;
+}
+
 // Compares the log's position with the stream: inserts a gap or resets the position. False: a write or a request failed.
 static bool reconcile_stream(auditor_t *a, size_t queue) {
     stream_cursor_t *cursor = &a->cursors[queue];
@@ -273,7 +313,8 @@ bool auditor_reconcile(auditor_t *a, bool *found) {
         reconcile_check_readable(a, i, found);
         unreadable = unreadable || cursor->unreadable;
         if (cursor->unreadable) continue;
-        cursor->growth_left = state->bytes > stream_room(a->keys) ? -1 : a->keys->config->stream.min_records - state->length;
+        cursor->growth_left = a->keys->config->stream.min_records - state->length;
+        cursor->room_left = stream_room(a->keys) - state->bytes;
         if (!reconcile_stream(a, i)) return false;
         cursor->behind = stream_id_compare(state->last, cursor->read_id) > 0;
     }

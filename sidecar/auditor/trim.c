@@ -1,4 +1,7 @@
 // Acknowledges copied records, trims records that enough auditors have, and prunes requeue markers.
+//
+// The leader's auditor trims. An urgent trim follows each reply that leaves a stream above stream_room. So a storm fills a stream
+// only if records come faster than enough auditors copy them.
 
 #include "auditor/internal.h"
 #include "base/failpoint.h"
@@ -9,6 +12,8 @@ enum {
     RENEW_ACKS_S = 3600,   // time between two acknowledgements of the same position
     TRIM_S = 60,           // time between two trims of a stream
     TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
+    TRIM_BURST_MS = 100,   // longest series of trims of one stream
+    EARLY_S = 3600,        // after so long without an early trim, the next one is logged again
     MARKERS_S = 3600,      // time between two rounds of pruning requeue markers
     MARKERS_STEP_MS = 1000 // time between two steps in one hash; a million markers take half an hour
 };
@@ -29,19 +34,59 @@ static bool trim_renew_acks(auditor_t *a) {
 // seldom copied one either, so a trim would be useless.
 static bool trim_is_possible(auditor_t *a, size_t queue, lease_t *lease) {
     const stream_cursor_t *cursor = &a->cursors[queue];
-    bool some = !cursor->unreadable && cursor->growth_left < 0 && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
-    return some && lease_get(a->leases, a->keys->queues[queue].lock, lease);
+    bool some = (cursor->growth_left < 0 || cursor->room_left < 0) && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
+    return some && !cursor->unreadable && lease_get(a->leases, a->keys->queues[queue].lock, lease);
+}
+
+static mono_t trim_due_at(const stream_cursor_t *cursor) {
+    return cursor->room_left < 0 ? mono_min(cursor->trim_at, cursor->urgent.retry_at) : cursor->trim_at;
+}
+
+// Sends short trims, one after the other, so that other clients of Redis have their turn between two. *done is the last answer,
+// with the sums of all.
+static outcome_t trim_burst(const auditor_t *a, const call_t *call, stream_trimmed_t *done) {
+    const int64_t room = a->cursors[call->queue].room_left < 0 ? stream_room_low(a->keys) : stream_room(a->keys);
+    int64_t removed = 0, early = 0;
+    mono_t end = mono_add(mono_now(), TRIM_BURST_MS * NS_PER_MS);
+    outcome_t outcome;
+    bool more;
+    do {
+        failpoint("trim_before");
+        outcome = stream_trim(call, room, done);
+        more = done->removed > 0 && done->wait_ms == 0;
+        done->removed = removed += done->removed;
+        done->early = early += done->early;
+        failpoint("trim_answered");
+    } while (outcome == OUTCOME_OK && more && !mono_reached(end, mono_now()) && !atomic_load(a->stop));
+    return outcome;
+}
+
+static void trim_report_early(auditor_t *a, size_t queue, const stream_trimmed_t *done) {
+    stream_cursor_t *cursor = &a->cursors[queue];
+    mono_t now = mono_now();
+    bool news = !cursor->early_at.ns || mono_diff(now, cursor->early_at) > EARLY_S * NS_PER_S;
+    if (done->early == 0) return;
+    cursor->early_at = now;
+    metric_add(&metrics_queue(a->metrics, auditor_queue_name(a, queue))->trimmed_early, done->early);
+    if (news)
+        log_warn(ROLE, auditor_queue_name(a, queue),
+                 "trimming copied records before stream.retain; the failure stream is above half of stream.max_bytes",
+                 F_INT("max_bytes", a->keys->config->stream.max_bytes), F_INT("min_copies", a->keys->config->stream.min_copies));
 }
 
 static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
     stream_cursor_t *cursor = &a->cursors[queue];
     redis_error_t error;
     stream_trimmed_t done;
-    failpoint("trim_before");
     const call_t call = {a->redis.conn, a->keys, queue, lease->token, &error};
-    outcome_t outcome = stream_trim(&call, &done);
+    outcome_t outcome = trim_burst(a, &call, &done);
     mono_t now = mono_now();
+    trim_report_early(a, queue, &done);
     cursor->trim_at = mono_add(now, TRIM_S * NS_PER_S);
+    if (done.removed == 0)
+        backoff_failed(&cursor->urgent, now);
+    else
+        cursor->urgent = BACKOFF_TRIM;
     if (outcome == OUTCOME_REFUSED) {
         log_error(ROLE, auditor_queue_name(a, queue), "cannot trim failure stream", F_STR("reason", error.text));
         metric_add(&a->metrics->audit_faults, 1);
@@ -52,9 +97,9 @@ static bool trim_stream(auditor_t *a, size_t queue, const lease_t *lease) {
         return true;
     }
     if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
-    failpoint("trim_answered");
     log_debug(ROLE, auditor_queue_name(a, queue), "trimmed failure stream", F_INT("removed", done.removed),
               F_INT("left", done.left));
+    cursor->room_left = stream_room(a->keys) - done.bytes;
     cursor->growth_left = done.wait_ms < 0 ? a->keys->config->stream.min_records - done.left : -1;
     if (done.wait_ms > TRIM_S * 1000) cursor->trim_at = mono_add(now, done.wait_ms * NS_PER_MS);
     if (done.wait_ms == 0) cursor->trim_at = done.removed ? now : mono_add(now, TRIM_UNCOPIED_S * NS_PER_S);
@@ -112,15 +157,41 @@ bool auditor_run_timers(auditor_t *a) {
     if (mono_reached(a->timers.renew_acks_at, mono_now()) && !trim_renew_acks(a)) return false;
     if (mono_reached(a->timers.markers.at, mono_now()) && !trim_requeue_markers(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++)
-        if (mono_reached(a->cursors[i].trim_at, mono_now()) && trim_is_possible(a, i, &lease) && !trim_stream(a, i, &lease))
+        if (mono_reached(trim_due_at(&a->cursors[i]), mono_now()) && trim_is_possible(a, i, &lease) && !trim_stream(a, i, &lease))
             return false;
     return true;
+}
+
+bool auditor_leads(auditor_t *a) {
+    lease_t lease;
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        if (lease_get(a->leases, a->keys->queues[i].lock, &lease)) return true;
+    return false;
+}
+
+mono_t auditor_trim_for_others(auditor_t *a) {
+    redis_error_t error;
+    lease_t lease;
+    int64_t now_ms;
+    mono_t next = mono_never();
+    if (stream_read_ends(a->redis.conn, a->keys, NULL, a->states, &now_ms, &error) != OUTCOME_OK) {
+        auditor_back_off(a, &error);
+        return next;
+    }
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        stream_cursor_t *cursor = &a->cursors[i];
+        cursor->room_left = stream_room(a->keys) - a->states[i].bytes;
+        if (cursor->room_left >= 0 || *a->states[i].error || !lease_get(a->leases, a->keys->queues[i].lock, &lease)) continue;
+        if (mono_reached(trim_due_at(cursor), mono_now()) && !trim_stream(a, i, &lease)) return mono_never();
+        if (cursor->room_left < 0) next = mono_min(next, trim_due_at(cursor));
+    }
+    return next;
 }
 
 mono_t auditor_next_timer(auditor_t *a) {
     lease_t lease;
     mono_t next = mono_min(mono_min(a->timers.reconcile_at, a->timers.renew_acks_at), a->timers.markers.at);
     for (size_t i = 0; i < a->keys->queue_count; i++)
-        if (a->cursors[i].trim_at.ns < next.ns && trim_is_possible(a, i, &lease)) next = a->cursors[i].trim_at;
+        if (trim_due_at(&a->cursors[i]).ns < next.ns && trim_is_possible(a, i, &lease)) next = trim_due_at(&a->cursors[i]);
     return next;
 }

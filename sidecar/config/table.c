@@ -93,11 +93,11 @@ const config_key_t config_keys[] = {
         "Time between two scans of a backup list, a duration; auto is a tenth of the protected timeout, between 1s and 1m.", .zero = "auto"),
 
     ROW("stream", "retain", KEY_DURATION, "24h", "1m", "365d", TOP(stream.retain_ms), true,
-        "How long records stay in the failure stream at least, a duration.", PLAIN),
+        "How long records stay in the failure stream, a duration; above half of max_bytes copied records go earlier.", PLAIN),
     ROW("stream", "min_records", KEY_INT, "10000", "0", "100000000", TOP(stream.min_records), true,
-        "How many records stay in the failure stream at any age, while the stream takes at most half of max_bytes.", PLAIN),
+        "How many records stay in the failure stream at any age; above half of max_bytes copied records go nevertheless.", PLAIN),
     ROW("stream", "max_bytes", KEY_SIZE, "256MiB", "1MiB", "1TiB", TOP(stream.max_bytes), true,
-        "Largest failure stream, a size in bytes; at this size no job is ended until the stream shrinks.", PLAIN),
+        "Largest failure stream, a size in bytes; only records that min_copies audit logs lack can fill it, and then no job is ended.", PLAIN),
     ROW("stream", "min_copies", KEY_INT, "1", "1", "100", TOP(stream.min_copies), true,
         "How many audit logs must hold a record before it may be trimmed.", PLAIN),
 

@@ -96,7 +96,7 @@ static void snapshot_read_lock(const reader_t *reader, size_t index) {
 
 static void snapshot_append_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
-    request_append(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE);
+    request_append(reader->conn, "HMGET", queue->meta, "group", READY_GROWS, META_STALE_UNIQUE, META_TRIMMED_EARLY);
     request_append(reader->conn, "HGETALL", queue->auditors);
 }
 
@@ -131,6 +131,7 @@ static void snapshot_read_queue(const reader_t *reader, size_t index) {
     snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply_at(reply, 0)));
     snapshot_read_growth(reply_text(reply_at(reply, 1)), reader->out->now_ms, out);
     out->stale_unique = reply_number(reply_at(reply, 2));
+    out->trimmed_early = reply_number(reply_at(reply, 3));
     conn_reply_free(reply);
     reply = snapshot_next_reply(reader, queue->auditors, out->error);
     snapshot_read_copies(reply, out);

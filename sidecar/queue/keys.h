@@ -31,6 +31,8 @@ typedef struct queue_keys {
 
 // Field of meta: how many ids of unique tasks have no task, at the monitor's last count of kmqueue; absent = none.
 #define META_STALE_UNIQUE "stale_unique"
+// Field of meta: when trim last removed a record younger than stream.retain, ms by Redis's clock; absent = never.
+#define META_TRIMMED_EARLY "trimmed_early"
 
 typedef struct keyspace {
     const config_t *config; // borrowed

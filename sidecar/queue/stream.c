@@ -152,6 +152,22 @@ outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id
     return OUTCOME_OK;
 }
 
+outcome_t stream_read_counts(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out,
+                             redis_error_t *error) {
+    *error = (redis_error_t){0};
+    for (size_t i = 0; i < keys->queue_count; i++)
+        if (*wanted[i]) request_append(conn, "HMGET", keys->queues[i].meta, "trimmed", "bytes");
+    for (size_t i = 0; i < keys->queue_count; i++) {
+        redis_error_t refusal;
+        if (!*wanted[i]) continue;
+        redisReply *reply = conn_read_or_refusal(conn, &refusal, error);
+        if (reply) stream_copy_id(out[i].trimmed, reply_at(reply, 0));
+        if (reply) out[i].bytes = reply_number(reply_at(reply, 1));
+        conn_reply_free(reply);
+    }
+    return error->outcome;
+}
+
 static outcome_t stream_acknowledge_chunk(const call_t *call, const char *instance, const stream_id_t *positions,
                                           const size_t *chosen, size_t count) {
     const queue_keys_t *queues = call->keys->queues;
@@ -218,7 +234,9 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
 
 int64_t stream_room(const keyspace_t *keys) { return keys->config->stream.max_bytes / 2; }
 
-outcome_t stream_trim(const call_t *call, stream_trimmed_t *out) {
+int64_t stream_room_low(const keyspace_t *keys) { return stream_room(keys) - stream_room(keys) / 8; }
+
+outcome_t stream_trim(const call_t *call, int64_t room, stream_trimmed_t *out) {
     const queue_keys_t *of = call_queue(call);
     const config_t *config = call->keys->config;
     conn_t *conn = call->conn;
@@ -227,12 +245,14 @@ outcome_t stream_trim(const call_t *call, stream_trimmed_t *out) {
     call_script(call, &script_trim, 4);
     request_text(conn, of->failures, of->auditors, of->meta, call->token);
     request_int(conn, config->stream.retain_ms, config->stream.min_records, config->stream.min_copies, MAX_STREAM_TRIM,
-                STREAM_TRIM_BYTES, STREAM_HEARD_MS, STREAM_FORGET_MS, stream_room(call->keys));
+                STREAM_TRIM_BYTES, STREAM_HEARD_MS, STREAM_FORGET_MS, room);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     if (reply_is(reply_at(reply, 0), "trimmed")) {
         out->removed = reply_int(reply_at(reply, 1));
         out->left = reply_int(reply_at(reply, 2));
         out->wait_ms = reply_int(reply_at(reply, 3));
+        out->early = reply_int(reply_at(reply, 4));
+        out->bytes = reply_int(reply_at(reply, 5));
     } else {
         redis_error_set(call->error, OUTCOME_REFUSED, "trim: unexpected reply");
     }

@@ -47,6 +47,11 @@ typedef struct stream_ends {
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
                            redis_error_t *error);
 
+// Reads `trimmed` and `bytes` of the stream of each queue i whose wanted[i] is not "" into out[i]. Skips a key that Redis refuses
+// to read.
+outcome_t stream_read_counts(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out,
+                             redis_error_t *error);
+
 // Stores the position up to which `instance` has copied each stream, with Redis's time. "" skips the queue. A stored position
 // goes down only if it is above the last id of the stream, because another stream began in its place. OUTCOME_REFUSED names one
 // of the queues that failed. The other queues are acknowledged nevertheless.
@@ -60,23 +65,29 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
                              int64_t *removed, redis_error_t *error);
 
 enum {
-    MAX_STREAM_TRIM = 1000,                  // one call removes at most this many entries
-    STREAM_TRIM_BYTES = 2 * 1024 * 1024,     // a call stops after it has read this many bytes
+    MAX_STREAM_TRIM = 64,                    // one call removes at most this many entries: some 0.4 ms of Redis
+    STREAM_TRIM_BYTES = 256 * 1024,          // a call stops after it has read about this many bytes
     STREAM_HEARD_MS = 24 * 3600 * 1000,      // an auditor that is silent for longer does not count
     STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // an auditor that is silent for longer is removed
 };
 
 typedef struct stream_trimmed {
     int64_t removed; // entries
-    int64_t left;
-    // Time until the oldest entry is older than stream.retain; 0 = it is; -1 = the stream is too short to remove an entry.
+    int64_t early;   // of these: younger than stream.retain
+    int64_t left;    // entries
+    int64_t bytes;   // of the values of these, as the scripts count them
+    // Time until the oldest entry is older than stream.retain; 0 = it is, or the stream is above `room`; -1 = the stream is too
+    // short to remove an entry.
     int64_t wait_ms;
 } stream_trimmed_t;
 
-// A stream above this many bytes ignores stream.min_records. The limit is half of stream.max_bytes.
+// When a stream has grown above this many bytes, half of stream.max_bytes, it is trimmed to stream_room_low. stream.retain and
+// stream.min_records keep no record of it meanwhile: only records without enough copies may fill a stream.
 int64_t stream_room(const keyspace_t *keys);
+// Lower than stream_room by enough that a stream which stays there is not trimmed at every record.
+int64_t stream_room_low(const keyspace_t *keys);
 
-// Removes some old entries; fenced. Each of them is older than stream.retain, acknowledged by stream.min_copies auditors that
-// wrote within 24 h, and not among the last stream.min_records, unless the stream is above stream_room. Also removes auditors
-// that are silent for 7 days.
-outcome_t stream_trim(const call_t *call, stream_trimmed_t *out);
+// Removes some of the oldest entries; fenced. Each of them is acknowledged by stream.min_copies auditors that wrote within 24 h.
+// Each is older than stream.retain and not among the last stream.min_records, unless the stream is above `room` bytes. Also
+// removes auditors that are silent for 7 days.
+outcome_t stream_trim(const call_t *call, int64_t room, stream_trimmed_t *out);

@@ -1,6 +1,7 @@
 /* The audit logs of real sidecars are equal and complete, however often one is killed. */
 #include "audit_log.h"
 #include "cluster.h"
+#include "queue/stream.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -164,8 +165,11 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
 
 enum { OLD = 2500, POKES = 20 };
 
-static struct point trims[] = {
-    {"trim_before", 0}, {"trim_answered", 1000}, {"trim_before:2", 1000}, {"trim_answered:2", 2000}, {"trim_answered:3", OLD}};
+static struct point trims[] = {{"trim_before", 0},
+                               {"trim_answered", MAX_STREAM_TRIM},
+                               {"trim_before:2", MAX_STREAM_TRIM},
+                               {"trim_answered:2", 2 * MAX_STREAM_TRIM},
+                               {"trim_answered:40", OLD}};
 
 ParameterizedTestParameters(daemon_auditor, killed_while_the_stream_is_trimmed) {
     return cr_make_param_array(struct point, trims, sizeof trims / sizeof *trims);

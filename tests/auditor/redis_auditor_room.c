@@ -1,7 +1,9 @@
-/* Room in a failure stream. stream.min_records keeps records only while the stream has room: otherwise a full stream would stay
- * full. */
+/* Room in a failure stream. stream.retain and stream.min_records keep records only while the stream has room: otherwise a full
+ * stream would stay full. Only records without enough copies may fill it. */
 #include "auditor_fixture.h"
 #include "queue/stream.h"
+
+#include <sys/stat.h>
 
 #define STREAM "sidecar:email:failures"
 #define META   "sidecar:email:meta"
@@ -29,10 +31,17 @@ static fixture_t setup(int min_records) {
     return f;
 }
 
+/* Trims until there is nothing more to trim. One call reads some 256 KiB. */
 static stream_trimmed_t trim(fixture_t *f) {
-    stream_trimmed_t done;
+    stream_trimmed_t done, all = {0};
     const call_t call = fixture_call(f, "T");
-    cr_assert_eq(stream_trim(&call, &done), OUTCOME_OK, "%s", f->error.text);
+    bool more = true;
+    while (more) {
+        cr_assert_eq(stream_trim(&call, stream_room(f->keys), &done), OUTCOME_OK, "%s", f->error.text);
+        more = done.removed > 0 && done.wait_ms == 0;
+        done.removed = all.removed += done.removed;
+        done.early = all.early += done.early;
+    }
     return done;
 }
 
@@ -68,7 +77,7 @@ Test(redis_auditor_room, records_beyond_min_records_are_trimmed) {
     }
 }
 
-Test(redis_auditor_room, young_records_stay_although_the_stream_is_full) {
+Test(redis_auditor_room, young_records_go_while_the_stream_is_above_half) {
     fixture_t f = setup(100);
     redis_ok(f.r, "EVAL %s 2 " STREAM " " META " %d",
              "for i = 1, 10 do redis.call('XADD', KEYS[1], '*', 'payload', string.rep('x', ARGV[1])) end "
@@ -76,8 +85,8 @@ Test(redis_auditor_room, young_records_stay_although_the_stream_is_full) {
              LARGE);
     copied(&f);
     stream_trimmed_t done = trim(&f);
-    cr_assert_eq(done.left, 10);
-    cr_assert(done.wait_ms > 0 && done.wait_ms <= 60001, "%lld", (long long)done.wait_ms);
+    cr_assert(done.left == 5 && done.early == 5 && done.bytes == 500000, "%lld left", (long long)done.left);
+    cr_assert_eq(done.wait_ms, -1, "min_records keeps the rest");
     fixture_stop(&f);
 }
 
@@ -116,5 +125,171 @@ Test(redis_auditor_room, a_stream_does_not_stay_full) {
     instance_lead(&d.instance, d.f.r);
     settle(&d);
     cr_assert_eq(redis_int(d.f.r, "XLEN sidecar:email:failures"), left, "the rest is kept by min_records");
+    close_auditor(&d);
+}
+
+/* ---- Copied records make room at any age. */
+
+enum { MIB = 1 << 20, HALF = MIB / 2, LOW = HALF - HALF / 8 };
+
+#define STORM "stream = { retain = \"1h\"; min_records = 0; max_bytes = \"1MiB\"; %s };"
+
+static void open_storm(setup_t *d, const char *more) {
+    char *settings = mem_printf(STORM, more);
+    open_auditor(d, (fixture_options_t){0}, "", settings, NULL);
+    instance_lead(&d->instance, d->f.r);
+    free(settings);
+}
+
+static long long records(setup_t *d) { return redis_int(d->f.r, "XLEN " STREAM); }
+
+/* Another auditor acknowledges the whole stream. */
+static void other_copies(setup_t *d) {
+    redis_ok(d->f.r, "EVAL %s 2 sidecar:email:auditors " STREAM,
+             "local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1][1] "
+             "redis.call('HSET', KEYS[1], 'other', last .. ' ' .. redis.call('TIME')[1] .. '000')");
+}
+
+/* The count after the next record -> what happens. */
+static const struct threshold_case {
+    const char *what;
+    long long bytes;
+    bool trimmed;
+} threshold_cases[] = {
+    {"a stream with room", LOW, false},
+    {"a stream below half", HALF - 1, false},
+    {"half is not above half", HALF, false},
+    {"one byte above half", HALF + 1, true},
+    {"a full stream", MIB, true},
+};
+
+Test(redis_auditor_room, the_first_byte_above_half_trims_to_seven_sixteenths) {
+    enum { RECORDS = 3000 };
+    for (size_t i = 0; i < sizeof threshold_cases / sizeof *threshold_cases; i++) {
+        const struct threshold_case *row = &threshold_cases[i];
+        setup_t d = {0};
+        open_storm(&d, "");
+        audit_log_feed(d.f.r, "email", 0, 1, NULL);
+        long long each = held(d.f.r); /* the bytes of one record, but for the digits of its number */
+        audit_log_feed(d.f.r, "email", 1, RECORDS - 1, NULL);
+        redis_ok(d.f.r, "HSET " META " bytes 0");
+        expect_rows(&d, RECORDS);
+        settle(&d);
+        cr_assert_eq(records(&d), RECORDS, "%s", row->what);
+        redis_ok(d.f.r, "HSET " META " bytes %lld", row->bytes - each - 3);
+        audit_log_feed(d.f.r, "email", 9000, 1, NULL);
+        cr_assert_eq(held(d.f.r), row->bytes, "%s", row->what);
+        expect_rows(&d, RECORDS + 1);
+        settle(&d);
+        if (row->trimmed)
+            cr_expect(held(d.f.r) <= LOW && held(d.f.r) > LOW - each - 3, "%s: %lld bytes", row->what, held(d.f.r));
+        else
+            cr_expect(held(d.f.r) == row->bytes && records(&d) == RECORDS + 1, "%s: %lld bytes", row->what, held(d.f.r));
+        cr_expect_eq(fixture_log_count("trimming copied records before stream.retain"), row->trimmed, "%s", row->what);
+        cr_expect_eq(metric_get(&metrics_queue(metrics_of(&d), "email")->trimmed_early), RECORDS + 1 - records(&d), "%s",
+                     row->what);
+        cr_expect_eq(redis_int(d.f.r, "HEXISTS " META " trimmed_early"), row->trimmed, "%s", row->what);
+        cr_expect_eq(gaps(&d), 0, "%s", row->what);
+        close_auditor(&d);
+    }
+}
+
+/* Each part alone fits, all of them by far not. The log tells it once. */
+Test(redis_auditor_room, a_storm_never_fills_the_stream) {
+    enum { PARTS = 10, RECORDS = 1500 };
+    setup_t d = {0};
+    open_storm(&d, "");
+    for (int part = 0; part < PARTS; part++) {
+        audit_log_feed(d.f.r, "email", part * RECORDS, RECORDS, NULL);
+        cr_assert_lt(held(d.f.r), MIB, "part %d does not fit", part);
+        expect_rows(&d, (part + 1) * RECORDS);
+        cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= HALF, 10000), "%lld", held(d.f.r));
+    }
+    audit_log_expect(d.path, "email", 0, PARTS * RECORDS);
+    cr_assert_eq(fixture_log_count("trimming copied records before stream.retain"), 1);
+    cr_assert_eq(gaps(&d), 0);
+    restart(&d); /* what was trimmed is in the log: reading the stream again finds no gap */
+    instance_lead(&d.instance, d.f.r);
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    settle(&d);
+    audit_log_feed(d.f.r, "email", PARTS * RECORDS, 1, NULL);
+    expect_rows(&d, PARTS * RECORDS + 1);
+    cr_assert_eq(gaps(&d), 0);
+    close_auditor(&d);
+}
+
+/* With two copies wanted, the trim waits for the other log, and follows it without a new record. */
+Test(redis_auditor_room, records_without_enough_copies_stay) {
+    enum { RECORDS = 2500 };
+    setup_t d = {0};
+    open_storm(&d, "min_copies = 2;");
+    audit_log_feed(d.f.r, "email", 0, RECORDS, NULL);
+    cr_assert_gt(held(d.f.r), HALF);
+    expect_rows(&d, RECORDS);
+    settle(&d);
+    fixture_step_boottime(6000);
+    instance_lead(&d.instance, d.f.r);
+    settle(&d);
+    cr_assert_eq(records(&d), RECORDS);
+    cr_assert_eq(fixture_log_count("trimming copied records before stream.retain"), 0);
+    other_copies(&d);
+    fixture_step_boottime(6000);
+    instance_lead(&d.instance, d.f.r);
+    cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= LOW, 10000), "%lld", held(d.f.r));
+    close_auditor(&d);
+}
+
+/* The leader trims what others have copied, even if it cannot open its own log. */
+Test(redis_auditor_room, a_leader_without_a_log_trims_for_others) {
+    enum { RECORDS = 2500 };
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){0}, "missing/", "stream = { max_bytes = \"1MiB\"; };", NULL);
+    audit_log_feed(d.f.r, "email", 0, RECORDS, NULL);
+    other_copies(&d);
+    fixture_step_boottime(6000);
+    settle(&d);
+    cr_assert_eq(records(&d), RECORDS, "a standby does not trim");
+    instance_lead(&d.instance, d.f.r);
+    fixture_step_boottime(6000);
+    cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= LOW, 10000), "%lld", held(d.f.r));
+    cr_assert_gt(records(&d), 0);
+    audit_log_feed(d.f.r, "email", RECORDS, RECORDS, NULL);
+    fixture_step_boottime(6000);
+    cr_assert(driver_until(&d.instance.driver, records(&d) == RECORDS, 10000), "%lld", records(&d));
+    settle(&d);
+    cr_assert_eq(records(&d), RECORDS, "nobody has these");
+    char *dir = mem_printf("%s/missing", d.dir);
+    cr_assert_eq(mkdir(dir, 0700), 0);
+    free(dir);
+    fixture_step_boottime(11000);
+    instance_lead(&d.instance, d.f.r);
+    expect_rows(&d, RECORDS);
+    cr_assert_eq(gaps(&d), 1, "the first record was trimmed before this log was there");
+    cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= HALF, 10000), "%lld", held(d.f.r));
+    close_auditor(&d);
+}
+
+/* Others have copied records that this auditor has not read, and they are trimmed: XREAD goes on behind them without a word. */
+Test(redis_auditor_room, an_auditor_that_is_overtaken_notes_a_gap) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
+    audit_log_feed(d.f.r, "email", 0, 10, "5");
+    expect_rows(&d, 10);
+    settle(&d);
+    audit_log_feed(d.f.r, "email", 10, 1, "5"); /* the reply to the waiting XREAD has this record alone */
+    audit_log_feed(d.f.r, "email", 11, 9, "5");
+    redis_ok(d.f.r, "XTRIM " STREAM " MAXLEN 5");
+    redis_ok(d.f.r, "HSET " META " trimmed %s", "5-14");
+    expect_rows(&d, 16);
+    audit_log_expect(d.path, "email", 0, 11);
+    cr_assert_eq(audit_log_int(d.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed' AND "
+                                       "job = '5-10..5-14'"),
+                 1);
+    long long before = gaps(&d);
+    audit_log_feed(d.f.r, "email", 20, 10, "5");
+    expect_rows(&d, 26);
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(gaps(&d), before);
     close_auditor(&d);
 }

@@ -1,97 +1,5 @@
 /* acknowledge.lua, trim.lua and stream_ends.lua with each precondition broken, and the functions of stream.h that call them. */
-#include "fixture.h"
-#include "queue/scripts.h"
-#include "queue/settle_reply.h"
-#include "queue/stream.h"
-#include "wait.h"
-
-#include <criterion/criterion.h>
-#include <poll.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define STREAM   "sidecar:email:failures"
-#define META     "sidecar:email:meta"
-#define AUDITORS "sidecar:email:auditors"
-#define HUGE     "18446744073709551615"
-
-/* The arguments of one call of trim.lua. With ask_new every entry is old, and no minimum of entries stays. */
-typedef struct {
-    const char *token;
-    long long retain, records, copies, most, size, heard, forget;
-} ask_t;
-
-static ask_t ask_new(void) {
-    return (ask_t){.token = "T", .copies = 1, .most = 1000, .size = 1 << 21, .heard = 86400000, .forget = 7 * 86400000LL};
-}
-
-static fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET sidecar:app:lock T");
-    return f;
-}
-
-static redisReply *call(fixture_t *f, ask_t ask) {
-    size_t len;
-    const char *text = fixture_script(&script_trim, &len);
-    return redis_do(
-        f->r, "EVAL %b 4 sidecar:app:lock " STREAM " " AUDITORS " " META " %s %lld %lld %lld %lld %lld %lld %lld 1099511627776",
-        text, len, ask.token, ask.retain, ask.records, ask.copies, ask.most, ask.size, ask.heard, ask.forget);
-}
-
-/* Returns how many entries were removed; `wait_ms` may be NULL. */
-static long long trim(fixture_t *f, ask_t ask, long long *wait_ms) {
-    redisReply *reply = call(f, ask);
-    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 4, "%s", reply->str);
-    cr_assert_str_eq(reply->element[0]->str, "trimmed");
-    long long removed = reply->element[1]->integer;
-    cr_assert_eq(reply->element[2]->integer, redis_int(f->r, "XLEN " STREAM));
-    if (wait_ms) *wait_ms = reply->element[3]->integer;
-    freeReplyObject(reply);
-    return removed;
-}
-
-static void expect_kind(fixture_t *f, ask_t ask, const char *kind, const char *key, const char *found) {
-    char *before = fixture_digest(f->r);
-    redisReply *reply = call(f, ask);
-    cr_assert(reply->type == REDIS_REPLY_ARRAY, "%s", reply->str);
-    cr_assert_str_eq(reply->element[0]->str, kind);
-    if (key) cr_assert_str_eq(reply->element[1]->str, key);
-    if (found) cr_assert_str_eq(reply->element[2]->str, found);
-    freeReplyObject(reply);
-    char *after = fixture_digest(f->r);
-    cr_assert_str_eq(before, after, "%s, but the data changed", kind);
-    free(before);
-    free(after);
-}
-
-static long long server_ms(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
-    return ms;
-}
-
-/* Adds an auditor that acknowledged `position` `ago_ms` ago. */
-static void add_auditor(fixture_t *f, const char *instance, const char *position, long long ago_ms) {
-    redis_ok(f->r, "EVAL %s 1 " AUDITORS " %s %s %lld", "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])",
-             instance, position, server_ms(f->r) - ago_ms);
-}
-
-/* Acknowledges the whole stream. */
-static void acknowledge_all(fixture_t *f) {
-    char *last = redis_str(f->r, "EVAL %s 1 " STREAM, "return redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]");
-    add_auditor(f, "a", last, 0);
-    free(last);
-}
-
-/* Entries 1-1 to 1-n of five bytes each, counted in meta. */
-static void add(fixture_t *f, int n) {
-    redis_ok(f->r, "EVAL %s 2 " STREAM " " META " %d",
-             "for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '1-' .. i, 'event', 'abc', 'kind', 'de') end "
-             "redis.call('HINCRBY', KEYS[2], 'bytes', 5 * ARGV[1])",
-             n);
-}
+#include "trim_call.h"
 
 Test(redis_stream, trim_is_fenced) {
     fixture_t f = setup();
@@ -327,53 +235,6 @@ Test(redis_stream, a_wrong_count_of_bytes_does_not_go_below_zero) {
     fixture_stop(&f);
 }
 
-/* Ends a job with a record of 29 bytes; the stream may have 100. Returns the first word of the reply; owned. */
-static char *end_job(fixture_t *f) {
-    size_t len;
-    const char *text = fixture_script(&script_settle, &len);
-    redis_ok(f->r, "DEL email:backup");
-    redis_ok(f->r, "RPUSH email:backup job");
-    redisReply *reply =
-        settle_answer(redis_do(f->r,
-                               "EVAL %b 11 sidecar:app:lock sidecar:email:stamps email:errors " STREAM " " META
-                               " sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email "
-                               "T ms 100 0 0 %s job digest %s %s %s 0 %s 0 - - 4 kind failed payload 0123456789",
-                               text, len, "10,11,0,1,1,e", "", "", "", ""));
-    cr_assert_eq(reply->type, REDIS_REPLY_STRING, "%s", reply->str);
-    char *word = strdup(reply->str);
-    freeReplyObject(reply);
-    return word;
-}
-
-static void expect_ends(fixture_t *f, const char *word, const char *bytes) {
-    char *said = end_job(f);
-    cr_assert_str_eq(said, word);
-    redis_expect(f->r, bytes, "HGET " META " bytes");
-    free(said);
-}
-
-/* An operator trims a full stream by hand. Then the stream has room, although trim.lua has not counted the removal. */
-Test(redis_stream, a_full_stream_trimmed_by_hand_has_room_again) {
-    fixture_t f = setup();
-    expect_ends(&f, "settled", "29");
-    expect_ends(&f, "settled", "58");
-    expect_ends(&f, "settled", "87");
-    expect_ends(&f, "full", "87");
-    redis_ok(f.r, "XTRIM " STREAM " MAXLEN 1");
-    expect_ends(&f, "settled", "58");
-    expect_ends(&f, "settled", "87");
-    redis_ok(f.r, "DEL " STREAM);
-    expect_ends(&f, "settled", "29");
-    expect_ends(&f, "settled", "58");
-    acknowledge_all(&f);
-    ask_t ask = ask_new();
-    ask.records = 1;
-    ask.retain = -1000; /* entries of this millisecond are old too */
-    cr_assert_eq(trim(&f, ask, NULL), 1, "one entry is above min_records");
-    expect_ends(&f, "settled", "58");
-    fixture_stop(&f);
-}
-
 Test(redis_stream, reads_the_event_of_a_wanted_entry) {
     fixture_t f = fixture_start(
         &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
@@ -486,11 +347,11 @@ Test(redis_stream, stream_trim_follows_the_config) {
     redis_ok(f.r, "SET sidecar:app:lock T");
     add(&f, 10);
     add_auditor(&f, "a", "1-9", 0);
-    cr_assert_eq(stream_trim(&fenced, &done), OUTCOME_FENCED);
-    cr_assert_eq(stream_trim(&call, &done), OUTCOME_OK);
+    cr_assert_eq(stream_trim(&fenced, stream_room(f.keys), &done), OUTCOME_FENCED);
+    cr_assert_eq(stream_trim(&call, stream_room(f.keys), &done), OUTCOME_OK);
     cr_assert(done.removed == 6 && done.left == 4 && done.wait_ms == -1);
     redis_ok(f.r, "SET " META " x");
-    cr_assert_eq(stream_trim(&call, &done), OUTCOME_REFUSED);
+    cr_assert_eq(stream_trim(&call, stream_room(f.keys), &done), OUTCOME_REFUSED);
     cr_assert(strstr(f.error.text, "meta"), "%s", f.error.text);
     fixture_stop(&f);
 }

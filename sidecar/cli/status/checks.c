@@ -4,12 +4,9 @@
 #include "queue/lock.h"
 
 enum {
-    LATE_TTLS = 3,                       // longest wait of a due job, in TTLs; a takeover takes less
-    LATE_MIN_MS = 5000,                  // lower limit of that wait
-    UNCOPIED_MS = 60000,                 // longest time until audit logs have a record
-    SCAN_MARGIN_MS = 180000,             // longest time until a scan ends a job past its alive timeout
-    HEARD_RECENTLY_MS = 2 * 3600 * 1000, // instances report once an hour
-    NEARLY_FULL_PERCENT = 80,            // of stream.max_bytes
+    LATE_TTLS = 3,           // longest wait of a due job, in TTLs; a takeover takes less
+    LATE_MIN_MS = 5000,      // lower limit of that wait
+    SCAN_MARGIN_MS = 180000, // longest time until a scan ends a job past its alive timeout
 };
 static const int64_t TEN_YEARS_MS = INT64_C(3652) * 86400 * 1000;
 
@@ -130,59 +127,6 @@ static int64_t check_too_old(const check_subject_t *x, buffer_t *what) {
     return age;
 }
 
-static int64_t check_stream(const check_subject_t *x, buffer_t *what) {
-    const int64_t records = x->sizes->records, held = x->sizes->record_bytes, limit = x->s->config->stream.max_bytes;
-    if (records <= 0 || held < 0) return 0;
-    bool full = (double)held + (double)held / (double)records > (double)limit; // if the next record has the average size
-    bool nearly_full = !full && (double)held * 100 >= (double)limit * NEARLY_FULL_PERCENT;
-    if (x->row->variant == CHECK_FULL ? !full : !nearly_full) return 0;
-    buffer_printf(what, "its failure stream is %s: %s records, %s of stream.max_bytes (%s)",
-                  full ? "full, so no job can end" : "nearly full", count_text(records).text, size_text(held).text,
-                  size_text(limit).text);
-    return held;
-}
-
-static int64_t check_last_id(const check_subject_t *x, buffer_t *what) {
-    buffer_str(what, "the last id of its failure stream is the highest possible one, so Redis refuses every further record");
-    return stream_id_compare(x->stream->stream.last, STREAM_ID_MAX) == 0;
-}
-
-static int64_t check_uncopied(const check_subject_t *x, buffer_t *what) {
-    const int64_t now_ms = x->s->snapshot.now_ms, age = x->stream->uncopied_ms ? now_ms - x->stream->uncopied_ms : 0;
-    size_t active = 0;
-    if (age <= UNCOPIED_MS) return 0;
-    for (size_t i = 0; i < x->stream->copy_count; i++) active += now_ms - x->stream->copies[i].heard_ms <= STREAM_HEARD_MS;
-    buffer_printf(what, "records of the last %s are in fewer than stream.min_copies (%" PRId64 ") audit logs; %zu %s active",
-                  duration_text(age).text, x->s->config->stream.min_copies, active, active == 1 ? "log is" : "logs are");
-    return age;
-}
-
-// Finds logs that lack a record older than UNCOPIED_MS although their instance was heard within HEARD_RECENTLY_MS.
-static int64_t check_behind(const check_subject_t *x, buffer_t *what) {
-    const int64_t now_ms = x->s->snapshot.now_ms, newest = now_ms - stream_id_ms(x->stream->stream.last);
-    int64_t behind = 0;
-    if (x->stream->stream.length == 0 || newest <= UNCOPIED_MS) return 0;
-    for (size_t i = 0; i < x->stream->copy_count; i++)
-        behind +=
-            now_ms - x->stream->copies[i].heard_ms <= HEARD_RECENTLY_MS && !status_is_complete(x->stream, &x->stream->copies[i]);
-    buffer_printf(what, "%" PRId64 " of %zu audit logs %s the newest record, which is %s old", behind, x->stream->copy_count,
-                  behind == 1 ? "lacks" : "lack", duration_text(newest).text);
-    return behind;
-}
-
-// A log in an emptyDir ends with its pod. Its entry in Redis is removed after a week; until then it is not counted as a copy.
-static int64_t check_silent_log(const check_subject_t *x, buffer_t *what) {
-    int64_t silent = 0, longest = 0;
-    for (size_t i = 0; i < x->stream->copy_count; i++) {
-        int64_t since = x->s->snapshot.now_ms - x->stream->copies[i].heard_ms;
-        silent += since > STREAM_HEARD_MS;
-        if (since > longest) longest = since;
-    }
-    buffer_printf(what, "%" PRId64 " of %zu audit logs %s been silent, the longest for %s", silent, x->stream->copy_count,
-                  silent == 1 ? "has" : "have", duration_text(longest).text);
-    return silent;
-}
-
 static int64_t check_stale_unique(const check_subject_t *x, buffer_t *what) {
     int64_t ids = x->stream->stale_unique;
     buffer_printf(what, "%s %s in the sets of unique tasks, but no task", count_text(ids).text, ids == 1 ? "id is" : "ids are");
@@ -298,9 +242,10 @@ const status_check_t status_checks[] = {
              "workers that hang, or start more workers"},
     {CHECK_QUEUE, STATUS_FAULT, "stream_full", check_stream,
      "Jobs that should end stay in progress; retries go on without a record.",
-     .next =
-         "If the column AUDIT is `copied`: lower stream.retain, or raise stream.max_bytes. Else make an instance copy the stream "
-         "(its log says why it does not; `audit.path` must be writable), or lower stream.min_copies to the number of instances",
+     .next = "Make instances copy the stream: their logs say why they do not, and `audit.path` must be writable. Or lower "
+             "stream.min_copies to the number of instances, or raise stream.max_bytes. If the column AUDIT is `copied`, search "
+             "the log "
+             "of {leader} for `trim`",
      .variant = CHECK_FULL},
     {CHECK_QUEUE, STATUS_FAULT, "stream_last_id", check_last_id,
      "Jobs that should end stay in progress; retries go on without a record.",
@@ -308,7 +253,7 @@ const status_check_t status_checks[] = {
          "When the column AUDIT is `copied`, delete the stream: redis-cli DEL {failures}. The next record begins a new stream; "
          "audit logs keep their rows and note a gap"},
     {CHECK_QUEUE, STATUS_WARNING, "stream_fills", check_stream, "When the stream is full, no job can end.",
-     .next = "See that audit logs copy the stream, lower stream.retain or stream.min_records, or raise stream.max_bytes"},
+     .next = "See that stream.min_copies audit logs copy the stream: copied records make room. Or raise stream.max_bytes"},
     {CHECK_QUEUE, STATUS_WARNING, "uncopied", check_uncopied, "Redis keeps these records until enough audit logs have them.",
      .next = "Search the logs of the instances for `audit log`. If there are fewer instances than stream.min_copies, lower that"},
     {CHECK_QUEUE, STATUS_WARNING, "too_old", check_too_old,
@@ -330,6 +275,10 @@ const status_check_t status_checks[] = {
      .next = "Beside an instance whose audit log has them: queue-sidecar audit list -c {config} --queue {queue} --since 1h. From "
              "Redis: redis-cli XREVRANGE {failures} + - COUNT 10",
      .variant = STATUS_FROM_STREAM, .adds_up = true},
+    {CHECK_QUEUE, STATUS_NOTE, "trimmed_early", check_trimmed_early,
+     "Enough audit logs have the trimmed records. The log of an instance that was away for longer has a gap instead.",
+     .next = "If such an instance has gaps, fill them from the log of another one: queue-sidecar audit import FILE. To keep "
+             "records for longer, raise stream.max_bytes"},
     {CHECK_QUEUE, STATUS_NOTE, "behind", check_behind, "The instances of these logs have ended, or cannot write.",
      .next = "If their pods are gone, do nothing. Otherwise search the log of each instance for `audit log`"},
     {CHECK_QUEUE, STATUS_NOTE, "silent_log", check_silent_log, "A log that has been silent for a day no longer counts as a copy.",

@@ -143,6 +143,7 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
     status_json_recent(&s->recent[queue], out);
     status_json_add(out, "records:%jd record_bytes:%jd record_bytes_limit:%jd audit_lag_seconds:%jds", sizes->records,
                     sizes->record_bytes, s->config->stream.max_bytes, *snapshot->error ? STATUS_UNKNOWN : lag_ms);
+    status_json_add(out, "trimmed_early:%jdt", snapshot->trimmed_early ? snapshot->trimmed_early : STATUS_UNKNOWN);
     status_json_copies(s, snapshot, out);
     status_json_add(out, "fault:%s }", *snapshot->error ? snapshot->error : sizes->error);
 }

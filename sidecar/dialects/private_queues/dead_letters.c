@@ -79,8 +79,8 @@ static void dead_letters_append_record(const call_t *call, slice_t letter, const
     event_id(&event, now_ms * 1000, 0, id); // the life of the job is unknown; the mark prevents a second record
     call_script(call, &script_record_once, 4);
     request_text(call->conn, at->recorded, at->failures, at->meta, call->token, mark);
-    // Keep the other half of the stream for records of ended jobs.
-    request_int(call->conn, call->keys->config->stream.max_bytes / 2);
+    // Above half of it copied records are trimmed, so dead letters may come up to there. The last quarter is for jobs that end.
+    request_int(call->conn, call->keys->config->stream.max_bytes / 4 * 3);
     record_append(call->conn, &event);
     request_end(call->conn);
 }
@@ -129,7 +129,7 @@ static bool dead_letters_send_records(side_task_call_t *task, size_t count) {
     }
     if (full) {
         task->next = mono_add(task->now, POLL_S * NS_PER_S);
-        log_error(ROLE, queue, "the failure stream is half full or out of ids; no dead letter is recorded until it has room",
+        log_error(ROLE, queue, "the failure stream is nearly full or out of ids; no dead letter is recorded until it has room",
                   F_INT("max_bytes", call->keys->config->stream.max_bytes));
     }
     return !full && !failed;

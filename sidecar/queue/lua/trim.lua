@@ -1,24 +1,25 @@
 #!lua flags=allow-oom
--- trim: removes old entries of a failure stream that enough audit logs have. Also removes auditors that are silent for long, or
--- whose position is above the last id of the stream: it is of an earlier stream.
+-- trim: removes entries of a failure stream that enough audit logs have: old ones, and above `room` of any age. Also removes
+-- auditors that are silent for long, or whose position is above the last id of the stream: it is of an earlier stream.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  failures  stream
 -- KEYS[3]  auditors  hash: instance -> '<stream id> <its last call, ms>'
 -- KEYS[4]  meta      hash: `trimmed` is the highest removed id, `bytes` the counted bytes of the stream's values, `entries` the
 --                    length at that count, `ahead` is '<stream id> <ms>': entries up to this id existed at this time,
---                    although the id is in the future
+--                    although the id is in the future; `trimmed_early` is the time, ms, of the last removal of a young entry
 -- ARGV[1]  token
--- ARGV[2]  retain    ms; younger entries stay
+-- ARGV[2]  retain    ms; younger entries stay, while there is room
 -- ARGV[3]  records   entries that stay at any age, while there is room
 -- ARGV[4]  copies    auditors that must have acknowledged an entry
 -- ARGV[5]  most      most entries to remove
--- ARGV[6]  size      bytes; reading ends after this many
+-- ARGV[6]  size      bytes; reading ends after about this many
 -- ARGV[7]  heard     ms; an auditor that is silent for longer does not count
 -- ARGV[8]  forget    ms; an auditor that is silent for longer is removed
--- ARGV[9]  room      bytes; in a larger stream `records` keeps nothing, or a full stream would stay full
--- Reply    {'trimmed', entries removed, entries left, wait}  wait: ms until the oldest entry is old enough; 0 = it is;
---                                      -1 = the stream is too short to remove an entry
+-- ARGV[9]  room      bytes; in a larger stream `retain` and `records` keep nothing, or a full stream would stay full
+-- Reply    {'trimmed', entries removed, entries left, wait, young entries removed, bytes left}
+--                                      wait: ms until the oldest entry is old enough; 0 = it is, or there is no room; -1 = the
+--                                      stream is too short to remove an entry
 --          {'fenced'}                  the lock is not the caller's
 --          {'type', key, found}        `failures`, `auditors` or `meta` has a wrong type
 -- Ages     After a clock of Redis that was ahead is corrected, new ids are in the future for as long as it was ahead. The age
@@ -63,42 +64,46 @@ local function since(ms, seq)
     unknown = true
     return now
 end
-local removable, bytes, last, wait, from, step, read = 0, 0, nil, -1, '-', 1, 0
+local removable, early, bytes, last, wait, from, step, read = 0, 0, 0, nil, -1, '-', 1, 0
 while limit > 0 and removable < limit and not enough do
     local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, limit - removable))
     for _, entry in ipairs(some) do
         local ms, seq = string.match(entry[1], '^(%d+)%-(%d+)$')
-        enough = removable >= beyond and held - bytes <= room
+        local full = held - bytes > room
+        enough = removable >= beyond and not full
         if enough then break end
         wait = 0
         local at = since(ms, seq)
-        if at >= now - retain then
+        local young = at >= now - retain
+        if young and not full then
             wait = math.max(1, math.min(at + retain - now + 1, 2 ^ 50))
             break
         end
         if not copied or above({ms, seq}, copied) then break end
         removable, last, wait = removable + 1, entry[1], -1
+        if young then early = early + 1 end
         for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end
         for _, text in ipairs(entry[2]) do read = read + #text end
     end
     if wait >= 0 or enough or #some == 0 then break end
     wait = 0
     if read >= size then break end
-    from, step = '(' .. last, step * 8
+    from, step = '(' .. last, math.min(step * 8, math.ceil((size - read) * removable / read)) -- `size` at this average
 end
 if enough then wait = -1 end
+held = math.floor(math.max(0, held - bytes))
 local ahead = unknown and end_of_stream
 refusal = missing_right({{'HSET', (ahead or removable > 0) and KEYS[4]}, {'XTRIM', removable > 0 and KEYS[2]},
     {'HDEL', #gone > 0 and KEYS[3]}})
 if refusal then return refusal end
 if removable > 0 then
-    local left = math.max(0, (tonumber(meta[1] or '') or 0) - bytes)
-    if removable == length then left = 0 end
-    redis.call('HSET', KEYS[4], 'trimmed', last, 'bytes', string.format('%.0f', left), 'entries', length - removable)
     length = length - removable
+    if length == 0 then held = 0 end
+    redis.call('HSET', KEYS[4], 'trimmed', last, 'bytes', string.format('%.0f', held), 'entries', length)
+    if early > 0 then redis.call('HSET', KEYS[4], 'trimmed_early', present) end
     redis.call('XTRIM', KEYS[2], 'MAXLEN', length)
-    if length <= records and held - bytes <= room then wait = -1 end
+    if length <= records and held <= room then wait = -1 end
 end
 if ahead then redis.call('HSET', KEYS[4], 'ahead', table.concat(ahead, '-') .. ' ' .. present) end
 for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
-return {'trimmed', removable, length, wait}
+return {'trimmed', removable, length, wait, early, held}

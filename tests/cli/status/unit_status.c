@@ -96,6 +96,13 @@ static void old_of_no_monitor(world_t *w) { w->s.sizes[1].oldest_in_progress_ms 
 static void full(world_t *w) { first_sizes(w)->records = 10, first_sizes(w)->record_bytes = MIB - MIB / 20; }
 static void nearly_full(world_t *w) { first_sizes(w)->records = 100, first_sizes(w)->record_bytes = MIB * 85 / 100; }
 static void half_full(world_t *w) { first_sizes(w)->records = 100, first_sizes(w)->record_bytes = MIB * 79 / 100; }
+static void trimmed(world_t *w, int64_t early_ms, int64_t age_ms) {
+    first_queue(w)->trimmed_early = early_ms;
+    snprintf(first_queue(w)->stream.trimmed, STREAM_ID_SIZE, "%lld-7", (long long)(NOW - age_ms));
+}
+static void trimmed_early(world_t *w) { trimmed(w, NOW - HOUR, 2 * HOUR); }
+static void trimmed_in_time(world_t *w) { trimmed(w, 0, 2 * HOUR); }
+static void trimmed_long_ago(world_t *w) { trimmed(w, NOW - HOUR, DAY); }
 static void uncopied(world_t *w) { first_queue(w)->uncopied_ms = NOW - 60001; }
 static void nearly_uncopied(world_t *w) { first_queue(w)->uncopied_ms = NOW - 60000; }
 static void silent(world_t *w) { copies(w, DAY + 1, 2); }
@@ -196,6 +203,10 @@ static const struct {
     {"stream out of ids", last_id, "stream_last_id", STATUS_FAULT, "email", "highest possible", "DEL sidecar:email:failures"},
     {"stream nearly full", nearly_full, "stream_fills", STATUS_WARNING, "email", "nearly full", "stream.max_bytes"},
     {"stream half full", half_full, NULL, 0, NULL, NULL, NULL},
+    {"stream trimmed early", trimmed_early, "trimmed_early", STATUS_NOTE, "email",
+     "reaches back only 2 h: more failed within stream.retain (24 h) than half of stream.max_bytes (1.0 MiB)", "import FILE"},
+    {"stream trimmed in time", trimmed_in_time, NULL, 0, NULL, NULL, NULL},
+    {"stream trimmed long ago", trimmed_long_ago, NULL, 0, NULL, NULL, NULL},
     {"uncopied", uncopied, "uncopied", STATUS_WARNING, "email", "stream.min_copies (1) audit logs; 0 logs are active", "log"},
     {"nearly uncopied", nearly_uncopied, NULL, 0, NULL, NULL, NULL},
     {"silent logs", silent, "silent_log", STATUS_NOTE, "email", "2 of 2 audit logs have been silent, the longest for 24 h",

@@ -108,16 +108,16 @@ Test(redis_dead_letters, does_not_record_the_sidecars_own) {
     close_setup(&d);
 }
 
-Test(redis_dead_letters, half_of_the_stream_is_kept_for_jobs_that_end) {
+Test(redis_dead_letters, a_quarter_of_the_stream_is_kept_for_jobs_that_end) {
     setup_t d;
     open_fights(
         &d,
         "group = \"app\"; stream = { max_bytes = \"1MiB\"; }; monitor = { scan_interval = \"50ms\"; }; queues = ( " FIGHTS_QUEUE(
             "dlq = \"fights-dlq\"; protected_timeout = \"100ms\"; retry_times = 0;") " );");
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 20 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 60000)) end");
-    until(&d, fixture_log_count("half full") > 0);
+    until(&d, fixture_log_count("nearly full") > 0);
     long long recorded = reasons(&d, "dead_letter");
-    cr_assert(recorded >= 6 && recorded <= 8, "%lld", recorded);
+    cr_assert(recorded >= 12 && recorded <= 13, "%lld", recorded);
     take(&d, "w1", "poison");
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(reasons(&d, "dead_letter"), recorded);

@@ -1,0 +1,131 @@
+/* Storms of final failures, many times as large as stream.max_bytes: copied records make room for new ones, whatever their age.
+ * QS_LONG=1: 60,000 jobs and 8 MiB. */
+#include "audit_log.h"
+#include "base/buffer.h"
+#include "cluster.h"
+#include "tempdir.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STORM_MS = 240000, FEW = 10, MIB = 1024 * 1024 };
+
+#define EARLY "trimming copied records before stream.retain"
+
+static int storm_jobs(void) { return getenv("QS_LONG") ? 60000 : 8000; }
+static long long storm_max(void) { return getenv("QS_LONG") ? 8 * MIB : MIB; }
+
+/* Every job in backup ends in the second scan that sees it. */
+static sidecar_t storm_spec(int min_copies) {
+    static char more[120];
+    snprintf(more, sizeof more, "stream = { max_bytes = \"%lldMiB\"; min_copies = %d; };", storm_max() / MIB, min_copies);
+    return (sidecar_t){.scan = "50ms",
+                       .queues = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"50ms\"; "
+                                 "retry_times = 0; }",
+                       .more = more};
+}
+
+/* Workers take `count` jobs and die. */
+static void take_jobs(cluster_t *s, int first, int count) {
+    redis_ok(s->r, "EVAL %s 1 q:backup %d %d %s",
+             "for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do redis.call('LPUSH', KEYS[1], 'job ' .. i .. ' ' .. ARGV[3]) end", first,
+             count, "{\"to\":\"somebody@example.com\",\"template\":\"welcome\",\"locale\":\"en\"}");
+}
+
+static long long rows(const daemon_t *d) { return audit_log_rows(daemon_audit_path(d)); }
+static long long gaps(const daemon_t *d) {
+    return audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'gap'");
+}
+static long long records(cluster_t *s) { return redis_int(s->r, "XLEN sidecar:q:failures"); }
+
+static void await_rows(cluster_t *s, const daemon_t *d, int wanted) {
+    if (wait_for(rows(d) >= wanted, STORM_MS)) return;
+    fprintf(stderr, "%lld rows of %d, %lld jobs in backup\n", rows(d), wanted, redis_int(s->r, "LLEN q:backup"));
+    cluster_fail(s, "jobs of the storm were not ended");
+}
+
+/* Each job has ended, with exactly one row; none is held. */
+static void expect_all(cluster_t *s, const daemon_t *d, int jobs) {
+    cr_assert_eq(rows(d), jobs);
+    cr_assert_eq(audit_log_int(daemon_audit_path(d), "SELECT count(DISTINCT payload) FROM failed_jobs"), jobs);
+    cr_assert_leq(redis_int(s->r, "LLEN q:backup"), 1, "jobs other than the sentinel are held");
+    cr_assert_leq(redis_int(s->r, "EVAL %s 1 sidecar:q:meta", "return tonumber(redis.call('HGET', KEYS[1], 'bytes'))"),
+                  storm_max());
+}
+
+Test(daemon_auditor_storm, every_job_ends_and_is_in_the_log, .timeout = 300) {
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config_file(&s, storm_spec(1));
+    daemon_t *d = cluster_sidecar_up(&s, storm_spec(1));
+    take_jobs(&s, 0, storm_jobs());
+    await_rows(&s, d, storm_jobs());
+    expect_all(&s, d, storm_jobs());
+    cr_assert_lt(records(&s), storm_jobs());
+    cr_assert_eq(gaps(d), 0);
+    cr_assert_eq(daemon_log_count(d, EARLY), 1, "it is told once");
+    const daemon_output_t *status = cluster_status(d, config);
+    cr_assert(strstr(status->out, "\"code\":\"trimmed_early\"") && strstr(status->out, "\"trimmed_early\":\"20"), "%s",
+              status->out);
+    if (!daemon_is_sanitized(d)) cr_assert_leq(daemon_peak_kib(d), 24 * 1024);
+    free(config);
+    cluster_end(&s);
+}
+
+Test(daemon_auditor_storm, an_instance_that_was_away_notes_a_gap, .timeout = 300) {
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *here = cluster_sidecar_up(&s, storm_spec(1)), *away = cluster_sidecar_up(&s, storm_spec(1));
+    take_jobs(&s, 0, FEW);
+    await_rows(&s, here, FEW);
+    await_rows(&s, away, FEW);
+    daemon_kill(away);
+    take_jobs(&s, FEW, storm_jobs());
+    await_rows(&s, here, FEW + storm_jobs());
+    expect_all(&s, here, FEW + storm_jobs());
+    daemon_restart(away);
+    await_rows(&s, away, FEW + (int)records(&s));
+    cr_assert_eq(rows(away), FEW + records(&s));
+    cr_assert_eq(audit_log_int(daemon_audit_path(away), "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed'"),
+                 1);
+    cr_assert(gaps(away) == 1 && gaps(here) == 0);
+    cluster_end(&s);
+}
+
+/* Records that too few logs have fill the stream, and then jobs stay in backup. The second log makes room again. */
+Test(daemon_auditor_storm, records_without_enough_copies_hold_jobs_back, .timeout = 300) {
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *here = cluster_sidecar_up(&s, storm_spec(2)), *away = cluster_sidecar_up(&s, storm_spec(2));
+    take_jobs(&s, 0, FEW);
+    await_rows(&s, here, FEW);
+    await_rows(&s, away, FEW);
+    daemon_kill(away);
+    take_jobs(&s, FEW, storm_jobs());
+    if (!daemon_wait_log(here, "the failure stream is full", STORM_MS)) cluster_fail(&s, "the stream is not full");
+    await_rows(&s, here, (int)records(&s));
+    cr_assert_gt(redis_int(s.r, "LLEN q:backup"), 1);
+    cr_assert_geq(redis_int(s.r, "XLEN sidecar:q:failures") + redis_int(s.r, "LLEN q:backup"), storm_jobs());
+    cr_assert_geq(records(&s), rows(here) - FEW, "a record went that only one log has");
+    daemon_restart(away);
+    await_rows(&s, here, FEW + storm_jobs());
+    await_rows(&s, away, FEW + storm_jobs());
+    expect_all(&s, here, FEW + storm_jobs());
+    expect_all(&s, away, FEW + storm_jobs());
+    cr_assert(gaps(here) == 0 && gaps(away) == 0);
+    cluster_end(&s);
+}
+
+/* Nobody copies: the stream fills, and no record of it goes. */
+Test(daemon_auditor_storm, a_stream_that_nobody_copies_holds_jobs_back, .timeout = 300) {
+    cluster_t s = cluster_begin(NULL);
+    char *config = cluster_config(&s, storm_spec(1)), *path = mem_printf("QUEUE_SIDECAR_AUDIT_PATH=%s/missing/a.db", temp_root());
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.env = (const char *const[]){path, NULL}}, "%s", config);
+    take_jobs(&s, 0, storm_jobs());
+    if (!daemon_wait_log(d, "the failure stream is full", STORM_MS)) cluster_fail(&s, "the stream is not full");
+    cr_assert_eq(redis_int(s.r, "HEXISTS sidecar:q:meta trimmed"), 0);
+    cr_assert_geq(redis_int(s.r, "XLEN sidecar:q:failures") + redis_int(s.r, "LLEN q:backup"), storm_jobs());
+    daemon_stop(d);
+    free(config);
+    free(path);
+    cluster_end(&s);
+}
