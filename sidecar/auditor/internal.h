@@ -25,6 +25,7 @@ typedef struct stream_cursor {
     bool behind;            // the stream had entries above read_id at the last read
     int64_t growth_left; // number of entries that may come before a trim can remove some; negative = a trim can remove some now
     int64_t room_left;   // bytes that may come before the stream is above stream_room; negative = it is, so a trim is urgent
+    bool shrinking;      // a series of urgent trims was cut short above stream_room_low: the next one goes on
     mono_t trim_at;      // no trim before this, unless it is urgent
     backoff_t urgent;    // no urgent trim before urgent.retry_at: the last ones found no record with enough copies
     mono_t early_at;     // when a trim last removed records younger than stream.retain; 0 = never

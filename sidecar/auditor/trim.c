@@ -44,8 +44,10 @@ static mono_t trim_due_at(const stream_cursor_t *cursor) {
 
 // Sends short trims, one after the other, so that other clients of Redis have their turn between two. *done is the last answer,
 // with the sums of all.
-static outcome_t trim_burst(const auditor_t *a, const call_t *call, stream_trimmed_t *done) {
-    const int64_t room = a->cursors[call->queue].room_left < 0 ? stream_room_low(a->keys) : stream_room(a->keys);
+static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *done) {
+    stream_cursor_t *cursor = &a->cursors[call->queue];
+    const bool urgent = cursor->room_left < 0 || cursor->shrinking;
+    const int64_t room = urgent ? stream_room_low(a->keys) : stream_room(a->keys);
     int64_t removed = 0, early = 0;
     mono_t end = mono_add(mono_now(), TRIM_BURST_MS * NS_PER_MS);
     outcome_t outcome;
@@ -58,6 +60,7 @@ static outcome_t trim_burst(const auditor_t *a, const call_t *call, stream_trimm
         done->early = early += done->early;
         failpoint("trim_answered");
     } while (outcome == OUTCOME_OK && more && !mono_reached(end, mono_now()) && !atomic_load(a->stop));
+    cursor->shrinking = urgent && more;
     return outcome;
 }
 
