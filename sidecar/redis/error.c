@@ -38,8 +38,16 @@ static slice_t error_without_places(slice_t text) {
     return (slice_t){at, (size_t)(end - at)};
 }
 
+// Redis shows the arguments of a command that it does not know, which may be a password or a payload (redis src/server.c,
+// commandCheckExistence).
+static slice_t error_without_arguments(slice_t text) {
+    static const char ARGUMENTS[] = ", with args beginning with";
+    const char *at = memmem(text.data, text.len, ARGUMENTS, strlen(ARGUMENTS));
+    return at ? (slice_t){text.data, (size_t)(at - text.data)} : text;
+}
+
 outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t len) {
-    slice_t error_text = error_without_places((slice_t){reply, len});
+    slice_t error_text = error_without_arguments(error_without_places((slice_t){reply, len}));
     const char *text = error_text.data;
     len = error_text.len;
     int shown = (int)(len < sizeof error->text - 1 ? len : sizeof error->text - 1);

@@ -81,6 +81,25 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     return conn_read_server(conn, error);
 }
 
+// Names the key of the config that a refused connect points at.
+static void conn_advise(redis_error_t *error) {
+    static const struct {
+        const char *part, *advice;
+    } rows[] = {
+        {"NOAUTH", "; set redis.password_file"},
+        {"WRONGPASS", "; see redis.username and redis.password_file"},
+        {"without any password configured", "; remove redis.password_file"},
+        {"SELECT", "; remove redis.db"},
+        {"DB index", "; see redis.db"},
+    };
+    size_t len = strlen(error->text);
+    for (size_t i = 0; error->outcome == OUTCOME_REFUSED && i < sizeof rows / sizeof *rows; i++) {
+        if (!strcasestr(error->text, rows[i].part)) continue;
+        snprintf(error->text + len, sizeof error->text - len, "%s", rows[i].advice);
+        return;
+    }
+}
+
 // *loaded is owned: for each script whether the server has it; NULL = the server refuses to tell.
 static outcome_t conn_find_scripts(conn_t *conn, redisReply **loaded, redis_error_t *error) {
     request_begin(conn, "SCRIPT", "EXISTS");
@@ -164,7 +183,9 @@ static outcome_t conn_try_connect(conn_t *conn, redis_error_t *error) {
     if (conn_confirm(conn, error) != OUTCOME_OK) return error->outcome;
     conn_start_reader(conn);
     conn->generation++;
-    if (conn_handshake(conn, error) != OUTCOME_OK) conn_close(conn); // other replies may still be in flight
+    if (conn_handshake(conn, error) == OUTCOME_OK) return OUTCOME_OK;
+    conn_advise(error);
+    conn_close(conn); // other replies may still be in flight
     return error->outcome;
 }
 

@@ -127,3 +127,12 @@ Test(daemon_tls_files, a_key_in_the_place_of_its_file_is_not_shown) {
     free(text);
     free(dir);
 }
+
+Test(daemon_tls_files, a_relative_path_is_shown) {
+    char *path =
+        temp_file("tls.cfg", "redis = { tls = true; tls_ca_file = \"no-such-dir/ca.crt\"; };\nqueues = ( { name = \"q\"; } );\n");
+    const daemon_output_t *output = daemon_run("check", "-c", path);
+    cr_expect_eq(output->code, 78);
+    cr_expect_not_null(strstr(output->err, "cannot read redis.tls_ca_file no-such-dir/ca.crt: No such file"), "%s", output->err);
+    free(path);
+}

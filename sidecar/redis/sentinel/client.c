@@ -65,6 +65,7 @@ static const char *sentinel_client_advice(const char *text) {
     if (strncmp(text, "NOAUTH", 6) == 0) return "; set redis.sentinel_password_file";
     if (strncmp(text, "WRONGPASS", 9) == 0 || strstr(text, "invalid password"))
         return "; redis.sentinel_username and sentinel_password_file belong to the sentinels, not to Redis";
+    if (strstr(text, "without any password configured")) return "; remove redis.sentinel_password_file";
     if (strstr(text, "No such master")) return "; see redis.master";
     if (strstr(text, "unknown command") && strcasestr(text, "sentinel")) return "; this server is no sentinel";
     return "";
@@ -73,8 +74,10 @@ static const char *sentinel_client_advice(const char *text) {
 // Frees an error reply.
 static redisReply *sentinel_client_check(const sentinel_client_t *client, redisReply *reply, redis_error_t *error) {
     if (!reply || reply->type != REDIS_REPLY_ERROR) return reply;
-    redis_error_set(error, OUTCOME_REFUSED, "sentinel %s: %.*s%s", client->endpoint.text, 120, reply->str,
-                    sentinel_client_advice(reply->str));
+    redis_error_t reason;
+    redis_error_from_reply(&reason, reply->str, reply->len);
+    redis_error_set(error, OUTCOME_REFUSED, "sentinel %s: %.140s%s", client->endpoint.text, reason.text,
+                    sentinel_client_advice(reason.text));
     freeReplyObject(reply);
     return NULL;
 }

@@ -1,6 +1,5 @@
 #include "redis/socket/port_probe.h"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
 
@@ -9,7 +8,7 @@
 enum {
     PROBE_MS = 150, // of each of two waits
     PROBE_INTERVAL_S = 10,
-    PROBE_PORTS = 64, // ports that are equal modulo this share the interval
+    PROBE_PLACES = 1024, // addresses whose hashes are equal modulo this share the interval
 };
 
 // A ClientHello of TLS 1.2 that offers one cipher and no extension. A TLS server answers with a ServerHello or with an alert.
@@ -45,25 +44,47 @@ static int probe_ask(const peer_t *peer, const void *bytes, size_t len) {
     return answered ? first : -1;
 }
 
-bool port_is_plain(const peer_t *peer) {
+static bool probe_finds_plain(const peer_t *peer) {
     int first = probe_ask(peer, "PING\r\n", 6);
     return first == '+' || first == '-';
 }
 
-// Each role reconnects again and again while a server is down. One of them may ask, each port by itself: sentinels have others.
-static bool probe_is_due(const peer_t *peer) {
-    static _Atomic int64_t next_ns[PROBE_PORTS];
-    bool v6 = peer->address.ss_family == AF_INET6; // a unix socket never speaks TLS
-    unsigned port = ntohs(v6 ? ((const struct sockaddr_in6 *)&peer->address)->sin6_port
-                             : ((const struct sockaddr_in *)&peer->address)->sin_port);
-    _Atomic int64_t *next = &next_ns[port % PROBE_PORTS];
-    int64_t now = mono_now().ns, due = atomic_load(next);
-    if (peer->size == 0 || peer->address.ss_family == AF_UNIX) return false;
-    return now >= due && atomic_compare_exchange_strong(next, &due, now + PROBE_INTERVAL_S * NS_PER_S);
+static bool probe_finds_tls(const peer_t *peer) {
+    int first = probe_ask(peer, HELLO, sizeof HELLO - 1);
+    return first == TLS_FIRST_ALERT || first == TLS_FIRST_HANDSHAKE;
+}
+
+// Of host and port (FNV-1a).
+static uint32_t probe_hash(const peer_t *peer) {
+    const unsigned char *bytes = (const unsigned char *)&peer->address;
+    uint32_t hash = 2166136261;
+    for (socklen_t i = 0; i < peer->size; i++) hash = (hash ^ bytes[i]) * 16777619;
+    return hash;
+}
+
+// When to ask a server again, in ns; the lowest bit is its last answer.
+typedef struct probe_memory {
+    _Atomic int64_t places[PROBE_PLACES];
+} probe_memory_t;
+
+// Each role reconnects again and again while a server is down, and a frozen one answers no probe. So one of them asks at a time,
+// and the others take the last answer. Each server counts by itself: sentinels on several hosts have the same port.
+static bool probe_remember(probe_memory_t *memory, const peer_t *peer, bool (*find)(const peer_t *)) {
+    if (peer->size == 0 || peer->address.ss_family == AF_UNIX) return false; // a unix socket never speaks TLS
+    _Atomic int64_t *place = &memory->places[probe_hash(peer) % PROBE_PLACES];
+    int64_t now = mono_now().ns, last = atomic_load(place), next = (now + PROBE_INTERVAL_S * NS_PER_S) & ~INT64_C(1);
+    if (now < last || !atomic_compare_exchange_strong(place, &last, next | (last & 1))) return last & 1;
+    bool found = find(peer);
+    atomic_store(place, next | found);
+    return found;
+}
+
+bool port_is_plain(const peer_t *peer) {
+    static probe_memory_t memory;
+    return probe_remember(&memory, peer, probe_finds_plain);
 }
 
 bool port_is_tls(const peer_t *peer) {
-    if (!probe_is_due(peer)) return false;
-    int first = probe_ask(peer, HELLO, sizeof HELLO - 1);
-    return first == TLS_FIRST_ALERT || first == TLS_FIRST_HANDSHAKE;
+    static probe_memory_t memory;
+    return probe_remember(&memory, peer, probe_finds_tls);
 }

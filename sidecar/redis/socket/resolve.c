@@ -9,13 +9,11 @@
 
 enum {
     STACK_BYTES = 256 * 1024,
-    MAX_LOOKUPS = 16, // that are still waiting for a name server, of the whole process
+    MAX_LOOKUPS = 64, // that wait for a name server, of the whole process: more than sentinels and nodes in a config
 };
 
-static atomic_int lookups_running;
-
-// One lookup, owned by its thread and by the asker together: who lets go last frees it. The asker may give up first.
-typedef struct lookup {
+// One lookup, owned by its thread and by those who asked for it together: who lets go last frees it. They may give up first.
+struct lookup {
     char *host;
     char port[8];
     int done_fd;      // readable once `done` is true
@@ -23,10 +21,18 @@ typedef struct lookup {
     int result;       // of getaddrinfo
     struct addrinfo *found;
     atomic_int owners;
-} lookup_t;
+    lookup_t *next; // in `running`
+};
 
-static void lookup_release(lookup_t *lookup) {
-    if (atomic_fetch_sub(&lookup->owners, 1) > 1) return;
+// The lookups that wait for a name server. A name whose server is dead takes one place, however often it is asked for.
+static pthread_mutex_t running_mutex = PTHREAD_MUTEX_INITIALIZER;
+static lookup_t *running; // guarded by the mutex, as the count
+static int running_count;
+
+const struct addrinfo *resolve_addresses(const lookup_t *lookup) { return lookup->found; }
+
+void resolve_free(lookup_t *lookup) {
+    if (!lookup || atomic_fetch_sub(&lookup->owners, 1) > 1) return;
     if (lookup->found) freeaddrinfo(lookup->found);
     if (lookup->done_fd >= 0) close(lookup->done_fd);
     free(lookup->host);
@@ -42,18 +48,23 @@ static int lookup_ask(lookup_t *lookup, int flags) {
 static void *lookup_main(void *arg) {
     lookup_t *lookup = arg;
     lookup_ask(lookup, 0);
+    pthread_mutex_lock(&running_mutex);
+    for (lookup_t **at = &running; *at; at = &(*at)->next) {
+        if (*at != lookup) continue;
+        *at = lookup->next;
+        break;
+    }
+    running_count--;
+    pthread_mutex_unlock(&running_mutex);
     atomic_store(&lookup->done, true);
     wakeup_raise(lookup->done_fd);
-    lookup_release(lookup);
-    atomic_fetch_sub(&lookups_running, 1);
+    resolve_free(lookup);
     return NULL;
 }
 
+// Call it with the mutex held.
 static bool lookup_start(lookup_t *lookup) {
-    if (atomic_fetch_add(&lookups_running, 1) >= MAX_LOOKUPS || (lookup->done_fd = wakeup_new()) < 0) {
-        atomic_fetch_sub(&lookups_running, 1);
-        return false;
-    }
+    if (running_count >= MAX_LOOKUPS || (lookup->done_fd = wakeup_new()) < 0) return false;
     pthread_attr_t attr;
     pthread_t thread;
     sigset_t all;
@@ -64,20 +75,36 @@ static bool lookup_start(lookup_t *lookup) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); // signals are for other threads
     atomic_fetch_add(&lookup->owners, 1);
-    int failed = pthread_create(&thread, &attr, lookup_main, lookup);
+    bool started = pthread_create(&thread, &attr, lookup_main, lookup) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
-    if (failed) {
+    if (!started) {
         atomic_fetch_sub(&lookup->owners, 1);
-        atomic_fetch_sub(&lookups_running, 1);
+        return false;
     }
-    return !failed;
+    lookup->next = running;
+    running = lookup;
+    running_count++;
+    return true;
+}
+
+// Returns, for a lookup that is not started, the one of the same name that is under way (owned by the caller, too), or else
+// starts it. NULL: there are too many.
+static lookup_t *lookup_share(lookup_t *fresh) {
+    pthread_mutex_lock(&running_mutex);
+    lookup_t *lookup = running;
+    while (lookup && (strcmp(lookup->host, fresh->host) != 0 || strcmp(lookup->port, fresh->port) != 0)) lookup = lookup->next;
+    if (lookup)
+        atomic_fetch_add(&lookup->owners, 1);
+    else if (lookup_start(fresh))
+        lookup = fresh;
+    pthread_mutex_unlock(&running_mutex);
+    if (lookup != fresh) resolve_free(fresh);
+    return lookup;
 }
 
 // Returns NULL, or why there is no result.
-static const char *lookup_wait(lookup_t *lookup, time_limit_t *limit) {
-    if (lookup_ask(lookup, AI_NUMERICHOST) != EAI_NONAME) return lookup->result ? gai_strerror(lookup->result) : NULL;
-    if (!lookup_start(lookup)) return "too many lookups are waiting for the name server";
+static const char *lookup_wait(const lookup_t *lookup, time_limit_t *limit) {
     wait_result_t waited = fd_wait(lookup->done_fd, POLLIN, limit);
     if (waited == WAIT_READY && !atomic_load(&lookup->done))
         waited = WAIT_FAILED; // poll() alone orders no memory for other threads
@@ -91,18 +118,19 @@ static const char *lookup_wait(lookup_t *lookup, time_limit_t *limit) {
     return wait_text(waited);
 }
 
-struct addrinfo *resolve_host(const char *host, int port, time_limit_t *limit, redis_error_t *error) {
+lookup_t *resolve_host(const char *host, int port, time_limit_t *limit, redis_error_t *error) {
     lookup_t *lookup = mem_alloc(sizeof *lookup);
     *lookup = (lookup_t){.host = mem_str(host), .done_fd = -1, .owners = 1};
     snprintf(lookup->port, sizeof lookup->port, "%d", port);
-    const char *why = lookup_wait(lookup, limit);
-    struct addrinfo *found = NULL;
-    if (why) {
-        redis_error_set(error, OUTCOME_DISCONNECTED, "cannot look up %s: %s", host, why);
+    const char *why = NULL;
+    if (lookup_ask(lookup, AI_NUMERICHOST) != EAI_NONAME) {
+        why = lookup->result ? gai_strerror(lookup->result) : NULL;
     } else {
-        found = lookup->found;
-        lookup->found = NULL;
+        lookup = lookup_share(lookup);
+        why = lookup ? lookup_wait(lookup, limit) : "too many lookups are waiting for the name server";
     }
-    lookup_release(lookup);
-    return found;
+    if (!why) return lookup;
+    redis_error_set(error, OUTCOME_DISCONNECTED, "cannot look up %s: %s", host, why);
+    resolve_free(lookup);
+    return NULL;
 }

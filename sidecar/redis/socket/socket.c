@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "base/buffer.h"
-#include "base/file.h"
+#include "redis/known/secret_file.h"
 #include "redis/socket/port_probe.h"
 #include "redis/socket/resolve.h"
 
@@ -17,6 +17,8 @@ enum {
     TCP_USER_TIMEOUT_MS = 30000,
     TCP_KEEPALIVE_S = 15,
 };
+
+enum { MAX_PASSWORD_KB = 16 }; // Redis takes no more before AUTH (redis src/networking.c, processMultibulkBuffer)
 
 static void socket_set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
 
@@ -129,33 +131,23 @@ channel_t *socket_open(const redis_config_t *redis, const endpoint_t *address, b
                        redis_error_t *error) {
     target_t target = {redis, address, tls};
     if (!*address->host) return socket_open_unix(&target, limit, error);
-    struct addrinfo *found = resolve_host(address->host, address->port, limit, error);
-    if (!found) return NULL;
-    channel_t *channel = socket_open_each(&target, found, limit, error);
-    freeaddrinfo(found);
+    lookup_t *lookup = resolve_host(address->host, address->port, limit, error);
+    if (!lookup) return NULL;
+    channel_t *channel = socket_open_each(&target, resolve_addresses(lookup), limit, error);
+    resolve_free(lookup);
     return channel;
 }
 
 static char *password_read(const char *key, const char *path, const char *otherwise, redis_error_t *error) {
     if (!*path) return mem_str(otherwise);
-    const char *shown = *path == '/' || *path == '.' ? path : "(hidden)";
-    FILE *file = file_open_regular(path);
-    if (!file) {
-        const char *reason = errno == FILE_NOT_REGULAR ? "not a regular file" : strerror(errno);
-        redis_error_set(error, OUTCOME_REFUSED, "cannot read %s %s: %s", key, shown, reason);
-        return NULL;
+    buffer_t text = {0};
+    char *password = NULL;
+    if (secret_file_read(key, path, SECRET_PATH_GUARDED, MAX_PASSWORD_KB, &text, error)) {
+        while (text.len > 0 && (text.data[text.len - 1] == '\n' || text.data[text.len - 1] == '\r')) text.data[--text.len] = '\0';
+        password = mem_str(text.data);
     }
-    char text[4096];
-    size_t len = fread(text, 1, sizeof text - 1, file);
-    bool failed = ferror(file) != 0;
-    fclose(file);
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
-    if (failed || len == 0) {
-        redis_error_set(error, OUTCOME_REFUSED, "%s %s %s", key, shown, failed ? "cannot be read" : "is empty");
-        return NULL;
-    }
-    text[len] = '\0';
-    return mem_str(text);
+    secret_file_free(&text);
+    return password;
 }
 
 char *redis_password(const redis_config_t *redis, redis_error_t *error) {

@@ -1,41 +1,8 @@
 #include "redis/tls/files.h"
 
-#include <limits.h>
+#include "redis/known/secret_file.h"
 
-#include "base/buffer.h"
-#include "base/file.h"
-
-enum { MAX_FILE = 8 << 20 }; // bytes; the CAs of a system have some 200 KB
-
-// Somebody may write the key itself into the config.
-static const char *tls_path_shown(const char *path) { return *path == '/' || *path == '.' ? path : "(hidden)"; }
-
-// Appends the file to *text. False: *error says why.
-static bool tls_file_read(const char *key, const char *path, buffer_t *text, redis_error_t *error) {
-    FILE *file = file_open_regular(path);
-    if (!file) {
-        const char *reason = errno == FILE_NOT_REGULAR ? "not a regular file" : strerror(errno);
-        redis_error_set(error, OUTCOME_REFUSED, "cannot read redis.%s %s: %s", key, tls_path_shown(path), reason);
-        return false;
-    }
-    char part[4096];
-    size_t len;
-    while (text->len <= MAX_FILE && (len = fread(part, 1, sizeof part, file)) > 0) buffer_add(text, part, len);
-    bool failed = ferror(file) != 0;
-    explicit_bzero(part, sizeof part);
-    fclose(file);
-    const char *wrong = failed                 ? "cannot be read"
-                        : text->len == 0       ? "is empty"
-                        : text->len > MAX_FILE ? "is larger than 8 MiB"
-                                               : NULL;
-    if (wrong) redis_error_set(error, OUTCOME_REFUSED, "redis.%s %s %s", key, tls_path_shown(path), wrong);
-    return !wrong;
-}
-
-static void tls_file_free(buffer_t *text) {
-    if (text->data) explicit_bzero(text->data, text->cap); // it may be a key
-    buffer_free(text);
-}
+enum { MAX_FILE_KB = 8 << 10 }; // the CAs of a system have some 200 KB
 
 static gnutls_datum_t tls_datum(const buffer_t *text) {
     return (gnutls_datum_t){.data = (unsigned char *)text->data, .size = (unsigned)text->len};
@@ -54,7 +21,7 @@ static const char *tls_files_read_ca(const gnutls_t *gnutls, gnutls_certificate_
         return "tls";
     }
     buffer_t text = {0};
-    bool good = tls_file_read("tls_ca_file", redis->tls_ca_file, &text, error);
+    bool good = secret_file_read("redis.tls_ca_file", redis->tls_ca_file, SECRET_PATH_SHOWN, MAX_FILE_KB, &text, error);
     if (good) {
         gnutls_datum_t pem = tls_datum(&text);
         int count = gnutls->certificate_set_x509_trust_mem(credentials, &pem, GNUTLS_X509_FMT_PEM);
@@ -63,7 +30,7 @@ static const char *tls_files_read_ca(const gnutls_t *gnutls, gnutls_certificate_
             redis_error_set(error, OUTCOME_REFUSED, "redis.tls_ca_file %s holds no certificate in PEM (%s)", redis->tls_ca_file,
                             count < 0 ? gnutls->strerror(count) : "none found");
     }
-    tls_file_free(&text);
+    secret_file_free(&text);
     return good ? NULL : "tls_ca_file";
 }
 
@@ -97,9 +64,9 @@ static const char *tls_files_read_pair(const gnutls_t *gnutls, gnutls_certificat
     buffer_t certificate = {0};
     buffer_t key = {0};
     const char *fault = NULL;
-    if (!tls_file_read("tls_cert_file", redis->tls_cert_file, &certificate, error)) {
+    if (!secret_file_read("redis.tls_cert_file", redis->tls_cert_file, SECRET_PATH_SHOWN, MAX_FILE_KB, &certificate, error)) {
         fault = "tls_cert_file";
-    } else if (!tls_file_read("tls_key_file", redis->tls_key_file, &key, error)) {
+    } else if (!secret_file_read("redis.tls_key_file", redis->tls_key_file, SECRET_PATH_GUARDED, MAX_FILE_KB, &key, error)) {
         fault = "tls_key_file";
     } else {
         gnutls_datum_t certificate_pem = tls_datum(&certificate);
@@ -107,8 +74,8 @@ static const char *tls_files_read_pair(const gnutls_t *gnutls, gnutls_certificat
         int code = gnutls->certificate_set_x509_key_mem2(credentials, &certificate_pem, &key_pem, GNUTLS_X509_FMT_PEM, NULL, 0);
         if (code < 0) fault = tls_pair_refuse(gnutls, redis, &certificate, &key, code, error);
     }
-    tls_file_free(&certificate);
-    tls_file_free(&key);
+    secret_file_free(&certificate);
+    secret_file_free(&key);
     return fault;
 }
 

@@ -135,6 +135,18 @@ Test(redis_sentinel_group, tls) {
     asker_end(&a);
 }
 
+/* A sentinel that does not shake hands may speak another protocol, which takes longer to find out than the others wait. */
+Test(redis_sentinel_group, a_frozen_sentinel_with_tls_delays_one_ask) {
+    asker_t a = asker_begin(&(sentinels_options_t){.tls = true}, "");
+    cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    sentinel_freeze(a.s, 1);
+    for (int i = 0; i < 2; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    int64_t began = wait_now_us();
+    for (int i = 0; i < 8; i++) cr_assert_eq(asker_ask(&a), 0, "%s", a.error.text);
+    cr_assert_lt(wait_now_us() - began, wait_scaled_ms(LONGEST_ASK_US / 1000) * 1000, "it delays each ask");
+    asker_end(&a);
+}
+
 /* A network that is slow for a moment must not shorten the time of all sentinels. */
 Test(redis_sentinel_group, silence_of_all_hurries_none) {
     asker_t a = asker_begin(NULL, "");
@@ -179,6 +191,11 @@ Test(redis_sentinel_group, errors_name_the_thing) {
     free(a.config->redis.master);
     a.config->redis.master = strdup("nobody");
     expect_refusal(&a, "No such master", "redis.master");
+    free(a.config->redis.sentinel_password);
+    a.config->redis.sentinel_password = strdup("needless");
+    asker_renew(&a);
+    expect_refusal(&a, "without any password configured", "remove redis.sentinel_password_file");
+    *a.config->redis.sentinel_password = '\0';
     sentinel_group_free(a.group);
 
     char *server = NULL; /* a server in place of a sentinel */
