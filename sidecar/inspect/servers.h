@@ -7,7 +7,7 @@
 // Times are ms since 1970; an unknown number is -1.
 typedef struct primary_view {
     char address[ENDPOINT_SIZE];
-    char error[256];            // why nothing below is known; "" = the server answered
+    char error[400];            // why nothing below is known; "" = the server answered
     char mode[16];              // "standalone", "cluster"; "" = unknown
     char tls[16];               // "TLS 1.3"; "" = the connection is plain
     char eviction[32];          // maxmemory-policy; "" = unknown
@@ -18,7 +18,7 @@ typedef struct primary_view {
 
 typedef struct sentinel_view {
     char address[ENDPOINT_SIZE];
-    char error[256]; // why it names no primary; "" = it names one
+    char error[400]; // why it names no primary; "" = it names one
     char primary[ENDPOINT_SIZE];
     int64_t epoch;    // config epoch
     int64_t quorum;   // of sentinels that must agree that the primary is down

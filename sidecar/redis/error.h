@@ -18,7 +18,7 @@ typedef enum outcome {
 
 typedef struct redis_error {
     outcome_t outcome;
-    char text[256]; // one line for people, control bytes removed; "" when outcome is OUTCOME_OK
+    char text[400]; // one line for people, control bytes removed; "" when outcome is OUTCOME_OK
 } redis_error_t;
 
 // Sets *error and returns `outcome`.

@@ -12,11 +12,13 @@ redis_mode_t redis_find_mode(const redis_config_t *redis) {
     redisReply *reply = NULL;
     redis_error_t error;
     conn_limit_timeout(conn, ASK_MS);
-    if (conn_connect(conn, &error) == OUTCOME_OK) {
+    // A refused connect tells nothing: a password or a certificate may come later.
+    bool connected = conn_connect(conn, &error) == OUTCOME_OK;
+    if (connected) {
         request_append(conn, "INFO", "cluster");
         reply = conn_read_next(conn, NULL, &error);
     }
-    if (error.outcome == OUTCOME_REFUSED) mode = REDIS_MODE_SINGLE;
+    if (connected && error.outcome == OUTCOME_REFUSED) mode = REDIS_MODE_SINGLE;
     if (reply) mode = slice_is(reply_info(reply, "cluster_enabled:"), "1") ? REDIS_MODE_CLUSTER : REDIS_MODE_SINGLE;
     conn_reply_free(reply);
     conn_free(conn);

@@ -212,6 +212,28 @@ Test(daemon_cluster, a_cluster_that_was_away_at_the_start_is_found) {
     nodes_free(&nodes);
 }
 
+/* A refused password does not tell what Redis is. */
+Test(daemon_cluster, a_cluster_that_refused_the_password_at_the_start_is_found) {
+    nodes_t nodes = nodes_start(3, 0);
+    char *queues = queues_of(QUEUES, "");
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { host = \"127.0.0.1\"; port = %d; username = \"sidecar\"; "
+                               "password = \"late\"; };\nlock = { ttl = \"600ms\"; };\n"
+                               "http = { port = 0; };\nlog = { format = \"json\"; };\n"
+                               "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
+                               server_port(nodes.servers[0]), queues);
+    cr_assert(daemon_wait_log(d, "WRONGPASS", 5000));
+    for (size_t i = 0; i < nodes.count; i++) {
+        redis_t *r = redis_open(nodes.servers[i]);
+        redis_ok(r, "ACL SETUSER sidecar on >late ~* &* +@all");
+        redis_close(r);
+    }
+    cr_assert(daemon_wait_log(d, "\"changes\":\"redis is a Cluster\"", 10000));
+    expect_rounds(&nodes, d, "after the user was made");
+    daemon_stop(d);
+    free(queues);
+    nodes_free(&nodes);
+}
+
 Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
     nodes_t nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes), *queues = queues_of(QUEUES, ""), host[64];

@@ -21,14 +21,45 @@ static void expect(const tls_fixture_t *f, const char *host, int port, const cha
 
 Test(redis_tls, port_of_the_wrong_kind_is_named) {
     tls_fixture_t f = tls_start(NULL);
-    expect(&f, "localhost", server_port(f.server), "timeout = \"500ms\";", "the server speaks plain Redis on this port");
-    tls_expect("plain to TLS", "localhost", server_tls_port(f.server), "", "the server wants TLS on this port");
+    for (int again = 0; again < 2; again++) {
+        expect(&f, "localhost", server_port(f.server), "timeout = \"500ms\";", "the server speaks plain Redis on this port");
+        tls_expect("plain to TLS", "localhost", server_tls_port(f.server), "", "the server wants TLS on this port");
+    }
     /* A plain server that is only slow, or ends a connection, is not taken for one with TLS. */
     relay_t *relay = relay_start(&(relay_options_t){.port = server_port(f.server)});
     relay_cut_after(relay, 0);
     tls_expect("plain, cut", "127.0.0.1", relay_port(relay), "", "connection lost: the server closed the connection");
     relay_stop(relay);
     tls_stop(&f);
+}
+
+/* Sentinels on several hosts have the same port, so each of them is probed. */
+Test(redis_tls, each_server_of_a_port_is_named) {
+    tls_fixture_t f = tls_start((const char *const[]){"--bind", "127.0.0.1", "127.0.0.2", "127.0.0.3", NULL});
+    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
+    for (int i = 0; i < 3; i++)
+        tls_expect(hosts[i], hosts[i], server_tls_port(f.server), "", "the server wants TLS on this port");
+    tls_stop(&f);
+}
+
+/* The server asks for a certificate and does without it, so its later death has another reason. */
+Test(redis_tls, death_of_a_server_in_use_does_not_ask_for_a_client_certificate) {
+    static const char *const versions[] = {"TLSv1.2", "TLSv1.3"};
+    for (int i = 0; i < 2; i++) {
+        tls_fixture_t f =
+            tls_start((const char *const[]){"--tls-auth-clients", "optional", "--tls-protocols", versions[i], NULL});
+        char *settings = trust(&f, "");
+        tls_client_t client = tls_client("localhost", server_tls_port(f.server), settings);
+        cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
+        server_kill(f.server);
+        request_begin(client.conn, "PING");
+        cr_assert_eq(request_ask(client.conn, NULL, &client.error), OUTCOME_DISCONNECTED);
+        cr_assert_null(strstr(client.error.text, "certificate"), "%s", client.error.text);
+        cr_assert_not_null(strstr(client.error.text, "the server closed the connection"), "%s", client.error.text);
+        tls_client_free(&client);
+        free(settings);
+        tls_stop(&f);
+    }
 }
 
 Test(redis_tls, missing_client_certificate_is_named_in_both_versions) {
@@ -182,15 +213,47 @@ Test(redis_tls, replies_of_all_sizes_arrive_without_another_byte) {
     tls_stop(&f);
 }
 
+/* Requests to a TLS session whose keys the other side renews again and again. (RFC 8446, 4.6.3) */
+Test(redis_tls, renewed_keys_lose_no_byte) {
+    enum { ROUNDS = 6, BYTES = 4 << 20 };
+    tls_fixture_t f = tls_start(NULL);
+    relay_t *relay = relay_start(&(relay_options_t){.port = server_port(f.server), .tls = f.dir});
+    char *settings = trust(&f, "tls_min = \"1.3\";"), *bytes = calloc(1, BYTES);
+    tls_client_t client = tls_client("127.0.0.1", relay_port(relay), settings);
+    cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
+    for (int i = 0; i < ROUNDS; i++) {
+        relay_renew_keys(relay);
+        for (int many = 0; many < 2; many++) {
+            request_begin(client.conn, "ECHO");
+            request_bytes(client.conn, bytes, i % 2 ? BYTES : 1);
+            request_end(client.conn);
+        }
+        for (int many = 0; many < 2; many++) {
+            struct redisReply *reply;
+            cr_assert_eq(conn_read(client.conn, 9000, &reply, &client.error), OUTCOME_OK, "%d: %s", i, client.error.text);
+            cr_assert_eq(((redisReply *)reply)->len, (size_t)(i % 2 ? BYTES : 1));
+            conn_reply_free(reply);
+        }
+    }
+    cr_assert_eq(relay_renewals(relay), ROUNDS);
+    tls_client_free(&client);
+    free(bytes);
+    free(settings);
+    relay_stop(relay);
+    tls_stop(&f);
+}
+
 /* This binary's getaddrinfo: names below .test are the test's own, "slow.test" has a name server that never answers. */
 static pthread_mutex_t resolver = PTHREAD_MUTEX_INITIALIZER; /* the test holds it: "slow.test" gets no answer meanwhile */
+static atomic_int slow_lookups;
 
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found) {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     void *symbol = dlsym(RTLD_NEXT, "getaddrinfo");
     memcpy(&real, &symbol, sizeof symbol);
     if (hints->ai_flags & AI_NUMERICHOST || !host) return real(host, port, hints, found);
-    if (strcmp(host, "slow.test") == 0) {
+    if (strstr(host, "slow.test")) {
+        atomic_fetch_add(&slow_lookups, 1);
         pthread_mutex_lock(&resolver);
         pthread_mutex_unlock(&resolver);
     }
@@ -231,12 +294,24 @@ Test(redis_tls, name_server_that_never_answers_delays_a_connect_by_its_timeout_a
     cr_assert_not_null(strstr(client.error.text, "before the stop"), "%s", client.error.text);
     cr_assert_lt((wait_now_us() - start) / 1000, wait_scaled_ms(3000));
     conn_free(conn);
-    /* A bound, so that a dead name server cannot fill the process with threads. */
+    /* All who ask for a name share one lookup, so a dead name server takes no place of other names. */
     conn_limit_timeout(client.conn, 1);
+    for (int i = 0; i < 100; i++) {
+        cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_DISCONNECTED);
+        cr_assert(strstr(client.error.text, "does not answer in time"), "%s", client.error.text);
+    }
+    cr_assert_eq(atomic_load(&slow_lookups), 1);
+    tls_client_free(&client);
+    /* A bound, so that many names cannot fill the process with threads. */
     bool bounded = false;
-    for (int i = 0; i < 40 && !bounded; i++) {
+    for (int i = 0; i < 100 && !bounded; i++) {
+        char *name = mem_printf("%d.slow.test", i);
+        client = tls_client(name, 6379, "");
+        conn_limit_timeout(client.conn, 1);
         cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_DISCONNECTED);
         bounded = strstr(client.error.text, "too many lookups");
+        if (!bounded) tls_client_free(&client);
+        free(name);
     }
     cr_assert(bounded, "%s", client.error.text);
     pthread_mutex_unlock(&resolver);

@@ -35,6 +35,11 @@ static const row_t rows[] = {
     {.what = "other name",
      .spec = {.names = "other.example"},
      .expected = "the certificate is for other.example, not for localhost: set host"},
+    {.what = "names that fill a line",
+     .spec = {.names = "a-name-of-a-cloud-that-is-long-enough-for-a-line.cache.example.com "
+                       "b-name-of-a-cloud-that-is-long-enough-for-a-line.cache.example.com "
+                       "c-name-of-a-cloud-that-is-long-enough-for-a-line.cache.example.com"},
+     .expected = "cac..., not for localhost: set host or redis.tls_server_name to a name of the certificate"},
     {.what = "common name beside other names",
      .spec = {.common_name = "localhost", .names = "other.example"},
      .expected = "not for localhost"},

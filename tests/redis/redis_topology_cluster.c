@@ -144,7 +144,12 @@ Test(redis_topology_cluster, a_plain_redis_is_no_cluster) {
     topology_t *topology = topology_new(&config->redis);
     redis_error_t error;
     cr_assert_eq(cluster_refresh(topology, NULL, &error), OUTCOME_REFUSED);
-    cr_assert_not_null(strstr(error.text, "cluster support disabled"), "%s", error.text);
+    char *expected =
+        mem_printf("127.0.0.1:%d: ERR This instance has cluster support disabled; this server is no Cluster: correct "
+                   "redis.nodes, or remove it and redis.mode",
+                   server_port(f.server));
+    cr_assert_str_eq(error.text, expected);
+    free(expected);
     topology_free(topology);
     config_free(config);
     fixture_stop(&f);

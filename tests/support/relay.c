@@ -26,6 +26,8 @@ struct relay {
     atomic_bool stopping;
     atomic_int running; /* links */
     atomic_long cut, passed;
+    atomic_bool renew;
+    atomic_int renewals;
     gnutls_certificate_credentials_t credentials; /* NULL: no TLS */
     pthread_mutex_t lock;
     int fds[2 * MAX_LINKS]; /* open ones, for relay_stop */
@@ -82,8 +84,14 @@ static bool send_all(const relay_link_t *link, bool to_client, const char *bytes
     return true;
 }
 
+static void renew_keys(const relay_link_t *link) {
+    if (!link->tls || !atomic_exchange(&link->relay->renew, false)) return;
+    if (gnutls_session_key_update(link->tls, GNUTLS_KU_PEER) == 0) atomic_fetch_add(&link->relay->renewals, 1);
+}
+
 static bool pass_up(const relay_link_t *link) {
     char bytes[PART];
+    renew_keys(link);
     do {
         ssize_t got =
             link->tls ? gnutls_record_recv(link->tls, bytes, sizeof(bytes)) : recv(link->client, bytes, sizeof(bytes), 0);
@@ -217,3 +225,5 @@ void relay_stop(relay_t *relay) {
 int relay_port(const relay_t *relay) { return relay->port; }
 void relay_cut_after(relay_t *relay, long bytes) { atomic_store(&relay->cut, bytes); }
 long relay_passed(relay_t *relay) { return atomic_load(&relay->passed); }
+void relay_renew_keys(relay_t *relay) { atomic_store(&relay->renew, true); }
+int relay_renewals(relay_t *relay) { return atomic_load(&relay->renewals); }

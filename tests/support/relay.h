@@ -20,3 +20,7 @@ int relay_port(const relay_t *relay);
 void relay_cut_after(relay_t *relay, long bytes);
 /* Bytes of the server that the last connection has passed. */
 long relay_passed(relay_t *relay);
+
+/* A relay with TLS renews the keys of the next connection that passes bytes up, once, and wants the same of the product. */
+void relay_renew_keys(relay_t *relay);
+int relay_renewals(relay_t *relay); /* how often it has */

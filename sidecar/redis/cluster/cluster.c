@@ -31,10 +31,19 @@ static bool cluster_ask(conn_t *conn, const char *host, slot_map_t *map, redis_e
     int64_t epoch = cluster_read_epoch(conn, &refused);
     redisReply *reply = conn_read_next(conn, NULL, error);
     bool good = reply && slot_map_read(reply, host, map);
-    if (reply && !good) redis_error_set(error, OUTCOME_REFUSED, "%s: unexpected reply to CLUSTER SLOTS", conn_target(conn));
+    if (reply && !good) redis_error_set(error, OUTCOME_REFUSED, "unexpected reply to CLUSTER SLOTS");
     if (good) map->epoch = epoch;
     conn_reply_free(reply);
     return good;
+}
+
+// An error reply names neither the node nor what to do.
+static void cluster_explain(redis_error_t *error, const char *node) {
+    const redis_error_t reply = *error;
+    const char *advice = strstr(reply.text, "cluster support disabled")
+                             ? "; this server is no Cluster: correct redis.nodes, or remove it and redis.mode"
+                             : "";
+    if (reply.outcome == OUTCOME_REFUSED) redis_error_set(error, OUTCOME_REFUSED, "%s: %.240s%s", node, reply.text, advice);
 }
 
 // True: the node knows enough, so no other needs to be asked.
@@ -44,6 +53,7 @@ static bool refresh_ask(refresh_t *refresh, const char *host, int port) {
     slot_map_t map;
     conn_limit_timeout(conn, ASK_MS);
     bool answered = cluster_ask(conn, host, &map, refresh->error);
+    if (!answered) cluster_explain(refresh->error, conn_target(conn));
     // A node without any slot to name has just been added, or has been removed.
     bool better = answered && map.node_count && (!refresh->found || map.epoch > refresh->best.epoch);
     if (better) {

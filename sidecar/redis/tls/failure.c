@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 
-enum { MAX_NAMES = 4 }; // of a certificate that are shown
+enum { MAX_NAMES_BYTES = 120 }; // of the names of a certificate that are shown
 
 // The server's own certificate, or a later one of its chain; owned. NULL: there is none.
 static gnutls_x509_crt_t tls_certificate(const gnutls_t *gnutls, gnutls_session_t session, unsigned index) {
@@ -41,23 +41,30 @@ static void tls_add_address(buffer_t *text, const unsigned char *bytes, size_t s
     if (size == 4 || size == 16) buffer_str(text, inet_ntop(size == 4 ? AF_INET : AF_INET6, bytes, shown, sizeof shown));
 }
 
-// Appends the names and addresses of the certificate: those that GnuTLS compares.
+static void tls_add_name(buffer_t *text, int type, const char *name, size_t size) {
+    if (text->len) buffer_str(text, ", ");
+    if (type == GNUTLS_SAN_IPADDRESS)
+        tls_add_address(text, (const unsigned char *)name, size);
+    else
+        buffer_printf(text, "%.*s", (int)size, name);
+}
+
+// Writes the names and addresses of the certificate: those that GnuTLS compares. A cloud gives it many.
 static void tls_add_names(const gnutls_t *gnutls, gnutls_x509_crt_t certificate, buffer_t *text) {
-    unsigned shown = 0;
     char name[256];
-    for (unsigned i = 0; shown < MAX_NAMES; i++) {
+    for (unsigned i = 0; text->len < MAX_NAMES_BYTES; i++) {
         size_t size = sizeof name;
         int type = gnutls->x509_crt_get_subject_alt_name(certificate, i, name, &size, NULL);
         if (type == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE) break;
-        if (type != GNUTLS_SAN_DNSNAME && type != GNUTLS_SAN_IPADDRESS) continue;
-        if (shown++) buffer_str(text, ", ");
-        if (type == GNUTLS_SAN_DNSNAME) buffer_printf(text, "%.*s", (int)size, name);
-        if (type == GNUTLS_SAN_IPADDRESS) tls_add_address(text, (unsigned char *)name, size);
+        if (type == GNUTLS_SAN_DNSNAME || type == GNUTLS_SAN_IPADDRESS) tls_add_name(text, type, name, size);
     }
     size_t size = sizeof name;
-    if (shown == 0 && gnutls->x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) >= 0)
-        buffer_printf(text, "%.*s", (int)size, name);
+    if (text->len == 0 && gnutls->x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) >= 0)
+        tls_add_name(text, GNUTLS_SAN_DNSNAME, name, size);
     if (text->len == 0) buffer_str(text, "no name");
+    if (text->len <= MAX_NAMES_BYTES) return;
+    text->len = MAX_NAMES_BYTES;
+    buffer_str(text, "...");
 }
 
 static void tls_add_owner(const tls_failure_t *failure, gnutls_x509_crt_t certificate, buffer_t *text) {
@@ -130,10 +137,15 @@ static void tls_add_faults(const tls_failure_t *failure, buffer_t *text) {
     if (certificate) failure->gnutls->x509_crt_deinit(certificate);
 }
 
+// Whether the server has asked for a client certificate, and may end the session for its lack.
+static bool tls_wants_certificate(const tls_failure_t *failure) {
+    return !failure->used && failure->gnutls->certificate_client_get_request_status(failure->session);
+}
+
 // The server ended the session by an alert.
 static void tls_add_alert(const tls_failure_t *failure, buffer_t *text) {
     gnutls_alert_description_t alert = failure->gnutls->alert_get(failure->session);
-    bool asked = failure->gnutls->certificate_client_get_request_status(failure->session);
+    bool asked = tls_wants_certificate(failure);
     bool ours = *failure->redis->tls_cert_file != '\0';
     const char *name = failure->gnutls->alert_get_name(alert);
     // Before TLS 1.3 there is no alert of its own for a missing client certificate (redis uses OpenSSL: ssl/statem,
@@ -150,20 +162,28 @@ static void tls_add_alert(const tls_failure_t *failure, buffer_t *text) {
         buffer_printf(text, "the server ended the TLS session: %s", name ? name : "no reason");
 }
 
+// The connection ended without an alert.
+static void tls_add_end(const tls_failure_t *failure, buffer_t *text) {
+    int error = failure->system_error;
+    if (error && error != ECONNRESET && error != EPIPE)
+        buffer_str(text, strerror(error));
+    else
+        buffer_printf(text, "the server closed the connection%s",
+                      tls_wants_certificate(failure) && !*failure->redis->tls_cert_file
+                          ? ", and it had asked for a client certificate"
+                          : "");
+}
+
 void tls_failure_text(const tls_failure_t *failure, char *text, size_t size) {
     buffer_t line = {0};
-    bool asked = failure->gnutls->certificate_client_get_request_status(failure->session);
-    bool closed = failure->code == GNUTLS_E_PREMATURE_TERMINATION || failure->code == GNUTLS_E_PULL_ERROR ||
-                  failure->code == GNUTLS_E_PUSH_ERROR;
-    if (failure->code == GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR)
-        tls_add_faults(failure, &line);
-    else if (failure->code == GNUTLS_E_FATAL_ALERT_RECEIVED)
-        tls_add_alert(failure, &line);
-    else if (closed)
-        buffer_printf(&line, "the server closed the connection%s",
-                      asked && !*failure->redis->tls_cert_file ? ", and it had asked for a client certificate" : "");
-    else
-        buffer_str(&line, failure->gnutls->strerror(failure->code));
+    switch (failure->code) {
+    case GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR: tls_add_faults(failure, &line); break;
+    case GNUTLS_E_FATAL_ALERT_RECEIVED: tls_add_alert(failure, &line); break;
+    case GNUTLS_E_PREMATURE_TERMINATION:
+    case GNUTLS_E_PULL_ERROR:
+    case GNUTLS_E_PUSH_ERROR: tls_add_end(failure, &line); break;
+    default: buffer_str(&line, failure->gnutls->strerror(failure->code));
+    }
     snprintf(text, size, "%s", buffer_text(&line));
     buffer_free(&line);
 }

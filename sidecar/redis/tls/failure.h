@@ -10,6 +10,8 @@ typedef struct tls_failure {
     gnutls_session_t session;
     const char *name; // that the certificate should carry
     int code;         // of GnuTLS
+    int system_error; // errno of the last call of the socket; 0 = it did not fail
+    bool used;        // bytes have come over the session, so the server has accepted it
 } tls_failure_t;
 
 // Writes one line: what is wrong, and what to do.

@@ -21,16 +21,18 @@ struct tls {
     bool unsent;                     // GnuTLS holds a record that it could not send yet
     bool heard;                      // a byte has come
     bool spoken;                     // that byte was the first one of a record
-    bool open;                       // the handshake is done
+    bool used;                       // bytes have come after the handshake
+    int system_error;                // errno of the last call of the socket; 0 = it did not fail
     const char *version;
     int64_t certificate_end;
-    char failure[200];
+    char failure[320];
 };
 
 // The types of records are 20 to 23. A plain Redis answers text.
 static ssize_t tls_pull(gnutls_transport_ptr_t self, void *bytes, size_t size) {
     tls_t *tls = self;
     ssize_t count = recv(tls->fd, bytes, size, 0);
+    tls->system_error = count < 0 ? errno : 0;
     if (count > 0 && !tls->heard) {
         unsigned char first = *(const unsigned char *)bytes;
         tls->heard = true;
@@ -42,9 +44,11 @@ static ssize_t tls_pull(gnutls_transport_ptr_t self, void *bytes, size_t size) {
 // Sends all records at once: a server that refuses the first one would answer the second one with a reset, which overtakes its
 // alert.
 static ssize_t tls_push(gnutls_transport_ptr_t self, const giovec_t *pieces, int count) {
-    const tls_t *tls = self;
+    tls_t *tls = self;
     struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
-    return sendmsg(tls->fd, &message, MSG_NOSIGNAL);
+    ssize_t sent = sendmsg(tls->fd, &message, MSG_NOSIGNAL);
+    tls->system_error = sent < 0 ? errno : 0;
+    return sent;
 }
 
 static bool tls_name_is_address(tls_t *tls, unsigned *size) {
@@ -102,7 +106,13 @@ void tls_free(tls_t *tls) {
 }
 
 static tls_state_t tls_fail(tls_t *tls, int code) {
-    tls_failure_t why = {.gnutls = tls->gnutls, .redis = tls->redis, .session = tls->session, .name = tls->name, .code = code};
+    tls_failure_t why = {.gnutls = tls->gnutls,
+                         .redis = tls->redis,
+                         .session = tls->session,
+                         .name = tls->name,
+                         .code = code,
+                         .system_error = tls->system_error,
+                         .used = tls->used};
     tls_failure_text(&why, tls->failure, sizeof tls->failure);
     return TLS_FAILED;
 }
@@ -118,10 +128,10 @@ tls_state_t tls_handshake(tls_t *tls) {
     if (tls_is_again(code)) return tls_again(tls);
     if (code < 0 && !tls->gnutls->error_is_fatal(code)) return TLS_WANTS_READ; // a warning
     if (code < 0) {
+        tls_fail(tls, code);
         tls->gnutls->alert_send_appropriate(tls->session, code); // the server's log then says why
-        return tls_fail(tls, code);
+        return TLS_FAILED;
     }
-    tls->open = true;
     tls->version = tls->gnutls->protocol_get_version(tls->session) == GNUTLS_TLS1_3 ? "TLS 1.3" : "TLS 1.2";
     tls->certificate_end = tls_chain_end(tls->gnutls, tls->session);
     // The CAs of a system take megabytes, and nothing verifies again on this connection. The C library would keep the memory.
@@ -136,6 +146,7 @@ tls_state_t tls_receive(tls_t *tls, void *bytes, size_t size, size_t *count) {
     while (got < 0 && !tls_is_again(got) && !tls->gnutls->error_is_fatal((int)got)); // a ticket, or a warning
     if (tls_is_again(got)) return tls_again(tls);
     if (got < 0) return tls_fail(tls, (int)got);
+    tls->used = tls->used || got > 0;
     *count = (size_t)got;
     return TLS_DONE;
 }
@@ -143,7 +154,9 @@ tls_state_t tls_receive(tls_t *tls, void *bytes, size_t size, size_t *count) {
 // The server's alert says more than a broken pipe.
 static tls_state_t tls_send_failed(tls_t *tls, int code) {
     char bytes[TLS_RECORD_MAX];
+    int system_error = tls->system_error;
     ssize_t got = tls->gnutls->record_recv(tls->session, bytes, sizeof bytes);
+    tls->system_error = system_error;
     return tls_fail(tls, got == GNUTLS_E_FATAL_ALERT_RECEIVED ? (int)got : code);
 }
 
