@@ -215,11 +215,12 @@ outcome_t preflight_read_only(const preflight_call_t *call) {
     return OUTCOME_OK;
 }
 
-// *has is false if the server has no streams at all. The probe tells which rights to streams are missing.
+// *has is false if the server has no streams at all. The probe tells which rights to streams are missing. No entry has the id
+// that this range names: an entry may be larger than any reply without jobs.
 static outcome_t preflight_check_streams(const preflight_call_t *call, bool *has) {
     *has = true;
     if (call->keys->queue_count == 0) return OUTCOME_OK;
-    request_begin(call->conn, "XRANGE", call->keys->queues[0].failures, "-", "+", "COUNT", "1");
+    request_begin(call->conn, "XRANGE", call->keys->queues[0].failures, "-", "-");
     outcome_t outcome = request_ask(call->conn, NULL, call->error);
     *has = !redis_error_lacks_command(call->error);
     if (!*has)

@@ -1,6 +1,7 @@
 /* The preflight: its results on good and bad servers, and its scratch key. */
 #include "fixture.h"
 #include "inspect/preflight.h"
+#include "redis/socket/reply_guard.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -297,7 +298,7 @@ Test(redis_preflight, a_server_at_maxclients_keeps_no_scratch_keys) {
     redis_ok(f.r, "CONFIG SET maxclients 2"); /* the connection of the preflight and the one of the test */
     outcome_t outcome = run_preflight(&f, &results);
     /* The server sends the reason and closes. The preflight reads the reason or sees the closed socket first. */
-    bool lost = outcome == OUTCOME_DISCONNECTED && strstr(f.error.text, server_socket(f.server));
+    bool lost = outcome == OUTCOME_DISCONNECTED && strstr(f.error.text, conn_target(f.conn));
     bool told = strstr(buffer_text(&results.text), "max number of clients reached") != NULL;
     cr_assert(lost || told, "%s\n%s", f.error.text, buffer_text(&results.text));
     cr_assert(conn_is_open(f.conn));
@@ -305,6 +306,16 @@ Test(redis_preflight, a_server_at_maxclients_keeps_no_scratch_keys) {
     redis_ok(f.r, "CONFIG SET maxclients 100");
     expect_results(&f, 0, 0, 0, NULL);
     buffer_free(&results.text);
+    fixture_stop(&f);
+}
+
+/* A leader that connects again runs the preflight while the stream begins with the record of a large job. */
+Test(redis_preflight, a_record_larger_than_other_replies_stops_no_preflight) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "EVAL %s 1 sidecar:email:failures %d", "redis.call('XADD', KEYS[1], '*', 'payload', string.rep('x', ARGV[1]))",
+             MAX_REPLY + 1);
+    expect_results(&f, 0, 0, 0, NULL);
+    cr_assert_lt(conn_received(f.conn), MAX_REPLY, "reads the record");
     fixture_stop(&f);
 }
 

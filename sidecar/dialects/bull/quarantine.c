@@ -50,6 +50,7 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
     }
     for (size_t i = 0; i < page->count; i++) {
         redis_error_t refusal;
+        conn_expect_job(call->conn);
         redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
         bool wrong_type = strncmp(refusal.text, "WRONGTYPE", 9) == 0;
         bool names_job = reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1));

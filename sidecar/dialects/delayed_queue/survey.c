@@ -90,7 +90,10 @@ static void survey_append(const call_t *call, size_t queue) {
 static void survey_read(survey_t *survey) {
     redis_error_t refusal;
     redisReply *replies[4];
-    for (size_t i = 0; i < 4; i++) replies[i] = conn_read_or_refusal(survey->call->conn, &refusal, survey->call->error);
+    for (size_t i = 0; i < 4; i++) {
+        conn_expect_job(survey->call->conn);
+        replies[i] = conn_read_or_refusal(survey->call->conn, &refusal, survey->call->error);
+    }
     survey_read_members(survey, replies[0]);
     survey_read_members(survey, replies[1]);
     if (replies[3]) survey_read_scheduler(survey, replies[2], reply_time_ms(replies[3]));

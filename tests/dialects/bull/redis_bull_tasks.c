@@ -325,8 +325,8 @@ Test(redis_bull_tasks, ids_in_delayed_that_name_no_job_end) {
     redis_ok(r, "HSET " BULL "meta paused 1");
     redis_ok(r, "ZADD " BULL "delayed 1 ghost 2 wait 3 meta 4 gone 5 late 6 %b", "a\0b", (size_t)3);
     promote(&s);
-    redis_ok(r, "ZREM " BULL "delayed gone"); /* a client removed it, and another client made a job `late` */
-    bull_job(r, "late", "0");
+    redis_ok(r, "ZREM " BULL "delayed gone"); /* a client removed it, and another client made a job with a long name */
+    redis_ok(r, "EVAL %s 1 " BULL "late", "redis.call('HSET', KEYS[1], 'name', string.rep('x', 2^24 + 1))");
     cr_assert(wait_for(quarantine_is_empty(&s), 5000));
     expect_field(r, "ghost", "reason", "unreadable");
     expect_field(r, "meta", "reason", "unreadable");

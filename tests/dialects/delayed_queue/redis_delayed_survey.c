@@ -62,6 +62,14 @@ Test(redis_delayed_survey, names_each_class_once_and_not_too_many) {
     fixture_stop(&f);
 }
 
+/* Other programs write the members, so their size is unknown. */
+Test(redis_delayed_survey, a_member_larger_than_other_replies_is_read) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
+    redis_ok(f.r, "EVAL %s 1 " DELAYED_KEYS, "redis.call('ZADD', KEYS[1], 1, 'a.Big###' .. string.rep('x', 2^24))");
+    expect_said(&f, "events of the class \"a.Big\" wait");
+    fixture_stop(&f);
+}
+
 /* The library sets its lock at each run, and deletes it a moment later. */
 static void run_library(setup_t *d) {
     redis_ok(d->f.r, "SET de_delayed_events_lock value EX 2000000 NX");
