@@ -8,8 +8,16 @@ enum { AUTH_RETRY_S = 5 }; // between attempts with a password that the server r
 
 static const char ROLE[] = "redis";
 
+static secret_t *auth_secret(const conn_t *conn) { return topology_secret(shard_topology(conn->shard)); }
+
+char *auth_password(conn_t *conn, redis_error_t *error) {
+    unsigned changes = secret_changes(auth_secret(conn));
+    char *password = redis_password(conn->redis, error);
+    if (password) conn->password = (password_mark_t){secret_tag(password), changes};
+    return password;
+}
+
 bool auth_append(conn_t *conn, const char *password) {
-    conn->password_tag = secret_tag(password);
     if (!*password && !*conn->redis->username) return false; // a user may have no password; without AUTH it is the default user
     request_begin(conn, "AUTH");
     if (*conn->redis->username) request_text(conn, conn->redis->username);
@@ -24,11 +32,8 @@ outcome_t auth_flush(conn_t *conn, redis_error_t *error) {
     return outcome;
 }
 
-static secret_t *auth_secret(const conn_t *conn) { return topology_secret(shard_topology(conn->shard)); }
-
 static bool auth_is_old(const conn_t *conn) {
-    uint64_t tag = secret_newest(auth_secret(conn));
-    return conn_is_open(conn) && tag && tag != conn->password_tag;
+    return conn_is_open(conn) && secret_is_old(auth_secret(conn), conn->password.tag, conn->password.changes);
 }
 
 static void auth_report(conn_t *conn, const char *refusal) {
@@ -44,8 +49,8 @@ outcome_t auth_renew(conn_t *conn, redis_error_t *error) {
     *error = (redis_error_t){0};
     if (!auth_is_old(conn) || !mono_reached(conn->auth_retry_at, mono_now())) return OUTCOME_OK;
     conn->auth_retry_at = mono_add(mono_now(), AUTH_RETRY_S * NS_PER_S);
-    uint64_t before = conn->password_tag;
-    char *password = redis_password(conn->redis, error);
+    password_mark_t before = conn->password;
+    char *password = auth_password(conn, error);
     if (password && auth_append(conn, password) && auth_flush(conn, error) == OUTCOME_OK) {
         redisReply *reply;
         conn_read(conn, 0, &reply, error);
@@ -53,7 +58,7 @@ outcome_t auth_renew(conn_t *conn, redis_error_t *error) {
     }
     if (password) explicit_bzero(password, strlen(password));
     free(password);
-    if (error->outcome != OUTCOME_OK) conn->password_tag = before;
+    if (error->outcome != OUTCOME_OK) conn->password = before;
     if (error->outcome != OUTCOME_OK && error->outcome != OUTCOME_REFUSED) return error->outcome;
     if (!auth_is_old(conn)) conn->auth_retry_at = (mono_t){0};
     auth_report(conn, error->outcome == OUTCOME_OK ? NULL : error->text);

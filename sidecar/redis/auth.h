@@ -3,6 +3,8 @@
 
 #include "redis/conn.h"
 
+// Reads the password to send, and remembers it as the connection's. Owned; NULL = *error.
+char *auth_password(conn_t *conn, redis_error_t *error);
 // Appends AUTH if the user or the password asks for it. True: it did.
 bool auth_append(conn_t *conn, const char *password);
 // Sends the pipeline and wipes the password from the buffer.

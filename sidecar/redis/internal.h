@@ -13,6 +13,11 @@
 
 typedef struct conn conn_t; // as in conn.h
 
+typedef struct password_mark {
+    uint64_t tag;
+    unsigned changes; // of the topology's secret before the file was read
+} password_mark_t;
+
 struct conn {
     const redis_config_t *redis; // of the shard
     shard_t *shard;
@@ -32,10 +37,10 @@ struct conn {
     mono_t server_since;
     bool script_flags; // the server takes scripts with their first line
     bool scripts_loaded;
-    uint64_t password_tag; // of the password that the connection has authenticated with
-    mono_t auth_retry_at;  // no further AUTH before this
-    mono_t heard_at;       // the last bytes came then
-    mono_t pinged_at;      // of a subscribed connection: PING was sent
+    password_mark_t password; // that the connection has authenticated with
+    mono_t auth_retry_at;     // no further AUTH before this
+    mono_t heard_at;          // the last bytes came then
+    mono_t pinged_at;         // of a subscribed connection: PING was sent
     // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
     // construction follows, with room for its head.
     buffer_t requests;

@@ -65,7 +65,7 @@ static outcome_t conn_read_server(conn_t *conn, redis_error_t *error) {
 }
 
 static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
-    char *password = redis_password(conn->redis, error);
+    char *password = auth_password(conn, error);
     if (!password) return error->outcome;
     int count = conn_append_login(conn, password);
     request_append(conn, "CLIENT", "SETNAME", conn->name);

@@ -73,6 +73,44 @@ Test(redis_auth, a_new_password_is_sent_once_on_the_open_connection) {
     teardown(&s);
 }
 
+static void open_other(setup_t *s, conn_t *conn) {
+    conn_close(conn);
+    cr_assert_eq(conn_open(conn, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
+}
+
+/* A connection may read a new password before the main thread does, which reads the file once a second. The subscriber must not
+ * be replaced again and again until then, nor the password be sent twice. */
+Test(redis_auth, a_password_that_a_connection_has_read_first_is_not_old) {
+    setup_t s = setup(false);
+    conn_t *subscriber = conn_like(s.f.conn, "subscriber");
+    note(s.f.topology, "p0");
+    open_other(&s, subscriber);
+    for (int i = 1; i <= 3; i++) {
+        char password[8];
+        snprintf(password, sizeof password, "p%d", i);
+        redis_ok(s.f.r, "ACL SETUSER default >%s", password);
+        write_password(&s, password);
+        open_other(&s, subscriber);
+        cr_assert_not(auth_is_outdated(s.f.conn, subscriber), "round %d", i);
+        long before = auths(&s);
+        cr_assert_eq(conn_keep_alive(subscriber, &s.f.error), OUTCOME_OK);
+        cr_assert_eq(auths(&s), before);
+        cr_assert(note(s.f.topology, password));
+        cr_assert_not(auth_is_outdated(s.f.conn, subscriber));
+        cr_assert_eq(conn_keep_alive(subscriber, &s.f.error), OUTCOME_OK);
+        cr_assert_eq(auths(&s), before, "the subscriber has it already");
+        cr_assert_eq(keep(&s), OUTCOME_OK);
+        cr_assert_eq(auths(&s), before + 1);
+        cr_assert_not(auth_is_outdated(s.f.conn, subscriber));
+    }
+    write_password(&s, "p1");
+    note(s.f.topology, "p1");
+    cr_assert_eq(keep(&s), OUTCOME_OK);
+    cr_assert(auth_is_outdated(s.f.conn, subscriber), "a password that comes back is new");
+    conn_free(subscriber);
+    teardown(&s);
+}
+
 /* The file may change before the server does. */
 Test(redis_auth, a_wrong_password_is_told_once_and_tried_again) {
     setup_t s = setup(false);

@@ -8,6 +8,7 @@
 
 struct secret {
     _Atomic uint64_t newest;
+    atomic_uint changes;
     pthread_mutex_t mutex;
     condition_t refused; // guarded by the mutex
 };
@@ -32,10 +33,15 @@ uint64_t secret_tag(const char *password) {
     return tag ? tag : 1;
 }
 
-uint64_t secret_newest(const secret_t *secret) { return atomic_load(&secret->newest); }
+unsigned secret_changes(const secret_t *secret) { return atomic_load(&secret->changes); }
+
+bool secret_is_old(const secret_t *secret, uint64_t tag, unsigned changes) {
+    return secret_changes(secret) != changes && atomic_load(&secret->newest) != tag;
+}
 
 bool secret_note(secret_t *secret, const char *password) {
     uint64_t tag = secret_tag(password), before = atomic_exchange(&secret->newest, tag);
+    if (before != tag) atomic_fetch_add(&secret->changes, 1);
     return before && before != tag;
 }
 

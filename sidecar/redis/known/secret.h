@@ -10,7 +10,11 @@ void secret_free(secret_t *secret); // NULL is fine
 
 uint64_t secret_tag(const char *password); // tells passwords apart; never 0
 
-uint64_t secret_newest(const secret_t *secret); // tag of the password that was noted last; 0 = none yet
+// The number of passwords noted so far. A connection takes it before it reads the file.
+unsigned secret_changes(const secret_t *secret);
+// Whether another password than the one of `tag` was noted since secret_changes returned `changes`. A connection may read a
+// password from the file before the password is noted: that one is not old.
+bool secret_is_old(const secret_t *secret, uint64_t tag, unsigned changes);
 // Notes the content of the file. True: it has changed since the last call, so wake all roles.
 bool secret_note(secret_t *secret, const char *password);
 // Notes whether the server refuses the newest password; NULL = it does not.
