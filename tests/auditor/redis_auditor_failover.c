@@ -129,7 +129,7 @@ Test(redis_auditor_failover, another_address_of_the_primary_is_no_fault) {
     audit_log_feed(d.f.r, "email", 0, 1, "1");
     expect_rows(&d, 1);
     settle(&d);
-    shard_move(d.instance.shard, "127.0.0.1", server_port(d.f.server));
+    shard_move(d.instance.shard, "localhost", server_product_port(d.f.server)); /* with QS_TLS=1 it was 127.0.0.1 before */
     audit_log_feed(d.f.r, "email", 1, 1, "2");
     expect_rows(&d, 2);
     cr_assert_eq(fixture_log_count("cannot reach redis"), 0);

@@ -97,14 +97,17 @@ Test(redis_topology, a_removed_topology_misses_no_primary) {
 }
 
 Test(redis_topology, only_another_address_is_a_change_of_primary) {
-    fixture_t f = fixture_start(&(fixture_options_t){.tcp = true});
-    metrics_t *metrics = topology_metrics(f.topology);
-    shard_move(f.shard, "127.0.0.1", 1);
+    config_t *config = fixture_config("redis = { socket = \"/none\"; }; queues = ( { name = \"q\"; } );");
+    topology_t *topology = topology_new(&config->redis);
+    shard_t *shard = topology_shard(topology, 0);
+    const metrics_t *metrics = topology_metrics(topology);
+    shard_move(shard, "127.0.0.1", 1);
     cr_assert_eq(metric_get(&metrics->primary_changes), 0, "the first address is no change");
-    shard_move(f.shard, "127.0.0.1", server_port(f.server));
-    shard_move(f.shard, "127.0.0.1", server_port(f.server));
+    shard_move(shard, "127.0.0.1", 2);
+    shard_move(shard, "127.0.0.1", 2);
     cr_assert_eq(metric_get(&metrics->primary_changes), 1);
-    fixture_stop(&f);
+    topology_free(topology);
+    config_free(config);
 }
 
 Test(redis_topology, redirects_are_counted_by_kind) {

@@ -287,6 +287,7 @@ bool server_has_tls(void) {
 }
 
 int server_tls_port(const server_t *server) { return server->tls_port; }
+int server_product_port(const server_t *server) { return tls_harness_is_on() ? server->tls_port : server->port; }
 int server_major(const server_t *server) { return server->major; }
 pid_t server_pid(const server_t *server) { return server->child->pid; }
 bool server_running(server_t *server) { return child_running(server->child); }

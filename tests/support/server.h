@@ -53,7 +53,9 @@ int server_bus_port(const server_t *server); /* 0 without .node */
 /* Whether the tested redis-server is built with TLS. */
 bool server_has_tls(void);
 int server_tls_port(const server_t *server); /* 0 without .tls */
-int server_major(const server_t *server);    /* of its version: 6 for Redis 6.2, 8 for Valkey 8.1 */
+/* The TCP port for the product: with QS_TLS=1 that of TLS. */
+int server_product_port(const server_t *server);
+int server_major(const server_t *server); /* of its version: 6 for Redis 6.2, 8 for Valkey 8.1 */
 pid_t server_pid(const server_t *server);
 bool server_running(server_t *server);
 const char *server_dir(const server_t *server);
