@@ -16,25 +16,35 @@ static void swap(const char *path, const char *password) {
     free(next);
 }
 
-/* Clients whose line in CLIENT LIST has this part. */
-static long long clients(redis_t *r, const char *part) {
+/* The number of clients whose line in CLIENT LIST has this part; *id is that of the last one. */
+static int connections(redis_t *r, const char *part, long long *id) {
     char *list = redis_str(r, "CLIENT LIST"), *rest = list;
-    long long count = 0;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;) count += strstr(line, part) != NULL;
+    int count = 0;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        if (!strstr(line, part)) continue;
+        *id = strtoll(line + strlen("id="), NULL, 10);
+        count++;
+    }
     free(list);
     return count;
 }
 
-/* 20 new passwords; each old one is revoked once the new one is in use. */
+/* 20 new passwords; each old one is revoked once the new one is in use. Each subscriber is replaced once a password, and no other
+ * connection is. */
 Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
+    static const char *const requesters[] = {" name=queue-sidecar-leader ", " name=queue-sidecar-dispatcher ",
+                                             " name=queue-sidecar-auditor "};
+    enum { REQUESTERS = sizeof requesters / sizeof *requesters };
+    long long ids[REQUESTERS], id = 0;
     char *path = temp_file("password", "p0\n"), *settings = NULL;
     cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
     cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings});
     cluster_works(&s, "q");
-    long long opened = server_info_int(s.server, "stats", "total_connections_received");
-    long long replaced = clients(s.r, " sub=1");
+    for (size_t i = 0; i < REQUESTERS; i++) cr_assert(wait_for(connections(s.r, requesters[i], &ids[i]) == 1, 10000));
+    cr_assert_eq(connections(s.r, " sub=1 ", &id), 1, "the dispatcher's");
+    long long subscribed = server_commandstat(s.server, "subscribe");
     for (int i = 1; i <= SWAPS; i++) {
         char old[8], password[8];
         snprintf(old, sizeof old, "p%d", i - 1);
@@ -43,14 +53,16 @@ Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
         swap(path, password);
         for (int told = i, job = 0; daemon_log_count(d, "password file has changed") < told || job < 3; job++)
             cluster_works(&s, "q");
+        cluster_works(&s, "q"); /* the dispatcher has seen the new password since */
         redis_ok(s.r, "ACL SETUSER sidecar <%s", old);
     }
     cluster_works(&s, "q");
     cr_assert_eq(daemon_log_count(d, "\"leading\""), 1);
     cr_assert_eq(daemon_log_count(d, "no longer leading"), 0);
     cr_assert_eq(daemon_log_count(d, "cannot"), 0, "%s", daemon_log(d));
-    opened = server_info_int(s.server, "stats", "total_connections_received") - opened;
-    cr_assert(opened >= SWAPS * replaced && opened <= SWAPS * (replaced + 1) + 20, "%lld for %lld", opened, replaced);
+    cr_assert_eq(server_commandstat(s.server, "subscribe") - subscribed, SWAPS);
+    for (size_t i = 0; i < REQUESTERS; i++)
+        cr_assert(connections(s.r, requesters[i], &id) == 1 && id == ids[i], "%s was replaced", requesters[i]);
     cluster_end(&s);
     free(settings);
     free(path);
