@@ -24,7 +24,8 @@ struct role_set {
     shard_roles_t *ended[ENDED_MAX];            // locks of theirs may still be adopted
     size_t ended_count;
     lock_spread_t spread;
-    audit_share_t *log; // in a Cluster
+    vacancies_t *vacancies; // in a Cluster, like the log
+    audit_share_t *log;
     atomic_bool log_stop;
     bool handed_over[SHARD_ROLES]; // without a Cluster: roles that have taken over
     bool inherited;                // without a Cluster: what the former set knew
@@ -39,6 +40,7 @@ static shard_roles_t *role_set_new_shard(role_set_t *set, size_t shard, const bo
                               .queues = queues,
                               .metrics = set->metrics,
                               .spread = set->config->lock.spread && set->spread.locks > 1 ? &set->spread : NULL,
+                              .vacancies = set->vacancies,
                               .log = set->log,
                               .told_fd = set->told_fd});
 }
@@ -66,6 +68,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
     }
     role_set_find_locks(set);
     if (topology_is_cluster(set->topology)) {
+        set->vacancies = vacancies_new();
         set->log = audit_share_new(config, metrics, &set->log_stop);
         topology_wake_on_slots(set->topology, told_fd);
     } else {
@@ -84,6 +87,7 @@ void role_set_free(role_set_t *set) {
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++) shard_roles_free(set->shards[i]);
     for (size_t i = 0; i < set->ended_count; i++) shard_roles_free(set->ended[i]);
     audit_share_free(set->log);
+    vacancies_free(set->vacancies);
     watcher_free(set->watcher);
     topology_free(set->topology);
     role_destroy(&set->watcher_role);

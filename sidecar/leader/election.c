@@ -33,6 +33,7 @@ void leader_back_off(leader_t *leader, const redis_error_t *error) {
     bool up = shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST);
     metric_set(&leader->metrics->redis_up, up);
     metrics_say(leader->metrics, WHY_REDIS, error->text);
+    if (leader->vacancies) vacancies_stop(leader);
     if (error->outcome == OUTCOME_REFUSED)
         log_error(ROLE, NULL, "redis refuses the connection", F_STR("reason", error->text));
     else

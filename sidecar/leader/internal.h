@@ -8,6 +8,7 @@
 #include "leader/lock_spread.h"
 #include "leader/preflight.h"
 #include "leader/sizes.h"
+#include "leader/vacancies.h"
 #include "queue/lock.h"
 #include "redis/conn.h"
 #include "redis/topology.h"
@@ -59,7 +60,9 @@ struct leader {
     leases_t *leases;
     metrics_t *metrics;
     conn_t *conn;
-    conn_t *subscriber; // subscribed to released locks while standing by
+    conn_t *subscriber;       // subscribed to released locks while standing by
+    vacancies_t *vacancies;   // borrowed; NULL = no Cluster: this leader alone
+    uint64_t vacancies_heard; // number of names told by the listener that this leader has read
     backoff_t backoff;
     mono_t retry_at;            // no request before this
     mono_t subscriber_retry_at; // the same for the subscriber, whose errors must not delay the lock
@@ -102,6 +105,11 @@ void leader_count_unserved(leader_t *leader);
 // connection.
 bool renewal_is_due(const leader_t *leader);
 void leader_renew(leader_t *leader);
+
+// In vacancies.c. Subscribes to released locks if this leader is to listen, and reads the messages.
+void vacancies_listen(leader_t *leader);
+mono_t vacancies_next(const leader_t *leader); // when to call it next, beside messages
+void vacancies_stop(leader_t *leader);         // closes the subscription; another leader listens then
 
 // In spread.c. Whether another lock would be more than the part of this instance.
 bool spread_has_enough(const leader_t *leader);

@@ -2,13 +2,10 @@
 
 #include "base/log.h"
 #include "leader/internal.h"
-#include "redis/auth.h"
 #include "redis/keepalive.h"
 #include "redis/service/capability.h"
-#include "redis/tracking.h"
 
 enum {
-    VACANT_JITTER_MS = 10, // standbys try at random times within this after a release
     PREFLIGHT_AGAIN_S = 5, // between preflights while they fail
     TIMEOUT_MIN_MS = 100,  // shortest timeout of a reply
     LOG_CONNECTED_S = 10,  // between two lines "connected"
@@ -32,9 +29,11 @@ leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, m
 }
 
 void leader_set_spread(leader_t *leader, lock_spread_t *spread) { leader->spread = spread; }
+void leader_set_vacancies(leader_t *leader, vacancies_t *vacancies) { leader->vacancies = vacancies; }
 
 void leader_free(leader_t *leader) {
     if (!leader) return;
+    vacancies_stop(leader);
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
     leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, 0);
     conn_free(leader->target.conn);
@@ -153,41 +152,6 @@ static void leader_step_locks(leader_t *leader) {
     }
 }
 
-static void leader_note_vacancy(void *self, const char *channel, slice_t lock) {
-    leader_t *leader = self;
-    (void)channel; // the subscriber has one channel
-    for (size_t i = 0; i < leader->keys->lock_count; i++) {
-        if (leader->elections[i].state != ELECTION_STANDBY || !slice_is(lock, leader_lock_name(leader, i))) continue;
-        int64_t wait_ms = spread_has_enough(leader) ? leader->ttl_ms / 2 : 0; // others may have less than their part
-        mono_t next = mono_add(mono_now(), wait_ms * NS_PER_MS + (int64_t)(VACANT_JITTER_MS * NS_PER_MS * random_unit()));
-        leader->elections[i].next = mono_max(next, leader->elections[i].ceded_until);
-    }
-}
-
-// Subscribes to released locks while another instance holds a lock that this one wants.
-static void leader_listen_for_vacancies(leader_t *leader) {
-    bool wanted = false;
-    redis_error_t error;
-    for (size_t i = 0; i < leader->keys->lock_count; i++)
-        if (leader->elections[i].state == ELECTION_STANDBY && *leader->elections[i].holder) wanted = true;
-    if (!wanted) {
-        conn_close(leader->subscriber);
-        return;
-    }
-    if (!conn_is_open(leader->subscriber)) {
-        if (!mono_reached(leader->subscriber_retry_at, mono_now())) return;
-        if (lock_listen(leader->subscriber, leader->keys->vacant, &error) != OUTCOME_OK) {
-            leader->subscriber_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
-            log_warn(ROLE, NULL, "cannot subscribe to released locks; takeover waits for the TTL", F_STR("reason", error.text));
-            return;
-        }
-        // A release before the subscription was missed, so try all locks once.
-        for (size_t i = 0; i < leader->keys->lock_count; i++)
-            if (leader->elections[i].state == ELECTION_STANDBY) leader->elections[i].next = mono_now();
-    }
-    tracking_read(leader->subscriber, NULL, leader_note_vacancy, leader, &error);
-}
-
 static void leader_expire_leases(leader_t *leader, mono_t now) {
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
         election_t *election = &leader->elections[i];
@@ -223,23 +187,13 @@ static void leader_keep_connection(leader_t *leader) {
     for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
 }
 
-// A closed subscriber is opened again at once.
-static void leader_keep_subscriber(leader_t *leader) {
-    redis_error_t error;
-    if (auth_is_outdated(leader->conn, leader->subscriber))
-        conn_close(leader->subscriber);
-    else if (conn_keep_subscriber_alive(leader->subscriber, &error) != OUTCOME_OK)
-        log_warn(ROLE, NULL, "lost the connection that hears of released locks", F_STR("reason", error.text));
-}
-
 void leader_tick(void *self, role_wait_t *wait) {
     leader_t *leader = self;
     redis_error_t error;
     leader_notice_move(leader);
     leader_keep_connection(leader);
-    leader_keep_subscriber(leader);
     leader_expire_leases(leader, mono_now());
-    if (mono_reached(leader->retry_at, mono_now())) leader_listen_for_vacancies(leader);
+    vacancies_listen(leader);
     leader_step_locks(leader);
     spread_step(leader);
     leader_recheck_queues(leader, mono_now());
@@ -247,17 +201,14 @@ void leader_tick(void *self, role_wait_t *wait) {
         leader_back_off(leader, &error);
     wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight));
     wait->until = mono_min(wait->until, conn_keep_alive_at(leader->conn));
-    wait->until = mono_min(wait->until, conn_keep_subscriber_alive_at(leader->subscriber));
+    wait->until = mono_min(wait->until, vacancies_next(leader));
     wait->until = mono_max(wait->until, leader->retry_at);
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
         const election_t *election = &leader->elections[i];
         mono_t next = mono_max(election->next, leader->retry_at);
         if (election->state == ELECTION_STANDBY && *election->holder && conn_is_open(leader->conn)) standing_by++;
-        if (election->state == ELECTION_LEADING)
-            next = mono_min(next, election->deadline);
-        else if (*election->holder && !conn_is_open(leader->subscriber))
-            next = mono_min(next, mono_max(leader->subscriber_retry_at, leader->retry_at));
+        if (election->state == ELECTION_LEADING) next = mono_min(next, election->deadline);
         wait->until = mono_min(wait->until, next);
     }
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, standing_by);
@@ -288,11 +239,11 @@ static bool leader_may_hold(const leader_t *leader, size_t lock) {
 
 void leader_finish(void *self) {
     leader_t *leader = self;
+    vacancies_stop(leader);
     if (atomic_load(&leader->handing_over)) return;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
         if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // every other release would time out too
     conn_close(leader->conn);
-    conn_close(leader->subscriber);
 }
 
 void leader_expect_hand_over(leader_t *leader, bool expected) { atomic_store(&leader->handing_over, expected); }

@@ -97,10 +97,9 @@ Test(redis_leader_renewal, a_refused_acquire_delays_no_other) {
     fixture_t f = begin();
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
-    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE,
-                                       .match = "sidecar:q0:lock sidecar:q0:queues",
-                                       .error = "-NOPERM x",
-                                       .times = -1});
+    proxy_rule(
+        f.proxy,
+        (proxy_rule_t){.action = PROXY_REFUSE, .match = "sidecar:q0:lock sidecar:q0:queues", .error = "-NOPERM x", .times = -1});
     cr_assert(driver_until(&instance.driver, metric_get(&instance.metrics->leading) == LOCKS - 1, 1000));
     proxy_pass(f.proxy);
     fixture_step_boottime(2000);

@@ -1,0 +1,150 @@
+/* The connections of an instance to the nodes of a Cluster: at most 6 to each node for the queues that it leads, 2 for those that
+ * it stands by for, and 2 in all. */
+#include "daemon.h"
+#include "redis_cluster.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODES = 3, QUEUES = 12, LEADER = 6, STANDBY = 2, MORE = 2, TTL_S = 12 };
+
+static daemon_t *start(nodes_t *nodes, int ttl_s) {
+    char *seeds = nodes_seeds(nodes), *queues = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&queues, &size);
+    for (int i = 0; i < QUEUES; i++) fprintf(out, "%s{ name = \"{q%d}\"; }", i ? ", " : "", i);
+    fclose(out);
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"%ds\"; spread = false; };\n"
+                               "http = { port = 0; };\nlog = { format = \"json\"; };\nqueues = ( %s );\n",
+                               seeds, ttl_s, queues);
+    free(seeds);
+    free(queues);
+    return d;
+}
+
+/* The connections of all sidecars to a node whose name begins with this. */
+static int count_at(const nodes_t *nodes, size_t node, const char *name) {
+    int count = 0;
+    if (!nodes->servers[node] || nodes->down[node]) return 0;
+    redis_t *r = redis_open(nodes->servers[node]);
+    char *list = redis_str(r, "CLIENT LIST"), *word = NULL;
+    cr_assert(asprintf(&word, " name=queue-sidecar%s", name) > 0);
+    for (const char *at = list; (at = strstr(at, word)); at++) count++;
+    free(word);
+    free(list);
+    redis_close(r);
+    return count;
+}
+
+static int count_all(const nodes_t *nodes, const char *name) {
+    int count = 0;
+    for (size_t i = 0; i < nodes->count; i++) count += count_at(nodes, i, name);
+    return count;
+}
+
+/* Asserts that no more connections come than `node_most` to a node beside `before`, and `most` in all. */
+static int expect_connections(const nodes_t *nodes, const int before[NODES_MAX], int node_most, int most) {
+    int64_t until = wait_now_us() + 2000000;
+    int sum = 0;
+    while (wait_now_us() < until) {
+        sum = 0;
+        for (size_t i = 0; i < nodes->count; i++) {
+            int count = count_at(nodes, i, "") - before[i];
+            cr_assert_leq(count, node_most, "%d connections to node %zu", count, i);
+            sum += count;
+        }
+        cr_assert_leq(sum, most, "%d connections", sum);
+    }
+    return sum;
+}
+
+Test(daemon_cluster_connections, are_limited, .timeout = 120) {
+    nodes_t nodes = nodes_start(NODES, 0);
+    int before[NODES_MAX] = {0};
+    daemon_t *leader = start(&nodes, TTL_S);
+    cr_assert(wait_for(daemon_log_count(leader, "\"msg\":\"leading\"") == QUEUES, 20000));
+    cr_assert(wait_for(count_all(&nodes, "") >= LEADER * NODES, 10000));
+    int led = expect_connections(&nodes, before, LEADER + MORE, LEADER * NODES + MORE);
+    for (size_t i = 0; i < nodes.count; i++) before[i] = count_at(&nodes, i, "");
+    daemon_t *standby = start(&nodes, TTL_S);
+    cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"standing by\"") == QUEUES, 20000));
+    int stood = expect_connections(&nodes, before, STANDBY + MORE, STANDBY * NODES + MORE);
+    fprintf(stderr, "%d connections to %d nodes while leading, %d while standing by\n", led, NODES, stood);
+    daemon_stop(standby);
+    daemon_stop(leader);
+    nodes_free(&nodes);
+}
+
+/* The node to which the standby has subscribed. */
+static size_t find_subscription(const nodes_t *nodes, size_t other) {
+    size_t node = 0;
+    cr_assert(wait_for(count_all(nodes, "-vacant") == 2, 10000), "each instance subscribes once");
+    while (count_at(nodes, node, "-vacant") <= (node == other)) node++;
+    return node;
+}
+
+static size_t find_only_subscription(const nodes_t *nodes) {
+    size_t node = 0;
+    cr_assert(wait_for(count_all(nodes, "-vacant") == 1, 10000));
+    while (!count_at(nodes, node, "-vacant")) node++;
+    return node;
+}
+
+static void expect_takeover(daemon_t *leader, daemon_t *standby, int locks) {
+    daemon_stop(leader);
+    int64_t began = wait_now_us();
+    cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"leading\"") == locks, 10000), "a release was not heard of");
+    cr_assert_lt(wait_now_us() - began, (int64_t)TTL_S * 1000000 / 2, "the locks have expired instead");
+}
+
+/* Begins with a leader and a standby. Returns the node to which the standby has subscribed. */
+static size_t begin(nodes_t *nodes, daemon_t **leader, daemon_t **standby) {
+    *leader = start(nodes, TTL_S);
+    cr_assert(wait_for(daemon_log_count(*leader, "\"msg\":\"leading\"") == QUEUES, 20000));
+    size_t other = find_only_subscription(nodes);
+    *standby = start(nodes, TTL_S);
+    cr_assert(wait_for(daemon_log_count(*standby, "\"msg\":\"standing by\"") == QUEUES, 20000));
+    return find_subscription(nodes, other);
+}
+
+Test(daemon_cluster_connections, one_subscription_hears_of_the_locks_of_all_nodes, .timeout = 120) {
+    nodes_t nodes = nodes_start(NODES, 1);
+    daemon_t *leader, *standby;
+    size_t node = begin(&nodes, &leader, &standby);
+    unsigned slot = 0;
+    while (nodes_owner(&nodes, slot) != node) slot += 100;
+    nodes_kill_primary(&nodes, slot);
+    cr_assert(wait_for(count_all(&nodes, "-vacant") == 2, 10000), "nobody listens after the failover");
+    cr_assert(wait_for(count_all(&nodes, "-leader") == 2 * NODES, 10000));
+    expect_takeover(leader, standby, QUEUES);
+    daemon_stop(standby);
+    nodes_free(&nodes);
+}
+
+/* No replica takes over, so the leader of another node listens. */
+Test(daemon_cluster_connections, the_subscription_leaves_a_dead_node, .timeout = 120) {
+    nodes_t nodes = nodes_start(NODES, 0);
+    daemon_t *leader, *standby;
+    for (size_t i = 0; i < nodes.count; i++) {
+        redis_t *r = redis_open(nodes.servers[i]);
+        redis_ok(r, "CONFIG SET cluster-require-full-coverage no");
+        redis_close(r);
+    }
+    size_t node = begin(&nodes, &leader, &standby);
+    int locks = 0;
+    for (int i = 0; i < QUEUES; i++) {
+        char queue[16];
+        snprintf(queue, sizeof(queue), "{q%d}", i);
+        locks += nodes_owner(&nodes, nodes_slot(&nodes, queue)) != node;
+    }
+    server_freeze(nodes.servers[node]); /* its connections stay open */
+    nodes.down[node] = true;
+    cr_assert(wait_for(count_all(&nodes, "-vacant") == 2, 40000), "nobody listens after the loss of a node");
+    expect_takeover(leader, standby, locks);
+    server_thaw(nodes.servers[node]);
+    daemon_stop(standby);
+    nodes_free(&nodes);
+}
