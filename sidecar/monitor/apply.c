@@ -10,7 +10,6 @@ static const char ROLE[] = "monitor";
 struct apply_buffers {
     candidate_t candidates[BACKUP_PAGE];
     heartbeat_check_t checks[BACKUP_PAGE];
-    settle_pace_t pace;
 };
 
 apply_buffers_t *apply_buffers_new(void) { return mem_alloc(sizeof(apply_buffers_t)); }
@@ -158,7 +157,7 @@ static void apply_settle(const apply_t *apply, candidate_t *candidates, size_t c
     for (size_t i = 0; i < count; i++)
         if (candidates[i].verdict.kind == VERDICT_RETRY || candidates[i].verdict.kind == VERDICT_END)
             apply_read_job_once(apply, &candidates[i]);
-    settles_page(apply, candidates, count, &apply->buffers->pace);
+    settles_page(apply, candidates, count);
 }
 
 size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {

@@ -5,8 +5,9 @@
 #include "queue/call.h"
 
 enum {
-    SLICE_US = 500,      // time of Redis for one request
-    FIRST_JOBS = 16,     // jobs of the first request, while their time is unknown
+    SLICE_US = 500,  // time of Redis for one request
+    FIRST_JOBS = 16, // jobs of the first request, while their time is unknown
+    LINES_A_SECOND = 1000,
     SETTLE_DEPTH = 2048, // entries that a settle searches: this page, later pages in memory, and jobs that workers took since
 };
 
@@ -74,13 +75,30 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
     return true;
 }
 
+// In a storm of failures only some jobs of a second get a line of their own.
 static void settles_log_settled(const apply_t *apply, const candidate_t *candidate) {
+    settle_pace_t *pace = apply->pace;
     const char *queue = apply->scan->config->name;
-    if (candidate->verdict.kind == VERDICT_END)
+    bool ends = candidate->verdict.kind == VERDICT_END;
+    if (mono_diff(mono_now(), pace->lines_since) >= NS_PER_S) {
+        pace->lines_since = mono_now();
+        pace->lines = 0;
+    }
+    if (pace->lines++ >= LINES_A_SECOND)
+        ++*(ends ? &pace->more_ended : &pace->more_retried);
+    else if (ends)
         record_log_failure(ROLE, queue, &candidate->event);
     else
         log_info(ROLE, queue, "retried a job", F_STR("reason", candidate->verdict.reason), F_STR("job", candidate->job.id),
                  F_INT("retry", candidate->verdict.attempts));
+}
+
+static void settles_log_rest(const apply_t *apply) {
+    settle_pace_t *pace = apply->pace;
+    const char *queue = apply->scan->config->name;
+    if (pace->more_ended) log_warn(ROLE, queue, "more jobs have failed for good", F_INT("jobs", pace->more_ended));
+    if (pace->more_retried) log_info(ROLE, queue, "retried more jobs", F_INT("jobs", pace->more_retried));
+    pace->more_ended = pace->more_retried = 0;
 }
 
 // Whether a retried job would have ended if it had no duplicates.
@@ -140,12 +158,13 @@ static bool settles_wanted(const apply_t *apply, const candidate_t *candidate) {
     return scan_may_end(apply->scan);
 }
 
-// The jobs of one request.
+// The jobs of one request, and what became of them.
 typedef struct batch {
     candidate_t *candidates[BACKUP_PAGE];
     const settle_ask_t *asks[BACKUP_PAGE];
+    settled_t settled[BACKUP_PAGE];
     size_t count;
-    size_t bytes;
+    bool answered;
 } batch_t;
 
 static size_t settles_batch_jobs(const settle_pace_t *pace) {
@@ -154,49 +173,77 @@ static size_t settles_batch_jobs(const settle_pace_t *pace) {
     return jobs < 1 ? 1 : jobs > BACKUP_PAGE ? BACKUP_PAGE : (size_t)jobs;
 }
 
-static void settles_add(const apply_t *apply, batch_t *batch, candidate_t *candidate) {
-    if (!settles_prepare(apply, candidate)) return;
-    if (candidate->report) report_table_tried(&apply->scan->reports, candidate->report);
-    batch->candidates[batch->count] = candidate;
-    batch->asks[batch->count++] = &candidate->ask;
-    batch->bytes += candidate->entry->bytes.len + candidate->again.len;
+// Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
+// rotation the first candidate is. *done counts candidates of the page.
+static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, size_t *done, batch_t *batch) {
+    size_t most = settles_batch_jobs(apply->pace), bytes = 0;
+    batch->count = 0;
+    for (; *done < count && batch->count < most && bytes < SETTLE_BYTES; ++*done) {
+        candidate_t *candidate = &candidates[apply->in_place ? *done : count - 1 - *done];
+        if (!settles_wanted(apply, candidate) || !settles_prepare(apply, candidate)) continue;
+        if (candidate->report) report_table_tried(&apply->scan->reports, candidate->report);
+        batch->candidates[batch->count] = candidate;
+        batch->asks[batch->count++] = &candidate->ask;
+        bytes += candidate->entry->bytes.len + candidate->again.len;
+    }
 }
 
-static outcome_t settles_send(const apply_t *apply, const batch_t *batch, settle_pace_t *pace) {
-    settled_t settled[BACKUP_PAGE];
-    int64_t took_us = 0;
-    redis_error_t *error = apply->call->error;
+static bool settles_send(const apply_t *apply, batch_t *batch) {
+    batch->answered = false;
+    apply->scan->progress.settles = true;
     settle_append(apply->call, batch->asks, batch->count);
     failpoint("settle_before");
-    if (conn_flush(apply->call->conn, error) != OUTCOME_OK) return error->outcome;
+    if (conn_flush(apply->call->conn, apply->call->error) != OUTCOME_OK) return false;
     failpoint("settle_sent");
-    bool answered = settle_read_answers(apply->call, batch->count, settled, &took_us);
-    for (size_t i = 0; answered && i < batch->count; i++) {
-        const candidate_t *candidate = batch->candidates[i];
-        failpoint("settle_answered");
-        settles_note(apply, candidate, settled[i]);
-        // Without rotation the bad key may be of one job's list.
-        if (settled[i] == SETTLED_TYPE && apply->scan->ops->rotation)
-            scan_block(apply->scan, candidate->verdict.kind == VERDICT_RETRY, candidate->where.ready);
-    }
-    if (answered && took_us) pace->job_us = ((double)took_us / (double)batch->count + pace->job_us) / (pace->job_us > 0 ? 2 : 1);
-    return error->outcome;
+    return true;
 }
 
-// Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
-// rotation the first candidate is.
-outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t count, settle_pace_t *pace) {
-    redis_error_t *error = apply->call->error;
-    for (size_t done = 0; done < count && (error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED);) {
-        batch_t batch = {0};
-        size_t most = settles_batch_jobs(pace);
-        for (; done < count && batch.count < most && batch.bytes < SETTLE_BYTES; done++) {
-            candidate_t *candidate = &candidates[apply->in_place ? done : count - 1 - done];
-            if (settles_wanted(apply, candidate)) settles_add(apply, &batch, candidate);
+static void settles_read(const apply_t *apply, batch_t *batch) {
+    int64_t took_us = 0;
+    settle_pace_t *pace = apply->pace;
+    batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
+    if (!took_us) return;
+    double job_us = (double)took_us / (double)batch->count;
+    pace->job_us = pace->job_us > 0 ? (pace->job_us + job_us) / 2 : job_us;
+}
+
+static void settles_note_all(const apply_t *apply, batch_t *batch) {
+    for (size_t i = 0; i < batch->count; i++) {
+        candidate_t *candidate = batch->candidates[i];
+        if (batch->answered) {
+            failpoint("settle_answered");
+            settles_note(apply, candidate, batch->settled[i]);
+            // Without rotation the bad key may be of one job's list.
+            if (batch->settled[i] == SETTLED_TYPE && apply->scan->ops->rotation)
+                scan_block(apply->scan, candidate->verdict.kind == VERDICT_RETRY, candidate->where.ready);
         }
-        if (batch.count) settles_send(apply, &batch, pace);
-        apply->scan->progress.settles |= batch.count > 0;
-        for (size_t i = 0; i < batch.count; i++) buffer_free(&batch.candidates[i]->again);
+        buffer_free(&candidate->again);
     }
+    batch->count = 0;
+}
+
+// While Redis works on one batch, the monitor handles the answers to the batch before, and prepares the next one.
+outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t count) {
+    redis_error_t *error = apply->call->error;
+    batch_t batches[2];
+    batch_t *asked = &batches[0], *other = &batches[1];
+    size_t done = 0;
+    bool goes_on = true;
+    other->count = 0;
+    settles_fill(apply, candidates, count, &done, asked);
+    while (asked->count && goes_on) {
+        bool sent = settles_send(apply, asked);
+        settles_note_all(apply, other);
+        settles_fill(apply, candidates, count, &done, other);
+        if (sent) settles_read(apply, asked);
+        goes_on = error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED;
+        batch_t *next = other;
+        other = asked;
+        asked = next;
+    }
+    settles_note_all(apply, other);
+    asked->answered = false;
+    settles_note_all(apply, asked);
+    settles_log_rest(apply);
     return error->outcome;
 }

@@ -4,9 +4,5 @@
 
 #include "monitor/candidate.h"
 
-typedef struct settle_pace {
-    double job_us; // time of Redis for one job, as the last requests took it; 0 = not known yet
-} settle_pace_t;
-
 // Settles the candidates whose verdict is a retry or an end. Their `job` must be filled.
-outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t count, settle_pace_t *pace);
+outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t count);
