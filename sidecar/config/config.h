@@ -127,6 +127,7 @@ typedef struct redis_config {
     strings_t nodes;     // seeds of a Cluster; address_parse reads each item of these three lists
     strings_t sentinels; // set if and only if `master` is
     strings_t addresses; // "announced=reachable", each announced address once; see address_parse_pair
+    int64_t slice_us;    // time that one script may take
     char *master;
     char *sentinel_username; // like username, password and password_file
     char *sentinel_password;

@@ -38,6 +38,7 @@ bool config_number_wraps(const char *text, int64_t value) {
 
 bool config_number_of(key_type_t type, const char *text, int64_t *value) {
     if (type == KEY_DURATION || type == KEY_STEPS) return duration_parse(text, value);
+    if (type == KEY_MICROS) return micros_parse(text, value);
     if (type == KEY_SIZE) return size_parse(text, value);
     return config_number_parse(text, value);
 }

@@ -60,6 +60,9 @@ const config_key_t config_keys[] = {
     ROW("redis", "addresses", KEY_STRINGS, "", "0", "32", TOP(redis.addresses), false,
         "Addresses that sentinels or nodes announce and the sidecar cannot reach, and the ones to use instead, \"announced:port=reachable:port\".", PLAIN),
 
+    ROW("redis", "slice", KEY_MICROS, "500us", "50us", "100ms", TOP(redis.slice_us), true,
+        "How long one script of the sidecar may keep Redis from other clients, a duration; batches of jobs grow and shrink with it.", PLAIN),
+
     ROW("redis", "tls", KEY_BOOL, "false", NULL, NULL, TOP(redis.tls), false,
         "Whether connections to Redis use TLS.", PLAIN),
     ROW("redis", "tls_ca_file", KEY_TEXT, "", "0", "4095", TOP(redis.tls_ca_file), false,
@@ -82,8 +85,8 @@ const config_key_t config_keys[] = {
     ROW("lock", "spread", KEY_BOOL, "true", NULL, NULL, TOP(lock.spread), true,
         "Whether the instances share the locks out among themselves, where the scope is queue.", PLAIN),
 
-    ROW("dispatcher", "batch", KEY_INT, "400", "1", "5000", TOP(dispatcher.batch), true,
-        "Maximum number of jobs that one promote script moves; other clients of Redis wait while it runs.", PLAIN),
+    ROW("dispatcher", "batch", KEY_INT, "5000", "1", "5000", TOP(dispatcher.batch), true,
+        "Maximum number of jobs that one promote script moves; fewer if redis.slice is over before.", PLAIN),
     ROW("dispatcher", "safety_poll", KEY_DURATION, "5s", "50ms", "24h", TOP(dispatcher.safety_poll_ms), true,
         "Time between two polls of all queues without a wake-up, a duration; bounds the delay after a lost wake-up.", PLAIN),
     ROW("dispatcher", "blind_poll", KEY_DURATION, "500ms", "50ms", "1h", TOP(dispatcher.blind_poll_ms), true,
@@ -215,6 +218,7 @@ _Static_assert(MAX_CONFIG_STRING == 256 && CONFIG_STEPS_MAX == 16, "the descript
 const config_key_type_t config_key_types[] = {
     [KEY_INT] = {"integer", sizeof(int64_t), 1 << NODE_INT, "an integer from %s to %s"},
     [KEY_DURATION] = {"duration", sizeof(int64_t), ANY_TEXT, "a duration from \"%s\" to \"%s\""},
+    [KEY_MICROS] = {"duration", sizeof(int64_t), ANY_TEXT, "a duration from \"%s\" to \"%s\""},
     [KEY_SIZE] = {"size", sizeof(int64_t), 1 << NODE_INT | ANY_TEXT, "a size from \"%s\" to \"%s\""},
     [KEY_REAL] = {"number", sizeof(double), ANY_NUMBER, "a number from %s to %s"},
     [KEY_BOOL] = {"boolean", sizeof(bool), 1 << NODE_BOOL, "true or false"},

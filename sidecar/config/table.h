@@ -7,6 +7,7 @@
 typedef enum key_type {
     KEY_INT,      // int64_t
     KEY_DURATION, // int64_t, milliseconds
+    KEY_MICROS,   // int64_t, microseconds
     KEY_SIZE,     // int64_t, bytes
     KEY_REAL,     // double
     KEY_BOOL,     // bool

@@ -109,6 +109,7 @@ static bool value_parse(const config_key_t *key, const node_t *node, value_t *ou
     switch (key->type) {
     case KEY_INT:
     case KEY_DURATION:
+    case KEY_MICROS:
     case KEY_SIZE: return value_parse_number(key, node, &out->number);
     case KEY_REAL: return value_parse_real(key, node->text, &out->real);
     case KEY_BOOL: out->flag = strcmp(node->text, "true") == 0; return out->flag || strcmp(node->text, "false") == 0;
@@ -184,7 +185,8 @@ static void explain_value(const config_key_t *key, const node_t *node, buffer_t 
 }
 
 static bool explain_lacks_unit(const config_key_t *key, const node_t *node) {
-    return key->type == KEY_DURATION && node->text && *node->text && node->text[strspn(node->text, "0123456789")] == '\0';
+    bool timed = key->type == KEY_DURATION || key->type == KEY_MICROS;
+    return timed && node->text && *node->text && node->text[strspn(node->text, "0123456789")] == '\0';
 }
 
 static void explain_word(const config_key_t *key, const node_t *node, buffer_t *why) {
@@ -217,7 +219,11 @@ static void value_explain(const config_key_t *key, const node_t *node, buffer_t 
         buffer_printf(why, ", out of the range of 32 bits: write %sL", node->text);
         return;
     }
-    if (explain_lacks_unit(key, node)) buffer_printf(why, " without a unit (ms, s, m, h or d; such as \"%ss\")", node->text);
+    if (explain_lacks_unit(key, node))
+        buffer_printf(why,
+                      key->type == KEY_MICROS ? " without a unit (us or ms; such as \"%sus\")"
+                                              : " without a unit (ms, s, m, h or d; such as \"%ss\")",
+                      node->text);
     buffer_str(why, ", but must be ");
     config_value_describe(key, why);
     if (key->type == KEY_ENUM) explain_word(key, node, why);
@@ -257,7 +263,9 @@ void config_value_copy(const config_key_t *key, void *to, const void *from) {
 }
 
 static void value_write_number(const config_key_t *key, int64_t value, buffer_t *out) {
-    units_text_t text = key->type == KEY_SIZE ? size_exact(value) : duration_exact(value);
+    units_text_t text = key->type == KEY_SIZE     ? size_exact(value)
+                        : key->type == KEY_MICROS ? micros_exact(value)
+                                                  : duration_exact(value);
     if (key->type == KEY_INT) snprintf(text.text, sizeof text.text, "%" PRId64, value);
     if (key->zero && value == 0) snprintf(text.text, sizeof text.text, "%s", key->zero);
     bool plain = text.text[strspn(text.text, "-0123456789")] == '\0';
@@ -297,6 +305,7 @@ void config_value_write(const config_key_t *key, const void *base, buffer_t *out
     switch (key->type) {
     case KEY_INT:
     case KEY_DURATION:
+    case KEY_MICROS:
     case KEY_SIZE: value_write_number(key, value.number, out); break;
     case KEY_REAL: value_write_real(value.real, out); break;
     case KEY_BOOL: buffer_str(out, value.flag ? "true" : "false"); break;

@@ -100,7 +100,8 @@ dispatcher_t *dispatcher_new(const keyspace_t *keys, shard_t *shard, leases_t *l
     d->next_dues = mem_array(NEXT_DUES_MAX, sizeof *d->next_dues);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
-        schedule_init(&d->schedules[i], queue, metrics_queue(metrics, queue->name), keys->config->dispatcher.batch);
+        schedule_init(&d->schedules[i], queue, metrics_queue(metrics, queue->name), keys->config->dispatcher.batch,
+                      keys->config->redis.slice_us);
         if (!dispatcher_promotes(queue)) continue;
         digest_t digest = digest_of(queue->delayed, strlen(queue->delayed));
         *keymap_put(&d->by_key, digest.bytes) = (int64_t)i + 1;

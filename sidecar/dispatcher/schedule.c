@@ -9,6 +9,7 @@
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
 
 enum {
+    FIRST_BATCH = 100,        // jobs of the first promote, while their time is unknown
     EMPTY_MAX = 3,            // empty promotes in a row without a pause
     FIRST_UNKNOWN = 2,        // entries of the first read while the size of entries is unknown
     FIRST_BYTES = 256 * 1024, // bytes of the first read when the size of entries is known
@@ -16,8 +17,10 @@ enum {
 
 static const char ROLE[] = "dispatcher";
 
-void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch) {
-    *schedule = (schedule_t){.config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch};
+void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch,
+                   int64_t slice_us) {
+    *schedule = (schedule_t){
+        .config = config, .metrics = metrics, .ops = dialect_ops(config->dialect), .batch = batch, .slice_us = slice_us};
     if (schedule->ops->promote && schedule->ops->promote->max_batch < batch) schedule->batch = schedule->ops->promote->max_batch;
     schedule_reset(schedule);
 }
@@ -95,7 +98,7 @@ void schedule_sent_read(schedule_t *schedule, mono_t now) {
 schedule_request_t schedule_sent_promote(schedule_t *schedule, mono_t now) {
     schedule_note_sent(schedule, now);
     if (!schedule->backlog) schedule_note_read(schedule, now);
-    return (schedule_request_t){.batch = schedule->batch,
+    return (schedule_request_t){.batch = pace_jobs(&schedule->pace, schedule->slice_us, FIRST_BATCH, schedule->batch),
                                 .skip = schedule->oversized.skip,
                                 .first = schedule->first,
                                 .reads_head = !schedule->backlog,
@@ -145,6 +148,7 @@ static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *re
         schedule->head = (schedule_head_t){.changed = true, .reread_at = now, .due = mono_never(), .due_us = INT64_MAX};
     schedule->oversized.found = reply->large > 0;
     if (schedule->oversized.found) schedule_skip_oversized(schedule, reply, ask);
+    pace_note(&schedule->pace, reply->moved + reply->large, reply->took_us);
     if (reply->moved > 0) {
         schedule->empty = 0;
         schedule->first = schedule_first_read(schedule, reply);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/condition.h"
+#include "base/pace.h"
 #include "dialects/dialect.h"
 #include "model/metrics.h"
 #include "queue/next_due.h"
@@ -39,7 +40,9 @@ typedef struct schedule {
     const queue_config_t *config;
     const dialect_ops_t *ops;
     metrics_queue_t *metrics;
-    int64_t batch;        // jobs of one promote
+    int64_t batch;    // most jobs of one promote
+    int64_t slice_us; // time of Redis that one promote may take
+    pace_t pace;
     int64_t first;        // entries of the first read of a promote
     int in_flight;        // requests in flight; the caller subtracts 1 at each reply
     mono_t blocked_until; // no request before this: ready is full, or Redis refused a request
@@ -61,7 +64,7 @@ typedef struct schedule_request {
     unsigned epoch;  // schedule_oversized_t.epoch when it was sent
 } schedule_request_t;
 
-void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch);
+void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch, int64_t slice_us);
 void schedule_free(schedule_t *schedule);
 
 // Drops all facts about the zset after a new connection, because they may be out of date.

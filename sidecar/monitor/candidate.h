@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/buffer.h"
+#include "base/pace.h"
 #include "model/job.h"
 #include "monitor/scan.h"
 #include "queue/call.h"
@@ -10,7 +11,7 @@
 typedef struct apply_buffers apply_buffers_t;
 
 typedef struct settle_pace {
-    double job_us;      // time of Redis for one job, as the last requests took it; 0 = not known yet
+    pace_t jobs;
     mono_t lines_since; // log lines of a second
     int lines;
     int64_t more_ended, more_retried; // jobs of this page without a line of their own

@@ -5,7 +5,6 @@
 #include "queue/call.h"
 
 enum {
-    SLICE_US = 500,  // time of Redis for one request
     FIRST_JOBS = 16, // jobs of the first request, while their time is unknown
     LINES_A_SECOND = 1000,
     SETTLE_DEPTH = 2048, // entries that a settle searches: this page, later pages in memory, and jobs that workers took since
@@ -167,16 +166,11 @@ typedef struct batch {
     bool answered;
 } batch_t;
 
-static size_t settles_batch_jobs(const settle_pace_t *pace) {
-    if (pace->job_us <= 0) return FIRST_JOBS;
-    double jobs = SLICE_US / pace->job_us;
-    return jobs < 1 ? 1 : jobs > BACKUP_PAGE ? BACKUP_PAGE : (size_t)jobs;
-}
-
 // Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
 // rotation the first candidate is. *done counts candidates of the page.
 static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, size_t *done, batch_t *batch) {
-    size_t most = settles_batch_jobs(apply->pace), bytes = 0;
+    int64_t slice_us = apply->call->keys->config->redis.slice_us;
+    size_t most = (size_t)pace_jobs(&apply->pace->jobs, slice_us, FIRST_JOBS, BACKUP_PAGE), bytes = 0;
     batch->count = 0;
     for (; *done < count && batch->count < most && bytes < SETTLE_BYTES; ++*done) {
         candidate_t *candidate = &candidates[apply->in_place ? *done : count - 1 - *done];
@@ -200,11 +194,8 @@ static bool settles_send(const apply_t *apply, batch_t *batch) {
 
 static void settles_read(const apply_t *apply, batch_t *batch) {
     int64_t took_us = 0;
-    settle_pace_t *pace = apply->pace;
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
-    if (!took_us) return;
-    double job_us = (double)took_us / (double)batch->count;
-    pace->job_us = pace->job_us > 0 ? (pace->job_us + job_us) / 2 : job_us;
+    pace_note(&apply->pace->jobs, (int64_t)batch->count, took_us);
 }
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {

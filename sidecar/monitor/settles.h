@@ -1,5 +1,5 @@
-// Settles the jobs of one page: in a few requests, each of which takes Redis about SLICE_US, so that other clients get their turn
-// between two of them.
+// Settles the jobs of one page: in a few requests, each of which takes Redis about redis.slice, so that other clients get their
+// turn between two of them.
 #pragma once
 
 #include "monitor/candidate.h"

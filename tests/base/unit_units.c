@@ -39,6 +39,20 @@ Test(unit_units, reads_durations) {
     }
 }
 
+Test(unit_units, reads_microseconds) {
+    static const number_row_t rows[] = {
+        {"500us", 500}, {"2ms", 2000}, {"1s", 1000000}, {"500", -1}, {"5m", -1}, {"1.5ms", -1}, {"-1us", -1}, {"", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t got = -7;
+        bool good = micros_parse(rows[i].text, &got);
+        cr_expect_eq(good, rows[i].value >= 0, "%s", rows[i].text);
+        cr_expect_eq(got, good ? rows[i].value : -7, "%s", rows[i].text);
+    }
+    cr_expect_str_eq(micros_exact(500).text, "500us");
+    cr_expect_str_eq(micros_exact(100000).text, "100ms");
+}
+
 Test(unit_units, reads_sizes) {
     static const number_row_t rows[] = {
         {"0", 0},

@@ -246,3 +246,22 @@ Test(redis_dispatcher, an_expired_lease_is_not_used) {
     cr_assert(wait_for(proxy_connections(d.f.proxy) == 0, 3000));
     setup_end(&d);
 }
+
+/* Scripts that promote a backlog of JOBS jobs when each may take this long. */
+static int64_t scripts_with_slice(const char *slice) {
+    enum { JOBS = 20000 };
+    setup_t d;
+    char *config = mem_printf("group = \"app\"; redis = { slice = \"%s\"; }; queues = ( { name = \"email\"; } );", slice);
+    setup_begin(&d, (fixture_options_t){.config = config});
+    redis_ok(d.f.r, "EVAL %s 1 email:delayed %d", "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, 'job' .. i) end", JOBS);
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == JOBS, 20000));
+    int64_t scripts = metric_get(&of(&d, 0)->batches);
+    setup_end(&d);
+    free(config);
+    return scripts;
+}
+
+Test(redis_dispatcher, batches_are_as_large_as_the_slice_allows, .timeout = 60) {
+    int64_t many = scripts_with_slice("50us"), few = scripts_with_slice("100ms");
+    cr_assert_gt(many, 2 * few, "%lld scripts of 50 us, %lld of 100 ms", (long long)many, (long long)few);
+}

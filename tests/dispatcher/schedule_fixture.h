@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 100 };
+enum { BATCH = 100, SLICE_US = 500 };
 
 #define NOW_US INT64_C(1800000000123456) /* by Redis's clock */
 
@@ -23,7 +23,7 @@ typedef struct {
 static inline setup_t setup_open(const char *settings) {
     setup_t setup = {.config = fixture_config("group = \"app\"; queues = ( { name = \"email\"; %s } );", settings)};
     setup.metrics = metrics_new(1);
-    schedule_init(&setup.schedule, &setup.config->queues[0], &setup.metrics->queues[0], BATCH);
+    schedule_init(&setup.schedule, &setup.config->queues[0], &setup.metrics->queues[0], BATCH, SLICE_US);
     fixture_capture_log();
     return setup;
 }

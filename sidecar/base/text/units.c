@@ -9,6 +9,7 @@ typedef struct unit {
 
 // Largest first.
 static const unit_t DURATIONS[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}, {NULL, 0}};
+static const unit_t MICROS[] = {{"s", 1000000}, {"ms", 1000}, {"us", 1}, {NULL, 0}};
 static const unit_t SIZES[] = {{"TiB", INT64_C(1) << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20},
                                {"KiB", 1 << 10},          {"B", 1},         {NULL, 0}};
 
@@ -27,6 +28,8 @@ static bool units_parse(const char *text, const unit_t *units, int64_t *value) {
 
 bool duration_parse(const char *text, int64_t *ms) { return units_parse(text, DURATIONS, ms); }
 
+bool micros_parse(const char *text, int64_t *us) { return units_parse(text, MICROS, us); }
+
 bool size_parse(const char *text, int64_t *bytes) {
     static const unit_t none[] = {{"", 1}, {NULL, 0}};
     return units_parse(text, none, bytes) || units_parse(text, SIZES, bytes);
@@ -43,6 +46,8 @@ units_text_t duration_exact(int64_t ms) {
     bool one_day = ms == DURATIONS[0].factor; // 24h reads better than 1d
     return units_exact(DURATIONS + one_day, ms);
 }
+
+units_text_t micros_exact(int64_t us) { return units_exact(MICROS, us); }
 
 units_text_t size_exact(int64_t bytes) { return units_exact(SIZES, bytes); }
 

@@ -5,6 +5,8 @@
 
 // "250ms", "30s", "3m", "24h", "30d". False: not a number with such a unit, or too large.
 bool duration_parse(const char *text, int64_t *ms);
+// "500us", "2ms", "1s".
+bool micros_parse(const char *text, int64_t *us);
 // "512", "64KiB", "16MiB".
 bool size_parse(const char *text, int64_t *bytes);
 
@@ -14,6 +16,7 @@ typedef struct units_text {
 
 // In the largest unit that divides the number: 180000 -> 3m, 4096 -> 4KiB. 0 has no unit.
 units_text_t duration_exact(int64_t ms);
+units_text_t micros_exact(int64_t us);
 units_text_t size_exact(int64_t bytes);
 
 units_text_t duration_text(int64_t ms);  // "0.3 s", "12 s", "5 min", "7 h", "3 d"

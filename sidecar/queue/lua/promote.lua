@@ -15,14 +15,15 @@
 -- ARGV[8]  bytes     the batch ends after this many
 -- ARGV[9]  first     entries of the first read; few while sizes are unknown
 -- Reply    {'moved', jobs, now in us, score of the oldest job or '', bytes read, oversized entries, and of the first of
---          these: score, bytes, SHA-1}
+--          these: score, bytes, SHA-1; and the us that the script took}
 --          {'full', now in us}  ready is at its limit
 --          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group
 --          {'type', key, found} `delayed`, `ready` or `meta` has a wrong type
--- Uses     types, fence, rights
+-- Uses     types, fence, rights, clock
 -- Safe     fenced; checks all preconditions and rights before the first write. One LPUSH of all jobs, then one removal: after a
 --          failure the jobs are in delayed. Reads begin at -inf, so that an offset in the range is a rank in delayed.
+local began = clock_us()
 local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[4], 'group')
@@ -58,14 +59,14 @@ repeat
     step = step * 8
     if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
 until ended or count >= batch or read >= most
-if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0} end
 local oldest = redis.call('ZRANGE', KEYS[2], skip, skip, 'WITHSCORES')[2]
 refusal = missing_right({{'LPUSH', KEYS[3]}, {large == 0 and 'ZREMRANGEBYRANK' or 'ZREM', KEYS[2]}})
 if refusal then return refusal end
 if large == 0 then
     redis.call('LPUSH', KEYS[3], unpack(jobs))
     redis.call('ZREMRANGEBYRANK', KEYS[2], skip, skip + #jobs - 1)
-    return {'moved', #jobs, now_us, oldest, read, 0, '', 0, ''}
+    return {'moved', #jobs, now_us, oldest, read, 0, '', 0, '', us_since(began)}
 end
 local fitting, first, rank = {}, nil, 0
 for i, job in ipairs(jobs) do
@@ -81,4 +82,4 @@ if #fitting > 0 then
     redis.call('LPUSH', KEYS[3], unpack(fitting))
     redis.call('ZREM', KEYS[2], unpack(fitting))
 end
-return {'moved', #fitting, now_us, oldest, read, large, score, #first, redis.sha1hex(first)}
+return {'moved', #fitting, now_us, oldest, read, large, score, #first, redis.sha1hex(first), us_since(began)}

@@ -232,4 +232,4 @@ for _, job in ipairs(kept) do redis.call('LREM', job.kind.from, job.kind.side, j
 if #unstamped > 0 then redis.call('HDEL', KEYS[2], unpack(unstamped)) end
 if #answered > 0 then redis.call('HDEL', KEYS[3], unpack(answered)) end
 for _, mark in ipairs(marks) do redis.call('SREM', mark[1], unpack(mark[2])) end
-return {'settled', math.floor(clock_us() - began), unpack(answers)}
+return {'settled', us_since(began), unpack(answers)}

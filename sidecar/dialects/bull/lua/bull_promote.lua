@@ -20,13 +20,14 @@
 -- ARGV[7]  work      the batch ends after inserts by priority have walked over this many entries
 -- Reply    as promote
 -- Optional PUBLISH, PUBSUB, SORT
--- Uses     types, fence, bullmq, rights
+-- Uses     types, fence, bullmq, rights, clock
 -- Safe     fenced; checks every key and right before the first write, and every job hash before it moves the id. Adds before it
 --          removes. PUBLISH comes last, by pcall: an error between push and removal would double jobs. All job keys begin with the
 --          prefix, so the right to one stands for all.
 local wanted = {{'delayed', KEYS[2], 'zset'}, {'wait', KEYS[3], 'list'}, {'paused', KEYS[4], 'list'},
     {'meta-paused', KEYS[5], 'string'}, {'priority', KEYS[6], 'zset'}, {'active', KEYS[7], 'list'}, {'meta', KEYS[8], 'hash'},
     {'aside', KEYS[9], 'zset'}}
+local began = clock_us()
 local refusal = fenced() or wrong_type(wanted) or bullmq({unpack(KEYS, 10)})
 if refusal then return refusal end
 local owner = redis.call('HGET', KEYS[8], 'group')
@@ -42,7 +43,7 @@ if limit > 0 then
 end
 local ids = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now_ms * 4096 + 4095), 'LIMIT', 0, batch)
 local count = #ids
-if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0} end
 local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
 
 -- Priorities. Bull writes one into every job, so an id without a priority may name no job: check it by HGET and HEXISTS. SORT reads all
@@ -197,4 +198,4 @@ if #ids < batch then -- Bull's workers set a timer for the next due time
     local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
     if head then redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', math.ceil(tonumber(head) / 4096))) end
 end
-return {'moved', #moved, now_us, oldest, 0, 0, '', 0, ''}
+return {'moved', #moved, now_us, oldest, 0, 0, '', 0, '', us_since(began)}

@@ -19,13 +19,14 @@
 -- ARGV[9]  steps     number of delays that follow
 -- ARGV[10+] for each delay: the attempt below which the delay applies, and the delay in ms; then the class of each list in KEYS[6+]
 -- Reply    as promote; the score of the oldest is '' if the oldest was not moved
--- Uses     types, fence, rights
+-- Uses     types, fence, rights, clock
 -- Safe     fenced; checks all preconditions and rights before the first write. While the last push of an event may wait in its list,
 --          only postpones the event: a list of more than 2,000 envelopes or ARGV[5] bytes is not read, and may hold any push.
 --          Removes only members without an envelope. Changes only the digits of `attempt`, and only in the shape that Jackson writes: a JSON text that ends in `,"type":"C","attempt":N,"logContext":{}}` has these as the last members of
 --          its outermost object, because none of the quotes is escaped. Other shapes are quarantined. Producers write whole ms as scores;
 --          the fraction .5 marks an event after its last push, .25 a quarantined event, .75 both.
 --          quarantine_settle and delayed_requeue mark by .25 a score that is not of a producer.
+local began = clock_us()
 local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'events', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}, {'aside', KEYS[5], 'zset'}})
 if refusal then return refusal end
 local owner, sent = unpack(redis.call('HMGET', KEYS[4], 'group', 'sent'))
@@ -143,7 +144,7 @@ repeat
     step = step * 8
     if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
 until ended or count >= batch or read >= most
-if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, ''} end
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0} end
 local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 if fields[1] == head[1] then oldest = head[2] end
 
@@ -173,4 +174,4 @@ if #odd > 0 then
     redis.call('ZADD', KEYS[2], unpack(off))
 end
 if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
-return {'moved', moved, now_us, oldest, read, 0, '', 0, ''}
+return {'moved', moved, now_us, oldest, read, 0, '', 0, '', us_since(began)}

@@ -6,3 +6,4 @@ local function clock_us()
     local time = redis.call('TIME')
     return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
+local function us_since(began) return math.max(1, math.floor(clock_us() - began)) end
