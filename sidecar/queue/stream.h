@@ -66,7 +66,7 @@ outcome_t stream_revoke_acks(conn_t *conn, const keyspace_t *keys, const char *i
 
 enum {
     MAX_STREAM_TRIM = 64,                    // one call removes at most this many entries: some 0.4 ms of Redis
-    STREAM_TRIM_BYTES = 256 * 1024,          // a call stops after it has read about this many bytes
+    STREAM_TRIM_BYTES = 128 * 1024,          // a call stops after it has read about this many bytes
     STREAM_HEARD_MS = 24 * 3600 * 1000,      // an auditor that is silent for longer does not count
     STREAM_FORGET_MS = 7 * 24 * 3600 * 1000, // an auditor that is silent for longer is removed
 };

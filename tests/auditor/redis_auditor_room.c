@@ -31,7 +31,7 @@ static fixture_t setup(int min_records) {
     return f;
 }
 
-/* Trims until there is nothing more to trim. One call reads some 256 KiB. */
+/* Trims until there is nothing more to trim. One call reads some 128 KiB. */
 static stream_trimmed_t trim(fixture_t *f) {
     stream_trimmed_t done, all = {0};
     const call_t call = fixture_call(f, "T");
@@ -292,4 +292,74 @@ Test(redis_auditor_room, an_auditor_that_is_overtaken_notes_a_gap) {
     settle(&d);
     cr_assert_eq(gaps(&d), before);
     close_auditor(&d);
+}
+
+/* After a restart only the size of the stream tells the new leader that it must trim. */
+Test(redis_auditor_room, a_new_leader_trims_without_a_new_record) {
+    enum { RECORDS = 2500 };
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){0}, "", "stream = { max_bytes = \"1MiB\"; };", NULL);
+    audit_log_feed(d.f.r, "email", 0, RECORDS, NULL);
+    expect_rows(&d, RECORDS);
+    restart(&d);
+    settle(&d);
+    cr_assert_eq(records(&d), RECORDS, "a standby does not trim");
+    instance_lead(&d.instance, d.f.r);
+    fixture_step_boottime(61000);
+    instance_lead(&d.instance, d.f.r);
+    cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= LOW, 10000), "%lld", held(d.f.r));
+    close_auditor(&d);
+}
+
+/* The entry that proves after a reconnect that the stream is the same is trimmed, too. */
+Test(redis_auditor_room, a_record_larger_than_half_is_trimmed_once_it_is_copied) {
+    setup_t d = {0};
+    open_storm(&d, "");
+    for (int i = 1; i <= 2; i++) {
+        redis_ok(d.f.r, "EVAL %s 2 " STREAM " " META " %d %d",
+                 "redis.call('XADD', KEYS[1], '*', 'event', string.rep('0' .. ARGV[1], 32), 'kind', 'failed', 'dialect', 'list', "
+                 "'job', ARGV[1], 'reason', 'reported', 'at', '1700000002000', 'payload', string.rep('x', ARGV[2])) "
+                 "redis.call('HINCRBY', KEYS[2], 'bytes', ARGV[2])",
+                 i, HALF + 1);
+        expect_rows(&d, i);
+        cr_assert(driver_until(&d.instance.driver, records(&d) == 0, 10000), "%lld", records(&d));
+        redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+        settle(&d);
+    }
+    cr_assert_eq(gaps(&d), 0);
+    close_auditor(&d);
+}
+
+static void copy_keys(setup_t *d, const char *from, const char *to) {
+    static const char *const names[] = {"failures", "meta", "auditors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        redis_ok(d->f.r, "COPY %s:email:%s %s:email:%s REPLACE", from, names[i], to, names[i]);
+}
+
+/* The new primary lacks the last records and trims. The log has all of them, so reading the stream again adds nothing. */
+Test(redis_auditor_room, a_failover_to_a_lagging_replica_is_no_gap) {
+    enum { PART = 1500, MORE = 10 };
+    for (int early = 0; early < 2; early++) { /* the new primary gets records before the auditor is back */
+        setup_t d = {0};
+        open_storm(&d, "");
+        for (int part = 0; part < 4; part++) {
+            audit_log_feed(d.f.r, "email", part * PART, PART, NULL);
+            expect_rows(&d, (part + 1) * PART);
+            settle(&d);
+            if (part == 0) copy_keys(&d, "sidecar", "replica");
+        }
+        cr_assert_eq(redis_int(d.f.r, "HEXISTS " META " trimmed_early"), 1);
+        copy_keys(&d, "replica", "sidecar");
+        redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+        if (!early) settle(&d);
+        audit_log_feed(d.f.r, "email", 4 * PART, MORE, NULL);
+        expect_rows(&d, 4 * PART + MORE);
+        settle(&d);
+        audit_log_expect(d.path, "email", 0, 4 * PART + MORE);
+        cr_assert_eq(gaps(&d), 0);
+        audit_log_feed(d.f.r, "email", 5 * PART, PART, NULL); /* the acknowledgements count again */
+        expect_rows(&d, 5 * PART + MORE);
+        cr_assert(driver_until(&d.instance.driver, held(d.f.r) <= HALF, 10000), "%lld", held(d.f.r));
+        close_auditor(&d);
+    }
 }

@@ -13,7 +13,7 @@
 -- ARGV[3]  records   entries that stay at any age, while there is room
 -- ARGV[4]  copies    auditors that must have acknowledged an entry
 -- ARGV[5]  most      most entries to remove
--- ARGV[6]  size      bytes; reading ends after about this many
+-- ARGV[6]  size      bytes of values; reading ends after about this many
 -- ARGV[7]  heard     ms; an auditor that is silent for longer does not count
 -- ARGV[8]  forget    ms; an auditor that is silent for longer is removed
 -- ARGV[9]  room      bytes; in a larger stream `retain` and `records` keep nothing, or a full stream would stay full
@@ -64,7 +64,7 @@ local function since(ms, seq)
     unknown = true
     return now
 end
-local removable, early, bytes, last, wait, from, step, read = 0, 0, 0, nil, -1, '-', 1, 0
+local removable, early, bytes, last, wait, from, step = 0, 0, 0, nil, -1, '-', 1
 while limit > 0 and removable < limit and not enough do
     local some = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', math.min(step, limit - removable))
     for _, entry in ipairs(some) do
@@ -83,12 +83,11 @@ while limit > 0 and removable < limit and not enough do
         removable, last, wait = removable + 1, entry[1], -1
         if young then early = early + 1 end
         for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end
-        for _, text in ipairs(entry[2]) do read = read + #text end
     end
     if wait >= 0 or enough or #some == 0 then break end
     wait = 0
-    if read >= size then break end
-    from, step = '(' .. last, math.min(step * 8, math.ceil((size - read) * removable / read)) -- `size` at this average
+    if bytes >= size then break end
+    from, step = '(' .. last, math.min(step * 8, math.ceil((size - bytes) * removable / (bytes + 1))) -- `size` at this average
 end
 if enough then wait = -1 end
 held = math.floor(math.max(0, held - bytes))
