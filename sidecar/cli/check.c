@@ -90,7 +90,7 @@ static void check_print_mode(const servers_t *servers, const cli_shards_t *shard
     const servers_t cluster = {.mode = REDIS_MODE_CLUSTER, .primary_count = shards_count(shards)};
     buffer_t line = {0};
     if (config_redis_mode(redis) < REDIS_MODE_SENTINEL) return;
-    bool unknown = servers->mode == REDIS_MODE_SENTINEL && !*servers->believed;
+    bool unknown = shards_in_cluster(shards) ? !cluster.primary_count : !*servers->believed;
     servers_text_mode(shards_in_cluster(shards) ? &cluster : servers, redis, &line);
     check_print(faults, unknown ? PREFLIGHT_REFUSED : PREFLIGHT_FACT, NULL, buffer_text(&line));
     buffer_free(&line);

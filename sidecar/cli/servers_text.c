@@ -38,8 +38,11 @@ void servers_text_mode(const servers_t *servers, const redis_config_t *redis, bu
     switch (servers->mode) {
     case REDIS_MODE_SENTINEL: servers_text_sentinels(servers, redis->master, out); break;
     case REDIS_MODE_CLUSTER:
-        buffer_printf(out, "cluster, queues on %zu %s", servers->primary_count,
-                      servers->primary_count == 1 ? "primary" : "primaries");
+        if (servers->primary_count == 0)
+            buffer_str(out, "cluster, no primary is known");
+        else
+            buffer_printf(out, "cluster, queues on %zu %s", servers->primary_count,
+                          servers->primary_count == 1 ? "primary" : "primaries");
         break;
     default: buffer_str(out, "single server");
     }

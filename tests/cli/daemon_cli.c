@@ -417,3 +417,16 @@ Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
     cr_assert_leq(daemon_rss_kib(d), MAX_KIB, "%ld KiB", daemon_rss_kib(d));
     cluster_end(&s);
 }
+
+Test(daemon_cli, check_does_not_call_a_single_server_a_cluster) {
+    server_t *server = server_start(&(server_options_t){.tcp = true});
+    char *text = mem_printf("redis = { nodes = [\"127.0.0.1:%d\"]; };\nqueues = ( { name = \"q\"; } );\n", server_port(server));
+    char *path = temp_file("nodes.cfg", text);
+    const daemon_output_t *check = daemon_run("check", "--redis", "-c", path);
+    cr_assert_eq(check->code, 1);
+    cr_assert_not_null(strstr(check->out, "FAULT    cluster, no primary is known"), "%s", check->out);
+    cr_assert_not_null(strstr(check->err, "this server is no Cluster"), "%s", check->err);
+    free(path);
+    free(text);
+    server_free(server);
+}

@@ -20,6 +20,7 @@ typedef struct {
 static const row_t rows[] = {
     {.what = "name", .spec = {.names = "localhost"}},
     {.what = "name in other letters", .spec = {.names = "LocalHost"}},
+    {.what = "absolute name", .spec = {.names = "a.redis.example"}, SERVER_NAME("a.redis.example.")},
     {.what = "second name", .spec = {.names = "redis.example localhost", .purpose = "server"}},
     {.what = "address", .spec = {.addresses = "127.0.0.1"}, .host = "127.0.0.1"},
     {.what = "common name without other names", .spec = {.common_name = "localhost"}},

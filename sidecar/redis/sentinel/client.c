@@ -2,6 +2,7 @@
 
 #include "base/buffer.h"
 #include "redis/reply.h"
+#include "redis/socket/port_probe.h"
 #include "redis/socket/reply_guard.h"
 #include "redis/socket/socket.h"
 
@@ -36,8 +37,23 @@ void sentinel_client_add(sentinel_client_t *client, const char *const *words) {
     for (size_t i = 0; i < count; i++) buffer_printf(&client->requests, "$%zu\r\n%s\r\n", strlen(words[i]), words[i]);
 }
 
+// The texts of a port of the wrong kind name redis.tls, which is the key of Redis.
+static void sentinel_client_name_key(redis_error_t *error) {
+    static const struct {
+        const char *text, *instead;
+    } rows[] = {
+        {PORT_IS_PLAIN, "the sentinel speaks no TLS on this port: use its TLS port, or set redis.sentinel_tls to false"},
+        {PORT_IS_TLS, "the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its plain port"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *at = strstr(error->text, rows[i].text);
+        if (at) snprintf(at, sizeof error->text - (size_t)(at - error->text), "%s", rows[i].instead);
+    }
+}
+
 static bool sentinel_client_lose(const sentinel_client_t *client, const char *why, redis_error_t *error) {
     redis_error_set(error, OUTCOME_DISCONNECTED, "sentinel %s: %s", client->endpoint.text, why);
+    sentinel_client_name_key(error);
     return false;
 }
 
@@ -125,7 +141,10 @@ redisReply *sentinel_client_try_read(sentinel_client_t *client, redis_error_t *e
 static bool sentinel_client_open(sentinel_client_t *client, const redis_config_t *redis, time_limit_t *limit,
                                  redis_error_t *error) {
     client->channel = socket_open(redis, &client->endpoint, redis->sentinel_tls, limit, error);
-    if (!client->channel) return false;
+    if (!client->channel) {
+        sentinel_client_name_key(error);
+        return false;
+    }
     client->reader = redisReaderCreate();
     if (!client->reader) abort(); // no memory
     guard_install(&client->guard, client->reader);

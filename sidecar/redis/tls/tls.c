@@ -80,6 +80,8 @@ tls_t *tls_new(const redis_config_t *redis, const char *name, int fd, redis_erro
     tls_t *tls = mem_alloc(sizeof *tls);
     *tls = (tls_t){.gnutls = gnutls, .redis = redis, .credentials = credentials, .fd = fd, .version = ""};
     tls->name = mem_str(*redis->tls_server_name ? redis->tls_server_name : name);
+    size_t len = strlen(tls->name);
+    if (len && tls->name[len - 1] == '.') tls->name[len - 1] = '\0'; // of an absolute name; no certificate has it
     const char *priority =
         redis->tls_min == TLS_MIN_1_3 ? "NORMAL:-VERS-ALL:+VERS-TLS1.3" : "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
     int code = gnutls->init(&tls->session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS);

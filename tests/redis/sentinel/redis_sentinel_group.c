@@ -131,7 +131,16 @@ Test(redis_sentinel_group, tls) {
     a.config->redis.sentinel_tls = false;
     asker_renew(&a);
     cr_assert_eq(asker_ask(&a), -1);
-    cr_assert(strstr(a.error.text, "none of 3 sentinels answers") && strstr(a.error.text, "TLS"), "%s", a.error.text);
+    cr_assert(
+        strstr(a.error.text, "none of 3 sentinels answers") &&
+            strstr(a.error.text, "the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its plain port"),
+        "%s", a.error.text);
+    asker_end(&a);
+    a = asker_begin(NULL, "tls = true; tls_verify = \"none\";");
+    cr_assert_eq(asker_ask(&a), -1);
+    cr_assert(
+        strstr(a.error.text, "the sentinel speaks no TLS on this port: use its TLS port, or set redis.sentinel_tls to false"),
+        "%s", a.error.text);
     asker_end(&a);
 }
 
@@ -207,6 +216,19 @@ Test(redis_sentinel_group, errors_name_the_thing) {
     a.config->redis.sentinels.count = 1;
     a.group = sentinel_group_new(&a.config->redis);
     expect_refusal(&a, server, "this server is no sentinel");
+    sentinel_group_free(a.group);
+    config_free(a.config);
+
+    char *settings = mem_printf("host = \"127.0.0.1\"; port = %d;", a.s->sentinels[0].port); /* a sentinel in place of a server */
+    a.config = config_with(settings);
+    a.group = sentinel_group_new(&a.config->redis);
+    topology_t *topology = topology_new(&a.config->redis);
+    conn_t *conn = conn_new(topology_shard(topology, 0), "test", NULL);
+    cr_assert_eq(conn_open(conn, &a.error), OUTCOME_REFUSED);
+    cr_assert_not_null(strstr(a.error.text, "this server is a sentinel, not Redis: set redis.sentinels"), "%s", a.error.text);
+    conn_free(conn);
+    topology_free(topology);
+    free(settings);
     asker_end(&a);
 }
 
