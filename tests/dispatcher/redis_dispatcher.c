@@ -251,13 +251,13 @@ Test(redis_dispatcher, an_expired_lease_is_not_used) {
 static int64_t scripts_with_slice(const char *slice) {
     enum { JOBS = 20000 };
     setup_t d;
-    char *config = mem_printf("group = \"app\"; redis = { slice = \"%s\"; }; queues = ( { name = \"email\"; } );", slice);
-    setup_begin(&d, (fixture_options_t){.config = config});
+    char *settings = mem_printf("slice = \"%s\";", slice);
+    setup_begin(&d, (fixture_options_t){.redis = settings});
     redis_ok(d.f.r, "EVAL %s 1 email:delayed %d", "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, 'job' .. i) end", JOBS);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == JOBS, 20000));
     int64_t scripts = metric_get(&of(&d, 0)->batches);
     setup_end(&d);
-    free(config);
+    free(settings);
     return scripts;
 }
 
