@@ -27,13 +27,18 @@ void leader_count_leading(leader_t *leader, int more) {
     if (leader->spread) atomic_fetch_add(&leader->spread->leading, (size_t)more);
 }
 
+void leader_leave_vacancies(leader_t *leader) {
+    conn_close(leader->subscriber);
+    if (leader->vacancies && vacancies_end(leader->vacancies, leader)) topology_wake(shard_topology(leader->shard));
+}
+
 void leader_back_off(leader_t *leader, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
     bool up = shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST);
     metric_set(&leader->metrics->redis_up, up);
     metrics_say(leader->metrics, WHY_REDIS, error->text);
-    if (leader->vacancies) vacancies_stop(leader);
+    if (leader->vacancies) leader_leave_vacancies(leader);
     if (error->outcome == OUTCOME_REFUSED)
         log_error(ROLE, NULL, "redis refuses the connection", F_STR("reason", error->text));
     else

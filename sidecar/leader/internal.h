@@ -90,6 +90,9 @@ void leader_lock_failed(leader_t *leader, size_t lock, const redis_error_t *erro
 
 lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error);
 
+// Closes the subscription to released locks. In a Cluster another leader listens then.
+void leader_leave_vacancies(leader_t *leader);
+
 // In election.c. Needs an open connection.
 void leader_acquire(leader_t *leader, size_t lock);
 // Redis got an acquire or a renewal that was sent at `sent`: sets the end of the lease and the time of the next renewal.
@@ -106,10 +109,9 @@ void leader_count_unserved(leader_t *leader);
 bool renewal_is_due(const leader_t *leader);
 void leader_renew(leader_t *leader);
 
-// In vacancies.c. Subscribes to released locks if this leader is to listen, and reads the messages.
-void vacancies_listen(leader_t *leader);
-mono_t vacancies_next(const leader_t *leader); // when to call it next, beside messages
-void vacancies_stop(leader_t *leader);         // closes the subscription; another leader listens then
+// In listen.c. Subscribes to released locks if this leader is to listen, and reads the messages.
+void leader_listen(leader_t *leader);
+mono_t leader_listen_at(const leader_t *leader); // when to call it next, beside messages
 
 // In spread.c. Whether another lock would be more than the part of this instance.
 bool spread_has_enough(const leader_t *leader);

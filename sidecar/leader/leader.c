@@ -33,7 +33,7 @@ void leader_set_vacancies(leader_t *leader, vacancies_t *vacancies) { leader->va
 
 void leader_free(leader_t *leader) {
     if (!leader) return;
-    vacancies_stop(leader);
+    leader_leave_vacancies(leader);
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
     leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, 0);
     conn_free(leader->target.conn);
@@ -193,7 +193,7 @@ void leader_tick(void *self, role_wait_t *wait) {
     leader_notice_move(leader);
     leader_keep_connection(leader);
     leader_expire_leases(leader, mono_now());
-    vacancies_listen(leader);
+    leader_listen(leader);
     leader_step_locks(leader);
     spread_step(leader);
     leader_recheck_queues(leader, mono_now());
@@ -201,7 +201,7 @@ void leader_tick(void *self, role_wait_t *wait) {
         leader_back_off(leader, &error);
     wait->until = mono_min(queue_sizes_next(leader->sizes), preflight_results_recheck_at(leader->preflight));
     wait->until = mono_min(wait->until, conn_keep_alive_at(leader->conn));
-    wait->until = mono_min(wait->until, vacancies_next(leader));
+    wait->until = mono_min(wait->until, leader_listen_at(leader));
     wait->until = mono_max(wait->until, leader->retry_at);
     int64_t standing_by = 0;
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
@@ -239,7 +239,7 @@ static bool leader_may_hold(const leader_t *leader, size_t lock) {
 
 void leader_finish(void *self) {
     leader_t *leader = self;
-    vacancies_stop(leader);
+    leader_leave_vacancies(leader);
     if (atomic_load(&leader->handing_over)) return;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
         if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // every other release would time out too
