@@ -23,8 +23,8 @@ typedef struct {
     char letters[PARTS + 1]; /* of the map's nodes, in its order */
 } match_t;
 
-/* Each text has a letter for each eighth of the slots, '.' = nobody: the shard, by the letter of its address in `shards`, that had
- * these slots; and the node that has them now. Returns the number of shards after. The caller frees the result's map. */
+/* Each text has a letter for each eighth of the slots, '.' = nobody: the shard, by the letter of its address in `shards`, that
+ * had these slots; and the node that has them now. Returns the number of shards after. The caller frees the result's map. */
 static size_t match(match_t *m, const char *shards, const char *before, const char *after) {
     address_t nodes[PARTS];
     *m = (match_t){.shard_count = strlen(shards)};
