@@ -48,6 +48,7 @@ typedef struct requeue_markers {
 
 typedef struct auditor_timers {
     mono_t reconcile_at;
+    int64_t slots_pause_s; // the last pause between comparisons of streams in different slots; 0 = none yet
     mono_t renew_acks_at;
     mono_t certificate_at;
     requeue_markers_t markers;
@@ -58,7 +59,7 @@ typedef struct stream_read {
     stream_id_t *positions; // the XREAD reads after these positions; "" = skip the stream; owned
     bool in_flight;
     mono_t deadline;  // deadline of the reply
-    bool one_by_one;  // one request for each stream, because streams are in different slots
+    bool one_by_one;  // the streams are in different slots: an XREAD for each, and none that waits
     bool catching_up; // read only streams that are behind, one by one and without waiting, because their entries may be large
     size_t first;     // stream to read next
     int64_t budget;   // entries that the next reply may have

@@ -7,25 +7,27 @@
 
 enum {
     BLOCK_MAX_MS = 60000,                // longest wait of one XREAD
-    BLOCK_ONE_STREAM_MS = 1000,          // the longest wait if each stream needs its own request
     REPLY_MAX_ENTRIES = 3000,            // entries of one reply; a reply is one transaction and costs an fsync
     REPLY_MAX_MEMORY = 12 * 1024 * 1024, // memory that one reply should take; REPLY_MAX_ENTRIES small entries take as much
     ENTRY_OVERHEAD = 3584,               // memory of an entry without its values: hiredis makes 37 objects of an entry
     REPLY_MAX_BYTES = 4 * 1024 * 1024,   // received bytes after which a reply is aborted and a smaller one is requested
     RELEASE_MEMORY_FROM = 1024 * 1024,   // trim malloc's free memory after a reply larger than this
     CLOCK_SUSPECT_MS = 60000,            // a new record that is older than this causes a read of Redis's clock
+    CLOCK_FRESH_MS = 1000,               // unless the clock was read since
 };
 
 static const char ROLE[] = "auditor";
 
-// Puts the positions of the next XREAD into read->positions. False: no stream is to be read.
+// Puts the positions of the next XREAD into read->positions. False: no stream is to be read. One XREAD cannot wait for streams in
+// several slots, so of these it reads only those that a comparison has found to be behind.
 static bool read_choose_streams(auditor_t *a) {
     stream_read_t *read = &a->read;
     size_t count = a->keys->queue_count, chosen = 0, last = 0;
     bool behind = false;
     for (size_t i = 0; i < count; i++) behind = behind || (a->cursors[i].behind && !a->cursors[i].unreadable);
-    read->catching_up = read->catching_up && behind;
-    bool one = read->catching_up || read->one_by_one;
+    read->catching_up = (read->catching_up || read->one_by_one) && behind;
+    bool one = read->catching_up;
+    if (read->one_by_one && !behind) return false;
     for (size_t n = 0; n < count; n++) {
         size_t queue = (read->first + n) % count;
         const stream_cursor_t *cursor = &a->cursors[queue];
@@ -45,10 +47,9 @@ static bool read_may_have_more(const auditor_t *a) { return a->read.catching_up 
 
 // Returns how long the next XREAD may wait in Redis. If there may be more entries, it must not wait.
 static int64_t read_block_ms(auditor_t *a, mono_t now) {
-    int64_t max_ms = a->read.one_by_one ? BLOCK_ONE_STREAM_MS : BLOCK_MAX_MS;
     if (read_may_have_more(a)) return 0;
     int64_t block_ms = mono_diff(auditor_next_timer(a), now) / NS_PER_MS;
-    return block_ms < 1 ? 1 : block_ms < max_ms ? block_ms : max_ms;
+    return block_ms < 1 ? 1 : block_ms < BLOCK_MAX_MS ? block_ms : BLOCK_MAX_MS;
 }
 
 bool auditor_send_read(auditor_t *a) {
@@ -78,7 +79,7 @@ static int64_t read_entry_age_ms(const auditor_t *a, const char *id) {
 // cause.
 static void read_check_clock(auditor_t *a, int64_t at) {
     mono_t now = mono_now();
-    if (auditor_redis_ms(a) - at > CLOCK_SUSPECT_MS && mono_diff(now, a->redis.now_at) > BLOCK_ONE_STREAM_MS * NS_PER_MS)
+    if (auditor_redis_ms(a) - at > CLOCK_SUSPECT_MS && mono_diff(now, a->redis.now_at) > CLOCK_FRESH_MS * NS_PER_MS)
         a->timers.reconcile_at = now;
 }
 
@@ -188,9 +189,10 @@ static void read_note_missing(auditor_t *a, int64_t age_ms) {
     if (a->missing_since_ns == 0 || since_ns < a->missing_since_ns) read_set_missing_since(a, since_ns);
 }
 
-// While an XREAD waits without an entry, the log is complete.
+// While an XREAD waits without an entry, the log is complete; or between two comparisons of streams in different slots.
 void auditor_note_lag(auditor_t *a) {
-    if (a->writer->audit && a->read.in_flight && !read_may_have_more(a))
+    bool waits = a->read.in_flight || (a->read.one_by_one && conn_is_open(a->redis.conn));
+    if (a->writer->audit && waits && !read_may_have_more(a))
         read_set_missing_since(a, 0);
     else
         read_note_missing(a, 0);
@@ -226,7 +228,10 @@ static bool read_store(auditor_t *a) {
 static bool read_refused(auditor_t *a, redis_error_t *error) {
     bool found = false;
     if (error->outcome != OUTCOME_REFUSED) return auditor_back_off(a, error);
-    if (!a->read.one_by_one && strncmp(error->text, "CROSSSLOT", 9) == 0) return a->read.one_by_one = true;
+    if (!a->read.one_by_one && strncmp(error->text, "CROSSSLOT", 9) == 0) {
+        a->timers.reconcile_at = mono_now();
+        return a->read.one_by_one = true;
+    }
     if (!auditor_reconcile(a, &found)) return false;
     if (found) return true;
     error->outcome = OUTCOME_DISCONNECTED; // unknown cause: begin with a new connection

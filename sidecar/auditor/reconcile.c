@@ -9,6 +9,9 @@ enum {
     RECONCILE_S = 60,            // time between two comparisons
     CLOCK_STEP_MS = 1000,        // two reads of Redis's clock may differ by this and by the duration of the requests
     RECONCILE_UNREADABLE_S = 30, // time between two comparisons while a stream is unreadable
+    // If only comparisons find new entries, the time begins at a second for so many streams, and doubles while none is found.
+    RECONCILE_SLOTS_STREAMS = 10,
+    RECONCILE_SLOTS_MAX_S = 40,
 };
 
 static const char ROLE[] = "auditor";
@@ -292,9 +295,19 @@ static void reconcile_take_time(auditor_t *a, int64_t now_ms, mono_t asked) {
     redis->now_took_ms = took_ms;
 }
 
+static int64_t reconcile_pause_s(auditor_t *a, bool unreadable, bool behind) {
+    int64_t pause_s = unreadable ? RECONCILE_UNREADABLE_S : RECONCILE_S;
+    int64_t first_s = 1 + (int64_t)a->keys->queue_count / RECONCILE_SLOTS_STREAMS;
+    int64_t *slots_s = &a->timers.slots_pause_s;
+    if (!a->read.one_by_one) return pause_s;
+    *slots_s = behind || *slots_s == 0 ? first_s : 2 * *slots_s;
+    if (*slots_s > RECONCILE_SLOTS_MAX_S) *slots_s = RECONCILE_SLOTS_MAX_S;
+    return *slots_s < pause_s ? *slots_s : pause_s;
+}
+
 bool auditor_reconcile(auditor_t *a, bool *found) {
     redis_error_t error;
-    bool unreadable = false;
+    bool unreadable = false, behind = false;
     int64_t now_ms;
     mono_t asked = mono_now();
     for (size_t i = 0; i < a->keys->queue_count; i++) {
@@ -317,7 +330,8 @@ bool auditor_reconcile(auditor_t *a, bool *found) {
         cursor->room_left = stream_room(a->keys) - state->bytes;
         if (!reconcile_stream(a, i)) return false;
         cursor->behind = stream_id_compare(state->last, cursor->read_id) > 0;
+        behind = behind || cursor->behind;
     }
-    a->timers.reconcile_at = mono_add(a->redis.now_at, (unreadable ? RECONCILE_UNREADABLE_S : RECONCILE_S) * NS_PER_S);
+    a->timers.reconcile_at = mono_add(a->redis.now_at, reconcile_pause_s(a, unreadable, behind) * NS_PER_S);
     return true;
 }

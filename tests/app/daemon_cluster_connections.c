@@ -148,3 +148,39 @@ Test(daemon_cluster_connections, the_subscription_leaves_a_dead_node, .timeout =
     daemon_stop(standby);
     nodes_free(&nodes);
 }
+
+/* Calls of scripts in all nodes: nearly all requests of idle instances are. */
+static long long scripts(const nodes_t *nodes) {
+    long long count = 0;
+    for (size_t i = 0; i < nodes->count; i++) count += server_commandstat(nodes->servers[i], "evalsha");
+    return count;
+}
+
+/* With a TTL of a second: the number for each lock in a TTL, over some TTLs. */
+static double scripts_of_lock(const nodes_t *nodes) {
+    enum { TTLS = 8 };
+    long long before = scripts(nodes);
+    int64_t began = wait_now_us();
+    wait_for(wait_now_us() - began > TTLS * 1000000, 2 * TTLS * 1000);
+    return (double)(scripts(nodes) - before) * 1e6 / (double)(wait_now_us() - began) / QUEUES;
+}
+
+/* A TTL has three renewals by the leader, and one look by the standby. The rest does not depend on the TTL: 0.3 a second at most.
+ */
+Test(daemon_cluster_connections, idle_locks_cost_few_requests, .timeout = 120) {
+    nodes_t nodes = nodes_start(NODES, 0);
+    daemon_t *leader = start(&nodes, 1);
+    cr_assert(wait_for(daemon_log_count(leader, "\"msg\":\"leading\"") == QUEUES, 20000));
+    scripts_of_lock(&nodes); /* what begins settles */
+    double led = scripts_of_lock(&nodes);
+    daemon_t *standby = start(&nodes, 1);
+    cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"standing by\"") == QUEUES, 20000));
+    scripts_of_lock(&nodes);
+    double stood = scripts_of_lock(&nodes) - led;
+    fprintf(stderr, "%.2f scripts a lock and TTL by the leader, %.2f by the standby\n", led, stood);
+    cr_assert_leq(led, 3.3 + 0.3);
+    cr_assert_leq(stood, 1.1 + 0.3);
+    daemon_stop(standby);
+    daemon_stop(leader);
+    nodes_free(&nodes);
+}
