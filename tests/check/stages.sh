@@ -105,11 +105,16 @@ with_redis62() { timeout --foreground -k 10 900 sh tests/check/redis62_suite.sh;
 
 documents() { QS_LONG=1 timeout --foreground -k 10 1800 build/tests/suite -j"$jobs" --filter 'unit_json_splice/*'; }
 
-# The product connects with TLS: to the server itself, or before a proxy to a relay. Left out: tests of the plain program's memory,
-# of the previous release, and of single functions.
+# The product connects with TLS: to the server itself, or before a proxy to a relay. Left out:
+# - unit_*: functions without a server;
+# - daemon_tls*, daemon_sentinel, daemon_cluster*, daemon_completion, daemon_demo: QS_TLS changes nothing, because their configs name
+#   no socket. Those of TLS always use it, and half of the failovers of Sentinel do;
+# - daemon_monitor_memory: it measures the memory of the plain program;
+# - daemon_upgrade: the previous release has no TLS;
+# - daemon_chaos, daemon_clients*: they take minutes, and have stages of their own.
 over_tls() {
     QS_TLS=1 timeout --foreground -k 10 900 build/tests/suite -j"$jobs" --timeout 180 --filter \
-        '@(redis_*|daemon_@(audit*|bull|delayed|http|kmqueue*|leader|loop|m*r|private|promises|queues|redis|reload|requeue*|status*|wakeup))/*'
+        '@(redis_*|daemon_@(audit*|bull|cli|delayed*|http|kmqueue*|leader|loop|metrics|monitor|password|private|promises|queues|redis|reload|requeue*|sd_notify|services|spread|status*|tasks|workers))/*'
 }
 
 # Tests that take minutes: sidecars die during 10,000 jobs with the workers of the docs, or while jobs fall due; a role hangs;
