@@ -67,6 +67,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
         ok = set->watcher;
     }
     role_set_find_locks(set);
+    topology_need_slots(set->topology, set->slots, config->queue_count);
     if (topology_is_cluster(set->topology)) {
         set->vacancies = vacancies_new();
         set->log = audit_share_new(config, metrics, &set->log_stop);
@@ -201,7 +202,7 @@ bool role_set_follow_slots(role_set_t *set, bool *changed) {
         *changed = true;
     }
     for (size_t i = 0; i < topology_shard_count(set->topology); i++)
-        if (!set->shards[i]) (void)shard_set_reach(topology_shard(set->topology, i), SHARD_UNUSED);
+        if (!set->shards[i]) shard_set_reach(topology_shard(set->topology, i), SHARD_UNUSED, &set->metrics->redis_up);
     return ok;
 }
 

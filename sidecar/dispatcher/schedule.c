@@ -191,7 +191,7 @@ void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
     metrics_refused(schedule->metrics, mono_now());
     schedule->backlog = false;
     schedule->head.changed = true;
-    schedule->blocked_until = mono_add(now, SCHEDULE_REFUSED_MS * NS_PER_MS);
+    schedule->blocked_until = mono_add(now, redis_reason_pause_ms(reason, SCHEDULE_REFUSED_MS) * NS_PER_MS);
 }
 
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now) {

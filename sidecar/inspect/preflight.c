@@ -234,6 +234,7 @@ outcome_t preflight(const preflight_call_t *call) {
     outcome_t outcome = preflight_check_streams(call, &has_streams);
     if (outcome == OUTCOME_OK && has_streams) outcome = preflight_read_only(call);
     if (outcome == OUTCOME_OK && has_streams) outcome = probe_rights(call, NULL);
+    if (outcome == OUTCOME_REFUSED && redis_reason_is_slot(call->error->text)) return outcome;
     if (outcome == OUTCOME_REFUSED)
         preflight_report(call, PREFLIGHT_REFUSED, NULL,
                          redis_error_lacks_command(call->error)

@@ -35,8 +35,7 @@ void leader_leave_vacancies(leader_t *leader) {
 void leader_back_off(leader_t *leader, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
-    bool up = shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST);
-    metric_set(&leader->metrics->redis_up, up);
+    shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST, &leader->metrics->redis_up);
     metrics_say(leader->metrics, WHY_REDIS, error->text);
     if (leader->vacancies) leader_leave_vacancies(leader);
     if (error->outcome == OUTCOME_REFUSED)

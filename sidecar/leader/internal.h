@@ -34,6 +34,8 @@ typedef struct election {
     other_owner_t *other_owner; // leading: queues that other groups own; owned
     size_t other_owner_count;
     mono_t ceded_until; // given to another instance: does not try before
+    mono_t cede_at;     // not given away before
+    int64_t cede_ttls;  // the last pause before it could be given away again
     bool handed_over;   // the lock comes from the roles of the previous configuration
 } election_t;
 

@@ -58,7 +58,7 @@ static bool leader_connect(leader_t *leader, redis_error_t *error) {
     if (!logged) leader->logged_connected = now;
     capability_log_refusals(ROLE);
     if (leader->was_connected) metric_add(&leader->metrics->reconnects, 1);
-    metric_set(&leader->metrics->redis_up, shard_set_reach(leader->shard, SHARD_REACHED));
+    shard_set_reach(leader->shard, SHARD_REACHED, &leader->metrics->redis_up);
     leader->was_connected = true;
     return true;
 }
@@ -68,7 +68,7 @@ static outcome_t leader_run_preflight(leader_t *leader, redis_error_t *error) {
     outcome_t outcome = preflight_results_check(leader->preflight, leader->conn, error);
     leader_count_unserved(leader);
     capability_log_refusals(ROLE);
-    if (outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED) leader->checked = conn_generation(leader->conn);
+    if (outcome == OUTCOME_OK) leader->checked = conn_generation(leader->conn);
     return outcome;
 }
 
@@ -79,15 +79,16 @@ static bool leader_leads_any(const leader_t *leader) {
 }
 
 // Repeat the preflight on a new connection, because a new connection may reach another server. Keep a connection that renews
-// other locks; the preflight then follows a renewal.
-static void leader_retry_preflight_later(leader_t *leader, size_t lock) {
-    mono_t again = mono_add(mono_now(), PREFLIGHT_AGAIN_S * NS_PER_S);
+// other locks; the preflight then follows a renewal. While slots are being moved, a new connection does not help.
+static void leader_retry_preflight_later(leader_t *leader, size_t lock, bool moving) {
+    int64_t pause_ms = moving ? leader->ttl_ms / RENEWALS_PER_TTL : PREFLIGHT_AGAIN_S * 1000;
+    mono_t again = mono_add(mono_now(), pause_ms * NS_PER_MS);
     if (leader_leads_any(leader)) {
         leader->elections[lock].next = again;
-    } else {
-        conn_close(leader->conn);
-        leader->retry_at = again;
+        return;
     }
+    if (!moving) conn_close(leader->conn);
+    leader->retry_at = again;
 }
 
 // Returns whether the preflight of this connection allows to lead; runs it if needed.
@@ -99,7 +100,7 @@ static bool leader_may_lead(leader_t *leader, size_t lock, redis_error_t *error)
     if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY)
         leader_back_off(leader, error);
     else
-        leader_retry_preflight_later(leader, lock);
+        leader_retry_preflight_later(leader, lock, outcome == OUTCOME_REFUSED);
     return false;
 }
 
@@ -224,7 +225,7 @@ static bool leader_release(leader_t *leader, size_t lock) {
     redis_error_t error = {0};
     lease_end(leader->leases, lock);
     const lock_call_t call = leader_lock_call(leader, lock, &error);
-    if (conn_open(leader->conn, &error) != OUTCOME_OK || lock_release(&call) != OUTCOME_OK) {
+    if (conn_open(leader->conn, &error) != OUTCOME_OK || lock_release(&call, NULL) != OUTCOME_OK) {
         log_warn(ROLE, NULL, "cannot release the lock; it expires by itself", F_STR("lock", leader_lock_name(leader, lock)),
                  F_STR("reason", error.text));
         return false;

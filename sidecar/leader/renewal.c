@@ -112,7 +112,7 @@ static bool renewals_follow_ask(const renewals_t *renewals, size_t lock, redirec
     leader_t *leader = renewals->leader;
     redis_error_t error;
     lock_call_t call = leader_lock_call(leader, lock, &error);
-    topology_reach(shard_topology(leader->shard), &to->address);
+    to->address = endpoint_reachable(shard_config(leader->shard), &to->address);
     call.conn = renewal_find_target(leader, to, &error);
     if (!call.conn) return false;
     outcome_t outcome = lock_renew_asking(&call);

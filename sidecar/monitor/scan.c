@@ -96,7 +96,7 @@ void scan_refused(scan_t *scan, const char *reason, mono_t now) {
     metrics_refused(scan->metrics, mono_now());
     scan->phase = SCAN_WAIT;
     scan->timer.changed = true;
-    scan->timer.blocked_until = scan->timer.next = mono_add(now, SCAN_REFUSED_MS * NS_PER_MS);
+    scan->timer.blocked_until = scan->timer.next = mono_add(now, redis_reason_pause_ms(reason, SCAN_REFUSED_MS) * NS_PER_MS);
 }
 
 void scan_note_refusal(scan_t *scan, const char *reason) {

@@ -123,10 +123,13 @@ outcome_t lock_count_standbys(const lock_call_t *call, int64_t *count) {
     return call->error->outcome;
 }
 
-outcome_t lock_release(const lock_call_t *call) {
+outcome_t lock_release(const lock_call_t *call, int64_t *told) {
+    redisReply *reply;
     const lock_keys_t *lock = lock_begin(call, &script_release, 1);
     request_text(call->conn, call->token, call->keys->vacant, lock->name);
-    return request_ask(call->conn, NULL, call->error);
+    if (request_ask(call->conn, &reply, call->error) == OUTCOME_OK && told) *told = reply_int(reply_at(reply, 1));
+    conn_reply_free(reply);
+    return call->error->outcome;
 }
 
 outcome_t lock_break_stale(const lock_call_t *call, const char *holder, bool *removed) {

@@ -162,6 +162,9 @@ static void conn_note_redirection(const conn_t *conn, const redisReply *reply, r
     } else if (redirected || conn_error_is(error, "TRYAGAIN ")) {
         redis_error_set(error, OUTCOME_REFUSED, SLOT_IS_MOVING "%s", text);
     } else if (conn_error_is(error, "CLUSTERDOWN ")) {
+        // The other texts of this code tell that the whole Cluster is down. (redis src/cluster.c, clusterRedirectClient)
+        if (conn_error_is(error, "CLUSTERDOWN Hash slot not served"))
+            redis_error_set(error, OUTCOME_REFUSED, SLOT_IS_UNSERVED "%s", text);
         topology_want_refresh(topology);
     }
     free(text);
@@ -183,7 +186,7 @@ static bool conn_error_tells_of_move(const redis_error_t *error) {
 
 // Frees the reply.
 static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
-    outcome_t outcome = redis_error_from_reply(error, reply->str, reply->len);
+    redis_error_from_reply(error, reply->str, reply->len);
     conn_count_redirection(conn, error);
     if (topology_is_cluster(shard_topology(conn->shard))) conn_note_redirection(conn, reply, error);
     freeReplyObject(reply);
@@ -192,7 +195,7 @@ static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_er
         shard_suspect(conn->shard, conn->epoch);
         conn_close(conn);
     }
-    return outcome;
+    return error->outcome;
 }
 
 static redisReader *conn_new_reader(conn_t *conn) {

@@ -74,5 +74,11 @@ bool redis_error_lacks_command(const redis_error_t *error) {
 
 bool redis_reason_is_slot(const char *reason) {
     return strncmp(reason, SLOT_IS_MOVING, strlen(SLOT_IS_MOVING)) == 0 ||
-           strncmp(reason, SLOT_HAS_MOVED, strlen(SLOT_HAS_MOVED)) == 0;
+           strncmp(reason, SLOT_HAS_MOVED, strlen(SLOT_HAS_MOVED)) == 0 ||
+           strncmp(reason, SLOT_IS_UNSERVED, strlen(SLOT_IS_UNSERVED)) == 0;
+}
+
+int64_t redis_reason_pause_ms(const char *reason, int64_t usual_ms) {
+    enum { SLOT_MS = 500 };
+    return redis_reason_is_slot(reason) && usual_ms > SLOT_MS ? SLOT_MS : usual_ms;
 }

@@ -33,6 +33,10 @@ bool redis_error_lacks_command(const redis_error_t *error);
 bool redis_error_is_full(const redis_error_t *error);
 
 // Beginning of the text of an error that concerns one slot of a Cluster; the reply of Redis follows. Nothing was written.
-#define SLOT_IS_MOVING "its slot is being moved: "
-#define SLOT_HAS_MOVED "its slot has moved: "
+#define SLOT_IS_MOVING   "its slot is being moved: "
+#define SLOT_HAS_MOVED   "its slot has moved: "
+#define SLOT_IS_UNSERVED "no node serves its slot: "
 bool redis_reason_is_slot(const char *reason);
+// How long a role sends no further request that Redis refused for this reason: `usual_ms`, but less if a slot will be served
+// soon.
+int64_t redis_reason_pause_ms(const char *reason, int64_t usual_ms);

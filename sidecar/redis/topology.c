@@ -34,6 +34,8 @@ struct topology {
     shard_t *shards[TOPOLOGY_SHARDS_MAX]; // owned; never replaced
     atomic_size_t shard_count;
     _Atomic uint16_t *slots; // shard of each slot, changed with the mutex held; NULL = no Cluster; owned
+    const unsigned *needed;  // slots of our queues; NULL = all slots; borrowed
+    size_t needed_count;
     atomic_uint version;
     _Atomic int64_t map_epoch;
     atomic_bool refresh_wanted;
@@ -89,6 +91,7 @@ topology_t *topology_new(const redis_config_t *redis) {
         topology->locator = locator_new(redis);
     }
     if (config_redis_mode(redis) != REDIS_MODE_CLUSTER) return topology;
+    topology->needed_count = SLOT_COUNT;
     topology->slots = mem_array(SLOT_COUNT, sizeof *topology->slots);
     for (size_t i = 0; i < SLOT_COUNT; i++) topology->slots[i] = TOPOLOGY_SHARDS_MAX;
     return topology;
@@ -185,14 +188,20 @@ void shard_suspect(shard_t *shard, unsigned epoch) {
 
 // ---- Metrics.
 
+static unsigned topology_needed(const topology_t *topology, size_t i) {
+    return topology->needed ? topology->needed[i] : (unsigned)i;
+}
+
 static bool shard_has_slots(const shard_t *shard) {
     const topology_t *topology = shard->topology;
-    for (size_t i = 0; topology->slots && i < SLOT_COUNT; i++)
-        if (topology->slots[i] < TOPOLOGY_SHARDS_MAX && topology->shards[topology->slots[i]] == shard) return true;
+    for (size_t i = 0; topology->slots && i < topology->needed_count; i++) {
+        size_t at = topology->slots[topology_needed(topology, i)];
+        if (at < TOPOLOGY_SHARDS_MAX && topology->shards[at] == shard) return true;
+    }
     return !topology->slots;
 }
 
-// Call it with the mutex held. Other connections may be open while a new one fails; and a node without slots is no primary.
+// Call it with the mutex held. Other connections may be open while a new one fails; and nobody misses a node without our slots.
 static void shard_count_missing(shard_t *shard) {
     bool missing = shard->connect_failed && shard->connections == 0 && shard_has_slots(shard);
     if (missing != shard->missing) metric_add(&shard->topology->metrics->primaries_missing, missing ? 1 : -1);
@@ -231,7 +240,7 @@ void shard_connected(shard_t *shard, int64_t certificate_end) {
     pthread_mutex_unlock(&shard->topology->mutex);
 }
 
-bool shard_set_reach(shard_t *shard, shard_reach_t reach) {
+void shard_set_reach(shard_t *shard, shard_reach_t reach, metric_t *up) {
     topology_t *topology = shard->topology;
     bool reached = false, lost = false;
     pthread_mutex_lock(&topology->mutex);
@@ -240,8 +249,8 @@ bool shard_set_reach(shard_t *shard, shard_reach_t reach) {
         reached = reached || topology->shards[i]->reach == SHARD_REACHED;
         lost = lost || topology->shards[i]->reach == SHARD_LOST;
     }
+    metric_set(up, reached && !lost);
     pthread_mutex_unlock(&topology->mutex);
-    return reached && !lost;
 }
 
 void shard_disconnected(shard_t *shard) {
@@ -280,6 +289,17 @@ outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, re
 
 bool topology_is_cluster(const topology_t *topology) { return topology->slots != NULL; }
 
+void topology_need_slots(topology_t *topology, const unsigned *slots, size_t count) {
+    topology->needed = slots;
+    topology->needed_count = count;
+}
+
+bool topology_lacks_slots(const topology_t *topology) {
+    for (size_t i = 0; topology->slots && i < topology->needed_count; i++)
+        if (topology->slots[topology_needed(topology, i)] == TOPOLOGY_SHARDS_MAX) return true;
+    return false;
+}
+
 size_t topology_shard_of(const topology_t *topology, unsigned slot) { return topology->slots ? topology->slots[slot] : 0; }
 
 int64_t topology_map_epoch(const topology_t *topology) { return atomic_load(&topology->map_epoch); }
@@ -295,17 +315,6 @@ void topology_want_refresh(topology_t *topology) {
 }
 
 bool topology_take_refresh(topology_t *topology) { return atomic_exchange(&topology->refresh_wanted, false); }
-
-void topology_reach(const topology_t *topology, address_t *address) {
-    const strings_t *pairs = &topology->redis->addresses;
-    for (size_t i = 0; i < pairs->count; i++) {
-        address_t from, to;
-        if (address_parse_pair(slice_text(pairs->items[i]), &from, &to) && address_equal(&from, address)) {
-            *address = to;
-            return;
-        }
-    }
-}
 
 static size_t topology_find(const topology_t *topology, const address_t *address) {
     for (size_t i = 0; i < topology->shard_count; i++) {
@@ -349,10 +358,7 @@ static void topology_slots_changed(topology_t *topology, bool changed) {
 void topology_set_slots(topology_t *topology, const slot_map_t *map) {
     address_t *nodes = mem_array(map->node_count + 1, sizeof *nodes);
     bool changed = false;
-    for (size_t i = 0; i < map->node_count; i++) {
-        nodes[i] = map->nodes[i].address;
-        topology_reach(topology, &nodes[i]);
-    }
+    for (size_t i = 0; i < map->node_count; i++) nodes[i] = endpoint_reachable(topology->redis, &map->nodes[i].address);
     pthread_mutex_lock(&topology->mutex);
     size_t *shards = topology_match(topology, map, nodes);
     for (size_t i = 0; i < map->node_count; i++)
@@ -376,17 +382,17 @@ void topology_inherit(topology_t *topology, topology_t *old) {
     while (topology->shard_count < old->shard_count) topology_add_shard(topology);
     for (size_t i = 0; i < old->shard_count; i++) topology->shards[i]->endpoint = old->shards[i]->endpoint;
     for (size_t i = 0; i < SLOT_COUNT; i++) topology->slots[i] = old->slots[i];
+    topology->map_epoch = topology_map_epoch(old);
     pthread_mutex_unlock(&old->mutex);
 }
 
 void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address) {
     if (!topology->slots) return;
-    address_t reached = *address;
-    topology_reach(topology, &reached);
+    const address_t reached = endpoint_reachable(topology->redis, address);
     pthread_mutex_lock(&topology->mutex);
     size_t shard = topology_find(topology, &reached);
-    bool changed = shard < TOPOLOGY_SHARDS_MAX && topology_set_slot(topology, slot, shard);
+    bool known = shard < TOPOLOGY_SHARDS_MAX, changed = known && topology_set_slot(topology, slot, shard);
     pthread_mutex_unlock(&topology->mutex);
     topology_slots_changed(topology, changed);
-    topology_want_refresh(topology);
+    if (changed || !known) topology_want_refresh(topology); // a key of a foreign slot is no news
 }

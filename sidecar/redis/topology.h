@@ -62,9 +62,9 @@ void shard_suspect(shard_t *shard, unsigned epoch);
 // A connection tells the metrics of its connects and of its end. `certificate_end` is as of tls_certificate_end.
 void shard_connect_failed(shard_t *shard);
 void shard_connected(shard_t *shard, int64_t certificate_end);
-// Notes whether the leader role of the shard has a connection. Returns whether the leader roles of all shards have one.
+// Notes whether the leader role of the shard has a connection. *up becomes 1 if the leader roles of all shards have one, else 0.
 typedef enum shard_reach { SHARD_UNUSED, SHARD_REACHED, SHARD_LOST } shard_reach_t;
-bool shard_set_reach(shard_t *shard, shard_reach_t reach);
+void shard_set_reach(shard_t *shard, shard_reach_t reach, metric_t *up);
 void shard_disconnected(shard_t *shard);
 
 // ---- Redis Sentinel.
@@ -84,14 +84,15 @@ unsigned shard_moves(const shard_t *shard);
 // ---- Redis Cluster.
 
 bool topology_is_cluster(const topology_t *topology);
+// The slots of our queues (borrowed; by default all slots). Only their primaries count as missing. Call it before threads start.
+void topology_need_slots(topology_t *topology, const unsigned *slots, size_t count);
+bool topology_lacks_slots(const topology_t *topology); // no shard is known for one of these
 // The shard that serves the slot; TOPOLOGY_SHARDS_MAX = none is known. Without a Cluster, shard 0.
 size_t topology_shard_of(const topology_t *topology, unsigned slot);
 unsigned topology_version(const topology_t *topology); // rises whenever a slot gets another shard
 
 // The config epoch of the newest slot map so far; 0 = none.
 int64_t topology_map_epoch(const topology_t *topology);
-// Replaces an announced address by the one at which the sidecar reaches that server (redis.addresses).
-void topology_reach(const topology_t *topology, address_t *address);
 // Takes a slot map over. A new primary keeps the shard of the one whose slots it has.
 void topology_set_slots(topology_t *topology, const slot_map_t *map);
 // Begins with what `old`, which may be of other settings, knows: shards and slots, or the primary that its sentinels named. Call

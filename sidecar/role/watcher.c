@@ -125,16 +125,24 @@ static void watcher_ask_sentinels(watcher_t *watcher, mono_t now, redis_error_t 
     if (followed || unsettled || error->outcome != OUTCOME_OK) watcher->next = watcher->earliest;
 }
 
+static void watcher_ask_nodes(watcher_t *watcher, mono_t now, redis_error_t *error) {
+    cluster_refresh(watcher->topology, watcher->stop, error);
+    // No role may have a connection whose loss would cause the next ask.
+    if (error->outcome != OUTCOME_OK || topology_lacks_slots(watcher->topology))
+        watcher->next = mono_add(now, LEAST_MS * NS_PER_MS);
+}
+
 static void watcher_ask(watcher_t *watcher, mono_t now) {
     redis_error_t error;
     bool cluster = topology_is_cluster(watcher->topology);
     watcher->earliest = mono_add(now, (cluster ? CLUSTER_LEAST_MS : LEAST_MS) * NS_PER_MS);
     watcher->next = mono_add(now, (cluster ? CLUSTER_PERIOD_S : SENTINEL_PERIOD_S) * NS_PER_S);
     if (cluster)
-        cluster_refresh(watcher->topology, watcher->stop, &error);
+        watcher_ask_nodes(watcher, now, &error);
     else
         watcher_ask_sentinels(watcher, now, &error);
     condition_change_t change = condition_update_reason(&watcher->unknown, error.text);
+    if (change == CONDITION_BEGAN) metrics_say(watcher->metrics, WHY_REDIS, error.text);
     if (change == CONDITION_BEGAN)
         log_error(ROLE, NULL, "cannot learn where the primary is", F_STR("reason", error.text));
     else if (change == CONDITION_ENDED)

@@ -136,11 +136,12 @@ static requeue_result_t run_check_payload(const event_t *event, const digest_t *
 }
 
 // A script has the keys of one slot. Returns why it cannot serve both queues; owned, NULL = it can.
-static char *run_check_slots(const run_t *run, const requeue_target_t *target) {
-    const keyspace_t *keys = run->requeue->keys;
-    const queue_keys_t *to = &keys->queues[target->to];
-    unsigned home_slot = keyspace_slot(keys->queues[target->home].failures), to_slot = keyspace_slot(to->failures);
-    if (config_redis_mode(&keys->config->redis) != REDIS_MODE_CLUSTER || home_slot == to_slot) return NULL;
+static char *run_check_slots(const run_t *run, const event_t *event, const requeue_target_t *target) {
+    const queue_keys_t *to = &run->requeue->keys->queues[target->to];
+    char *marker = keyspace_requeued_of(event->queue);
+    unsigned home_slot = keyspace_slot(marker), to_slot = keyspace_slot(to->failures);
+    free(marker);
+    if (config_redis_mode(&run->requeue->keys->config->redis) != REDIS_MODE_CLUSTER || home_slot == to_slot) return NULL;
     return mem_printf("queue \"%s\" is in slot %u of the Cluster and this failure in slot %u: one step cannot reach both",
                       to->config->name, to_slot, home_slot);
 }
@@ -168,7 +169,7 @@ static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     const char *unusable = run->queues[job->target.to].unusable;
     buffer_str(&run->detail, refused ? refused : unusable ? unusable : "");
     if (refused || unusable) return RESULT_REFUSED;
-    char *apart = run_check_slots(run, &job->target);
+    char *apart = run_check_slots(run, &row->event, &job->target);
     if (apart) {
         buffer_str(&run->detail, apart);
         free(apart);

@@ -4,31 +4,37 @@
 #include "redis/conn.h"
 #include "redis/reply.h"
 
-enum { ASK_MS = 500 };
+enum {
+    ASK_MS = 500,
+    ENOUGH = 3, // maps of nodes that are all cut off, or of a Cluster that is down
+};
 
 typedef struct refresh {
     topology_t *topology;
     const atomic_bool *stop;
     slot_map_t best;      // of the nodes that have answered
-    bool found;           // `best` is a map
+    size_t answered;      // maps; 0 = `best` is none
+    bool sound;           // `best` is of a node that counts itself to the majority
     redis_error_t *error; // of the last node that had no map
 } refresh_t;
 
-static int64_t cluster_read_epoch(conn_t *conn, redis_error_t *error) {
+// A node that is cut off from the others keeps an old map. It notices after its cluster-node-timeout.
+static int64_t cluster_read_info(conn_t *conn, bool *sound, redis_error_t *error) {
     redisReply *reply = conn_read_next(conn, NULL, error);
     slice_t text = reply_info(reply, "cluster_current_epoch:");
     int64_t epoch = 0;
     if (text.len) slice_integer(text, &epoch);
+    *sound = !slice_is(reply_info(reply, "cluster_state:"), "fail");
     conn_reply_free(reply);
     return epoch;
 }
 
-static bool cluster_ask(conn_t *conn, const char *host, slot_map_t *map, redis_error_t *error) {
+static bool cluster_ask(conn_t *conn, const char *host, slot_map_t *map, bool *sound, redis_error_t *error) {
     redis_error_t refused = {0}; // a user may lack the right to CLUSTER INFO
     if (conn_connect(conn, error) != OUTCOME_OK) return false;
     request_append(conn, "CLUSTER", "INFO");
     request_append(conn, "CLUSTER", "SLOTS");
-    int64_t epoch = cluster_read_epoch(conn, &refused);
+    int64_t epoch = cluster_read_info(conn, sound, &refused);
     redisReply *reply = conn_read_next(conn, NULL, error);
     bool good = reply && slot_map_read(reply, host, map);
     if (reply && !good) redis_error_set(error, OUTCOME_REFUSED, "unexpected reply to CLUSTER SLOTS");
@@ -46,26 +52,34 @@ static void cluster_explain(redis_error_t *error, const char *node) {
     if (reply.outcome == OUTCOME_REFUSED) redis_error_set(error, OUTCOME_REFUSED, "%s: %.240s%s", node, reply.text, advice);
 }
 
+static bool refresh_is_better(const refresh_t *refresh, const slot_map_t *map, bool sound) {
+    if (!refresh->answered) return true;
+    return sound == refresh->sound ? map->epoch > refresh->best.epoch : sound;
+}
+
 // True: the node knows enough, so no other needs to be asked.
 static bool refresh_ask(refresh_t *refresh, const char *host, int port) {
     topology_t *node = topology_new_at(topology_config(refresh->topology), host, port);
     conn_t *conn = conn_new(topology_shard(node, 0), "queue-sidecar-topology", refresh->stop);
     slot_map_t map;
     conn_limit_timeout(conn, ASK_MS);
-    bool answered = cluster_ask(conn, host, &map, refresh->error);
+    bool sound = true, answered = cluster_ask(conn, host, &map, &sound, refresh->error);
     if (!answered) cluster_explain(refresh->error, conn_target(conn));
     // A node without any slot to name has just been added, or has been removed.
-    bool better = answered && map.node_count && (!refresh->found || map.epoch > refresh->best.epoch);
+    bool names = answered && map.node_count;
+    bool better = names && refresh_is_better(refresh, &map, sound);
     if (better) {
         slot_map_free(&refresh->best);
         refresh->best = map;
-        refresh->found = true;
+        refresh->sound = sound;
     } else if (answered) {
         slot_map_free(&map);
     }
+    refresh->answered += names;
     conn_free(conn);
     topology_free(node);
-    return better && refresh->best.epoch >= topology_map_epoch(refresh->topology);
+    bool knows = refresh->sound || refresh->answered >= ENOUGH;
+    return names && knows && refresh->best.epoch >= topology_map_epoch(refresh->topology);
 }
 
 static bool refresh_stops(const refresh_t *refresh) { return refresh->stop && atomic_load(refresh->stop); }
@@ -92,10 +106,10 @@ outcome_t cluster_refresh(topology_t *topology, const atomic_bool *stop, redis_e
     refresh_t refresh = {.topology = topology, .stop = stop, .error = error};
     *error = (redis_error_t){0};
     if (!refresh_ask_shards(&refresh)) (void)refresh_ask_seeds(&refresh);
-    if (refresh.found) topology_set_slots(topology, &refresh.best);
-    if (refresh.found) *error = (redis_error_t){0};
+    if (refresh.answered) topology_set_slots(topology, &refresh.best);
+    if (refresh.answered) *error = (redis_error_t){0};
     slot_map_free(&refresh.best);
-    if (!refresh.found && error->outcome == OUTCOME_OK)
+    if (!refresh.answered && error->outcome == OUTCOME_OK)
         redis_error_set(error, OUTCOME_RETRY, "no node of the Cluster names a node that serves slots");
     return error->outcome;
 }

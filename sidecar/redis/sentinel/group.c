@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "redis/sentinel/ask.h"
+#include "redis/socket/endpoint.h"
 
 struct sentinel_group {
     const redis_config_t *redis;
@@ -61,16 +62,6 @@ size_t sentinel_group_answering(const sentinel_group_t *group) {
     return answering;
 }
 
-// The address that redis.addresses gives for an announced one.
-static address_t group_reachable(const sentinel_group_t *group, const address_t *announced) {
-    address_t from;
-    address_t to;
-    for (size_t i = 0; i < group->redis->addresses.count; i++)
-        if (address_parse_pair(slice_text(group->redis->addresses.items[i]), &from, &to) && address_equal(&from, announced))
-            return to;
-    return *announced;
-}
-
 static bool group_is_configured(const sentinel_group_t *group, const address_t *sentinel) {
     for (size_t i = 0; i < group->configured_count; i++)
         if (address_equal(&group->known[i].address, sentinel)) return true;
@@ -105,7 +96,7 @@ static void group_learn(sentinel_group_t *group, const sentinel_answer_t *believ
     group->known_count = group->configured_count;
     group_learn_one(group, &believed->sentinel, earlier, count);
     for (size_t i = 0; i < believed->peer_count; i++) {
-        address_t sentinel = group_reachable(group, &believed->peers[i].address);
+        address_t sentinel = endpoint_reachable(group->redis, &believed->peers[i].address);
         if (!group_configured_has_id(group, &believed->peers[i].id)) group_learn_one(group, &sentinel, earlier, count);
     }
     for (size_t i = 0; i < count; i++) sentinel_client_free(earlier[i].client);
@@ -123,7 +114,7 @@ static bool group_is_behind(sentinel_group_t *group, const sentinel_choice_t *ch
 
 static void group_believe(sentinel_group_t *group, const sentinel_answer_t *believed) {
     group->primary = believed->primary;
-    group->reachable = group_reachable(group, &believed->primary);
+    group->reachable = endpoint_reachable(group->redis, &believed->primary);
     group->config_epoch = believed->config_epoch;
     group->behind_since = mono_never();
     group_learn(group, believed);

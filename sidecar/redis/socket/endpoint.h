@@ -1,6 +1,9 @@
 // The address on which a server listens.
 #pragma once
 
+#include "base/text/address.h"
+#include "config/config.h"
+
 enum { ENDPOINT_SIZE = 320 }; // bytes of "host:port" or of a socket's path, with the NUL
 
 typedef struct endpoint {
@@ -10,3 +13,6 @@ typedef struct endpoint {
 } endpoint_t;
 
 void endpoint_set(endpoint_t *address, const char *host, int port);
+
+// The address at which the sidecar reaches the server that announces `announced` (redis.addresses).
+address_t endpoint_reachable(const redis_config_t *redis, const address_t *announced);

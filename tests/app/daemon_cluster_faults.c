@@ -1,0 +1,305 @@
+/* The program on a Redis Cluster in trouble: nodes that are away at the start, slots without a node, nodes with an old map. */
+#include "cluster.h"
+#include "daemon.h"
+#include "redis_cluster.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUEUES = 6, UP_MS = 15000, SOON_MS = 5000 };
+
+static daemon_t *start(nodes_t *nodes, int queues) {
+    char *seeds = nodes_seeds(nodes), *names = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&names, &size);
+    for (int i = 0; i < queues; i++) fprintf(out, "%s{ name = \"{q%d}\"; }", i ? ", " : "", i);
+    fclose(out);
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"1s\"; };\n"
+                               "dispatcher = { safety_poll = \"1h\"; };\nhttp = { port = 0; };\nlog = { format = \"json\"; };\n"
+                               "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
+                               seeds, names);
+    free(seeds);
+    free(names);
+    return d;
+}
+
+static bool is_sound(redis_t *r) {
+    char *info = redis_str(r, "CLUSTER INFO");
+    bool sound = strstr(info, "cluster_state:ok") != NULL;
+    free(info);
+    return sound;
+}
+
+static bool is_up(const nodes_t *nodes) {
+    bool up = true;
+    for (size_t i = 0; i < nodes->count; i++) {
+        redis_t *r = redis_open(nodes->servers[i]);
+        up = up && is_sound(r);
+        redis_close(r);
+    }
+    return up;
+}
+
+/* Whether a job that is due now is promoted on this node within the time. */
+static bool promotes(const nodes_t *nodes, size_t node, const char *queue, int ms) {
+    static int number;
+    char job[32];
+    redis_t *r = redis_open(nodes->servers[node]);
+    snprintf(job, sizeof job, "job-%d", ++number);
+    redis_ok(r, "ZADD %s:delayed 1 %s", queue, job);
+    bool came = wait_for(redis_int(r, "LLEN %s", queue) > 0, ms);
+    if (came) redis_expect(r, job, "RPOP %s", queue);
+    redis_close(r);
+    return came;
+}
+
+static void expect_all(nodes_t *nodes, int ms) {
+    for (int i = 0; i < QUEUES; i++) {
+        char queue[16];
+        snprintf(queue, sizeof queue, "{q%d}", i);
+        size_t node = nodes_owner(nodes, nodes_slot(nodes, queue));
+        cr_assert(promotes(nodes, node, queue, ms), "the job of %s does not come", queue);
+    }
+}
+
+/* The number of a metric in the newest line that SIGUSR1 has caused. */
+static long long metric(daemon_t *d, const char *name) {
+    int before = daemon_log_count(d, "\"redis_up\"");
+    daemon_signal(d, SIGUSR1);
+    cr_assert(wait_for(daemon_log_count(d, "\"redis_up\"") > before, SOON_MS));
+    char *log = daemon_log(d), *newest = NULL, field[64];
+    for (char *at = log; (at = strstr(at, "\"redis_up\"")); at++) newest = at;
+    while (newest > log && newest[-1] != '\n') newest--;
+    snprintf(field, sizeof field, "\"%s\":", name);
+    char *found = strstr(newest, field);
+    cr_assert_not_null(found, "no %s in %s", name, newest);
+    long long value = strtoll(found + strlen(field), NULL, 10);
+    free(log);
+    return value;
+}
+
+static void kill_all(nodes_t *nodes) {
+    for (size_t i = 0; i < nodes->count; i++) server_kill(nodes->servers[i]);
+}
+
+static void restart_all(nodes_t *nodes) {
+    for (size_t i = 0; i < nodes->count; i++) server_restart(nodes->servers[i], SERVER_LOSE_DATA);
+    cr_assert(wait_for(is_up(nodes), UP_MS));
+}
+
+static void do_on_all(const nodes_t *nodes, const char *command) {
+    for (size_t i = 0; i < nodes->count; i++) {
+        if (!nodes->servers[i] || nodes->down[i]) continue;
+        redis_t *r = redis_open(nodes->servers[i]);
+        redis_ok(r, command);
+        redis_close(r);
+    }
+}
+
+Test(daemon_cluster_faults, nodes_that_are_away_at_the_start_are_found_soon_after_they_come) {
+    nodes_t nodes = nodes_start(3, 0);
+    kill_all(&nodes);
+    daemon_t *d = start(&nodes, QUEUES);
+    cr_assert(daemon_wait_log(d, "cannot learn where the primary is", SOON_MS));
+    restart_all(&nodes);
+    expect_all(&nodes, SOON_MS);
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+Test(daemon_cluster_faults, a_slot_that_gets_a_node_is_served_soon) {
+    nodes_t nodes = nodes_start(3, 0);
+    char drop[64], add[64];
+    unsigned slot = nodes_slot(&nodes, "{q0}");
+    size_t owner = nodes_owner(&nodes, slot);
+    snprintf(drop, sizeof drop, "CLUSTER DELSLOTS %u", slot);
+    snprintf(add, sizeof add, "CLUSTER ADDSLOTS %u", slot);
+    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    do_on_all(&nodes, drop);
+    daemon_t *d = start(&nodes, 1);
+    cr_assert(cluster_stays(daemon_log_count(d, "\"leading\"") == 0, 1000));
+    redis_t *r = redis_open(nodes.servers[owner]);
+    redis_ok(r, add);
+    redis_close(r);
+    cr_assert(promotes(&nodes, owner, "{q0}", SOON_MS), "the job does not come");
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+/* The owner alone says that nobody serves the slot. Node 0, which is asked first, names it still. */
+Test(daemon_cluster_faults, a_slot_that_its_node_does_not_serve_delays_no_other_queue) {
+    nodes_t nodes = nodes_start(2, 0);
+    char queue[16], cut_off[16] = "", other[16] = "";
+    for (int i = 0; i < QUEUES; i++) {
+        snprintf(queue, sizeof queue, "{q%d}", i);
+        if (nodes_owner(&nodes, nodes_slot(&nodes, queue)) == 1) memcpy(*cut_off ? other : cut_off, queue, sizeof queue);
+    }
+    cr_assert(*other);
+    unsigned slot = nodes_slot(&nodes, cut_off);
+    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    daemon_t *d = start(&nodes, QUEUES);
+    expect_all(&nodes, UP_MS);
+    redis_t *r = redis_open(nodes.servers[1]);
+    redis_ok(r, "CLUSTER DELSLOTS %u", slot);
+    int64_t worst_ms = 0;
+    for (int64_t until = wait_now_us() + 4000000; wait_now_us() < until;) {
+        int64_t began = wait_now_us();
+        cr_assert(promotes(&nodes, 1, other, UP_MS));
+        if ((wait_now_us() - began) / 1000 > worst_ms) worst_ms = (wait_now_us() - began) / 1000;
+    }
+    redis_ok(r, "CLUSTER ADDSLOTS %u", slot);
+    cr_assert(promotes(&nodes, 1, cut_off, SOON_MS), "its queue is not served again");
+    fprintf(stderr, "worst %lld ms, lost terms %d\n", (long long)worst_ms, daemon_log_count(d, "no longer leading"));
+    cr_assert_lt(worst_ms, wait_scaled_ms(500), "a job of another queue comes after %lld ms", (long long)worst_ms);
+    cr_assert_leq(daemon_log_count(d, "no longer leading"), 1);
+    redis_close(r);
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+/* Gives a slot of a dead node to another one, as `redis-cli --cluster fix` does. */
+static void adopt_slot(nodes_t *nodes, unsigned slot, size_t to) {
+    redis_t *r = redis_open(nodes->servers[to]);
+    char *id = redis_str(r, "CLUSTER MYID");
+    redis_ok(r, "CLUSTER DELSLOTS %u", slot);
+    redis_ok(r, "CLUSTER ADDSLOTS %u", slot);
+    redis_close(r);
+    for (size_t i = 0; i < nodes->count; i++) {
+        if (i == to || nodes->down[i]) continue;
+        r = redis_open(nodes->servers[i]);
+        redis_ok(r, "CLUSTER SETSLOT %u NODE %s", slot, id);
+        redis_close(r);
+    }
+    free(id);
+}
+
+Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
+    nodes_t nodes = nodes_start(3, 0);
+    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    daemon_t *d = start(&nodes, QUEUES);
+    expect_all(&nodes, UP_MS);
+    cr_assert_eq(metric(d, "redis_up"), 1);
+    size_t dead = nodes_owner(&nodes, nodes_slot(&nodes, "{q0}")), heir = dead ? 0 : 1;
+    unsigned slots[QUEUES];
+    bool lost[QUEUES];
+    for (int i = 0; i < QUEUES; i++) {
+        char queue[16];
+        snprintf(queue, sizeof queue, "{q%d}", i);
+        slots[i] = nodes_slot(&nodes, queue);
+        lost[i] = nodes_owner(&nodes, slots[i]) == dead;
+    }
+    server_kill(nodes.servers[dead]);
+    nodes.down[dead] = true;
+    cr_assert(wait_for(metric(d, "redis_up") == 0 && metric(d, "primaries_missing") == 1, SOON_MS));
+    for (int i = 0; i < QUEUES; i++)
+        if (lost[i]) adopt_slot(&nodes, slots[i], heir);
+    for (int i = 0; i < QUEUES; i++) {
+        char queue[16];
+        snprintf(queue, sizeof queue, "{q%d}", i);
+        cr_assert(promotes(&nodes, nodes_owner(&nodes, slots[i]), queue, UP_MS), "%s", queue);
+    }
+    bool good = wait_for(metric(d, "redis_up") == 1 && metric(d, "primaries_missing") == 0, SOON_MS);
+    cr_assert(good, "redis_up %lld, missing %lld", metric(d, "redis_up"), metric(d, "primaries_missing"));
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+static long long epoch_of(const nodes_t *nodes, size_t node) {
+    redis_t *r = redis_open(nodes->servers[node]);
+    char *info = redis_str(r, "CLUSTER INFO"), *found = strstr(info, "cluster_current_epoch:");
+    long long epoch = strtoll(found + strlen("cluster_current_epoch:"), NULL, 10);
+    free(info);
+    redis_close(r);
+    return epoch;
+}
+
+/* Node 0 is asked first. It has the highest epoch, too, but does not hear of the move, as in a net that is cut in two. */
+Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believed) {
+    nodes_t nodes = nodes_start(4, 0);
+    daemon_t *d = start(&nodes, QUEUES);
+    expect_all(&nodes, UP_MS);
+    unsigned slot = 0, any = 0;
+    size_t from = 0, to = 0;
+    char queue[16];
+    for (int i = 0; i < QUEUES && !from; i++) {
+        snprintf(queue, sizeof queue, "{q%d}", i);
+        slot = nodes_slot(&nodes, queue);
+        from = nodes_owner(&nodes, slot);
+    }
+    to = from == 1 ? 2 : 1;
+    while (nodes_owner(&nodes, any) != from || any == slot) any += 100;
+    nodes_move(&nodes, any, to); /* this gives the target the highest epoch, so the next move raises none */
+    cr_assert(wait_for(epoch_of(&nodes, 0) == epoch_of(&nodes, to), UP_MS));
+    redis_t *target = redis_open(nodes.servers[to]), *r = redis_open(nodes.servers[0]);
+    char *id = redis_str(target, "CLUSTER MYID");
+    redis_ok(r, "CLUSTER FORGET %s", id);
+    cr_assert(wait_for(!is_sound(r), UP_MS));
+    nodes.down[0] = true; /* so that nobody waits for it */
+    nodes_move(&nodes, slot, to);
+    cr_assert(promotes(&nodes, to, queue, UP_MS), "the job does not come");
+    int before = daemon_log_count(d, "still leading");
+    (void)cluster_stays(daemon_log_count(d, "still leading") < before + 10, 4000);
+    cr_assert_lt(daemon_log_count(d, "still leading"), before + 10, "the roles of the queue are replaced again and again");
+    cr_assert(promotes(&nodes, to, queue, SOON_MS), "the job does not come");
+    free(id);
+    redis_close(target);
+    redis_close(r);
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+Test(daemon_cluster_faults, an_instance_that_starts_during_the_move_of_its_only_slot_serves_it_soon_after) {
+    nodes_t nodes = nodes_start(2, 0);
+    unsigned slot = nodes_slot(&nodes, "{q0}");
+    size_t from = nodes_owner(&nodes, slot);
+    nodes_move_begin(&nodes, slot, 1 - from);
+    daemon_t *d = start(&nodes, 1);
+    cr_assert(cluster_stays(daemon_log_count(d, "\"leading\"") == 0, 2000));
+    for (size_t i = 0; i < 2; i++) {
+        redis_t *r = redis_open(nodes.servers[i]);
+        redis_ok(r, "CLUSTER SETSLOT %u STABLE", slot);
+        redis_close(r);
+    }
+    int64_t began = wait_now_us();
+    cr_assert(promotes(&nodes, from, "{q0}", UP_MS));
+    int64_t took_ms = (wait_now_us() - began) / 1000;
+    cr_assert_lt(took_ms, wait_scaled_ms(2000), "the job comes after %lld ms", (long long)took_ms);
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+static void delay(redis_t *r, const char *queue, const char *job, int delay_ms) {
+    redisReply *now = redis_do(r, "TIME");
+    long long due = strtoll(now->element[0]->str, NULL, 10) * 1000 + strtoll(now->element[1]->str, NULL, 10) / 1000 + delay_ms;
+    freeReplyObject(now);
+    redis_ok(r, "ZADD %s:delayed %lld %s", queue, due, job);
+}
+
+/* A move that is given up ends without MOVED. */
+Test(daemon_cluster_faults, a_queue_goes_on_soon_after_the_move_of_its_slot_is_given_up) {
+    nodes_t nodes = nodes_start(2, 0);
+    unsigned slot = nodes_slot(&nodes, "{q0}");
+    size_t from = nodes_owner(&nodes, slot);
+    daemon_t *d = start(&nodes, QUEUES);
+    expect_all(&nodes, UP_MS);
+    redis_t *r = redis_open(nodes.servers[from]);
+    delay(r, "{q0}", "held", 500);
+    nodes_move_begin(&nodes, slot, 1 - from);
+    cr_assert(wait_for(cluster_says(d, "redis refuses to promote", "its slot is being moved"), UP_MS));
+    for (size_t i = 0; i < 2; i++) {
+        redis_t *node = redis_open(nodes.servers[i]);
+        redis_ok(node, "CLUSTER SETSLOT %u STABLE", slot);
+        redis_close(node);
+    }
+    int64_t began = wait_now_us();
+    cr_assert(wait_for(redis_int(r, "LLEN {q0}") == 1, UP_MS), "the job does not come");
+    int64_t took_ms = (wait_now_us() - began) / 1000;
+    cr_assert_lt(took_ms, wait_scaled_ms(1500), "the job comes after %lld ms", (long long)took_ms);
+    redis_close(r);
+    daemon_stop(d);
+    nodes_free(&nodes);
+}
