@@ -7,7 +7,7 @@
 # that is 1), 1 failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-jobs=$(($(nproc) * 2))
+jobs=$((4 * $(nproc)))
 [ "$jobs" -le 8 ] || jobs=8
 
 server=$(sh tests/support/redis62.sh)

@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 make=${MAKE:-make}
-jobs=$((3 * $(nproc)))
+jobs=$((4 * $(nproc)))
 [ "$jobs" -le 8 ] || jobs=8
 
 reports=$(mktemp -d)
@@ -126,7 +126,7 @@ storms() {
 
 # Twenty failovers of Sentinel and of a Cluster, with twenty moves of a slot. The quick forms have three.
 failovers() {
-    QS_LONG=1 timeout --foreground -k 10 900 build/tests/suite -j1 --timeout 600 --filter '@(daemon_sentinel|daemon_cluster_jobs)/*'
+    QS_LONG=1 timeout --foreground -k 10 900 build/tests/suite -j2 --timeout 600 --filter '@(daemon_sentinel|daemon_cluster_jobs)/*'
 }
 
 # `make chaos`, but for a minute.
