@@ -109,13 +109,23 @@ export PATH
 exec sh "$here/$program.sh" "$@"'
 }
 
-# The workers of the dialects. Those in Python share the library of the Python worker.
+# The workers of the dialects and of a Cluster. Those in Python and Node share the library of the Python or Node worker.
 client_in_python() { # dialect
     if [ -e "$clients/python/skipped" ]; then
         skip "$1" "$(cat "$clients/python/skipped")"
     else
         cp "$here/story/story.py" "$clients/$1/"
         launcher "$1" 'exec "$here/../python/venv/bin/python" -B "$here/$program.py" "$@"'
+    fi
+}
+
+client_in_node() { # dialect
+    if [ -e "$clients/node/skipped" ]; then
+        skip "$1" "$(cat "$clients/node/skipped")"
+    else
+        cp "$here/story/story.js" "$clients/$1/"
+        launcher "$1" 'export NODE_PATH="$here/../node/node_modules"
+exec node "$here/$program.js" "$@"'
     fi
 }
 
@@ -142,15 +152,15 @@ client_bull() {
 }
 
 rm -f "$clients/failed"
-for language in python node go java shell bull kmqueue delayed_queue private_queues delay_loop; do
+for language in python node go java shell bull kmqueue delayed_queue private_queues delay_loop cluster_python cluster_node; do
     mkdir -p "$clients/$language"
     (cd "$clients/$language" && rm -f run skipped ./*.java)
     find "$here/$language" -type f -exec cp -p {} "$clients/$language/" \;
 done
 python3 "$here/extract.py" docs/worker-contract.md "$clients" || exit 1
 # One after the other if they share the cache of a tool, else at the same time.
-(client_python; client_in_python private_queues; client_in_python delay_loop) &
-(client_node; client_bull) &
+(client_python; client_in_python private_queues; client_in_python delay_loop; client_in_python cluster_python) &
+(client_node; client_in_node cluster_node; client_bull) &
 client_go &
 (client_java; client_in_java kmqueue; client_in_java delayed_queue) &
 client_shell &
