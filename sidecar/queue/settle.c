@@ -47,6 +47,21 @@ static size_t record_arguments(const event_t *event) {
     return count;
 }
 
+void record_append_shared(conn_t *conn, const event_t *event) {
+    event_t shared = {.dialect = event->dialect, .queue = event->queue, .term = event->term, .group = event->group};
+    request_int(conn, (int64_t)record_arguments(&shared));
+    record_append(conn, &shared);
+}
+
+void record_append_own(conn_t *conn, const event_t *event, bool payload_follows) {
+    event_t own = *event;
+    own.dialect = own.queue = own.term = own.group = (slice_t){0};
+    if (payload_follows) own.payload = (slice_t){0};
+    request_int(conn, (int64_t)record_arguments(&own) + payload_follows);
+    record_append(conn, &own);
+    if (payload_follows) request_text(conn, "payload");
+}
+
 size_t record_bytes(const event_t *event) {
     size_t bytes = 0;
 #define X(name, help)                                                                                                            \
@@ -131,19 +146,6 @@ static void settle_append_kind(const call_t *call, const settle_ask_t *ask, sett
     request_text(call->conn, text);
 }
 
-static event_t settle_common_record(const event_t *event) {
-    return (event_t){.dialect = event->dialect, .queue = event->queue, .term = event->term, .group = event->group};
-}
-
-// The payload is the job. The request sends the job once, and the script copies the job into the record.
-static void settle_append_record(conn_t *conn, const settle_ask_t *ask) {
-    event_t record = *ask->event;
-    record.dialect = record.queue = record.term = record.group = record.payload = (slice_t){0};
-    request_int(conn, (int64_t)record_arguments(&record) + (ask->event->payload.len ? 1 : 0));
-    record_append(conn, &record);
-    if (ask->event->payload.len) request_text(conn, "payload");
-}
-
 static void settle_append_job(const call_t *call, const settle_ask_t *ask, settle_keys_t *keys) {
     const settle_where_t *where = ask->where;
     conn_t *conn = call->conn;
@@ -159,19 +161,18 @@ static void settle_append_job(const call_t *call, const settle_ask_t *ask, settl
     request_int(conn, settle_key_number(keys, ask->heartbeat));
     request_bytes(conn, where->mark_id.data, where->mark_id.len);
     request_bytes(conn, where->done_id.data, where->done_id.len);
-    settle_append_record(conn, ask);
+    // The payload is the job. The request sends the job once, and the script copies the job into the record.
+    record_append_own(conn, ask->event, ask->event->payload.len > 0);
 }
 
 void settle_append(const call_t *call, const settle_ask_t *const *asks, size_t count) {
     conn_t *conn = call->conn;
     settle_keys_t keys = {.count = 0};
-    event_t common = settle_common_record(asks[0]->event);
     settle_append_keys(call, asks, count, &keys);
     request_text(conn, call->token, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
     request_int(conn, call->keys->config->stream.max_bytes);
     request_text(conn, asks[0]->blank_is_dead ? "1" : "0");
-    request_int(conn, (int64_t)record_arguments(&common));
-    record_append(conn, &common);
+    record_append_shared(conn, asks[0]->event);
     for (size_t i = 0; i < count; i++) settle_append_job(call, asks[i], &keys);
     request_end(conn);
 }

@@ -5,9 +5,7 @@
 // A round begins with RENAME, which moves a loaded zset to delayed, and ends when the zset is empty. A keyspace event reports the
 // end of the sidecar's round, so its wake-up is part of the time. No client subscribes to `waiting`, so the sidecar publishes
 // nothing; Bull publishes it in any case.
-#include "bench.h"
-
-#include <glob.h>
+#include "bull_script.h"
 
 enum {
     PLAIN = 200000,
@@ -17,7 +15,6 @@ enum {
 
 #define BULL     "bull:q0:"
 #define SETTINGS "{ name = \"q0\"; dialect = \"bull\"; }"
-#define VERSION  "4.16.5"
 
 // The cheapest script that still sets `delay` in each job's hash: no fence, no checks, no priorities, and the batch of the
 // sidecar.
@@ -113,50 +110,6 @@ static rates_t script_round(redisContext *redis, const char *sha, int jobs, bool
     return rates(redis, jobs, ended - began, redis_cpu_us(redis) - cpu);
 }
 
-static void copy(FILE *out, const char *path) {
-    char line[512];
-    FILE *in = fopen(path, "r");
-    if (!in) die("cannot read %s", path);
-    while (fgets(line, sizeof line, in)) fputs(line, out);
-    fputs("\n", out);
-    fclose(in);
-}
-
-// Loads Bull's script with its includes. Returns the reply with the SHA-1; owned. NULL: the package is not installed.
-static redisReply *load_script(redisContext *redis) {
-    const char *clients = getenv("QS_CLIENTS_DIR");
-    char path[512];
-    char include[1100];
-    char line[512];
-    snprintf(path, sizeof path, "%s/bull/" VERSION "/node_modules/bull/lib/commands/updateDelaySet-*.lua",
-             clients ? clients : "build/clients");
-    glob_t found;
-    if (glob(path, 0, NULL, &found) != 0) return NULL;
-    snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
-    globfree(&found);
-    FILE *in = fopen(path, "r");
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    if (!in || !out) die("cannot read %s", path);
-    *strrchr(path, '/') = '\0';
-    while (fgets(line, sizeof line, in)) {
-        const char *name = strstr(line, "@include \"");
-        if (!name) {
-            fputs(line, out);
-            continue;
-        }
-        name += strlen("@include \"");
-        snprintf(include, sizeof include, "%s/%.*s.lua", path, (int)strcspn(name, "\""), name);
-        copy(out, include);
-    }
-    fclose(in);
-    fclose(out);
-    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", text);
-    free(text);
-    return sha;
-}
-
 typedef struct scripts {
     redisReply *bull;
     redisReply *floor;
@@ -205,14 +158,14 @@ static void compare(bench_t *bench, redisContext *redis, const scripts_t *script
 int main(int argc, char **argv) {
     bench_t bench = bench_begin(argc, argv);
     redisContext *redis = redis_open(&bench);
-    scripts_t scripts = {load_script(redis), redis_ask(redis, "SCRIPT LOAD %s", FLOOR)};
+    scripts_t scripts = {bull_load_script(redis, "updateDelaySet"), redis_ask(redis, "SCRIPT LOAD %s", FLOOR)};
     if (!scripts.bull) {
-        printf("\nbull: skipped: no bull@" VERSION " in build/clients (sh tests/clients/install.sh fetches it)\n");
+        printf("\nbull: skipped: no bull@" BULL_VERSION " in build/clients (sh tests/clients/install.sh fetches it)\n");
         return 0;
     }
     redis_do(redis, "FLUSHDB");
     redis_do(redis, "CONFIG SET notify-keyspace-events Kg");
-    table_head("Promotion of due jobs of Bull " VERSION);
+    table_head("Promotion of due jobs of Bull " BULL_VERSION);
     compare(&bench, redis, &scripts, PLAIN, false, 3);
     compare(&bench, redis, &scripts, PRIORITIES, true, 1);
     redis_do(redis, "CONFIG SET notify-keyspace-events %s", "");

@@ -248,10 +248,10 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     "9 " LOCK " bull:video:delayed bull:video:wait bull:video:paused bull:video:meta-paused bull:video:priority "                \
     "bull:video:active sidecar:video:meta sidecar:video:aside T app 100 0 bull:video: 9 999"
 #define BULL_MARK "5 " LOCK " bull:video:stalled bull:video:active bull:video:stalled-check sidecar:video:meta T "
-#define BULL_SETTLE(debounce)                                                                                                    \
-    "14 " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta-paused "                 \
-    "bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta bull:video:7 bull:video:7:lock "         \
-    "bull:video:7:logs " debounce " T 7 "
+#define BULL_SETTLE(count, more)                                                                                                 \
+    count " " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta-paused "             \
+          "bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta bull:video:7 "                     \
+          "bull:video:7:lock " more "T 999 0 9 0 7 "
 #define BULL_STALLED "SADD bull:video:stalled 7", "RPUSH bull:video:active 7", "HSET bull:video:7 name x stalledCounter 1"
 static const withdrawn_call_t withdrawn_bull[] = {
     {"a job without a priority",
@@ -310,23 +310,23 @@ static const withdrawn_call_t withdrawn_bull[] = {
     {"a mark of a job that is finished",
      &script_bull_settle,
      {"SADD bull:video:stalled 7"},
-     BULL_SETTLE(LOCK) "1 retry '' '' 0 999 kind retried",
+     BULL_SETTLE("12", "") "1 r '' '' 2 kind retried",
      "gone"},
-    {"a retry", &script_bull_settle, {BULL_STALLED}, BULL_SETTLE(LOCK) "1 retry '' '' 0 999 kind retried", "settled"},
+    {"a retry", &script_bull_settle, {BULL_STALLED}, BULL_SETTLE("12", "") "1 r '' '' 2 kind retried", "settled"},
     {"an end of a stalled job",
      &script_bull_settle,
      {BULL_STALLED, "SET bull:video:de:1 7"},
-     BULL_SETTLE("bull:video:de:1") "1 end why message 0 999 kind failed",
+     BULL_SETTLE("13", "bull:video:de:1 ") "1 ed why message 2 kind failed",
      "settled"},
     {"an end of a job that Bull removes",
      &script_bull_settle,
      {BULL_STALLED, "RPUSH bull:video:7:logs x"},
-     BULL_SETTLE(LOCK) "1 end why message 1 999 kind failed",
+     BULL_SETTLE("13", "bull:video:7:logs ") "1 ex why message 2 kind failed",
      "settled"},
     {"an end of an active id without a job",
      &script_bull_settle,
      {"SADD bull:video:stalled 7", "RPUSH bull:video:active 7"},
-     BULL_SETTLE(LOCK) "'' broken why message 0 999 kind failed",
+     BULL_SETTLE("12", "") "'' b why '' 2 kind failed",
      "settled"},
     {"an end of an id without a job",
      &script_quarantine_settle,

@@ -4,6 +4,7 @@
 #include "base/failpoint.h"
 #include "base/json/json.h"
 #include "base/log.h"
+#include "base/pace.h"
 #include "dialects/bull/bull.h"
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
@@ -12,8 +13,10 @@
 #include "redis/reply.h"
 
 enum {
-    PAGE_JOBS = 32,       // jobs that one step settles
-    PAGE_MARKS = 500,     // marked ids that one step reads, about: 1 to 2 ms of Redis
+    PAGE_JOBS = 128,      // most jobs that one step settles
+    FIRST_JOBS = 16,      // jobs of the first step, while the time of Redis for one is unknown
+    PAGE_IDS = 256,       // entries of active, or marked ids, that one step reads, about: 0.2 ms of Redis
+    SHIFT = 64,           // entries by which jobs that finished since the read may have shifted those behind them
     PAGE_BYTES = 1 << 20, // one step reads no further job after this many bytes
     RENEW_MIN_MS = 1000,  // shortest time between two renewals of stalled-check; this key keeps workers from their own check
     RENEW_SHARE = 3,      // renewals in a stalled_interval
@@ -26,6 +29,8 @@ typedef struct stalled_job {
     bull_job_t job;      // borrows from the reply
     const char *verdict; // retry, end or broken; see bull_settle.lua
     const char *reason;
+    bool removes;    // the end deletes the job, because its removeOnFail is true or 0
+    bool debounces;  // the end may delete the debounce key
     char error[160]; // for the record; a retry ignores it
     char event[EVENT_ID_SIZE];
 } stalled_job_t;
@@ -35,14 +40,15 @@ typedef struct stalled {
     bool marked;     // jobs are marked, and check_at is set
     mono_t check_at; // when the marks are a whole interval old
     mono_t renew_at; // when stalled-check is renewed
-    char cursor[24]; // of SSCAN: the part of the marks under check; "0" = the first
-    int64_t skip;    // stalled jobs of this part that could not be settled
-    int64_t left;    // stalled jobs of the earlier parts that could not be settled
+    char cursor[24]; // part of active or of the marks under check; see bull_stalled.lua
+    int64_t skip;    // entries of active that stay; or stalled jobs of this part of the marks that could not be settled
+    int64_t left;    // stalled jobs of this check that could not be settled
     bool full;       // the stream is full, and that was logged
+    pace_t pace;
 } stalled_t;
 
 static void stalled_rewind(stalled_t *s) {
-    snprintf(s->cursor, sizeof s->cursor, "0");
+    snprintf(s->cursor, sizeof s->cursor, "begin");
     s->skip = s->left = 0;
 }
 
@@ -116,7 +122,7 @@ static bool job_removes_itself(const bull_job_t *job) {
     return pick.value.type == JSON_NUMBER && json_integer(pick.value.raw, &count) && count == 0;
 }
 
-static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
+static void job_give_verdict(const stalled_t *s, stalled_job_t *c, int64_t now) {
     const queue_config_t *queue = s->at->config;
     int64_t created = bull_number(&c->job, BULL_TIMESTAMP), alive = queue->policy.alive_timeout_ms;
     const char *state = c->job.state;
@@ -138,6 +144,13 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
 }
 
 static bool job_is_retry(const stalled_job_t *c) { return strcmp(c->verdict, "retry") == 0; }
+static bool job_ends(const stalled_job_t *c) { return strcmp(c->verdict, "end") == 0; }
+
+static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
+    job_give_verdict(s, c, now);
+    c->removes = job_ends(c) && job_removes_itself(&c->job);
+    c->debounces = job_ends(c) && c->job.fields[BULL_DEID].len;
+}
 
 // This stall counts as one more execution. The time of the check makes the event ids of two stalls differ.
 static void job_make_record(const call_t *call, const stalled_job_t *c, int64_t now, bull_record_t *record) {
@@ -164,33 +177,51 @@ static void job_append_message(conn_t *conn, const stalled_job_t *c) {
     buffer_free(&message);
 }
 
-static void job_append_settle(const stalled_t *s, const call_t *call, stalled_job_t *c, int64_t now) {
-    const queue_keys_t *at = s->at;
-    slice_t counter = c->job.fields[BULL_STALLED_COUNTER], debounce = c->job.fields[BULL_DEID];
+static void job_append_keys(const stalled_t *s, conn_t *conn, const stalled_job_t *c) {
+    bull_job_key(conn, s->at, "", c->job.id, "");
+    bull_job_key(conn, s->at, "", c->job.id, ":lock");
+    if (c->removes) bull_job_key(conn, s->at, "", c->job.id, ":logs");
+    if (c->debounces) bull_job_key(conn, s->at, "de:", c->job.fields[BULL_DEID], "");
+}
+
+static void job_append_settle(const call_t *call, stalled_job_t *c, int64_t now) {
+    slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
     conn_t *conn = call->conn;
+    char flags[4];
     bull_record_t record = {0};
     job_make_record(call, c, now, &record);
     memcpy(c->event, record.id, sizeof c->event);
-    call_script(call, &script_bull_settle, 14);
-    bull_keys(conn, at, "stalled", "active", "wait", "paused", "meta-paused", "failed");
-    request_text(conn, at->recorded, at->failures, at->meta);
-    bull_job_key(conn, at, "", c->job.id, "");
-    bull_job_key(conn, at, "", c->job.id, ":lock");
-    bull_job_key(conn, at, "", c->job.id, ":logs");
-    if (debounce.len)
-        bull_job_key(conn, at, "de:", debounce, "");
-    else
-        request_text(conn, call_lock(call));
-    request_text(conn, call->token);
+    snprintf(flags, sizeof flags, "%c%s%s", *c->verdict, c->removes ? "x" : "", c->debounces ? "d" : "");
     request_bytes(conn, c->job.id.data, c->job.id.len);
     request_bytes(conn, counter.data, counter.len);
-    request_text(conn, c->verdict, c->error);
-    job_append_message(conn, c);
-    request_text(conn, job_removes_itself(&c->job) ? "1" : "0");
-    request_int(conn, call->keys->config->stream.max_bytes);
-    record_append(conn, &record.event);
-    request_end(conn);
+    request_text(conn, flags, job_is_retry(c) ? "" : c->error);
+    if (job_ends(c))
+        job_append_message(conn, c);
+    else
+        request_text(conn, "");
+    record_append_own(conn, &record.event, false);
     bull_record_free(&record);
+}
+
+// `from` and `to`: entries of active where the jobs are, counted from its tail; 0 = unknown.
+static void jobs_append_settle(const stalled_t *s, const call_t *call, stalled_job_t *jobs, size_t count, const int64_t range[2],
+                               int64_t now) {
+    const queue_keys_t *at = s->at;
+    conn_t *conn = call->conn;
+    bull_record_t record = {0};
+    size_t keys = 0;
+    for (size_t i = 0; i < count; i++) keys += 2 + (size_t)jobs[i].removes + (size_t)jobs[i].debounces;
+    call_script(call, &script_bull_settle, 10 + (int)keys);
+    bull_keys(conn, at, "stalled", "active", "wait", "paused", "meta-paused", "failed");
+    request_text(conn, at->recorded, at->failures, at->meta);
+    for (size_t i = 0; i < count; i++) job_append_keys(s, conn, &jobs[i]);
+    request_text(conn, call->token);
+    request_int(conn, call->keys->config->stream.max_bytes, range[0], range[1]);
+    bull_record_make(&record, call, &(bull_job_t){.state = "none"}, "", 0);
+    record_append_shared(conn, &record.event);
+    bull_record_free(&record);
+    for (size_t i = 0; i < count; i++) job_append_settle(call, &jobs[i], now);
+    request_end(conn);
 }
 
 static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, const stalled_job_t *c) {
@@ -216,7 +247,10 @@ static void stalled_note_done(const stalled_t *s, const side_task_call_t *call, 
 static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const stalled_job_t *c, settled_t settled) {
     if (settled == SETTLED || settled == SETTLED_UNRECORDED) stalled_note_done(s, call, c);
     if (settled == SETTLED_UNRECORDED) metric_add(&call->metrics->retried_unrecorded, 1);
-    if (settled == SETTLED_CHANGED || settled == SETTLED_FULL) s->skip++; // the next check decides again
+    if (settled == SETTLED_CHANGED || settled == SETTLED_FULL) { // the next check decides again
+        s->skip++;
+        s->left++;
+    }
     if (settled != SETTLED_FULL) return;
     metric_add(&call->metrics->ends_held, 1);
     if (!s->full)
@@ -227,46 +261,85 @@ static void stalled_note_settled(stalled_t *s, side_task_call_t *call, const sta
 
 // ---- The check.
 
+static bool stalled_walks(const redisReply *reply) {
+    return reply_is(reply_at(reply, 3), "tail") || reply_is(reply_at(reply, 3), "end");
+}
+
+static void stalled_settle_jobs(stalled_t *s, side_task_call_t *call, stalled_job_t *jobs, size_t count,
+                                const redisReply *reply) {
+    settled_t settled[PAGE_JOBS];
+    int64_t took_us = 0, range[2] = {0, 0};
+    if (stalled_walks(reply)) {
+        range[0] = s->skip > SHIFT ? s->skip - SHIFT : 0;
+        range[1] = s->skip + reply_int(reply_at(reply, 2)) + (int64_t)count;
+    }
+    jobs_append_settle(s, &call->redis, jobs, count, range, reply_number(reply_at(reply, 1)));
+    failpoint("settle_before");
+    conn_flush(call->redis.conn, call->redis.error);
+    failpoint("settle_sent");
+    if (!settle_read_answers(&call->redis, count, settled, &took_us)) return;
+    pace_note(&s->pace, (int64_t)count, took_us);
+    for (size_t i = 0; i < count; i++) {
+        failpoint("settle_answered");
+        stalled_note_settled(s, call, &jobs[i], settled[i]);
+    }
+}
+
+static void stalled_go_to(stalled_t *s, const char *cursor) {
+    s->skip = 0;
+    snprintf(s->cursor, sizeof s->cursor, "%s", cursor);
+}
+
+// Returns whether the check goes on. The marks are read after a walk along active, except if jobs were left: their turn comes
+// again with the next check.
+static bool stalled_next_part(stalled_t *s, const redisReply *reply, int64_t passed) {
+    const char *next = reply_text(reply_at(reply, 3));
+    if (strcmp(next, "tail") == 0) {
+        if (strcmp(s->cursor, "tail") != 0) snprintf(s->cursor, sizeof s->cursor, "tail");
+        s->skip += reply_int(reply_at(reply, 2));
+        return true;
+    }
+    if (strcmp(next, "end") == 0) {
+        stalled_go_to(s, "0");
+        return s->left == 0;
+    }
+    if (passed < reply_int(reply_at(reply, 2))) { // more jobs of the same part
+        if (strcmp(s->cursor, "begin") == 0) snprintf(s->cursor, sizeof s->cursor, "0");
+        return true;
+    }
+    stalled_go_to(s, next);
+    return strcmp(next, "0") != 0;
+}
+
 // Settles the jobs of a reply. Returns whether further stalled jobs may be left.
 static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redisReply *reply) {
     stalled_job_t jobs[PAGE_JOBS];
-    int64_t now = reply_number(reply_at(reply, 1)), before = s->skip;
+    int64_t before = s->skip;
     size_t count = 0;
-    for (; count < PAGE_JOBS && bull_job_at(reply, count, BULL_PLAIN, &jobs[count].job); count++) {
-        job_judge(s, &jobs[count], now);
-        job_append_settle(s, &call->redis, &jobs[count], now);
-    }
-    if (count) failpoint("settle_before");
-    conn_flush(call->redis.conn, call->redis.error);
-    if (count) failpoint("settle_sent");
-    for (size_t i = 0; i < count; i++) {
-        settled_t settled;
-        if (!settle_read(&call->redis, &settled)) continue;
-        failpoint("settle_answered");
-        stalled_note_settled(s, call, &jobs[i], settled);
-    }
-    bool more = count > 0 && before + (int64_t)count < reply_int(reply_at(reply, 2));
-    if (!more && call->redis.error->outcome == OUTCOME_OK) { // the next part
-        s->left += s->skip;
-        s->skip = 0;
-        snprintf(s->cursor, sizeof s->cursor, "%s", reply_text(reply_at(reply, 3)));
-        more = strcmp(s->cursor, "0") != 0;
-    }
-    if (!more) s->full = s->full && s->left + s->skip > 0;
+    for (; count < PAGE_JOBS && bull_job_at(reply, count, BULL_PLAIN, &jobs[count].job); count++)
+        job_judge(s, &jobs[count], reply_number(reply_at(reply, 1)));
+    if (count) stalled_settle_jobs(s, call, jobs, count, reply);
+    if (call->redis.error->outcome != OUTCOME_OK) return true;
+    bool more = stalled_next_part(s, reply, count ? before + (int64_t)count : INT64_MAX);
+    if (!more) s->full = s->full && s->left > 0;
     return more;
+}
+
+static int64_t stalled_page_jobs(const stalled_t *s, const side_task_call_t *call) {
+    return pace_jobs(&s->pace, call->redis.keys->config->redis.slice_us, FIRST_JOBS, PAGE_JOBS);
 }
 
 static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {
     const queue_keys_t *at = s->at;
     conn_t *conn = call->redis.conn;
     redisReply *reply;
-    request_script(conn, &script_bull_stalled, 3);
+    request_script(conn, &script_bull_stalled, 4);
     bull_keys(conn, at, "stalled", "stalled-check");
     request_text(conn, at->meta);
-    bull_keys(conn, at, "");
+    bull_keys(conn, at, "active", "");
     request_int(conn, bull_config(at->config)->stalled_interval_ms);
     request_text(conn, s->cursor);
-    request_int(conn, PAGE_MARKS, s->skip, PAGE_JOBS, PAGE_BYTES, at->config->policy.max_payload);
+    request_int(conn, PAGE_IDS, s->skip, stalled_page_jobs(s, call), PAGE_BYTES, at->config->policy.max_payload);
     request_text_list(conn, bull_field_names, BULL_FIELDS);
     conn_expect_job(conn);
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;

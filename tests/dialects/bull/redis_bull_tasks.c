@@ -1,102 +1,6 @@
 /* Dialect bull from C: side tasks, adoption and promotion, as monitor, preflight and dispatcher call them. */
-#include "bull_call.h"
-#include "dialects/bull/bull.h"
+#include "bull_tasks.h"
 #include "dialects/registry.h"
-#include "model/metrics.h"
-#include "wait.h"
-
-#define STREAM "sidecar:video:failures"
-#define CONFIG                                                                                                                   \
-    "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; stalled_interval = \"1s\"; alive_timeout = \"1h\"; } "  \
-    ");"
-
-enum { INTERVAL_MS = 30 }; /* shorter than a config allows, because tests wait for it */
-
-typedef struct {
-    fixture_t f;
-    metrics_t *metrics;
-    void *states[SIDE_TASKS_MAX];
-    side_task_call_t call; /* the call of the last step */
-} setup_t;
-
-static setup_t setup(void) {
-    setup_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG})};
-    s.metrics = metrics_new(1);
-    bull_config(&s.f.config->queues[0])->stalled_interval_ms = INTERVAL_MS;
-    for (int i = 0; i < SIDE_TASKS_MAX; i++) s.states[i] = dialect_bull.side_tasks[i]->open(&s.f.keys->queues[0]);
-    redis_ok(s.f.r, "SET " BULL_LOCK " T");
-    return s;
-}
-
-static void teardown(setup_t *s) {
-    for (int i = 0; i < SIDE_TASKS_MAX; i++) dialect_bull.side_tasks[i]->close(s->states[i]);
-    metrics_free(s->metrics);
-    fixture_stop(&s->f);
-}
-
-static outcome_t step_as(setup_t *s, const char *token) {
-    s->call = (side_task_call_t){
-        .redis = fixture_call(&s->f, token), .metrics = &s->metrics->queues[0], .now = mono_now(), .next = mono_never()};
-    s->f.error = (redis_error_t){0};
-    mono_t next = mono_never();
-    outcome_t outcome = OUTCOME_OK;
-    for (int i = 0; i < SIDE_TASKS_MAX && outcome == OUTCOME_OK; i++) {
-        s->call.next = mono_never();
-        outcome = dialect_bull.side_tasks[i]->step(s->states[i], &s->call);
-        next = mono_min(next, s->call.next);
-    }
-    s->call.next = next;
-    return outcome;
-}
-
-static void step(setup_t *s) { cr_assert_eq(step_as(s, "T"), OUTCOME_OK, "%s", s->f.error.text); }
-
-/* Runs steps when they are due, until `settled` jobs were retried or ended. */
-static void check_until(setup_t *s, long settled) {
-    const metrics_queue_t *m = &s->metrics->queues[0];
-    wait_t wait = wait_begin(10000);
-    do {
-        if (mono_reached(s->call.next, mono_now())) step(s);
-        if (metric_get(&m->retried) + metric_get(&m->ended) >= settled) return;
-    } while (wait_again(&wait));
-    cr_assert_fail("%ld jobs were settled", (long)(metric_get(&m->retried) + metric_get(&m->ended)));
-}
-
-/* Runs steps until jobs are marked again. The last marked jobs are checked before that. */
-static void check_once(setup_t *s) {
-    char *before = redis_str(s->f.r, "HGET sidecar:video:meta marked");
-    wait_t wait = wait_begin(10000);
-    bool anew = false;
-    do {
-        if (mono_reached(s->call.next, mono_now())) step(s);
-        char *now = redis_str(s->f.r, "HGET sidecar:video:meta marked");
-        anew = strcmp(before, now) != 0;
-        free(now);
-    } while (!anew && wait_again(&wait));
-    cr_assert(anew);
-    free(before);
-}
-
-static void active(redis_t *r, const char *id, const char *counter) {
-    bull_job(r, id, "0");
-    if (counter) redis_ok(r, "HSET " BULL "%s stalledCounter %s", id, counter);
-    redis_ok(r, "LPUSH " BULL "active %s", id);
-}
-
-/* A field in the record of job `id`. Owned; NULL = no such record or field. */
-static char *field(redis_t *r, const char *id, const char *name) {
-    return redis_str(r, "EVAL %s 1 " STREAM " %s %s",
-                     "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
-                     "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
-                     "if f.job == ARGV[1] then return f[ARGV[2]] or false end end return false",
-                     id, name);
-}
-
-static void expect_field(redis_t *r, const char *id, const char *name, const char *expected) {
-    char *found = field(r, id, name);
-    cr_assert(expected ? found && strcmp(found, expected) == 0 : !found, "%s of %s is %s", name, id, found);
-    free(found);
-}
 
 Test(redis_bull_tasks, a_stalled_job_is_retried_and_then_ends) {
     setup_t s = setup();
@@ -404,7 +308,7 @@ Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
 /* Each row is a part of one script's request; the proxy breaks the reply of this script. */
 Test(redis_bull_tasks, broken_replies_are_refused) {
     static const char *const requests[] = {"bull:video:marker", "recorded T 600000",
-                                           "recorded bull:video: ", "sidecar:video:meta bull:video: "};
+                                           "recorded bull:video: ", "sidecar:video:meta bull:video:active"};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         setup_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true}), .metrics = metrics_new(1)};
         bull_config_t *own = bull_config(&s.f.config->queues[0]);
@@ -455,46 +359,5 @@ Test(redis_bull_tasks, promotes_through_the_interface) {
     cr_assert_eq(ops->due_us(queue, 1e300), INT64_MAX);
     cr_assert_eq(ops->due_us(queue, -1e300), INT64_MIN);
     cr_assert_eq(ops->due_us(queue, -1), -1000);
-    teardown(&s);
-}
-
-/* The cost of one step does not depend on the number of active jobs, and all steps together find each stalled job. */
-Test(redis_bull_tasks, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 60) {
-    enum { ALL = 10000, DEAD = 100, FINISHED = 40 };
-    setup_t s = setup();
-    redis_t *r = s.f.r;
-    redis_ok(r, "EVAL %s 0 %d %d",
-             "for i = 1, ARGV[1] do local key = 'bull:video:' .. i redis.call('LPUSH', 'bull:video:active', i) "
-             "redis.call('HSET', key, 'name', 'n', 'data', '{}', 'opts', '{}', 'timestamp', 1700000000000) "
-             "if i % (ARGV[1] / ARGV[2]) ~= 1 then redis.call('SET', key .. ':lock', 'w') end end",
-             ALL, DEAD);
-    s.f.config->queues[0].policy.alive_timeout_ms = 0;
-    bull_config(&s.f.config->queues[0])->stalled_interval_ms = 1000;
-    step(&s);
-    cr_assert_eq(redis_int(r, "SCARD " BULL "stalled"), ALL);
-    /* Some jobs finish after the mark; Bull before 4.12.3 leaves their marks. */
-    redis_ok(r, "EVAL %s 0 %d",
-             "for i = 1, ARGV[1] do local id = 2 * i redis.call('LREM', 'bull:video:active', 0, id) "
-             "redis.call('DEL', 'bull:video:' .. id, 'bull:video:' .. id .. ':lock') end",
-             FINISHED);
-    cr_assert(wait_for(mono_reached(s.call.next, mono_now()), 5000));
-    char *marked = redis_str(r, "HGET sidecar:video:meta marked"), *now = strdup(marked);
-    long long steps = 0, most = 0;
-    for (; strcmp(marked, now) == 0; steps++) {
-        cr_assert(wait_for(mono_reached(s.call.next, mono_now()), 5000));
-        long long before = server_commandstat(s.f.server, "exists");
-        step(&s);
-        long long looked = server_commandstat(s.f.server, "exists") - before;
-        if (looked > most) most = looked;
-        free(now);
-        now = redis_str(r, "HGET sidecar:video:meta marked");
-        cr_assert_lt(steps, 200);
-    }
-    cr_assert_leq(most, 1500, "one step checked %lld locks", most);
-    cr_assert_eq(metric_get(&s.metrics->queues[0].retried), DEAD);
-    cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), DEAD);
-    cr_assert_eq(redis_int(r, "LLEN " BULL "active"), ALL - DEAD - FINISHED);
-    free(marked);
-    free(now);
     teardown(&s);
 }

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- bull_settle: retries or ends one stalled job of a Bull 4 queue, with a record in the failure stream.
+-- bull_settle: retries or ends stalled jobs of a Bull 4 queue, each with a record in the failure stream. Answers for each job by
+-- itself.
 --
 -- KEYS[1]  lock
--- KEYS[2]  stalled   set; the id must still be marked; the mark of an id that is not active is removed
+-- KEYS[2]  stalled   set; an id must still be marked; the mark of an id that is not active is removed
 -- KEYS[3]  active    list
 -- KEYS[4]  wait      list
 -- KEYS[5]  paused    list
@@ -11,80 +12,163 @@
 -- KEYS[8]  recorded  the sidecar's zset: `<id>:<score>` of recorded failures; see bull_seen
 -- KEYS[9]  failures  stream
 -- KEYS[10] meta      fields `bytes`: of all values in the stream, and `entries`: their number when `bytes` was written
--- KEYS[11] job       hash; the key is the queue's prefix and the id
--- KEYS[12] job lock
--- KEYS[13] job logs
--- KEYS[14] debounce  `de:` and the job's deid; the lock again if it has none
+-- KEYS[11+] for each job: its hash, its lock, with flag x its logs, and with flag d `de:` and its deid
 -- ARGV[1]  token
--- ARGV[2]  id
--- ARGV[3]  counter   stalledCounter when the decision was made; '' = none
--- ARGV[4]  verdict   retry, end, or broken: end an id that names no job
--- ARGV[5]  error     of an end: for the record, and for failedReason
--- ARGV[6]  message   of an end, for the channel `failed`: JSON
--- ARGV[7]  remove    '1': the job's removeOnFail is true or 0, so an end deletes the job
--- ARGV[8]  most      bytes that the stream may hold
--- ARGV[9+] names and values of the record; this script adds 'at' and 'error'
--- Reply    as settle: settled, gone (its worker renewed the lock, or the job is finished), changed, alive (the lock exists), full,
---          fenced, type
+-- ARGV[2]  most      bytes that the stream may hold
+-- ARGV[3]  from      the jobs are probably among these entries of active, from entry number `from`
+-- ARGV[4]  to        to the one before `to`, counted from the tail and from 0; 0 = anywhere
+-- ARGV[5]  shared    number of names and values that all records have
+-- ARGV[6+] these names and values, and then for each job:
+--   id
+--   counter  stalledCounter when the decision was made; '' = none
+--   flags    r retry, e end, b broken: end an id that names no job; also x the job's removeOnFail is true or 0, so the end deletes
+--            the job, d the job has a debounce key
+--   error    of an end: for the record, and for failedReason
+--   message  of an end, for the channel `failed`: JSON
+--   count    number of names and values of the record that follow; this script adds 'at' and 'error'
+-- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
+--          'settled'; 'unrecorded' a retry of which the stream took no record; 'gone' its worker renewed the lock, or the job is
+--          finished; 'changed'; 'alive' the lock exists; 'full' the stream takes no record; or an error
 -- Optional PUBLISH
--- Uses     types, fence, records, now, rights
--- Safe     fenced; compares the job with the decision; checks preconditions and rights before the first write; adds before it
---          removes, the record first; PUBLISH last and by pcall.
-local broken = ARGV[4] == 'broken'
+-- Uses     types, fence, records, now, rights, clock
+-- Safe     fenced; compares each job with its decision; checks preconditions and rights of all jobs before the first write; adds
+--          before it removes, the records first; PUBLISH last and by pcall.
+-- Cost     LREM looks through the entries between the job and the nearer end of active. A check that walks active from its tail
+--          leaves only jobs of living workers there. For a job anywhere LPOS and LREM look through half of active.
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
     {'meta-paused', KEYS[6], 'string'}, {'failed', KEYS[7], 'zset'}, {'recorded', KEYS[8], 'zset'},
     {'failures', KEYS[9], 'stream'}, {'meta', KEYS[10], 'hash'}}
 local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
-local id, ends = ARGV[2], ARGV[4] ~= 'retry'
-if redis.call('SISMEMBER', KEYS[2], id) == 0 then return {'gone'} end
-if not redis.call('LPOS', KEYS[3], id) then
-    redis.call('SREM', KEYS[2], id) -- before 4.12.3 Bull keeps the mark of a finished job
-    return {'gone'}
-end
-if redis.call('EXISTS', KEYS[12]) == 1 then return {'alive'} end
-local is_job = redis.call('TYPE', KEYS[11]).ok == 'hash' and redis.call('HEXISTS', KEYS[11], 'name') == 1
-if is_job == broken then return {'changed'} end
-local counter = not broken and redis.call('HGET', KEYS[11], 'stalledCounter') or ''
-if not broken and counter ~= ARGV[3] then return {'changed'} end
+local began = clock_us()
+local COUNTER, FLAGS, ERROR, MESSAGE, COUNT = 1, 2, 3, 4, 5
 
-local now = now_ms()
-local record = {'at', now, unpack(ARGV, 9)}
-if ends then
-    record[#record + 1] = 'error'
-    record[#record + 1] = ARGV[5]
+local jobs, locks, at, key = {}, {}, 6 + tonumber(ARGV[5]), 11
+local function next_key()
+    key = key + 1
+    return KEYS[key - 1]
 end
-local bytes, length = stream_bytes(KEYS[9], KEYS[10], record)
-local room = bytes <= tonumber(ARGV[8])
-if ends and not room then return {'full'} end
+while at < #ARGV do
+    local function has(flag) return string.find(ARGV[at + FLAGS], flag, 1, true) ~= nil end
+    local job = {at = at, id = ARGV[at], hash = next_key(), lock = next_key(), ends = not has('r'), broken = has('b')}
+    job.logs = has('x') and next_key()
+    job.debounce = has('d') and next_key()
+    job.fails = job.ends and not job.broken and not job.logs
+    jobs[#jobs + 1], locks[#locks + 1] = job, job.lock
+    at = at + COUNT + 1 + tonumber(ARGV[at + COUNT])
+end
+local locked = redis.call('EXISTS', unpack(locks)) > 0
+
+local from, to = tonumber(ARGV[3]), tonumber(ARGV[4])
+local side = to > 0 and redis.call('LLEN', KEYS[3]) - to > from and -1 or 1 -- of active: the end that is nearer
+local near = {}
+for _, id in ipairs(to > 0 and redis.call('LRANGE', KEYS[3], -to, -from - 1) or near) do near[id] = true end
+
+local now, most = now_ms(), tonumber(ARGV[2])
+local function record_of(job)
+    local record, first = {'at', now}, job.at + COUNT
+    for i = 6, 5 + tonumber(ARGV[5]) do record[#record + 1] = ARGV[i] end
+    for i = first + 1, first + tonumber(ARGV[first]) do record[#record + 1] = ARGV[i] end
+    if job.ends then
+        record[#record + 1] = 'error'
+        record[#record + 1] = ARGV[job.at + ERROR]
+    end
+    return record
+end
 local target = redis.call('EXISTS', KEYS[6]) == 1 and KEYS[5] or KEYS[4]
-local fails, deletes = ends and not broken and ARGV[7] ~= '1', ends and not broken and ARGV[7] == '1'
-local debounced = ends and not broken and KEYS[14] ~= KEYS[1] and redis.call('PTTL', KEYS[14])
-debounced = debounced == 0 or debounced == -1 -- as Bull from 4.16 on: with this key Bull drops new jobs of that deid
-refusal = missing_right({{'XADD', room and KEYS[9]}, {'HSET', room and KEYS[10]}, {'HSET', (fails or not ends) and KEYS[11]},
-    {'RPUSH', not ends and target}, {'ZADD', fails and KEYS[8]}, {'ZADD', fails and KEYS[7]}, {'LREM', KEYS[3]}, {'SREM', KEYS[2]},
-    {'DEL', deletes and KEYS[11]}, {'DEL', deletes and KEYS[13]}, {'DEL', debounced and KEYS[14]}})
-if refusal then return refusal end
+-- Most jobs of a call are of one kind, so rights are checked once for each kind. The call itself needs the right to write to all its keys.
+local kinds = {}
+local function job_refusal(job, room)
+    local retries, deletes, debounce = not job.ends, job.logs, job.debounced and job.debounce
+    local kind = ARGV[job.at + FLAGS] .. (room and '+' or '-') .. (debounce and '+' or '-')
+    if kinds[kind] == nil then
+        kinds[kind] = missing_right({{'XADD', room and KEYS[9]}, {'HSET', room and KEYS[10]},
+            {'HSET', (job.fails or retries) and job.hash}, {'RPUSH', retries and target}, {'ZADD', job.fails and KEYS[8]},
+            {'ZADD', job.fails and KEYS[7]}, {'LREM', KEYS[3]}, {'SREM', KEYS[2]}, {'DEL', deletes and job.hash},
+            {'DEL', deletes and job.logs}, {'DEL', debounce}}) or false
+    end
+    return kinds[kind] or nil
+end
 
-refusal = room and append_record(KEYS[9], KEYS[10], record, bytes, length)
-if refusal and (ends or refusal.err) then return refusal end
-room = room and not refusal
-local count = string.format('%.0f', number(counter) + 1)
-if not ends then
-    redis.call('HSET', KEYS[11], 'stalledCounter', count)
-    redis.call('RPUSH', target, id)
-elseif fails then
-    redis.call('HSET', KEYS[11], 'stalledCounter', count, 'failedReason', ARGV[5], 'finishedOn', now)
-    redis.call('ZADD', KEYS[8], now, id .. ':' .. now)
-    redis.call('ZADD', KEYS[7], now, id)
+local bytes, length = stream_bytes(KEYS[9], KEYS[10], {})
+local asked, unmarked = {}, {} -- ids that this call settles; ids whose marks go
+
+-- Returns why the job stays where it is; nil = its writes may begin.
+local function refused(job)
+    local id = job.id
+    if asked[id] or redis.call('SISMEMBER', KEYS[2], id) == 0 then return 'gone' end
+    if not near[id] and not redis.call('LPOS', KEYS[3], id) then
+        unmarked[#unmarked + 1] = id -- before 4.12.3 Bull keeps the mark of a finished job
+        return 'gone'
+    end
+    if locked and redis.call('EXISTS', job.lock) == 1 then return 'alive' end
+    local is_job = redis.call('TYPE', job.hash).ok == 'hash' and redis.call('HEXISTS', job.hash, 'name') == 1
+    if is_job == job.broken then return 'changed' end
+    job.counter = is_job and redis.call('HGET', job.hash, 'stalledCounter') or ''
+    if is_job and job.counter ~= ARGV[job.at + COUNTER] then return 'changed' end
+    job.record = record_of(job)
+    local total = bytes + record_bytes(job.record)
+    local room = total <= most
+    if job.ends and not room then return 'full' end
+    -- As Bull from 4.16 on: with this key Bull drops new jobs of that deid.
+    local ttl = job.debounce and redis.call('PTTL', job.debounce)
+    job.debounced = ttl == 0 or ttl == -1
+    local missing = job_refusal(job, room)
+    if missing then return missing end
+    if room then bytes = total else job.record = nil end
 end
-redis.call('LREM', KEYS[3], 1, id)
-redis.call('SREM', KEYS[2], id)
-if not ends then
-    redis.pcall('PUBLISH', KEYS[2] .. '@', id)
-elseif not broken then
-    if deletes then redis.call('DEL', KEYS[11], KEYS[13]) end
-    if debounced then redis.call('DEL', KEYS[14]) end
-    redis.pcall('PUBLISH', KEYS[7], ARGV[6])
+
+local answers, settled = {}, {}
+for i, job in ipairs(jobs) do
+    answers[i] = refused(job)
+    if not answers[i] then
+        asked[job.id] = true
+        settled[#settled + 1] = i
+    end
 end
-return {'settled', room and 1 or 0}
+
+-- Every job that is settled gets its record, or its answer is an error and it stays.
+local kept, written = {}, 0
+for _, i in ipairs(settled) do
+    local job = jobs[i]
+    local failure = job.record and add_to_stream(KEYS[9], job.record)
+    if failure then bytes = bytes - record_bytes(job.record) end
+    if failure and (job.ends or failure ~= 'full') then
+        answers[i] = failure
+    else
+        local recorded_now = job.record and not failure
+        answers[i] = recorded_now and 'settled' or 'unrecorded'
+        written = written + (recorded_now and 1 or 0)
+        kept[#kept + 1] = job
+    end
+end
+if written > 0 then redis.call('HSET', KEYS[10], 'bytes', string.format('%.0f', bytes), 'entries', length + written) end
+
+-- One call for each command and key, with the values of all jobs.
+local retries, marks, scores = {}, {}, {}
+for _, job in ipairs(kept) do
+    local count = string.format('%.0f', number(job.counter) + 1)
+    if not job.ends then
+        redis.call('HSET', job.hash, 'stalledCounter', count)
+        retries[#retries + 1] = job.id
+    elseif job.fails then
+        redis.call('HSET', job.hash, 'stalledCounter', count, 'failedReason', ARGV[job.at + ERROR], 'finishedOn', now)
+        marks[#marks + 1], marks[#marks + 2] = now, job.id .. ':' .. now
+        scores[#scores + 1], scores[#scores + 2] = now, job.id
+    end
+    unmarked[#unmarked + 1] = job.id
+end
+if #retries > 0 then redis.call('RPUSH', target, unpack(retries)) end
+if #marks > 0 then redis.call('ZADD', KEYS[8], unpack(marks)) end
+if #scores > 0 then redis.call('ZADD', KEYS[7], unpack(scores)) end
+for _, job in ipairs(kept) do redis.call('LREM', KEYS[3], side, job.id) end
+if #unmarked > 0 then redis.call('SREM', KEYS[2], unpack(unmarked)) end
+for _, job in ipairs(kept) do
+    if job.logs then redis.call('DEL', job.hash, job.logs) end
+    if job.debounced then redis.call('DEL', job.debounce) end
+end
+for _, job in ipairs(kept) do
+    if not job.ends then redis.pcall('PUBLISH', KEYS[2] .. '@', job.id) end
+    if job.ends and not job.broken then redis.pcall('PUBLISH', KEYS[7], ARGV[job.at + MESSAGE]) end
+end
+return {'settled', us_since(began), unpack(answers)}
