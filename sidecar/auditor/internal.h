@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "auditor/share.h"
+#include "base/pace.h"
 #include "model/metrics.h"
 #include "queue/stream.h"
 #include "role/lease.h"
@@ -97,6 +98,7 @@ struct auditor {
     stream_ends_t *states;    // state of each stream at the last read; owned
     stream_read_t read;
     stream_reply_t reply;
+    pace_t trim_pace;
     _Atomic int64_t missing_since_ns; // the log may lack an entry since this time (a mono_t); 0 = the log lacks none
     bool acks_unverified;             // Redis may hold acknowledgements of records that the log lacks
     bool retained;                    // the limits of retention were checked since the last transaction

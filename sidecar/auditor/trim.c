@@ -30,31 +30,35 @@ static bool trim_renew_acks(auditor_t *a) {
     return auditor_acknowledge(a, (const stream_id_t *)a->read.positions);
 }
 
+static bool trim_is_urgent(const stream_cursor_t *cursor) { return cursor->room_left < 0 || cursor->shrinking; }
+
 // Whether this instance leads and a trim may remove entries. Before this auditor has copied an entry, the other auditors have
 // seldom copied one either, so a trim would be useless.
 static bool trim_is_possible(auditor_t *a, size_t queue, lease_t *lease) {
     const stream_cursor_t *cursor = &a->cursors[queue];
-    bool some = (cursor->growth_left < 0 || cursor->room_left < 0) && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
+    bool some = (cursor->growth_left < 0 || trim_is_urgent(cursor)) && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
     return some && !cursor->unreadable && lease_get(a->leases, a->keys->queues[queue].lock, lease);
 }
 
 static mono_t trim_due_at(const stream_cursor_t *cursor) {
-    return cursor->room_left < 0 ? mono_min(cursor->trim_at, cursor->urgent.retry_at) : cursor->trim_at;
+    return trim_is_urgent(cursor) ? mono_min(cursor->trim_at, cursor->urgent.retry_at) : cursor->trim_at;
 }
 
-// Sends short trims, one after the other, so that other clients of Redis have their turn between two. *done is the last answer,
-// with the sums of all.
+// Sends trims of about redis.slice, one after the other, so that other clients of Redis have their turn between two. *done is the
+// last answer, with the sums of all.
 static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *done) {
     stream_cursor_t *cursor = &a->cursors[call->queue];
-    const bool urgent = cursor->room_left < 0 || cursor->shrinking;
+    const bool urgent = trim_is_urgent(cursor);
     const int64_t room = urgent ? stream_room_low(a->keys) : stream_room(a->keys);
+    const int64_t slice_us = a->keys->config->redis.slice_us;
     int64_t removed = 0, early = 0;
     mono_t end = mono_add(mono_now(), TRIM_BURST_MS * NS_PER_MS);
     outcome_t outcome;
     bool more;
     do {
         failpoint("trim_before");
-        outcome = stream_trim(call, room, done);
+        outcome = stream_trim(call, room, pace_jobs(&a->trim_pace, slice_us, STREAM_TRIM_FIRST, STREAM_TRIM_MAX), done);
+        pace_note(&a->trim_pace, done->removed, done->took_us);
         more = done->removed > 0 && done->wait_ms == 0;
         done->removed = removed += done->removed;
         done->early = early += done->early;
@@ -184,9 +188,9 @@ mono_t auditor_trim_for_others(auditor_t *a) {
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
         cursor->room_left = stream_room(a->keys) - a->states[i].bytes;
-        if (cursor->room_left >= 0 || *a->states[i].error || !lease_get(a->leases, a->keys->queues[i].lock, &lease)) continue;
+        if (!trim_is_urgent(cursor) || *a->states[i].error || !lease_get(a->leases, a->keys->queues[i].lock, &lease)) continue;
         if (mono_reached(trim_due_at(cursor), mono_now()) && !trim_stream(a, i, &lease)) return mono_never();
-        if (cursor->room_left < 0) next = mono_min(next, trim_due_at(cursor));
+        if (trim_is_urgent(cursor)) next = mono_min(next, trim_due_at(cursor));
     }
     return next;
 }

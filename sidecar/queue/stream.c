@@ -236,7 +236,7 @@ int64_t stream_room(const keyspace_t *keys) { return keys->config->stream.max_by
 
 int64_t stream_room_low(const keyspace_t *keys) { return stream_room(keys) - stream_room(keys) / 8; }
 
-outcome_t stream_trim(const call_t *call, int64_t room, stream_trimmed_t *out) {
+outcome_t stream_trim(const call_t *call, int64_t room, int64_t most, stream_trimmed_t *out) {
     const queue_keys_t *of = call_queue(call);
     const config_t *config = call->keys->config;
     conn_t *conn = call->conn;
@@ -244,8 +244,8 @@ outcome_t stream_trim(const call_t *call, int64_t room, stream_trimmed_t *out) {
     *out = (stream_trimmed_t){0};
     call_script(call, &script_trim, 4);
     request_text(conn, of->failures, of->auditors, of->meta, call->token);
-    request_int(conn, config->stream.retain_ms, config->stream.min_records, config->stream.min_copies, MAX_STREAM_TRIM,
-                STREAM_TRIM_BYTES, STREAM_HEARD_MS, STREAM_FORGET_MS, room);
+    request_int(conn, config->stream.retain_ms, config->stream.min_records, config->stream.min_copies, most, STREAM_TRIM_BYTES,
+                STREAM_HEARD_MS, STREAM_FORGET_MS, room);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     if (reply_is(reply_at(reply, 0), "trimmed")) {
         out->removed = reply_int(reply_at(reply, 1));
@@ -253,6 +253,7 @@ outcome_t stream_trim(const call_t *call, int64_t room, stream_trimmed_t *out) {
         out->wait_ms = reply_int(reply_at(reply, 3));
         out->early = reply_int(reply_at(reply, 4));
         out->bytes = reply_int(reply_at(reply, 5));
+        out->took_us = reply_int(reply_at(reply, 6));
     } else {
         redis_error_set(call->error, OUTCOME_REFUSED, "trim: unexpected reply");
     }

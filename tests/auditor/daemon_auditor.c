@@ -166,10 +166,10 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_a_damaged_lo
 enum { OLD = 2500, POKES = 20 };
 
 static struct point trims[] = {{"trim_before", 0},
-                               {"trim_answered", MAX_STREAM_TRIM},
-                               {"trim_before:2", MAX_STREAM_TRIM},
-                               {"trim_answered:2", 2 * MAX_STREAM_TRIM},
-                               {"trim_answered:40", OLD}};
+                               {"trim_answered", STREAM_TRIM_FIRST},
+                               {"trim_before:2", STREAM_TRIM_FIRST},
+                               {"trim_answered:2", STREAM_TRIM_FIRST + STREAM_TRIM_MAX},
+                               {"trim_answered:11", OLD}};
 
 ParameterizedTestParameters(daemon_auditor, killed_while_the_stream_is_trimmed) {
     return cr_make_param_array(struct point, trims, sizeof trims / sizeof *trims);
@@ -191,7 +191,8 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
         "for i = 2, #entry[2], 2 do bytes = bytes + #entry[2][i] end end return bytes - redis.call('HGET', KEYS[2], 'bytes')";
     cluster_t s = cluster_begin(NULL);
     char *keeps = cluster_config(&s, (sidecar_t){0}), *path_env = NULL, *crash_env = NULL,
-         *trims_all = cluster_config(&s, (sidecar_t){.more = "stream = { retain = \"1m\"; min_records = 0; };"}),
+         *trims_all = cluster_config(&s, (sidecar_t){.redis = "slice = \"100ms\";", /* so each trim takes the most */
+                                                     .more = "stream = { retain = \"1m\"; min_records = 0; };"}),
          *path = temp_path(temp_root(), "trimmed.db");
     int fed = OLD;
     cr_assert(asprintf(&path_env, "QUEUE_SIDECAR_AUDIT_PATH=%s", path) > 0);

@@ -68,7 +68,7 @@ Test(daemon_auditor_storm, every_job_ends_and_is_in_the_log, .timeout = 300) {
     const daemon_output_t *status = cluster_status(d, config);
     cr_assert(strstr(status->out, "\"code\":\"trimmed_early\"") && strstr(status->out, "\"trimmed_early\":\"20"), "%s",
               status->out);
-    if (!daemon_is_sanitized(d)) cr_assert_leq(daemon_peak_kib(d), 24 * 1024);
+    if (!daemon_is_sanitized(d)) cr_assert_leq(daemon_peak_kib(d), 28 * 1024, "%ld KiB", daemon_peak_kib(d));
     free(config);
     cluster_end(&s);
 }
@@ -84,11 +84,15 @@ Test(daemon_auditor_storm, an_instance_that_was_away_notes_a_gap, .timeout = 300
     await_rows(&s, here, FEW + storm_jobs());
     expect_all(&s, here, FEW + storm_jobs());
     daemon_restart(away);
-    await_rows(&s, away, FEW + (int)records(&s));
-    cr_assert_eq(rows(away), FEW + records(&s));
-    cr_assert_eq(audit_log_int(daemon_audit_path(away), "SELECT count(*) FROM events WHERE kind = 'gap' AND reason = 'trimmed'"),
-                 1);
-    cr_assert(gaps(away) == 1 && gaps(here) == 0);
+    if (!wait_for(rows(away) >= FEW + records(&s), STORM_MS)) cluster_fail(&s, "records were not copied");
+    cr_assert(gaps(away) >= 1 && gaps(here) == 0);
+    cr_assert_eq(audit_log_int(daemon_audit_path(away), "SELECT count(*) FROM events WHERE kind = 'gap' AND reason <> 'trimmed'"),
+                 0);
+    cr_assert_lt(rows(away), FEW + storm_jobs());
+    const daemon_output_t *import = daemon_run("audit", "import", daemon_audit_path(here), "--db", daemon_audit_path(away));
+    cr_assert_eq(import->code, 0, "%s%s", import->out, import->err);
+    expect_all(&s, away, FEW + storm_jobs());
+    cr_assert_eq(audit_log_int(daemon_audit_path(away), "SELECT count(*) FROM events WHERE kind = 'filled'"), gaps(away));
     cluster_end(&s);
 }
 

@@ -37,7 +37,7 @@ static stream_trimmed_t trim(fixture_t *f) {
     const call_t call = fixture_call(f, "T");
     bool more = true;
     while (more) {
-        cr_assert_eq(stream_trim(&call, stream_room(f->keys), &done), OUTCOME_OK, "%s", f->error.text);
+        cr_assert_eq(stream_trim(&call, stream_room(f->keys), STREAM_TRIM_MAX, &done), OUTCOME_OK, "%s", f->error.text);
         more = done.removed > 0 && done.wait_ms == 0;
         done.removed = all.removed += done.removed;
         done.early = all.early += done.early;

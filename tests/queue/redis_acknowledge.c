@@ -35,7 +35,7 @@ static void store(fixture_t *f, const char *instance, const char *position) {
 static int64_t trimmed(fixture_t *f) {
     stream_trimmed_t done;
     const call_t call = fixture_call(f, "T");
-    cr_assert_eq(stream_trim(&call, stream_room(f->keys), &done), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(stream_trim(&call, stream_room(f->keys), STREAM_TRIM_MAX, &done), OUTCOME_OK, "%s", f->error.text);
     return done.removed;
 }
 

@@ -347,11 +347,11 @@ Test(redis_stream, stream_trim_follows_the_config) {
     redis_ok(f.r, "SET sidecar:app:lock T");
     add(&f, 10);
     add_auditor(&f, "a", "1-9", 0);
-    cr_assert_eq(stream_trim(&fenced, stream_room(f.keys), &done), OUTCOME_FENCED);
-    cr_assert_eq(stream_trim(&call, stream_room(f.keys), &done), OUTCOME_OK);
+    cr_assert_eq(stream_trim(&fenced, stream_room(f.keys), STREAM_TRIM_MAX, &done), OUTCOME_FENCED);
+    cr_assert_eq(stream_trim(&call, stream_room(f.keys), STREAM_TRIM_MAX, &done), OUTCOME_OK);
     cr_assert(done.removed == 6 && done.left == 4 && done.wait_ms == -1);
     redis_ok(f.r, "SET " META " x");
-    cr_assert_eq(stream_trim(&call, stream_room(f.keys), &done), OUTCOME_REFUSED);
+    cr_assert_eq(stream_trim(&call, stream_room(f.keys), STREAM_TRIM_MAX, &done), OUTCOME_REFUSED);
     cr_assert(strstr(f.error.text, "meta"), "%s", f.error.text);
     fixture_stop(&f);
 }

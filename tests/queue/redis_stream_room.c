@@ -53,7 +53,7 @@ Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
         add_auditor_at(&f, "a", row->first, now, row->first_ago_ms);
         add_auditor_at(&f, "b", row->second, now, 0);
         redisReply *reply = call(&f, ask);
-        cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 6, "%s: %s", row->what, reply->str);
+        cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 7, "%s: %s", row->what, reply->str);
         long long wait = reply->element[3]->integer;
         cr_expect_eq(reply->element[1]->integer, row->removed, "%s: %lld removed", row->what, reply->element[1]->integer);
         cr_expect_eq(reply->element[4]->integer, row->early, "%s: %lld young", row->what, reply->element[4]->integer);

@@ -17,16 +17,17 @@
 -- ARGV[7]  heard     ms; an auditor that is silent for longer does not count
 -- ARGV[8]  forget    ms; an auditor that is silent for longer is removed
 -- ARGV[9]  room      bytes; in a larger stream `retain` and `records` keep nothing, or a full stream would stay full
--- Reply    {'trimmed', entries removed, entries left, wait, young entries removed, bytes left}
+-- Reply    {'trimmed', entries removed, entries left, wait, young entries removed, bytes left, us that the script took}
 --                                      wait: ms until the oldest entry is old enough; 0 = it is, or there is no room; -1 = the
 --                                      stream is too short to remove an entry
 --          {'fenced'}                  the lock is not the caller's
 --          {'type', key, found}        `failures`, `auditors` or `meta` has a wrong type
 -- Ages     After a clock of Redis that was ahead is corrected, new ids are in the future for as long as it was ahead. The age
 --          of such an entry counts from the first trim that sees the entry.
--- Uses     types, fence, ids, now, rights
+-- Uses     types, fence, ids, now, rights, clock
 -- Safe     fenced; checks all preconditions and rights before the first write. Writes `trimmed` and `bytes` before it removes
 --          entries, so that no removal is missing there.
+local began = clock_us()
 local refusal = fenced() or wrong_type({{'failures', KEYS[2], 'stream'}, {'auditors', KEYS[3], 'hash'}, {'meta', KEYS[4], 'hash'}})
 if refusal then return refusal end
 local retain, records, copies = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -105,4 +106,4 @@ if removable > 0 then
 end
 if ahead then redis.call('HSET', KEYS[4], 'ahead', table.concat(ahead, '-') .. ' ' .. present) end
 for _, instance in ipairs(gone) do redis.call('HDEL', KEYS[3], instance) end
-return {'trimmed', removable, length, wait, early, held}
+return {'trimmed', removable, length, wait, early, held, us_since(began)}
