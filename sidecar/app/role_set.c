@@ -1,14 +1,18 @@
 #include "app/role_set.h"
 
+#include <poll.h>
+
 #include "app/shard_roles.h"
 #include "base/buffer.h"
 #include "base/log.h"
+#include "base/wakeup.h"
 #include "queue/keys.h"
 #include "redis/socket/socket.h"
 #include "redis/topology.h"
 #include "role/watcher.h"
 
-enum { ENDED_MAX = 2 * TOPOLOGY_SHARDS_MAX, WATCHER_STOP_MS = 1500 };
+// STOP_MS: a stopped role waits for a reply for STOP_GRACE_MS, and the leader follows the others and releases its locks.
+enum { ENDED_MAX = 2 * TOPOLOGY_SHARDS_MAX, STOP_MS = 3000, WATCHER_STOP_MS = 1500 };
 enum { PASSWORD_CHECK_MS = 1000 };
 
 struct role_set {
@@ -251,14 +255,33 @@ static bool role_set_take_over_shards(role_set_t *next, role_set_t *old, bool *f
     return true;
 }
 
-bool role_set_end(role_set_t *set) {
+static bool role_set_end_shards(role_set_t *set) {
     bool ended = true;
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
+        if (set->shards[i]) ended = shard_roles_end(set->shards[i]) && ended;
+    return ended;
+}
+
+// A shard whose node does not answer keeps the locks of no other.
+static bool role_set_await_end(role_set_t *set) {
+    struct pollfd told = {.fd = set->told_fd, .events = POLLIN};
+    mono_t deadline = mono_add(mono_now(), STOP_MS * NS_PER_MS);
+    while (!role_set_end_shards(set)) {
+        int64_t left_ms = mono_diff(deadline, mono_now()) / NS_PER_MS;
+        if (left_ms <= 0) return false;
+        if (poll(&told, 1, (int)left_ms) > 0) wakeup_clear(set->told_fd);
+    }
+    return true;
+}
+
+bool role_set_end(role_set_t *set) {
     atomic_store(&set->log_stop, true);
     role_stop(&set->watcher_role);
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
         for (int n = SHARD_ROLES - 1; set->shards[i] && n > LEADER; n--) role_stop(shard_roles_role(set->shards[i], n));
-    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
-        if (set->shards[i]) ended = shard_roles_end(set->shards[i]) && ended;
+    bool ended = role_set_await_end(set);
+    for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX && !ended; i++)
+        if (set->shards[i]) shard_roles_log_running(set->shards[i]);
     ended = role_join(&set->watcher_role, WATCHER_STOP_MS) && ended;
     if (ended && set->log) audit_share_finish(set->log);
     return ended;

@@ -9,9 +9,6 @@
 #include "queue/keys.h"
 #include "role/lease.h"
 
-// Longer than STOP_GRACE_MS, for which a stopped role still waits for a reply.
-enum { STOP_MS = 1500 };
-
 struct shard_roles {
     keyspace_t *keys;
     topology_t *topology; // borrowed
@@ -148,10 +145,14 @@ bool shard_roles_end(shard_roles_t *of) {
     leader_expect_hand_over(of->leader, false);
     for (int i = SHARD_ROLES - 1; i >= 0; i--) {
         role_stop(&of->roles[i]);
-        if (role_join(&of->roles[i], STOP_MS)) continue;
-        log_warn("main", NULL, "role did not stop in time", F_STR("thread", of->roles[i].name));
-        return false;
+        if (!role_join(&of->roles[i], 0)) return false;
     }
     if (of->handing_over) leader_finish(of->leader); // the next leader never took over
+    of->handing_over = false;
     return true;
+}
+
+void shard_roles_log_running(const shard_roles_t *of) {
+    for (int i = 0; i < SHARD_ROLES; i++)
+        if (of->roles[i].started) log_warn("main", NULL, "role did not stop in time", F_STR("thread", of->roles[i].name));
 }

@@ -51,5 +51,6 @@ void shard_roles_adopt(shard_roles_t *next, shard_roles_t *old);
 // After the end of `old`: nobody adopts its locks any more.
 void shard_roles_retire(shard_roles_t *old);
 
-// Stops all roles and releases the locks. False: a role did not stop in time, so free nothing.
+// Stops all roles, the leader last, and releases the locks. False: call it again when a role has ended.
 bool shard_roles_end(shard_roles_t *roles);
+void shard_roles_log_running(const shard_roles_t *roles); // each role that has not ended

@@ -251,7 +251,7 @@ Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
                         "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
                         host, port, queues);
     daemon_signal(d, SIGHUP);
-    cr_assert(daemon_wait_log(d, "\"changes\":\"dispatcher.batch 400 -> 7\"", 5000));
+    cr_assert(daemon_wait_log(d, "\"changes\":\"dispatcher.batch 5000 -> 7\"", 5000));
     expect_rounds(&nodes, d, "after a reload");
     daemon_stop(d);
     free(queues);

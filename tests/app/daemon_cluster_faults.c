@@ -12,20 +12,22 @@
 
 enum { QUEUES = 6, UP_MS = 15000, SOON_MS = 5000 };
 
-static daemon_t *start(nodes_t *nodes, int queues) {
+static daemon_t *start_with(nodes_t *nodes, int queues, const char *lock) {
     char *seeds = nodes_seeds(nodes), *names = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&names, &size);
     for (int i = 0; i < queues; i++) fprintf(out, "%s{ name = \"{q%d}\"; }", i ? ", " : "", i);
     fclose(out);
-    daemon_t *d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"1s\"; };\n"
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { %s };\n"
                                "dispatcher = { safety_poll = \"1h\"; };\nhttp = { port = 0; };\nlog = { format = \"json\"; };\n"
                                "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
-                               seeds, names);
+                               seeds, lock, names);
     free(seeds);
     free(names);
     return d;
 }
+
+static daemon_t *start(nodes_t *nodes, int queues) { return start_with(nodes, queues, "ttl = \"1s\";"); }
 
 static bool is_sound(redis_t *r) {
     char *info = redis_str(r, "CLUSTER INFO");
@@ -301,5 +303,31 @@ Test(daemon_cluster_faults, a_queue_goes_on_soon_after_the_move_of_its_slot_is_g
     cr_assert_lt(took_ms, wait_scaled_ms(1500), "the job comes after %lld ms", (long long)took_ms);
     redis_close(r);
     daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+/* The roles of the frozen node wait for replies when they are stopped. */
+Test(daemon_cluster_faults, at_its_end_an_instance_gives_up_its_locks_though_one_node_does_not_answer) {
+    nodes_t nodes = nodes_start(3, 0);
+    char name[16] = "";
+    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    daemon_t *d = start_with(&nodes, QUEUES, "ttl = \"10s\";");
+    expect_all(&nodes, UP_MS);
+    for (int i = 0; i < QUEUES; i++) {
+        char queue[16];
+        snprintf(queue, sizeof queue, "{q%d}", i);
+        if (nodes_owner(&nodes, nodes_slot(&nodes, queue)) == 1) memcpy(name, queue, sizeof name);
+    }
+    redis_t *r = redis_open(nodes.servers[1]);
+    server_freeze(nodes.servers[0]);
+    int64_t began = wait_now_us();
+    daemon_signal(d, SIGTERM);
+    cr_assert(wait_for(!redis_int(r, "EXISTS sidecar:%s:lock", name), UP_MS));
+    int64_t took_ms = (wait_now_us() - began) / 1000;
+    cr_assert_lt(took_ms, wait_scaled_ms(300), "released after %lld ms", (long long)took_ms);
+    cr_assert_eq(daemon_wait_exit(d, UP_MS).code, 0);
+    server_thaw(nodes.servers[0]);
+    redis_close(r);
+    daemon_free(d);
     nodes_free(&nodes);
 }
