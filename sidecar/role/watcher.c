@@ -32,6 +32,7 @@ struct watcher {
     condition_t silent;    // sentinels that do not answer
     condition_t disagree;
     condition_t unknown; // why the primary is unknown
+    bool unnamed;        // the slot of a queue has no primary; counts as a missing one
 };
 
 watcher_t *watcher_new(topology_t *topology, metrics_t *metrics, const role_t *role) {
@@ -49,8 +50,14 @@ watcher_t *watcher_new(topology_t *topology, metrics_t *metrics, const role_t *r
     return watcher;
 }
 
+static void watcher_count_unnamed(watcher_t *watcher, bool unnamed) {
+    if (unnamed != watcher->unnamed) metric_add(&watcher->metrics->primaries_missing, unnamed ? 1 : -1);
+    watcher->unnamed = unnamed;
+}
+
 void watcher_free(watcher_t *watcher) {
     if (!watcher) return;
+    watcher_count_unnamed(watcher, false);
     sentinel_events_free(watcher->events);
     condition_free(&watcher->silent);
     condition_free(&watcher->disagree);
@@ -128,8 +135,8 @@ static void watcher_ask_sentinels(watcher_t *watcher, mono_t now, redis_error_t 
 static void watcher_ask_nodes(watcher_t *watcher, mono_t now, redis_error_t *error) {
     cluster_refresh(watcher->topology, watcher->stop, error);
     // No role may have a connection whose loss would cause the next ask.
-    if (error->outcome != OUTCOME_OK || topology_lacks_slots(watcher->topology))
-        watcher->next = mono_add(now, LEAST_MS * NS_PER_MS);
+    watcher_count_unnamed(watcher, topology_lacks_slots(watcher->topology));
+    if (error->outcome != OUTCOME_OK || watcher->unnamed) watcher->next = mono_add(now, LEAST_MS * NS_PER_MS);
 }
 
 static void watcher_ask(watcher_t *watcher, mono_t now) {

@@ -17,7 +17,7 @@ typedef struct {
     fixture_t *f;
     size_t count, bad;
     bool ends;
-    char names[MOST_JOBS][24];
+    char names[MOST_JOBS][32];
     digest_t digests[MOST_JOBS];
     event_t events[MOST_JOBS];
     settle_where_t wheres[MOST_JOBS];
@@ -105,7 +105,7 @@ static settled_t spoil_report(page_t *p, size_t bad) {
 }
 
 static settled_t spoil_heartbeat(page_t *p, size_t bad) {
-    static char keys[MOST_JOBS][24];
+    static char keys[MOST_JOBS][32];
     for (size_t i = 0; i < p->count; i++) {
         snprintf(keys[i], sizeof keys[i], "%zu_alive", i);
         p->asks[i].heartbeat = keys[i];
