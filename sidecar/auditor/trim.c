@@ -12,7 +12,7 @@ enum {
     RENEW_ACKS_S = 3600,   // time between two acknowledgements of the same position
     TRIM_S = 60,           // time between two trims of a stream
     TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
-    TRIM_BURST_MS = 100,   // longest series of trims of one stream
+    TRIM_BURST_MS = 100,   // longest series of trims of one stream, unless the last reply had more records
     EARLY_S = 3600,        // after so long without an early trim, the next one is logged again
     MARKERS_S = 3600,      // time between two rounds of pruning requeue markers
     MARKERS_STEP_MS = 1000 // time between two steps in one hash; a million markers take half an hour
@@ -54,7 +54,7 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
     int64_t removed = 0, early = 0;
     mono_t end = mono_add(mono_now(), TRIM_BURST_MS * NS_PER_MS);
     outcome_t outcome;
-    bool more;
+    bool more, late;
     do {
         failpoint("trim_before");
         outcome = stream_trim(call, room, pace_jobs(&a->trim_pace, slice_us, STREAM_TRIM_FIRST, STREAM_TRIM_MAX), done);
@@ -62,8 +62,9 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
         more = done->removed > 0 && done->wait_ms == 0;
         done->removed = removed += done->removed;
         done->early = early += done->early;
+        late = mono_reached(end, mono_now()) && removed >= a->reply.entries; // or the stream grows faster than it is trimmed
         failpoint("trim_answered");
-    } while (outcome == OUTCOME_OK && more && !mono_reached(end, mono_now()) && !atomic_load(a->stop));
+    } while (outcome == OUTCOME_OK && more && !late && !atomic_load(a->stop));
     cursor->shrinking = urgent && more;
     return outcome;
 }
