@@ -1,5 +1,7 @@
 // Settings of the group `redis` that depend on each other.
 
+#include <arpa/inet.h>
+
 #include "base/text/address.h"
 #include "config/dialect.h"
 #include "config/literal.h"
@@ -221,6 +223,22 @@ static void redis_check_user_alone(load_t *load) {
 
 // ---- All.
 
+static void redis_check_host(load_t *load) {
+    const char *host = load->config->redis.host;
+    char *v6 = mem_printf("%.*s", (int)strcspn(host, "%"), host); // without the zone
+    unsigned char bytes[16];
+    bool good = !strpbrk(host, ":[") || inet_pton(AF_INET6, v6, bytes) == 1;
+    buffer_t shown = {0};
+    config_value_show(host, &shown);
+    if (!good)
+        redis_report(load, load->errors, "host",
+                     "is %s, but must be a name or an address: write the port in `redis.port`, and an IPv6 address without "
+                     "brackets",
+                     buffer_text(&shown));
+    buffer_free(&shown);
+    free(v6);
+}
+
 static void redis_warn_unused_host(load_t *load) {
     const redis_config_t *redis = &load->config->redis;
     const char *instead = redis->sentinels.count ? "sentinels" : redis->nodes.count ? "nodes" : NULL;
@@ -241,5 +259,6 @@ void config_load_redis(load_t *load) {
     redis_check_secret(load, "password", "password_file");
     redis_check_secret(load, "sentinel_password", "sentinel_password_file");
     redis_check_user_alone(load);
+    redis_check_host(load);
     redis_warn_unused_host(load);
 }

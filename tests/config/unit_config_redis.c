@@ -10,6 +10,7 @@ TestSuite(unit_config_redis, .init = config_case_begin, .fini = config_case_end)
 #define REDIS(lines) "redis = {\n" lines "\n};\n" Q
 #define SENTINELS    "sentinels = [\"a:1\"]; master = \"m\"; "
 #define ADDRESS      "but each text must be host:port or [v6]:port\n"
+#define HOST         "but must be a name or an address: write the port in `redis.port`, and an IPv6 address without brackets\n"
 #define PAIR         "but each text must be \"announced=reachable\", each of them host:port or [v6]:port\n"
 #define IGNORED      "has no effect without TLS: set `redis.tls` to true, or remove it\n"
 
@@ -32,6 +33,18 @@ Test(unit_config_redis, refuses_a_malformed_or_duplicate_address) {
          "F:2: `redis.nodes` is \"a:1\", but must be a list of 0 to 32 texts, each of 1 to 256 bytes\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
+}
+
+Test(unit_config_redis, refuses_a_host_with_a_port) {
+    static const config_case_row_t rows[] = {
+        {REDIS("host = \"localhost:6379\";"), "F:2: `redis.host` is \"localhost:6379\", " HOST},
+        {REDIS("host = \"[::1]\";"), "F:2: `redis.host` is \"[::1]\", " HOST},
+        {REDIS("host = \"::1:x\";"), "F:2: `redis.host` is \"::1:x\", " HOST},
+    };
+    config_case_expect_faults(rows, sizeof rows / sizeof *rows);
+    config_free(config_case_good(REDIS("host = \"::1\";"), NULL));
+    config_free(config_case_good(REDIS("host = \"fe80::1%eth0\";"), NULL));
+    config_free(config_case_good(REDIS("url = \"rediss://[2001:db8::1]:6380\";"), NULL));
 }
 
 Test(unit_config_redis, refuses_more_than_32_addresses) {
