@@ -143,6 +143,8 @@ static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *
     if (outcome == OUTCOME_OK) outcome = servers_add_primary(servers, shard->conn, error);
     if (outcome == OUTCOME_OK) check_print_primary(&servers->primaries[servers->primary_count - 1], shard->keys, faults);
     if (outcome == OUTCOME_OK) outcome = preflight(&call);
+    // check_print_moving tells of a slot that is being moved.
+    if (outcome == OUTCOME_REFUSED && redis_reason_is_slot(error->text)) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK) outcome = survey(&call);
     if (outcome == OUTCOME_OK) outcome = check_print_locks(shard->conn, shard->keys, faults, error);
     return outcome;
