@@ -8,7 +8,6 @@ static const char TOO_LARGE[] = "reply is larger than any reply that was asked f
 enum {
     RECEIVE_BYTES = TLS_RECORD_MAX,
     SLOW_MS = 500,
-    UNASKED_MS = 12000, // longer than the period of the watcher and an ask
 };
 
 conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop) {
@@ -118,12 +117,12 @@ static outcome_t conn_wait(conn_t *conn, time_limit_t *limit, redis_error_t *err
     return result == WAIT_READY ? OUTCOME_OK : conn_lose(conn, error, wait_text(result), "");
 }
 
-// A former primary must get no more requests. If the watcher has not asked in time, this process was frozen, and has missed what
+// A former primary must get no more requests. If the watcher has not looked in time, this process was frozen, and has missed what
 // the watcher would have heard: then ask first. Sentinels that do not answer change nothing.
 static bool conn_may_send(conn_t *conn) {
     redis_error_t ignored;
     mono_t now = mono_now();
-    if (topology_unasked_ms(shard_topology(conn->shard), now) > UNASKED_MS) shard_locate(conn->shard, now, conn->stop, &ignored);
+    if (topology_is_unwatched(shard_topology(conn->shard), now)) shard_locate(conn->shard, now, conn->stop, &ignored);
     return conn_is_current(conn);
 }
 

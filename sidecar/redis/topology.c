@@ -7,7 +7,7 @@
 #include "redis/cluster/slot_match.h"
 #include "redis/sentinel/locator.h"
 
-enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
+enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX, UNWATCHED_MS = 1000 };
 
 struct shard {
     topology_t *topology;
@@ -264,25 +264,30 @@ void shard_disconnected(shard_t *shard) {
 locator_t *topology_locator(const topology_t *topology) { return topology->locator; }
 unsigned shard_moves(const shard_t *shard) { return atomic_load(&shard->moves); }
 
-int64_t topology_unasked_ms(const topology_t *topology, mono_t now) {
-    return topology->locator ? mono_diff(now, locator_asked_at(topology->locator)) / NS_PER_MS : 0;
+bool topology_is_unwatched(const topology_t *topology, mono_t now) {
+    return topology->locator && mono_diff(now, locator_watched_at(topology->locator)) > UNWATCHED_MS * NS_PER_MS;
+}
+
+static void shard_take_located(shard_t *shard, const located_t *located) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    if (located->number > shard->located_number) { // another thread may have been faster with a later ask
+        unsigned moves = shard_moves(shard);
+        shard->located_number = located->number;
+        shard_set_address(shard, located->address.host, located->address.port);
+        if (moves == shard_moves(shard) && located->config_epoch != shard->config_epoch) shard_raise_epoch(shard);
+        shard->config_epoch = located->config_epoch;
+    }
+    pthread_mutex_unlock(&shard->topology->mutex);
 }
 
 outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, redis_error_t *error) {
-    topology_t *topology = shard->topology;
+    locator_t *locator = shard->topology->locator;
     located_t located;
     *error = (redis_error_t){0};
-    if (!topology->locator || locator_find(topology->locator, since, stop, &located, error) != OUTCOME_OK) return error->outcome;
-    pthread_mutex_lock(&topology->mutex);
-    if (located.number > shard->located_number) { // another thread may have been faster with a later ask
-        unsigned moves = shard_moves(shard);
-        shard->located_number = located.number;
-        shard_set_address(shard, located.address.host, located.address.port);
-        if (moves == shard_moves(shard) && located.config_epoch != shard->config_epoch) shard_raise_epoch(shard);
-        shard->config_epoch = located.config_epoch;
-    }
-    pthread_mutex_unlock(&topology->mutex);
-    return OUTCOME_OK;
+    if (!locator) return OUTCOME_OK;
+    if (locator_find(locator, since, stop, &located, error) == OUTCOME_OK) shard_take_located(shard, &located);
+    locator_note_watched(locator, located.asked_at);
+    return error->outcome;
 }
 
 // ---- Redis Cluster.

@@ -11,6 +11,7 @@ enum {
     SENTINEL_PERIOD_S = 10,
     CLUSTER_PERIOD_S = 60,
     LEAST_MS = 500, // between two asks that no event has caused
+    LOOK_MS = 500,  // between two looks for events: the other roles notice by them that the process was frozen
     CLUSTER_LEAST_MS = 250,
     DISAGREE_S = 5, // sentinels tell each other of a failover every 2 s
     REASON_SIZE = 512,
@@ -156,14 +157,24 @@ static void watcher_ask(watcher_t *watcher, mono_t now) {
         log_info(ROLE, NULL, "learned where the primary is");
 }
 
+// Reads the events. Asks at once after news, and after a time in which the process may have been frozen.
+static void watcher_look(watcher_t *watcher, mono_t now) {
+    if (sentinel_events_read(watcher->events, &watcher->announced) || topology_is_unwatched(watcher->topology, now))
+        watcher->next = now;
+    else
+        locator_note_watched(topology_locator(watcher->topology), now);
+}
+
 void watcher_tick(void *self, role_wait_t *wait) {
     watcher_t *watcher = self;
     mono_t now = mono_now();
-    if (watcher->events && sentinel_events_read(watcher->events, &watcher->announced)) watcher->next = now;
+    if (watcher->events) watcher_look(watcher, now);
     if (topology_take_refresh(watcher->topology)) watcher->next = mono_min(watcher->next, watcher->earliest);
     if (mono_reached(watcher->next, now)) watcher_ask(watcher, now);
     watcher_report_moves(watcher);
     wait->trouble = watcher->unknown.holds;
     wait->until = watcher->next;
-    if (watcher->events) role_wait_fd(wait, sentinel_events_fd(watcher->events));
+    if (!watcher->events) return;
+    wait->until = mono_min(wait->until, mono_add(now, LOOK_MS * NS_PER_MS));
+    role_wait_fd(wait, sentinel_events_fd(watcher->events));
 }

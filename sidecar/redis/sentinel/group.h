@@ -5,15 +5,17 @@
 // demote it, some 10 s later; what was written there is then wiped. So the sentinels alone tell where the primary is, and these
 // rules close the gaps between their answer and a write:
 //
-// 1. A connection is used only after an ask that began when the connection was open already (topology_confirm). A server that
+// 1. A connection is used only after an ask that began when the connection was open already (conn_confirm). A server that
 //    died, was replaced and came back between the ask and the connect is thus found out: the later ask names its successor. The
 //    connection itself cannot outlive the process that it was opened to.
 // 2. An open connection survives a SIGSTOP of the server, a cut network and a failover by command, so somebody must end it. The
 //    watcher (role/watcher.h) is subscribed to the events of all sentinels, asks every 10 s, and asks again whenever a reply is
 //    slow or an error shows another primary. When the answer is a new one, the epoch of the shard rises, and no connection of an
 //    older epoch sends another byte, in any role.
-// 3. A sidecar that was itself frozen has missed the events. The first request after more than WATCH_PERIOD without an ask asks
-//    first (topology_confirm).
+// 3. A sidecar that was itself frozen has not read the events, and any of its threads may run first. So the watcher notes twice
+//    a second that it has read all events, and after a second without such a note each request asks first (conn_may_send). The
+//    end of the lease does not do that: the lock at the former primary can be renewed or acquired there, too. A shorter freeze
+//    is shorter than the detection of a dead primary; after a failover by command, it leaves the few ms until the event is read.
 // 4. While the sentinels still name a dead server, connects to it fail, and each role backs off. When they name another one, the
 //    roles try again at once.
 // 5. The leader of a failover knows the new primary first, with a higher config epoch. From then on, answers of a lower epoch are

@@ -12,7 +12,8 @@ enum { ASKS_PER_S = 4, ASKS_AT_ONCE = 16 };
 struct locator {
     pthread_mutex_t mutex; // held during an ask: whoever waits for it gets the result
     sentinel_group_t *group;
-    _Atomic int64_t asked_ns; // when the last ask began; 0 = never
+    mono_t asked_at;            // when the last ask began; 0 = never
+    _Atomic int64_t watched_ns; // of locator_watched_at
     mono_t earned_at;
     double asks_left; // before the next one has to wait
     located_t found;
@@ -62,21 +63,30 @@ static void locator_await_turn(locator_t *locator) {
 
 static void locator_ask(locator_t *locator, const atomic_bool *stop) {
     locator_await_turn(locator);
-    atomic_store(&locator->asked_ns, mono_now().ns);
+    locator->asked_at = mono_now();
     const address_t *primary = sentinel_group_ask(locator->group, stop, &locator->error);
-    if (primary) locator->found = (located_t){*primary, sentinel_group_epoch(locator->group), locator->found.number + 1};
+    if (primary)
+        locator->found = (located_t){.address = *primary,
+                                     .config_epoch = sentinel_group_epoch(locator->group),
+                                     .number = locator->found.number + 1};
+    locator->found.asked_at = locator->asked_at;
 }
 
 outcome_t locator_find(locator_t *locator, mono_t since, const atomic_bool *stop, located_t *located, redis_error_t *error) {
     pthread_mutex_lock(&locator->mutex);
-    if (atomic_load(&locator->asked_ns) < since.ns) locator_ask(locator, stop);
+    if (mono_diff(locator->asked_at, since) < 0) locator_ask(locator, stop);
     *located = locator->found;
     *error = locator->error;
     pthread_mutex_unlock(&locator->mutex);
     return error->outcome;
 }
 
-mono_t locator_asked_at(const locator_t *locator) { return (mono_t){atomic_load(&locator->asked_ns)}; }
+mono_t locator_watched_at(const locator_t *locator) { return (mono_t){atomic_load(&locator->watched_ns)}; }
+
+void locator_note_watched(locator_t *locator, mono_t at) {
+    int64_t before = atomic_load(&locator->watched_ns);
+    while (before < at.ns && !atomic_compare_exchange_weak(&locator->watched_ns, &before, at.ns)) continue;
+}
 
 void locator_inspect(locator_t *locator, void (*use)(const sentinel_group_t *group, void *arg), void *arg) {
     pthread_mutex_lock(&locator->mutex);

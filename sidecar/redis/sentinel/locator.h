@@ -10,6 +10,7 @@ typedef struct located {
     address_t address; // as the sidecar reaches the primary
     int64_t config_epoch;
     uint64_t number; // of the ask that found it; later asks have higher numbers
+    mono_t asked_at; // when the last ask began, even if it failed
 } located_t;
 
 // `redis` is borrowed. Returns owned.
@@ -22,7 +23,10 @@ void locator_inherit(locator_t *locator, locator_t *old);
 // `stop` may be NULL.
 outcome_t locator_find(locator_t *locator, mono_t since, const atomic_bool *stop, located_t *located, redis_error_t *error);
 
-mono_t locator_asked_at(const locator_t *locator); // when the last ask began; does not block
+// The last time by which all connections would have ended, had the sentinels told of another primary: an ask began then, and its
+// answer is in effect, or none came; or the watcher had read all events. Does not block.
+mono_t locator_watched_at(const locator_t *locator);
+void locator_note_watched(locator_t *locator, mono_t at);
 
 // Calls `use` with the group, which no other thread uses meanwhile.
 void locator_inspect(locator_t *locator, void (*use)(const sentinel_group_t *group, void *arg), void *arg);

@@ -21,6 +21,8 @@ enum {
     MOST_MS = 1000,
     SOON_MS = 5000,
     DEAD_MS = 10000,
+    FROZEN_MS = 2000,
+    FROZEN_LONG_MS = 6000,
 };
 
 static int by_value(const void *a, const void *b) {
@@ -125,6 +127,18 @@ Test(daemon_sentinel, a_lying_sentinel_leads_nobody_astray) {
     redis_close(r);
     server_free(foreign);
     server_restart(f->s->servers[0], SERVER_KEEP_DATA);
+    flow_end(f);
+}
+
+/* The connections to the old primary are still open, and any thread of the sidecar may be the first to go on. */
+Test(daemon_sentinel, a_frozen_sidecar_promotes_nothing_at_the_old_primary) {
+    flow_t *f = flow_begin(NULL, "");
+    int rounds = getenv("QS_LONG") ? 3 : 1;
+    for (int i = 0; i < rounds; i++) {
+        flow_failover_unseen(f, FAILOVER_COMMAND, FROZEN_MS);
+        flow_failover_unseen(f, FAILOVER_FREEZE, FROZEN_MS);
+    }
+    if (rounds > 1) flow_failover_unseen(f, FAILOVER_KILL, FROZEN_LONG_MS);
     flow_end(f);
 }
 

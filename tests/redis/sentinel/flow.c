@@ -122,13 +122,18 @@ static void flow_connect(flow_t *f, int primary) {
     f->named_us = wait_now_us();
 }
 
+/* Goes on at another server, until a job that was added there is taken. */
+static double flow_move(flow_t *f, int primary) {
+    flow_connect(f, primary);
+    if (!flow_until(f, f->first_us != 0, SWITCH_MS)) flow_fail(f, "no job flows at the new primary");
+    return (double)(f->first_us - f->named_us) / 1000;
+}
+
 double flow_follow(flow_t *f, int old) {
     int now = -1;
     if (!flow_until(f, (now = sentinels_primary(f->s, NULL)) >= 0 && now != old, SWITCH_MS))
         flow_fail(f, "no sentinel names a new primary");
-    flow_connect(f, now);
-    if (!flow_until(f, f->first_us != 0, SWITCH_MS)) flow_fail(f, "no job flows at the new primary");
-    return (double)(f->first_us - f->named_us) / 1000;
+    return flow_move(f, now);
 }
 
 flow_t *flow_begin(const sentinels_options_t *options, const char *more) {
@@ -265,17 +270,40 @@ static void flow_break_primary(flow_t *f, failover_t kind) {
     f->r = NULL;
 }
 
-double flow_failover(flow_t *f, failover_t kind) {
-    int old = f->primary;
-    flow_break_primary(f, kind);
-    double ms = flow_follow(f, old);
+static void flow_mend_old(flow_t *f, int old, failover_t kind) {
     if (kind == FAILOVER_KILL) server_restart(f->s->servers[old], SERVER_KEEP_DATA);
     if (kind == FAILOVER_FREEZE) server_thaw(f->s->servers[old]);
     traps_add(f, old);
+}
+
+/* Gives the sidecars time to fall into the traps. */
+static void flow_spring_traps(flow_t *f, int old) {
     int64_t until = wait_now_us() + TRAP_MS * 1000;
     flow_until(f, wait_now_us() >= until, TRAP_MS * 10);
     traps_check(f, old);
     sentinels_demote(f->s, old);
     flow_settle(f);
+}
+
+double flow_failover(flow_t *f, failover_t kind) {
+    int old = f->primary;
+    flow_break_primary(f, kind);
+    double ms = flow_follow(f, old);
+    flow_mend_old(f, old, kind);
+    flow_spring_traps(f, old);
     return ms;
+}
+
+void flow_failover_unseen(flow_t *f, failover_t kind, int frozen_ms) {
+    int old = f->primary;
+    int64_t since_us = wait_now_us();
+    for (int i = 0; i < FLOW_SIDECARS; i++) daemon_pause(f->sidecars[i]);
+    flow_break_primary(f, kind);
+    int now = sentinels_await_switch(f->s, old);
+    flow_mend_old(f, old, kind);
+    cr_assert(wait_for(wait_now_us() - since_us >= frozen_ms * INT64_C(1000), SWITCH_MS));
+    fprintf(stderr, "frozen for %lld ms\n", (long long)(wait_now_us() - since_us) / 1000);
+    for (int i = 0; i < FLOW_SIDECARS; i++) daemon_continue(f->sidecars[i]);
+    flow_move(f, now);
+    flow_spring_traps(f, old);
 }

@@ -51,3 +51,6 @@ typedef enum { FAILOVER_KILL, FAILOVER_FREEZE, FAILOVER_COMMAND, FAILOVER_KINDS 
 /* Makes another server the primary. The old one comes back and gets jobs of its own, which no sidecar may touch. Returns what
  * flow_follow does. */
 double flow_failover(flow_t *f, failover_t kind);
+/* The same while all sidecars are frozen, for `frozen_ms` at least: they go on when the old primary is back and has jobs of its
+ * own. */
+void flow_failover_unseen(flow_t *f, failover_t kind, int frozen_ms);
