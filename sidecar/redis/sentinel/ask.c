@@ -61,7 +61,10 @@ static void ask_read(sentinel_client_t *client, const char *name, time_limit_t *
 static void ask_once(ask_t *ask, time_limit_t *limit) {
     sentinel_contact_t *contact = ask->contact;
     ask->answer->error = (redis_error_t){0};
-    if (!contact->client) contact->client = sentinel_client_new(ask->redis, &contact->address, limit, &ask->answer->error);
+    if (contact->client)
+        sentinel_client_renew(contact->client, limit, &ask->answer->auth);
+    else
+        contact->client = sentinel_client_new(ask->redis, &contact->address, limit, &ask->answer->error);
     if (!contact->client) return;
     ask_add_requests(contact->client, ask->redis->master);
     ask_read(contact->client, ask->redis->master, limit, ask->answer);

@@ -1,6 +1,7 @@
 #include "redis/sentinel/client.h"
 
 #include "base/buffer.h"
+#include "redis/known/secret.h"
 #include "redis/reply.h"
 #include "redis/socket/port_probe.h"
 #include "redis/socket/reply_guard.h"
@@ -9,11 +10,13 @@
 enum { RECEIVE_BYTES = TLS_RECORD_MAX };
 
 struct sentinel_client {
+    const redis_config_t *redis;
     endpoint_t endpoint;
     channel_t *channel;
     redisReader *reader;
     reply_guard_t guard;
     buffer_t requests; // not sent yet
+    uint64_t password_tag; // of the password that the sentinel has accepted; 0 = none yet
 };
 
 time_limit_t sentinel_limit(const atomic_bool *stop) {
@@ -62,7 +65,7 @@ static bool sentinel_client_wait(sentinel_client_t *client, time_limit_t *limit,
     return result == WAIT_READY || sentinel_client_lose(client, wait_text(result), error);
 }
 
-static bool sentinel_client_send(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
+bool sentinel_client_send(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
     size_t sent = 0;
     while (sent < client->requests.len) {
         size_t count = 0;
@@ -138,9 +141,8 @@ redisReply *sentinel_client_try_read(sentinel_client_t *client, redis_error_t *e
     return sentinel_client_check(client, reply, error);
 }
 
-static bool sentinel_client_open(sentinel_client_t *client, const redis_config_t *redis, time_limit_t *limit,
-                                 redis_error_t *error) {
-    client->channel = socket_open(redis, &client->endpoint, redis->sentinel_tls, limit, error);
+static bool sentinel_client_open(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
+    client->channel = socket_open(client->redis, &client->endpoint, client->redis->sentinel_tls, limit, error);
     if (!client->channel) {
         sentinel_client_name_key(error);
         return false;
@@ -152,29 +154,50 @@ static bool sentinel_client_open(sentinel_client_t *client, const redis_config_t
     return true;
 }
 
-static bool sentinel_client_login(sentinel_client_t *client, const redis_config_t *redis, time_limit_t *limit,
-                                  redis_error_t *error) {
-    char *password = redis_sentinel_password(redis, error);
-    if (!password) return false;
-    bool login = *password || *redis->sentinel_username;
-    if (login && *redis->sentinel_username)
-        sentinel_client_add(client, (const char *const[]){"AUTH", redis->sentinel_username, password, NULL});
-    else if (login)
-        sentinel_client_add(client, (const char *const[]){"AUTH", password, NULL});
+static void sentinel_client_forget(char *password) {
     explicit_bzero(password, strlen(password));
     free(password);
+}
+
+static bool sentinel_client_login(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
+    const char *username = client->redis->sentinel_username;
+    char *password = redis_sentinel_password(client->redis, error);
+    if (!password) return false;
+    uint64_t tag = secret_tag(password);
+    bool login = *password || *username;
+    if (login && *username)
+        sentinel_client_add(client, (const char *const[]){"AUTH", username, password, NULL});
+    else if (login)
+        sentinel_client_add(client, (const char *const[]){"AUTH", password, NULL});
+    sentinel_client_forget(password);
     redisReply *reply = login ? sentinel_client_read(client, limit, error) : NULL;
+    if (login && !reply) return false;
     if (reply) freeReplyObject(reply);
-    return !login || reply;
+    client->password_tag = tag;
+    return true;
+}
+
+bool sentinel_client_is_outdated(const sentinel_client_t *client) {
+    redis_error_t ignored; // the file is being replaced, or the next connect reports it
+    char *password = *client->redis->sentinel_password_file ? redis_sentinel_password(client->redis, &ignored) : NULL;
+    if (!password) return false;
+    uint64_t tag = secret_tag(password);
+    sentinel_client_forget(password);
+    return tag != client->password_tag;
+}
+
+bool sentinel_client_renew(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
+    return !sentinel_client_is_outdated(client) || sentinel_client_login(client, limit, error);
 }
 
 sentinel_client_t *sentinel_client_new(const redis_config_t *redis, const address_t *sentinel, time_limit_t *limit,
                                        redis_error_t *error) {
     sentinel_client_t *client = mem_alloc(sizeof *client);
+    client->redis = redis;
     client->endpoint.port = sentinel->port;
     snprintf(client->endpoint.host, sizeof client->endpoint.host, "%s", sentinel->host);
     snprintf(client->endpoint.text, sizeof client->endpoint.text, "%s", address_text(sentinel).text);
-    if (sentinel_client_open(client, redis, limit, error) && sentinel_client_login(client, redis, limit, error)) return client;
+    if (sentinel_client_open(client, limit, error) && sentinel_client_login(client, limit, error)) return client;
     sentinel_client_free(client);
     return NULL;
 }

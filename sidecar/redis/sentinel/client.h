@@ -19,9 +19,17 @@ sentinel_client_t *sentinel_client_new(const redis_config_t *redis, const addres
 void sentinel_client_free(sentinel_client_t *client); // NULL is fine
 int sentinel_client_fd(const sentinel_client_t *client);
 
+// Sends AUTH if the password file holds another password than the connection has sent. A refusal leaves the connection as it is.
+// Call it only when no reply is outstanding. False: *error.
+bool sentinel_client_renew(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error);
+// Whether the password file holds another password. A subscribed connection cannot send AUTH: replace it.
+bool sentinel_client_is_outdated(const sentinel_client_t *client);
+
 // Appends a request; `words` ends with NULL.
 void sentinel_client_add(sentinel_client_t *client, const char *const *words);
 
+// Sends what was added. False: the connection is lost.
+bool sentinel_client_send(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error);
 // Sends what was added, and waits for the next reply; owned, and no error reply. NULL: *error.
 struct redisReply *sentinel_client_read(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error);
 

@@ -14,9 +14,14 @@
 
 static const char CLIENT_NAME[] = "queue-sidecar-watcher";
 
+// The host of a sentinel may vanish without a word, and firewalls forget idle connections.
+enum { PING_AFTER_S = 60, PING_TIMEOUT_S = 5 };
+
 typedef struct subscription {
     address_t sentinel;
     sentinel_client_t *client; // NULL = none
+    mono_t heard_at;           // when the last message came
+    mono_t pinged_at;          // when PING was sent; before heard_at = it was answered
 } subscription_t;
 
 struct sentinel_events {
@@ -80,9 +85,20 @@ bool sentinel_events_follow(sentinel_events_t *events, const address_t *sentinel
         if (!at->client && !unused) unused = at;
     }
     if (!unused) return false;
-    unused->sentinel = *sentinel;
-    unused->client = events_subscribe(events, sentinel);
+    *unused = (subscription_t){.sentinel = *sentinel, .client = events_subscribe(events, sentinel), .heard_at = mono_now()};
     return unused->client != NULL;
+}
+
+// The new subscription begins before the old one ends, so no event is lost.
+void sentinel_events_renew(sentinel_events_t *events) {
+    for (size_t i = 0; i < SENTINELS_MAX; i++) {
+        subscription_t *at = &events->subscriptions[i];
+        bool outdated = at->client && sentinel_client_is_outdated(at->client);
+        sentinel_client_t *fresh = outdated ? events_subscribe(events, &at->sentinel) : NULL;
+        if (!fresh) continue;
+        sentinel_client_free(at->client);
+        *at = (subscription_t){.sentinel = at->sentinel, .client = fresh, .heard_at = mono_now()};
+    }
 }
 
 // "+switch-master" tells "<master> <old host> <old port> <new host> <new port>", and "+promoted-slave" tells
@@ -102,25 +118,40 @@ bool sentinel_event_is_news(const char *text, const char *master, const address_
     return news;
 }
 
-static bool events_read_one(const sentinel_events_t *events, subscription_t *subscription, const address_t *announced) {
-    bool heard = false;
+// *news: an event names another primary. False: the connection is lost.
+static bool events_read_all(const sentinel_events_t *events, subscription_t *subscription, const address_t *announced,
+                            bool *news) {
     for (;;) {
         redis_error_t error = {0};
         redisReply *message = sentinel_client_try_read(subscription->client, &error);
-        if (!message && error.outcome == OUTCOME_OK) return heard;
-        if (!message) break;
+        if (!message && error.outcome != OUTCOME_REFUSED) return error.outcome == OUTCOME_OK;
+        subscription->heard_at = mono_now(); // a refusal of PING is a sign of life, too
         const char *text = reply_text(reply_at(message, 2));
-        heard = heard || (*text && sentinel_event_is_news(text, events->redis->master, announced));
-        freeReplyObject(message);
+        *news = *news || (*text && sentinel_event_is_news(text, events->redis->master, announced));
+        if (message) freeReplyObject(message);
     }
-    sentinel_client_free(subscription->client); // closing the socket removes it from the epoll descriptor
-    subscription->client = NULL;
-    return true;
+}
+
+// False: the sentinel has not answered PING.
+static bool events_keep_alive(subscription_t *subscription) {
+    mono_t now = mono_now();
+    redis_error_t error;
+    if (subscription->pinged_at.ns > subscription->heard_at.ns)
+        return mono_diff(now, subscription->pinged_at) < PING_TIMEOUT_S * NS_PER_S;
+    if (mono_diff(now, subscription->heard_at) < PING_AFTER_S * NS_PER_S) return true;
+    subscription->pinged_at = now;
+    sentinel_client_add(subscription->client, (const char *const[]){"PING", NULL});
+    return sentinel_client_send(subscription->client, &(time_limit_t){.deadline = now}, &error);
 }
 
 bool sentinel_events_read(sentinel_events_t *events, const address_t *announced) {
-    bool heard = false;
-    for (size_t i = 0; i < SENTINELS_MAX; i++)
-        if (events->subscriptions[i].client) heard = events_read_one(events, &events->subscriptions[i], announced) || heard;
-    return heard;
+    bool news = false;
+    for (size_t i = 0; i < SENTINELS_MAX; i++) {
+        subscription_t *at = &events->subscriptions[i];
+        if (!at->client || (events_read_all(events, at, announced, &news) && events_keep_alive(at))) continue;
+        sentinel_client_free(at->client); // closing the socket removes it from the epoll descriptor
+        at->client = NULL;
+        news = true;
+    }
+    return news;
 }

@@ -18,8 +18,12 @@ void sentinel_events_free(sentinel_events_t *events); // NULL is fine
 bool sentinel_events_follow(sentinel_events_t *events, const address_t *sentinel);
 
 int sentinel_events_fd(const sentinel_events_t *events); // readable when there may be an event
-// Reads all that has arrived. `announced` is the primary as the sentinels named it last. True: an event names another one, or a
-// subscription was lost, so ask.
+// Replaces the subscriptions whose password is not that of the file any more. One that cannot be replaced stays.
+void sentinel_events_renew(sentinel_events_t *events);
+
+// Reads all that has arrived, and sends PING where a minute has passed without a byte; call it at least once a second.
+// `announced` is the primary as the sentinels named it last. True: an event names another one, or a subscription was lost, so
+// ask.
 bool sentinel_events_read(sentinel_events_t *events, const address_t *announced);
 
 // Whether a message on one of the channels tells of another primary of `master` than `announced`. Pure.

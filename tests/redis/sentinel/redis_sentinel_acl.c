@@ -5,10 +5,14 @@
 #include "redis/sentinel/group.h"
 #include "rights.h"
 #include "sentinels.h"
+#include "wait.h"
 
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { IDLE_MS = 61000, SOON_MS = 5000 };
 
 typedef struct {
     sentinels_t *s;
@@ -33,7 +37,7 @@ static void end(world_t *w) {
 }
 
 /* The answer that the sidecar gets from the sentinel with the current rights. */
-typedef enum { PRIMARY = 1, PEERS = 2, ID = 4, EVENTS = 8, NAME = 16, ALL = 31 } got_t;
+typedef enum { PRIMARY = 1, PEERS = 2, ID = 4, EVENTS = 8, NAME = 16, PONG = 32, ALL = 63 } got_t;
 
 static unsigned ask(const world_t *w) {
     sentinel_group_t *group = sentinel_group_new(&w->config->redis);
@@ -47,6 +51,18 @@ static unsigned ask(const world_t *w) {
     return got;
 }
 
+/* Whether the subscribed connection may send PING. */
+static bool may_ping(const world_t *w, sentinel_events_t *events) {
+    const address_t nobody = {.port = 0};
+    struct pollfd ready = {.fd = sentinel_events_fd(events), .events = POLLIN};
+    size_t refused = rights_refused(w->sentinel);
+    fixture_step_boottime(IDLE_MS);
+    cr_assert_not(sentinel_events_read(events, &nobody));
+    cr_assert_eq(poll(&ready, 1, wait_scaled_ms(SOON_MS)), 1, "no reply to PING");
+    cr_assert_not(sentinel_events_read(events, &nobody), "the subscription is lost");
+    return rights_refused(w->sentinel) == refused;
+}
+
 static unsigned subscribe(const world_t *w) {
     address_t sentinel;
     cr_assert(address_parse(slice_text(w->config->redis.sentinels.items[0]), &sentinel));
@@ -55,6 +71,7 @@ static unsigned subscribe(const world_t *w) {
     char *clients = redis_str(w->sentinel, "CLIENT LIST");
     if (strstr(clients, " name=queue-sidecar-watcher ")) got |= NAME;
     free(clients);
+    if ((got & EVENTS) && may_ping(w, events)) got |= PONG;
     sentinel_events_free(events);
     return got;
 }
