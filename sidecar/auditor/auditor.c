@@ -1,6 +1,7 @@
 #include "auditor/auditor.h"
 
 #include "auditor/internal.h"
+#include "redis/auth.h"
 #include "redis/keepalive.h"
 
 enum { TICK_MAX_MS = 100 }; // longest duration of a tick
@@ -85,11 +86,13 @@ static bool auditor_open_log(auditor_t *a) {
     return true;
 }
 
-// Opens a closed connection. False: the connection cannot be opened now.
+// Opens a closed connection, and replaces one that waits with a former password. False: the connection cannot be opened now.
 static bool auditor_connect(auditor_t *a) {
     redis_error_t error;
     bool fresh = !conn_is_open(a->redis.conn);
-    if (a->read.in_flight) return true;
+    if (a->read.in_flight && !conn_replace_blocked(&a->redis.conn)) return true;
+    fresh = fresh || a->read.in_flight;
+    a->read.in_flight = false;
     if (conn_open(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
     if (!fresh) return true;
     for (size_t i = 0; i < a->keys->queue_count; i++) a->cursors[i].unproved = true;
@@ -183,7 +186,7 @@ static void auditor_tick_locked(auditor_t *a, role_wait_t *wait) {
         return;
     }
     mono_t idle_until = mono_min(auditor_next_timer(a), conn_keep_alive_at(a->redis.conn));
-    wait->until = more ? mono_now() : a->read.in_flight ? a->read.deadline : idle_until;
+    wait->until = more ? mono_now() : a->read.in_flight ? mono_min(a->read.deadline, auth_renew_at(a->redis.conn)) : idle_until;
     if (role_backing_off(wait, a->redis.backoff.retry_at))
         wait->until = a->redis.backoff.retry_at;
     else if (a->read.in_flight)

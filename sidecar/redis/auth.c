@@ -66,6 +66,11 @@ outcome_t auth_renew(conn_t *conn, redis_error_t *error) {
     return OUTCOME_OK;
 }
 
+void auth_note_attempt(conn_t *conn, bool accepted) {
+    conn->auth_retry_at = mono_add(mono_now(), AUTH_RETRY_S * NS_PER_S);
+    if (accepted) auth_report(conn, NULL);
+}
+
 mono_t auth_renew_at(const conn_t *conn) { return auth_is_old(conn) ? conn->auth_retry_at : mono_never(); }
 
 bool auth_is_outdated(const conn_t *data, const conn_t *subscriber) { return !auth_is_old(data) && auth_is_old(subscriber); }

@@ -15,5 +15,9 @@ outcome_t auth_flush(conn_t *conn, redis_error_t *error);
 outcome_t auth_renew(conn_t *conn, redis_error_t *error);
 mono_t auth_renew_at(const conn_t *conn); // when auth_renew must be called next
 
+// Notes that another connection was to be opened with the newest password instead. The connections that can send AUTH report a
+// refusal.
+void auth_note_attempt(conn_t *conn, bool accepted);
+
 // Whether to replace `subscriber`, which cannot send AUTH: `data` has the newest password, and `subscriber` an older one.
 bool auth_is_outdated(const conn_t *data, const conn_t *subscriber);

@@ -35,3 +35,14 @@ outcome_t conn_keep_subscriber_alive(conn_t *subscriber, redis_error_t *error) {
 mono_t conn_keep_alive_at(const conn_t *conn) {
     return conn_is_open(conn) ? mono_min(keepalive_ping_at(conn), auth_renew_at(conn)) : mono_never();
 }
+
+bool conn_replace_blocked(conn_t **conn) {
+    redis_error_t error;
+    if (!mono_reached(auth_renew_at(*conn), mono_now())) return false;
+    conn_t *fresh = conn_like(*conn, conn_name(*conn));
+    bool opened = conn_open(fresh, &error) == OUTCOME_OK;
+    auth_note_attempt(*conn, opened);
+    conn_free(opened ? *conn : fresh);
+    if (opened) *conn = fresh;
+    return opened;
+}

@@ -9,6 +9,10 @@ enum { KEEPALIVE_S = 60 }; // without a byte from the server
 // For a connection without outstanding replies: renews AUTH and sends PING if they are due, and waits for the reply. Anything but
 // OUTCOME_OK: back off.
 outcome_t conn_keep_alive(conn_t *conn, redis_error_t *error);
+// For a connection that waits for the reply to a blocking command, behind which Redis would not read AUTH: opens another one if
+// the password has changed, and then replaces *conn. True: *conn is another connection, and the reply will not come. A refusal
+// leaves *conn as it is. auth_renew_at tells when to call it next.
+bool conn_replace_blocked(conn_t **conn);
 // For a subscribed connection: sends PING if it is due; tracking_read reads the reply. Without a reply the connection is lost.
 outcome_t conn_keep_subscriber_alive(conn_t *subscriber, redis_error_t *error);
 // The time at which to call these functions next. A closed connection: never.
