@@ -42,6 +42,7 @@ void audit_writer_finish(audit_writer_t *writer) {
     audit_lock_free(writer->lock);
     writer->lock = NULL;
     condition_free(&writer->failure);
+    metrics_say(writer->metrics, WHY_AUDIT, writer, NULL);
 }
 
 // The last parentheses of the text name the failed call. The same failure at another call is not logged again.
@@ -59,7 +60,7 @@ bool audit_writer_fail(audit_writer_t *writer) {
         log_error(ROLE, NULL, "cannot write audit log; no record is copied until a write succeeds", F_STR("path", writer->path),
                   F_STR("reason", reason));
     metric_set(&writer->metrics->audit_bad, 1);
-    metrics_say(writer->metrics, WHY_AUDIT, reason);
+    metrics_say(writer->metrics, WHY_AUDIT, writer, reason);
     buffer_free(&writer->why);
     if (writer->audit && audit_is_damaged(writer->audit)) writer->file.damaged = true;
     audit_writer_close(writer);
@@ -186,7 +187,7 @@ static void writer_recovered(audit_writer_t *writer) {
     metric_set(&writer->metrics->audit_bad, 0);
     if (condition_update_reason(&writer->failure, NULL) != CONDITION_ENDED) return;
     log_info(ROLE, NULL, "audit log is writable again", F_STR("path", writer->path));
-    metrics_say(writer->metrics, WHY_AUDIT, NULL);
+    metrics_say(writer->metrics, WHY_AUDIT, writer, NULL);
 }
 
 bool audit_writer_commit(audit_writer_t *writer) {

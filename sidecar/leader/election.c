@@ -36,7 +36,7 @@ void leader_back_off(leader_t *leader, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
     shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST, &leader->metrics->redis_up);
-    metrics_say(leader->metrics, WHY_REDIS, error->text);
+    metrics_say(leader->metrics, WHY_REDIS, leader->leases, error->text);
     if (leader->vacancies) leader_leave_vacancies(leader);
     if (error->outcome == OUTCOME_REFUSED)
         log_error(ROLE, NULL, "redis refuses the connection", F_STR("reason", error->text));
@@ -54,7 +54,7 @@ static void election_hold(leader_t *leader, size_t lock, const redis_error_t *er
 
 static void election_refused(leader_t *leader, size_t lock, const redis_error_t *error) {
     leader->elections[lock].next = mono_add(mono_now(), leader->backoff.most_ms * NS_PER_MS);
-    metrics_say(leader->metrics, WHY_REDIS, error->text);
+    metrics_say(leader->metrics, WHY_REDIS, leader->leases, error->text);
     log_error(ROLE, NULL, "redis refuses the lock", F_STR("key", leader->keys->locks[lock].key), F_STR("reason", error->text));
 }
 

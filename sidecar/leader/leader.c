@@ -36,6 +36,7 @@ void leader_free(leader_t *leader) {
     leader_leave_vacancies(leader);
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
     leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, 0);
+    metrics_say(leader->metrics, WHY_REDIS, leader->leases, NULL);
     conn_free(leader->target.conn);
     topology_free(leader->target.topology);
     for (size_t i = 0; i < leader->keys->lock_count; i++) free(leader->elections[i].other_owner);
@@ -213,7 +214,8 @@ void leader_tick(void *self, role_wait_t *wait) {
         wait->until = mono_min(wait->until, next);
     }
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, standing_by);
-    if (standing_by || (leader_leads_any(leader) && conn_is_open(leader->conn))) metrics_say(leader->metrics, WHY_REDIS, NULL);
+    if (standing_by || (leader_leads_any(leader) && conn_is_open(leader->conn)))
+        metrics_say(leader->metrics, WHY_REDIS, leader->leases, NULL);
     // While backing off nothing is read, and a readable socket would end each wait at once.
     if (role_backing_off(wait, leader->retry_at)) return;
     role_wait_fd(wait, conn_fd(leader->conn));

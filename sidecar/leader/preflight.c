@@ -79,7 +79,7 @@ static void preflight_note(void *self, preflight_level_t finding, const char *qu
     case PREFLIGHT_WARNING: log_warn(ROLE, queue, "preflight warning", F_STR("reason", text)); break;
     case PREFLIGHT_REFUSED:
         log_error(ROLE, queue, "preflight: cannot lead", F_STR("reason", text));
-        metrics_say(results->metrics, WHY_REDIS, text);
+        metrics_say(results->metrics, WHY_REDIS, results->leases, text);
         results->general_found++;
         break;
     case PREFLIGHT_QUEUE_REFUSED:

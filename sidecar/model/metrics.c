@@ -21,7 +21,8 @@ metrics_t *metrics_new(size_t places) {
 void metrics_free(metrics_t *metrics) {
     if (!metrics) return;
     for (size_t i = 0; i < metrics->queue_count; i++) free(metrics->queues[i].name);
-    for (size_t i = 0; i < METRICS_WHY_COUNT; i++) free(metrics->why[i]);
+    for (size_t i = 0; i < metrics->reason_count; i++) free(metrics->reasons[i].text);
+    free(metrics->reasons);
     pthread_mutex_destroy(&metrics->mutex);
     free(metrics->queues);
     free(metrics);
@@ -110,18 +111,47 @@ void metrics_refused(metrics_queue_t *queue, mono_t now) {
     metric_set(&queue->refused_ns, now.ns);
 }
 
-void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason) {
-    char *said = mem_str(reason);
+// Call it with the mutex held. Returns the place of the teller's reason, or the number of reasons.
+static size_t metrics_find_reason(const metrics_t *metrics, metrics_why_t of, const void *teller) {
+    size_t i = 0;
+    while (i < metrics->reason_count && (metrics->reasons[i].of != of || metrics->reasons[i].teller != teller)) i++;
+    return i;
+}
+
+// Call it with the mutex held.
+static void metrics_remove_reason(metrics_t *metrics, size_t i) {
+    free(metrics->reasons[i].text);
+    metrics->reason_count--;
+    memmove(metrics->reasons + i, metrics->reasons + i + 1, (metrics->reason_count - i) * sizeof *metrics->reasons);
+}
+
+void metrics_say(metrics_t *metrics, metrics_why_t of, const void *teller, const char *reason) {
     pthread_mutex_lock(&metrics->mutex);
-    char *before = metrics->why[of];
-    metrics->why[of] = said;
+    size_t i = metrics_find_reason(metrics, of, teller);
+    if (reason && i == metrics->reason_count) {
+        metrics->reasons = mem_grown(metrics->reasons, metrics->reason_count++, sizeof *metrics->reasons);
+        metrics->reasons[i] = (metrics_complaint_t){.of = of, .teller = teller};
+    }
+    if (reason) {
+        free(metrics->reasons[i].text);
+        metrics->reasons[i].text = mem_str(reason);
+    } else if (i < metrics->reason_count) {
+        metrics_remove_reason(metrics, i);
+    }
     pthread_mutex_unlock(&metrics->mutex);
-    free(before);
 }
 
 void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out) {
+    const char *first = NULL;
+    size_t more = 0;
     pthread_mutex_lock(&metrics->mutex);
-    buffer_printf(out, ": %s", metrics->why[of] ? metrics->why[of] : "the log says why");
+    for (size_t i = 0; i < metrics->reason_count; i++) {
+        if (metrics->reasons[i].of != of) continue;
+        more += first != NULL;
+        if (!first) first = metrics->reasons[i].text;
+    }
+    buffer_printf(out, ": %s", first ? first : "the log says why");
+    if (more) buffer_printf(out, " (and %zu more)", more);
     pthread_mutex_unlock(&metrics->mutex);
 }
 

@@ -34,7 +34,8 @@
     X(sentinels_answering, GAUGE, "redis_sentinels_answering", 1,                                                                \
       "sentinels that answered the last question; 0 without Sentinel")                                                           \
     X(certificate_end_s, GAUGE, "redis_certificate_end_timestamp_seconds", 1,                                                    \
-      "when the first certificate of the servers in use ends, since 1970; as seen at the last connects; 0 = no TLS")             \
+      "when the first certificate in use ends, of servers, sentinels or this client, since 1970; as seen at the last connects; " \
+      "0 = no TLS")                                                                                                              \
     X(preflight_faults, GAUGE, "preflight_faults", 1,                                                                            \
       "problems of Redis, ACL rights or keys that the preflight found; it checks them again until they are solved")              \
     X(tracking_refused, GAUGE, "wakeups_refused", 1, "roles whose wake-ups Redis refuses: they find changes by polling only")    \
@@ -202,7 +203,13 @@ typedef struct metrics_queue {
 } metrics_queue_t;
 
 // Problems whose reason /readyz shows.
-typedef enum metrics_why { WHY_REDIS, WHY_AUDIT, METRICS_WHY_COUNT } metrics_why_t;
+typedef enum metrics_why { WHY_REDIS, WHY_AUDIT } metrics_why_t;
+
+typedef struct metrics_complaint {
+    metrics_why_t of;
+    const void *teller;
+    char *text; // owned
+} metrics_complaint_t;
 
 typedef struct metrics {
 #define X(name, kind, family, scale, help) metric_t name;
@@ -214,8 +221,9 @@ typedef struct metrics {
     metric_t redis_ahead_ms;      // Redis's clock minus mono_now() in ms, when the sizes were last read
     metrics_queue_t *queues;      // owned; the places
     size_t queue_count;           // of places
-    char *why[METRICS_WHY_COUNT]; // owned; NULL = nothing is wrong. Guarded by the mutex
-    pthread_mutex_t mutex;        // guards names and `served`, too
+    metrics_complaint_t *reasons; // of problems, the oldest first; owned; guarded by the mutex
+    size_t reason_count;
+    pthread_mutex_t mutex; // guards names and `served`, too
 } metrics_t;
 
 metrics_t *metrics_new(size_t places); // owned; `places`: of two configurations, since a reload may replace all queues
@@ -250,9 +258,10 @@ bool metrics_is_refused(const metrics_queue_t *queue, mono_t now); // in the las
 // Returns the number of refused queues, and the name of the first one (owned; NULL = none).
 size_t metrics_refusing(metrics_t *metrics, mono_t now, char **first);
 
-// Sets the reason of a problem, copied; NULL = it is over.
-void metrics_say(metrics_t *metrics, metrics_why_t of, const char *reason);
-// Appends ": " and the reason; without one ": the log says why".
+// Sets the reason of a problem as one teller sees it, copied; NULL = it is over. `teller` is any pointer that identifies it: each
+// shard has tellers of its own. NULL before the teller is freed.
+void metrics_say(metrics_t *metrics, metrics_why_t of, const void *teller, const char *reason);
+// Appends ": " and the reason, the oldest of several and their number; without one ": the log says why".
 void metrics_tell(metrics_t *metrics, metrics_why_t of, buffer_t *out);
 
 // Updates numbers that grow with time. Call it before they are read.

@@ -197,7 +197,7 @@ outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
     if (conn_is_open(conn)) return OUTCOME_OK;
     outcome_t outcome = conn_try_connect(conn, error);
     conn->counted = outcome == OUTCOME_OK;
-    if (conn->counted) shard_connected(conn->shard, conn_certificate_end(conn));
+    if (conn->counted) shard_connected(conn->shard, tls_first_end(channel_tls(conn->channel)));
     if (outcome != OUTCOME_OK) shard_connect_failed(conn->shard);
     return outcome;
 }

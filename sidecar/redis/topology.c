@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/wakeup.h"
 #include "redis/cluster/slot_match.h"
+#include "redis/known/certificates.h"
 #include "redis/sentinel/locator.h"
 
 enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX, UNWATCHED_MS = 1000 };
@@ -19,7 +20,6 @@ struct shard {
     bool connect_failed; // the last one did
     bool missing;        // is counted as such
     shard_reach_t reach;
-    int64_t certificate_end;
     // The last answer of the sentinels; guarded by the mutex.
     int64_t config_epoch;
     uint64_t located_number;
@@ -39,8 +39,9 @@ struct topology {
     atomic_uint version;
     _Atomic int64_t map_epoch;
     atomic_bool refresh_wanted;
-    locator_t *locator; // NULL = no sentinels
-    secret_t *secret;   // owned
+    locator_t *locator;           // NULL = no sentinels
+    secret_t *secret;             // owned
+    certificates_t *certificates; // owned
     int refresh_fd;
     int slots_fd;
     int wake_fds[MAX_WAKE_FDS];
@@ -62,6 +63,7 @@ static topology_t *topology_new_empty(const redis_config_t *redis) {
     topology_t *topology = mem_alloc(sizeof *topology);
     topology->redis = redis;
     topology->secret = secret_new();
+    topology->certificates = certificates_new();
     topology->metrics = topology->own_metrics = metrics_new(0);
     topology->refresh_fd = topology->slots_fd = -1;
     pthread_mutex_init(&topology->mutex, NULL);
@@ -105,6 +107,7 @@ void topology_free(topology_t *topology) {
         free(topology->shards[i]);
     }
     secret_free(topology->secret);
+    certificates_free(topology->certificates);
     pthread_mutex_destroy(&topology->mutex);
     metrics_free(topology->own_metrics);
     free((void *)topology->slots);
@@ -214,16 +217,6 @@ static void shard_count_connection(shard_t *shard, int more) {
     shard_count_missing(shard);
 }
 
-// Call it with the mutex held. Notes the certificate that ends first.
-static void topology_count_certificates(const topology_t *topology) {
-    int64_t first = 0;
-    for (size_t i = 0; i < topology->shard_count; i++) {
-        int64_t end = topology->shards[i]->certificate_end;
-        if (end && (!first || end < first)) first = end;
-    }
-    metric_set(&topology->metrics->certificate_end_s, first);
-}
-
 void shard_connect_failed(shard_t *shard) {
     pthread_mutex_lock(&shard->topology->mutex);
     shard->connect_failed = true;
@@ -234,9 +227,8 @@ void shard_connect_failed(shard_t *shard) {
 void shard_connected(shard_t *shard, int64_t certificate_end) {
     pthread_mutex_lock(&shard->topology->mutex);
     shard->connect_failed = false;
-    shard->certificate_end = certificate_end;
     shard_count_connection(shard, 1);
-    topology_count_certificates(shard->topology);
+    certificates_note(shard->topology->certificates, shard, certificate_end, &shard->topology->metrics->certificate_end_s);
     pthread_mutex_unlock(&shard->topology->mutex);
 }
 
@@ -285,7 +277,11 @@ outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, re
     located_t located;
     *error = (redis_error_t){0};
     if (!locator) return OUTCOME_OK;
-    if (locator_find(locator, since, stop, &located, error) == OUTCOME_OK) shard_take_located(shard, &located);
+    if (locator_find(locator, since, stop, &located, error) == OUTCOME_OK) {
+        shard_take_located(shard, &located);
+        certificates_note(shard->topology->certificates, locator, located.certificate_end,
+                          &shard->topology->metrics->certificate_end_s);
+    }
     locator_note_watched(locator, located.asked_at);
     return error->outcome;
 }

@@ -59,7 +59,7 @@ void shard_move(shard_t *shard, const char *host, int port);
 // raises it.
 void shard_suspect(shard_t *shard, unsigned epoch);
 
-// A connection tells the metrics of its connects and of its end. `certificate_end` is as of tls_certificate_end.
+// A connection tells the metrics of its connects and of its end. `certificate_end` is as of tls_first_end.
 void shard_connect_failed(shard_t *shard);
 void shard_connected(shard_t *shard, int64_t certificate_end);
 // Notes whether the leader role of the shard has a connection. *up becomes 1 if the leader roles of all shards have one, else 0.

@@ -33,8 +33,8 @@ struct watcher {
     condition_t silent;    // sentinels that do not answer
     condition_t disagree;
     condition_t password; // the new password of sentinel_password_file is refused
-    condition_t unknown; // why the primary is unknown
-    bool unnamed;        // the slot of a queue has no primary; counts as a missing one
+    condition_t unknown;  // why the primary is unknown
+    bool unnamed;         // the slot of a queue has no primary; counts as a missing one
 };
 
 watcher_t *watcher_new(topology_t *topology, metrics_t *metrics, const role_t *role) {
@@ -60,6 +60,7 @@ static void watcher_count_unnamed(watcher_t *watcher, bool unnamed) {
 void watcher_free(watcher_t *watcher) {
     if (!watcher) return;
     watcher_count_unnamed(watcher, false);
+    metrics_say(watcher->metrics, WHY_REDIS, watcher, NULL);
     sentinel_events_free(watcher->events);
     condition_free(&watcher->silent);
     condition_free(&watcher->disagree);
@@ -161,7 +162,8 @@ static void watcher_ask(watcher_t *watcher, mono_t now) {
     else
         watcher_ask_sentinels(watcher, now, &error);
     condition_change_t change = condition_update_reason(&watcher->unknown, error.text);
-    if (change == CONDITION_BEGAN) metrics_say(watcher->metrics, WHY_REDIS, error.text);
+    if (change != CONDITION_UNCHANGED)
+        metrics_say(watcher->metrics, WHY_REDIS, watcher, change == CONDITION_BEGAN ? error.text : NULL);
     if (change == CONDITION_BEGAN)
         log_error(ROLE, NULL, "cannot learn where the primary is", F_STR("reason", error.text));
     else if (change == CONDITION_ENDED)

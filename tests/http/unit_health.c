@@ -15,12 +15,14 @@ typedef struct setup {
 static void all_well(setup_t *w) { (void)w; }
 static void stands_by(setup_t *w) { metric_set(&w->metrics->leading, 0), metric_set(&w->metrics->standing_by, 1); }
 static void hangs(setup_t *w) { atomic_store(&w->role.due_ns, 1); }
-static void no_redis(setup_t *w) { metric_set(&w->metrics->redis_up, 0), metrics_say(w->metrics, WHY_REDIS, "cannot connect"); }
+static void no_redis(setup_t *w) {
+    metric_set(&w->metrics->redis_up, 0), metrics_say(w->metrics, WHY_REDIS, w, "cannot connect");
+}
 static void neither(setup_t *w) { metric_set(&w->metrics->leading, 0); }
 static void unserved(setup_t *w) { metric_set(&w->metrics->unserved, 1); }
 static void refused(setup_t *w) { metrics_refused(w->queue, mono_now()); }
 static void tracking_refused(setup_t *w) { metric_set(&w->metrics->tracking_refused, 1); }
-static void no_log(setup_t *w) { metric_set(&w->metrics->audit_bad, 1), metrics_say(w->metrics, WHY_AUDIT, "disk full"); }
+static void no_log(setup_t *w) { metric_set(&w->metrics->audit_bad, 1), metrics_say(w->metrics, WHY_AUDIT, w, "disk full"); }
 static void bad_config(setup_t *w) { health_set_refused(w->health, "F:7: no \"such\" key\n"); }
 
 static const struct {
@@ -100,4 +102,30 @@ Test(unit_health, each_problem_fails_one_check_and_few_decide_readiness) {
         health_free(w.health);
         metrics_free(w.metrics);
     }
+}
+
+/* In a Cluster each shard has a leader of its own. */
+Test(unit_health, a_reason_lasts_until_its_teller_takes_it_back) {
+    static const struct {
+        int teller;
+        const char *says, *shown;
+    } steps[] = {
+        {0, "A is away", ": A is away"},
+        {1, "B is away", ": A is away (and 1 more)"},
+        {2, NULL, ": A is away (and 1 more)"},
+        {0, "A is loading", ": A is loading (and 1 more)"},
+        {0, NULL, ": B is away"},
+        {1, NULL, ": the log says why"},
+    };
+    metrics_t *metrics = metrics_new(1);
+    const char tellers[3] = "";
+    metrics_say(metrics, WHY_AUDIT, &tellers[0], "disk full");
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        buffer_t told = {0};
+        metrics_say(metrics, WHY_REDIS, &tellers[steps[i].teller], steps[i].says);
+        metrics_tell(metrics, WHY_REDIS, &told);
+        cr_expect_str_eq(buffer_text(&told), steps[i].shown, "step %zu", i);
+        buffer_free(&told);
+    }
+    metrics_free(metrics);
 }

@@ -75,6 +75,26 @@ Test(redis_servers, a_primary_tells_its_tls_version_and_the_end_of_its_certifica
     free(redis);
 }
 
+/* The metric covers the client's certificate, which Redis does not know; the texts are about the server. */
+Test(redis_servers, the_clients_certificate_may_end_first) {
+    tls_fixture_t f = tls_start(NULL);
+    certificate_t *own =
+        certificate_new(NULL, (certificate_spec_t){.common_name = "client", .from_s = -DAY_S, .until_s = 10 * (int64_t)DAY_S});
+    certificate_write(own, NULL, f.dir, "own");
+    char *redis = mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_cert_file = \"%s/own.crt\"; "
+                             "tls_key_file = \"%s/own.key\";",
+                             f.dir, f.dir, f.dir);
+    tls_client_t client = tls_client("127.0.0.1", server_tls_port(f.server), redis);
+    cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
+    int64_t now_s = (int64_t)time(NULL);
+    cr_assert_leq(llabs(conn_certificate_end(client.conn) - now_s - 30 * (int64_t)DAY_S), 60);
+    cr_assert_leq(llabs(metric_get(&topology_metrics(client.topology)->certificate_end_s) - now_s - 10 * (int64_t)DAY_S), 60);
+    certificate_free(own);
+    tls_client_free(&client);
+    tls_stop(&f);
+    free(redis);
+}
+
 Test(redis_servers, a_refused_info_leaves_numbers_unknown) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "ACL SETUSER default -info");

@@ -9,6 +9,7 @@ enum {
     STACK_BYTES = 256 * 1024,
     HURRIED_MS = 50, // for a sentinel that was silent; its host may have died together with the primary
     HURRIED_S = 30,
+    CERTIFICATE_S = 3600, // after it a renewed certificate shows
 };
 
 typedef struct ask {
@@ -58,13 +59,30 @@ static void ask_read(sentinel_client_t *client, const char *name, time_limit_t *
     if (address) freeReplyObject(address);
 }
 
+static void ask_connect(ask_t *ask, time_limit_t *limit, redis_error_t *error) {
+    sentinel_client_t *client = sentinel_client_new(ask->redis, &ask->contact->address, limit, error);
+    if (client) {
+        sentinel_client_free(ask->contact->client);
+        ask->contact->client = client;
+    }
+    ask->contact->renew_at = mono_add(mono_now(), CERTIFICATE_S * NS_PER_S);
+}
+
+// Replaces or renews an open connection. One that cannot be replaced stays.
+static void ask_keep(ask_t *ask, time_limit_t *limit) {
+    sentinel_contact_t *contact = ask->contact;
+    redis_error_t ignored;
+    if (ask->redis->sentinel_tls && mono_reached(contact->renew_at, mono_now())) ask_connect(ask, limit, &ignored);
+    sentinel_client_renew(contact->client, limit, &ask->answer->auth);
+}
+
 static void ask_once(ask_t *ask, time_limit_t *limit) {
     sentinel_contact_t *contact = ask->contact;
     ask->answer->error = (redis_error_t){0};
     if (contact->client)
-        sentinel_client_renew(contact->client, limit, &ask->answer->auth);
+        ask_keep(ask, limit);
     else
-        contact->client = sentinel_client_new(ask->redis, &contact->address, limit, &ask->answer->error);
+        ask_connect(ask, limit, &ask->answer->error);
     if (!contact->client) return;
     ask_add_requests(contact->client, ask->redis->master);
     ask_read(contact->client, ask->redis->master, limit, ask->answer);

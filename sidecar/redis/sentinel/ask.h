@@ -11,6 +11,7 @@
 typedef struct sentinel_contact {
     address_t address;
     sentinel_client_t *client; // kept open between asks, because a TLS handshake takes longer than an ask; NULL = none; owned
+    mono_t renew_at;           // when to replace a connection with TLS
     mono_t hurried_until;      // the sentinel was silent: until then the others do not wait long for it
 } sentinel_contact_t;
 

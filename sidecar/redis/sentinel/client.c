@@ -15,7 +15,7 @@ struct sentinel_client {
     channel_t *channel;
     redisReader *reader;
     reply_guard_t guard;
-    buffer_t requests; // not sent yet
+    buffer_t requests;     // not sent yet
     uint64_t password_tag; // of the password that the sentinel has accepted; 0 = none yet
 };
 
@@ -32,6 +32,8 @@ void sentinel_client_free(sentinel_client_t *client) {
 }
 
 int sentinel_client_fd(const sentinel_client_t *client) { return channel_fd(client->channel); }
+
+int64_t sentinel_client_certificate_end(const sentinel_client_t *client) { return tls_first_end(channel_tls(client->channel)); }
 
 void sentinel_client_add(sentinel_client_t *client, const char *const *words) {
     size_t count = 0;

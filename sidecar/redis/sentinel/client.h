@@ -18,6 +18,7 @@ sentinel_client_t *sentinel_client_new(const redis_config_t *redis, const addres
                                        redis_error_t *error);
 void sentinel_client_free(sentinel_client_t *client); // NULL is fine
 int sentinel_client_fd(const sentinel_client_t *client);
+int64_t sentinel_client_certificate_end(const sentinel_client_t *client); // as of tls_first_end
 
 // Sends AUTH if the password file holds another password than the connection has sent. A refusal leaves the connection as it is.
 // Call it only when no reply is outstanding. False: *error.

@@ -50,6 +50,15 @@ void sentinel_group_free(sentinel_group_t *group) {
 const address_t *sentinel_group_announced(const sentinel_group_t *group) { return &group->primary; }
 int64_t sentinel_group_epoch(const sentinel_group_t *group) { return group->config_epoch; }
 
+int64_t sentinel_group_certificate_end(const sentinel_group_t *group) {
+    int64_t first = 0;
+    for (size_t i = 0; i < group->known_count; i++) {
+        int64_t end = group->known[i].client ? sentinel_client_certificate_end(group->known[i].client) : 0;
+        if (end && (!first || end < first)) first = end;
+    }
+    return first;
+}
+
 const sentinel_answer_t *sentinel_group_answers(const sentinel_group_t *group, size_t *count) {
     *count = group->answer_count;
     return group->answers;

@@ -68,7 +68,8 @@ static void locator_ask(locator_t *locator, const atomic_bool *stop) {
     if (primary)
         locator->found = (located_t){.address = *primary,
                                      .config_epoch = sentinel_group_epoch(locator->group),
-                                     .number = locator->found.number + 1};
+                                     .number = locator->found.number + 1,
+                                     .certificate_end = sentinel_group_certificate_end(locator->group)};
     locator->found.asked_at = locator->asked_at;
 }
 

@@ -9,8 +9,9 @@ typedef struct locator locator_t;
 typedef struct located {
     address_t address; // as the sidecar reaches the primary
     int64_t config_epoch;
-    uint64_t number; // of the ask that found it; later asks have higher numbers
-    mono_t asked_at; // when the last ask began, even if it failed
+    uint64_t number;         // of the ask that found it; later asks have higher numbers
+    mono_t asked_at;         // when the last ask began, even if it failed
+    int64_t certificate_end; // of the sentinels, as of tls_first_end
 } located_t;
 
 // `redis` is borrowed. Returns owned.

@@ -6,24 +6,45 @@
 
 enum { MAX_NAMES_BYTES = 120 }; // of the names of a certificate that are shown
 
+// Owned. NULL: the bytes are no certificate.
+static gnutls_x509_crt_t tls_certificate_of(const gnutls_t *gnutls, const gnutls_datum_t *bytes) {
+    gnutls_x509_crt_t certificate;
+    if (gnutls->x509_crt_init(&certificate) < 0) return NULL;
+    if (gnutls->x509_crt_import(certificate, bytes, GNUTLS_X509_FMT_DER) >= 0) return certificate;
+    gnutls->x509_crt_deinit(certificate);
+    return NULL;
+}
+
 // The server's own certificate, or a later one of its chain; owned. NULL: there is none.
 static gnutls_x509_crt_t tls_certificate(const gnutls_t *gnutls, gnutls_session_t session, unsigned index) {
     unsigned count = 0;
     const gnutls_datum_t *chain = gnutls->certificate_get_peers(session, &count);
-    gnutls_x509_crt_t certificate;
-    if (!chain || index >= count || gnutls->x509_crt_init(&certificate) < 0) return NULL;
-    if (gnutls->x509_crt_import(certificate, &chain[index], GNUTLS_X509_FMT_DER) >= 0) return certificate;
+    return chain && index < count ? tls_certificate_of(gnutls, &chain[index]) : NULL;
+}
+
+int64_t tls_earlier(int64_t a, int64_t b) { return a && (!b || a < b) ? a : b; }
+
+// Frees the certificate. Returns when it ends; 0 = unknown.
+static int64_t tls_take_end(const gnutls_t *gnutls, gnutls_x509_crt_t certificate) {
+    int64_t end = gnutls->x509_crt_get_expiration_time(certificate);
     gnutls->x509_crt_deinit(certificate);
-    return NULL;
+    return end > 0 ? end : 0;
 }
 
 int64_t tls_chain_end(const gnutls_t *gnutls, gnutls_session_t session) {
     int64_t end = 0;
     gnutls_x509_crt_t certificate;
-    for (unsigned i = 0; (certificate = tls_certificate(gnutls, session, i)); i++) {
-        int64_t one = gnutls->x509_crt_get_expiration_time(certificate);
-        if (one > 0 && (end == 0 || one < end)) end = one;
-        gnutls->x509_crt_deinit(certificate);
+    for (unsigned i = 0; (certificate = tls_certificate(gnutls, session, i)); i++)
+        end = tls_earlier(end, tls_take_end(gnutls, certificate));
+    return end;
+}
+
+int64_t tls_own_end(const gnutls_t *gnutls, gnutls_certificate_credentials_t credentials) {
+    int64_t end = 0;
+    gnutls_datum_t bytes;
+    for (unsigned i = 0; gnutls->certificate_get_crt_raw(credentials, 0, i, &bytes) >= 0; i++) {
+        gnutls_x509_crt_t certificate = tls_certificate_of(gnutls, &bytes);
+        if (certificate) end = tls_earlier(end, tls_take_end(gnutls, certificate));
     }
     return end;
 }

@@ -19,3 +19,7 @@ void tls_failure_text(const tls_failure_t *failure, char *text, size_t size);
 
 // Seconds since 1970 at which the first certificate of the server's chain ends; 0 = unknown.
 int64_t tls_chain_end(const gnutls_t *gnutls, gnutls_session_t session);
+// The same of the client's own certificates; 0 = it has none.
+int64_t tls_own_end(const gnutls_t *gnutls, gnutls_certificate_credentials_t credentials);
+// The earlier of two such times, of which 0 is none.
+int64_t tls_earlier(int64_t a, int64_t b);

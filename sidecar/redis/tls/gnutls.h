@@ -14,6 +14,7 @@
     USE(certificate_allocate_credentials)                                                                                        \
     USE(certificate_client_get_request_status)                                                                                   \
     USE(certificate_free_credentials)                                                                                            \
+    USE(certificate_get_crt_raw)                                                                                                 \
     USE(certificate_get_peers)                                                                                                   \
     USE(certificate_set_trust_list)                                                                                              \
     USE(certificate_set_x509_key_mem2)                                                                                           \

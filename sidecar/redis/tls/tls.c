@@ -25,6 +25,7 @@ struct tls {
     int system_error;                // errno of the last call of the socket; 0 = it did not fail
     const char *version;
     int64_t certificate_end;
+    int64_t own_end; // of the client's certificate; 0 = it has none
     char failure[320];
 };
 
@@ -136,6 +137,7 @@ tls_state_t tls_handshake(tls_t *tls) {
     }
     tls->version = tls->gnutls->protocol_get_version(tls->session) == GNUTLS_TLS1_3 ? "TLS 1.3" : "TLS 1.2";
     tls->certificate_end = tls_chain_end(tls->gnutls, tls->session);
+    tls->own_end = tls_own_end(tls->gnutls, tls->credentials);
     // The CAs of a system take megabytes, and nothing verifies again on this connection. The C library would keep the memory.
     tls->gnutls->certificate_set_trust_list(tls->credentials, NULL, 0);
     malloc_trim(0);
@@ -177,3 +179,4 @@ bool tls_peer_is_plain(const tls_t *tls) { return tls->heard && !tls->spoken; }
 const char *tls_failure(const tls_t *tls) { return tls->failure; }
 const char *tls_version(const tls_t *tls) { return tls->version; }
 int64_t tls_certificate_end(const tls_t *tls) { return tls->certificate_end; }
+int64_t tls_first_end(const tls_t *tls) { return tls ? tls_earlier(tls->certificate_end, tls->own_end) : 0; }

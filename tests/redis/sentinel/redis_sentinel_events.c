@@ -1,4 +1,5 @@
 /* The connections to sentinels grow old: they are idle, their sentinel vanishes without a word, and its password changes. */
+#include "certificates.h"
 #include "fixture.h"
 #include "relay.h"
 #include "role/watcher.h"
@@ -10,8 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { SOON_MS = 5000, SWITCH_MS = 20000, PERIOD_MS = 11000, MINUTE_MS = 60000, PONG_MS = 5001 };
+enum { SOON_MS = 5000, SWITCH_MS = 20000, PERIOD_MS = 11000, MINUTE_MS = 60000, PONG_MS = 5001, HOUR_MS = 3601 * 1000 };
 
 /* The sidecar reaches each sentinel through a proxy. */
 typedef struct {
@@ -19,6 +21,7 @@ typedef struct {
     proxy_t *proxies[SENTINELS];
     relay_t *relays[SENTINELS];
     char *password_file; /* NULL = none */
+    char *tls;           /* a directory of certificates of the relays; NULL = plain */
     config_t *config;
     topology_t *topology;
     metrics_t *metrics;
@@ -33,18 +36,18 @@ static void write_password(const world_t *w, const char *password) {
 }
 
 static config_t *world_config(world_t *w) {
-    char *password = NULL;
-    if (asprintf(&password, "sentinel_password_file = \"%s\";", w->password_file ? w->password_file : "") < 0) abort();
+    char *more = NULL;
+    if (w->password_file && asprintf(&more, "sentinel_password_file = \"%s\";", w->password_file) < 0) abort();
+    if (w->tls && asprintf(&more, "tls = true; tls_ca_file = \"%s/ca.crt\";", w->tls) < 0) abort();
     for (int i = 0; i < SENTINELS; i++) {
         w->proxies[i] = proxy_start(w->s->sentinels[i].socket);
-        w->relays[i] = relay_start(&(relay_options_t){.socket = proxy_socket(w->proxies[i])});
+        w->relays[i] = relay_start(&(relay_options_t){.socket = proxy_socket(w->proxies[i]), .tls = w->tls});
     }
     config_t *config =
         fixture_config("redis = { sentinels = [\"127.0.0.1:%d\", \"127.0.0.1:%d\", \"127.0.0.1:%d\"]; master = \"" SENTINEL_MASTER
                        "\"; %s }; queues = ( { name = \"q\"; } );",
-                       relay_port(w->relays[0]), relay_port(w->relays[1]), relay_port(w->relays[2]),
-                       w->password_file ? password : "");
-    free(password);
+                       relay_port(w->relays[0]), relay_port(w->relays[1]), relay_port(w->relays[2]), more ? more : "");
+    free(more);
     return config;
 }
 
@@ -55,9 +58,10 @@ static long requests(world_t *w, const char *match) {
 }
 
 /* `password` NULL: the sentinels demand none. */
-static void begin(world_t *w, const char *password) {
+static void begin(world_t *w, const char *password, bool tls) {
     *w = (world_t){.s = sentinels_begin(&(sentinels_options_t){.password = password}), .metrics = metrics_new(1)};
     if (password) w->password_file = temp_file("password", password);
+    if (tls) w->tls = certificate_dir();
     w->config = world_config(w);
     w->topology = topology_new(&w->config->redis);
     topology_set_metrics(w->topology, w->metrics);
@@ -78,6 +82,7 @@ static void end(world_t *w) {
     for (int i = 0; i < SENTINELS; i++) relay_stop(w->relays[i]), proxy_stop(w->proxies[i]);
     sentinels_end(w->s);
     free(w->password_file);
+    free(w->tls);
 }
 
 static int port_of_primary(world_t *w) {
@@ -94,7 +99,7 @@ static void pass_ms(world_t *w, int64_t ms) {
 
 Test(redis_sentinel_events, idle_subscriptions_send_ping_each_minute, .timeout = 60) {
     world_t w;
-    begin(&w, NULL);
+    begin(&w, NULL, false);
     proxy_rule(w.proxies[1], (proxy_rule_t){.action = PROXY_REFUSE, .match = "PING", .times = -1, .error = "-NOPERM no"});
     for (int minute = 1; minute <= 2; minute++) {
         pass_ms(&w, MINUTE_MS - 15000);
@@ -111,7 +116,7 @@ Test(redis_sentinel_events, idle_subscriptions_send_ping_each_minute, .timeout =
 /* The sentinels' hosts have vanished and come back, and only they do not know the connections any more. */
 Test(redis_sentinel_events, silent_subscriptions_are_replaced, .timeout = 60) {
     world_t w;
-    begin(&w, NULL);
+    begin(&w, NULL, false);
     for (int i = 0; i < SENTINELS; i++) proxy_stall(w.proxies[i], PROXY_DOWN);
     pass_ms(&w, MINUTE_MS);
     cr_assert(driver_until(&w.driver, requests(&w, "PING") == SENTINELS, SOON_MS));
@@ -146,7 +151,7 @@ static int connections(world_t *w) {
 /* AUTH on the open connections, and new subscriptions. A sentinel that refuses keeps its connections. */
 Test(redis_sentinel_events, new_password_is_sent_on_open_connections, .timeout = 60) {
     world_t w;
-    begin(&w, "p0");
+    begin(&w, "p0", false);
     int opened = connections(&w);
     accept_password(&w, "p1");
     write_password(&w, "p1\n");
@@ -168,5 +173,20 @@ Test(redis_sentinel_events, new_password_is_sent_on_open_connections, .timeout =
     long sent = requests(&w, "AUTH");
     pass_ms(&w, PERIOD_MS);
     cr_assert_eq(requests(&w, "AUTH"), sent, "AUTH is sent once");
+    end(&w);
+}
+
+/* The earliest end of all certificates in use is a metric. A sentinel that has a new one shows it within an hour. */
+Test(redis_sentinel_events, certificates_of_sentinels_are_watched, .timeout = 60) {
+    world_t w;
+    begin(&w, NULL, true);
+    int64_t left_s = metric_get(&w.metrics->certificate_end_s) - (int64_t)time(NULL);
+    cr_assert_leq(llabs(left_s - 30 * (int64_t)DAY_S), 60, "%lld", (long long)left_s);
+    int opened = connections(&w);
+    pass_ms(&w, PERIOD_MS);
+    cr_assert_eq(connections(&w), opened, "asks use open connections");
+    fixture_step_boottime(HOUR_MS);
+    cr_assert(driver_until(&w.driver, connections(&w) == opened + SENTINELS, SOON_MS), "the next ask connects anew");
+    cr_assert_eq(metric_get(&w.metrics->sentinels_answering), SENTINELS);
     end(&w);
 }
