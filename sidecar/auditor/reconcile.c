@@ -4,6 +4,7 @@
 #include "auditor/internal.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "redis/failure.h"
 
 enum {
     RECONCILE_S = 60,            // time between two comparisons
@@ -24,12 +25,10 @@ int64_t auditor_redis_ms(const auditor_t *a) { return a->redis.now_ms + mono_dif
 
 bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     backoff_failed(&a->redis.backoff, mono_now());
-    bool refused = strncmp(error->text, "NOPERM", 6) == 0;
-    LOG_AT(conn_has_moved(a->redis.conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL,
-           refused                           ? "redis refuses the auditor; no record is copied"
-           : error->outcome == OUTCOME_RETRY ? "redis is not ready"
-                                             : "cannot reach redis",
-           F_STR("reason", error->text));
+    if (strncmp(error->text, "NOPERM", 6) == 0)
+        log_warn(ROLE, NULL, "redis refuses the auditor; no record is copied", F_STR("reason", error->text));
+    else
+        conn_report_failure(a->redis.conn, ROLE, error);
     if (error->outcome == OUTCOME_DISCONNECTED) conn_close(a->redis.conn);
     if (!conn_is_open(a->redis.conn)) {
         a->read.in_flight = false;

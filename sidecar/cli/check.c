@@ -128,14 +128,6 @@ static void check_print_problems(const servers_t *servers, int *faults) {
     buffer_free(&line);
 }
 
-static void check_print_error(const conn_t *conn, const redis_error_t *error) {
-    buffer_t safe = {0};
-    terminal_escape(&safe, slice_text(error->text), false);
-    fflush(stdout);
-    fprintf(stderr, "queue-sidecar: redis%s%s: %s\n", conn ? " at " : "", conn ? conn_target(conn) : "", buffer_text(&safe));
-    buffer_free(&safe);
-}
-
 // Checks one primary and its queues.
 static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *faults, redis_error_t *error) {
     const preflight_call_t call = {shard->conn, shard->keys, check_print, faults, error};
@@ -156,7 +148,7 @@ static outcome_t check_shards(const cli_shards_t *shards, const config_t *config
     for (size_t i = 0; i < shards_count(shards); i++) {
         redis_error_t error = {0};
         outcome_t outcome = check_shard(shards_at(shards, i), servers, faults, &error);
-        if (outcome != OUTCOME_OK) check_print_error(shards_at(shards, i)->conn, &error);
+        if (outcome != OUTCOME_OK) shards_print_error(conn_target(shards_at(shards, i)->conn), &error);
         if (outcome > worst) worst = outcome;
     }
     for (size_t i = 0; i < config->queue_count; i++) {
@@ -175,7 +167,7 @@ static int check_redis(const config_t *config) {
     audit_check_path(config->audit.path, config->audit.retain_bytes, check_print_path, &faults);
     servers_read_sentinels(&servers, &config->redis, NULL);
     outcome_t outcome = shards_find(shards, true, &error);
-    if (outcome != OUTCOME_OK) check_print_error(NULL, &error);
+    if (outcome != OUTCOME_OK) shards_print_error("", &error);
     check_print_mode(&servers, shards, &config->redis, &faults);
     if (outcome == OUTCOME_OK) outcome = check_shards(shards, config, &servers, &faults);
     check_print_problems(&servers, &faults);

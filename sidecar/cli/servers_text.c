@@ -50,7 +50,9 @@ void servers_text_mode(const servers_t *servers, const redis_config_t *redis, bu
 
 void servers_text_primary(const primary_view_t *primary, buffer_t *out) {
     if (*primary->error) {
-        buffer_str(out, primary->error);
+        char *why = redis_error_without(primary->error, primary->address);
+        buffer_str(out, why);
+        free(why);
         return;
     }
     buffer_str(out, *primary->tls ? primary->tls : "no TLS");

@@ -1,6 +1,7 @@
 #include "cli/shards.h"
 
 #include "base/buffer.h"
+#include "cli/terminal.h"
 #include "redis/cluster/cluster.h"
 
 struct cli_shards {
@@ -83,4 +84,14 @@ unsigned shards_slot(const cli_shards_t *shards, size_t queue) { return shards->
 
 bool shards_is_served(const cli_shards_t *shards, size_t queue) {
     return topology_shard_of(shards->topology, shards->slots[queue]) < TOPOLOGY_SHARDS_MAX;
+}
+
+void shards_print_error(const char *address, const redis_error_t *error) {
+    buffer_t safe = {0};
+    char *text = redis_error_without(error->text, address);
+    terminal_escape(&safe, slice_text(text), false);
+    fflush(stdout);
+    fprintf(stderr, "queue-sidecar: redis%s%s: %s\n", *address ? " at " : "", address, buffer_text(&safe));
+    buffer_free(&safe);
+    free(text);
 }

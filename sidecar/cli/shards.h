@@ -31,3 +31,6 @@ unsigned shards_version(const cli_shards_t *shards); // rises whenever shards_fi
 bool shards_in_cluster(const cli_shards_t *shards);
 unsigned shards_slot(const cli_shards_t *shards, size_t queue);  // of a queue of the config
 bool shards_is_served(const cli_shards_t *shards, size_t queue); // a primary serves its slot
+
+// Writes a line to stderr: which server could not be used, and why. `address` may be "".
+void shards_print_error(const char *address, const redis_error_t *error);

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "leader/internal.h"
+#include "redis/failure.h"
 
 enum {
     MARGIN_DIVISOR = 10,   // the lease ends a tenth of the TTL before the lock expires
@@ -38,11 +39,7 @@ void leader_back_off(leader_t *leader, const redis_error_t *error) {
     shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST, &leader->metrics->redis_up);
     metrics_say(leader->metrics, WHY_REDIS, leader->leases, error->text);
     if (leader->vacancies) leader_leave_vacancies(leader);
-    if (error->outcome == OUTCOME_REFUSED)
-        log_error(ROLE, NULL, "redis refuses the connection", F_STR("reason", error->text));
-    else
-        LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL,
-               error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis", F_STR("reason", error->text));
+    conn_report_failure(leader->conn, ROLE, error);
 }
 
 // While a slot is being moved or has moved, Redis refuses the requests for it.

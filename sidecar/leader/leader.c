@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "leader/internal.h"
+#include "redis/failure.h"
 #include "redis/keepalive.h"
 #include "redis/service/capability.h"
 
@@ -184,8 +185,7 @@ static void leader_keep_connection(leader_t *leader) {
     conn_reply_free(reply);
     if (outcome != OUTCOME_DISCONNECTED) outcome = conn_keep_alive(leader->conn, &error);
     if (outcome != OUTCOME_DISCONNECTED) return;
-    LOG_AT(conn_has_moved(leader->conn) ? LOG_DEBUG : LOG_WARN, ROLE, NULL, "redis closed the connection",
-           F_STR("reason", error.text));
+    conn_report_failure(leader->conn, ROLE, &error);
     for (size_t i = 0; i < leader->keys->lock_count; i++) leader->elections[i].next = mono_now();
 }
 

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "leader/internal.h"
 #include "redis/auth.h"
+#include "redis/failure.h"
 #include "redis/keepalive.h"
 #include "redis/tracking.h"
 
@@ -52,7 +53,10 @@ static bool listen_subscribe(leader_t *leader) {
     if (!mono_reached(leader->subscriber_retry_at, mono_now())) return false;
     if (lock_listen(leader->subscriber, leader->keys->vacant, &error) != OUTCOME_OK) {
         leader->subscriber_retry_at = mono_add(mono_now(), BACKOFF_REDIS.most_ms * NS_PER_MS);
-        log_warn(ROLE, NULL, "cannot subscribe to released locks; takeover waits for the TTL", F_STR("reason", error.text));
+        if (error.outcome == OUTCOME_REFUSED)
+            log_warn(ROLE, NULL, "cannot subscribe to released locks; takeover waits for the TTL", F_STR("reason", error.text));
+        else
+            conn_report_failure(leader->conn, ROLE, &error);
         return false;
     }
     // A release before the subscription was missed, so try all locks once.
@@ -69,7 +73,7 @@ static void listen_keep_subscriber(leader_t *leader) {
     if (auth_is_outdated(leader->conn, leader->subscriber))
         conn_close(leader->subscriber);
     else if (conn_keep_subscriber_alive(leader->subscriber, &error) != OUTCOME_OK)
-        log_warn(ROLE, NULL, "lost the connection that hears of released locks", F_STR("reason", error.text));
+        conn_report_failure(leader->conn, ROLE, &error);
 }
 
 static bool listen_is_wanted(leader_t *leader) {

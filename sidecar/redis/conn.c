@@ -1,5 +1,6 @@
 #include "redis/conn.h"
 
+#include "redis/failure.h"
 #include "redis/internal.h"
 #include "redis/reply.h"
 
@@ -20,6 +21,7 @@ conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop) {
 
 void conn_free(conn_t *conn) {
     if (!conn) return;
+    conn_forget_failure(conn);
     conn_close(conn);
     free(conn);
 }

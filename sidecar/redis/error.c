@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdarg.h>
 
+#include "base/buffer.h"
 #include "base/slice.h"
 
 // After an error with one of these codes nothing is written, and the same request may succeed later (redis src/server.c,
@@ -57,6 +58,15 @@ outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t
         if (word == strlen(RETRY_CODES[i]) && memcmp(text, RETRY_CODES[i], word) == 0)
             return redis_error_set(error, OUTCOME_RETRY, "%.*s", shown, text);
     return redis_error_set(error, OUTCOME_REFUSED, "%.*s", shown, text);
+}
+
+char *redis_error_without(const char *text, const char *address) {
+    static const char TO[] = " to ";
+    size_t len = strlen(address), to = strlen(TO);
+    const char *at = len ? strstr(text, address) : NULL;
+    if (at == text && strncmp(at + len, ": ", 2) == 0) return mem_str(at + len + 2);
+    if (!at || (size_t)(at - text) < to || strncmp(at - to, TO, to) != 0) return mem_str(text);
+    return mem_printf("%.*s%s", (int)(at - to - text), text, at + len);
 }
 
 bool redis_error_is_full(const redis_error_t *error) {

@@ -27,6 +27,10 @@ outcome_t redis_error_set(redis_error_t *error, outcome_t outcome, const char *f
 // Classifies an error reply of Redis: `len` bytes without the leading '-'.
 outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t len);
 
+// The text of an error without the address of the server, for a line that has it already: "no reply in time" of "10.0.0.5:6379:
+// no reply in time", and "cannot connect: refused" of "cannot connect to 10.0.0.5:6379: refused". Owned.
+char *redis_error_without(const char *text, const char *address);
+
 // A service does not have the command, or allows it to nobody.
 bool redis_error_lacks_command(const redis_error_t *error);
 // Redis is at maxmemory and refuses commands that need memory.

@@ -41,6 +41,9 @@ struct conn {
     mono_t auth_retry_at;     // no further AUTH before this
     mono_t heard_at;          // the last bytes came then
     mono_t pinged_at;         // of a subscribed connection: PING was sent
+    bool failing;             // conn_report_failure has told of it
+    mono_t failed_at;         // when it last did
+    unsigned failed_generation;
     // Requests in wire format. The first `sent` bytes are sent. Requests up to `complete` are complete. The request under
     // construction follows, with room for its head.
     buffer_t requests;

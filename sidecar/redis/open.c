@@ -2,6 +2,7 @@
 
 #include "redis/auth.h"
 #include "redis/conn.h"
+#include "redis/failure.h"
 #include "redis/internal.h"
 #include "redis/reply.h"
 #include "redis/service/capability.h"
@@ -203,7 +204,10 @@ outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
 }
 
 outcome_t conn_open(conn_t *conn, redis_error_t *error) {
-    if (conn_connect(conn, error) != OUTCOME_OK || conn->scripts_loaded) return error->outcome;
-    if (conn_load_scripts(conn, error) != OUTCOME_OK) conn_close(conn); // other replies may still be in flight
+    if (conn_connect(conn, error) != OUTCOME_OK) return error->outcome;
+    if (!conn->scripts_loaded && conn_load_scripts(conn, error) != OUTCOME_OK)
+        conn_close(conn); // other replies may still be in flight
+    else
+        conn_report_success(conn);
     return error->outcome;
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "redis/auth.h"
+#include "redis/failure.h"
 #include "redis/keepalive.h"
 #include "redis/service/capability.h"
 
@@ -27,7 +28,7 @@ void session_free(session_t *session) {
     conn_free(session->subscriber);
 }
 
-void session_close(session_t *session) {
+static void session_drop(session_t *session) {
     conn_close(session->data);
     conn_close(session->subscriber);
     session->tracking = false;
@@ -35,13 +36,16 @@ void session_close(session_t *session) {
     session->ops->reset(session->self);
 }
 
+void session_close(session_t *session) {
+    session_drop(session);
+    conn_report_unused(session->data);
+}
+
 void session_back_off(session_t *session, const redis_error_t *error) {
     session->retry_at = backoff_failed(&session->backoff, mono_now());
-    // The watcher has logged the change of the primary, once for all roles.
-    LOG_AT(conn_has_moved(session->data) ? LOG_DEBUG : LOG_WARN, session->ops->role, NULL,
-           error->outcome == OUTCOME_RETRY ? "redis is not ready" : "cannot reach redis", F_STR("reason", error->text));
+    conn_report_failure(session->data, session->ops->role, error);
     if (error->outcome != OUTCOME_DISCONNECTED) return;
-    session_close(session);
+    session_drop(session);
     metric_add(&session->metrics->reconnects, 1);
 }
 
@@ -124,8 +128,7 @@ static bool session_check_alive(session_t *session) {
 }
 
 static void session_lose_subscriber(session_t *session, const redis_error_t *error) {
-    LOG_AT(conn_has_moved(session->data) ? LOG_DEBUG : LOG_WARN, session->ops->role, NULL, "lost the tracking connection",
-           F_STR("reason", error->text));
+    conn_report_failure(session->data, session->ops->role, error);
     conn_close(session->subscriber);
     session->tracking = false;
     mono_t now = mono_now();

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static outcome_t classify(const char *text) {
@@ -103,4 +104,24 @@ Test(unit_error, set_formats_and_returns) {
     cr_assert_eq(redis_error_set(&error, OUTCOME_DISCONNECTED, "%s:%d\n", "a", 7), OUTCOME_DISCONNECTED);
     cr_assert_eq(error.outcome, OUTCOME_DISCONNECTED);
     cr_assert_str_eq(error.text, "a:7 ");
+}
+
+Test(unit_error, address_is_left_out_where_the_line_has_it) {
+    static const char *const rows[][2] = {
+        {"10.0.0.5:6379: no reply in time", "no reply in time"},
+        {"cannot connect to 10.0.0.5:6379: Connection refused", "cannot connect: Connection refused"},
+        {"cannot connect to 10.0.0.5:6379 by TLS: no name", "cannot connect by TLS: no name"},
+        {"NOAUTH Authentication required.", "NOAUTH Authentication required."},
+        {"MOVED 7 10.0.0.5:6379", "MOVED 7 10.0.0.5:6379"},
+        {"10.0.0.5:63790: no reply in time", "10.0.0.5:63790: no reply in time"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = redis_error_without(rows[i][0], "10.0.0.5:6379");
+        cr_expect_str_eq(text, rows[i][1]);
+        free(text);
+    }
+    char *text = redis_error_without(rows[0][0], "");
+    cr_expect_str_eq(text, rows[0][0]);
+    free(text);
 }

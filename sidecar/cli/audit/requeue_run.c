@@ -362,7 +362,7 @@ static int run_connect(run_t *run) {
         good += outcome == OUTCOME_OK;
     }
     if (outcome == OUTCOME_OK || good) return CLI_OK;
-    fprintf(stderr, "queue-sidecar: redis at %s: %s\n", shards_target(run->shards), error.text);
+    shards_print_error(shards_target(run->shards), &error);
     return outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
 }
 

@@ -1,0 +1,16 @@
+// The failures of all connections to a shard, so that the log tells of an outage once, and not each role for itself. Thread-safe.
+#pragma once
+
+#include "base/clock.h"
+#include "redis/error.h"
+
+typedef struct outage outage_t;
+
+outage_t *outage_new(void);
+void outage_free(outage_t *outage); // NULL is fine
+
+// A connection has failed; `fresh`: it had not yet. True: tell it, with *lasted_s, the seconds since the first failure. Each kind
+// of error is told once a minute.
+bool outage_failed(outage_t *outage, bool fresh, outcome_t outcome, int64_t *lasted_s);
+// A connection that had failed works, or is no more. True: it was the last one, so tell the end, if the outage was told.
+bool outage_recovered(outage_t *outage, int64_t *lasted_s);
