@@ -23,6 +23,8 @@ enum {
     DEAD_MS = 10000,
     FROZEN_MS = 2000,
     FROZEN_LONG_MS = 6000,
+    CLOCK_STEP_MS = 30000,
+    LOG_WINDOW_MS = 10000, /* in which the log suppresses a line that repeats */
 };
 
 static int by_value(const void *a, const void *b) {
@@ -139,6 +141,44 @@ Test(daemon_sentinel, a_frozen_sidecar_promotes_nothing_at_the_old_primary) {
         flow_failover_unseen(f, FAILOVER_FREEZE, FROZEN_MS);
     }
     if (rounds > 1) flow_failover_unseen(f, FAILOVER_KILL, FROZEN_LONG_MS);
+    flow_end(f);
+}
+
+/* Whether the auditors have read the clock: they read it before they wait for records. */
+static bool auditors_wait(flow_t *f) {
+    char *list = redis_str(f->r, "CLIENT LIST");
+    int count = 0;
+    for (const char *at = list; (at = strstr(at, " cmd=xread ")) != NULL; at++) count++;
+    free(list);
+    return count == FLOW_SIDECARS;
+}
+
+/* From the present primary to another one whose clock is ahead by so much, or behind. */
+static void fail_over_to_clock(flow_t *f, failover_t kind, int64_t step_ms, int logged) {
+    for (int i = 0; i < SENTINEL_SERVERS; i++)
+        if (i != f->primary) server_step_clock(f->s->servers[i], step_ms);
+    flow_settle(f); /* a step of a replica's clock looks like a silent primary to it */
+    int old = f->primary;
+    flow_failover(f, kind);
+    server_step_clock(f->s->servers[old], step_ms); /* one that fails over again without a reason finds the same clock */
+    for (int i = 0; i < FLOW_SIDECARS; i++)
+        if (!flow_until(f, daemon_log_count(f->sidecars[i], "redis's clock has stepped") == logged, SOON_MS))
+            flow_fail(f, "the step of the clock is not logged once");
+}
+
+/* Each job becomes due by the clock of the primary that promotes it, as docs/promises.md says: sooner after a step forward, later
+ * after a step back. */
+Test(daemon_sentinel, jobs_follow_the_clock_of_a_new_primary, .timeout = 300) {
+    flow_t *f = flow_begin(&(sentinels_options_t){.preload = "shim_clock"}, "");
+    cr_assert(flow_until(f, auditors_wait(f), SOON_MS));
+    fail_over_to_clock(f, FAILOVER_KILL, CLOCK_STEP_MS, 1);
+    flow_for(f, LOG_WINDOW_MS);
+    fail_over_to_clock(f, FAILOVER_COMMAND, -CLOCK_STEP_MS, 2);
+    flow_for(f, CLOCK_STEP_MS); /* jobs of the clock that was ahead become due */
+    for (int i = 0; i < FLOW_SIDECARS; i++) {
+        cr_assert_eq(daemon_log_count(f->sidecars[i], "redis's clock has stepped"), 2);
+        cr_assert_eq(daemon_log_count(f->sidecars[i], "\"step_ms\":-"), 1, "one step forward and one back");
+    }
     flow_end(f);
 }
 

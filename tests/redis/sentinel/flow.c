@@ -59,10 +59,11 @@ static redisReply *flow_ask(flow_t *f, const char *format, ...) {
 
 static bool flow_add(flow_t *f) {
     redisReply *reply = flow_ask(f, "EVAL %s 1 q:delayed %d %d",
-                                 "local t = redis.call('TIME') return redis.call('ZADD', KEYS[1], t[1] * 1000 + math.floor(t[2] "
-                                 "/ 1000) + ARGV[2], ARGV[1])",
+                                 "local t = redis.call('TIME') local due = t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[2] "
+                                 "redis.call('ZADD', KEYS[1], due, ARGV[1]) return due",
                                  f->added, f->added % DELAY_MS);
     bool added = reply && reply->type == REDIS_REPLY_INTEGER;
+    if (added) f->due_ms[f->added] = reply->integer;
     if (reply) freeReplyObject(reply);
     if (added) cr_assert_lt(++f->added, FLOW_JOBS);
     return added;
@@ -81,6 +82,9 @@ static void flow_produce(flow_t *f) {
 static void flow_note_taken(flow_t *f, const char *name) {
     int job = atoi(name);
     cr_assert(*name >= '0' && *name <= '9' && job < f->added, "a job that nobody added: %s", name);
+    int64_t latest_ms = job < f->first_since && f->former_ms > f->clock_ms ? f->former_ms : f->clock_ms;
+    if (f->due_ms[job] > latest_ms) fprintf(stderr, "job %d: %lld ms early\n", job, (long long)(f->due_ms[job] - latest_ms));
+    if (f->due_ms[job] > latest_ms) flow_fail(f, "a job was promoted before it was due");
     if (f->taken[job] < UINT8_MAX) f->taken[job]++;
     if (!f->first_us && job >= f->first_since) f->first_us = wait_now_us();
 }
@@ -100,10 +104,15 @@ static void flow_report(flow_t *f, const char *name) {
 }
 
 static void flow_work(flow_t *f) {
-    redisReply *reply = flow_ask(f, "RPOP q 100");
-    for (size_t i = 0; reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        flow_note_taken(f, reply->element[i]->str);
-        flow_report(f, reply->element[i]->str);
+    redisReply *reply = flow_ask(f, "EVAL %s 1 q",
+                                 "local t = redis.call('TIME') local jobs = redis.call('RPOP', KEYS[1], 100) "
+                                 "return {t[1] * 1000 + math.floor(t[2] / 1000), jobs or {}}");
+    bool good = reply && reply->type == REDIS_REPLY_ARRAY;
+    if (good) f->clock_ms = reply->element[0]->integer;
+    if (good) f->clock_us = wait_now_us();
+    for (size_t i = 0; good && i < reply->element[1]->elements; i++) {
+        flow_note_taken(f, reply->element[1]->element[i]->str);
+        flow_report(f, reply->element[1]->element[i]->str);
     }
     if (reply) freeReplyObject(reply);
 }
@@ -116,6 +125,8 @@ void flow_step(flow_t *f) {
 static void flow_connect(flow_t *f, int primary) {
     redis_close(f->r);
     f->primary = primary;
+    int64_t former_ms = f->clock_ms ? f->clock_ms + (wait_now_us() - f->clock_us) / 1000 + 1 : 0;
+    if (former_ms > f->former_ms) f->former_ms = former_ms;
     f->r = redis_open(f->s->servers[primary]);
     f->first_since = f->added;
     f->first_us = 0;
@@ -142,6 +153,7 @@ flow_t *flow_begin(const sentinels_options_t *options, const char *more) {
     f->s = sentinels_begin(options);
     f->replicated = calloc(FLOW_JOBS, 1);
     f->taken = calloc(FLOW_JOBS, 1);
+    f->due_ms = calloc(FLOW_JOBS, sizeof *f->due_ms);
     f->reported = calloc(FLOW_JOBS, 1);
     for (int i = 0; i < FLOW_SIDECARS; i++) f->sidecars[i] = start_sidecar(f->s, more);
     flow_connect(f, sentinels_primary(f->s, NULL));
@@ -220,6 +232,7 @@ void flow_end(flow_t *f) {
     sentinels_end(f->s);
     free(f->replicated);
     free(f->taken);
+    free(f->due_ms);
     free(f->reported);
     free(f);
 }
