@@ -129,14 +129,20 @@ bool shard_roles_hand_over(shard_roles_t *old, shard_roles_t *next, int number, 
     return true;
 }
 
+// Roles that are replaced before their first term pass on what they have adopted.
+static void shard_roles_adopt_lock(shard_roles_t *next, size_t lock, shard_roles_t *old, size_t of_old) {
+    lease_t lease;
+    const char *adopted = leader_adopted(old->leader, of_old);
+    if (lease_get(old->leases, of_old, &lease))
+        leader_adopt(next->leader, lock, lease.token);
+    else if (lease.term == 0 && *adopted)
+        leader_adopt(next->leader, lock, adopted);
+}
+
 void shard_roles_adopt(shard_roles_t *next, shard_roles_t *old) {
-    for (size_t i = 0; i < next->keys->lock_count; i++) {
-        for (size_t k = 0; k < old->keys->lock_count; k++) {
-            lease_t lease;
-            bool same = strcmp(next->keys->locks[i].key, old->keys->locks[k].key) == 0;
-            if (same && lease_get(old->leases, k, &lease)) leader_adopt(next->leader, i, lease.token);
-        }
-    }
+    for (size_t i = 0; i < next->keys->lock_count; i++)
+        for (size_t k = 0; k < old->keys->lock_count; k++)
+            if (strcmp(next->keys->locks[i].key, old->keys->locks[k].key) == 0) shard_roles_adopt_lock(next, i, old, k);
 }
 
 void shard_roles_retire(shard_roles_t *old) { leader_retire(old->leader); }

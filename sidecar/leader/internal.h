@@ -23,6 +23,7 @@ typedef enum election_state { ELECTION_STANDBY, ELECTION_LEADING } election_stat
 typedef struct election {
     election_state_t state;
     char token[TOKEN_SIZE];     // of the current term, or of the next attempt
+    char adopted[TOKEN_SIZE];   // what leader_adopt was told; constant while the thread runs
     mono_t deadline;            // leading: when the lease ends
     mono_t next;                // when to renew, or to try again
     mono_t claim_at;            // leading: when to claim queues of other groups again

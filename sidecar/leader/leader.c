@@ -277,8 +277,11 @@ void leader_hand_over(leader_t *leader, leader_t *old) {
 void leader_adopt(leader_t *leader, size_t lock, const char *token) {
     election_t *election = &leader->elections[lock];
     snprintf(election->token, sizeof election->token, "%s", token);
+    snprintf(election->adopted, sizeof election->adopted, "%s", token);
     election->maybe_held = election->handed_over = true;
 }
+
+const char *leader_adopted(const leader_t *leader, size_t lock) { return leader->elections[lock].adopted; }
 
 void leader_retire(leader_t *leader) {
     for (size_t i = 0; i < leader->keys->lock_count; i++)

@@ -40,5 +40,7 @@ void leader_hand_over(leader_t *leader, leader_t *old);
 // The same for one lock of which another leader of this process has a lease with this token. That leader may still run: it may
 // not reach the lock any more, because its slot is at another node now. Call it before the thread of `leader` begins.
 void leader_adopt(leader_t *leader, size_t lock, const char *token);
+// The token that `leader` has adopted, "" = none; for any thread.
+const char *leader_adopted(const leader_t *leader, size_t lock);
 // Ends the terms of `leader`, whose thread has ended, after others have adopted its locks. Releases nothing.
 void leader_retire(leader_t *leader);

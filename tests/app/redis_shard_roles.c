@@ -1,0 +1,50 @@
+/* The roles of a shard, as others take their locks over. */
+#include "app/shard_roles.h"
+#include "fixture.h"
+#include "wait.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char CONFIG[] = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; };\n"
+                             "audit = { path = \"/dev/null/audit.db\"; };\n"
+                             "defaults = { roles = [\"dispatcher\"]; }; queues = ( { name = \"email\"; } );";
+
+static shard_roles_t *roles_of(fixture_t *f, metrics_t *metrics) {
+    shard_roles_t *roles =
+        shard_roles_new(&(shard_roles_spec_t){.config = f->config, .topology = f->topology, .metrics = metrics, .told_fd = -1});
+    cr_assert_not_null(roles);
+    return roles;
+}
+
+static void end(shard_roles_t *roles) {
+    cr_assert(wait_for(shard_roles_end(roles), 10000));
+    shard_roles_free(roles);
+}
+
+/* In a Cluster a slot may move on before the roles of its new node have acquired the lock. */
+Test(redis_shard_roles, roles_that_are_replaced_before_their_first_term_pass_the_lock_on) {
+    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    metrics_t *metrics = metrics_new(1);
+    shard_roles_t *first = roles_of(&f, metrics), *second = roles_of(&f, metrics), *third = roles_of(&f, metrics);
+    cr_assert(shard_roles_start(first));
+    char *token = NULL;
+    cr_assert(wait_for((token = redis_str(f.r, "GET sidecar:email:lock")) != NULL, 10000));
+    cr_assert(wait_for(fixture_log_count("leading") == 1, 10000));
+    shard_roles_stop_for_others(first);
+    cr_assert(wait_for(shard_roles_ended(first), 10000));
+    shard_roles_adopt(second, first);
+    shard_roles_adopt(third, second); /* whose threads have never run */
+    cr_assert(shard_roles_start(third));
+    cr_assert(wait_for(fixture_log_count("still leading") == 1, 10000), "%s", fixture_log());
+    redis_expect(f.r, token, "GET sidecar:email:lock");
+    free(token);
+    shard_roles_retire(first);
+    shard_roles_free(first);
+    shard_roles_free(second);
+    end(third);
+    cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:lock"), 0);
+    fixture_stop(&f);
+    metrics_free(metrics);
+}
