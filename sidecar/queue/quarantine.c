@@ -1,10 +1,15 @@
 #include "queue/quarantine.h"
 
+#include "base/failpoint.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"
 
-enum { MEMBER_PARTS = 4 }; // of a reply: member, since, score, envelope
+enum {
+    MEMBER_PARTS = 4, // of a reply: member, since, score, envelope
+    SETTLE_KEYS = 6,  // keys of a settle, without the lists and hashes that its members name
+    FIRST_JOBS = 16,  // members of the first settle, while the time of Redis for one is unknown
+};
 
 static void quarantine_read_job(const redisReply *const *parts, quarantined_t *out) {
     *out = (quarantined_t){.member = {reply_text(parts[0]), reply_len(parts[0])},
@@ -56,23 +61,70 @@ void quarantine_page_free(quarantine_page_t *page) {
     *page = (quarantine_page_t){0};
 }
 
-void quarantine_settle_append(const call_t *call, const quarantine_decision_t *ask) {
+// The lists and hashes that the members of a request name by number. Borrowed. Equal pointers are equal keys.
+typedef struct quarantine_keys {
+    const char *keys[2 * QUARANTINE_PAGE_JOBS];
+    size_t count;
+} quarantine_keys_t;
+
+static int64_t quarantine_key_number(quarantine_keys_t *keys, const char *key) {
+    size_t i = 0;
+    if (!key) return 0;
+    while (i < keys->count && keys->keys[i] != key) i++;
+    if (i == keys->count) keys->keys[keys->count++] = key;
+    return SETTLE_KEYS + 1 + (int64_t)i;
+}
+
+static const char *quarantine_hash(const quarantine_decision_t *ask) { return ask->verdict == QUARANTINE_END ? ask->hash : NULL; }
+
+static void quarantine_append_member(conn_t *conn, const quarantine_decision_t *ask, quarantine_keys_t *keys) {
     static const char *const words[] = {[QUARANTINE_RELEASE] = "forget", [QUARANTINE_PUSH] = "push", [QUARANTINE_END] = "end"};
-    const queue_keys_t *at = call_queue(call);
-    const char *delayed = at->config->delayed;
-    conn_t *conn = call->conn;
-    call_script(call, &script_quarantine_settle, 8);
-    request_text(conn, at->quarantine, delayed, ask->events ? ask->events : delayed, ask->ready ? ask->ready : delayed,
-                 ask->verdict == QUARANTINE_END && ask->hash ? ask->hash : delayed, at->failures, at->meta, call->token);
     request_bytes(conn, ask->job->member.data, ask->job->member.len);
-    request_text(conn, ask->job->score);
+    request_text(conn, ask->job->score, words[ask->verdict]);
     request_bytes(conn, ask->job->envelope.data, ask->job->envelope.len);
-    request_text(conn, words[ask->verdict]);
+    request_int(conn, quarantine_key_number(keys, ask->ready), quarantine_key_number(keys, quarantine_hash(ask)));
     request_bytes(conn, ask->next.data, ask->next.len);
     request_int(conn, ask->delay_ms);
     request_text(conn, ask->last ? ".5" : ".25");
-    request_int(conn, call->keys->config->stream.max_bytes);
     request_bytes(conn, ask->pushed.data, ask->pushed.len);
-    if (ask->verdict == QUARANTINE_END) record_append(conn, ask->event);
-    request_end(conn);
+    record_append_own(conn, ask->verdict == QUARANTINE_END ? ask->event : &(event_t){.at = 0}, false);
+}
+
+static void quarantine_append(const call_t *call, const quarantine_decision_t *const *asks, size_t count) {
+    const queue_keys_t *at = call_queue(call);
+    const char *delayed = at->config->delayed;
+    quarantine_keys_t keys = {.count = 0};
+    event_t none = {.at = 0};
+    const event_t *any = &none; // all records share the values that any of them has
+    for (size_t i = 0; i < count; i++) {
+        quarantine_key_number(&keys, asks[i]->ready);
+        quarantine_key_number(&keys, quarantine_hash(asks[i]));
+        if (asks[i]->verdict == QUARANTINE_END) any = asks[i]->event;
+    }
+    call_script(call, &script_quarantine_settle, SETTLE_KEYS + (int)keys.count);
+    request_text(call->conn, at->quarantine, delayed, asks[0]->events ? asks[0]->events : delayed, at->failures, at->meta);
+    request_text_list(call->conn, keys.keys, keys.count);
+    request_text(call->conn, call->token);
+    request_int(call->conn, call->keys->config->stream.max_bytes);
+    record_append_shared(call->conn, any);
+    for (size_t i = 0; i < count; i++) quarantine_append_member(call->conn, asks[i], &keys);
+    request_end(call->conn);
+}
+
+size_t quarantine_settle(const call_t *call, const quarantine_decision_t *const *asks, size_t count, pace_t *pace,
+                         settled_t *out) {
+    size_t done = 0;
+    while (done < count) {
+        int64_t took_us = 0, slice_us = call->keys->config->redis.slice_us;
+        size_t jobs = (size_t)pace_jobs(pace, slice_us, FIRST_JOBS, (int64_t)(count - done));
+        quarantine_append(call, &asks[done], jobs);
+        failpoint("quarantine_before");
+        conn_flush(call->conn, call->error);
+        failpoint("quarantine_sent");
+        if (!settle_read_answers(call, jobs, &out[done], &took_us)) break;
+        failpoint("quarantine_answered");
+        pace_note(pace, (int64_t)jobs, took_us);
+        done += jobs;
+    }
+    return done;
 }

@@ -3,13 +3,14 @@
 // promotion reads more than a score have quarantined entries.
 #pragma once
 
+#include "base/pace.h"
 #include "model/event.h"
 #include "queue/settle.h"
 
 struct redisReply;
 
 enum {
-    QUARANTINE_PAGE_JOBS = 16,           // members of one page
+    QUARANTINE_PAGE_JOBS = 64,           // members of one page
     QUARANTINE_PAGE_BYTES = 1024 * 1024, // no further envelope is read after this many bytes
 };
 
@@ -55,6 +56,8 @@ typedef struct quarantine_decision {
     const event_t *event; // of END: the record; the script adds `at`
 } quarantine_decision_t;
 
-// Appends one request; fenced. settle_read reads the reply: SETTLED, _CHANGED, _FULL or _TYPE; _ALIVE = the event may wait
-// for a worker.
-void quarantine_settle_append(const call_t *call, const quarantine_decision_t *ask);
+// Settles up to QUARANTINE_PAGE_JOBS members, in requests that take Redis about redis.slice each; fenced. out[i] tells what
+// became of asks[i]: SETTLED, _CHANGED, _FULL, _TYPE, _REFUSED, or _ALIVE: the event may wait for a worker. Returns the number of
+// answers; it is less than `count` after an error. *call->error keeps the worst error of all members.
+size_t quarantine_settle(const call_t *call, const quarantine_decision_t *const *asks, size_t count, pace_t *pace,
+                         settled_t *out);

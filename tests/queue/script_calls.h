@@ -62,8 +62,8 @@ static const struct {
      "5 sidecar:app:lock de_delayed_events de_events sidecar:d:meta sidecar:d:aside T x 5 0 9 99 9 10 1000"},
     {&script_quarantine_read, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
     {&script_quarantine_settle,
-     "8 sidecar:app:lock sidecar:d:aside de_delayed_events de_events de_delayed_events de_delayed_events "
-     "sidecar:d:failures sidecar:d:meta T X###1 - - end - 0 - 9 - kind x"},
+     "6 sidecar:app:lock sidecar:d:aside de_delayed_events de_events sidecar:d:failures sidecar:d:meta T 9 0 X###1 - end - 0 0 "
+     "- 0 - - 2 kind x"},
     {&script_probe, "1 sidecar:preflight-x HSET LPUSH XADD"},
     {&script_break_stale_lock, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},

@@ -198,8 +198,7 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
 };
 
 #define DELAYED_QUARANTINE                                                                                                       \
-    "8 " LOCK                                                                                                                    \
-    " sidecar:e:aside de_delayed_events de_events de_c de_delayed_events sidecar:e:failures sidecar:e:meta T C###1 5 {} "
+    "7 " LOCK " sidecar:e:aside de_delayed_events de_events sidecar:e:failures sidecar:e:meta de_c T 99 0 C###1 5 "
 
 #define DELAYED_PROMOTE                                                                                                          \
     "6 " LOCK " de_delayed_events de_events sidecar:e:meta sidecar:e:aside de_c T app 9 9 9999 999 70 9 1 10 1000 C"
@@ -219,12 +218,12 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     {"an end of a quarantined event",
      &script_quarantine_settle,
      {"ZADD sidecar:e:aside 1 C###1", "ZADD de_delayed_events 5 C###1", "HSET de_events C###1 {}"},
-     DELAYED_QUARANTINE "end {2} '' '' 99 '' kind failed",
+     DELAYED_QUARANTINE "end {} 0 0 {2} '' '' '' 2 kind failed",
      "settled"},
     {"a push of a quarantined event",
      &script_quarantine_settle,
      {"ZADD sidecar:e:aside 1 C###1", "ZADD de_delayed_events 5 C###1", "HSET de_events C###1 {}"},
-     DELAYED_QUARANTINE "push {2} 9 .5 99 ''",
+     DELAYED_QUARANTINE "push {} 7 0 {2} 9 .5 '' 0",
      "settled"},
     {"a last page of events of the future",
      &script_delayed_reschedule,
@@ -331,9 +330,9 @@ static const withdrawn_call_t withdrawn_bull[] = {
     {"an end of an id without a job",
      &script_quarantine_settle,
      {"ZADD sidecar:video:aside 1 7", "ZADD bull:video:delayed 5 7"},
-     "8 " LOCK
-     " sidecar:video:aside bull:video:delayed bull:video:delayed bull:video:delayed bull:video:7 sidecar:video:failures "
-     "sidecar:video:meta T 7 5 '' end '' '' '' 99 '' kind failed",
+     "7 " LOCK
+     " sidecar:video:aside bull:video:delayed bull:video:delayed sidecar:video:failures sidecar:video:meta bull:video:7 "
+     "T 99 0 7 5 end '' 0 7 '' '' '' '' 2 kind failed",
      "settled"},
     {"a requeue",
      &script_bull_requeue,

@@ -2,7 +2,6 @@
 // promote them, and a worker would crash on a job without data.
 #include "queue/quarantine.h"
 
-#include "base/failpoint.h"
 #include "base/log.h"
 #include "dialects/bull/bull.h"
 #include "dialects/bull/job.h"
@@ -19,6 +18,7 @@ typedef struct quarantine {
     bool full;        // the stream was full in this round
     bool full_logged; // the full stream was logged in the last round
     mono_t round_at;  // the latest start of the next round
+    pace_t pace;
 } quarantine_t;
 
 static void *quarantine_open(const queue_keys_t *at) {
@@ -61,32 +61,36 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
     return call->error->outcome;
 }
 
-static void quarantine_append_settle(const quarantine_t *s, const call_t *call, const quarantine_page_t *page, size_t index,
-                                     const char *reason, char ref[EVENT_REF_SIZE]) {
+// One id of a page.
+typedef struct quarantine_item {
+    quarantine_decision_t ask;
+    bull_record_t record;
+    buffer_t key; // of its hash
+    const char *reason;
+    char ref[EVENT_REF_SIZE];
+} quarantine_item_t;
+
+static void quarantine_decide(const quarantine_t *s, const call_t *call, const quarantine_page_t *page, size_t index,
+                              quarantine_item_t *item) {
     const quarantined_t *id = &page->jobs[index];
     const bull_job_t job = {.id = id->member, .state = "none"};
-    bull_record_t record = {0};
-    buffer_t key = {0};
-    bull_record_make(&record, call, &job, reason ? reason : "", (double)page->now);
-    if (!event_ref(record.event.event, ref)) *ref = '\0';
-    buffer_printf(&key, "%s:", bull_config(s->at->config)->base);
-    buffer_add(&key, id->member.data, id->member.len);
-    // quarantine_settle_append takes keys as C strings. A key with a NUL byte gets no check: bull_promote.lua found no job there.
-    const char *hash = strlen(key.data) == key.len ? key.data : NULL;
-    quarantine_settle_append(
-        call, &(quarantine_decision_t){
-                  .job = id, .verdict = reason ? QUARANTINE_END : QUARANTINE_RELEASE, .hash = hash, .event = &record.event});
-    buffer_free(&key);
-    bull_record_free(&record);
+    bull_record_make(&item->record, call, &job, item->reason ? item->reason : "", (double)page->now);
+    if (!event_ref(item->record.event.event, item->ref)) *item->ref = '\0';
+    buffer_printf(&item->key, "%s:", bull_config(s->at->config)->base);
+    buffer_add(&item->key, id->member.data, id->member.len);
+    // A decision has keys as C strings. A key with a NUL byte gets no check: bull_promote.lua found no job there.
+    const char *hash = strlen(item->key.data) == item->key.len ? item->key.data : NULL;
+    item->ask = (quarantine_decision_t){
+        .job = id, .verdict = item->reason ? QUARANTINE_END : QUARANTINE_RELEASE, .hash = hash, .event = &item->record.event};
 }
 
-static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, slice_t id, const char *reason, const char *ref,
-                                    settled_t settled) {
-    if (settled != SETTLED) s->skip++; // the next round decides again
-    if (settled == SETTLED && reason) {
-        metrics_end(call->metrics, reason, 1);
-        log_warn(ROLE, s->at->config->name, "ended an id in delayed that has no job", F_STR("ref", ref), F_STR("reason", reason),
-                 F_SLICE("job", slice_cut(id, MAX_JOB_ID)));
+static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, const quarantine_item_t *item, settled_t settled) {
+    if (settled == SETTLED_TYPE || settled == SETTLED_REFUSED) return; // the error stops this step
+    if (settled != SETTLED) s->skip++;                                 // the next round decides again
+    if (settled == SETTLED && item->reason) {
+        metrics_end(call->metrics, item->reason, 1);
+        log_warn(ROLE, s->at->config->name, "ended an id in delayed that has no job", F_STR("ref", item->ref),
+                 F_STR("reason", item->reason), F_SLICE("job", slice_cut(item->ask.job->member, MAX_JOB_ID)));
     } else if (settled == SETTLED_FULL) {
         metric_add(&call->metrics->ends_held, 1);
         s->full = true;
@@ -94,18 +98,21 @@ static void quarantine_note_settled(quarantine_t *s, side_task_call_t *call, sli
 }
 
 static void quarantine_settle_page(quarantine_t *s, side_task_call_t *call, const quarantine_page_t *page) {
+    quarantine_item_t items[QUARANTINE_PAGE_JOBS];
+    const quarantine_decision_t *asks[QUARANTINE_PAGE_JOBS] = {NULL};
+    settled_t settled[QUARANTINE_PAGE_JOBS];
     const char *reasons[QUARANTINE_PAGE_JOBS] = {NULL};
-    char refs[QUARANTINE_PAGE_JOBS][EVENT_REF_SIZE];
     if (quarantine_judge(&call->redis, page, reasons) != OUTCOME_OK) return;
-    for (size_t i = 0; i < page->count; i++) quarantine_append_settle(s, &call->redis, page, i, reasons[i], refs[i]);
-    failpoint("quarantine_before");
-    conn_flush(call->redis.conn, call->redis.error);
-    failpoint("quarantine_sent");
     for (size_t i = 0; i < page->count; i++) {
-        settled_t settled;
-        if (!settle_read(&call->redis, &settled)) continue;
-        failpoint("quarantine_answered");
-        quarantine_note_settled(s, call, page->jobs[i].member, reasons[i], refs[i], settled);
+        items[i] = (quarantine_item_t){.reason = reasons[i]};
+        quarantine_decide(s, &call->redis, page, i, &items[i]);
+        asks[i] = &items[i].ask;
+    }
+    size_t answered = quarantine_settle(&call->redis, asks, page->count, &s->pace, settled);
+    for (size_t i = 0; i < page->count; i++) {
+        if (i < answered) quarantine_note_settled(s, call, &items[i], settled[i]);
+        buffer_free(&items[i].key);
+        bull_record_free(&items[i].record);
     }
 }
 

@@ -1,7 +1,6 @@
 // Handles events that delayed_promote.lua has quarantined: sends them, or ends them with a record.
 #include <math.h>
 
-#include "base/failpoint.h"
 #include "base/keyset.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -39,6 +38,7 @@ typedef struct quarantine {
     bool full;        // the failure stream was full in this round
     bool full_logged; // the full stream was logged in the last round
     delayed_pass_t pass;
+    pace_t pace;
     keymap_t logged; // digests of logged events and classes
     bool waits[];    // for each class: an event without further attempts waits in its list
 } quarantine_t;
@@ -240,16 +240,13 @@ static void item_make_event(quarantine_item_t *item) {
     event_id(event, (int64_t)(strtod(job->score, NULL) * 1e3), 0, item->id);
 }
 
-static void item_append_settle(quarantine_item_t *item) {
+static void item_finish(quarantine_item_t *item) {
     item->ask.job = item->job;
     item->ask.next = (slice_t){buffer_text(&item->next), item->next.len};
     item->ask.pushed = (slice_t){buffer_text(&item->pushed), item->pushed.len};
     item->ask.events = delayed_config(item->quarantine->keys->config)->events;
     if (item->ask.verdict == QUARANTINE_END) item_make_event(item);
     item->ask.event = &item->event;
-    quarantine_settle_append(&item->call->redis, &item->ask);
-    buffer_free(&item->next);
-    buffer_free(&item->pushed);
 }
 
 static void quarantine_note_ended(const quarantine_item_t *item) {
@@ -259,6 +256,7 @@ static void quarantine_note_ended(const quarantine_item_t *item) {
 
 static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, side_task_call_t *call) {
     quarantine_t *quarantine = item->quarantine;
+    if (settled == SETTLED_TYPE || settled == SETTLED_REFUSED) return; // the error stops this step
     if (settled == SETTLED) {
         if (item->ask.verdict == QUARANTINE_END) quarantine_note_ended(item);
         if (item->ask.verdict == QUARANTINE_PUSH) metric_add(&call->metrics->promoted, 1);
@@ -273,23 +271,22 @@ static void quarantine_note_settled(quarantine_item_t *item, settled_t settled, 
 
 static outcome_t quarantine_settle_page(quarantine_t *quarantine, side_task_call_t *call, const quarantine_page_t *page) {
     quarantine_item_t items[QUARANTINE_PAGE_JOBS];
+    const quarantine_decision_t *asks[QUARANTINE_PAGE_JOBS] = {NULL};
+    settled_t settled[QUARANTINE_PAGE_JOBS];
     size_t asked = 0;
     for (size_t i = 0; i < page->count; i++) {
         quarantine_item_t *item = &items[asked];
         *item = (quarantine_item_t){.quarantine = quarantine, .call = call, .job = &page->jobs[i], .now = page->now};
         item_judge(item);
         if (item->skipped) continue;
-        item_append_settle(item);
-        asked++;
+        item_finish(item);
+        asks[asked++] = &item->ask;
     }
-    if (asked) failpoint("quarantine_before");
-    if (asked && conn_flush(call->redis.conn, call->redis.error) != OUTCOME_OK) return call->redis.error->outcome;
-    if (asked) failpoint("quarantine_sent");
+    size_t answered = quarantine_settle(&call->redis, asks, asked, &quarantine->pace, settled);
     for (size_t i = 0; i < asked; i++) {
-        settled_t settled;
-        bool good = settle_read(&call->redis, &settled);
-        failpoint("quarantine_answered");
-        if (good) quarantine_note_settled(&items[i], settled, call);
+        if (i < answered) quarantine_note_settled(&items[i], settled[i], call);
+        buffer_free(&items[i].next);
+        buffer_free(&items[i].pushed);
     }
     return call->redis.error->outcome;
 }

@@ -160,31 +160,16 @@ local function refused(job, stamp)
     if room then bytes = total else job.record = nil end
 end
 
-local answers, settled = {}, {}
+local settled = {}
 for i, job in ipairs(jobs) do
-    answers[i] = refused(job, stamps[i])
-    if not answers[i] then
+    job.ends = job.kind.ends
+    job.answer = refused(job, stamps[i])
+    if not job.answer then
         asked[ARGV[job.at + DIGEST]] = true
-        settled[#settled + 1] = i
+        settled[#settled + 1] = job
     end
 end
-
--- Every job that is settled gets its record, or its answer is an error and it stays.
-local kept, written = {}, 0
-for _, i in ipairs(settled) do
-    local job = jobs[i]
-    local failure = job.record and add_to_stream(KEYS[4], job.record)
-    if failure then bytes = bytes - record_bytes(job.record) end
-    if failure and (job.kind.ends or failure ~= 'full') then
-        answers[i] = failure
-    else
-        local recorded_now = job.record and not failure
-        answers[i] = job.dropped and 'dropped' or recorded_now and 'settled' or 'unrecorded'
-        written = written + (recorded_now and 1 or 0)
-        kept[#kept + 1] = job
-    end
-end
-if written > 0 then redis.call('HSET', KEYS[5], 'bytes', string.format('%.0f', bytes), 'entries', length + written) end
+local kept = record_jobs(KEYS[4], KEYS[5], settled, bytes, length)
 
 -- One call for each command and key, with the values of all jobs.
 local letters, times, stamped, unstamped, answered = {}, {}, {}, {}, {}
@@ -215,6 +200,7 @@ local function finish(job)
 end
 for _, job in ipairs(kept) do
     local kind, digest = job.kind, ARGV[job.at + DIGEST]
+    if job.dropped then job.answer = 'dropped' end
     if kind.reported and not job.dropped then answered[#answered + 1] = job.bytes end
     if not job.dropped then (kind.ends and finish or retry)(job) end
     if job.dropped or kind.ends or kind.forgets then
@@ -232,4 +218,4 @@ for _, job in ipairs(kept) do redis.call('LREM', job.kind.from, job.kind.side, j
 if #unstamped > 0 then redis.call('HDEL', KEYS[2], unpack(unstamped)) end
 if #answered > 0 then redis.call('HDEL', KEYS[3], unpack(answered)) end
 for _, mark in ipairs(marks) do redis.call('SREM', mark[1], unpack(mark[2])) end
-return {'settled', us_since(began), unpack(answers)}
+return {'settled', us_since(began), answers_of(jobs)}

@@ -3,6 +3,7 @@
 #include "delayed_call.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "queue/scripts.h"
+#include "queue/settle_reply.h"
 #include "wait.h"
 
 #define MEMBER PAYMENT "###1"
@@ -28,24 +29,32 @@ static settle_t settle_new(const char *verdict) {
 }
 
 static eval_t settle_call(const settle_t *ask) {
-    const char *const rest[] = {ask->token, ask->member, ask->score,  ask->envelope, ask->verdict, ask->next, "20000",
-                                ask->last,  ask->most,   ask->pushed, "kind",        "failed",     "payload", ask->envelope};
-    eval_t call = call_begin(&script_quarantine_settle, "8");
+    bool pushes = strcmp(ask->verdict, "push") == 0, hash = strcmp(ask->hash, DELAYED_KEYS) != 0;
+    const char *const rest[] = {
+        ask->token,         ask->most,        "2",       "queue", "email",   ask->member, ask->score, ask->verdict, ask->envelope,
+        pushes ? "7" : "0", hash ? "8" : "0", ask->next, "20000", ask->last, ask->pushed, "4",        "kind",       "failed",
+        "payload",          ask->envelope};
+    eval_t call = call_begin(&script_quarantine_settle, hash ? "8" : "7");
     call_text(&call, "sidecar:app:lock");
     call_text(&call, "sidecar:email:aside");
     call_text(&call, DELAYED_KEYS);
     call_text(&call, ask->events);
-    call_text(&call, strcmp(ask->verdict, "push") == 0 ? "de_paymentcheck" : DELAYED_KEYS);
-    call_text(&call, ask->hash);
     call_text(&call, "sidecar:email:failures");
     call_text(&call, "sidecar:email:meta");
+    call_text(&call, "de_paymentcheck");
+    if (hash) call_text(&call, ask->hash);
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     return call;
 }
 
 static redisReply *settle(redis_t *r, settle_t ask) {
     eval_t call = settle_call(&ask);
-    return call_end(&call, r);
+    return settle_answer(call_end(&call, r));
+}
+
+static redisReply *settle_in_vain(redis_t *r, settle_t ask) {
+    eval_t call = settle_call(&ask);
+    return settle_answer(call_in_vain(&call, r));
 }
 
 /* Writes one quarantined member. */
@@ -95,12 +104,10 @@ Test(redis_delayed_settle, does_not_send_again_what_waits_in_its_list) {
     lay_out(f.r);
     redis_ok(f.r, "HSET de_events " MEMBER " %s", ask.envelope);
     redis_ok(f.r, "LPUSH de_paymentcheck %s", ask.pushed);
-    eval_t call = settle_call(&ask);
-    expect_word(call_in_vain(&call, f.r), "alive");
+    expect_word(settle_in_vain(f.r, ask), "alive");
     redis_ok(f.r, "EVAL %s 1 de_paymentcheck",
              "redis.call('DEL', KEYS[1]) for i = 1, 2001 do redis.call('LPUSH', KEYS[1], 'x') end");
-    call = settle_call(&ask);
-    expect_word(call_in_vain(&call, f.r), "alive");
+    expect_word(settle_in_vain(f.r, ask), "alive");
     redis_ok(f.r, "LPOP de_paymentcheck");
     expect_word(settle(f.r, ask), "settled");
     cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), 2001);
@@ -128,9 +135,8 @@ Test(redis_delayed_settle, refuses_changed_events) {
             if (strcmp(command, "HSET") == 0) redis_ok(f.r, "HSET de_events " MEMBER " %s", value);
             if (strcmp(command, "HDEL") == 0) redis_ok(f.r, "HDEL de_events " MEMBER);
             settle_t ask = settle_new(verdicts[v]);
-            eval_t call = settle_call(&ask);
             bool forgets = v == 0 && rows[i].forgets;
-            expect_word(forgets ? call_end(&call, f.r) : call_in_vain(&call, f.r), forgets ? "settled" : rows[i].word);
+            expect_word(forgets ? settle(f.r, ask) : settle_in_vain(f.r, ask), forgets ? "settled" : rows[i].word);
         }
     /* A member that has left delayed can be forgotten; a member that has returned to delayed cannot. */
     lay_out(f.r);
@@ -151,8 +157,7 @@ Test(redis_delayed_settle, settles_bull_jobs_without_envelopes) {
     ask.hash = "bull:q:1";
     lay_out(f.r);
     redis_ok(f.r, "HSET bull:q:1 name x");
-    eval_t call = settle_call(&ask);
-    expect_word(call_in_vain(&call, f.r), "changed"); /* the job's hash exists */
+    expect_word(settle_in_vain(f.r, ask), "changed"); /* the job's hash exists */
     redis_ok(f.r, "DEL bull:q:1");
     redis_ok(f.r, "SET bull:q:1 x"); /* a key that is no hash is no job */
     expect_word(settle(f.r, ask), "settled");
@@ -179,8 +184,7 @@ Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
                 lay_out(f.r);
                 fixture_make_key(f.r, keys[k].key, fixture_types[t]);
                 settle_t ask = settle_new(verdicts[v]);
-                eval_t call = settle_call(&ask);
-                expect_type(call_in_vain(&call, f.r), keys[k].name, fixture_types[t]);
+                expect_type(settle_in_vain(f.r, ask), keys[k].name, fixture_types[t]);
             }
     fixture_stop(&f);
 }
@@ -212,8 +216,7 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
     settle_t ask = settle_new("end");
     ask.most = "10";
     lay_out(f.r);
-    eval_t call = settle_call(&ask);
-    expect_word(call_in_vain(&call, f.r), "full");
+    expect_word(settle_in_vain(f.r, ask), "full");
     /* Entries that somebody trimmed by hand do not count. */
     redis_ok(f.r, "XADD sidecar:email:failures * a b");
     redis_ok(f.r, "HSET sidecar:email:meta bytes 1000 entries 100");

@@ -118,31 +118,15 @@ local function refused(job)
     if room then bytes = total else job.record = nil end
 end
 
-local answers, settled = {}, {}
-for i, job in ipairs(jobs) do
-    answers[i] = refused(job)
-    if not answers[i] then
+local settled = {}
+for _, job in ipairs(jobs) do
+    job.answer = refused(job)
+    if not job.answer then
         asked[job.id] = true
-        settled[#settled + 1] = i
+        settled[#settled + 1] = job
     end
 end
-
--- Every job that is settled gets its record, or its answer is an error and it stays.
-local kept, written = {}, 0
-for _, i in ipairs(settled) do
-    local job = jobs[i]
-    local failure = job.record and add_to_stream(KEYS[9], job.record)
-    if failure then bytes = bytes - record_bytes(job.record) end
-    if failure and (job.ends or failure ~= 'full') then
-        answers[i] = failure
-    else
-        local recorded_now = job.record and not failure
-        answers[i] = recorded_now and 'settled' or 'unrecorded'
-        written = written + (recorded_now and 1 or 0)
-        kept[#kept + 1] = job
-    end
-end
-if written > 0 then redis.call('HSET', KEYS[10], 'bytes', string.format('%.0f', bytes), 'entries', length + written) end
+local kept = record_jobs(KEYS[9], KEYS[10], settled, bytes, length)
 
 -- One call for each command and key, with the values of all jobs.
 local retries, marks, scores = {}, {}, {}
@@ -171,4 +155,4 @@ for _, job in ipairs(kept) do
     if not job.ends then redis.pcall('PUBLISH', KEYS[2] .. '@', job.id) end
     if job.ends and not job.broken then redis.pcall('PUBLISH', KEYS[7], ARGV[job.at + MESSAGE]) end
 end
-return {'settled', us_since(began), unpack(answers)}
+return {'settled', us_since(began), answers_of(jobs)}

@@ -24,3 +24,29 @@ local function append_record(stream, meta, record, bytes, length)
     if failure then return failure == 'full' and {'full'} or failure end
     redis.call('HSET', meta, 'bytes', string.format('%.0f', bytes), 'entries', length + 1)
 end
+-- record_jobs: adds the records of jobs that are about to be settled (job.record; none = a job without a record), and stores the counts
+-- once. `bytes` includes all these records. Returns the jobs that go on, with the answer 'settled' or 'unrecorded'. The others stay:
+-- their answer is 'full' or an error. A retry goes on without a record if the stream has its highest possible id.
+local function record_jobs(stream, meta, jobs, bytes, length)
+    local kept, written = {}, 0
+    for _, job in ipairs(jobs) do
+        local failure = job.record and add_to_stream(stream, job.record)
+        if failure then bytes = bytes - record_bytes(job.record) end
+        if failure and (job.ends or failure ~= 'full') then
+            job.answer = failure
+        else
+            local recorded = job.record and not failure
+            job.answer = recorded and 'settled' or 'unrecorded'
+            written = written + (recorded and 1 or 0)
+            kept[#kept + 1] = job
+        end
+    end
+    if written > 0 then redis.call('HSET', meta, 'bytes', string.format('%.0f', bytes), 'entries', length + written) end
+    return kept
+end
+-- answers_of: the answers of all jobs, in their order.
+local function answers_of(jobs)
+    local answers = {}
+    for i, job in ipairs(jobs) do answers[i] = job.answer end
+    return unpack(answers)
+end
