@@ -227,18 +227,20 @@ static inline void standby_await(redisContext *redis) {
     }
 }
 
-// A field of /proc/PID/status, such as VmRSS; 0 = it is not there.
-static inline long status_kib(pid_t pid, const char *field) {
+// A field of a file of /proc/PID; 0 = it is not there.
+static inline long proc_kib(pid_t pid, const char *name, const char *field) {
     char path[64];
     char line[256];
     long kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     FILE *file = fopen(path, "r");
     while (file && kib == 0 && fgets(line, sizeof line, file))
         if (strncmp(line, field, strlen(field)) == 0) kib = strtol(line + strlen(field) + 1, NULL, 10);
     if (file) fclose(file);
     return kib;
 }
+
+static inline long status_kib(pid_t pid, const char *field) { return proc_kib(pid, "status", field); } // such as VmRSS
 
 static inline int compare_doubles(const void *a, const void *b) {
     double left = *(const double *)a;
