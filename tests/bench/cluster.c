@@ -10,7 +10,7 @@
 
 #include "bench.h"
 
-enum { NODES_MAX = 3, QUEUES = 30, JOBS = 100000, SLOTS = 16384, IDLE_SETTLE_S = 80, WINDOW_S_PER_ROUND = 10 };
+enum { NODES_MAX = 3, QUEUES = 30, JOBS = 600000, SLOTS = 16384, IDLE_SETTLE_S = 80, WINDOW_S_PER_ROUND = 10 };
 
 typedef struct deployment {
     const char *name;
@@ -184,7 +184,7 @@ static void measure_jobs(bench_t *bench) {
         series_add(&to_one, of[2] / of[1]);
         series_add(&to_plain, of[2] / of[0]);
     }
-    table_head("Cluster, 100k jobs of 30 queues, each promoted and scanned");
+    table_head("Cluster, 600k jobs of 30 queues, each promoted and scanned");
     table_row(bench, "processor time of the sidecar a job, us: plain server", &us[0], 2, 0, 0);
     table_row(bench, "the same, Cluster of one node", &us[1], 2, 0, 0);
     table_row(bench, "the same, Cluster of three nodes", &us[2], 2, 0, 0);
