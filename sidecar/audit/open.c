@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "audit/lock.h"
+#include "audit/lookup.h"
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/failpoint.h"
@@ -101,11 +102,12 @@ static bool open_lacks(audit_t *audit, const char *what, buffer_t *why) {
     return audit_fail_with(audit->path, SQLITE_CORRUPT, 0, "check it", what, why);
 }
 
-static bool open_check_tables(audit_t *audit, buffer_t *why) {
-    static const char sql[] =
-        "SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('events', 'facts', 'positions')";
-    int64_t complete = 0;
-    return audit_read_number(audit, sql, &complete, why) && (complete || open_lacks(audit, "a table is missing", why));
+static bool open_check_tables(audit_t *audit, int schema, buffer_t *why) {
+    static const char sql[] = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
+                              " ('events', 'facts', 'positions', 'ids', 'jobs')";
+    int64_t tables = 0;
+    if (!audit_read_number(audit, sql, &tables, why)) return false;
+    return tables == (schema < SCHEMA_LOOKUP ? 3 : 5) || open_lacks(audit, "a table is missing", why);
 }
 
 static bool instance_read(audit_t *audit, buffer_t *why) {
@@ -168,11 +170,13 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     if (sqlite3_db_readonly(audit->db, "main") == 1)
         return audit_fail_with(audit->path, SQLITE_READONLY, 0, "open it", "opened without the right to write", why);
     if (audit->exclusive && schema == 0 && !instance_note_loss(audit->lock, AUDIT_MISSING, why)) return false;
-    if (!open_check_pages(audit, options, why) || (schema > 0 && !open_check_tables(audit, why)) ||
+    if (!open_check_pages(audit, options, why) || (schema > 0 && !open_check_tables(audit, schema, why)) ||
         !open_configure(audit, options->max_bytes, schema == 0, why) || !audit_migrate(audit, schema, why))
         return false;
+    audit->schema = migrations[migration_count - 1].schema;
     if (audit->exclusive) open_enable_auto_vacuum(audit, !options->keep_file);
-    return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why);
+    return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why) &&
+           audit_catch_up(audit, options->stop, why);
 }
 
 static void close_database(audit_t *audit) {
@@ -182,6 +186,7 @@ static void close_database(audit_t *audit) {
     if (audit->damaged || audit->file.overwritten) sqlite3_db_config(audit->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_close(audit->db);
     audit->db = NULL;
+    lookup_free(&audit->lookup);
 }
 
 // Never move a file of another program. The header or the lock file shows that the file is, or was, a log of the sidecar.
@@ -247,6 +252,7 @@ static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = open_immutable(audit, &schema, why);
     if (!read && older && code == SQLITE_CORRUPT) read = open_truncated(audit, &schema, why);
     if (!read) return false;
+    audit->schema = schema;
     if (schema >= OLDEST_READABLE || (older && schema > 0)) return audit_show_group(audit, schema, why);
     if (schema == 0) return audit_refuse(audit->path, why, "is empty: no sidecar has written to it yet");
     return audit_refuse(audit->path, why,

@@ -1,13 +1,14 @@
-// Writes events and positions to the log, and runs its prepared statements.
+// Writes events and positions to the log.
 
-#include "audit/store.h"
+#include "audit/lookup.h"
+#include "base/failpoint.h"
 #include "base/utf8.h"
 
-static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
+static const char insert_sql[] = "INSERT INTO events (seq, ref, answers_ref"
 #define X(name, help) ", \"" #name "\""
     EVENT_TEXTS(X) EVENT_NUMBERS(X)
 #undef X
-        ") VALUES (?, ?"
+        ") VALUES (?, ?, ?"
 #define X(name, help) ", ?"
     EVENT_TEXTS(X) EVENT_NUMBERS(X)
 #undef X
@@ -16,58 +17,6 @@ static const char insert_sql[] = "INSERT INTO events (ref, answers_ref"
 // An older copy that overwrites the open file has fewer commits: see replaced.c.
 static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
                                   " value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)";
-
-sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why) {
-    for (size_t i = 0; i < audit->statement_count; i++)
-        if (audit->statements[i].sql == sql) return audit->statements[i].prepared;
-    sqlite3_stmt *stmt = NULL;
-    if (sqlite3_prepare_v3(audit->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &stmt, NULL) != SQLITE_OK) {
-        audit_fail(audit, "prepare a statement", why);
-        return NULL;
-    }
-    audit->statements = mem_grown(audit->statements, audit->statement_count, sizeof *audit->statements);
-    audit->statements[audit->statement_count++] = (statement_t){sql, stmt};
-    return stmt;
-}
-
-bool audit_finish(audit_t *audit, sqlite3_stmt *stmt, int code, const char *doing, buffer_t *why) {
-    bool done = code == SQLITE_DONE || code == SQLITE_ROW;
-    if (!done) audit_fail(audit, doing, why); // read the error before the reset, because the reset may change it
-    sqlite3_reset(stmt);
-    sqlite3_clear_bindings(stmt); // the bound texts are borrowed
-    return done;
-}
-
-bool audit_run(audit_t *audit, const char *sql, int64_t number, const char *doing, buffer_t *why) {
-    sqlite3_stmt *stmt = audit_statement(audit, sql, why);
-    if (!stmt) return false;
-    if (sqlite3_bind_parameter_count(stmt)) sqlite3_bind_int64(stmt, 1, number);
-    return audit_finish(audit, stmt, sqlite3_step(stmt), doing, why);
-}
-
-static bool record_read_number(audit_t *audit, sqlite3_stmt *stmt, int64_t *out, buffer_t *why) {
-    int code = sqlite3_step(stmt);
-    if (code == SQLITE_ROW) *out = sqlite3_column_int64(stmt, 0);
-    return audit_finish(audit, stmt, code == SQLITE_DONE ? SQLITE_ERROR : code, "read from it", why);
-}
-
-bool audit_read_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
-    sqlite3_stmt *stmt = audit_statement(audit, sql, why);
-    return stmt && record_read_number(audit, stmt, out, why);
-}
-
-bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_t *out, buffer_t *why) {
-    static const char sql[] = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = ?), ?)";
-    sqlite3_stmt *stmt = audit_statement(audit, sql, why);
-    if (!stmt) return false;
-    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(stmt, 2, otherwise);
-    return record_read_number(audit, stmt, out, why);
-}
-
-bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {
-    return sqlite3_exec(audit->db, sql, NULL, NULL, NULL) == SQLITE_OK || audit_fail(audit, doing, why);
-}
 
 bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_SIZE], buffer_t *why) {
     sqlite3_stmt *stmt = audit_statement(audit, "SELECT position FROM positions WHERE queue = ?", why);
@@ -78,7 +27,28 @@ bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_
     return audit_finish(audit, stmt, code, "read a position", why);
 }
 
-bool audit_begin(audit_t *audit, buffer_t *why) { return audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why); }
+bool audit_begin(audit_t *audit, buffer_t *why) {
+    if (!audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why)) return false;
+    if (lookup_begin(audit, why)) return true;
+    audit_rollback(audit);
+    return false;
+}
+
+bool audit_catch_up(audit_t *audit, const atomic_bool *stop, buffer_t *why) {
+    for (;;) {
+        bool complete;
+        if (!lookup_refresh(audit, &complete, why)) return false;
+        if (complete) return true;
+        if (stop && atomic_load(stop)) return audit_refuse(audit->path, why, "stopped while its events were being indexed");
+        bool done = audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to index it", why) && lookup_index(audit, why);
+        failpoint("audit_catch_up_before_commit");
+        if (!done || !audit_commit(audit, why)) {
+            audit_rollback(audit);
+            return false;
+        }
+        failpoint("audit_caught_up");
+    }
+}
 
 // Checks eight bytes at once, because most texts are ASCII without NUL.
 static bool record_is_ascii_word(const char *at) {
@@ -117,7 +87,7 @@ static void record_bind(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t valu
 }
 
 static void record_bind_event(audit_t *audit, sqlite3_stmt *stmt, const event_t *event) {
-    int at = 3; // 1 and 2 are the refs
+    int at = 4; // 1 to 3 are seq and the refs
 #define X(name, help)                                                                                                            \
     record_bind(audit, stmt, at, event->name, &event->name == &event->payload || &event->name == &event->error);                 \
     at++;
@@ -130,28 +100,25 @@ static void record_bind_event(audit_t *audit, sqlite3_stmt *stmt, const event_t 
 
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
     char ref[EVENT_REF_SIZE];
-    sqlite3_stmt *stmt = audit_statement(audit, "SELECT 1 FROM events WHERE ref = ? AND event = ?", why);
+    int64_t seq;
     *exists = false;
-    if (!stmt) return false;
-    if (!event_ref(id, ref)) return true;
-    sqlite3_bind_text(stmt, 1, ref, -1, SQLITE_STATIC);
-    sqlite3_bind_text64(stmt, 2, id.data, id.len, SQLITE_STATIC, SQLITE_UTF8);
-    int code = sqlite3_step(stmt);
-    *exists = code == SQLITE_ROW;
-    return audit_finish(audit, stmt, code, "look for an event", why);
+    return !event_ref(id, ref) || lookup_find(audit, ref, id, exists, &seq, why);
 }
 
 bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_t *why) {
-    static const char sql[] = "SELECT kind = 'failed' AND queue = ? AND job = ? FROM events WHERE ref = ? AND event = ?";
+    static const char sql[] = "SELECT kind = 'failed' AND queue = ? AND job = ? FROM events WHERE seq = ?";
     char ref[EVENT_REF_SIZE];
+    bool found;
+    int64_t seq;
     *fits = true;
     if (!event_is_answer(event) || !event_ref(event->answers, ref)) return true;
-    sqlite3_stmt *stmt = audit_statement(audit, sql, why);
+    if (!lookup_find(audit, ref, event->answers, &found, &seq, why)) return false;
+    sqlite3_stmt *stmt = found ? audit_statement(audit, sql, why) : NULL;
+    if (!found) return true;
     if (!stmt) return false;
     record_bind(audit, stmt, 1, event->queue, false);
     record_bind(audit, stmt, 2, event->job, false);
-    sqlite3_bind_text(stmt, 3, ref, -1, SQLITE_STATIC);
-    sqlite3_bind_text64(stmt, 4, event->answers.data, event->answers.len, SQLITE_STATIC, SQLITE_UTF8);
+    sqlite3_bind_int64(stmt, 3, seq);
     int code = sqlite3_step(stmt);
     if (code == SQLITE_ROW) *fits = sqlite3_column_int(stmt, 0);
     return audit_finish(audit, stmt, code, "look for a failure", why);
@@ -168,10 +135,12 @@ bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *w
     sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
     if (!stmt) return false;
     if (!event_ref(event->answers, answers)) *answers = '\0';
-    sqlite3_bind_text(stmt, 1, ref, -1, SQLITE_STATIC);
-    sqlite3_bind_text(stmt, 2, answers, -1, SQLITE_STATIC);
+    int64_t seq = audit->lookup.last_seq + 1;
+    sqlite3_bind_int64(stmt, 1, seq);
+    sqlite3_bind_text(stmt, 2, ref, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 3, answers, -1, SQLITE_STATIC);
     record_bind_event(audit, stmt, event);
-    bool done = audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why);
+    bool done = audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why) && lookup_add(audit, seq, ref, why);
     if (done) audit->added++;
     if (added) *added = done;
     return done;
@@ -190,6 +159,7 @@ bool audit_set_position(audit_t *audit, const char *queue, const char *position,
 bool audit_commit(audit_t *audit, buffer_t *why) {
     static const char rows_sql[] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'";
     if (audit->added && !audit_run(audit, rows_sql, audit->added, "count rows", why)) return false;
+    if (audit->added > 0 && !lookup_commit(audit, why)) return false;
     if (!audit_run(audit, commits_sql, 0, "count the commit", why) || !audit_run(audit, "COMMIT", 0, "commit", why)) return false;
     audit->added = 0;
     return true;
@@ -197,6 +167,7 @@ bool audit_commit(audit_t *audit, buffer_t *why) {
 
 void audit_rollback(audit_t *audit) {
     audit->added = 0;
+    lookup_rollback(audit);
     if (!sqlite3_get_autocommit(audit->db)) sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);
 }
 

@@ -1,7 +1,7 @@
 // Retention: removes rows that are too old or too many, the lowest `at` first, and shrinks the file.
 #include <sys/stat.h>
 
-#include "audit/store.h"
+#include "audit/lookup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 
@@ -132,7 +132,8 @@ static bool retain_remove(audit_t *audit, retain_step_t *step, bool *more, buffe
     do {
         if (!retain_remove_chunk(audit, step, more, why)) return false;
     } while (*more && !mono_reached(step->until, mono_now()));
-    return step->removed == 0 || audit_run(audit, set_dropped_sql, step->last, "record the removal", why);
+    return step->removed == 0 || (audit_run(audit, set_dropped_sql, step->last, "record the removal", why) &&
+                                  lookup_count_removed(audit, step->removed, why));
 }
 
 // Moves pages from the end of the file into free pages, until the time is over or no page is left to move.
@@ -166,6 +167,11 @@ static bool retain_in_transaction(audit_t *audit, bool (*work)(audit_t *, retain
     if (!audit_commit(audit, why)) return false;
     failpoint("audit_retained");
     return true;
+}
+
+static bool retain_keep_up(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
+    *more = true; // rows may have to go for the pages that this takes
+    return lookup_keep_up(audit, step->until, why);
 }
 
 // Returns free pages to the file system. The checkpoint after the last step makes the file shorter.
@@ -203,7 +209,11 @@ bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, 
     bool rows = retain_over_limit(usage.rows, limits->rows, &audit->retention.removing_rows);
     bool bytes = retain_over_limit(usage.used_bytes, limits->bytes, &audit->retention.removing_bytes);
     bool any = usage.oldest_ms != INT64_MAX;
-    if (!any || !(rows || bytes || usage.oldest_ms < step.too_old)) return retain_return_pages(audit, &step, out, why);
+    if (!any || !(rows || bytes || usage.oldest_ms < step.too_old)) {
+        if (!lookup_is_due(audit, usage.rows, &out->more, why)) return false;
+        if (!out->more) return retain_return_pages(audit, &step, out, why);
+        return retain_in_transaction(audit, retain_keep_up, &step, &out->more, why);
+    }
     if ((rows || bytes) && !retain_choose_order(audit, &step, why)) return false;
     if (!retain_in_transaction(audit, retain_remove, &step, &out->more, why)) return false;
     out->removed = step.removed;

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 
 #include "audit/audit.h"
+#include "base/clock.h"
 
 enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
+enum { SCHEMA_LOOKUP = 4 };                 // 004_lookup.sql: the first schema with ids and jobs
 
 // The last known state of the file. replaced.c compares it to detect that the file was overwritten.
 typedef struct audit_file {
@@ -26,6 +28,34 @@ typedef struct audit_retention {
     bool no_auto_vacuum;                // the file cannot shrink
 } audit_retention_t;
 
+// See lookup.h.
+typedef struct lookup_row {
+    int64_t seq;
+    uint64_t id; // the first 60 bits, which the ref shows
+} lookup_row_t;
+
+// The removal of rows whose events are gone, from one table.
+typedef struct lookup_sweep {
+    char *key; // the last row that was looked at; owned; NULL = none
+    int64_t seq;
+} lookup_sweep_t;
+
+typedef struct lookup {
+    lookup_row_t *rows; // events above `indexed`, in the order of seq; owned; NULL until the first one
+    uint32_t *slots;    // hash table of the rows by `id`: index + 1, 0 = free; owned
+    size_t count;
+    int64_t indexed;   // events up to this seq are in both tables
+    int64_t loaded;    // events up to this seq are in both tables or in `rows`
+    int64_t last_seq;  // the highest seq that was ever given
+    bool grew;         // an event was added since lookup_settle
+    mono_t indexed_at; // when the last batch was added
+    int sweeping;      // the table that is swept, from 1; 0 = none
+    lookup_sweep_t sweep;
+    int64_t sweep_stale; // number of rows to remove when the sweep began
+    int64_t swept;       // number of those that it has removed
+    bool sweep_each;     // look for the event of each row, because the sweep before left many
+} lookup_t;
+
 typedef struct statement {
     const char *sql; // a literal
     sqlite3_stmt *prepared;
@@ -35,6 +65,8 @@ struct audit {
     sqlite3 *db;
     char *path;              // owned
     char *instance;          // owned
+    int schema;              // of the file
+    lookup_t lookup;         // of a log that is open for writing
     statement_t *statements; // see audit_statement; owned
     size_t statement_count;
     buffer_t scratch;         // for texts on their way into a row
@@ -94,6 +126,9 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why);
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
 // Lets this connection read an older log as if each event had an empty group.
 bool audit_show_group(audit_t *audit, int schema, buffer_t *why);
+
+// Indexes the events that a migration has left, in transactions of some 100 ms. Ends when *stop is true; it may be NULL.
+bool audit_catch_up(audit_t *audit, const atomic_bool *stop, buffer_t *why);
 
 // Gives the log a new random name.
 bool audit_rename_instance(audit_t *audit, buffer_t *why);

@@ -99,6 +99,7 @@ static bool auditor_connect(auditor_t *a) {
     a->timers.reconcile_at = a->timers.renew_acks_at = mono_now();
     a->timers.certificate_at = mono_add(mono_now(), CERTIFICATE_S * NS_PER_S);
     a->read.catching_up = true;
+    a->read.ack_due = false; // all are renewed
     return true;
 }
 

@@ -67,6 +67,8 @@ typedef struct stream_read {
     int64_t streams;  // number of streams with entries in the last reply
     int64_t count;    // number of entries requested from each stream
     int64_t received_before; // bytes that the connection had received before this request
+    bool ack_due;            // the last reply is in the log, and not yet acknowledged
+    bool failed;             // a reply was too large or too late; acknowledge one before reading ahead again
     bool release_memory;     // malloc still has memory of large replies: trim it before the next wait
 } stream_read_t;
 
@@ -76,7 +78,7 @@ typedef struct stream_reply {
     stream_id_t *firsts; // id of each stream's first entry in the reply that is new to the log; "" = no such entry; owned
     event_id_t *events;  // event id of that entry, or STREAM_NO_EVENT; owned
     int64_t entries;
-    int64_t bytes;     // memory of the reply
+    int64_t bytes;     // of all texts
     int64_t added;     // rows that the reply added
     int64_t oldest_ms; // age of the oldest entry that the log lacked
     bool write_failed; // an entry could not be written

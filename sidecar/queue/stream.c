@@ -2,6 +2,7 @@
 
 #include "queue/scripts.h"
 #include "redis/reply.h"
+#include "redis/socket/flat_reply.h"
 
 enum { CHUNK = 500 }; // queues in one request, which takes Redis some 100 us
 
@@ -49,18 +50,20 @@ void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t 
     request_end(conn);
 }
 
-static void stream_read_entry(const redisReply *entry, size_t queue, stream_entry_fn *call, void *self) {
-    const redisReply *fields = reply_at(entry, 1);
+static void stream_read_entry(flat_cursor_t *cursor, size_t queue, stream_entry_fn *call, void *self) {
     event_t event = {0};
-    size_t bytes = 0;
-    for (size_t i = 0; fields && fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2) {
-        slice_t value = reply_slice(fields->element[i + 1]);
+    size_t bytes = 0, parts = flat_array(cursor);
+    const char *id = parts > 0 ? flat_text(cursor).data : "";
+    size_t fields = parts > 1 ? flat_array(cursor) : 0;
+    for (size_t i = 0; i + 1 < fields; i += 2) {
+        slice_t name = flat_text(cursor), value = flat_text(cursor);
         bytes += value.len;
         // Skip an unknown field or a malformed number; the rest of the record is good.
-        if (!event_set(&event, reply_slice(fields->element[i]), value)) continue;
+        if (!event_set(&event, name, value)) continue;
     }
+    flat_skip(cursor, fields % 2 + (parts > 2 ? parts - 2 : 0));
     event_clear_impossible(&event);
-    call(self, queue, reply_text(reply_at(entry, 0)), &event, bytes);
+    call(self, queue, id, &event, bytes);
 }
 
 // Streams come in the order of the request, so search from the last match on.
@@ -72,26 +75,73 @@ static size_t stream_queue(const keyspace_t *keys, const char *key, size_t from)
     return keys->queue_count;
 }
 
-outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
-                           redis_error_t *error) {
+outcome_t stream_read_reply(conn_t *conn, bool *arrived, redis_error_t *error) {
     redisReply *reply;
-    conn_expect_job(conn);
+    conn_expect_flat(conn);
     outcome_t outcome = arrived ? conn_try_read(conn, &reply, error) : conn_read(conn, 0, &reply, error);
     if (arrived) *arrived = reply != NULL || (outcome != OUTCOME_OK && outcome != OUTCOME_DISCONNECTED);
-    if (!reply) return outcome;
-    size_t queue = 0;
-    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        queue = stream_queue(keys, reply_text(reply_at(reply->element[i], 0)), queue);
-        if (queue == keys->queue_count) {
-            redis_error_set(error, OUTCOME_REFUSED, "XREAD: unexpected reply");
-            break;
-        }
-        const redisReply *entries = reply_at(reply->element[i], 1);
-        for (size_t e = 0; entries && entries->type == REDIS_REPLY_ARRAY && e < entries->elements; e++)
-            stream_read_entry(entries->element[e], queue, entry, self);
-    }
+    if (reply && !conn_reply_is_flat(reply)) conn_release_flat(conn); // nil: there is no entry
     conn_reply_free(reply);
-    return error->outcome;
+    return outcome;
+}
+
+// Calls `entries` for each stream of the reply, with the number of its entries, all of which `entries` must read.
+typedef void stream_entries_fn(void *self, flat_cursor_t *cursor, size_t queue, size_t entries);
+static bool stream_each_queue(conn_t *conn, const keyspace_t *keys, stream_entries_fn *entries, void *self) {
+    flat_cursor_t cursor = {.reply = conn_flat(conn)};
+    size_t queue = 0;
+    for (size_t streams = flat_array(&cursor); streams > 0; streams--) {
+        size_t parts = flat_array(&cursor);
+        queue = stream_queue(keys, parts > 0 ? flat_text(&cursor).data : "", queue);
+        if (queue == keys->queue_count) return false;
+        entries(self, &cursor, queue, parts > 1 ? flat_array(&cursor) : 0);
+        flat_skip(&cursor, parts > 2 ? parts - 2 : 0);
+    }
+    return true;
+}
+
+typedef struct id_reader {
+    stream_id_fn *call;
+    void *self;
+} id_reader_t;
+
+static void stream_read_queue_ids(void *self, flat_cursor_t *cursor, size_t queue, size_t entries) {
+    const id_reader_t *reader = self;
+    for (; entries > 0; entries--) {
+        flat_cursor_t entry = *cursor;
+        reader->call(reader->self, queue, flat_array(&entry) > 0 ? flat_text(&entry).data : "");
+        flat_skip(cursor, 1);
+    }
+}
+
+outcome_t stream_read_ids(conn_t *conn, const keyspace_t *keys, stream_id_fn *call, void *self, int64_t *bytes,
+                          redis_error_t *error) {
+    *bytes = (int64_t)conn_flat(conn)->bytes.len;
+    if (stream_each_queue(conn, keys, stream_read_queue_ids, &(id_reader_t){call, self})) return OUTCOME_OK;
+    return redis_error_set(error, OUTCOME_REFUSED, "XREAD: unexpected reply");
+}
+
+typedef struct stream_reader {
+    stream_entry_fn *entry;
+    void *self;
+} stream_reader_t;
+
+static void stream_read_entries(void *self, flat_cursor_t *cursor, size_t queue, size_t entries) {
+    const stream_reader_t *reader = self;
+    for (; entries > 0; entries--) stream_read_entry(cursor, queue, reader->entry, reader->self);
+}
+
+void stream_read_each(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self) {
+    stream_each_queue(conn, keys, stream_read_entries, &(stream_reader_t){entry, self});
+}
+
+outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
+                           redis_error_t *error) {
+    stream_reader_t reader = {entry, self};
+    outcome_t outcome = stream_read_reply(conn, arrived, error);
+    if (outcome != OUTCOME_OK || (arrived && !*arrived) || stream_each_queue(conn, keys, stream_read_entries, &reader))
+        return outcome;
+    return redis_error_set(error, OUTCOME_REFUSED, "XREAD: unexpected reply");
 }
 
 static void stream_copy_id(stream_id_t id, const redisReply *reply) {

@@ -24,8 +24,16 @@ void stream_read_append(conn_t *conn, const keyspace_t *keys, const stream_id_t 
 // event.event. `bytes` is the size of all values.
 typedef void stream_entry_fn(void *self, size_t queue, const char *id, const event_t *event, size_t bytes);
 
-// Reads the reply and calls `entry` for each entry, queue by queue in the order of the ids. `arrived` NULL: waits for the reply.
-// Otherwise does not wait; *arrived is false if the reply has not come yet.
+// Reads the reply. `arrived` NULL: waits for the reply. Otherwise does not wait; *arrived is false if the reply has not come yet.
+outcome_t stream_read_reply(conn_t *conn, bool *arrived, redis_error_t *error);
+// Calls `call` for the id of each entry of the reply. *bytes: of all texts of the reply.
+typedef void stream_id_fn(void *self, size_t queue, const char *id);
+outcome_t stream_read_ids(conn_t *conn, const keyspace_t *keys, stream_id_fn *call, void *self, int64_t *bytes,
+                          redis_error_t *error);
+// Calls `entry` for each entry of the reply, queue by queue in the order of the ids.
+void stream_read_each(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self);
+
+// All of these in one.
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error);
 

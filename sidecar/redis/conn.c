@@ -23,10 +23,20 @@ void conn_free(conn_t *conn) {
     if (!conn) return;
     conn_forget_failure(conn);
     conn_close(conn);
+    conn_release_flat(conn);
     free(conn);
 }
 
 void conn_expect_job(conn_t *conn) { conn->guard.most_bytes = MAX_JOB_REPLY; }
+
+void conn_expect_flat(conn_t *conn) {
+    conn_expect_job(conn);
+    conn->guard.flat = &conn->flat;
+}
+
+const flat_reply_t *conn_flat(const conn_t *conn) { return &conn->flat; }
+void conn_release_flat(conn_t *conn) { flat_reply_free(&conn->flat); }
+bool conn_reply_is_flat(const redisReply *reply) { return reply && guard_is_flat(reply); }
 
 conn_t *conn_like_at(const conn_t *conn, shard_t *shard, const char *name) {
     conn_t *other = conn_new(shard, name, conn->stop);
@@ -87,7 +97,7 @@ bool conn_take_move(conn_t *conn) {
 int64_t conn_received(const conn_t *conn) { return conn->received; }
 
 void conn_reply_free(struct redisReply *reply) {
-    if (reply) freeReplyObject(reply);
+    if (reply && !guard_is_flat(reply)) freeReplyObject(reply);
 }
 
 outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail) {

@@ -93,6 +93,13 @@ int64_t conn_read_int(conn_t *conn, const char *subject, redis_error_t *worst); 
 // MAX_JOB_REPLY, because it holds bytes of jobs.
 void conn_expect_job(conn_t *conn);
 
+// Like conn_expect_job, for a reply that is an array of very many parts: conn_flat has them, and *reply has none. Call it again
+// until the reply has come.
+void conn_expect_flat(conn_t *conn);
+const struct flat_reply *conn_flat(const conn_t *conn); // valid until the next such reply
+void conn_release_flat(conn_t *conn);                   // frees the memory of the last one
+bool conn_reply_is_flat(const struct redisReply *reply);
+
 // Like conn_read, without waiting. OUTCOME_OK with *reply == NULL: no reply has arrived.
 outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *error);
 

@@ -53,6 +53,7 @@ struct conn {
     int argc;
     size_t reader_peak; // the largest number of bytes that the reader has held since it was created
     reply_guard_t guard;
+    flat_reply_t flat;
 };
 
 // The limit of a connect or of one reply; `timeout_ms` 0 = the connection's timeout.

@@ -304,8 +304,12 @@ Test(unit_audit_query, queries_use_an_index) {
         "SELECT ref FROM event_states WHERE kind = 'failed' ORDER BY at DESC, queue DESC, reason DESC LIMIT 50",
         "SELECT ref FROM event_states WHERE kind = 'failed' AND queue = 'q' ORDER BY at DESC, queue DESC, reason DESC LIMIT 50",
         "SELECT ref FROM failed_jobs WHERE queue = 'q' AND failed_at > 5 ORDER BY failed_at DESC LIMIT 50",
-        "SELECT * FROM event_states WHERE ref >= 'a' AND ref < 'a{' ORDER BY ref",
+    };
+    static const char *const sought[] = {
+        /* reads, and sorts, only what matches */
+        "SELECT * FROM event_states WHERE seq IN (SELECT seq FROM refs WHERE ref >= 'a' AND ref < 'a{') ORDER BY ref",
         "SELECT * FROM job_history WHERE job_id = 'x' ORDER BY at",
+        "SELECT * FROM event_states WHERE seq IN (SELECT seq FROM job_seqs WHERE job = 'x') AND job = 'x' ORDER BY at",
     };
     static const char *const covered[] = {"SELECT * FROM failures_by_hour", "SELECT * FROM failures_by_reason"};
     log_t l = begin();
@@ -313,6 +317,13 @@ Test(unit_audit_query, queries_use_an_index) {
         char *plan = audit_case_plan(l.path, without_sort[i]);
         cr_expect_null(strstr(plan, "TEMP B-TREE"), "%s: %s", without_sort[i], plan);
         cr_expect_not_null(strstr(plan, "USING INDEX"), "%s: %s", without_sort[i], plan);
+        free(plan);
+    }
+    for (size_t i = 0; i < sizeof(sought) / sizeof(*sought); i++) {
+        char *plan = audit_case_plan(l.path, sought[i]);
+        cr_expect_null(strstr(plan, "SCAN e"), "%s: %s", sought[i], plan);
+        cr_expect(strstr(plan, "SEARCH ids USING PRIMARY KEY") || strstr(plan, "SEARCH jobs USING PRIMARY KEY"), "%s: %s",
+                  sought[i], plan);
         free(plan);
     }
     for (size_t i = 0; i < sizeof(covered) / sizeof(*covered); i++) {

@@ -41,6 +41,7 @@ typedef struct sidecar_options {
     const char *lock;    // more settings of the lock; NULL = none
     const char *monitor; // heartbeat; adds the role monitor, with the shortest scan interval; NULL = no monitor
     const char *queue;   // a queue's group of the config, instead of q0, ...; NULL = none
+    const char *audit;   // further settings of the audit log; NULL = none
 } sidecar_options_t;
 
 static inline void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...) {
@@ -167,7 +168,8 @@ static inline void write_config(const bench_t *bench, const sidecar_options_t *o
     fprintf(file, "group = \"%s\";\nlock = { ttl = \"%s\"; %s };\n", BENCH_GROUP, options->ttl ? options->ttl : "5s",
             options->lock ? options->lock : "");
     if (options->batch) fprintf(file, "dispatcher = { batch = %d; };\n", options->batch);
-    fprintf(file, "audit = { path = \"%s/%s.db\"; retain = \"3650d\"; };\n", bench->dir, options->name);
+    fprintf(file, "audit = { path = \"%s/%s.db\"; retain = \"3650d\"; %s };\n", bench->dir, options->name,
+            options->audit ? options->audit : "");
     if (options->monitor) fprintf(file, "monitor = { scan_interval = \"50ms\"; };\n");
     fprintf(file, "http = { port = 0; };\nlog = { level = \"info\"; };\nqueues = (\n");
     if (options->queue) fprintf(file, "    %s\n", options->queue);

@@ -65,10 +65,20 @@ bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take
     return stmt && query_each_row(audit, stmt, take, self, why);
 }
 
+// Older logs have indexes in place of the tables that `sought` reads.
+static sqlite3_stmt *query_prepare_lookup(audit_t *audit, const char *sought, const char *end, buffer_t *why) {
+    char *sql = mem_printf(SELECT_ROWS " WHERE%s%s", audit->schema < SCHEMA_LOOKUP ? "" : sought, end);
+    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
+    free(sql);
+    return stmt;
+}
+
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why) {
     // '{' comes right after 'z': all digits of a ref are below it.
-    static const char sql[] = SELECT_ROWS " WHERE ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
-    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
+#define REF_MATCHES " ref >= :prefix AND ref < :prefix || '{'"
+    static const char end[] = REF_MATCHES " ORDER BY ref, event LIMIT :limit";
+    static const char sought[] = " seq IN (SELECT seq FROM refs WHERE" REF_MATCHES ") AND";
+    sqlite3_stmt *stmt = query_prepare_lookup(audit, sought, end, why);
     if (!stmt) return false;
     statement_bind_text(stmt, ":prefix", slice_text(prefix));
     statement_bind_number(stmt, ":limit", limit);
@@ -76,7 +86,9 @@ bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row
 }
 
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *stmt = statement_prepare(audit, SELECT_ROWS " WHERE job = :job AND queue = :queue ORDER BY at, seq", why);
+    static const char end[] = " job = :job AND queue = :queue ORDER BY at, seq";
+    static const char sought[] = " seq IN (SELECT seq FROM job_seqs WHERE job = :job) AND";
+    sqlite3_stmt *stmt = query_prepare_lookup(audit, sought, end, why);
     if (!stmt) return false;
     statement_bind_text(stmt, ":job", job);
     statement_bind_text(stmt, ":queue", queue);
