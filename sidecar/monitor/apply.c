@@ -163,7 +163,7 @@ static void apply_settle(const apply_t *apply, candidate_t *candidates, size_t c
 size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
     candidate_t *candidates = apply->buffers->candidates;
     size_t count = 0;
-    apply->scan->progress.settles = false;
+    if (apply->scan->progress.near_pages > 0) apply->scan->progress.near_pages--;
     metric_add(&apply->scan->metrics->large, (int64_t)page->large);
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];

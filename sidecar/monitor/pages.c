@@ -93,7 +93,7 @@ bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
     size_t in_hand = pages->asked - pages->done;
     if (in_hand == 0) return true;
-    return !scan->progress.settles && in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES;
+    return scan->progress.near_pages == 0 && in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES;
 }
 
 static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, size_t count) {

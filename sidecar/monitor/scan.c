@@ -165,6 +165,8 @@ static int64_t scan_certain_at(const scan_t *scan, int64_t redis_ms, mono_t now)
 
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     bool empty = status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
+    int64_t verdict_at = scan->progress.next_verdict_at; // 0 = the first scan
+    bool settles = status->reports > 0 || (verdict_at && verdict_at <= status->now);
     scan_take_status(scan, status);
     scan_forget_refusals(scan); // drop the refusals of a scan that was broken off
     scan->timer.began = now;
@@ -174,6 +176,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
         .read_only = !scan->ops->rotation,
         .ended = status->entries == 0 || empty, // no job to read
         .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
+        .near_pages = settles ? SCAN_NEAR_PAGES : 0,
         .since = INT64_MAX,
         .next_verdict_at = INT64_MAX,
         .now = status->now,

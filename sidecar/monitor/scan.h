@@ -17,6 +17,7 @@ enum {
     SCAN_REFUSED_MS = 5000, // pause after a refusal
     SCAN_BLOCKS_MAX = 16,   // kinds of settle that one scan can block
     SCAN_PAUSE_MIN_MS = 10, // shortest pause between two scans
+    SCAN_NEAR_PAGES = 4,    // after a page with settled jobs
     SCAN_SURE_SCANS = 2,    // complete scans of this term before the monitor ends a job of a long list
 };
 
@@ -48,7 +49,7 @@ typedef struct scan_progress {
     bool ended;              // request no further entry
     bool reports_kept;       // use the reports of an earlier scan: to read them again would take Redis too long
     bool rescan;             // begin the next scan after a short pause
-    bool settles;            // jobs of the last page were settled
+    int near_pages;          // pages to read one at a time, because some of their jobs will be settled
     int64_t jobs;            // jobs that the scan has read
     int64_t since;           // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
     int64_t next_verdict_at; // the earliest time, in ms by Redis's clock, at which a verdict could change

@@ -184,7 +184,7 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
 
 static bool settles_send(const apply_t *apply, batch_t *batch) {
     batch->answered = false;
-    apply->scan->progress.settles = true;
+    apply->scan->progress.near_pages = SCAN_NEAR_PAGES;
     settle_append(apply->call, batch->asks, batch->count);
     failpoint("settle_before");
     if (conn_flush(apply->call->conn, apply->call->error) != OUTCOME_OK) return false;

@@ -58,8 +58,9 @@ local function kind_of(spec)
     if kind then return kind end
     local from, ready, mark, depth, alone, flags = string.match(spec, '^(%d+),(%d+),(%d+),(%-?%d+),(%d+),(%a+)$')
     local function has(flag) return string.find(flags, flag, 1, true) ~= nil end
-    kind = {from = KEYS[tonumber(from)], ready = KEYS[tonumber(ready)], depth = math.abs(depth),
-        side = tonumber(depth) < 0 and -1 or 1, alone = tonumber(alone), ends = has('e'), delays = has('d'), forgets = has('f'),
+    -- Numbers stay texts: to write a number as text takes Redis longer than the search in a list.
+    kind = {from = KEYS[tonumber(from)], ready = KEYS[tonumber(ready)], depth = string.match(depth, '%d+'),
+        side = string.match(depth, '^%-') and '-1' or '1', alone = alone, ends = has('e'), delays = has('d'), forgets = has('f'),
         reported = has('x'), done = has('o') and done}
     kind.mark = kind.ends and KEYS[tonumber(mark)]
     local wanted = {{'backup', kind.from, 'list'}, {'ready', kind.ready, 'list'}}
@@ -141,8 +142,8 @@ local function refused(job, stamp)
     job.large = string.find(ARGV[job.at + REPORT], ':', 1, true)
     if not job.large and report_changed(job) then return 'changed' end
     if is_alive(job) then return 'alive' end
-    if found_in(job, 1, kind.depth) == 0 then return 'gone' end
-    if kind.ends and kind.alone > 0 and found_in(job, 2, kind.alone) > 1 then return 'copies' end
+    if found_in(job, '1', kind.depth) == 0 then return 'gone' end
+    if kind.ends and kind.alone ~= '0' and found_in(job, '2', kind.alone) > 1 then return 'copies' end
     if kind.done and redis.call('SISMEMBER', done, ARGV[job.at + DONE]) == 1 then
         job.dropped = true
         return missing_right({{'LREM', kind.from}, {'HDEL', KEYS[2]}})
