@@ -18,6 +18,7 @@ typedef struct deployment {
     bool cluster;
     pid_t pids[NODES_MAX];
     int ports[NODES_MAX];
+    int bus_ports[NODES_MAX];
     redisContext *nodes[NODES_MAX];
     redisContext *of_queue[QUEUES]; // borrowed from `nodes`
 } deployment_t;
@@ -40,7 +41,8 @@ static void node_start(const bench_t *bench, deployment_t *d, int node) {
     mkdir(dir, 0700);
     d->ports[node] = free_port();
     snprintf(port, sizeof port, "%d", d->ports[node]);
-    snprintf(bus, sizeof bus, "%d", free_port());
+    d->bus_ports[node] = free_port();
+    snprintf(bus, sizeof bus, "%d", d->bus_ports[node]);
     d->pids[node] = fork();
     if (d->pids[node] < 0) die("cannot fork");
     if (d->pids[node] == 0) {
@@ -58,8 +60,6 @@ static void node_start(const bench_t *bench, deployment_t *d, int node) {
         sleep_us(10000);
     }
     if (!d->nodes[node]) die("a server does not start: see %s", log);
-    // Only meet needs the address of the bus, which the port does not tell.
-    if (d->cluster && node > 0) redis_do(d->nodes[0], "CLUSTER MEET 127.0.0.1 %d %s", d->ports[node], bus);
 }
 
 static bool node_agrees(const deployment_t *d, int node) {
@@ -74,6 +74,7 @@ static bool node_agrees(const deployment_t *d, int node) {
 static deployment_t deploy(const bench_t *bench, const char *name, int count, bool cluster) {
     deployment_t d = {.name = name, .count = count, .cluster = cluster};
     for (int i = 0; i < count; i++) node_start(bench, &d, i);
+    for (int i = 1; cluster && i < count; i++) redis_do(d.nodes[0], "CLUSTER MEET 127.0.0.1 %d %d", d.ports[i], d.bus_ports[i]);
     for (int i = 0; cluster && i < count; i++)
         redis_do(d.nodes[i], "CLUSTER ADDSLOTSRANGE %d %d", i * SLOTS / count, (i + 1) * SLOTS / count - 1);
     for (int i = 0; cluster && i < count; i++)
