@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 
-enum { AGAIN_S = 60, KINDS = OUTCOME_DISCONNECTED + 1 };
+enum { AGAIN_S = 60, KINDS = OUTAGE_OF_TLS + 1 };
 
 struct outage {
     pthread_mutex_t mutex; // guards all that follows
@@ -28,11 +28,11 @@ void outage_free(outage_t *outage) {
 // Call it with the mutex held.
 static int64_t outage_seconds(const outage_t *outage, mono_t now) { return mono_diff(now, outage->since) / NS_PER_S; }
 
-bool outage_failed(outage_t *outage, bool fresh, outcome_t outcome, int64_t *lasted_s) {
+bool outage_failed(outage_t *outage, bool fresh, unsigned kind, int64_t *lasted_s) {
     mono_t now = mono_now();
     pthread_mutex_lock(&outage->mutex);
     if (fresh && outage->failing++ == 0) outage->since = now;
-    mono_t *told_at = &outage->told_at[outcome];
+    mono_t *told_at = &outage->told_at[kind];
     bool tell = !told_at->ns || mono_diff(now, *told_at) >= AGAIN_S * NS_PER_S;
     if (tell) *told_at = now;
     outage->told = outage->told || tell;

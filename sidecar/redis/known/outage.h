@@ -9,8 +9,10 @@ typedef struct outage outage_t;
 outage_t *outage_new(void);
 void outage_free(outage_t *outage); // NULL is fine
 
+enum { OUTAGE_OF_TLS = OUTCOME_DISCONNECTED + 1 }; // a handshake failed: its reason must not wait behind a lost connection's
+
 // A connection has failed; `fresh`: it had not yet. True: tell it, with *lasted_s, the seconds since the first failure. Each kind
-// of error is told once a minute.
-bool outage_failed(outage_t *outage, bool fresh, outcome_t outcome, int64_t *lasted_s);
+// of error, an outcome_t or OUTAGE_OF_TLS, is told once a minute.
+bool outage_failed(outage_t *outage, bool fresh, unsigned kind, int64_t *lasted_s);
 // A connection that had failed works, or is no more. True: it was the last one, so tell the end, if the outage was told.
 bool outage_recovered(outage_t *outage, int64_t *lasted_s);
