@@ -64,7 +64,7 @@ char *redis_error_without(const char *text, const char *address) {
     static const char TO[] = " to ";
     size_t len = strlen(address), to = strlen(TO);
     const char *at = len ? strstr(text, address) : NULL;
-    if (at == text && strncmp(at + len, ": ", 2) == 0) return mem_str(at + len + 2);
+    if (at && at == text && strncmp(at + len, ": ", 2) == 0) return mem_str(at + len + 2);
     if (!at || (size_t)(at - text) < to || strncmp(at - to, TO, to) != 0) return mem_str(text);
     return mem_printf("%.*s%s", (int)(at - to - text), text, at + len);
 }

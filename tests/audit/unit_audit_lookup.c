@@ -143,9 +143,8 @@ Test(unit_audit_lookup, answers_find_their_failures, .timeout = 120) {
         cr_assert(audit_case_put(audit, &item.event));
     }
     cr_expect_eq(audit_case_count(path, "SELECT requeued * 1000000 + open FROM failures_by_queue"), 2000000 + MANY - 2);
-    int64_t counted = 0;
-    cr_expect_eq((counted = audit_case_count(path, "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'")), 2, "%lld",
-                 (long long)counted);
+    int64_t counted = audit_case_count(path, "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'");
+    cr_expect_eq(counted, 2, "%lld", (long long)counted);
     audit_close(audit);
     free(path);
 }

@@ -33,18 +33,21 @@ static void page_lay_out(page_t *p) {
     for (size_t i = 0; i < p->count; i++) {
         snprintf(p->names[i], sizeof p->names[i], "{\"id\":%zu}", i);
         slice_t job = slice_text(p->names[i]);
+        slice_t payload = p->ends ? job : (slice_t){0};
         p->digests[i] = digest_of(job.data, job.len);
         p->events[i] = (event_t){.kind = slice_text(p->ends ? "failed" : "retried"),
                                  .dialect = slice_text("list"),
                                  .queue = slice_text("email"),
                                  .job = job,
-                                 .payload = p->ends ? job : (slice_t){0}};
+                                 .payload = payload};
+        stamp_raw_t new = stamp_pack(&NEW);
+        if (p->ends) new.len = 0;
         p->wheres[i] = WHERE;
         p->asks[i] = (settle_ask_t){.job = job,
                                     .digest = &p->digests[i],
                                     .where = &p->wheres[i],
                                     .old = stamp_pack(&OLD),
-                                    .new = p->ends ? (stamp_raw_t){.len = 0} : stamp_pack(&NEW),
+                                    .new = new,
                                     .depth = 2048,
                                     .alone = true,
                                     .report = "",
