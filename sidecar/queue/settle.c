@@ -193,7 +193,7 @@ static bool settle_word(const redisReply *word, settled_t *out) {
     return false;
 }
 
-// What became of one job. An error goes to call->error if it is the worst so far.
+// Reads the answer for one job. An error goes to call->error if it is the worst so far.
 static settled_t settle_answer(const call_t *call, const redisReply *answer) {
     settled_t settled = SETTLED_REFUSED;
     redis_error_t error = {0};

@@ -91,7 +91,7 @@ typedef struct stream_trimmed {
     int64_t wait_ms;
 } stream_trimmed_t;
 
-// When a stream has grown above this many bytes, half of stream.max_bytes, it is trimmed to stream_room_low. stream.retain and
+// Half of stream.max_bytes. A stream that has grown above it is trimmed to stream_room_low. stream.retain and
 // stream.min_records keep no record of it meanwhile: only records without enough copies may fill a stream.
 int64_t stream_room(const keyspace_t *keys);
 // Lower than stream_room by enough that a stream which stays there is not trimmed at every record.

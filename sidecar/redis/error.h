@@ -41,6 +41,6 @@ bool redis_error_is_full(const redis_error_t *error);
 #define SLOT_HAS_MOVED   "its slot has moved: "
 #define SLOT_IS_UNSERVED "no node serves its slot: "
 bool redis_reason_is_slot(const char *reason);
-// How long a role sends no further request that Redis refused for this reason: `usual_ms`, but less if a slot will be served
+// Pause before a role repeats a request that Redis refused for this reason: `usual_ms`, but less if a slot will be served
 // soon.
 int64_t redis_reason_pause_ms(const char *reason, int64_t usual_ms);

@@ -48,7 +48,7 @@ const address_t *sentinel_group_ask(sentinel_group_t *group, const atomic_bool *
 const address_t *
 sentinel_group_announced(const sentinel_group_t *group);     // the primary as the sentinels know it; port 0 = unknown
 int64_t sentinel_group_epoch(const sentinel_group_t *group); // config epoch of the primary
-// When the first certificate of the open connections to sentinels ends, seconds since 1970; 0 = none has a certificate.
+// End of the first certificate of the open connections to sentinels, seconds since 1970; 0 = none has a certificate.
 int64_t sentinel_group_certificate_end(const sentinel_group_t *group);
 // The answers to the last ask, one for each known sentinel, borrowed until the next ask.
 const sentinel_answer_t *sentinel_group_answers(const sentinel_group_t *group, size_t *count);

@@ -62,7 +62,7 @@ static uint32_t probe_hash(const peer_t *peer) {
     return hash;
 }
 
-// When to ask a server again, in ns; the lowest bit is its last answer.
+// Time at which to ask a server again, in ns; the lowest bit is its last answer.
 typedef struct probe_memory {
     _Atomic int64_t places[PROBE_PLACES];
 } probe_memory_t;

@@ -153,10 +153,19 @@ static bool auditors_wait(flow_t *f) {
     return count == FLOW_SIDECARS;
 }
 
+/* A command makes the server read its clock. Otherwise it dates the loss of its primary by the old clock, and no sentinel
+ * promotes it: its link seems to be down for too long. */
+static void step_clock(server_t *server, int64_t step_ms) {
+    server_step_clock(server, step_ms);
+    redis_t *r = redis_open(server);
+    redis_ok(r, "PING");
+    redis_close(r);
+}
+
 /* From the present primary to another one whose clock is ahead by so much, or behind. */
 static void fail_over_to_clock(flow_t *f, failover_t kind, int64_t step_ms, int logged) {
     for (int i = 0; i < SENTINEL_SERVERS; i++)
-        if (i != f->primary) server_step_clock(f->s->servers[i], step_ms);
+        if (i != f->primary) step_clock(f->s->servers[i], step_ms);
     flow_settle(f); /* a step of a replica's clock looks like a silent primary to it */
     int old = f->primary;
     flow_failover(f, kind);
