@@ -55,7 +55,7 @@ plant layers 'uses conn_open\(\) of redis/conn.c, but base/ must not know redis/
     "${CC:-gcc}" -c -o objects/base/calls.o sidecar/base/calls.c && "${CC:-gcc}" -c -o objects/redis/conn.o provider.c' QS_OBJECTS=objects
 
 plant keys 'lacks lock.ttl' 'sed -i "/^ *ttl = /d" conf/queue-sidecar.cfg'
-plant keys 'the sample shows the defaults' 'sed -i "s/batch = 400/batch = 401/" conf/queue-sidecar.cfg'
+plant keys 'the sample shows the defaults' 'sed -i "s/batch = 5000/batch = 4999/" conf/queue-sidecar.cfg'
 plant keys 'is refused' 'echo "nonsense = 1;" >>conf/minimal.cfg'
 plant docs 'configuration.md:[0-9]*: the block keys is not' 'sed -i "/^- .*\`timeout\`/d" docs/configuration.md'
 plant docs 'metrics.md:[0-9]*: the block metrics is not' 'sed -i "/queue_sidecar_promoted_total/d" docs/metrics.md'
