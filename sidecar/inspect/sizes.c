@@ -227,13 +227,14 @@ static size_t sizes_request_to(const count_t *c, size_t from, size_t limit) {
 
 // Reads the rows [from, limit), in one round trip unless Redis refuses one.
 static outcome_t sizes_read_some(count_t *c, size_t from, size_t limit, redis_error_t *error) {
-    redis_error_t refusals[MAX_ROWS]; // index: first row of a request
+    redis_error_t *refusals = mem_array(MAX_ROWS, sizeof *refusals); // index: first row of a request
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit)) sizes_append(c, at, sizes_request_to(c, at, limit));
     for (size_t at = from; at < limit; at = sizes_request_to(c, at, limit))
         sizes_read_length(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
     for (size_t at = from; at < limit && error->outcome == OUTCOME_OK; at = sizes_request_to(c, at, limit))
         if (refusals[at - from].outcome != OUTCOME_OK)
             sizes_split(c, at, sizes_request_to(c, at, limit), &refusals[at - from], error);
+    free(refusals);
     return error->outcome;
 }
 

@@ -174,7 +174,11 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
     batch->count = 0;
     for (; *done < count && batch->count < most && bytes < SETTLE_BYTES; ++*done) {
         candidate_t *candidate = &candidates[apply->in_place ? *done : count - 1 - *done];
-        if (!settles_wanted(apply, candidate) || !settles_prepare(apply, candidate)) continue;
+        if (!settles_wanted(apply, candidate)) continue;
+        if (!settles_prepare(apply, candidate)) {
+            buffer_free(&candidate->again);
+            continue;
+        }
         if (candidate->report) report_table_tried(&apply->scan->reports, candidate->report);
         batch->candidates[batch->count] = candidate;
         batch->asks[batch->count++] = &candidate->ask;
