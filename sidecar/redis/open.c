@@ -61,7 +61,8 @@ static outcome_t conn_read_server(conn_t *conn, redis_error_t *error) {
     conn_reply_free(named);
     if (conn_read_optional(conn, CAPABILITY_VERSION, &info, error) != OUTCOME_OK) return error->outcome;
     conn_note_server(conn, info);
-    if (slice_is(reply_info(info, "redis_mode:"), "sentinel"))
+    // Valkey names its mode otherwise. (valkey src/server.c, genValkeyInfoString)
+    if (slice_is(reply_info(info, "redis_mode:"), "sentinel") || slice_is(reply_info(info, "server_mode:"), "sentinel"))
         redis_error_set(error, OUTCOME_REFUSED,
                         "this server is a sentinel, not Redis: set redis.sentinels and redis.master in place of the host");
     conn_reply_free(info);

@@ -206,7 +206,7 @@ static void expect_polling(const char *refused, bool from_the_start) {
     settle(&d);
     for (int i = 1; i <= 3; i++) {
         redis_ok(d.f.r, "ZADD email:delayed 1 job%d", i);
-        cr_assert(driver_until(&d.instance.driver, ready(&d) == i, 2000), "no job moves while %s is refused", refused);
+        cr_assert(driver_until(&d.instance.driver, ready(&d) == i, 10000), "no job moves while %s is refused", refused);
     }
     cr_assert_leq(driver_run(&d.instance.driver, 500), most_steps(500), "the dispatcher spins while %s is refused", refused);
     cr_assert_gt(fixture_log_count("NOPERM"), 0);
