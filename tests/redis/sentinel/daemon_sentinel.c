@@ -137,10 +137,10 @@ Test(daemon_sentinel, a_frozen_sidecar_promotes_nothing_at_the_old_primary) {
     flow_t *f = flow_begin(NULL, "");
     int rounds = getenv("QS_LONG") ? 3 : 1;
     for (int i = 0; i < rounds; i++) {
-        flow_failover_unseen(f, FAILOVER_COMMAND, FROZEN_MS);
-        flow_failover_unseen(f, FAILOVER_FREEZE, FROZEN_MS);
+        cr_assert_eq(flow_failover_unseen(f, FAILOVER_COMMAND, FROZEN_MS), 0);
+        cr_assert_eq(flow_failover_unseen(f, FAILOVER_FREEZE, FROZEN_MS), 0);
     }
-    if (rounds > 1) flow_failover_unseen(f, FAILOVER_KILL, FROZEN_LONG_MS);
+    if (rounds > 1) cr_assert_eq(flow_failover_unseen(f, FAILOVER_KILL, FROZEN_LONG_MS), 0);
     flow_end(f);
 }
 

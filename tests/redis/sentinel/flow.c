@@ -244,7 +244,8 @@ static void traps_add(flow_t *f, int server) {
     redis_close(r);
 }
 
-static void traps_check(flow_t *f, int server) {
+/* Returns the number of jobs that are gone. */
+static int traps_check(flow_t *f, int server) {
     redis_t *r = redis_open(f->s->servers[server]);
     int left = 0;
     for (int i = 0; i < TRAPS; i++) {
@@ -260,6 +261,7 @@ static void traps_check(flow_t *f, int server) {
     fprintf(stderr, "server %d, no primary any more, has %d of %d jobs of its own\n", server, left, TRAPS);
     if (left < TRAPS) flow_fail(f, "jobs were promoted at a server that is no primary any more");
     if (connected) flow_fail(f, "a sidecar is connected to a server that is no primary any more");
+    return TRAPS - left;
 }
 
 static bool settled(flow_t *f) {
@@ -290,12 +292,13 @@ static void flow_mend_old(flow_t *f, int old, failover_t kind) {
 }
 
 /* Gives the sidecars time to fall into the traps. */
-static void flow_spring_traps(flow_t *f, int old) {
+static int flow_spring_traps(flow_t *f, int old) {
     int64_t until = wait_now_us() + TRAP_MS * 1000;
     flow_until(f, wait_now_us() >= until, TRAP_MS * 10);
-    traps_check(f, old);
+    int gone = traps_check(f, old);
     sentinels_demote(f->s, old);
     flow_settle(f);
+    return gone;
 }
 
 double flow_failover(flow_t *f, failover_t kind) {
@@ -307,7 +310,7 @@ double flow_failover(flow_t *f, failover_t kind) {
     return ms;
 }
 
-void flow_failover_unseen(flow_t *f, failover_t kind, int frozen_ms) {
+int flow_failover_unseen(flow_t *f, failover_t kind, int frozen_ms) {
     int old = f->primary;
     int64_t since_us = wait_now_us();
     for (int i = 0; i < FLOW_SIDECARS; i++) daemon_pause(f->sidecars[i]);
@@ -318,5 +321,5 @@ void flow_failover_unseen(flow_t *f, failover_t kind, int frozen_ms) {
     fprintf(stderr, "frozen for %lld ms\n", (long long)(wait_now_us() - since_us) / 1000);
     for (int i = 0; i < FLOW_SIDECARS; i++) daemon_continue(f->sidecars[i]);
     flow_move(f, now);
-    flow_spring_traps(f, old);
+    return flow_spring_traps(f, old);
 }

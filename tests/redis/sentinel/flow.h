@@ -59,5 +59,5 @@ typedef enum { FAILOVER_KILL, FAILOVER_FREEZE, FAILOVER_COMMAND, FAILOVER_KINDS 
  * flow_follow does. */
 double flow_failover(flow_t *f, failover_t kind);
 /* The same while all sidecars are frozen, for `frozen_ms` at least: they go on when the old primary is back and has jobs of its
- * own. */
-void flow_failover_unseen(flow_t *f, failover_t kind, int frozen_ms);
+ * own. Returns how many of these jobs were promoted. */
+int flow_failover_unseen(flow_t *f, failover_t kind, int frozen_ms);
