@@ -7,24 +7,6 @@
 #include "ping.h"
 
 enum { CHUNK = 256, CEILING_ENTRIES = 200000 }; // for the client that only rotates
-enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500 };
-
-static void load(redisContext *redis, int entries) {
-    static char bytes[JOBS_PER_PUSH][JOB_BYTES + 1];
-    const char *argv[2 + JOBS_PER_PUSH] = {"LPUSH", "q0:backup"};
-    size_t lens[2 + JOBS_PER_PUSH] = {5, 9};
-    for (int done = 0; done < entries;) {
-        int count = 0;
-        for (; count < JOBS_PER_PUSH && done < entries; count++, done++) {
-            snprintf(bytes[count], sizeof bytes[count], "{\"id\":\"%012d\",\"data\":\"%069d\"}", done, 0);
-            argv[2 + count] = bytes[count];
-            lens[2 + count] = JOB_BYTES;
-        }
-        redisAppendCommandArgv(redis, 2 + count, argv, lens);
-        freeReplyObject(redis_read(redis));
-    }
-}
-
 static void rotate(redisContext *redis) {
     for (int i = 0; i < CHUNK; i++) redisAppendCommand(redis, "RPOPLPUSH q0:backup q0:backup");
     for (int done = 0; !done;)
@@ -52,7 +34,7 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, int e
     char name[40];
     snprintf(name, sizeof name, "pass-%d-%s", entries, heartbeats ? "heartbeats" : "plain");
     redis_do(redis, "FLUSHALL");
-    load(redis, entries);
+    backup_load(redis, entries);
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name, .ttl = "60s", .monitor = heartbeats ? "*_alive" : "off"});
     passes_await_leading(bench, name);
     passes_await(bench, pid, name, "q0", 2, entries); // the first pass stamps

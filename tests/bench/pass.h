@@ -78,3 +78,22 @@ static inline counts_t passes_await(const bench_t *bench, pid_t pid, const char 
     if (now.passes < wanted) die("no pass ends");
     return now;
 }
+
+enum { JOB_BYTES = 100, JOBS_PER_PUSH = 500 };
+
+// Pushes so many jobs to q0's backup list.
+static inline void backup_load(redisContext *redis, int entries) {
+    static char bytes[JOBS_PER_PUSH][JOB_BYTES + 1];
+    const char *argv[2 + JOBS_PER_PUSH] = {"LPUSH", "q0:backup"};
+    size_t lens[2 + JOBS_PER_PUSH] = {5, 9};
+    for (int done = 0; done < entries;) {
+        int count = 0;
+        for (; count < JOBS_PER_PUSH && done < entries; count++, done++) {
+            snprintf(bytes[count], sizeof bytes[count], "{\"id\":\"%012d\",\"data\":\"%069d\"}", done, 0);
+            argv[2 + count] = bytes[count];
+            lens[2 + count] = JOB_BYTES;
+        }
+        redisAppendCommandArgv(redis, 2 + count, argv, lens);
+        freeReplyObject(redis_read(redis));
+    }
+}

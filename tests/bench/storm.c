@@ -6,7 +6,7 @@
 #include "pass.h"
 #include "ping.h"
 
-enum { JOBS = 32, POLL_US = 2000, STORM_POLLS_MAX = 60000, JOB_BYTES = 100, JOBS_PER_PUSH = 500 };
+enum { JOBS = 32, POLL_US = 2000, STORM_POLLS_MAX = 60000 };
 
 // KEYS: backup, ready, stamps, failures. ARGV: how many jobs.
 static const char FLOOR[] =
@@ -30,26 +30,10 @@ typedef struct round {
     double rate, cpu_us, p99;
 } round_t;
 
-static void load(redisContext *redis, int entries) {
-    static char bytes[JOBS_PER_PUSH][JOB_BYTES + 1];
-    const char *argv[2 + JOBS_PER_PUSH] = {"LPUSH", "q0:backup"};
-    size_t lens[2 + JOBS_PER_PUSH] = {5, 9};
-    redis_do(redis, "FLUSHALL");
-    for (int done = 0; done < entries;) {
-        int count = 0;
-        for (; count < JOBS_PER_PUSH && done < entries; count++, done++) {
-            snprintf(bytes[count], sizeof bytes[count], "{\"id\":\"%012d\",\"data\":\"%069d\"}", done, 0);
-            argv[2 + count] = bytes[count];
-            lens[2 + count] = JOB_BYTES;
-        }
-        redisAppendCommandArgv(redis, 2 + count, argv, lens);
-        freeReplyObject(redis_read(redis));
-    }
-}
-
 // The scripts of the floor, one after another.
 static round_t floor_round(redisContext *redis, pinger_t *pinger, int entries) {
-    load(redis, entries);
+    redis_do(redis, "FLUSHALL");
+    backup_load(redis, entries);
     redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", FLOOR);
     double cpu = redis_cpu_us(redis);
     ping_begin(pinger);
@@ -66,7 +50,8 @@ static round_t storm_round(const bench_t *bench, redisContext *redis, pinger_t *
     snprintf(queue, sizeof queue,
              "{ name = \"q0\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"3s\"; retry_times = %d; }",
              storm->retry_times);
-    load(redis, entries);
+    redis_do(redis, "FLUSHALL");
+    backup_load(redis, entries);
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = storm->name, .monitor = "off", .queue = queue});
     int64_t done = 0;
     for (int i = 0; i < STORM_POLLS_MAX && done == 0; i++, sleep_us(POLL_US)) done = redis_do(redis, storm->counts);
