@@ -5,6 +5,7 @@
 // tells whether every goal was met.
 #pragma once
 
+#include <arpa/inet.h>
 #include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <sched.h>
@@ -67,6 +68,16 @@ static inline bench_t bench_begin(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_TIMERSLACK, 1UL); // inherited by the threads that are started from here
     return (bench_t){.dir = argv[1], .sidecar = argv[2], .rounds = (int)rounds};
+}
+
+static inline int free_port(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(fd, (struct sockaddr *)&address, size) != 0 || getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        die("no free port");
+    close(fd);
+    return ntohs(address.sin_port);
 }
 
 // The clock that Redis's TIME shows, in us.

@@ -23,16 +23,6 @@ typedef struct deployment {
     redisContext *of_queue[QUEUES]; // borrowed from `nodes`
 } deployment_t;
 
-static int free_port(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(fd, (struct sockaddr *)&address, size) != 0 || getsockname(fd, (struct sockaddr *)&address, &size) != 0)
-        die("no free port");
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 static void node_start(const bench_t *bench, deployment_t *d, int node) {
     const char *program = getenv("REDIS_SERVER") ? getenv("REDIS_SERVER") : "redis-server";
     char dir[256], log[300], port[16], bus[16];

@@ -6,19 +6,9 @@
 
 #include "pass.h"
 
-enum { JOBS = 200000, ENTRIES = 100000, RECORDS = 100000, STEP = 10000, JOB_BYTES = 100 };
+enum { JOBS = 200000, ENTRIES = 100000, RECORDS = 100000, STEP = 10000 };
 
 static char settings[2][1024]; // of redis = { }: plain, TLS
-
-static int free_port(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(fd, (struct sockaddr *)&address, size) != 0 || getsockname(fd, (struct sockaddr *)&address, &size) != 0)
-        die("no free port");
-    close(fd);
-    return ntohs(address.sin_port);
-}
 
 // Makes a certificate, and lets Redis listen on two more ports.
 static void listen_on_ports(const bench_t *bench, redisContext *redis) {
