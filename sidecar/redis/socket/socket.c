@@ -66,8 +66,13 @@ static bool socket_handshake(tls_t *tls, int fd, time_limit_t *limit, const char
     bool done = false;
     const char *why = NULL;
     while (!why && !done) why = socket_handshake_step(tls, fd, limit, &done);
-    if (why) redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s by TLS: %s", target, why);
-    return !why;
+    if (!why) return true;
+    // A server that says nothing at all is away; its handshake does not matter.
+    bool silent = !tls_heard(tls) && strcmp(why, PORT_IS_PLAIN) != 0;
+    redis_error_set(error, OUTCOME_DISCONNECTED,
+                    silent ? "cannot connect to %s: %s during the TLS handshake" : "cannot connect to %s by TLS: %s", target,
+                    why);
+    return false;
 }
 
 // Settings that all addresses of a server share.
@@ -121,7 +126,7 @@ static channel_t *socket_open_each(const target_t *target, const struct addrinfo
             return channel;
         }
         // An error of TLS says more than an address that refuses: "localhost" often has one where nobody listens.
-        if (failure.outcome == OUTCOME_REFUSED || !strstr(error->text, " by TLS: ")) *error = failure;
+        if (failure.outcome == OUTCOME_REFUSED || !strstr(error->text, " TLS")) *error = failure;
         if (failure.outcome == OUTCOME_REFUSED || share.stopping) break;
     }
     return NULL;
