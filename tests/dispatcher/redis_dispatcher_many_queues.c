@@ -154,7 +154,7 @@ Test(redis_dispatcher, a_promote_reads_as_many_entries_as_the_last_one_suggests)
     expect_ready(&d, SMALL);
     settle(&d);
     long long scripts = server_commandstat(d.f.server, "evalsha"), reads = server_commandstat(d.f.server, "zrangebyscore");
-    cr_assert_eq(metric_get(&of(&d, 0)->batches), SMALL / BATCH);
+    cr_assert_geq(scripts, SMALL / BATCH); /* more, if redis.slice was over before the batch */
     cr_assert(reads < scripts + FIRST_STEPS, "%lld reads in %lld scripts", reads, scripts);
     setup_end(&d);
     setup_begin(&d, (fixture_options_t){0});

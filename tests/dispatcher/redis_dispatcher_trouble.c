@@ -220,6 +220,22 @@ Test(redis_dispatcher, the_safety_poll_serves_without_tracking) {
     expect_polling("CLIENT CACHING YES", false); /* false: a script has these words too, and must load first */
 }
 
+/* A full batch looks like the begin of a backlog, but nothing more is due. */
+Test(redis_dispatcher, the_safety_poll_serves_after_a_batch_that_took_all) {
+    setup_t d;
+    setup_begin(&d, (fixture_options_t){.proxy = true,
+                                        .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; batch = 2; }; "
+                                                  "queues = ( { name = \"email\"; } );"});
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x", .times = -1});
+    settle(&d);
+    redis_ok(d.f.r, "ZADD email:delayed 1 first 2 second");
+    expect_ready(&d, 2);
+    settle(&d);
+    redis_ok(d.f.r, "ZADD email:delayed 3 later");
+    expect_ready(&d, 3);
+    setup_end(&d);
+}
+
 Test(redis_dispatcher, a_step_of_the_redis_clock_makes_no_job_early) {
     setup_t d;
     setup_begin(&d, (fixture_options_t){.config = POLLING, .preload = "shim_clock"});
