@@ -9,8 +9,8 @@ make=${MAKE:-make}
 jobs=$((4 * $(nproc)))
 [ "$jobs" -le 8 ] || jobs=8
 
-reports=$(mktemp -d)
-trap 'rm -rf "$reports"' EXIT
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' HUP INT TERM
 
 # The sanitizers of older compilers fail under the address space layout of newer kernels.
@@ -25,10 +25,13 @@ stage() { # name, command
     echo "== $name"
     start=$(date +%s)
     verdict=ok
-    "$@" </dev/null || {
+    { "$@" </dev/null 2>&1 || : >"$scratch/failed"; } | tee "$scratch/output"
+    if [ -e "$scratch/failed" ]; then
+        rm "$scratch/failed"
         verdict=FAILED
         failed="$failed $name;"
-    }
+        grep -aE '^(\[FAIL\]|\[----\] +[^ ]|FAILED|not ok)' "$scratch/output" | cut -c1-300 | head -n 12 >>"$scratch/reasons"
+    fi
     took=$(($(date +%s) - start))
     summary="$summary  $name: $verdict, $took s;"
     echo "-- $name: $verdict, $took s"
@@ -71,6 +74,8 @@ is_ours() {
 # itself leaks some bytes when a test is skipped; exitcode=0 keeps this from failing the run. LeakSanitizer's note that a forked child
 # does not know its parent's threads is no report. Criterion's --timeout gives sanitized tests more time than their own limits.
 in_process() {
+    reports=$scratch/reports
+    mkdir "$reports"
     log=log_path=$reports/report:print_stacktrace=1
     ASAN_OPTIONS=$log:detect_leaks=1:detect_stack_use_after_return=1 LSAN_OPTIONS=$log:exitcode=0 UBSAN_OPTIONS=$log \
         QS_DAEMON=build/address-undefined/queue-sidecar QS_TEST_SLOW=3 \
@@ -173,5 +178,8 @@ else
     stage image image
 fi
 echo "== stages:$summary tests that were skipped before follow"
-[ -z "$failed" ] || echo "FAILED:$failed (above)"
+if [ -n "$failed" ]; then
+    echo "FAILED:$failed"
+    cat "$scratch/reasons"
+fi
 if [ "${1:-}" = long ]; then sh tests/check/suite.sh; else skipped; fi && [ -z "$failed" ]
