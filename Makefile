@@ -55,10 +55,15 @@ $(B)/gen/paths.h: FORCE
 	@mkdir -p $(@D)
 	@echo '#define QS_SYSCONFDIR "$(SYSCONFDIR)"' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
 
+# Other flags rebuild every object: a program half of which is not optimized would give wrong figures.
+$(B)/gen/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CFLAGS) $(TEST_CFLAGS) $(SAN)' >$@.tmp; if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
+
 .PHONY: FORCE
 FORCE:
 
-$(B)/%.o: %.c Makefile | $(B)/gen/paths.h $(B)/gen/scripts.c
+$(B)/%.o: %.c Makefile $(B)/gen/flags | $(B)/gen/paths.h $(B)/gen/scripts.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
@@ -86,7 +91,7 @@ TEXTS := man_program=$(B)/gen/queue-sidecar.1 man_config=$(B)/gen/queue-sidecar.
 $(B)/gen/texts.c: $(MAN) $(wildcard sidecar/cli/complete.*sh) sidecar/cli/embed.sh
 	@sh sidecar/cli/embed.sh $(TEXTS) >$@.tmp && mv $@.tmp $@
 
-$(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c
+$(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/flags
 	$(CC) $(CFLAGS_ALL) -Wno-overlength-strings -c -o $@ $<
 
 # The tests' wait macros return a value that some tests ignore.
