@@ -102,7 +102,7 @@ bool lookup_refresh(audit_t *audit, bool *complete, buffer_t *why) {
     if (highest > lookup->last_seq) lookup->last_seq = highest;
     if (indexed != lookup->indexed) lookup_forget(lookup, indexed);
     bool done = lookup->loaded >= lookup->last_seq || lookup_load(audit, why);
-    *complete = lookup->loaded >= lookup->last_seq;
+    *complete = lookup->loaded >= lookup->last_seq && lookup->count < MOST_ROWS; // the next event needs room
     return done;
 }
 

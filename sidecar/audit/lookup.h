@@ -16,7 +16,8 @@ void lookup_rollback(audit_t *audit);
 // Before the commit of a transaction that has added events.
 bool lookup_commit(audit_t *audit, buffer_t *why);
 
-// Reads into memory the events that are in no table, as many as there is room for. *complete: these are all.
+// Reads into memory the events that are in no table, as many as there is room for. *complete: these are all, and
+// there is room for another.
 bool lookup_refresh(audit_t *audit, bool *complete, buffer_t *why);
 // Adds the rows of the events in memory to both tables. In a transaction.
 bool lookup_index(audit_t *audit, buffer_t *why);

@@ -239,6 +239,19 @@ Test(unit_audit_lookup, a_log_of_schema_3_is_read_as_it_is) {
     free(path);
 }
 
+/* As many events are in no table as there is room for in memory. */
+Test(unit_audit_lookup, memory_that_is_full_has_room_for_the_next_event, .timeout = 120) {
+    enum { ROOM = 65536 };
+    char *path = make_schema_3(ROOM);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    cr_expect_eq(indexed(path), ROOM);
+    cr_expect_eq(insert(audit, ROOM - 10, 20, NOW), 10);
+    expect_found(path, ROOM - 10, 1);
+    expect_found(path, ROOM + 5, 1);
+    audit_close(audit);
+    free(path);
+}
+
 static struct point {
     char name[40];
 } points[] = {{"audit_migrate_before_commit"},    {"audit_migrated"},  {"audit_catch_up_before_commit"},
