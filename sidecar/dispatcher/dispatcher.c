@@ -32,6 +32,7 @@ typedef struct request {
 typedef struct dispatcher_turn {
     size_t promote_from; // queue at which the search for the next promote begins
     size_t read_from;    // queue at which the next read begins
+    size_t safety_from;  // queue at which the next part of the safety poll begins; the number of queues = the poll is over
     bool read_first;     // this time a read goes before a promote
 } dispatcher_turn_t;
 
@@ -65,6 +66,7 @@ static void dispatcher_reset(void *self) {
     dispatcher_t *d = self;
     d->window = (window_t){0};
     d->safety_at = dispatcher_next_poll(d, mono_now());
+    d->turn.safety_from = d->keys->queue_count;
     for (size_t i = 0; i < d->keys->queue_count; i++) schedule_reset(&d->schedules[i]);
 }
 
@@ -92,7 +94,7 @@ static const session_ops_t SESSION = {.role = ROLE,
 dispatcher_t *dispatcher_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics,
                              const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
-    *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop};
+    *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop, .turn.safety_from = keys->queue_count};
     session_init(&d->session, &SESSION, d, shard, metrics, stop);
     d->schedules = mem_array(keys->queue_count, sizeof *d->schedules);
     leadership_init(&d->leadership, ROLE, leases);
@@ -197,6 +199,7 @@ static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, siz
     schedule_t *schedule = &d->schedules[asked->queue];
     mono_t now = mono_now();
     bool safety = request->kind == REQUEST_SAFETY;
+    if (safety && !d->session.tracking) schedule_poll_oversized(schedule, now);
     bool busy = schedule->head.changed || schedule->backlog || schedule->in_flight > 0;
     if (safety && (busy || !mono_reached(schedule->blocked_until, now))) return;
     if (safety && schedule_differs(schedule, head)) {
@@ -311,19 +314,19 @@ static void dispatcher_read_all(dispatcher_t *d) {
     if (error.outcome == OUTCOME_DISCONNECTED) session_back_off(&d->session, &error);
 }
 
-static bool dispatcher_send_reads(dispatcher_t *d, size_t *safety_from, mono_t now) {
+static bool dispatcher_send_reads(dispatcher_t *d, mono_t now) {
     if (dispatcher_send_read(d, REQUEST_READ, &d->turn.read_from, now)) return true;
     d->turn.read_from = 0;
     if (dispatcher_send_read(d, REQUEST_READ, &d->turn.read_from, now)) return true;
-    return *safety_from < d->keys->queue_count && dispatcher_send_read(d, REQUEST_SAFETY, safety_from, now);
+    return dispatcher_send_read(d, REQUEST_SAFETY, &d->turn.safety_from, now);
 }
 
 // Promotes and reads take turns: neither a long backlog nor many changes may delay other queues.
-static bool dispatcher_send_next(dispatcher_t *d, size_t *safety_from) {
+static bool dispatcher_send_next(dispatcher_t *d) {
     mono_t now = mono_now();
     d->turn.read_first = !d->turn.read_first;
-    if (d->turn.read_first) return dispatcher_send_reads(d, safety_from, now) || dispatcher_send_due(d, now);
-    return dispatcher_send_due(d, now) || dispatcher_send_reads(d, safety_from, now);
+    if (d->turn.read_first) return dispatcher_send_reads(d, now) || dispatcher_send_due(d, now);
+    return dispatcher_send_due(d, now) || dispatcher_send_reads(d, now);
 }
 
 // Redis replies to other clients only after all requests that have arrived. So send no request behind a batch of a backlog:
@@ -333,24 +336,27 @@ static bool dispatcher_window_open(const dispatcher_t *d) {
     return !window_full(&d->window) && d->requests[window_newest(&d->window)].reads_head;
 }
 
-static bool dispatcher_fill_window(dispatcher_t *d, size_t *safety_from, redis_error_t *error) {
-    while (dispatcher_window_open(d) && dispatcher_send_next(d, safety_from))
+static bool dispatcher_fill_window(dispatcher_t *d, redis_error_t *error) {
+    while (dispatcher_window_open(d) && dispatcher_send_next(d))
         if (conn_flush(d->session.data, error) != OUTCOME_OK) return false;
     return true;
 }
 
+// A poll that takes longer than a tick goes on in the next one.
+static void dispatcher_begin_poll(dispatcher_t *d, mono_t now) {
+    if (d->turn.safety_from < d->keys->queue_count || !mono_reached(d->safety_at, now)) return;
+    d->turn.safety_from = 0;
+    d->safety_at = dispatcher_next_poll(d, now);
+    metric_add(&d->metrics->safety_polls, 1);
+}
+
 static void dispatcher_work(dispatcher_t *d) {
     mono_t started = mono_now();
-    size_t safety_from = d->keys->queue_count;
-    if (mono_reached(d->safety_at, started)) {
-        safety_from = 0;
-        d->safety_at = dispatcher_next_poll(d, started);
-        metric_add(&d->metrics->safety_polls, 1);
-    }
+    dispatcher_begin_poll(d, started);
     while (!atomic_load(d->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         redis_error_t error;
         if (!session_read_messages(&d->session)) break;
-        if (!dispatcher_fill_window(d, &safety_from, &error)) {
+        if (!dispatcher_fill_window(d, &error)) {
             session_back_off(&d->session, &error);
             return;
         }
@@ -364,7 +370,7 @@ static void dispatcher_work(dispatcher_t *d) {
 }
 
 static mono_t dispatcher_next_time(dispatcher_t *d) {
-    mono_t now = mono_now(), next = d->safety_at;
+    mono_t now = mono_now(), next = d->turn.safety_from < d->keys->queue_count ? now : d->safety_at;
     for (size_t i = 0; i < d->keys->queue_count; i++) {
         lease_t lease;
         const schedule_t *schedule = &d->schedules[i];

@@ -55,6 +55,11 @@ void schedule_flushed(schedule_t *schedule) {
     schedule_changed(schedule);
 }
 
+void schedule_poll_oversized(schedule_t *schedule, mono_t now) {
+    mono_t again = mono_add(schedule->oversized.found_at, SCHEDULE_OVERSIZED_MS * NS_PER_MS);
+    if (schedule->oversized.skip && mono_reached(again, now)) schedule->oversized.changed = true;
+}
+
 static bool schedule_is_free(const schedule_t *schedule, mono_t now) {
     return schedule->in_flight == 0 && mono_reached(schedule->blocked_until, now);
 }
@@ -148,6 +153,7 @@ static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *re
         schedule->head = (schedule_head_t){.changed = true, .reread_at = now, .due = mono_never(), .due_us = INT64_MAX};
     schedule->oversized.found = reply->large > 0;
     if (schedule->oversized.found) schedule_skip_oversized(schedule, reply, ask);
+    if (schedule->oversized.found) schedule->oversized.found_at = now;
     pace_note(&schedule->pace, reply->moved + reply->large, reply->took_us);
     if (reply->moved > 0) {
         schedule->empty = 0;

@@ -17,6 +17,7 @@ enum {
     SCHEDULE_BYTE_NS = 10,              // longest time for the read of one byte
     SCHEDULE_COOLDOWN_FACTOR = 10,      // the pause after an expensive request, as a multiple of its duration
     SCHEDULE_COOLDOWN_MAX_MS = 10000,   // longest pause after an expensive request
+    SCHEDULE_OVERSIZED_MS = 60000,      // time between two reads of oversized entries while no wake-up comes
 };
 
 // The first entry of the zset that is not oversized.
@@ -34,6 +35,7 @@ typedef struct schedule_oversized {
     bool found;            // the last promote read one of these entries
     bool changed;          // the zset has changed since the last read; read these entries again after the cooldown
     mono_t cooldown_until; // end of the pause after an expensive read of these entries; 0 = no pause
+    mono_t found_at;       // when a promote last read one of these entries
 } schedule_oversized_t;
 
 typedef struct schedule {
@@ -71,6 +73,8 @@ void schedule_free(schedule_t *schedule);
 void schedule_reset(schedule_t *schedule);
 void schedule_changed(schedule_t *schedule); // an invalidation names the zset
 void schedule_flushed(schedule_t *schedule); // Redis was flushed (FLUSHALL)
+// Without wake-ups nothing tells that an oversized entry has gone and that another one has come in its place.
+void schedule_poll_oversized(schedule_t *schedule, mono_t now);
 
 // Whether the queue needs a promote, or else a read of its head, now.
 bool schedule_wants_promote(const schedule_t *schedule, mono_t now);

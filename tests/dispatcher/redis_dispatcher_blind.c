@@ -3,6 +3,8 @@
 #include "dispatcher_fixture.h"
 #include "http/health.h"
 
+#include <pthread.h>
+
 #define POLLING                                                                                                                  \
     "group = \"app\"; dispatcher = { safety_poll = \"1h\"; blind_poll = \"100ms\"; }; queues = ( { name = \"email\"; } );"
 
@@ -89,5 +91,81 @@ Test(redis_dispatcher, a_subscriber_that_dies_at_once_is_replaced) {
     cr_assert_eq(cluster_connections(d.f.r, ""), 2);
     cr_assert_eq(fixture_log_count("redis refuses client tracking"), 0);
     free(error);
+    setup_end(&d);
+}
+
+static void refuse_tracking(setup_t *d) {
+    proxy_rule(d->f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x", .times = -1});
+    settle(d);
+}
+
+/* An operator removes an oversized entry. The next job has its rank, which the polls skip. */
+Test(redis_dispatcher, a_job_in_the_place_of_an_oversized_entry_is_found) {
+    setup_t d;
+    setup_begin(&d, (fixture_options_t){.proxy = true,
+                                        .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; }; "
+                                                  "queues = ( { name = \"email\"; max_payload = \"1KiB\"; } );"});
+    refuse_tracking(&d);
+    redis_ok(d.f.r, "EVAL %s 0", "return redis.call('ZADD', 'email:delayed', 1, string.rep('x', 2000))");
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->large) == 1, 10000));
+    redis_ok(d.f.r, "DEL email:delayed");
+    driver_run(&d.instance.driver, 500);
+    redis_ok(d.f.r, "ZADD email:delayed 1 small");
+    driver_run(&d.instance.driver, 500);
+    fixture_step_boottime(NO_WAKE_RETRY_MS);
+    expect_ready(&d, 1);
+    setup_end(&d);
+}
+
+/* The entry stays: it costs one read a minute, not one a poll. */
+Test(redis_dispatcher, an_oversized_entry_is_seldom_read_again) {
+    setup_t d;
+    setup_begin(&d, (fixture_options_t){.proxy = true,
+                                        .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; }; "
+                                                  "queues = ( { name = \"email\"; max_payload = \"1KiB\"; } );"});
+    refuse_tracking(&d);
+    redis_ok(d.f.r, "EVAL %s 0", "return redis.call('ZADD', 'email:delayed', 1, string.rep('x', 2000))");
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->large) == 1, 10000));
+    for (int i = 2; i < 5; i++) {
+        driver_run(&d.instance.driver, 500);
+        cr_assert_eq(metric_get(&of(&d, 0)->large), i - 1);
+        fixture_step_boottime(NO_WAKE_RETRY_MS);
+        cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->large) == i, 10000));
+    }
+    setup_end(&d);
+}
+
+typedef struct {
+    redis_t *r;
+    atomic_bool stop;
+} busy_t;
+
+static void *busy_main(void *arg) {
+    busy_t *busy = arg;
+    while (!atomic_load(&busy->stop))
+        redis_ok(busy->r, "EVAL %s 0", "local n = 0 for i = 1, 6000000 do n = n + i end return 1"); /* some 40 ms */
+    return NULL;
+}
+
+/* Queues of several locks are polled one by one. A poll of all takes longer than a tick. */
+Test(redis_dispatcher, a_slow_poll_reaches_the_last_queue, .timeout = 120) {
+    enum { QUEUES = 40 };
+    buffer_t config = {0};
+    buffer_str(&config, "group = \"app\"; lock = { scope = \"queue\"; }; dispatcher = { blind_poll = \"100ms\"; }; queues = (");
+    for (int i = 0; i < QUEUES; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : " ", i);
+    buffer_str(&config, " );");
+    setup_t d;
+    setup_begin(&d, (fixture_options_t){.proxy = true, .config = buffer_text(&config)});
+    refuse_tracking(&d);
+    busy_t busy = {.r = redis_open(d.f.server)};
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, busy_main, &busy), 0);
+    redis_ok(d.f.r, "ZADD q%d:delayed 1 job", QUEUES - 1);
+    bool found = driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN q%d", QUEUES - 1) == 1, 20000);
+    atomic_store(&busy.stop, true);
+    pthread_join(thread, NULL);
+    cr_assert(found, "the last queue is never polled");
+    redis_close(busy.r);
+    buffer_free(&config);
     setup_end(&d);
 }
