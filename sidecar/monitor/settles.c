@@ -196,10 +196,21 @@ static bool settles_send(const apply_t *apply, batch_t *batch) {
     return true;
 }
 
+// Redis refuses a whole request for the keys of one job, such as a heartbeat of another slot. The others must not wait for it.
+static void settles_ask_each(const apply_t *apply, batch_t *batch) {
+    for (size_t i = 0; i < batch->count; i++) {
+        int64_t took_us;
+        settle_append(apply->call, &batch->asks[i], 1);
+        if (!settle_read_answers(apply->call, 1, &batch->settled[i], &took_us)) batch->settled[i] = SETTLED_REFUSED;
+    }
+    batch->answered = true;
+}
+
 static void settles_read(const apply_t *apply, batch_t *batch) {
     int64_t took_us = 0;
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
     pace_note(&apply->pace->jobs, (int64_t)batch->count, took_us);
+    if (!batch->answered && batch->count > 1 && apply->call->error->outcome == OUTCOME_REFUSED) settles_ask_each(apply, batch);
 }
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {

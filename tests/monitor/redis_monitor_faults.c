@@ -108,6 +108,25 @@ Test(redis_monitor_faults, a_refused_heartbeat_read_delays_no_other_job) {
     close_setup(&d);
 }
 
+/* One job whose keys Redis refuses: the other jobs of its request are settled. */
+Test(redis_monitor_faults, a_refused_job_delays_no_other_job) {
+    for (int place = 0; place < 3; place++) {
+        setup_t d;
+        open_setup(&d, (fixture_options_t){.proxy = true, .config = ALONE("retry_times = 1;")});
+        proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "spoilt", .error = "-NOPERM x", .times = -1});
+        for (int i = 0; i < 3; i++) redis_ok(d.f.r, "LPUSH email:backup %s%d", i == place ? "spoilt" : "job", i);
+        try_until(&d, count(&d, "LLEN email") == 2);
+        redis_ok(d.f.r, "LMOVE email email:backup RIGHT LEFT");
+        try_until(&d, records(&d) == 3);
+        cr_assert_eq(count(&d, "LLEN email"), 1);
+        cr_assert_eq(logged(), place + 1);
+        proxy_pass(d.f.proxy);
+        fixture_step_boottime(5001);
+        until(&d, count(&d, "LLEN email") == 2);
+        close_setup(&d);
+    }
+}
+
 /* Redis refuses only a request at the end of each scan. The condition lasts until the request succeeds. */
 static void expect_reported_once(setup_t *d) {
     until(d, metric_get(&of(d)->faults) > 0);
