@@ -24,7 +24,7 @@ typedef struct chaos chaos_t;
 typedef struct {
     const char *name;     /* of the queue; its keys begin with it */
     const char *settings; /* of the queue in a config */
-    const char *add, *take, *finish, *report, *beat, *left;
+    const char *add, *take, *finish, *report, *beat, *left, *storm;
     bool times_out;  /* a worker without heartbeat keeps its job for CHAOS_PROTECTED_MS */
     bool counts;     /* a life has at most 1 + CHAOS_RETRIES executions */
     bool forgets;    /* after retry_window (30 minutes) retries count anew */
@@ -37,6 +37,7 @@ typedef struct {
     int queue, holder; /* the worker that took the job last; -1 = none that lives */
     int takes, removed;
     int64_t due_ms; /* by Redis's clock; 0 = at once */
+    bool quick;     /* of a storm: it takes a worker no time */
     bool stray;     /* somebody else than the holder reported: the report may hit the holder's execution */
 } chaos_job_t;
 
@@ -64,6 +65,10 @@ typedef enum {
     REMOVE,
     RENAME,
     WIPE,
+    BLIND,
+    FULL,
+    FORGET,
+    STORM,
     KINDS
 } chaos_kind_t;
 
@@ -94,7 +99,7 @@ struct chaos {
     chaos_worker_t workers[CHAOS_WORKERS];
     chaos_operator_t operators[CHAOS_OPERATORS];
     chaos_job_t *jobs;
-    int added, room;
+    int added, room, stormed;
     long removed, names, operations;
     chaos_fault_t faults[CHAOS_FAULTS], next;
     bool allowed[KINDS];
@@ -116,6 +121,8 @@ void chaos_fail(chaos_t *c, const char *format, ...) __attribute__((format(print
 
 /* Producers add the jobs that are due by now; each worker does its next step. */
 void chaos_produce(chaos_t *c);
+/* All at once: jobs fall due, and jobs are in progress whose workers have died. False: the queue has no such script. */
+bool chaos_storm(chaos_t *c, int queue, int jobs);
 void chaos_work(chaos_t *c);
 void chaos_workers_begin(chaos_t *c);
 void chaos_workers_end(chaos_t *c);

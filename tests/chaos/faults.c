@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 enum { GAP_MS = 900, SECOND_MS = 1000, MINUTE_MS = 60 * SECOND_MS, HOUR_MS = 60 * MINUTE_MS, WINDOW_MS = 30 * MINUTE_MS };
-#define YEAR_MS (365 * 24 * INT64_C(3600000))
+enum { STORM_JOBS = 400, STORM_MOST = 5000 };
+#define FULL_BYTES (INT64_C(1) << 40) /* more than any stream takes */
+#define YEAR_MS    (365 * 24 * INT64_C(3600000))
 
 /* Of `weight` in the sum of all weights; the fault lasts up to `longest_ms`. */
 static const struct {
@@ -31,6 +33,10 @@ static const struct {
     [REMOVE] = {"remove", 6, 9000},
     [RENAME] = {"rename", 5, 4000},
     [WIPE] = {"wipe", 3, 1500},
+    [BLIND] = {"blind", 6, 8000},
+    [FULL] = {"full", 6, 5000},
+    [FORGET] = {"forget", 6, 1},
+    [STORM] = {"storm", 4, 1},
 };
 
 static uint64_t pick(chaos_t *c, uint64_t below) { return cluster_random(&c->fault_random, below); }
@@ -65,7 +71,11 @@ static void draw_next(chaos_t *c, int64_t from_us) {
 /* ---- configs */
 
 char *chaos_config(chaos_t *c, int sidecar) {
+    static const char *const slices[] = {"500us", "50us", "2ms", "100ms"}, *const batches[] = {"5000", "1", "2", "50"};
     const chaos_sidecar_t *of = &c->sidecars[sidecar];
+    char redis[128], dispatcher[64];
+    snprintf(redis, sizeof redis, RIGHTS_LOGIN " slice = \"%s\";", slices[of->flavour >> 3 & 3]);
+    snprintf(dispatcher, sizeof dispatcher, "batch = %s;", batches[of->flavour >> 5 & 3]);
     char *queues = NULL, *scan = of->flavour & 1 ? "100ms" : "250ms";
     size_t size = 0;
     FILE *out = open_memstream(&queues, &size);
@@ -81,13 +91,14 @@ char *chaos_config(chaos_t *c, int sidecar) {
         comma = ", ";
     }
     fclose(out);
-    char *text = cluster_config(&c->cluster, (sidecar_t){.redis = RIGHTS_LOGIN,
+    char *text = cluster_config(&c->cluster, (sidecar_t){.redis = redis,
+                                                         .dispatcher = dispatcher,
                                                          .ttl = "900ms",
                                                          .poll = "1s",
                                                          .scan = scan,
                                                          .queues = queues,
                                                          .more = "reload = { poll = \"1s\"; };\n"
-                                                                 "stream = { min_records = 100000000; };\n"});
+                                                                 "stream = { min_copies = 100; };\n"});
     free(queues);
     return text;
 }
@@ -213,6 +224,20 @@ static bool begin_sidecar_fault(chaos_t *c, chaos_fault_t *fault) {
     return true;
 }
 
+/* The rights of new connections. */
+static bool begin_blind(chaos_t *c, chaos_fault_t *fault) {
+    for (fault->amount = 0; strcmp(c->words[fault->amount], "+client|tracking") != 0; fault->amount++) continue;
+    if (c->withdrawn[fault->amount]) return false;
+    set_right(c, fault->amount, false);
+    cluster_kill_connections(c->cluster.r, "");
+    return true;
+}
+
+static void fill_stream(chaos_t *c, const chaos_fault_t *fault, int64_t bytes) {
+    const char *queue = chaos_queues[fault->target % CHAOS_QUEUES].name;
+    redis_int(c->cluster.r, "HINCRBY sidecar:%s:meta bytes %lld", queue, (long long)bytes);
+}
+
 /* Leaves a queue out of the config of one instance or, a third of the time, of all. */
 static void set_lacks(chaos_t *c, const chaos_fault_t *fault, bool lacks) {
     int queue = fault->target % CHAOS_QUEUES, instance = fault->target / CHAOS_QUEUES;
@@ -244,6 +269,12 @@ static bool begin(chaos_t *c, chaos_fault_t *fault) {
         return true;
     case REMOVE: set_lacks(c, fault, true); return true;
     case RENAME: return rename_key(c, fault, true);
+    case BLIND: return begin_blind(c, fault);
+    case FULL: fill_stream(c, fault, FULL_BYTES); return true;
+    case FORGET: redis_ok(c->cluster.r, "SCRIPT FLUSH"); return true;
+    case STORM:
+        return chaos_storm(c, fault->target % CHAOS_QUEUES,
+                           fault->amount % 10 ? (int)(fault->amount % STORM_JOBS) + 1 : STORM_MOST);
     default: return false;
     }
 }
@@ -255,7 +286,9 @@ static void end(chaos_t *c, chaos_fault_t *fault) {
     case WIPE: daemon_restart(d); break;
     case FREEZE: daemon_continue(d); break;
     case CLOCK: step_clock(c, -fault->amount); break;
+    case BLIND:
     case RIGHTS: set_right(c, fault->amount, true); break;
+    case FULL: fill_stream(c, fault, -FULL_BYTES); break;
     case REMOVE: set_lacks(c, fault, false); break;
     case RENAME: rename_key(c, fault, false); break;
     default: break;

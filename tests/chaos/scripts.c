@@ -3,7 +3,7 @@
  *
  * Each script gets: ARGV[1] the queue; [2] the handle, which is the number for `add` and else what `take` has returned; [3] the
  * name of the worker; [4] the time by the clock of the worker's host, ms; [5] the due time by Redis's clock for `add` ('' = at
- * once), the text of a report for `report`.
+ * once), the text of a report for `report`. `storm` gets: [2] and [3] the first and the last number, [4] Redis's time, ms.
  *
  * Replies: take: the handle, or nil; finish: how many copies the worker has removed; report: 0 if the worker does not hold the
  * job; beat: 0 if the heartbeat was not there any more; left: how many jobs Redis still holds. */
@@ -29,6 +29,9 @@
     .beat = BEAT,                                                                                                                \
     .left = ARGUMENTS ENTRIES "return redis.call('LLEN', q) + entries(q .. ':backup') + redis.call('ZCARD', q .. ':delayed') + " \
                               "redis.call('HLEN', q .. ':errors')",                                                              \
+    .storm = "for i = tonumber(ARGV[2]), tonumber(ARGV[3]) do local q, job = ARGV[1], '{\"id\":\"j' .. i .. '\"}' "              \
+             "if i % 2 == 0 then redis.call('LPUSH', q .. ':backup', job) "                                                      \
+             "else redis.call('ZADD', q .. ':delayed', ARGV[4], job) end end return 1",                                          \
     .times_out = true, .counts = true, .has_delays = true
 
 #define ROLES     "roles = [\"dispatcher\", \"monitor\"]; "
@@ -96,6 +99,11 @@ const chaos_queue_t chaos_queues[CHAOS_QUEUES] = {
                   "redis.call('SET', b .. h .. ':lock', worker, 'PX', 1500) redis.call('SREM', b .. 'stalled', h) return 1",
      .left =
          BULL "return redis.call('LLEN', b .. 'wait') + redis.call('LLEN', b .. 'active') + redis.call('ZCARD', b .. 'delayed')",
+     .storm =
+         "local b = 'bull:' .. ARGV[1] .. ':' for i = tonumber(ARGV[2]), tonumber(ARGV[3]) do redis.call('HSET', b .. 'j' .. "
+         "i, 'name', '__default__', 'data', '{}', 'opts', '{\"attempts\":2}', 'timestamp', ARGV[4], 'delay', '0', "
+         "'priority', '0') if i % 2 == 0 then redis.call('LPUSH', b .. 'active', 'j' .. i) else redis.call('ZADD', b .. "
+         "'delayed', string.format('%.0f', ARGV[4] * 4096), 'j' .. i) end end return 1",
      .has_delays = true,
      .is_bull = true},
     {.name = "event",

@@ -41,15 +41,20 @@ static uint64_t job_random(const chaos_t *c, int job, int execution, uint64_t be
     return cluster_random(&state, below);
 }
 
-static void produce_one(chaos_t *c) {
-    int number = c->added;
-    if (number == c->room) {
+static chaos_job_t *new_job(chaos_t *c, int queue) {
+    if (c->added == c->room) {
         c->room = c->room ? 2 * c->room : 4096;
         c->jobs = realloc(c->jobs, (size_t)c->room * sizeof *c->jobs);
         if (!c->jobs) abort();
     }
     chaos_job_t *job = &c->jobs[c->added++];
-    *job = (chaos_job_t){.queue = number % CHAOS_QUEUES, .holder = -1};
+    *job = (chaos_job_t){.queue = queue, .holder = -1};
+    return job;
+}
+
+static void produce_one(chaos_t *c) {
+    int number = c->added;
+    chaos_job_t *job = new_job(c, number % CHAOS_QUEUES);
     const chaos_queue_t *queue = &chaos_queues[job->queue];
     char handle[24], due[24] = "";
     snprintf(handle, sizeof handle, "%d", number);
@@ -62,7 +67,25 @@ static void produce_one(chaos_t *c) {
 
 void chaos_produce(chaos_t *c) {
     int64_t wanted = (wait_now_us() - c->began_us) * ADDED_PER_SECOND / 1000000;
-    for (int i = 0; i < 50 && c->added < wanted; i++) produce_one(c);
+    for (int i = 0; i < 50 && c->added - c->stormed < wanted; i++) produce_one(c);
+}
+
+bool chaos_storm(chaos_t *c, int queue, int jobs) {
+    int64_t now_ms = cluster_ms(c->cluster.r);
+    int first = c->added;
+    const chaos_queue_t *of = &chaos_queues[queue];
+    if (!of->storm) return false;
+    for (int i = 0; i < jobs; i++) {
+        chaos_job_t *job = new_job(c, queue);
+        job->quick = true;
+        job->due_ms = (first + i) % 2 ? now_ms : 0;
+    }
+    c->stormed += jobs;
+    redisReply *reply =
+        redis_do(c->cluster.r, "EVAL %s 0 %s %d %d %lld", of->storm, of->name, first, c->added - 1, (long long)now_ms);
+    if (reply->type != REDIS_REPLY_INTEGER) chaos_fail(c, "a storm in queue %s: %s", of->name, reply->str);
+    freeReplyObject(reply);
+    return true;
 }
 
 static bool is_poison(const chaos_t *c, int job) { return job_random(c, job, -3, POISON) == 0; }
@@ -85,6 +108,7 @@ static void draw_fate(const chaos_t *c, chaos_worker_t *worker, const chaos_job_
     } else if (!c->over && drawn < 26 && queue->beat) {
         busy_ms = 3 * CHAOS_PROTECTED_MS;
     }
+    if (job->quick) worker->fate = is_poison(c, worker->job) ? worker->fate : FINISH, busy_ms = 0;
     worker->beats = queue->beat && worker->fate != HANG;
     worker->acts_us = worker->taken_us + busy_ms * 1000;
 }

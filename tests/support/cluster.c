@@ -50,20 +50,20 @@ char *cluster_queues(const char *first, const char *prefix, int count) {
 
 char *cluster_config(const cluster_t *cluster, sidecar_t spec) {
     char *text = NULL;
-    int length =
-        asprintf(&text,
-                 "group = \"%s\";\n"
-                 "redis = { socket = \"%s\"; %s };\n"
-                 "lock = { ttl = \"%s\"; scope = \"%s\"; };\n"
-                 "dispatcher = { safety_poll = \"%s\"; };\n"
-                 "monitor = { scan_interval = \"%s\"; };\n"
-                 "http = { port = %d; };\n"
-                 "log = { level = \"%s\"; format = \"json\"; };\n"
-                 "defaults = { roles = [\"dispatcher\"]; };\n"
-                 "queues = ( %s );\n%s",
-                 either(spec.group, "g"), either(spec.socket, server_socket(cluster->server)), either(spec.redis, ""),
-                 either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"), either(spec.scan, "auto"),
-                 spec.port, either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"), either(spec.more, ""));
+    int length = asprintf(&text,
+                          "group = \"%s\";\n"
+                          "redis = { socket = \"%s\"; %s };\n"
+                          "lock = { ttl = \"%s\"; scope = \"%s\"; };\n"
+                          "dispatcher = { safety_poll = \"%s\"; %s };\n"
+                          "monitor = { scan_interval = \"%s\"; };\n"
+                          "http = { port = %d; };\n"
+                          "log = { level = \"%s\"; format = \"json\"; };\n"
+                          "defaults = { roles = [\"dispatcher\"]; };\n"
+                          "queues = ( %s );\n%s",
+                          either(spec.group, "g"), either(spec.socket, server_socket(cluster->server)), either(spec.redis, ""),
+                          either(spec.ttl, "600ms"), either(spec.scope, "group"), either(spec.poll, "1h"),
+                          either(spec.dispatcher, ""), either(spec.scan, "auto"), spec.port, either(spec.level, "info"),
+                          either(spec.queues, "{ name = \"q\"; }"), either(spec.more, ""));
     if (length < 0) abort();
     return text;
 }

@@ -22,17 +22,18 @@ typedef struct cluster {
 /* The settings of a config; NULL = the default, which each comment gives. Lists of queues are libconfig groups joined by commas.
  */
 typedef struct {
-    const char *group;  /* g */
-    const char *socket; /* the server's */
-    const char *redis;  /* more settings of the section redis; by default none */
-    const char *ttl;    /* 600ms */
-    const char *scope;  /* group */
-    const char *poll;   /* dispatcher.safety_poll; 1h, so that jobs move by wake-ups only */
-    const char *level;  /* info */
-    const char *scan;   /* monitor.scan_interval; auto */
-    const char *queues; /* { name = "q"; } */
-    const char *more;   /* more settings of any section; by default none */
-    int port;           /* http.port; 0 = off */
+    const char *group;      /* g */
+    const char *socket;     /* the server's */
+    const char *redis;      /* more settings of the section redis; by default none */
+    const char *dispatcher; /* more settings of the section dispatcher; by default none */
+    const char *ttl;        /* 600ms */
+    const char *scope;      /* group */
+    const char *poll;       /* dispatcher.safety_poll; 1h, so that jobs move by wake-ups only */
+    const char *level;      /* info */
+    const char *scan;       /* monitor.scan_interval; auto */
+    const char *queues;     /* { name = "q"; } */
+    const char *more;       /* more settings of any section; by default none */
+    int port;               /* http.port; 0 = off */
 } sidecar_t;
 
 /* Starts a server; options may be NULL. */
