@@ -14,9 +14,14 @@ enum {
     REPEAT_PROBES = 8, // slots in which a message may be
     REPEAT_WINDOW_S = 10,
     BURSTS = 16,      // tracked at once
-    BURST_LINES = 20, // written in a window
     BURST_NAMES = 10, // queues that the last line names
 };
+
+// The lines of one message that are written in a window. Warnings and errors are one for each queue, lines at level info one for
+// each job. At level debug every line is written.
+static const struct burst_limit {
+    int lines, seconds;
+} BURST_LIMITS[] = {[LOG_ERROR] = {20, REPEAT_WINDOW_S}, [LOG_WARN] = {20, REPEAT_WINDOW_S}, [LOG_INFO] = {1000, 1}};
 
 // A message to write; `queue` may be NULL.
 typedef struct message {
@@ -42,11 +47,11 @@ typedef struct repeat {
     suppressed_t *suppressed; // owned; NULL = nothing to report
 } repeat_t;
 
-// The lines of one message for several queues. If no slot is free, the oldest burst ends early, and extra lines are written.
+// The lines of one message. If no slot is free, the oldest burst ends early, and extra lines are written.
 typedef struct burst {
     uint64_t hash;
-    mono_t began; // of the window
-    int lines;    // written and suppressed; 0 = the slot is free
+    mono_t began;  // of the window
+    int64_t lines; // written and suppressed; 0 = the slot is free
     log_level_t level;
     const char *role, *msg;
     buffer_t names; // some of the queues whose lines were suppressed
@@ -151,16 +156,17 @@ static void log_write_line(const message_t *message, int64_t repeated) {
 }
 
 static void burst_end(burst_t *burst) {
-    const log_field_t fields[] = {
-        F_INT("more", burst->lines - BURST_LINES), F_STR("queues", buffer_text(&burst->names)), {.key = 0}};
-    if (burst->lines > BURST_LINES) log_write_line(&(message_t){burst->level, burst->role, NULL, burst->msg, fields}, 0);
+    int64_t more = burst->lines - BURST_LIMITS[burst->level].lines;
+    const log_field_t fields[] = {F_INT("more", more), F_STR("queues", buffer_text(&burst->names)), {.key = 0}};
+    if (more > 0) log_write_line(&(message_t){burst->level, burst->role, NULL, burst->msg, fields}, 0);
     buffer_free(&burst->names);
     *burst = (burst_t){0};
 }
 
 static void burst_end_due(mono_t now) {
     for (int i = 0; i < BURSTS; i++)
-        if (state.bursts[i].lines > 0 && mono_diff(now, state.bursts[i].began) >= REPEAT_WINDOW_S * NS_PER_S)
+        if (state.bursts[i].lines > 0 &&
+            mono_diff(now, state.bursts[i].began) >= BURST_LIMITS[state.bursts[i].level].seconds * NS_PER_S)
             burst_end(&state.bursts[i]);
 }
 
@@ -177,14 +183,22 @@ static burst_t *burst_of(const message_t *message, mono_t now) {
     return oldest;
 }
 
+static bool burst_names(const burst_t *burst, const char *queue) {
+    const char *names = buffer_text(&burst->names);
+    size_t len = strlen(queue);
+    for (const char *at = names; len && (at = strstr(at, queue)); at += len)
+        if ((at == names || at[-1] == ' ') && (at[len] == ',' || at[len] == '\0')) return true;
+    return false;
+}
+
 // Whether this line may be written. False: the line that ends the burst counts it.
 static bool burst_allows(const message_t *message, mono_t now) {
-    if (!message->queue) return true;
+    if (!message->queue || message->level == LOG_DEBUG) return true;
     burst_t *burst = burst_of(message, now);
-    if (++burst->lines <= BURST_LINES) return true;
-    if (burst->lines <= BURST_LINES + BURST_NAMES)
+    int64_t more = ++burst->lines - BURST_LIMITS[message->level].lines;
+    if (more > 0 && more <= BURST_NAMES && !burst_names(burst, message->queue))
         buffer_printf(&burst->names, "%s%s", burst->names.len ? ", " : "", message->queue);
-    return false;
+    return more <= 0;
 }
 
 static const char *log_text_field(const log_field_t *fields, const char *key) {
@@ -285,10 +299,10 @@ void log_write(log_level_t level, const char *role, const char *queue, const cha
     if (level > state.level) return;
     const message_t message = {level, role, queue, msg, fields};
     mono_t now = log_lock();
-    if (level > LOG_WARN)
-        log_write_line(&message, 0);
-    else
+    if (level <= LOG_WARN)
         log_write_deduplicated(&message, now);
+    else if (burst_allows(&message, now))
+        log_write_line(&message, 0);
     pthread_mutex_unlock(&state.mutex);
 }
 

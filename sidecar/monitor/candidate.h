@@ -10,19 +10,12 @@
 // Memory for one page. The next page uses the same memory.
 typedef struct apply_buffers apply_buffers_t;
 
-typedef struct settle_pace {
-    pace_t jobs;
-    mono_t lines_since; // log lines of a second
-    int lines;
-    int64_t more_ended, more_retried; // jobs of this page without a line of their own
-} settle_pace_t;
-
 // Every member is borrowed.
 typedef struct apply {
     const call_t *call;
     scan_t *scan;
     apply_buffers_t *buffers;
-    settle_pace_t *pace;
+    pace_t *pace;
     bool in_place; // read without rotation: the jobs are near the tail
 } apply_t;
 

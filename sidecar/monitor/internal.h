@@ -31,7 +31,7 @@ struct monitor {
     mono_t safety_at;   // the next safety poll
     mono_t look_at;     // the next look for reports while Redis refuses wake-ups
     apply_buffers_t *buffers;
-    settle_pace_t pace;
+    pace_t pace;
     tasks_t tasks;
     pages_t *pages; // pages of turn.queue
     monitor_turn_t turn;

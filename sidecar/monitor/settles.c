@@ -5,8 +5,7 @@
 #include "queue/call.h"
 
 enum {
-    FIRST_JOBS = 16, // jobs of the first request, while their time is unknown
-    LINES_A_SECOND = 1000,
+    FIRST_JOBS = 16,     // jobs of the first request, while their time is unknown
     SETTLE_DEPTH = 2048, // entries that a settle searches: this page, later pages in memory, and jobs that workers took since
 };
 
@@ -74,30 +73,13 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
     return true;
 }
 
-// In a storm of failures only some jobs of a second get a line of their own.
 static void settles_log_settled(const apply_t *apply, const candidate_t *candidate) {
-    settle_pace_t *pace = apply->pace;
     const char *queue = apply->scan->config->name;
-    bool ends = candidate->verdict.kind == VERDICT_END;
-    if (mono_diff(mono_now(), pace->lines_since) >= NS_PER_S) {
-        pace->lines_since = mono_now();
-        pace->lines = 0;
-    }
-    if (pace->lines++ >= LINES_A_SECOND)
-        ++*(ends ? &pace->more_ended : &pace->more_retried);
-    else if (ends)
+    if (candidate->verdict.kind == VERDICT_END)
         record_log_failure(ROLE, queue, &candidate->event);
     else
         log_info(ROLE, queue, "retried a job", F_STR("reason", candidate->verdict.reason), F_STR("job", candidate->job.id),
                  F_INT("retry", candidate->verdict.attempts));
-}
-
-static void settles_log_rest(const apply_t *apply) {
-    settle_pace_t *pace = apply->pace;
-    const char *queue = apply->scan->config->name;
-    if (pace->more_ended) log_warn(ROLE, queue, "more jobs have failed for good", F_INT("jobs", pace->more_ended));
-    if (pace->more_retried) log_info(ROLE, queue, "retried more jobs", F_INT("jobs", pace->more_retried));
-    pace->more_ended = pace->more_retried = 0;
 }
 
 // Whether a retried job would have ended if it had no duplicates.
@@ -170,7 +152,7 @@ typedef struct batch {
 // rotation the first candidate is. *done counts candidates of the page.
 static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, size_t *done, batch_t *batch) {
     int64_t slice_us = apply->call->keys->config->redis.slice_us;
-    size_t most = (size_t)pace_jobs(&apply->pace->jobs, slice_us, FIRST_JOBS, BACKUP_PAGE), bytes = 0;
+    size_t most = (size_t)pace_jobs(apply->pace, slice_us, FIRST_JOBS, BACKUP_PAGE), bytes = 0;
     batch->count = 0;
     for (; *done < count && batch->count < most && bytes < SETTLE_BYTES; ++*done) {
         candidate_t *candidate = &candidates[apply->in_place ? *done : count - 1 - *done];
@@ -209,7 +191,7 @@ static void settles_ask_each(const apply_t *apply, batch_t *batch) {
 static void settles_read(const apply_t *apply, batch_t *batch) {
     int64_t took_us = 0;
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
-    pace_note(&apply->pace->jobs, (int64_t)batch->count, took_us);
+    pace_note(apply->pace, (int64_t)batch->count, took_us);
     if (!batch->answered && batch->count > 1 && apply->call->error->outcome == OUTCOME_REFUSED) settles_ask_each(apply, batch);
 }
 
@@ -250,6 +232,5 @@ outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t cou
     settles_note_all(apply, other);
     asked->answered = false;
     settles_note_all(apply, asked);
-    settles_log_rest(apply);
     return error->outcome;
 }

@@ -223,6 +223,29 @@ Test(unit_log, sums_up_suppressed_repeats_of_many_queues) {
     cr_assert_eq(fixture_log_count("\"more\":20,"), 1, "%s", fixture_log());
 }
 
+/* A line for each job: 1,000 of a message in a second, and then the number of the others. Each message has its own limit. */
+Test(unit_log, sums_up_a_storm_of_jobs) {
+    fixture_hold_boottime();
+    for (int i = 0; i < 1200; i++) log_info("r", i % 2 ? "mail" : "mail2", "retried", F_INT("job", i));
+    for (int i = 0; i < 900; i++) log_info("r", "mail", "removed");
+    for (int i = 0; i < 1200; i++) log_info("r", NULL, "of no queue");
+    cr_assert_eq(fixture_log_count("\"retried\""), 1000);
+    cr_assert_eq(fixture_log_count("\"of no queue\""), 1200);
+    fixture_step_boottime(1001);
+    log_flush_suppressed();
+    cr_assert_eq(fixture_log_count("\"removed\""), 900);
+    expect_line_end("\"level\":\"info\",\"msg\":\"retried\",\"role\":\"r\",\"more\":200,\"queues\":\"mail2, mail\"}");
+    log_info("r", "mail", "retried", F_INT("job", 1));
+    expect_line_end("\"msg\":\"retried\",\"role\":\"r\",\"queue\":\"mail\",\"job\":1}");
+    cr_assert_eq(fixture_log_count("\"more\""), 1);
+}
+
+Test(unit_log, writes_every_line_at_level_debug) {
+    log_setup(LOG_DEBUG, 1);
+    for (int i = 0; i < 1200; i++) log_debug("r", "mail", "detail");
+    cr_assert_eq(fixture_log_count("\"detail\""), 1200);
+}
+
 Test(unit_log, survives_more_bursts_than_slots) {
     static char messages[40][16]; /* the log borrows them */
     for (int round = 0; round < 40; round++) {
