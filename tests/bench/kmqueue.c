@@ -1,8 +1,9 @@
 // The monitor on a backup list of KMQueue: how fast it scans tasks as fastjson writes them, all stamped, none stalled; and, in
 // turn, how fast it scans the same bytes in a queue of dialect `list`.
+#include "kmqueue_task.h"
 #include "pass.h"
 
-enum { ENTRIES = 100000, TASKS_PER_PUSH = 500, MAX_TASK = 512 };
+enum { ENTRIES = 100000 };
 
 static const char BACKUP[] = "q0:backup";
 
@@ -15,38 +16,12 @@ static const struct {
 };
 enum { LIST, KMQUEUE, LAYOUT_COUNT };
 
-// A task that a worker has taken.
-static size_t make_task(char text[MAX_TASK], int number, int64_t now_ms) {
-    return (size_t)snprintf(
-        text, MAX_TASK,
-        "{\"data\":\"{\\\"to\\\":\\\"user-%06d@example.org\\\",\\\"template\\\":\\\"welcome\\\",\\\"text\\\":\\\"%060d\\\"}\","
-        "\"id\":\"a509bd99-1071-4de1-9220-%012d\",\"queue\":\"mail\",\"taskStatus\":{\"excTimestamp\":%lld,"
-        "\"genTimestamp\":%lld,\"retry\":0,\"state\":\"normal\"},\"type\":\"mail\",\"unique\":true}",
-        number, number, number, (long long)now_ms, (long long)now_ms - 1000);
-}
-
-static void load(redisContext *redis, int entries) {
-    static char tasks[TASKS_PER_PUSH][MAX_TASK];
-    const char *argv[2 + TASKS_PER_PUSH] = {"LPUSH", BACKUP};
-    size_t lens[2 + TASKS_PER_PUSH] = {5, sizeof BACKUP - 1};
-    int64_t now_ms = (int64_t)time(NULL) * 1000;
-    for (int done = 0; done < entries;) {
-        int count = 0;
-        for (; count < TASKS_PER_PUSH && done < entries; count++, done++) {
-            argv[2 + count] = tasks[count];
-            lens[2 + count] = make_task(tasks[count], done, now_ms);
-        }
-        redisAppendCommandArgv(redis, 2 + count, argv, lens);
-        freeReplyObject(redis_read(redis));
-    }
-}
-
 // Returns the entries a second of two passes, in a new sidecar on a new list.
 static double measure(const bench_t *bench, redisContext *redis, int layout, int round) {
     char name[40];
     snprintf(name, sizeof name, "kmqueue-%s-%d", LAYOUTS[layout].dialect, round);
     redis_do(redis, "FLUSHALL");
-    load(redis, ENTRIES);
+    tasks_load(redis, BACKUP, ENTRIES);
     pid_t pid =
         sidecar_start(bench, (sidecar_options_t){.name = name, .ttl = "60s", .monitor = "off", .queue = LAYOUTS[layout].queue});
     passes_await_leading(bench, name);

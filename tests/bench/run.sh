@@ -11,7 +11,7 @@ set -eu
 sidecar=$(realpath "${1:-build/queue-sidecar}")
 tools=$(realpath "${2:-build/tests}")
 [ $# -lt 2 ] || shift 2
-[ $# -gt 0 ] || set -- promote lateness idle takeover pass kmqueue audit query requeue bull bull_stalled delayed_queue tls cluster storm
+[ $# -gt 0 ] || set -- promote lateness idle takeover pass kmqueue audit query requeue bull recovery delayed_queue tls cluster storm
 [ -z "${BENCH_NICE:-}" ] || renice -n "$BENCH_NICE" $$ >&2
 missed=0
 redis=
