@@ -142,7 +142,7 @@ typedef struct right {
     const script_t *script;
     const char *const *commands;               // in upper case, each with a sample in probe.lua; ends with NULL
     bool (*when)(const queue_config_t *queue); // whether a queue with these settings needs this right; NULL: always
-    bool optional;                             // without it jobs flow, but a check is missing
+    bool optional;                             // without it jobs flow, but a check is missing or something is slower
 } right_t;
 
 // Gets each result of a survey. `lost`: a warning, as when the sidecar does not see some jobs; otherwise only worth a note.

@@ -37,7 +37,7 @@ static const struct {
      "sidecar:email:requeued event requeued me 0 job digest 9 - kind requeued"},
     {&script_bull_promote, "9 sidecar:app:lock b:delayed b:wait b:paused b:meta-paused b:priority b:active sidecar:b:meta "
                            "sidecar:b:aside T app 9 0 b: 9 9"},
-    {&script_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9"},
+    {&script_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9 0 9"},
     {&script_bull_stalled, "4 b:stalled b:stalled-check sidecar:b:meta b:active b: 9 begin 9 0 9 99 99 name"},
     {&script_bull_settle, "12 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
                           "sidecar:b:failures sidecar:b:meta b:1 b:1:lock T 9 0 9 0 1 - r - - 2 kind x"},

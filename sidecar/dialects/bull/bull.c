@@ -137,6 +137,8 @@ static const right_t bull_rights[] = {
     {RIGHT_SCRIPT(bull_requeue)},
     {RIGHT_SCRIPT(quarantine_read)},
     {RIGHT_SCRIPT(quarantine_settle)},
+    {"settling many stalled jobs in one pass", RIGHT_COMMANDS("LSET"), .optional = true},
+    {"removing many marks of jobs at once", RIGHT_COMMANDS("UNLINK"), .optional = true},
     {0},
 };
 

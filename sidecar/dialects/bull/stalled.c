@@ -17,6 +17,8 @@ enum {
     FIRST_JOBS = 16,      // jobs of the first step, while the time of Redis for one is unknown
     PAGE_IDS = 256,       // entries of active, or marked ids, that one step reads, about: 0.2 ms of Redis
     SHIFT = 64,           // entries by which jobs that finished since the read may have shifted those behind them
+    FIRST_MARKS = 500,    // entries of active that the first step marks, while the time of Redis for one is unknown
+    PAGE_MARKS = 4000,    // most entries that one step marks; Lua limits the arguments of a call
     PAGE_BYTES = 1 << 20, // one step reads no further job after this many bytes
     RENEW_MIN_MS = 1000,  // shortest time between two renewals of stalled-check; this key keeps workers from their own check
     RENEW_SHARE = 3,      // renewals in a stalled_interval
@@ -40,11 +42,12 @@ typedef struct stalled {
     bool marked;     // jobs are marked, and check_at is set
     mono_t check_at; // when the marks are a whole interval old
     mono_t renew_at; // when stalled-check is renewed
+    int64_t marking; // entries of active that are marked so far; 0 = no mark is in progress
     char cursor[24]; // part of active or of the marks under check; see bull_stalled.lua
     int64_t skip;    // entries of active that stay; or stalled jobs of this part of the marks that could not be settled
     int64_t left;    // stalled jobs of this check that could not be settled
     bool full;       // the stream is full, and that was logged
-    pace_t pace;
+    pace_t pace, mark_pace;
 } stalled_t;
 
 static void stalled_rewind(stalled_t *s) {
@@ -55,6 +58,7 @@ static void stalled_rewind(stalled_t *s) {
 static void stalled_forget(void *state) {
     stalled_t *s = state;
     s->marked = false;
+    s->marking = 0;
     stalled_rewind(s);
 }
 
@@ -74,6 +78,12 @@ static int64_t stalled_renew_ms(const queue_config_t *queue) {
 
 // The next check is due a whole interval after the jobs were marked.
 static void stalled_read_mark(stalled_t *s, side_task_call_t *call, const redisReply *reply) {
+    int64_t before = s->marking;
+    s->marking = reply_is(reply_at(reply, 0), "marking") ? reply_int(reply_at(reply, 2)) : 0;
+    if (s->marking) {
+        pace_note(&s->mark_pace, s->marking - before, reply_int(reply_at(reply, 1)));
+        return;
+    }
     bool anew = reply_is(reply_at(reply, 0), "marked");
     int64_t age = anew ? 0 : reply_number(reply_at(reply, 1)) - reply_number(reply_at(reply, 2));
     mono_t now = mono_now();
@@ -84,6 +94,10 @@ static void stalled_read_mark(stalled_t *s, side_task_call_t *call, const redisR
     s->marked = true;
     s->check_at = mono_add(now, (bull_config(s->at->config)->stalled_interval_ms - age) * NS_PER_MS);
     s->renew_at = mono_add(now, stalled_renew_ms(s->at->config) * NS_PER_MS);
+}
+
+static bool mark_reply_is_good(const redisReply *reply, bool leaves, redis_error_t *error) {
+    return reply_is(reply_at(reply, 0), "marking") || bull_reply_begins(reply, leaves ? "left" : "marked", "held", error);
 }
 
 static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves) {
@@ -101,10 +115,11 @@ static outcome_t stalled_mark(stalled_t *s, side_task_call_t *call, bool leaves)
         request_text(conn, "");
     else
         request_int(conn, 2 * stalled_renew_ms(at->config) + call->redis.keys->config->lock.ttl_ms);
+    request_int(conn, s->marking, pace_jobs(&s->mark_pace, call->redis.keys->config->redis.slice_us, FIRST_MARKS, PAGE_MARKS));
     failpoint("bull_mark_before");
     if (call_ask(&call->redis, &reply) != OUTCOME_OK) return call->redis.error->outcome;
     failpoint("bull_mark_answered");
-    bool good = bull_reply_begins(reply, leaves ? "left" : "marked", "held", call->redis.error);
+    bool good = mark_reply_is_good(reply, leaves, call->redis.error);
     if (good && !leaves) stalled_read_mark(s, call, reply);
     freeReplyObject(reply);
     return call->redis.error->outcome;
@@ -359,7 +374,7 @@ static outcome_t stalled_step(void *state, side_task_call_t *call) {
         return OUTCOME_OK;
     }
     if (!s->marked || mono_reached(s->renew_at, call->now)) stalled_mark(s, call, false);
-    call->next = mono_min(s->check_at, s->renew_at);
+    call->next = s->marked ? mono_min(s->check_at, s->renew_at) : call->now;
     return call->redis.error->outcome;
 }
 

@@ -9,13 +9,13 @@
 --          src/scripting.c of redis 6.2, scriptCall in src/script.c of redis 7.0).
 local key = KEYS[1]
 local samples = { -- commands, with arguments valid for all of them
-    {'DEL EXISTS GET HGETALL HLEN LLEN PTTL SCARD TYPE XLEN ZCARD', key},
+    {'DEL EXISTS GET HGETALL HLEN LLEN PTTL SCARD TYPE UNLINK XLEN ZCARD', key},
     {'GETRANGE LRANGE ZCOUNT ZRANGE ZRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGEBYSCORE', key, 0, 0},
     {'HDEL HEXISTS HGET HMGET HSTRLEN LPOS LPUSH RPUSH SADD SISMEMBER SREM ZMSCORE ZREM ZSCORE', key, 'member'},
     {'HSCAN LINDEX SSCAN', key, 0},
     {'HSET', key, 'field', ''},
     {'LINSERT', key, 'BEFORE', 'pivot', 'member'},
-    {'LREM ZADD', key, 0, 'member'},
+    {'LREM LSET ZADD', key, 0, 'member'},
     {'PEXPIRE', key, 60000},
     {'PUBLISH', key, ''},
     {'RENAME RPOPLPUSH', key, key},

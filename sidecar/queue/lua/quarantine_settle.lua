@@ -46,12 +46,6 @@ while at < #ARGV do
 end
 
 local now, most = now_ms(), tonumber(ARGV[2])
-local function record_of(job)
-    local record, first = {'at', now}, job.at + COUNT
-    for i = 4, 3 + tonumber(ARGV[3]) do record[#record + 1] = ARGV[i] end
-    for i = first + 1, first + tonumber(ARGV[first]) do record[#record + 1] = ARGV[i] end
-    return record
-end
 local kinds = {} -- by verdict and list: why Redis refuses a write, or false
 local function kind_refusal(job)
     local kind = ARGV[job.at + VERDICT] .. ARGV[job.at + LIST]
@@ -77,7 +71,7 @@ local function refused(job)
     if wrong then return wrong end
     local pushed = ARGV[job.at + PUSHED]
     if pushed ~= '' and (redis.call('LLEN', job.list) > 2000 or redis.call('LPOS', job.list, pushed, 'RANK', -1)) then return 'alive' end
-    job.record = job.ends and record_of(job)
+    job.record = job.ends and new_record(now, 3, job.at + COUNT)
     local total = bytes + (job.record and record_bytes(job.record) or 0)
     if job.ends and total > most then return 'full' end
     local missing = kind_refusal(job)

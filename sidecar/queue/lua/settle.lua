@@ -121,9 +121,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at_text, most = string.format('%.0f', now), tonumber(ARGV[3])
 local function record_of(job)
-    local record, first = {'at', at_text}, job.at + COUNT
-    for i = 6, 5 + tonumber(ARGV[5]) do record[#record + 1] = ARGV[i] end
-    for i = first + 1, first + tonumber(ARGV[first]) do record[#record + 1] = ARGV[i] end
+    local record = new_record(at_text, 5, job.at + COUNT)
     if #record % 2 == 1 then record[#record + 1] = job.bytes end
     if job.kind.reported then
         record[#record + 1] = 'error'

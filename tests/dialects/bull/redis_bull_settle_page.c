@@ -318,28 +318,60 @@ Test(redis_bull_settle_page, another_leader_and_wrong_types_keep_every_job) {
     fixture_stop(&f);
 }
 
-/* The jobs stand between others, and the window that the check has read is another by now. */
+/* The jobs stand between others, and the window that the check has read is another by now. One LREM removes all of them, or
+ * without the right to LSET one for each. */
 Test(redis_bull_settle_page, finds_jobs_wherever_they_stand) {
     static const long long windows[][2] = {{0, 0}, {0, 5}, {0, 500}, {40, 90}, {100, 130}, {400, 499}};
     fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);
     p->r = f.r;
     for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
-        for (int behind = 0; behind < 2; behind++) {
+        for (int way = 0; way < 4; way++) {
             p->count = 64;
             p->bad = SIZE_MAX;
             p->flags = "r";
             page_lay_out(p);
             redis_ok(f.r, "EVAL %s 1 " BULL "active %s", "for i = 1, 100 do redis.call(ARGV[1], KEYS[1], 'live' .. i) end",
-                     behind ? "RPUSH" : "LPUSH");
+                     way % 2 ? "RPUSH" : "LPUSH");
+            redis_ok(f.r, way < 2 ? "ACL SETUSER default +lset" : "ACL SETUSER default -lset");
             p->from = windows[w][0];
             p->to = windows[w][1];
-            long long before = server_commandstat(f.server, "lpos");
+            long long lpos = server_commandstat(f.server, "lpos"), lrem = server_commandstat(f.server, "lrem");
             cr_assert_str_eq(page_settle(p, "T"), "settled");
-            if (p->to == 500) cr_assert_eq(server_commandstat(f.server, "lpos"), before, "the window has all jobs");
+            if (p->to == 500) cr_assert_eq(server_commandstat(f.server, "lpos"), lpos, "the window has all jobs");
+            cr_assert_eq(server_commandstat(f.server, "lrem") - lrem, way < 2 ? 1 : 64);
+            redis_ok(f.r, "ACL SETUSER default +lset");
             for (size_t i = 0; i < p->count; i++) cr_assert(is_settled(p, i), "window %zu: job %zu: %s", w, i, p->answers[i]);
+            for (int i = 1; i <= 100; i++) {
+                char id[WORD];
+                snprintf(id, sizeof id, "live%d", i);
+                cr_assert_eq(in_list(f.r, BULL "active", id), 1, "%s", id);
+            }
             cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 102);
         }
+    freeReplyObject(p->reply);
+    free(p);
+    fixture_stop(&f);
+}
+
+/* An id is twice in active: the settle removes one entry, as Bull does. */
+Test(redis_bull_settle_page, one_entry_of_two_is_removed) {
+    fixture_t f = fixture_start(NULL);
+    page_t *p = calloc(1, sizeof *p);
+    p->r = f.r;
+    for (int way = 0; way < 4; way++) {
+        p->count = 3;
+        p->bad = SIZE_MAX;
+        p->flags = "r";
+        page_lay_out(p);
+        redis_ok(f.r, way % 2 ? "LPUSH " BULL "active 2" : "RPUSH " BULL "active 2");
+        if (way < 2) p->to = 0;
+        cr_assert_str_eq(page_settle(p, "T"), "settled");
+        for (size_t i = 0; i < p->count; i++) cr_assert_str_eq(p->answers[i], "settled");
+        cr_assert_eq(in_list(f.r, BULL "active", "2"), 1);
+        cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 3);
+        cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), 3);
+    }
     freeReplyObject(p->reply);
     free(p);
     fixture_stop(&f);

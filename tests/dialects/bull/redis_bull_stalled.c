@@ -3,15 +3,33 @@
 #include "dialects/bull/scripts.h"
 #include "wait.h"
 
-static redisReply *mark_with(redis_t *r, const char *token, const char *interval, const char *ttl, bool unchanged) {
+/* Marks `count` entries of active behind the last `passed` ones. */
+static redisReply *mark_part(redis_t *r, const char *const argv[3], long long passed, const char *count, bool unchanged) {
+    char number[24];
     const char *const keys[] = {
         BULL_LOCK,          BULL "stalled", BULL "active", BULL "stalled-check", META, BULL "events", BULL "marker",
         BULL "prioritized", BULL "pc",      NULL};
     bull_call_t call = bull_begin(&script_bull_mark, keys);
-    bull_text(&call, token);
-    bull_text(&call, interval);
-    bull_text(&call, ttl);
+    snprintf(number, sizeof number, "%lld", passed);
+    for (int i = 0; i < 3; i++) bull_text(&call, argv[i]);
+    bull_text(&call, number);
+    bull_text(&call, count);
     return unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r);
+}
+
+static redisReply *mark_with(redis_t *r, const char *token, const char *interval, const char *ttl, bool unchanged) {
+    return mark_part(r, (const char *const[]){token, interval, ttl}, 0, "4000", unchanged);
+}
+
+/* Marks the next part, and returns the entries that are marked so far; 0 = all are marked. */
+static long long mark_next(redis_t *r, long long passed, const char *count) {
+    redisReply *reply = mark_part(r, (const char *const[]){"T", "0", "90000"}, passed, count, false);
+    bool more = strcmp(bull_word(reply), "marking") == 0;
+    if (!more) cr_assert_str_eq(bull_word(reply), "marked");
+    if (more) cr_assert_gt(reply->element[1]->integer, 0, "the script tells how long it took");
+    passed = more ? reply->element[2]->integer : 0;
+    freeReplyObject(reply);
+    return passed;
 }
 
 static void mark(redis_t *r, const char *interval, const char *word) {
@@ -59,11 +77,52 @@ Test(redis_bull_stalled, marks_exactly_the_active_jobs) {
     mark(f.r, "60000", "held");
     cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled 4"), 0, "no job is marked again within the interval");
     redis_ok(f.r, "EVAL %s 1 " BULL "active", "for i = 1, 12000 do redis.call('LPUSH', KEYS[1], 'x' .. i) end");
-    mark(f.r, "0", "marked");
+    long long passed = 0;
+    do passed = mark_next(f.r, passed, "4000");
+    while (passed);
     cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 12003);
     redis_ok(f.r, "LTRIM " BULL "active -3 -1");
     mark(f.r, "0", "marked");
     cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 3);
+    fixture_stop(&f);
+}
+
+/* While parts of active are not marked yet, no job has stalled, whatever the time of the last interval was. */
+Test(redis_bull_stalled, an_interval_begins_with_the_last_part) {
+    fixture_t f = setup();
+    redis_ok(f.r, "EVAL %s 1 " BULL "active", "for i = 1, 998 do redis.call('LPUSH', KEYS[1], 'x' .. i) end");
+    mark(f.r, "0", "marked");
+    long long passed = mark_next(f.r, 0, "400");
+    cr_assert_eq(passed, 400);
+    cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 400, "old marks are gone");
+    bull_expect(stalled_now(f.r), "early", NULL, NULL);
+    redis_ok(f.r, "LPUSH " BULL "active y1 y2"); /* workers take jobs at the head */
+    passed = mark_next(f.r, passed, "400");
+    cr_assert_eq(passed, 800);
+    bull_expect(stalled_now(f.r), "early", NULL, NULL);
+    /* As many jobs finish as two parts overlap. */
+    redis_ok(f.r, "EVAL %s 1 " BULL "active", "redis.call('LTRIM', KEYS[1], 0, -65)");
+    cr_assert_eq(mark_next(f.r, passed, "400"), 0);
+    cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 1002);
+    fixture_stop(&f);
+}
+
+/* stalled-check has expired between two parts, so workers may have changed the marks; or another leader begins. */
+Test(redis_bull_stalled, marking_begins_again_when_others_may_have_marked) {
+    fixture_t f = setup();
+    redis_ok(f.r, "EVAL %s 1 " BULL "active", "for i = 1, 998 do redis.call('LPUSH', KEYS[1], 'x' .. i) end");
+    for (int way = 0; way < 3; way++) {
+        redis_ok(f.r, "DEL " META);
+        long long passed = mark_next(f.r, mark_next(f.r, 0, "400"), "400");
+        redis_ok(f.r, "SADD " BULL "stalled old");
+        if (way == 0) redis_ok(f.r, "DEL " BULL "stalled-check");
+        if (way == 1) redis_ok(f.r, "SET " BULL "stalled-check 1700000000000");
+        if (way == 2) passed = 0;
+        cr_assert_eq(mark_next(f.r, passed, "10"), 10);
+        cr_assert_eq(redis_int(f.r, "SISMEMBER " BULL "stalled old"), 0);
+        cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 10);
+        bull_expect(stalled_now(f.r), "early", NULL, NULL);
+    }
     fixture_stop(&f);
 }
 

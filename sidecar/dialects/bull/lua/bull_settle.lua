@@ -29,12 +29,13 @@
 -- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'gone' its worker renewed the lock, or the job is
 --          finished; 'changed'; 'alive' the lock exists; 'full' the stream takes no record; or an error
--- Optional PUBLISH
+-- Optional LSET, PUBLISH
 -- Uses     types, fence, records, now, rights, clock
 -- Safe     fenced; compares each job with its decision; checks preconditions and rights of all jobs before the first write; adds
 --          before it removes, the records first; PUBLISH last and by pcall.
--- Cost     LREM looks through the entries between the job and the nearer end of active. A check that walks active from its tail
---          leaves only jobs of living workers there. For a job anywhere LPOS and LREM look through half of active.
+-- Cost     one LREM of all jobs looks through the entries between them and the nearer end of active; without LSET one for each job. A
+--          check that walks active from its tail leaves only jobs of living workers there. For a job anywhere LPOS looks through half
+--          of active.
 local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait', KEYS[4], 'list'}, {'paused', KEYS[5], 'list'},
     {'meta-paused', KEYS[6], 'string'}, {'failed', KEYS[7], 'zset'}, {'recorded', KEYS[8], 'zset'},
     {'failures', KEYS[9], 'stream'}, {'meta', KEYS[10], 'hash'}}
@@ -61,14 +62,12 @@ local locked = redis.call('EXISTS', unpack(locks)) > 0
 
 local from, to = tonumber(ARGV[3]), tonumber(ARGV[4])
 local side = to > 0 and redis.call('LLEN', KEYS[3]) - to > from and -1 or 1 -- of active: the end that is nearer
-local near = {}
-for _, id in ipairs(to > 0 and redis.call('LRANGE', KEYS[3], -to, -from - 1) or near) do near[id] = true end
+local places, near = {}, to > 0 and redis.call('LRANGE', KEYS[3], -to, -from - 1) or {}
+for i, id in ipairs(near) do places[id] = i - #near - from - 1 end
 
 local now, most = now_ms(), tonumber(ARGV[2])
 local function record_of(job)
-    local record, first = {'at', now}, job.at + COUNT
-    for i = 6, 5 + tonumber(ARGV[5]) do record[#record + 1] = ARGV[i] end
-    for i = first + 1, first + tonumber(ARGV[first]) do record[#record + 1] = ARGV[i] end
+    local record = new_record(now, 5, job.at + COUNT)
     if job.ends then
         record[#record + 1] = 'error'
         record[#record + 1] = ARGV[job.at + ERROR]
@@ -97,14 +96,16 @@ local asked, unmarked = {}, {} -- ids that this call settles; ids whose marks go
 local function refused(job)
     local id = job.id
     if asked[id] or redis.call('SISMEMBER', KEYS[2], id) == 0 then return 'gone' end
-    if not near[id] and not redis.call('LPOS', KEYS[3], id) then
+    job.place = places[id] or redis.call('LPOS', KEYS[3], id)
+    if not job.place then
         unmarked[#unmarked + 1] = id -- before 4.12.3 Bull keeps the mark of a finished job
         return 'gone'
     end
     if locked and redis.call('EXISTS', job.lock) == 1 then return 'alive' end
-    local is_job = redis.call('TYPE', job.hash).ok == 'hash' and redis.call('HEXISTS', job.hash, 'name') == 1
-    if is_job == job.broken then return 'changed' end
-    job.counter = is_job and redis.call('HGET', job.hash, 'stalledCounter') or ''
+    local fields = redis.pcall('HMGET', job.hash, 'name', 'stalledCounter') -- an error: the key is no hash
+    local is_job = not fields.err and fields[1]
+    if not is_job == not job.broken then return 'changed' end
+    job.counter = is_job and fields[2] or ''
     if is_job and job.counter ~= ARGV[job.at + COUNTER] then return 'changed' end
     job.record = record_of(job)
     local total = bytes + record_bytes(job.record)
@@ -126,6 +127,9 @@ for _, job in ipairs(jobs) do
         settled[#settled + 1] = job
     end
 end
+-- LREM of each job would pass the same entries again and again. So LSET puts the token, which names no job, in the place of each job,
+-- and one LREM removes all of them.
+local at_once = #settled > 1 and not missing_right({{'LSET', KEYS[3]}})
 local kept = record_jobs(KEYS[9], KEYS[10], settled, bytes, length)
 
 -- One call for each command and key, with the values of all jobs.
@@ -145,7 +149,12 @@ end
 if #retries > 0 then redis.call('RPUSH', target, unpack(retries)) end
 if #marks > 0 then redis.call('ZADD', KEYS[8], unpack(marks)) end
 if #scores > 0 then redis.call('ZADD', KEYS[7], unpack(scores)) end
-for _, job in ipairs(kept) do redis.call('LREM', KEYS[3], side, job.id) end
+if at_once then
+    for _, job in ipairs(kept) do redis.call('LSET', KEYS[3], job.place, ARGV[1]) end
+    redis.call('LREM', KEYS[3], side * #kept, ARGV[1])
+else
+    for _, job in ipairs(kept) do redis.call('LREM', KEYS[3], side, job.id) end
+end
 if #unmarked > 0 then redis.call('SREM', KEYS[2], unpack(unmarked)) end
 for _, job in ipairs(kept) do
     if job.logs then redis.call('DEL', job.hash, job.logs) end

@@ -5,6 +5,14 @@ local function record_bytes(record)
     for i = 2, #record, 2 do bytes = bytes + #record[i] end
     return bytes
 end
+-- new_record: a record of `at` and of the names and values in ARGV. Each of the given positions has their number; they follow it.
+local function new_record(at, ...)
+    local record = {'at', at}
+    for _, first in ipairs({...}) do
+        for i = first + 1, first + tonumber(ARGV[first]) do record[#record + 1] = ARGV[i] end
+    end
+    return record
+end
 -- stream_bytes: returns the bytes of all values in the stream after `record` is added, and the length of the stream now. After a
 -- trim by hand the count shrinks in proportion; otherwise the stream would stay full.
 local function stream_bytes(stream, meta, record)

@@ -3,7 +3,7 @@
 -- all later calls. Redis 6.2 has no acl_check_cmd: there the script tries each command on a scratch key.
 -- Arguments of each command after the key: `counts` of them, or 1. The first is call[3], or a word, or 0; the others are 0.
 local words = {LINSERT = 'BEFORE', XADD = '*', XTRIM = 'MAXLEN'}
-local counts = {DEL = 0, HSET = 2, LINSERT = 3, LRANGE = 2, LREM = 2, XADD = 3, XTRIM = 2, ZADD = 2, ZCOUNT = 2, ZRANGE = 2,
+local counts = {DEL = 0, HSET = 2, LINSERT = 3, LRANGE = 2, LREM = 2, LSET = 2, UNLINK = 0, XADD = 3, XTRIM = 2, ZADD = 2, ZCOUNT = 2, ZRANGE = 2,
     ZRANGEBYSCORE = 2, ZREMRANGEBYRANK = 2, ZREMRANGEBYSCORE = 2}
 local function try_on_scratch(command, key, ...)
     local scratch = KEYS[1] .. ':rights'

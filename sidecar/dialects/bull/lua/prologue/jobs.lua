@@ -1,16 +1,32 @@
 -- jobs: appends to `reply` the state of a job's key and the job's fields, '' for a missing one, and returns the bytes of these. States:
 -- '' = a job; 'none' = no field exists, or with `named` no field `name`; 'large N' = N bytes, more than `most`: only small fields are
 -- appended; or the type of a key that is no hash.
+-- Numbers are short: Bull writes them itself. Of the other fields the script asks for the length before it reads them.
+local numbers = {timestamp = true, delay = true, priority = true, attemptsMade = true, stalledCounter = true, processedOn = true}
 local function add_job(reply, key, fields, most, named)
     local state, job, bytes, size = redis.call('TYPE', key).ok, {}, 0, 0
-    for i = 1, state == 'hash' and #fields or 0 do bytes = bytes + redis.call('HSTRLEN', key, fields[i]) end
-    if state == 'hash' and (bytes == 0 or named and redis.call('HEXISTS', key, 'name') == 0) then
-        state = 'none'
-    elseif bytes > most then
-        state = string.format('large %.0f', bytes)
-        for i, field in ipairs(fields) do job[i] = redis.call('HSTRLEN', key, field) <= 4096 and redis.call('HGET', key, field) end
-    elseif state == 'hash' then
-        state, job = '', redis.call('HMGET', key, unpack(fields))
+    if state == 'hash' then
+        for _, field in ipairs(fields) do bytes = bytes + (numbers[field] and 0 or redis.call('HSTRLEN', key, field)) end
+        if bytes <= most then
+            state, job, bytes = 'none', redis.call('HMGET', key, unpack(fields)), 0
+            for i, field in ipairs(fields) do
+                bytes = bytes + #(job[i] or '')
+                if job[i] and (not named or field == 'name') then state = '' end
+            end
+        elseif named and redis.call('HEXISTS', key, 'name') == 0 then
+            state = 'none'
+        end
+        if state == 'none' then
+            job = {}
+        elseif bytes > most then
+            bytes = 0
+            for i, field in ipairs(fields) do
+                local length = redis.call('HSTRLEN', key, field)
+                bytes = bytes + length
+                job[i] = length <= 4096 and redis.call('HGET', key, field)
+            end
+            state = string.format('large %.0f', bytes)
+        end
     end
     reply[#reply + 1] = state
     for i = 1, #fields do
