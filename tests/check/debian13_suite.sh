@@ -3,6 +3,7 @@
 # whole suite there with Redis 8.0. Tests that use Redis also run with Valkey 8.1.
 #
 #   sh tests/check/debian13_suite.sh          QS_FILTER='daemon_*/*' runs only these tests
+#   sh tests/check/debian13_suite.sh build    only builds
 #
 # The root is build/debian13/suite. Mounts are in a namespace of their own, so that they end with it. Run this as root.
 # Exit codes: 0 all passed, or not possible on this machine (one line says why; with QS_CLIENTS_REQUIRED=1 that is 1), 1 failed.
@@ -46,4 +47,4 @@ exec unshare --mount --propagation private sh -eu -c '
     [ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
     exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
 ' - "$root" QS_FILTER="${QS_FILTER:-*}" QS_TEST_SLOW="${QS_TEST_SLOW:-1}" QS_ROOT_REQUIRED="${QS_CLIENTS_REQUIRED:-}" \
-    sh /src/tests/check/debian13_inside.sh
+    sh /src/tests/check/debian13_inside.sh "$@"

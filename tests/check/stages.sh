@@ -1,7 +1,7 @@
 #!/bin/sh
 # The stages that `make test-all` runs after `make test`: downloads for tests with other languages and servers, all checks, manifests,
 # the tests under sanitizers, the suite in a Debian 13 root, Redis 6.2, the container image, and last the tests that `make test` has skipped.
-# After a failed stage the other stages still run; the exit code is 1.
+# Builds, checks and manifests run beside stages that mostly wait. After a failed stage the other stages still run; the exit code is 1.
 # With the argument `long`: the suite TEST_ROUNDS times, the tests that QS_LONG=1 makes at least ten times as long, and the image.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -10,7 +10,18 @@ jobs=$((4 * $(nproc)))
 [ "$jobs" -le 8 ] || jobs=8
 
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/beside"
+finish() {
+    for place in "$scratch"/beside/*/; do
+        [ -d "$place" ] || continue
+        kill -TERM "$(cat "$place/pid")" 2>/dev/null
+        wait "$(cat "$place/pid")"
+        echo "== $(basename "$place"): its output until now"
+        cat "$place/output"
+    done
+    rm -rf "$scratch"
+}
+trap finish EXIT
 trap 'exit 130' HUP INT TERM
 
 # The sanitizers of older compilers fail under the address space layout of newer kernels.
@@ -19,22 +30,63 @@ fixed=
 
 failed=
 summary=
+stage_ended() { # name, file of its output, exit code, seconds
+    verdict=ok
+    if [ "$3" != 0 ]; then
+        verdict=FAILED
+        failed="$failed $1;"
+        echo "$1:" >>"$scratch/reasons"
+        grep -aE '^(\[FAIL\]|\[----\] +[^ ]|FAILED|not ok|[^ :]+:[0-9]+: )' "$2" | cut -c1-300 | head -n 12 | sed 's/^/    /' >>"$scratch/reasons"
+    fi
+    summary="$summary  $1: $verdict, $4 s;"
+    echo "-- $1: $verdict, $4 s"
+}
+
 stage() { # name, command
     name=$1
     shift
     echo "== $name"
     start=$(date +%s)
-    verdict=ok
-    { "$@" </dev/null 2>&1 || : >"$scratch/failed"; } | tee "$scratch/output"
-    if [ -e "$scratch/failed" ]; then
-        rm "$scratch/failed"
-        verdict=FAILED
-        failed="$failed $name;"
-        grep -aE '^(\[FAIL\]|\[----\] +[^ ]|FAILED|not ok)' "$scratch/output" | cut -c1-300 | head -n 12 >>"$scratch/reasons"
-    fi
-    took=$(($(date +%s) - start))
-    summary="$summary  $name: $verdict, $took s;"
-    echo "-- $name: $verdict, $took s"
+    echo 1 >"$scratch/code"
+    {
+        "$@" </dev/null 2>&1
+        echo $? >"$scratch/code"
+    } | tee "$scratch/output"
+    stage_ended "$name" "$scratch/output" "$(cat "$scratch/code")" $(($(date +%s) - start))
+    for place in "$scratch"/beside/*/; do
+        [ ! -e "$place/took" ] || collect "$(basename "$place")"
+    done
+}
+
+limit=1500 # seconds
+# Starts a stage beside those that follow, which leave the cores idle for half of the time. It has the lowest priority, because the
+# others measure time. `collect` waits for its end and prints its output as a whole; `stage` collects those that have ended.
+# `timeout` makes a process group, which `finish` ends.
+beside() { # name, program with arguments
+    place=$scratch/beside/$1
+    shift
+    mkdir "$place"
+    # shellcheck disable=SC2016 # expands in the stage
+    timeout -k 10 $limit nice -n 19 sh -c 'place=$0
+        start=$(date +%s)
+        "$@"
+        echo $? $(($(date +%s) - start)) >"$place/ended" && mv "$place/ended" "$place/took"' "$place" "$@" </dev/null >"$place/output" 2>&1 &
+    echo $! >"$place/pid"
+}
+
+collect() { # name
+    place=$scratch/beside/$1
+    [ -d "$place" ] || return 0 # collected before
+    wait "$(cat "$place/pid")"
+    [ -e "$place/took" ] || {
+        echo "FAILED: it was killed, or not done within $limit s" >>"$place/output"
+        echo 1 "$limit" >"$place/took"
+    }
+    read -r code seconds <"$place/took"
+    echo "== $1, beside the stages above"
+    cat "$place/output"
+    stage_ended "$1" "$place/output" "$code" "$seconds"
+    rm -r "$place"
 }
 
 debian13() {
@@ -55,10 +107,6 @@ redis62() {
         return 0
     fi
     [ $code = 0 ] && echo "$server"
-}
-
-build() {
-    $make -s -j2 SANITIZER= suite && $make -s -j2 SANITIZER=address,undefined suite && $make -s -j2 SANITIZER=thread all
 }
 
 # Reads one report. Exit code 1 = the report has only leaks of Criterion itself, without a function of a test in the stack.
@@ -149,11 +197,15 @@ skipped() {
     timeout --foreground -k 10 1500 build/tests/suite -j"$jobs" --filter "$filter" </dev/null
 }
 
-stage "servers of Debian 13" debian13
-stage "Redis 6.2" redis62
-stage "workers of the docs" sh tests/clients/install.sh
-stage promtool sh tests/support/promtool.sh
+downloads() {
+    stage "servers of Debian 13" debian13
+    stage "Redis 6.2" redis62
+    stage "workers of the docs" sh tests/clients/install.sh
+    stage promtool sh tests/support/promtool.sh
+}
+
 if [ "${1:-}" = long ]; then
+    downloads
     stage build "$make" -s -j2 SANITIZER= suite
     round=1
     while [ $round -lt "${TEST_ROUNDS:-10}" ]; do
@@ -165,16 +217,23 @@ if [ "${1:-}" = long ]; then
     stage "10,000 jobs of each client" clients
     stage image image
 else
-    stage build build
-    stage check sh tests/check/run.sh
-    stage manifests timeout --foreground -k 10 900 sh tests/deploy/check.sh
+    # shellcheck disable=SC2016 # expands in the stage
+    beside build sh -c '"$0" -s -j2 SANITIZER= suite && "$0" -s -j2 SANITIZER=address,undefined suite && "$0" -s -j2 SANITIZER=thread all' "$make"
+    downloads
+    collect build # before other stages use make here
+    beside "build in Debian 13" sh tests/check/debian13_suite.sh build
+    beside check sh tests/check/run.sh
+    beside manifests sh tests/deploy/check.sh
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
     stage "tests over TLS" over_tls
+    collect "build in Debian 13"
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
     stage "tests with Redis 6.2" with_redis62
     stage "20 failovers of Sentinel and Cluster" failovers
     stage chaos chaos
+    collect check
+    collect manifests
     stage image image
 fi
 echo "== stages:$summary tests that were skipped before follow"
