@@ -67,7 +67,7 @@ Test(redis_dispatcher, sends_no_request_without_a_reason) {
 
 Test(redis_dispatcher, a_backlog_goes_in_order_and_in_batches) {
     setup_t d;
-    setup_begin(&d, (fixture_options_t){0});
+    setup_begin(&d, (fixture_options_t){.redis = "slice = \"100ms\";"}); /* only dispatcher.batch limits a batch */
     add_due(&d, 95);
     expect_ready(&d, 95);
     expect_each_once(&d, 95);
