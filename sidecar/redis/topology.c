@@ -1,55 +1,13 @@
 #include "redis/topology.h"
 
-#include <pthread.h>
-
 #include "base/buffer.h"
 #include "base/wakeup.h"
-#include "redis/cluster/slot_match.h"
-#include "redis/known/certificates.h"
 #include "redis/sentinel/locator.h"
+#include "redis/topology_internal.h"
 
-enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX, UNWATCHED_MS = 1000 };
+enum { UNWATCHED_MS = 1000 };
 
-struct shard {
-    topology_t *topology;
-    endpoint_t endpoint;   // guarded by the mutex
-    atomic_uint epoch;     // changed with the mutex held
-    known_server_t *known; // owned
-    // For the metrics; guarded by the mutex.
-    int connections;
-    bool connect_failed; // the last one did
-    bool missing;        // is counted as such
-    shard_reach_t reach;
-    // The last answer of the sentinels; guarded by the mutex.
-    int64_t config_epoch;
-    uint64_t located_number;
-    atomic_uint moves;
-};
-
-struct topology {
-    const redis_config_t *redis;
-    metrics_t *metrics;
-    metrics_t *own_metrics; // owned
-    pthread_mutex_t mutex;
-    shard_t *shards[TOPOLOGY_SHARDS_MAX]; // owned; never replaced
-    atomic_size_t shard_count;
-    _Atomic uint16_t *slots; // shard of each slot, changed with the mutex held; NULL = no Cluster; owned
-    const unsigned *needed;  // slots of our queues; NULL = all slots; borrowed
-    size_t needed_count;
-    atomic_uint version;
-    _Atomic int64_t map_epoch;
-    atomic_bool refresh_wanted;
-    locator_t *locator;           // NULL = no sentinels
-    secret_t *secret;             // owned
-    certificates_t *certificates; // owned
-    int refresh_fd;
-    int slots_fd;
-    int wake_fds[MAX_WAKE_FDS];
-    size_t wake_fd_count;
-};
-
-// Call it with the mutex held, or before threads start.
-static size_t topology_add_shard(topology_t *topology) {
+size_t topology_add_shard(topology_t *topology) {
     size_t index = topology->shard_count;
     if (index == TOPOLOGY_SHARDS_MAX) return index;
     topology->shards[index] = mem_alloc(sizeof *topology->shards[index]);
@@ -167,8 +125,7 @@ static void shard_raise_epoch(shard_t *shard) {
     topology_wake_all(shard->topology);
 }
 
-// Call it with the mutex held.
-static void shard_set_address(shard_t *shard, const char *host, int port) {
+void shard_set_address(shard_t *shard, const char *host, int port) {
     if (strcmp(shard->endpoint.host, host) == 0 && shard->endpoint.port == port) return;
     if (shard->endpoint.port) metric_add(&shard->topology->metrics->primary_changes, 1); // else it was unknown
     endpoint_set(&shard->endpoint, host, port);
@@ -204,8 +161,8 @@ static bool shard_has_slots(const shard_t *shard) {
     return !topology->slots;
 }
 
-// Call it with the mutex held. Other connections may be open while a new one fails; and nobody misses a node without our slots.
-static void shard_count_missing(shard_t *shard) {
+// Other connections may be open while a new one fails; and nobody misses a node without our slots.
+void shard_count_missing(shard_t *shard) {
     bool missing = shard->connect_failed && shard->connections == 0 && shard_has_slots(shard);
     if (missing != shard->missing) metric_add(&shard->topology->metrics->primaries_missing, missing ? 1 : -1);
     shard->missing = missing;
@@ -286,7 +243,7 @@ outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, re
     return error->outcome;
 }
 
-// ---- Redis Cluster.
+// ---- Redis Cluster. See also topology_slots.c.
 
 bool topology_is_cluster(const topology_t *topology) { return topology->slots != NULL; }
 
@@ -316,84 +273,3 @@ void topology_want_refresh(topology_t *topology) {
 }
 
 bool topology_take_refresh(topology_t *topology) { return atomic_exchange(&topology->refresh_wanted, false); }
-
-static size_t topology_find(const topology_t *topology, const address_t *address) {
-    for (size_t i = 0; i < topology->shard_count; i++) {
-        const endpoint_t *at = &topology->shards[i]->endpoint;
-        if (at->port == address->port && strcasecmp(at->host, address->host) == 0) return i;
-    }
-    return TOPOLOGY_SHARDS_MAX;
-}
-
-// Call it with the mutex held. Returns the shard of each node, owned; TOPOLOGY_SHARDS_MAX = none.
-static size_t *topology_match(topology_t *topology, const slot_map_t *map, const address_t *nodes) {
-    address_t *shards = mem_array(topology->shard_count, sizeof *shards);
-    uint16_t *slots = mem_array(SLOT_COUNT, sizeof *slots);
-    size_t *of_nodes = mem_array(map->node_count + 1, sizeof *of_nodes);
-    for (size_t i = 0; i < SLOT_COUNT; i++) slots[i] = topology->slots[i];
-    for (size_t i = 0; i < topology->shard_count; i++) {
-        shards[i].port = topology->shards[i]->endpoint.port;
-        snprintf(shards[i].host, sizeof shards[i].host, "%s", topology->shards[i]->endpoint.host);
-    }
-    size_t count = slot_match(&(slot_match_t){map, nodes, shards, topology->shard_count, TOPOLOGY_SHARDS_MAX, slots}, of_nodes);
-    while (topology->shard_count < count) topology_add_shard(topology);
-    free(shards);
-    free(slots);
-    return of_nodes;
-}
-
-// Call it with the mutex held.
-static bool topology_set_slot(topology_t *topology, size_t slot, size_t shard) {
-    if (topology->slots[slot] == shard) return false;
-    topology->slots[slot] = (uint16_t)shard;
-    return true;
-}
-
-// Call it without the mutex.
-static void topology_slots_changed(topology_t *topology, bool changed) {
-    if (!changed) return;
-    atomic_fetch_add(&topology->version, 1);
-    wakeup_raise(topology->slots_fd);
-}
-
-void topology_set_slots(topology_t *topology, const slot_map_t *map) {
-    address_t *nodes = mem_array(map->node_count + 1, sizeof *nodes);
-    bool changed = false;
-    for (size_t i = 0; i < map->node_count; i++) nodes[i] = endpoint_reachable(topology->redis, &map->nodes[i].address);
-    pthread_mutex_lock(&topology->mutex);
-    size_t *shards = topology_match(topology, map, nodes);
-    for (size_t i = 0; i < map->node_count; i++)
-        if (shards[i] < TOPOLOGY_SHARDS_MAX) shard_set_address(topology->shards[shards[i]], nodes[i].host, nodes[i].port);
-    for (size_t slot = 0; slot < SLOT_COUNT; slot++) {
-        size_t node = map->owner[slot];
-        changed |= topology_set_slot(topology, slot, node ? shards[node - 1] : TOPOLOGY_SHARDS_MAX);
-    }
-    topology->map_epoch = map->epoch;
-    for (size_t i = 0; i < topology->shard_count; i++) shard_count_missing(topology->shards[i]);
-    pthread_mutex_unlock(&topology->mutex);
-    free(nodes);
-    free(shards);
-    topology_slots_changed(topology, changed);
-}
-
-void topology_inherit(topology_t *topology, topology_t *old) {
-    if (topology->locator && old->locator) locator_inherit(topology->locator, old->locator);
-    if (!topology->slots || !old->slots) return;
-    pthread_mutex_lock(&old->mutex);
-    while (topology->shard_count < old->shard_count) topology_add_shard(topology);
-    for (size_t i = 0; i < old->shard_count; i++) topology->shards[i]->endpoint = old->shards[i]->endpoint;
-    for (size_t i = 0; i < SLOT_COUNT; i++) topology->slots[i] = old->slots[i];
-    topology->map_epoch = topology_map_epoch(old);
-    pthread_mutex_unlock(&old->mutex);
-}
-
-void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address) {
-    if (!topology->slots) return;
-    const address_t reached = endpoint_reachable(topology->redis, address);
-    pthread_mutex_lock(&topology->mutex);
-    size_t shard = topology_find(topology, &reached);
-    bool known = shard < TOPOLOGY_SHARDS_MAX, changed = known && topology_set_slot(topology, slot, shard);
-    pthread_mutex_unlock(&topology->mutex);
-    topology_slots_changed(topology, changed);
-    if (changed || !known) topology_want_refresh(topology); // a key of a foreign slot is no news
-}

@@ -1,8 +1,4 @@
 // The addresses of the primaries. All connections of a role set, or of a CLI command, share one topology. Thread-safe.
-//
-// A shard is a primary with its replicas. A plain Redis has one shard; a Cluster has one for each primary that serves slots. A
-// shard stays the same when another server becomes its primary: then its epoch rises, and each connection of an older epoch
-// counts as closed.
 #pragma once
 
 #include <stdatomic.h>
@@ -14,12 +10,8 @@
 #include "redis/error.h"
 #include "redis/known/secret.h"
 #include "redis/known/server.h"
+#include "redis/shard.h"
 #include "redis/socket/endpoint.h"
-
-typedef struct topology topology_t;
-typedef struct shard shard_t;
-
-enum { TOPOLOGY_SHARDS_MAX = 256 }; // also the index of no shard
 
 // `redis` is borrowed. Its mode CLUSTER makes a Cluster, in which no slot has a shard yet. Returns owned.
 topology_t *topology_new(const redis_config_t *redis);
@@ -63,7 +55,6 @@ void shard_suspect(shard_t *shard, unsigned epoch);
 void shard_connect_failed(shard_t *shard);
 void shard_connected(shard_t *shard, int64_t certificate_end);
 // Notes whether the leader role of the shard has a connection. *up becomes 1 if the leader roles of all shards have one, else 0.
-typedef enum shard_reach { SHARD_UNUSED, SHARD_REACHED, SHARD_LOST } shard_reach_t;
 void shard_set_reach(shard_t *shard, shard_reach_t reach, metric_t *up);
 void shard_disconnected(shard_t *shard);
 

@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include "cli/audit/requeue.h"
-#include "cli/shards.h"
+#include "cli/audit/requeue_servers.h"
 #include "cli/time_text.h"
 #include "dialects/dialect.h"
 
@@ -14,27 +14,17 @@ enum {
     SIGNAL_CHECK_MS = 200,                 // how often a waiting run looks for a signal
 };
 
-// Owned texts; NULL = none.
-typedef struct run_queue {
-    char *refused;  // Redis's error for all failures of this queue
-    char *unusable; // why no job can be added to the queue
-    conn_t *conn;   // to the primary that has the queue; NULL = none, or a dry run; borrowed
-} run_queue_t;
-
 typedef struct run {
     requeue_t *requeue;
-    cli_shards_t *shards;                    // NULL in a dry run
+    requeue_servers_t servers;
     conn_t *conn;                            // of the requests without a reply; borrowed
     requeue_target_t targets[MAX_IN_FLIGHT]; // a ring: of the requests without a reply
     size_t sent, answered, bytes;            // of these requests
     size_t found;                            // rows of the chunk that are still in the log
-    run_queue_t *queues;                     // owned
-    int64_t now_ms;                          // by Redis's clock, at `began`; 0 in a dry run
-    mono_t began;
-    mono_t due;            // when the next request may be sent
-    buffer_t pushed_bytes; // pushed instead of the payload, if not empty
-    buffer_t detail;       // of the result of a row
-    redis_error_t stop;    // outcome not OK: send no more requests
+    mono_t due;                              // when the next request may be sent
+    buffer_t pushed_bytes;                   // pushed instead of the payload, if not empty
+    buffer_t detail;                         // of the result of a row
+    redis_error_t stop;                      // outcome not OK: send no more requests
     sigset_t signals;
     int signal; // stopped the run; 0 = none
 } run_t;
@@ -150,7 +140,7 @@ static char *run_check_slots(const run_t *run, const event_t *event, const reque
 static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     const requeue_t *requeue = run->requeue;
     const audit_row_t *row = job->row;
-    int64_t now_ms = run->now_ms + mono_diff(mono_now(), run->began) / NS_PER_MS;
+    int64_t now_ms = run->servers.now_ms + mono_diff(mono_now(), run->servers.began) / NS_PER_MS;
     buffer_clear(&run->detail);
     buffer_clear(&run->pushed_bytes);
     if (!slice_is(row->event.kind, "failed")) return RESULT_NO_FAILURE;
@@ -165,8 +155,8 @@ static requeue_result_t run_classify(run_t *run, run_job_t *job) {
     requeue_result_t result = run_find_queues(run, &row->event, &job->target);
     if (result == RESULT_WOULD && !requeue->discard) result = run_check_payload(&row->event, &job->digest);
     if (result != RESULT_WOULD) return result;
-    const char *refused = job->target.known ? run->queues[job->target.home].refused : NULL;
-    const char *unusable = run->queues[job->target.to].unusable;
+    const char *refused = job->target.known ? run->servers.queues[job->target.home].refused : NULL;
+    const char *unusable = run->servers.queues[job->target.to].unusable;
     buffer_str(&run->detail, refused ? refused : unusable ? unusable : "");
     if (refused || unusable) return RESULT_REFUSED;
     char *apart = run_check_slots(run, &row->event, &job->target);
@@ -194,7 +184,7 @@ static void run_read_reply(run_t *run) {
     if (later) return; // not done; the next run of the command does it
     requeue_result_t result = lost ? RESULT_UNKNOWN : outcome == OUTCOME_REFUSED ? RESULT_REFUSED : results[reply.kind];
     const char *why = outcome == OUTCOME_OK ? reply.why : error.text;
-    char **refused = &run->queues[target->home].refused; // applies to all further requests
+    char **refused = &run->servers.queues[target->home].refused; // applies to all further requests
     if (result == RESULT_REFUSED && target->known && !*refused) *refused = mem_str(why);
     buffer_clear(&run->detail);
     if (result == RESULT_ANSWERED)
@@ -213,7 +203,7 @@ static void run_read_replies(run_t *run, size_t keep) {
 static void run_send(run_t *run, const run_job_t *job) {
     const requeue_t *requeue = run->requeue;
     const requeue_target_t *target = &job->target;
-    conn_t *conn = run->queues[target->home].conn;
+    conn_t *conn = run->servers.queues[target->home].conn;
     if (conn != run->conn) run_read_replies(run, 0);
     run->conn = conn;
     const event_t *failure = &job->row->event;
@@ -315,64 +305,13 @@ static int run_exit_code(const run_t *run, int status) {
     return run->stop.outcome == OUTCOME_OK ? status : CLI_FAILED;
 }
 
-// Finds queues whose keys do not fit their dialect.
-static outcome_t run_check_queues(run_t *run, const cli_shard_t *shard, redis_error_t *error) {
-    for (size_t i = 0; i < shard->keys->queue_count; i++) {
-        const queue_keys_t *queue = &shard->keys->queues[i];
-        const dialect_ops_t *ops = dialect_ops(queue->config->dialect);
-        buffer_t refusal = {0};
-        const call_t call = {.conn = shard->conn, .keys = shard->keys, .queue = i, .error = error};
-        outcome_t outcome = ops->adopt && !run->requeue->discard ? ops->adopt(&call, &refusal) : OUTCOME_OK;
-        run->queues[queue->number].conn = shard->conn;
-        if (outcome == OUTCOME_REFUSED) run->queues[queue->number].unusable = mem_str(error->text);
-        if (outcome == OUTCOME_OK && refusal.len) run->queues[queue->number].unusable = mem_str(buffer_text(&refusal));
-        buffer_free(&refusal);
-        if (outcome == OUTCOME_DISCONNECTED || outcome == OUTCOME_RETRY) return outcome;
-    }
-    return OUTCOME_OK;
-}
-
-// Connects to a primary, reads its clock and checks its queues. In a Cluster the others go on without it.
-static outcome_t run_connect_shard(run_t *run, const cli_shard_t *shard, redis_error_t *error) {
-    outcome_t outcome = conn_open(shard->conn, error);
-    if (outcome == OUTCOME_OK) outcome = requeue_now(shard->conn, &run->now_ms, error);
-    run->began = mono_now();
-    if (outcome == OUTCOME_OK) outcome = run_check_queues(run, shard, error);
-    if (outcome == OUTCOME_OK || !shards_in_cluster(run->shards)) return outcome;
-    for (size_t i = 0; i < shard->keys->queue_count; i++) {
-        run_queue_t *queue = &run->queues[shard->keys->queues[i].number];
-        free(queue->unusable);
-        queue->unusable = mem_str(error->text);
-    }
-    return outcome;
-}
-
-// CLI_OK, or an exit code after a message.
-static int run_connect(run_t *run) {
-    redis_error_t error;
-    size_t good = 0;
-    const config_t *config = run->requeue->keys->config;
-    if (run->requeue->args->requeue.dry_run || run->requeue->plan.count == 0) return CLI_OK;
-    run->shards = shards_new(config, "queue-sidecar-requeue", NULL);
-    outcome_t outcome = shards_find(run->shards, true, &error);
-    for (size_t i = 0; outcome == OUTCOME_OK && i < config->queue_count; i++)
-        if (!shards_is_served(run->shards, i)) run->queues[i].unusable = mem_str("no node of the Cluster serves its slot");
-    for (size_t i = 0; i < shards_count(run->shards) && (outcome == OUTCOME_OK || shards_in_cluster(run->shards)); i++) {
-        outcome = run_connect_shard(run, shards_at(run->shards, i), &error);
-        good += outcome == OUTCOME_OK;
-    }
-    if (outcome == OUTCOME_OK || good) return CLI_OK;
-    shards_print_error(shards_target(run->shards), &error);
-    return outcome == OUTCOME_REFUSED ? CLI_FAILED : CLI_REDIS_UNREACHABLE;
-}
-
 static int run_and_report(run_t *run) {
     buffer_t why = {0};
     report_begin(run->requeue);
     bool read = run_plan(run, &why);
     run_read_replies(run, 0);
-    for (size_t i = 0; run->requeue->report.of[RESULT_DONE] && i < shards_count(run->shards); i++)
-        requeue_wait_for_replica(shards_at(run->shards, i)->conn);
+    for (size_t i = 0; run->requeue->report.of[RESULT_DONE] && i < shards_count(run->servers.shards); i++)
+        requeue_wait_for_replica(shards_at(run->servers.shards, i)->conn);
     char *stopped = read ? run_format_stop(run) : mem_str("the audit log cannot be read");
     int status = run_exit_code(run, report_end(run->requeue, stopped));
     free(stopped);
@@ -381,20 +320,13 @@ static int run_and_report(run_t *run) {
 
 int requeue_run(requeue_t *requeue) {
     run_t *run = mem_alloc(sizeof *run);
-    size_t queues = requeue->keys->queue_count;
     run->requeue = requeue;
-    run->queues = mem_array(queues, sizeof *run->queues);
     run_block_signals(run);
-    int status = run_connect(run);
+    int status = requeue_servers_connect(&run->servers, requeue);
     if (status == CLI_OK) status = run_and_report(run);
-    for (size_t i = 0; i < queues; i++) {
-        free(run->queues[i].refused);
-        free(run->queues[i].unusable);
-    }
-    free(run->queues);
+    requeue_servers_end(&run->servers, requeue);
     buffer_free(&run->pushed_bytes);
     buffer_free(&run->detail);
-    shards_free(run->shards);
     free(run);
     return status;
 }
