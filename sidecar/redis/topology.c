@@ -126,7 +126,7 @@ static void shard_raise_epoch(shard_t *shard) {
 }
 
 void shard_set_address(shard_t *shard, const char *host, int port) {
-    if (strcmp(shard->endpoint.host, host) == 0 && shard->endpoint.port == port) return;
+    if (shard->endpoint.port == port && address_host_equal(shard->endpoint.host, host)) return;
     if (shard->endpoint.port) metric_add(&shard->topology->metrics->primary_changes, 1); // else it was unknown
     endpoint_set(&shard->endpoint, host, port);
     atomic_fetch_add(&shard->moves, 1);

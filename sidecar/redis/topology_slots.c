@@ -10,7 +10,7 @@
 static size_t topology_find(const topology_t *topology, const address_t *address) {
     for (size_t i = 0; i < topology->shard_count; i++) {
         const endpoint_t *at = &topology->shards[i]->endpoint;
-        if (at->port == address->port && strcasecmp(at->host, address->host) == 0) return i;
+        if (at->port == address->port && address_host_equal(at->host, address->host)) return i;
     }
     return TOPOLOGY_SHARDS_MAX;
 }

@@ -130,3 +130,27 @@ Test(unit_address, compares_names_without_case) {
     cr_expect_not(address_equal(&b, &c));
     cr_expect_not(address_equal(&b, &d));
 }
+
+Test(unit_address, compares_v6_addresses_not_their_texts) {
+    static const struct {
+        const char *a, *b;
+        bool equal;
+    } rows[] = {
+        {"::1", "0:0::1", true},
+        {"2001:db8::7", "2001:0DB8:0:0::7", true},
+        {"::ffff:10.0.0.1", "::ffff:a00:1", true},
+        {"::1", "::2", false},
+        {"fe80::1%eth0", "fe80:0::1%eth0", true},
+        {"fe80::1%eth0", "fe80::1%eth1", false},
+        {"fe80::1%eth0", "fe80::1", false},
+        {"10.0.0.1", "::ffff:10.0.0.1", false},
+        {"", "::", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        address_t a = {.port = 1}, b = {.port = 1};
+        snprintf(a.host, sizeof a.host, "%s", rows[i].a);
+        snprintf(b.host, sizeof b.host, "%s", rows[i].b);
+        cr_expect_eq(address_equal(&a, &b), rows[i].equal, "%s and %s", rows[i].a, rows[i].b);
+        cr_expect_eq(address_equal(&b, &a), rows[i].equal, "%s and %s", rows[i].b, rows[i].a);
+    }
+}

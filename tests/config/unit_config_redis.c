@@ -25,6 +25,8 @@ Test(unit_config_redis, refuses_a_malformed_or_duplicate_address) {
         {REDIS("master = \"m\";\n sentinels = [\"a:1\", \"b\"];"), "F:3: `redis.sentinels` has \"b\", " ADDRESS},
         {REDIS("master = \"m\"; sentinels = [\"[::1]:1\", \"[::1]:1\"];"),
          "F:2: `redis.sentinels` has [::1]:1 twice: remove one of them\n"},
+        {REDIS("nodes = [\"[::1]:7000\", \"[0:0::1]:7000\"];"),
+         "F:2: `redis.nodes` has [0:0::1]:7000 twice: remove one of them\n"},
         {REDIS("addresses = [\"a:1\"];"), "F:2: `redis.addresses` has \"a:1\", " PAIR},
         {REDIS("addresses = [\"a=b\"];"), "F:2: `redis.addresses` has \"a=b\", " PAIR},
         {REDIS("addresses = [\"a:1=b:2\", \"a:1=c:2\"];"), "F:2: `redis.addresses` has a:1 twice: remove one of them\n"},

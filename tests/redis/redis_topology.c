@@ -106,6 +106,9 @@ Test(redis_topology, only_another_address_is_a_change_of_primary) {
     shard_move(shard, "127.0.0.1", 2);
     shard_move(shard, "127.0.0.1", 2);
     cr_assert_eq(metric_get(&metrics->primary_changes), 1);
+    shard_move(shard, "::1", 2);
+    shard_move(shard, "0:0::1", 2);
+    cr_assert_eq(metric_get(&metrics->primary_changes), 2, "another text of an address is no change");
     topology_free(topology);
     config_free(config);
 }

@@ -18,15 +18,19 @@ static int address_port(slice_t text) {
     return port;
 }
 
-// A v6 address, with or without the interface of a link-local one: "fe80::1%eth0".
-static bool address_is_v6(const char *host) {
+// Reads a v6 address, with or without the interface of a link-local one: "fe80::1%eth0".
+static bool address_read_v6(const char *host, struct in6_addr *parsed) {
     char text[INET6_ADDRSTRLEN];
-    struct in6_addr parsed;
     size_t len = strcspn(host, "%");
     if (len >= sizeof text || (host[len] == '%' && !host[len + 1])) return false;
     memcpy(text, host, len);
     text[len] = '\0';
-    return inet_pton(AF_INET6, text, &parsed) == 1;
+    return inet_pton(AF_INET6, text, parsed) == 1;
+}
+
+static bool address_is_v6(const char *host) {
+    struct in6_addr unused;
+    return address_read_v6(host, &unused);
 }
 
 static bool address_is_name(const char *host) {
@@ -84,4 +88,11 @@ address_text_t address_text(const address_t *address) {
     return out;
 }
 
-bool address_equal(const address_t *a, const address_t *b) { return a->port == b->port && strcasecmp(a->host, b->host) == 0; }
+bool address_host_equal(const char *a, const char *b) {
+    struct in6_addr v6_of_a, v6_of_b;
+    if (!address_read_v6(a, &v6_of_a) || !address_read_v6(b, &v6_of_b)) return strcasecmp(a, b) == 0;
+    bool same_interface = strcmp(a + strcspn(a, "%"), b + strcspn(b, "%")) == 0;
+    return same_interface && memcmp(&v6_of_a, &v6_of_b, sizeof v6_of_a) == 0;
+}
+
+bool address_equal(const address_t *a, const address_t *b) { return a->port == b->port && address_host_equal(a->host, b->host); }

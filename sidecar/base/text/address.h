@@ -27,5 +27,6 @@ bool address_parse_announced(slice_t text, address_t *out);
 
 address_text_t address_text(const address_t *address); // "host:port" or "[v6]:port"; reads back as the same address
 
-// Host names are equal in either case.
+// Host names are equal in either case, and v6 addresses in each of their texts: "::1" and "0:0::1".
+bool address_host_equal(const char *a, const char *b);
 bool address_equal(const address_t *a, const address_t *b);

@@ -113,7 +113,7 @@ bool sentinel_event_is_news(const char *text, const char *master, const address_
     const char *port = words[promoted ? PROMOTED_HOST + 1 : HOST + 1];
     const char *name = words[promoted ? PROMOTED_MASTER : 0];
     bool news = !port || (strcmp(name, master) == 0 &&
-                          (strcasecmp(host, announced->host) != 0 || strtol(port, NULL, 10) != announced->port));
+                          (!address_host_equal(host, announced->host) || strtol(port, NULL, 10) != announced->port));
     free(copy);
     return news;
 }
