@@ -187,7 +187,7 @@ static void redis_check_tls(load_t *load) {
                                        "tls_server_name", "tls_verify",    "tls_min"};
     const redis_config_t *redis = &load->config->redis;
     bool used = redis->tls || redis->sentinel_tls;
-    for (size_t i = 0; !used && i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; !used && !load->url_refused && i < sizeof keys / sizeof *keys; i++)
         if (redis_is_set(load, keys[i]))
             redis_report(load, load->errors, keys[i], "has no effect without TLS: set `redis.tls` to true, or remove it");
     if (used && redis->tls_verify == TLS_VERIFY_CA)

@@ -110,6 +110,7 @@ void config_load_url(load_t *load, origin_t origin) {
     char *shown = config_load_shown(key, origin);
     url_t url = {0};
     bool good = url_parse(&url, *text);
+    load->url_refused = load->url_refused || !good;
     if (!good)
         diagnostic_add(load->errors, location,
                        "%s must be redis://[user][:password]@host:port/db, rediss://... for TLS, or unix:///path, with %%XX for "

@@ -230,15 +230,16 @@ Test(unit_config, splits_a_url_into_its_parts) {
     }
 }
 
+#define MUST                                                                                                                     \
+    "F:1: `redis.url` must be redis://[user][:password]@host:port/db, rediss://... for TLS, or unix:///path, with %XX for "      \
+    "special characters\n"
+
 Test(unit_config, refuses_bad_urls_without_showing_them) {
-    static const char must[] =
-        "F:1: `redis.url` must be redis://[user][:password]@host:port/db, rediss://... for TLS, or unix:///path, with %XX for "
-        "special characters\n";
     static const char *const bad[] = {"http://x",     "redis://",        "redis://:6379",     "unix://run/x",   "redis://a:%zz@x",
                                       "redis://[::1", "redis://x/1?a=b", "redis://a:%00@x/1", "redis://[::1]x", "localhost:6379"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *text = mem_printf("redis = { url = \"%s\"; };\n" Q, bad[i]);
-        config_case_expect_fault(text, must);
+        config_case_expect_fault(text, MUST);
         free(text);
     }
     static const config_case_row_t rows[] = {
@@ -251,6 +252,8 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
         {"redis = { url = \"redis://x\";\n port = 1;\n host = \"y\"; };\n" Q,
          "F:2: `redis.port` and `redis.url` are both set: remove one of them\n"
          "F:3: `redis.host` and `redis.url` are both set: remove one of them\n"},
+        {"redis = { url = \"rediss://a:%zz@x\"; tls_ca_file = \"/a\"; tls_cert_file = \"/b\"; tls_key_file = \"/c\"; };\n" Q,
+         MUST},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
