@@ -105,6 +105,14 @@ Test(unit_slot_match, a_slot_that_nobody_serves_has_no_say) {
     expect("ABC", "AAABBBCC", "AAABB...", "01", 3);
 }
 
+/* The order of the map says nothing. */
+Test(unit_slot_match, the_node_with_most_of_the_slots_takes_the_shard) {
+    expect("ABC", "AAABBBCC", "AAAEDDCC", "0312", 4);
+    expect("ABC", "AAABBBCC", "AAADDECC", "0132", 4);
+    /* E has more slots of B than of A, but D has still more of them. */
+    expect("AB", "ABBBBBBB", "EEEDDDDD", "01", 2);
+}
+
 Test(unit_slot_match, all_nodes_are_replaced) { expect("ABC", "AAABBBCC", "DDDEEEFF", "012", 3); }
 
 Test(unit_slot_match, all_nodes_are_gone) { expect("ABC", "AAABBBCC", "........", "", 3); }
