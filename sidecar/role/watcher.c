@@ -137,6 +137,7 @@ static void watcher_ask_sentinels(watcher_t *watcher, mono_t now, redis_error_t 
     bool followed = false;
     shard_locate(topology_shard(watcher->topology, 0), now, watcher->stop, error);
     locator_inspect(topology_locator(watcher->topology), findings_read, &findings);
+    if (atomic_load(watcher->stop)) return;
     watcher->announced = findings.announced;
     bool unsettled = watcher_report_findings(watcher, &findings, now);
     sentinel_events_renew(watcher->events);
@@ -161,6 +162,7 @@ static void watcher_ask(watcher_t *watcher, mono_t now) {
         watcher_ask_nodes(watcher, now, &error);
     else
         watcher_ask_sentinels(watcher, now, &error);
+    if (atomic_load(watcher->stop)) return; // nobody was waited for
     condition_change_t change = condition_update_reason(&watcher->unknown, error.text);
     if (change != CONDITION_UNCHANGED)
         metrics_say(watcher->metrics, WHY_REDIS, watcher, change == CONDITION_BEGAN ? error.text : NULL);

@@ -168,3 +168,25 @@ Test(daemon_tls, wrong_server_name_is_refused_by_check) {
     free(path);
     cluster_end(&s);
 }
+
+static int troubles(const daemon_t *d) {
+    return daemon_log_count(d, "\"level\":\"warn\"") + daemon_log_count(d, "\"level\":\"error\"");
+}
+
+/* Roles give up their handshakes because they are to stop. */
+Test(daemon_tls, handshakes_that_a_stop_ends_are_no_failures) {
+    server_t *plain = server_start(&(server_options_t){.tcp = true});
+    daemon_t *d = daemon_start("group = \"g\";\nredis = { sentinels = [\"127.0.0.1:%d\"]; master = \"m\"; sentinel_tls = true; "
+                               "tls_verify = \"none\"; };\nhttp = { port = 0; };\nlog = { format = \"json\"; };\n"
+                               "queues = ( { name = \"q\"; } );\n",
+                               server_port(plain));
+    cr_assert(daemon_wait_log(d, "the sentinel speaks no TLS on this port", 10000));
+    cr_assert(daemon_wait_log(d, "cannot learn where the primary is", 10000));
+    int before = troubles(d);
+    cr_assert_eq(daemon_terminate(d, 10000).code, 0);
+    char *log = daemon_log(d);
+    cr_assert_eq(troubles(d), before, "%s", log);
+    free(log);
+    daemon_free(d);
+    server_free(plain);
+}
