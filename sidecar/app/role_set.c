@@ -214,7 +214,7 @@ void role_set_free_ended(role_set_t *set) {
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++)
         if (set->shards[i] && shard_roles_stopping(set->shards[i])) return; // its successor may adopt a lock of those that ended
     for (size_t i = 0; i < set->ended_count; i++) {
-        shard_roles_retire(set->ended[i]);
+        shard_roles_retire(set->ended[i], NULL);
         shard_roles_free(set->ended[i]);
     }
     set->ended_count = 0;
@@ -251,7 +251,9 @@ static bool role_set_take_over_shards(role_set_t *next, role_set_t *old, bool *f
     for (size_t i = 0; i < old->ended_count; i++) next->ended[next->ended_count++] = old->ended[i];
     *failed = !role_set_follow_slots(next, &changed) || !role_set_start_watcher(next);
     next->ended_count = 0;
-    for (size_t i = 0; i < old->ended_count; i++) shard_roles_retire(old->ended[i]);
+    keyspace_t *keys = keyspace_new(next->config);
+    for (size_t i = 0; i < old->ended_count; i++) shard_roles_retire(old->ended[i], keys);
+    keyspace_free(keys);
     return true;
 }
 

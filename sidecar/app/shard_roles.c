@@ -145,7 +145,7 @@ void shard_roles_adopt(shard_roles_t *next, shard_roles_t *old) {
             if (strcmp(next->keys->locks[i].key, old->keys->locks[k].key) == 0) shard_roles_adopt_lock(next, i, old, k);
 }
 
-void shard_roles_retire(shard_roles_t *old) { leader_retire(old->leader); }
+void shard_roles_retire(shard_roles_t *old, const keyspace_t *next) { leader_retire(old->leader, next); }
 
 bool shard_roles_end(shard_roles_t *of) {
     leader_expect_hand_over(of->leader, false);

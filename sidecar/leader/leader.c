@@ -283,7 +283,17 @@ void leader_adopt(leader_t *leader, size_t lock, const char *token) {
 
 const char *leader_adopted(const leader_t *leader, size_t lock) { return leader->elections[lock].adopted; }
 
-void leader_retire(leader_t *leader) {
-    for (size_t i = 0; i < leader->keys->lock_count; i++)
+static bool leader_has_lock(const keyspace_t *keys, const char *lock) {
+    for (size_t i = 0; i < keys->lock_count; i++)
+        if (strcmp(keys->locks[i].key, lock) == 0) return true;
+    return false;
+}
+
+void leader_retire(leader_t *leader, const keyspace_t *next) {
+    bool answered = true;
+    for (size_t i = 0; i < leader->keys->lock_count; i++) {
         if (leader->elections[i].state == ELECTION_LEADING) leader_count_leading(leader, -1);
+        bool removed = next && leader_may_hold(leader, i) && !leader_has_lock(next, leader->keys->locks[i].key);
+        if (removed && answered) answered = leader_release(leader, i);
+    }
 }

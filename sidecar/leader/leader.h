@@ -42,5 +42,6 @@ void leader_hand_over(leader_t *leader, leader_t *old);
 void leader_adopt(leader_t *leader, size_t lock, const char *token);
 // The token that `leader` has adopted, "" = none; for any thread.
 const char *leader_adopted(const leader_t *leader, size_t lock);
-// Ends the terms of `leader`, whose thread has ended, after others have adopted its locks. Releases nothing.
-void leader_retire(leader_t *leader);
+// Ends the terms of `leader`, whose thread has ended, after others have adopted its locks. Releases those that `next` lacks;
+// NULL: none.
+void leader_retire(leader_t *leader, const keyspace_t *next);

@@ -234,6 +234,40 @@ Test(daemon_cluster, a_cluster_that_refused_the_password_at_the_start_is_found) 
     nodes_free(&nodes);
 }
 
+/* Whether each of the first queues has its lock, and no other has. */
+static bool locks_are(nodes_t *nodes, int count) {
+    bool are = true;
+    for (int i = 0; i < QUEUES; i++) {
+        char queue[16];
+        snprintf(queue, sizeof(queue), "{q%d}", i);
+        redis_t *r = nodes_open(nodes, queue);
+        are = are && redis_int(r, "EXISTS sidecar:%s:lock", queue) == (i < count);
+        redis_close(r);
+    }
+    return are;
+}
+
+Test(daemon_cluster, a_reload_releases_the_locks_of_removed_queues) {
+    static const char config[] = "group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"60s\"; };\nhttp = { port = 0; };\n"
+                                 "log = { format = \"json\"; };\ndefaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n";
+    enum { KEPT = 2 };
+    nodes_t nodes = nodes_start(3, 0);
+    char *seeds = nodes_seeds(&nodes), *all = queues_of(QUEUES, ""), *kept = queues_of(KEPT, "");
+    daemon_t *d = daemon_start(config, seeds, all);
+    cr_assert(wait_for(locks_are(&nodes, QUEUES), ROUND_MS));
+    cr_assert(wait_for(daemon_log_count(d, "\"msg\":\"leading\"") == QUEUES, ROUND_MS));
+    daemon_write_config(d, config, seeds, kept);
+    daemon_signal(d, SIGHUP);
+    cr_assert(daemon_wait_log(d, "new configuration in effect", ROUND_MS));
+    cr_assert(wait_for(locks_are(&nodes, KEPT), 5000), "the lock of a removed queue stays, or that of another one goes");
+    cr_assert(wait_for(daemon_log_count(d, "\"msg\":\"still leading\"") == KEPT, ROUND_MS));
+    daemon_stop(d);
+    free(kept);
+    free(all);
+    free(seeds);
+    nodes_free(&nodes);
+}
+
 Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
     nodes_t nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes), *queues = queues_of(QUEUES, ""), host[64];

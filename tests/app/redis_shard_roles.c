@@ -40,7 +40,7 @@ Test(redis_shard_roles, roles_that_are_replaced_before_their_first_term_pass_the
     cr_assert(wait_for(fixture_log_count("still leading") == 1, 10000), "%s", fixture_log());
     redis_expect(f.r, token, "GET sidecar:email:lock");
     free(token);
-    shard_roles_retire(first);
+    shard_roles_retire(first, NULL);
     shard_roles_free(first);
     shard_roles_free(second);
     end(third);
