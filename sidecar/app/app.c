@@ -16,9 +16,12 @@
 #include "http/http.h"
 #include "model/metrics.h"
 #include "redis/mode.h"
+#include "redis/topology.h"
 
 enum { HTTP_STOP_MS = 1500 };
 enum { MODE_INTERVAL_S = 2 };
+// Roles, connections and a reload have some 15 files for each shard; other parts of the process have some 40.
+enum { FILES = 32 * TOPOLOGY_SHARDS_MAX + 256 };
 enum { METRIC_ROWS = 2 * CONFIG_QUEUES_MAX }; // two role sets may run at once, with different queues
 
 typedef struct app {
@@ -260,6 +263,7 @@ int app_run(config_t *config) {
     app_t app = {
         .metrics = metrics_new(METRIC_ROWS), .watch_fd = reload_watch(config->path), .http_role = {.wake_fd = -1, .end_fd = -1}};
     sigset_t ends;
+    host_raise_file_limit(FILES);
     app.health = health_new(app.metrics, config->group);
     app_take_effect(&app, config);
     app.told_fd = wakeup_new();

@@ -1,6 +1,7 @@
 #include "base/host.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "base/buffer.h"
 
@@ -18,6 +19,13 @@ static void instance_make_name(void) {
 const char *instance_name(void) {
     pthread_once(&once, instance_make_name);
     return instance;
+}
+
+void host_raise_file_limit(uint64_t wanted) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // Reads the number in a file; "max" means no limit.

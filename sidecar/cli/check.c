@@ -128,12 +128,30 @@ static void check_print_problems(const servers_t *servers, int *faults) {
     buffer_free(&line);
 }
 
+static void check_print_replica(const primary_view_t *replica, const redis_config_t *redis, int *faults) {
+    bool found = config_redis_mode(redis) >= REDIS_MODE_SENTINEL;
+    char *text = mem_printf("the server at %s is a replica of %s, and the sidecar must talk to the primary: %s", replica->address,
+                            replica->replica_of,
+                            found ? "a failover may be under way, so check again in some seconds"
+                                  : "set redis.host and redis.port (or redis.url) to the primary, or set redis.sentinels and "
+                                    "redis.master, which find it after each failover");
+    check_print(faults, PREFLIGHT_REFUSED, NULL, text);
+    free(text);
+}
+
 // Checks one primary and its queues.
 static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *faults, redis_error_t *error) {
     const preflight_call_t call = {shard->conn, shard->keys, check_print, faults, error};
-    outcome_t outcome = conn_open(shard->conn, error);
+    outcome_t outcome = conn_connect(shard->conn, error);
     if (outcome == OUTCOME_OK) outcome = servers_add_primary(servers, shard->conn, error);
-    if (outcome == OUTCOME_OK) check_print_primary(&servers->primaries[servers->primary_count - 1], shard->keys, faults);
+    if (outcome != OUTCOME_OK) return outcome;
+    const primary_view_t *primary = &servers->primaries[servers->primary_count - 1];
+    if (*primary->replica_of) {
+        check_print_replica(primary, &shard->keys->config->redis, faults);
+        return OUTCOME_OK; // it refuses the requests that follow
+    }
+    check_print_primary(primary, shard->keys, faults);
+    outcome = conn_open(shard->conn, error);
     if (outcome == OUTCOME_OK) outcome = preflight(&call);
     // check_print_moving tells of a slot that is being moved.
     if (outcome == OUTCOME_REFUSED && redis_reason_is_slot(error->text)) outcome = OUTCOME_OK;

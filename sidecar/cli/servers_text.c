@@ -98,15 +98,22 @@ int64_t servers_sentinels_quarrel(const servers_t *servers, int64_t now_ms, buff
 }
 
 int64_t servers_certificate_ends(const servers_t *servers, int64_t now_ms, buffer_t *what) {
-    const primary_view_t *first = NULL;
+    const char *whose = NULL;
+    int64_t end_ms = INT64_MAX;
     for (size_t i = 0; i < servers->primary_count; i++) {
         const primary_view_t *primary = &servers->primaries[i];
-        if (primary->certificate_end_ms < 0) continue;
-        if (!first || primary->certificate_end_ms < first->certificate_end_ms) first = primary;
+        if (primary->certificate_end_ms >= 0 && primary->certificate_end_ms < end_ms) {
+            whose = primary->address;
+            end_ms = primary->certificate_end_ms;
+        }
+        if (primary->own_certificate_end_ms > 0 && primary->own_certificate_end_ms < end_ms) {
+            whose = "the sidecar (redis.tls_cert_file)";
+            end_ms = primary->own_certificate_end_ms;
+        }
     }
-    if (!first || first->certificate_end_ms - now_ms > CERTIFICATE_DAYS * DAY_MS) return 0;
-    int64_t left_ms = first->certificate_end_ms - now_ms;
-    buffer_printf(what, "the certificate of %s ", first->address);
+    if (!whose || end_ms - now_ms > CERTIFICATE_DAYS * DAY_MS) return 0;
+    int64_t left_ms = end_ms - now_ms;
+    buffer_printf(what, "the certificate of %s ", whose);
     if (left_ms > 0)
         buffer_printf(what, "ends in %s", duration_text(left_ms).text);
     else

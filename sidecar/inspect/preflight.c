@@ -62,7 +62,8 @@ static outcome_t preflight_check_role(const preflight_call_t *call) {
     if (preflight_ask_optional(call, CAPABILITY_ROLE, &reply) != OUTCOME_OK) return call->error->outcome;
     if (reply && !reply_is(reply_at(reply, 0), "master"))
         preflight_report(call, PREFLIGHT_REFUSED, NULL, "the server at %s is a %s: the sidecar must talk to the primary",
-                         conn_target(call->conn), reply_text(reply_at(reply, 0)));
+                         conn_target(call->conn),
+                         reply_is(reply_at(reply, 0), "slave") ? "replica" : reply_text(reply_at(reply, 0)));
     conn_reply_free(reply);
     return OUTCOME_OK;
 }

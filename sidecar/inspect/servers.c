@@ -58,6 +58,14 @@ static int64_t servers_number(const redisReply *info, const char *field) {
     return slice_integer(reply_info(info, field), &number) ? number : -1;
 }
 
+// (redis src/server.c, genRedisInfoString)
+static void servers_read_role(primary_view_t *view, const redisReply *info) {
+    address_t primary = {.port = (int)servers_number(info, "master_port:")};
+    if (!slice_is(reply_info(info, "role:"), "slave")) return;
+    servers_copy(primary.host, sizeof primary.host, reply_info(info, "master_host:"));
+    snprintf(view->replica_of, sizeof view->replica_of, "%s", address_text(&primary).text);
+}
+
 // The replies to INFO, in the order of the sections. A refused section is NULL.
 enum { INFO_SERVER, INFO_MEMORY, INFO_REPLICATION, INFO_SECTIONS };
 
@@ -66,6 +74,7 @@ static void servers_read_info(primary_view_t *view, redisReply *const *info) {
     if (mode.len == 0) mode = reply_info(info[INFO_SERVER], "server_mode:"); // valkey src/server.c, genValkeyInfoString
     servers_copy(view->mode, sizeof view->mode, mode);
     servers_copy(view->eviction, sizeof view->eviction, reply_info(info[INFO_MEMORY], "maxmemory_policy:"));
+    servers_read_role(view, info[INFO_REPLICATION]);
     view->replicas = servers_number(info[INFO_REPLICATION], "connected_slaves:");
     // This field is there only if min-replicas-to-write is above 0 (redis src/server.c, genRedisInfoString).
     view->good_replicas = servers_number(info[INFO_REPLICATION], "min_slaves_good_slaves:");
@@ -98,6 +107,7 @@ outcome_t servers_add_primary(servers_t *servers, conn_t *conn, redis_error_t *e
     snprintf(view.address, sizeof view.address, "%s", conn_target(conn));
     snprintf(view.tls, sizeof view.tls, "%s", conn_tls_text(conn));
     if (conn_certificate_end(conn)) view.certificate_end_ms = conn_certificate_end(conn) * 1000;
+    view.own_certificate_end_ms = conn_own_certificate_end(conn) * 1000;
     for (int i = 0; i < INFO_SECTIONS; i++) request_append(conn, "INFO", sections[i]);
     for (int i = 0; i < INFO_SECTIONS; i++) info[i] = conn_read_or_refusal(conn, &refusal, error);
     servers_read_info(&view, info);

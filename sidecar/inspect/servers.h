@@ -7,13 +7,15 @@
 // Times are ms since 1970; an unknown number is -1.
 typedef struct primary_view {
     char address[ENDPOINT_SIZE];
-    char error[400];            // why nothing below is known; "" = the server answered
-    char mode[16];              // "standalone", "cluster"; "" = unknown
-    char tls[16];               // "TLS 1.3"; "" = the connection is plain
-    char eviction[32];          // maxmemory-policy; "" = unknown
-    int64_t certificate_end_ms; // of the server; -1 = plain or unknown
-    int64_t replicas;           // that are connected
-    int64_t good_replicas;      // that keep up, as min-replicas-to-write counts them; -1 = that is not set
+    char error[400];                // why nothing below is known; "" = the server answered
+    char mode[16];                  // "standalone", "cluster"; "" = unknown
+    char tls[16];                   // "TLS 1.3"; "" = the connection is plain
+    char eviction[32];              // maxmemory-policy; "" = unknown
+    int64_t certificate_end_ms;     // of the server; -1 = plain or unknown
+    int64_t own_certificate_end_ms; // of the client's certificate that the connection uses; 0 = none
+    char replica_of[ENDPOINT_SIZE]; // the server's own primary; "" = it is a primary, or unknown
+    int64_t replicas;               // that are connected
+    int64_t good_replicas;          // that keep up, as min-replicas-to-write counts them; -1 = that is not set
 } primary_view_t;
 
 typedef struct sentinel_view {

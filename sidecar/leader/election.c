@@ -6,7 +6,8 @@
 
 enum {
     MARGIN_DIVISOR = 10,   // the lease ends a tenth of the TTL before the lock expires
-    JITTER_DIVISOR = 20,   // standbys try at random times within a twentieth of the TTL
+    JITTER_DIVISOR = 20,   // standbys try at random times within a twentieth of the TTL,
+    JITTER_MAX_MS = 500,   // and soon enough for a takeover within TTL + 1 s
     LOCK_WITHOUT_TTL = -1, // reply of PTTL
 };
 
@@ -196,7 +197,9 @@ static void election_check_clock_step(leader_t *leader, size_t lock, const lock_
             look_in_ms = 0;
         }
     }
-    int64_t jitter = look_in_ms ? (int64_t)((double)election_ttl_part_ns(leader, JITTER_DIVISOR) * random_unit()) : 0;
+    int64_t most_ns = election_ttl_part_ns(leader, JITTER_DIVISOR);
+    if (most_ns > JITTER_MAX_MS * NS_PER_MS) most_ns = JITTER_MAX_MS * NS_PER_MS;
+    int64_t jitter = look_in_ms ? (int64_t)((double)most_ns * random_unit()) : 0;
     election->next = mono_add(now, look_in_ms * NS_PER_MS + jitter);
 }
 

@@ -84,6 +84,11 @@ int64_t conn_certificate_end(const conn_t *conn) {
     return tls ? tls_certificate_end(tls) : 0;
 }
 
+int64_t conn_own_certificate_end(const conn_t *conn) {
+    const tls_t *tls = conn_tls(conn);
+    return tls ? tls_client_end(tls) : 0;
+}
+
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
 
 bool conn_has_moved(const conn_t *conn) { return conn->moves != shard_moves(conn->shard); }

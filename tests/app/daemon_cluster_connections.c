@@ -124,28 +124,49 @@ Test(daemon_cluster_connections, one_subscription_hears_of_the_locks_of_all_node
     nodes_free(&nodes);
 }
 
-/* No replica takes over, so the leader of another node listens. */
-Test(daemon_cluster_connections, the_subscription_leaves_a_dead_node, .timeout = 120) {
-    nodes_t nodes = nodes_start(NODES, 0);
-    daemon_t *leader, *standby;
-    for (size_t i = 0; i < nodes.count; i++) {
-        redis_t *r = redis_open(nodes.servers[i]);
-        redis_ok(r, "CONFIG SET cluster-require-full-coverage no");
-        redis_close(r);
-    }
-    size_t node = begin(&nodes, &leader, &standby);
+/* The number of locks that are at another node than this one. */
+static int locks_elsewhere(nodes_t *nodes, size_t node) {
     int locks = 0;
     for (int i = 0; i < QUEUES; i++) {
         char queue[16];
         snprintf(queue, sizeof(queue), "{q%d}", i);
-        locks += nodes_owner(&nodes, nodes_slot(&nodes, queue)) != node;
+        locks += nodes_owner(nodes, nodes_slot(nodes, queue)) != node;
     }
+    return locks;
+}
+
+/* No replica takes over, so the leader of another node listens. */
+Test(daemon_cluster_connections, the_subscription_leaves_a_dead_node, .timeout = 120) {
+    nodes_t nodes = nodes_start(NODES, 0);
+    daemon_t *leader, *standby;
+    nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    size_t node = begin(&nodes, &leader, &standby);
+    int locks = locks_elsewhere(&nodes, node);
     server_freeze(nodes.servers[node]); /* its connections stay open */
     nodes.down[node] = true;
     cr_assert(wait_for(count_all(&nodes, "-vacant") == 2, 40000), "nobody listens after the loss of a node");
     expect_takeover(leader, standby, locks);
     server_thaw(nodes.servers[node]);
     daemon_stop(standby);
+    nodes_free(&nodes);
+}
+
+/* The standby hears nothing at the frozen node. */
+Test(daemon_cluster_connections, a_takeover_after_a_kill_does_not_wait_for_a_frozen_node, .timeout = 120) {
+    nodes_t nodes = nodes_start(NODES, 0);
+    nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    daemon_t *leader, *standby;
+    size_t node = begin(&nodes, &leader, &standby);
+    int locks = locks_elsewhere(&nodes, node);
+    server_freeze(nodes.servers[node]);
+    nodes.down[node] = true;
+    daemon_kill(leader);
+    int64_t began = wait_now_us();
+    cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"leading\"") == locks, 30000));
+    cr_assert_leq(wait_now_us() - began, (TTL_S + 1) * INT64_C(1000000));
+    server_thaw(nodes.servers[node]);
+    daemon_stop(standby);
+    daemon_free(leader);
     nodes_free(&nodes);
 }
 

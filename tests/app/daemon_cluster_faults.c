@@ -93,15 +93,6 @@ static void restart_all(nodes_t *nodes) {
     cr_assert(wait_for(is_up(nodes), UP_MS));
 }
 
-static void do_on_all(const nodes_t *nodes, const char *command) {
-    for (size_t i = 0; i < nodes->count; i++) {
-        if (!nodes->servers[i] || nodes->down[i]) continue;
-        redis_t *r = redis_open(nodes->servers[i]);
-        redis_ok(r, command);
-        redis_close(r);
-    }
-}
-
 Test(daemon_cluster_faults, nodes_that_are_away_at_the_start_are_found_soon_after_they_come) {
     nodes_t nodes = nodes_start(3, 0);
     kill_all(&nodes);
@@ -120,8 +111,8 @@ Test(daemon_cluster_faults, a_slot_that_gets_a_node_is_served_soon) {
     size_t owner = nodes_owner(&nodes, slot);
     snprintf(drop, sizeof drop, "CLUSTER DELSLOTS %u", slot);
     snprintf(add, sizeof add, "CLUSTER ADDSLOTS %u", slot);
-    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
-    do_on_all(&nodes, drop);
+    nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    nodes_do(&nodes, drop);
     daemon_t *d = start(&nodes, 1);
     cr_assert(cluster_stays(daemon_log_count(d, "\"leading\"") == 0, 1000));
     redis_t *r = redis_open(nodes.servers[owner]);
@@ -142,7 +133,7 @@ Test(daemon_cluster_faults, a_slot_that_its_node_does_not_serve_delays_no_other_
     }
     cr_assert(*other);
     unsigned slot = nodes_slot(&nodes, cut_off);
-    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     daemon_t *d = start(&nodes, QUEUES);
     expect_all(&nodes, UP_MS);
     redis_t *r = redis_open(nodes.servers[1]);
@@ -181,7 +172,7 @@ static void adopt_slot(nodes_t *nodes, unsigned slot, size_t to) {
 
 Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
     nodes_t nodes = nodes_start(3, 0);
-    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     daemon_t *d = start(&nodes, QUEUES);
     expect_all(&nodes, UP_MS);
     cr_assert_eq(metric(d, "redis_up"), 1);
@@ -314,7 +305,7 @@ Test(daemon_cluster_faults, a_queue_goes_on_soon_after_the_move_of_its_slot_is_g
 Test(daemon_cluster_faults, at_its_end_an_instance_gives_up_its_locks_though_one_node_does_not_answer) {
     nodes_t nodes = nodes_start(3, 0);
     char name[16] = "";
-    do_on_all(&nodes, "CONFIG SET cluster-require-full-coverage no");
+    nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     daemon_t *d = start_with(&nodes, QUEUES, "ttl = \"10s\";");
     expect_all(&nodes, UP_MS);
     for (int i = 0; i < QUEUES; i++) {

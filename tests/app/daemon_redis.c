@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Adds one job that falls due during the coming fault, and one that stays delayed. */
 static void two_jobs(cluster_t *s, int due_in_ms) {
@@ -78,6 +79,35 @@ Test(daemon_redis, sidecars_resume_after_redis_was_down) {
         cr_assert(daemon_wait_log(s.sidecars[i], "redis answers again", 15000));
         cr_assert_eq(daemon_log_count(s.sidecars[i], "cannot reach redis"), 1);
     }
+    cluster_end(&s);
+}
+
+static long long file_limit(const daemon_t *d) {
+    char path[64], line[256];
+    long long soft = -1;
+    snprintf(path, sizeof(path), "/proc/%d/limits", (int)daemon_pid(d));
+    FILE *in = fopen(path, "re");
+    cr_assert_not_null(in);
+    while (fgets(line, sizeof(line), in))
+        if (strncmp(line, "Max open files", 14) == 0) soft = strtoll(line + 14, NULL, 10);
+    fclose(in);
+    return soft;
+}
+
+/* Many primaries need more files than the usual soft limit of 1024. */
+Test(daemon_redis, the_limit_of_open_files_is_raised) {
+    enum { WANTED = 8000 };
+    cluster_t s = cluster_begin(NULL);
+    struct rlimit before, low;
+    getrlimit(RLIMIT_NOFILE, &before);
+    low = (struct rlimit){.rlim_cur = 256, .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &low);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
+    setrlimit(RLIMIT_NOFILE, &before);
+    if (before.rlim_max < WANTED)
+        cr_assert_eq(file_limit(d), (long long)before.rlim_max);
+    else
+        cr_assert_geq(file_limit(d), WANTED);
     cluster_end(&s);
 }
 
@@ -229,7 +259,7 @@ Test(daemon_redis, sidecars_resume_after_redis_was_a_replica) {
     cr_assert(wait_for(redis_int(other.r, "ZCARD q:delayed") + redis_int(other.r, "LLEN q") == 2, 5000));
     redis_ok(other.r, "REPLICAOF NO ONE");
     replicate(&s, other.server);
-    cr_assert(daemon_wait_log(d, "cannot lead", 5000) && cluster_says(d, "cannot lead", "slave"));
+    cr_assert(daemon_wait_log(d, "cannot lead", 5000) && cluster_says(d, "cannot lead", "replica"));
     int lines = log_lines(d);
     long long calls = server_commandstat(s.server, "evalsha");
     cr_assert(cluster_stays(log_lines(d) - lines <= 10, 1000));

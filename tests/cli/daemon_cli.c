@@ -112,6 +112,21 @@ Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
     cluster_end(&s);
 }
 
+Test(daemon_cli, check_tells_of_which_server_a_replica_is) {
+    cluster_t s = cluster_begin(NULL);
+    char *path = cluster_config_file(&s, (sidecar_t){0});
+    redis_ok(s.r, "REPLICAOF 127.0.0.1 1");
+    for (int i = 0; i < 2; i++) {
+        const daemon_output_t *check = daemon_run("check", "-c", path, "--redis");
+        cr_assert_eq(check->code, 1, "%s%s", check->out, check->err);
+        cr_assert(has(check->out, " is a replica of 127.0.0.1:1, and") && has(check->out, "set redis.host"), "%s", check->out);
+        cr_assert(!has(check->out, "passed") && !has(check->err, "READONLY"), "%s%s", check->out, check->err);
+        redis_ok(s.r, "CONFIG SET replica-serve-stale-data no"); /* it then answers nearly nothing */
+    }
+    free(path);
+    cluster_end(&s);
+}
+
 Test(daemon_cli, check_reports_missing_redis_features) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});

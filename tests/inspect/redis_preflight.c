@@ -113,7 +113,7 @@ Test(redis_preflight, refuses_a_replica) {
     outcome_t outcome = run_preflight(&f, &results);
     cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "a replica refuses the probe with READONLY");
     cr_assert_not_null(strstr(buffer_text(&results.text), "refused -: "), "%s", buffer_text(&results.text));
-    cr_assert_not_null(strstr(buffer_text(&results.text), "is a slave: the sidecar must talk to the primary"));
+    cr_assert_not_null(strstr(buffer_text(&results.text), "is a replica: the sidecar must talk to the primary"));
     buffer_free(&results.text);
     fixture_stop(&f);
 }

@@ -55,6 +55,30 @@ Test(redis_servers, a_primary_tells_of_its_replicas_and_its_eviction_policy) {
     fixture_stop(&f);
 }
 
+Test(redis_servers, the_end_of_the_sidecars_own_certificate_is_told) {
+    tls_fixture_t f = tls_start(NULL);
+    certificate_t *own = certificate_new(NULL, (certificate_spec_t){.common_name = "own", .until_s = 10 * DAY_S});
+    certificate_write(own, NULL, f.dir, "own");
+    redis_ok(f.r, "CONFIG SET tls-auth-clients no"); /* own.crt is of no CA */
+    char *redis = mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_cert_file = \"%s/own.crt\"; tls_key_file = "
+                             "\"%s/own.key\";",
+                             f.dir, f.dir, f.dir);
+    tls_client_t client = tls_client("127.0.0.1", server_tls_port(f.server), redis);
+    cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
+    servers_t servers = read_primary(client.conn);
+    buffer_t text = {0};
+    cr_assert_gt(servers_certificate_ends(&servers, (int64_t)time(NULL) * 1000, &text), 0,
+                 "that of the server lasts for 30 days");
+    cr_assert_not_null(strstr(buffer_text(&text), "the certificate of the sidecar (redis.tls_cert_file) ends in "), "%s",
+                       buffer_text(&text));
+    buffer_free(&text);
+    servers_free(&servers);
+    tls_client_free(&client);
+    certificate_free(own);
+    tls_stop(&f);
+    free(redis);
+}
+
 Test(redis_servers, a_primary_tells_its_tls_version_and_the_end_of_its_certificate) {
     tls_fixture_t f = tls_start(NULL);
     char *redis = mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_min = \"1.3\";", f.dir);

@@ -161,6 +161,15 @@ const char *nodes_address(const nodes_t *nodes, size_t node) {
     return text;
 }
 
+void nodes_do(const nodes_t *nodes, const char *command) {
+    for (size_t i = 0; i < nodes->count; i++) {
+        if (!living(nodes, i)) continue;
+        redis_t *r = redis_open(nodes->servers[i]);
+        redis_ok(r, command);
+        redis_close(r);
+    }
+}
+
 char *nodes_seeds(const nodes_t *nodes) {
     char *text = NULL;
     size_t size = 0, written = 0;

@@ -29,6 +29,9 @@ const char *nodes_address(const nodes_t *nodes, size_t node);
 /* The seeds of all nodes, as a list of a config: "127.0.0.1:1", "127.0.0.1:2"; owned by the caller. */
 char *nodes_seeds(const nodes_t *nodes);
 
+/* Sends a command to each living node, which must answer OK. */
+void nodes_do(const nodes_t *nodes, const char *command);
+
 /* Makes a replica the primary of a slot, and waits until all living nodes know. By CLUSTER FAILOVER: */
 void nodes_fail_over(nodes_t *nodes, unsigned slot);
 /* By kill -9; returns the killed node. */

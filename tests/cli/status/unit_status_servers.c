@@ -1,5 +1,6 @@
 /* `status` on locks, primaries and sentinels, and on many queues at once. */
 #include "base/json/json.h"
+#include "cli/servers_text.h"
 #include "status_fixture.h"
 
 #include <criterion/criterion.h>
@@ -65,6 +66,27 @@ Test(unit_status_servers, json_has_primaries_and_sentinels) {
     expect_member(&w, "/redis/sentinels/0/epoch", "7");
     expect_member(&w, "/redis/sentinels/1/epoch", "null");
     expect_member(&w, "/redis/sentinels/1/error", "a\\u001b");
+    end(&w);
+}
+
+Test(unit_status_servers, the_certificate_that_ends_first_is_named) {
+    world_t w = two_sentinels();
+    buffer_t what = {0};
+    primary_view_t *primary = w.s.servers.primaries;
+    cr_assert(servers_certificate_ends(&w.s.servers, NOW, &what));
+    cr_assert_str_eq(buffer_text(&what), "the certificate of 10.0.0.1:6379 ends in 24 h");
+    buffer_clear(&what);
+    primary->own_certificate_end_ms = NOW + 3600000;
+    cr_assert(servers_certificate_ends(&w.s.servers, NOW, &what));
+    cr_assert_str_eq(buffer_text(&what), "the certificate of the sidecar (redis.tls_cert_file) ends in 60 min");
+    primary->certificate_end_ms = primary->own_certificate_end_ms = NOW + INT64_C(15) * 86400000;
+    cr_assert_not(servers_certificate_ends(&w.s.servers, NOW, &what));
+    primary->certificate_end_ms = -1;
+    primary->own_certificate_end_ms = NOW - 1;
+    buffer_clear(&what);
+    cr_assert(servers_certificate_ends(&w.s.servers, NOW, &what));
+    cr_assert_str_eq(buffer_text(&what), "the certificate of the sidecar (redis.tls_cert_file) has ended");
+    buffer_free(&what);
     end(&w);
 }
 
