@@ -155,6 +155,27 @@ static inline int64_t redis_do(redisContext *redis, const char *format, ...) {
     return number;
 }
 
+// A number of a section of INFO; 0 = it is not there.
+static inline double redis_info(redisContext *redis, const char *section, const char *field) {
+    redisReply *info = redis_ask(redis, "INFO %s", section);
+    const char *at = strstr(info->str, field);
+    double number = at ? strtod(at + strlen(field), NULL) : 0;
+    freeReplyObject(info);
+    return number;
+}
+
+// Number of commands that Redis has executed, including commands of scripts, without INFO.
+static inline double redis_commands(redisContext *redis) {
+    double sum = 0;
+    redisReply *reply = redis_ask(redis, "INFO commandstats");
+    for (const char *at = reply->str; (at = strstr(at, "cmdstat_")); at++) {
+        const char *calls = strstr(at, ":calls=");
+        if (calls && strncmp(at, "cmdstat_info:", 13) != 0) sum += strtod(calls + 7, NULL);
+    }
+    freeReplyObject(reply);
+    return sum;
+}
+
 // CPU time of Redis's main thread so far. On a shared machine this is steadier than elapsed time.
 static inline double redis_cpu_us(redisContext *redis) {
     static const char *const FIELDS[] = {"used_cpu_user_main_thread:", "used_cpu_sys_main_thread:"};

@@ -6,13 +6,16 @@
 #   BENCH_NICE=-15   nice value of all processes, so that other programs disturb less (needs the right to raise priorities)
 #   BENCH_STRICT=1   a goal that is missed makes the exit code 1
 #   BENCH_KEEP=1     keeps the directory with configs and logs
+#   BENCH_PLOTS=DIR  draws the curves of the tools that make some (growth) as SVG files
 set -eu
 
 sidecar=$(realpath "${1:-build/queue-sidecar}")
 tools=$(realpath "${2:-build/tests}")
 [ $# -lt 2 ] || shift 2
-[ $# -gt 0 ] || set -- promote lateness idle takeover pass kmqueue audit query requeue bull recovery delayed_queue tls cluster storm
+[ $# -gt 0 ] || set -- promote lateness idle takeover pass kmqueue audit query requeue bull recovery delayed_queue tls cluster storm fairness
 [ -z "${BENCH_NICE:-}" ] || renice -n "$BENCH_NICE" $$ >&2
+# With automatic groups of the scheduler a nice value counts only among the processes of one session.
+[ -z "${BENCH_NICE:-}" ] || [ ! -w /proc/$$/autogroup ] || echo "$BENCH_NICE" >/proc/$$/autogroup
 missed=0
 redis=
 tool=
@@ -50,6 +53,7 @@ for name in "$@"; do
     1) missed=1 ;;
     *) exit "$code" ;;
     esac
+    [ -z "${BENCH_PLOTS:-}" ] || [ ! -e "$dir/$name.json" ] || python3 "$(dirname "$0")/plot.py" "$dir/$name.json" "$BENCH_PLOTS"
 done
 echo
 echo "$before $(stolen)" | awk '{ printf "the hypervisor took %.1f %% of the processors away meanwhile\n", 100 * ($3 - $1) / ($4 - $2) }'
