@@ -121,8 +121,8 @@ void chaos_fail(chaos_t *c, const char *format, ...) __attribute__((format(print
 
 /* Producers add the jobs that are due by now; each worker does its next step. */
 void chaos_produce(chaos_t *c);
-/* All at once: jobs fall due, and jobs are in progress whose workers have died. False: the queue has no such script. */
-bool chaos_storm(chaos_t *c, int queue, int jobs);
+/* All at once: jobs of this or another queue fall due, and jobs are in progress whose workers have died. */
+void chaos_storm(chaos_t *c, int queue, int jobs);
 void chaos_work(chaos_t *c);
 void chaos_workers_begin(chaos_t *c);
 void chaos_workers_end(chaos_t *c);

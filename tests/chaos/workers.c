@@ -70,11 +70,11 @@ void chaos_produce(chaos_t *c) {
     for (int i = 0; i < 50 && c->added - c->stormed < wanted; i++) produce_one(c);
 }
 
-bool chaos_storm(chaos_t *c, int queue, int jobs) {
+void chaos_storm(chaos_t *c, int queue, int jobs) {
     int64_t now_ms = cluster_ms(c->cluster.r);
     int first = c->added;
+    while (!chaos_queues[queue].storm) queue = (queue + 1) % CHAOS_QUEUES;
     const chaos_queue_t *of = &chaos_queues[queue];
-    if (!of->storm) return false;
     for (int i = 0; i < jobs; i++) {
         chaos_job_t *job = new_job(c, queue);
         job->quick = true;
@@ -85,7 +85,6 @@ bool chaos_storm(chaos_t *c, int queue, int jobs) {
         redis_do(c->cluster.r, "EVAL %s 0 %s %d %d %lld", of->storm, of->name, first, c->added - 1, (long long)now_ms);
     if (reply->type != REDIS_REPLY_INTEGER) chaos_fail(c, "a storm in queue %s: %s", of->name, reply->str);
     freeReplyObject(reply);
-    return true;
 }
 
 static bool is_poison(const chaos_t *c, int job) { return job_random(c, job, -3, POISON) == 0; }
