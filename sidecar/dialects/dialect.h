@@ -26,6 +26,7 @@ typedef struct promote_reply {
     double oldest;      // score of the first job moved
     int64_t bytes;      // of all entries read
     int64_t took_us;    // time of Redis; 0 = unknown, or nothing was moved
+    int64_t fixed_us;   // of this the part that does not depend on the number of jobs
     int64_t large;      // entries of this batch that are larger than max_payload and stay
     double large_score; // score of the first oversized entry; its bytes and SHA-1 follow
     int64_t large_bytes;

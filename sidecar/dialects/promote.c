@@ -13,6 +13,7 @@ static void promote_read_moved(const redisReply *reply, promote_reply_t *out) {
     out->bytes = reply_int(reply_at(reply, 4));
     out->large = reply_int(reply_at(reply, 5));
     out->took_us = reply_int(reply_at(reply, 9));
+    out->fixed_us = reply_int(reply_at(reply, 10));
     out->large_score = strtod(reply_text(reply_at(reply, 6)), NULL);
     out->large_bytes = reply_int(reply_at(reply, 7));
     snprintf(out->large_sha1, sizeof out->large_sha1, "%s", reply_text(reply_at(reply, 8)));

@@ -154,7 +154,8 @@ static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *re
     schedule->oversized.found = reply->large > 0;
     if (schedule->oversized.found) schedule_skip_oversized(schedule, reply, ask);
     if (schedule->oversized.found) schedule->oversized.found_at = now;
-    pace_note(&schedule->pace, reply->moved + reply->large, reply->took_us);
+    if (reply->moved + reply->large > 0) pace_note_fixed(&schedule->pace, reply->fixed_us);
+    pace_note(&schedule->pace, reply->moved + reply->large, reply->took_us - reply->fixed_us);
     if (reply->moved > 0) {
         schedule->empty = 0;
         schedule->first = schedule_first_read(schedule, reply);

@@ -38,3 +38,22 @@ Test(unit_pace, scripts_that_cannot_tell_change_nothing) {
     pace_note(&pace, 0, 100);
     cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50);
 }
+
+/* 1 ms for each script and 3 us for each job: a slice of 500 us cannot be met, and one job a script would take 300 times as long.
+ */
+Test(unit_pace, a_fixed_part_above_the_slice_is_spent_on_many_jobs) {
+    pace_t pace = {0};
+    int64_t jobs = 100;
+    for (int i = 0; i < 20; i++) {
+        pace_note_fixed(&pace, 1000);
+        pace_note(&pace, jobs, 3 * jobs);
+        jobs = pace_jobs(&pace, 500, 100, 5000);
+    }
+    cr_assert(jobs >= 300 && jobs <= 334, "%lld jobs", (long long)jobs);
+    for (int i = 0; i < 20; i++) {
+        pace_note_fixed(&pace, 40);
+        pace_note(&pace, jobs, 3 * jobs);
+        jobs = pace_jobs(&pace, 500, 100, 5000);
+    }
+    cr_assert(jobs >= 150 && jobs <= 154, "%lld jobs: the fixed part is a part of the slice", (long long)jobs);
+}

@@ -36,7 +36,7 @@ static const struct {
     [BLIND] = {"blind", 6, 8000},
     [FULL] = {"full", 6, 5000},
     [FORGET] = {"forget", 6, 1},
-    [STORM] = {"storm", 8, 1},
+    [STORM] = {"storm", 6, 1},
 };
 
 static uint64_t pick(chaos_t *c, uint64_t below) { return cluster_random(&c->fault_random, below); }
@@ -273,7 +273,7 @@ static bool begin(chaos_t *c, chaos_fault_t *fault) {
     case FULL: fill_stream(c, fault, FULL_BYTES); return true;
     case FORGET: redis_ok(c->cluster.r, "SCRIPT FLUSH"); return true;
     case STORM:
-        chaos_storm(c, fault->target % CHAOS_QUEUES, fault->amount % 10 ? (int)(fault->amount % STORM_JOBS) + 1 : STORM_MOST);
+        chaos_storm(c, fault->target % CHAOS_QUEUES, fault->amount % 25 ? (int)(fault->amount % STORM_JOBS) + 1 : STORM_MOST);
         return true;
     default: return false;
     }

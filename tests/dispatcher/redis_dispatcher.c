@@ -265,3 +265,22 @@ Test(redis_dispatcher, batches_are_as_large_as_the_slice_allows, .timeout = 60) 
     int64_t many = scripts_with_slice("50us"), few = scripts_with_slice("100ms");
     cr_assert_gt(many, 2 * few, "%lld scripts of 50 us, %lld of 100 ms", (long long)many, (long long)few);
 }
+
+/* The script reads all active jobs, which takes longer than redis.slice. Batches of one job would repeat that for each job. */
+Test(redis_dispatcher, many_active_jobs_of_bull_leave_batches_large, .timeout = 120) {
+    enum { ACTIVE = 10000, DUE = 4000, MOST_SCRIPTS = DUE / 10 };
+    setup_t d;
+    setup_begin(&d, (fixture_options_t){.redis = "slice = \"100us\";",
+                                        .config = "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; } );"});
+    settle(&d);
+    redis_ok(d.f.r, "EVAL %s 0 %d %d",
+             "for i = 1, ARGV[1] do redis.call('LPUSH', 'bull:video:active', 'a' .. i) end "
+             "for i = 1, ARGV[2] do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'priority', '0') "
+             "redis.call('ZADD', 'bull:video:delayed', string.format('%.0f', i * 4096), i) end return 1",
+             ACTIVE, DUE);
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == DUE, 60000));
+    long long scripts = server_commandstat(d.f.server, "evalsha");
+    cr_assert_lt(scripts, MOST_SCRIPTS, "%lld scripts", scripts);
+    setup_end(&d);
+}

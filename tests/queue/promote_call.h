@@ -51,7 +51,7 @@ static inline void check_now(const char *now_us) {
 /* Checks the shape of the reply and returns how many jobs moved; `large` may be NULL. */
 static inline long long take_moved(redisReply *reply, long long *large) {
     cr_assert_str_eq(word(reply, 0), "moved");
-    cr_assert_eq(reply->elements, 10);
+    cr_assert_eq(reply->elements, 11);
     long long moved = number(reply, 1);
     check_now(word(reply, 2));
     word(reply, 3), number(reply, 4), number(reply, 5), word(reply, 6), number(reply, 7), word(reply, 8);

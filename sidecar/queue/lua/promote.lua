@@ -15,7 +15,7 @@
 -- ARGV[8]  bytes     the batch ends after this many
 -- ARGV[9]  first     entries of the first read; few while sizes are unknown
 -- Reply    {'moved', jobs, now in us, score of the oldest job or '', bytes read, oversized entries, and of the first of
---          these: score, bytes, SHA-1; and the us that the script took}
+--          these: score, bytes, SHA-1; the us that the script took, and of these the us that a smaller batch would take, too}
 --          {'full', now in us}  ready is at its limit
 --          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group
@@ -44,6 +44,7 @@ end
 -- The size of an entry is unknown until the entry is read, so steps grow, and stay small while entries are huge.
 local payload, most, step = tonumber(ARGV[6]), tonumber(ARGV[8]), math.max(1, tonumber(ARGV[9]))
 local jobs, read, large, count = {}, 0, 0, 0
+local fixed = us_since(began)
 repeat
     if step > batch - count then step = batch - count end
     local some = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', skip + count, step)
@@ -59,14 +60,14 @@ repeat
     step = step * 8
     if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
 until ended or count >= batch or read >= most
-if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0} end
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0, 0} end
 local oldest = redis.call('ZRANGE', KEYS[2], skip, skip, 'WITHSCORES')[2]
 refusal = missing_right({{'LPUSH', KEYS[3]}, {large == 0 and 'ZREMRANGEBYRANK' or 'ZREM', KEYS[2]}})
 if refusal then return refusal end
 if large == 0 then
     redis.call('LPUSH', KEYS[3], unpack(jobs))
     redis.call('ZREMRANGEBYRANK', KEYS[2], skip, skip + #jobs - 1)
-    return {'moved', #jobs, now_us, oldest, read, 0, '', 0, '', us_since(began)}
+    return {'moved', #jobs, now_us, oldest, read, 0, '', 0, '', us_since(began), fixed}
 end
 local fitting, first, rank = {}, nil, 0
 for i, job in ipairs(jobs) do
@@ -82,4 +83,4 @@ if #fitting > 0 then
     redis.call('LPUSH', KEYS[3], unpack(fitting))
     redis.call('ZREM', KEYS[2], unpack(fitting))
 end
-return {'moved', #fitting, now_us, oldest, read, large, score, #first, redis.sha1hex(first), us_since(began)}
+return {'moved', #fitting, now_us, oldest, read, large, score, #first, redis.sha1hex(first), us_since(began), fixed}

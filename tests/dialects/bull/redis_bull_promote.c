@@ -39,7 +39,7 @@ static redisReply *promote_unchanged(redis_t *r, ask_t ask) { return promote_wit
 /* Promotes; returns how many jobs moved. */
 static long long promoted(redis_t *r, ask_t ask) {
     redisReply *reply = promote_with(r, ask, false);
-    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 10, "%s", bull_word(reply));
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 11, "%s", bull_word(reply));
     cr_assert_str_eq(reply->element[0]->str, "moved");
     cr_assert_eq(strlen(reply->element[2]->str), 16);
     long long moved = reply->element[1]->integer;

@@ -55,7 +55,7 @@ static inline redisReply *delayed_promote_call(redis_t *r, de_ask_t ask) {
 /* Calls delayed_promote. Returns the number of moved events. */
 static inline long long de_moved(redis_t *r, de_ask_t ask) {
     redisReply *reply = delayed_promote_call(r, ask);
-    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 10, "%s", reply->str ? reply->str : reply->element[1]->str);
+    cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements == 11, "%s", reply->str ? reply->str : reply->element[1]->str);
     cr_assert_str_eq(reply->element[0]->str, "moved");
     cr_assert_eq(strlen(reply->element[2]->str), 16);
     long long moved = reply->element[1]->integer;

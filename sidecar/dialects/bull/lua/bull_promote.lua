@@ -41,9 +41,10 @@ if limit > 0 then
     if length >= limit then return {'full', now_us} end
     batch = math.min(batch, limit - length)
 end
+local fixed = us_since(began) -- and further down what does not depend on the batch
 local ids = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now_ms * 4096 + 4095), 'LIMIT', 0, batch)
 local count = #ids
-if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0} end
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0, 0} end
 local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
 
 -- Priorities. Bull writes one into every job, so an id without a priority may name no job: check it by HGET and HEXISTS. SORT reads all
@@ -66,10 +67,12 @@ for i = 1, count do
 end
 
 local active, built = false, KEYS[9] .. ':none' -- built: the key of a list that replaces the target
+local listing = clock_us()
 if redis.call('LLEN', KEYS[7]) > 0 then -- Bull removes a promoted id from active, too
     active = {}
     for _, id in ipairs(redis.call('LRANGE', KEYS[7], 0, -1)) do active[id] = true end
 end
+fixed = fixed + us_since(listing)
 local ranked = not plain_only
 refusal = missing_right({{'HSET', prefix .. ids[1]}, {'LPUSH', target}, {'ZREMRANGEBYRANK', KEYS[2]}, {'LREM', active and KEYS[7]},
     {'ZADD', ranked and KEYS[6]}, {'ZCOUNT', ranked and KEYS[6]}, {'ZMSCORE', ranked and KEYS[6]}, {'LRANGE', ranked and target},
@@ -198,4 +201,4 @@ if #ids < batch then -- Bull's workers set a timer for the next due time
     local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
     if head then redis.pcall('PUBLISH', KEYS[2], string.format('%.0f', math.ceil(tonumber(head) / 4096))) end
 end
-return {'moved', #moved, now_us, oldest, 0, 0, '', 0, '', us_since(began)}
+return {'moved', #moved, now_us, oldest, 0, 0, '', 0, '', us_since(began), fixed}

@@ -82,10 +82,14 @@ local function read_list(key)
     end
     return found
 end
-local waiting = {}
+local waiting, fixed = {}, us_since(began) -- and the time for each list
 local function waits(class, envelope, tail)
     if not tail.last_push then return false end
-    if waiting[class.list] == nil then waiting[class.list] = read_list(class.list) or false end
+    if waiting[class.list] == nil then
+        local listing = clock_us()
+        waiting[class.list] = read_list(class.list) or false
+        fixed = fixed + us_since(listing)
+    end
     local found = waiting[class.list]
     return not found or (next(found) and found[sub(envelope, 1, -tail.size - 1) .. tail.last_push])
 end
@@ -144,7 +148,7 @@ repeat
     step = step * 8
     if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
 until ended or count >= batch or read >= most
-if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0} end
+if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0, 0} end
 local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 if fields[1] == head[1] then oldest = head[2] end
 
@@ -174,4 +178,4 @@ if #odd > 0 then
     redis.call('ZADD', KEYS[2], unpack(off))
 end
 if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
-return {'moved', moved, now_us, oldest, read, 0, '', 0, '', us_since(began)}
+return {'moved', moved, now_us, oldest, read, 0, '', 0, '', us_since(began), fixed}
