@@ -43,6 +43,7 @@ TEST_SRC := $(sort $(shell find tests -name '*.c' ! -name 'shim_*.c' ! -path 'te
 TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
 SHIMS := $(patsubst tests/support/%.c,build/tests/%.so,$(wildcard tests/support/shim_*.c))
 BENCHES := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/bench/*.c))
+PEER_TOOLS := $(patsubst tests/bench/%.c,build/tests/bench_%,$(wildcard tests/bench/peers/*.c))
 
 .PHONY: all
 all: $(B)/queue-sidecar ## builds build/queue-sidecar
@@ -118,7 +119,7 @@ suite: all $(B)/tests/suite $(SHIMS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d)
 
-.PHONY: deps run demo bench
+.PHONY: deps run demo bench bench-peers
 deps: ## installs by apt missing packages for the build and the demo
 	@sh deploy/deps.sh
 
@@ -131,6 +132,9 @@ demo: deps ## delayed jobs fall due, a leader is killed, another takes over: all
 
 bench: all $(BENCHES) ## runs the benchmarks of docs/benchmarks.md
 	sh tests/bench/run.sh $(B)/queue-sidecar build/tests
+
+bench-peers: all $(PEER_TOOLS) ## compares with Bull, BullMQ, asynq and others (downloads them), and rewrites docs/benchmarks/
+	sh tests/bench/peers/run.sh $(B)/queue-sidecar build/tests
 
 # Filter of tests for Criterion, such as T='unit_scan/*'; empty = all tests.
 T ?=

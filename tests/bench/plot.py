@@ -9,7 +9,8 @@ Each FILE holds {"charts": [chart, ...]}; a chart becomes DIR/<name>.svg:
     {"name": "peers_rate", "title": "Promotion of 200,000 due jobs", "kind": "bar", "y": {"label": "jobs/s", "log": true},
      "categories": ["sidecar", "asynq"], "series": [{"name": "rate", "values": [480000, 150000]}]}
 
-A label ends with its unit. A value of null leaves a gap. The picture follows the viewer's light or dark theme.
+A label ends with its unit. A value of null leaves a gap. "marked" may name a category that stands out. The picture follows the
+viewer's light or dark theme.
 """
 import html
 import json
@@ -29,6 +30,7 @@ STYLE = """
 text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); }
 .title { font-size: 16px; font-weight: 600; }
 .tick { fill: var(--dim); font-size: 12px; }
+.mark { fill: var(--c0); font-size: 12px; font-weight: 700; }
 """
 
 
@@ -138,7 +140,7 @@ def draw_bar(picture):
     base = y.at(y.ticks[0] if y.log else max(0, y.low))
     for c, category in enumerate(chart["categories"]):
         middle = LEFT + (c + 0.5) * room
-        picture.text(middle, HEIGHT - BOTTOM + 20, category, "middle", "tick")
+        picture.text(middle, HEIGHT - BOTTOM + 20, category, "middle", "mark" if category == chart.get("marked") else "tick")
         for i, series in enumerate(chart["series"]):
             value = series["values"][c]
             if value is None:
