@@ -1,5 +1,6 @@
 #include "fixture.h"
 
+#include "base/wakeup.h"
 #include "dialects/registry.h"
 #include "queue/lock.h"
 #include "tempdir.h"
@@ -169,27 +170,38 @@ void driver_add(driver_t *driver, role_tick_fn *tick, void *state) {
     driver->states[driver->count++] = state;
 }
 
-/* Calls each tick once; returns what the roles wait for. */
-static role_wait_t tick_all(driver_t *driver) {
-    role_wait_t all = {.until = mono_never()};
+/* What all roles of a driver wait for: a time, or an fd that can be read. The first fd is the driver's wake_fd. */
+typedef struct {
+    mono_t until;
+    struct pollfd fds[1 + DRIVER_ROLES * ROLE_FDS];
+    nfds_t fd_count;
+} driver_wait_t;
+
+/* Calls each tick once. */
+static driver_wait_t tick_all(driver_t *driver) {
+    driver_wait_t all = {.until = mono_never(), .fds = {{.fd = driver->role.wake_fd, .events = POLLIN}}, .fd_count = 1};
     for (int i = 0; i < driver->count; i++) {
         role_wait_t wait = {.until = mono_never()};
         driver->ticks[i](driver->states[i], &wait);
         all.until = mono_min(all.until, wait.until);
-        for (int fd = 0; fd < wait.fd_count; fd++) {
-            if (all.fd_count == ROLE_FDS) all.until = mono_min(all.until, mono_add(mono_now(), NS_PER_MS)); /* no room: poll */
-            role_wait_fd(&all, wait.fds[fd]);
-        }
+        for (int fd = 0; fd < wait.fd_count; fd++)
+            all.fds[all.fd_count++] = (struct pollfd){.fd = wait.fds[fd], .events = POLLIN};
     }
     driver->steps++;
     return all;
 }
 
+static void driver_wait(driver_wait_t *wait) {
+    struct timespec left;
+    if (ppoll(wait->fds, wait->fd_count, mono_timeout(wait->until, &left), NULL) > 0 && wait->fds[0].revents)
+        wakeup_clear(wait->fds[0].fd);
+}
+
 void driver_step(driver_t *driver, int64_t most_ms) {
     mono_t start = mono_now();
-    role_wait_t all = tick_all(driver);
+    driver_wait_t all = tick_all(driver);
     all.until = mono_min(all.until, mono_add(start, most_ms * NS_PER_MS));
-    role_wait(&driver->role, &all);
+    driver_wait(&all);
 }
 
 int64_t driver_deadline_us(int timeout_ms) { return wait_now_us() + (int64_t)wait_scaled_ms(timeout_ms) * 1000; }
@@ -204,20 +216,17 @@ long driver_run(driver_t *driver, int ms) {
 }
 
 /* Whether no fd can be read, and the time that the roles wait for is not near. */
-static bool at_rest(const role_wait_t *wait, int wake_fd) {
-    struct pollfd fds[ROLE_FDS + 1] = {{.fd = wake_fd, .events = POLLIN}};
-    for (int i = 0; i < wait->fd_count; i++) fds[i + 1] = (struct pollfd){.fd = wait->fds[i], .events = POLLIN};
-    return !mono_reached(wait->until, mono_add(mono_now(), NEAR_MS * NS_PER_MS)) &&
-           poll(fds, (nfds_t)wait->fd_count + 1, NEAR_MS) == 0;
+static bool at_rest(driver_wait_t *wait) {
+    return !mono_reached(wait->until, mono_add(mono_now(), NEAR_MS * NS_PER_MS)) && poll(wait->fds, wait->fd_count, NEAR_MS) == 0;
 }
 
 void driver_settle(driver_t *driver, redis_t *r) {
     for (int rests = 0, steps = 0; rests < RESTS && steps < MAX_STEPS; steps++) {
-        role_wait_t all = tick_all(driver);
+        driver_wait_t all = tick_all(driver);
         redis_expect(r, "PONG", "PING"); /* earlier requests are answered now */
-        rests = at_rest(&all, driver->role.wake_fd) ? rests + 1 : 0;
+        rests = at_rest(&all) ? rests + 1 : 0;
         all.until = mono_min(all.until, mono_add(mono_now(), NEAR_MS * NS_PER_MS));
-        if (!rests) role_wait(&driver->role, &all);
+        if (!rests) driver_wait(&all);
     }
 }
 
