@@ -1,4 +1,4 @@
-/* The renewals of many locks at one server. */
+/* When locks are renewed, and when a standby tries again. */
 #include "leader_fixture.h"
 #include "queue/scripts.h"
 
@@ -105,5 +105,23 @@ Test(redis_leader_renewal, a_refused_acquire_delays_no_other) {
     fixture_step_boottime(2000);
     lead_all(&instance);
     instance_stop(&instance);
+    fixture_stop(&f);
+}
+
+/* The random delay does not grow with the TTL: a takeover within TTL + 1 s is promised for each. */
+Test(redis_leader_renewal, a_standby_tries_half_a_second_after_the_expiry_at_most) {
+    enum { ROUNDS = 8, LEFT_MS = TTL / 2 };
+    fixture_t f = setup(false);
+    fixture_hold_boottime();
+    for (int i = 0; i < ROUNDS; i++) {
+        instance_t instance;
+        redis_ok(f.r, "SET sidecar:app:lock 0123456789abcdef0123456789abcde%d-%d PX %d", i, TTL, LEFT_MS);
+        instance_start(&instance, f.keys, INSTANCE_LEADER);
+        cr_assert(driver_until(&instance.driver, fixture_log_count("standing by") == i + 1, 10000));
+        driver_settle(&instance.driver, f.r); /* the subscription makes it try once more */
+        step_clocks(&f, LEFT_MS + 500 + 1);
+        cr_leads(&instance);
+        instance_stop(&instance); /* without a release */
+    }
     fixture_stop(&f);
 }
