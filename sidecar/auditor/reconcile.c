@@ -283,6 +283,7 @@ static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
 static void reconcile_take_time(auditor_t *a, int64_t now_ms, mono_t asked) {
     auditor_redis_t *redis = &a->redis;
     mono_t now = mono_now();
+    if (!now_ms) return; // no stream could be read
     int64_t took_ms = mono_diff(now, asked) / NS_PER_MS;
     int64_t step_ms = redis->now_ms ? now_ms - redis->now_ms - mono_diff(now, redis->now_at) / NS_PER_MS : 0;
     if (llabs(step_ms) > CLOCK_STEP_MS + took_ms + redis->now_took_ms) {
@@ -331,6 +332,6 @@ bool auditor_reconcile(auditor_t *a, bool *found) {
         cursor->behind = stream_id_compare(state->last, cursor->read_id) > 0;
         behind = behind || cursor->behind;
     }
-    a->timers.reconcile_at = mono_add(a->redis.now_at, reconcile_pause_s(a, unreadable, behind) * NS_PER_S);
+    a->timers.reconcile_at = mono_add(mono_now(), reconcile_pause_s(a, unreadable, behind) * NS_PER_S);
     return true;
 }

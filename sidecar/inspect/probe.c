@@ -155,9 +155,11 @@ static void probe_report_queue(const probe_t *probe, size_t queue) {
     buffer_free(&all);
 }
 
-// Reports the refusal of a request outside probe.lua. Returns whether the probe can go on. A full Redis refuses no right.
+// Reports the refusal of a request outside probe.lua. Returns whether the probe can go on. A full Redis refuses no
+// right, nor does a slot that is being moved.
 static bool probe_passed(const preflight_call_t *call, preflight_level_t level, const char *what, outcome_t outcome) {
-    if (outcome == OUTCOME_REFUSED) probe_report(call, level, what, call->error->text);
+    bool moving = redis_reason_is_slot(call->error->text);
+    if (outcome == OUTCOME_REFUSED && !moving) probe_report(call, level, what, call->error->text);
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED || redis_error_is_full(call->error);
 }
 

@@ -83,9 +83,7 @@ bool redis_error_lacks_command(const redis_error_t *error) {
 }
 
 bool redis_reason_is_slot(const char *reason) {
-    return strncmp(reason, SLOT_IS_MOVING, strlen(SLOT_IS_MOVING)) == 0 ||
-           strncmp(reason, SLOT_HAS_MOVED, strlen(SLOT_HAS_MOVED)) == 0 ||
-           strncmp(reason, SLOT_IS_UNSERVED, strlen(SLOT_IS_UNSERVED)) == 0;
+    return strstr(reason, SLOT_IS_MOVING) || strstr(reason, SLOT_HAS_MOVED) || strstr(reason, SLOT_IS_UNSERVED);
 }
 
 int64_t redis_reason_pause_ms(const char *reason, int64_t usual_ms) {

@@ -36,7 +36,7 @@ bool redis_error_lacks_command(const redis_error_t *error);
 // Redis is at maxmemory and refuses commands that need memory.
 bool redis_error_is_full(const redis_error_t *error);
 
-// Beginning of the text of an error that concerns one slot of a Cluster; the reply of Redis follows. Nothing was written.
+// Text of an error that concerns one slot of a Cluster; the reply of Redis follows, and a key may precede. Nothing was written.
 #define SLOT_IS_MOVING   "its slot is being moved: "
 #define SLOT_HAS_MOVED   "its slot has moved: "
 #define SLOT_IS_UNSERVED "no node serves its slot: "

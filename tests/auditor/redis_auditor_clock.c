@@ -41,3 +41,20 @@ Test(redis_auditor_clock, the_lag_ends_with_the_last_record) {
     }
     close_auditor(&d);
 }
+
+/* Without a reply there is no time: it is not 1970. */
+Test(redis_auditor_clock, a_refused_look_at_the_streams_is_no_step_of_the_clock) {
+    setup_t d = {0};
+    open_auditor(&d, (fixture_options_t){.preload = "shim_clock", .proxy = true}, "", "", NULL);
+    settle(&d);
+    proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "EVALSHA", .error = "-ERR no", .times = -1});
+    fixture_step_boottime(120000);
+    server_step_clock(d.f.server, 120000);
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("cannot read failure stream") == 1, 10000));
+    proxy_pass(d.f.proxy);
+    fixture_step_boottime(120000);
+    server_step_clock(d.f.server, 120000);
+    cr_assert(driver_until(&d.instance.driver, fixture_log_count("failure stream can be read again") == 1, 10000));
+    cr_assert_eq(fixture_log_count("clock has stepped"), 0);
+    close_auditor(&d);
+}

@@ -1,5 +1,6 @@
 /* The topology of a real Redis Cluster: refreshed, after failovers, moves and lies. */
 #include "fixture.h"
+#include "queue/lock.h"
 #include "redis/cluster/cluster.h"
 #include "redis/conn.h"
 #include "redis_cluster.h"
@@ -176,5 +177,33 @@ Test(redis_topology_cluster, a_dead_node_is_missed_only_while_it_has_slots) {
     cr_assert_eq(metric_get(&metrics->primaries_missing), 0, "a late connect counts it again");
     free(map);
     conn_free(conn);
+    end(&w);
+}
+
+/* A key that a script deletes cannot be made again then. */
+Test(redis_topology_cluster, a_leader_acquires_its_lock_again_while_the_slot_is_being_moved) {
+    world_t w = begin(2, 0);
+    refresh(&w);
+    keyspace_t *keys = keyspace_new(w.config);
+    const lock_keys_t *lock = &keys->locks[0];
+    unsigned slot = nodes_slot(&w.nodes, lock->key);
+    redis_t *r = nodes_open(&w.nodes, lock->key);
+    conn_t *conn = conn_new(topology_shard(w.topology, topology_shard_of(w.topology, slot)), "test", NULL);
+    char token[TOKEN_SIZE];
+    token_new(token, 60000);
+    for (int i = 0; i < 2; i++) {
+        redis_error_t error;
+        lock_state_t state = {0};
+        cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
+        cr_assert_eq(lock_acquire(&(lock_call_t){conn, keys, 0, token, 60000, &error}, &state), OUTCOME_OK, "%s", error.text);
+        cr_assert(state.acquired);
+        redis_expect(r, token, "HGET %s {a}", lock->served);
+        lock_state_clear(&state);
+        freeReplyObject(redis_do(r, "HSET %s other 1", lock->standbys)); /* now all keys of the script exist */
+        if (i == 0) nodes_move_begin(&w.nodes, slot, 1 - nodes_owner(&w.nodes, slot));
+    }
+    conn_free(conn);
+    keyspace_free(keys);
+    redis_close(r);
     end(&w);
 }

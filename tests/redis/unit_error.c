@@ -125,3 +125,9 @@ Test(unit_error, address_is_left_out_where_the_line_has_it) {
     cr_expect_str_eq(text, rows[0][0]);
     free(text);
 }
+
+Test(unit_error, a_slot_is_the_reason_with_or_without_a_key_before_it) {
+    cr_expect(redis_reason_is_slot(SLOT_IS_MOVING "ASK 7 10.0.0.5:6379"));
+    cr_expect(redis_reason_is_slot("sidecar:{q}:sentinel: " SLOT_HAS_MOVED "MOVED 7 10.0.0.5:6379"));
+    cr_expect_not(redis_reason_is_slot("sidecar:{q}:sentinel: NOPERM"));
+}

@@ -84,6 +84,18 @@ Test(unit_slots, a_node_without_its_host_name_is_reached_by_its_address) {
     slot_map_free(&map);
 }
 
+/* Others still give it its slots after a CLUSTER RESET HARD. */
+Test(unit_slots, a_node_without_an_address_serves_nothing) {
+    slot_map_t map;
+    cr_assert(
+        read_map("*3\r\n" RANGE(0, 49, NODE(HOST("", 0), 0)) RANGE(50, 99, NODE(B, 0)) RANGE(100, 199, NODE(A, 7000)), &map));
+    cr_assert_eq(map.owner[0], 0);
+    cr_assert_eq(map.owner[99], 0);
+    expect_node(&map, 100, "10.0.0.1", 7000);
+    cr_assert_eq(map.node_count, 1);
+    slot_map_free(&map);
+}
+
 Test(unit_slots, a_malformed_map_is_no_map) {
     static const char *const rows[] = {
         "+OK\r\n",
@@ -93,7 +105,7 @@ Test(unit_slots, a_malformed_map_is_no_map) {
         "*1\r\n" RANGE(5, 4, NODE(A, 7000)),
         "*1\r\n" RANGE(0, 16384, NODE(A, 7000)),
         "*1\r\n" RANGE(-1, 4, NODE(A, 7000)),
-        "*1\r\n" RANGE(0, 4, NODE(A, 0)),
+        "*1\r\n" RANGE(0, 4, NODE(A, -1)),
         "*1\r\n" RANGE(0, 4, NODE(A, 65536)),
         "*1\r\n*3\r\n$1\r\n0\r\n:1\r\n" NODE(A, 7000),
         "*2\r\n" RANGE(0, 4, NODE(A, 7000)) "*0\r\n",

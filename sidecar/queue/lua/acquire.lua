@@ -58,8 +58,13 @@ end
 local refusal = missing_right(calls)
 if refusal then return refusal end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-redis.call('DEL', KEYS[2]) -- the sidecar's own key, whatever its type; may have queues that left the configuration
+local kind = redis.call('TYPE', KEYS[2]).ok
+if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', KEYS[2]) end -- the sidecar's own key
 redis.call('HSET', KEYS[2], unpack(fields))
+if redis.pcall('HLEN', KEYS[2]) ~= #fields / 2 then -- it may have queues that left the configuration
+    redis.call('DEL', KEYS[2]) -- while its slot is being moved, Redis refuses to make a missing key again
+    redis.call('HSET', KEYS[2], unpack(fields))
+end
 if not held then redis.call('DEL', standbys) end -- live standbys write again within a TTL
 for _, key in ipairs(own) do redis.call('HSET', key, 'group', ARGV[3]) end
 return reply

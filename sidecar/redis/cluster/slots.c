@@ -46,6 +46,9 @@ static bool slots_read_range(const redisReply *range, const char *asked, slot_ma
     slot_node_t node = {0};
     if (!primary || first->type != REDIS_REPLY_INTEGER || last->type != REDIS_REPLY_INTEGER) return false;
     if (first->integer < 0 || last->integer < first->integer || last->integer >= SLOT_COUNT) return false;
+    // After a CLUSTER RESET others know its node without an address, which is port 0, and still give it the slots.
+    if (reply_at(primary, 1) && reply_at(primary, 1)->type == REDIS_REPLY_INTEGER && reply_int(reply_at(primary, 1)) == 0)
+        return true;
     if (!slots_read_node(primary, asked, &node)) return false;
     size_t index = slots_add_node(map, &node);
     for (int64_t slot = first->integer; slot <= last->integer; slot++) map->owner[slot] = (uint16_t)(index + 1);

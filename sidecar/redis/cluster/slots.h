@@ -17,7 +17,7 @@ typedef struct slot_map {
     slot_node_t *nodes; // owned
     size_t node_count;
     int64_t epoch;              // the Cluster's config epoch, as the node knew it; 0 = unknown
-    uint16_t owner[SLOT_COUNT]; // index of the node + 1; 0 = no node serves the slot
+    uint16_t owner[SLOT_COUNT]; // index of the node + 1; 0 = no node serves the slot, or the address of its node is unknown
 } slot_map_t;
 
 // Reads the reply to CLUSTER SLOTS. `asked` is the host that sent the reply: a node may leave its own host out. False: the reply
