@@ -24,6 +24,15 @@ bool duplicates_add(duplicates_t *duplicates, const digest_t *digest) {
     return false;
 }
 
+bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest) {
+    const int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
+    return entry && *entry > 1;
+}
+
+void duplicates_found(duplicates_t *duplicates, const digest_t *digest) {
+    if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED;
+}
+
 // Keeps confirmed duplicates, and new digests: the next scan counts them.
 static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
     (void)self;

@@ -14,6 +14,10 @@ typedef struct duplicates {
 void duplicates_begin(duplicates_t *duplicates, size_t entries);
 // Counts one job of the scan. True: another entry probably has the same bytes.
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest);
+// Whether complete scans know that another entry has the same bytes. Counts nothing.
+bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest);
+// A settle outside of a scan has found another entry of the same bytes. The next scan knows.
+void duplicates_found(duplicates_t *duplicates, const digest_t *digest);
 void duplicates_end(duplicates_t *duplicates); // the scan is complete
 
 // Whether this scan has seen the job. A Bloom filter answers: true may be wrong, false is right. `self` is a duplicates_t.

@@ -33,7 +33,8 @@ struct monitor {
     apply_buffers_t *buffers;
     pace_t pace;
     tasks_t tasks;
-    pages_t *pages; // pages of turn.queue
+    pages_t *pages;         // pages of turn.queue
+    stamped_page_t *search; // page of a search; empty between two steps
     monitor_turn_t turn;
 };
 
@@ -48,6 +49,8 @@ void monitor_reset(void *monitor);
 // Acts on the outcome of a request for one queue. `term` is the term of the request's token; 0 = the request had no token.
 // False: the connection is unusable for now.
 bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term);
+// The same for a request about single jobs. A refusal must not abort the scan, or no job of a long list would ever be ended.
+bool monitor_handle_job_outcome(monitor_t *m, const call_t *call);
 // Reads the outstanding replies, so that another request can be sent. False: the connection is unusable for now.
 bool monitor_read_replies(monitor_t *m);
 
@@ -59,3 +62,5 @@ bool monitor_look_for_reports(monitor_t *m);
 // Chooses the queue of the next step: m->turn. False: no scan is in progress.
 bool monitor_next_turn(monitor_t *m);
 bool monitor_step_scan(monitor_t *m); // false: the connection is unusable for now
+// One step of a search for the jobs of reports; no reply is outstanding. False: the connection is unusable for now.
+bool monitor_step_search(monitor_t *m);

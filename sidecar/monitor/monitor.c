@@ -56,6 +56,7 @@ monitor_t *monitor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases,
     m->scans = mem_array(keys->queue_count, sizeof *m->scans);
     m->buffers = apply_buffers_new();
     m->pages = pages_new(keys);
+    m->search = mem_alloc(sizeof *m->search);
     tasks_init(&m->tasks, keys);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
@@ -75,6 +76,8 @@ void monitor_free(monitor_t *m) {
     tasks_free(&m->tasks);
     for (size_t i = 0; i < m->keys->queue_count; i++) scan_free(&m->scans[i]);
     pages_free(m->pages);
+    backup_page_clear(&m->search->page);
+    free(m->search);
     session_free(&m->session);
     apply_buffers_free(m->buffers);
     free(m->scans);
@@ -109,6 +112,10 @@ static void monitor_safety(monitor_t *m, mono_t now) {
     tasks_changed(&m->tasks, NULL, 0);
 }
 
+static bool monitor_step(monitor_t *m) {
+    return m->scans[m->turn.queue].phase == SCAN_SEARCH ? monitor_step_search(m) : monitor_step_scan(m);
+}
+
 static void monitor_work(monitor_t *m) {
     mono_t started = mono_now();
     monitor_safety(m, started);
@@ -116,7 +123,7 @@ static void monitor_work(monitor_t *m) {
     while (!atomic_load(m->stop) && mono_diff(mono_now(), started) < TICK_MS * NS_PER_MS) {
         if (!session_read_messages(&m->session) || !monitor_begin_scans(m)) break;
         bool worked = monitor_next_turn(m);
-        if (worked && !monitor_step_scan(m)) break;
+        if (worked && !monitor_step(m)) break;
         if (!monitor_step_task(m, &worked) || !worked) break;
     }
     (void)monitor_read_replies(m);

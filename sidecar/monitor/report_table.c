@@ -33,6 +33,7 @@ void report_table_add(void *self, const report_ref_t *found) {
     if (!report) return;
     bool another = report->removed || strcmp(report->id, found->id) != 0;
     if (another) report->missed = 0;
+    if (another) report->met = report->searched = false;
     report->removed = false;
     snprintf(report->id, sizeof report->id, "%s", found->id);
     report->large = found->large;
@@ -44,6 +45,7 @@ void report_table_add(void *self, const report_ref_t *found) {
 void report_table_keep_listed(report_table_t *table) {
     size_t kept = 0;
     table->large_bytes = 0;
+    table->removed = 0;
     for (size_t i = 0; i < table->count; i++) {
         if (!table->list[i].listed || table->list[i].removed) continue;
         table->large_bytes += table->list[i].large;
@@ -68,7 +70,31 @@ void report_table_note_seen(report_table_t *table, const digest_t *digest) {
 }
 
 void report_table_end(report_table_t *table) {
-    for (size_t i = 0; i < table->count; i++) table->list[i].missed = table->list[i].seen ? 0 : table->list[i].missed + 1;
+    for (size_t i = 0; i < table->count; i++) {
+        worker_report_t *report = &table->list[i];
+        report->missed = report->seen ? 0 : report->missed + 1;
+        report->met = report->searched = report->seen;
+    }
+}
+
+bool worker_report_is_sought(const worker_report_t *report) { return !report->removed && !report->tried && !report->searched; }
+
+bool report_table_has_sought(const report_table_t *table) {
+    for (size_t i = 0; i < table->count; i++)
+        if (worker_report_is_sought(&table->list[i])) return true;
+    return false;
+}
+
+void report_table_end_search(report_table_t *table) {
+    for (size_t i = 0; i < table->count; i++) table->list[i].searched = true;
+}
+
+bool report_table_awaits_scan(const report_table_t *table) {
+    for (size_t i = 0; i < table->count; i++) {
+        const worker_report_t *report = &table->list[i];
+        if (!report->removed && !report->met && report->missed < ORPHAN_SCANS) return true;
+    }
+    return false;
 }
 
 static bool report_is_orphan(const worker_report_t *report) { return !report->removed && report->missed >= ORPHAN_SCANS; }
@@ -87,6 +113,7 @@ const worker_report_t *report_table_find_orphan(const report_table_t *table, con
 void report_table_remove(report_table_t *table, const worker_report_t *report) { // report_table_keep_listed frees its place
     table->large_bytes -= report->large;
     table->list[report - table->list].removed = true;
+    table->removed++;
 }
 
 void report_table_free(report_table_t *table) {

@@ -15,6 +15,8 @@ typedef struct worker_report {
     bool tried;              // a settle has used the report since the hash was read
     int missed;              // complete scans in a row that did not meet the job
     bool seen;               // the scan in progress has read the job
+    bool met;                // the last complete scan has read the job
+    bool searched;           // a search has not settled the job: a scan will
     bool listed;             // the scan in progress found the report in the hash
     bool removed;            // the monitor has removed the report from the hash
 } worker_report_t;
@@ -24,12 +26,13 @@ typedef struct report_table {
     keymap_t index;        // digest of the job -> position in list + 1
     worker_report_t *list; // owned
     size_t count;
+    size_t removed;      // reports in list that are removed
     int64_t large_bytes; // bytes of all large texts in the hash
     bool full;           // a report found no room: the table has REPORTS_MAX
 } report_table_t;
 
-// A scan reads the hash in three calls: begin, add for each report (report_fn), report_table_keep_listed to drop the other
-// reports.
+// A scan or a search reads the hash in three calls: begin, add for each report (report_fn), report_table_keep_listed to drop the
+// other reports.
 void report_table_begin(report_table_t *table);
 void report_table_add(void *table, const report_ref_t *report);
 void report_table_keep_listed(report_table_t *table);
@@ -39,6 +42,13 @@ const worker_report_t *report_table_find(const report_table_t *table, const dige
 void report_table_tried(report_table_t *table, const worker_report_t *report);
 void report_table_note_seen(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
 void report_table_end(report_table_t *table);                               // the scan is complete
+
+// Whether a search may find the job of this report, or of some report.
+bool worker_report_is_sought(const worker_report_t *report);
+bool report_table_has_sought(const report_table_t *table);
+void report_table_end_search(report_table_t *table); // no later search looks for these jobs until a scan was complete
+// Whether some report waits for a scan: no complete scan has met its job, and another scan may.
+bool report_table_awaits_scan(const report_table_t *table);
 
 // An orphan is a report whose job two complete scans in a row did not meet.
 bool report_table_has_orphans(const report_table_t *table);

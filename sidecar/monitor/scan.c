@@ -13,6 +13,7 @@ enum {
     INTERVAL_SHARE = 10,           // scans in one protected timeout, with "auto"
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
     REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
+    REPORT_SCANS_SHARE = 3,        // after a scan, so many times as long without a scan that only reports ask for
 };
 
 static const char ROLE[] = "monitor";
@@ -22,6 +23,8 @@ static int64_t scan_auto_interval_ms(const queue_config_t *config) {
     if (interval_ms < INTERVAL_MIN_MS) return INTERVAL_MIN_MS;
     return interval_ms < INTERVAL_MAX_MS ? interval_ms : INTERVAL_MAX_MS;
 }
+
+static bool scan_has_reports(const scan_t *scan) { return scan->ops && scan->ops->rotation && scan->ops->rotation->reports; }
 
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
     *scan = (scan_t){
@@ -54,21 +57,26 @@ void scan_reset(scan_t *scan) {
     scan_forget_refusals(scan);
     scan->phase = SCAN_WAIT;
     scan->completed = 0;
-    scan->timer = (scan_timer_t){.began = scan->timer.began, .changed = true};
+    scan->timer = (scan_timer_t){.began = scan->timer.began, .search = mono_never(), .changed = true};
     scan->page_size = (scan_page_size_t){.entries = PAGE_FIRST};
     metric_set(&scan->metrics->in_progress_since_ms, 0);
 }
 
+// The time between two scans that a change of the list or a report asks for.
+static int64_t scan_apart_ns(const scan_t *scan) {
+    return (scan->interval_ms < INTERVAL_MIN_MS ? scan->interval_ms : INTERVAL_MIN_MS) * NS_PER_MS;
+}
+
 // A list in use changes all the time. So a change of the list begins a scan only of an idle queue, at most once a second. A
-// report begins a scan after the pause.
+// report begins a search, or a scan of an idle queue, whose list is short.
 void scan_changed(scan_t *scan, bool report, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     if (report) timer->changed = true;
     if (scan->phase != SCAN_WAIT || (!timer->idle && !report)) return;
-    int64_t apart_ms = scan->interval_ms < INTERVAL_MIN_MS ? scan->interval_ms : INTERVAL_MIN_MS;
     mono_t soon = timer->idle ? now : timer->earliest;
-    if (!report) soon = mono_add(timer->began, apart_ms * NS_PER_MS);
-    timer->next = mono_min(timer->next, mono_max(soon, now));
+    if (!report) soon = mono_add(timer->began, scan_apart_ns(scan));
+    mono_t *at = report && !timer->idle && scan_has_reports(scan) ? &timer->search : &timer->next;
+    *at = mono_min(*at, mono_max(soon, now));
 }
 
 void scan_safety(scan_t *scan, mono_t now) {
@@ -124,7 +132,7 @@ bool scan_blocked(const scan_t *scan, bool retries, const char *ready) {
 }
 
 mono_t scan_next(const scan_t *scan) {
-    mono_t next = scan->phase == SCAN_WAIT ? scan->timer.next : (mono_t){0};
+    mono_t next = scan->phase == SCAN_WAIT ? mono_min(scan->timer.next, scan->timer.search) : (mono_t){0};
     return mono_max(next, scan->timer.blocked_until);
 }
 
@@ -163,13 +171,44 @@ static int64_t scan_certain_at(const scan_t *scan, int64_t redis_ms, mono_t now)
     return redis_ms + 1 + (left_ms > 0 ? left_ms : 0);
 }
 
+static bool scan_is_empty(const backup_status_t *status) {
+    return status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
+}
+
+// Searches without rotation for the jobs of new reports. A scan of a long list costs much more.
+static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_t now) {
+    mono_t due = scan_reports_due(scan);
+    scan_take_status(scan, status);
+    scan_forget_refusals(scan);
+    scan->timer.changed = false;
+    scan->timer.search = status->reports > 0 && !mono_reached(due, now) ? due : mono_never();
+    // The last job may have left the list: a scan makes the queue idle.
+    if (scan_is_empty(status)) scan->timer.next = mono_min(scan->timer.next, mono_max(scan->timer.report_scan, now));
+    if (status->reports == 0 || !mono_reached(due, now)) return false;
+    scan->timer.search_began = now;
+    scan->progress = (scan_progress_t){
+        .left = SCAN_SEARCH_ENTRIES,
+        .read_only = true,
+        .since = INT64_MAX,
+        .next_verdict_at = scan->progress.next_verdict_at,
+        .now = status->now,
+        .certain_at = scan_certain_at(scan, status->now, now),
+    };
+    report_table_begin(&scan->reports);
+    scan->phase = SCAN_SEARCH;
+    return true;
+}
+
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
-    bool empty = status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
+    bool search = mono_reached(scan->timer.search, now) && !mono_reached(scan->timer.next, now);
+    if (search) return scan_begin_search(scan, status, now);
+    bool empty = scan_is_empty(status);
     int64_t verdict_at = scan->progress.next_verdict_at; // 0 = the first scan
     bool settles = status->reports > 0 || (verdict_at && verdict_at <= status->now);
     scan_take_status(scan, status);
     scan_forget_refusals(scan); // drop the refusals of a scan that was broken off
     scan->timer.began = now;
+    scan->timer.search = mono_never();
     scan->timer.changed = false;
     scan->progress = (scan_progress_t){
         .left = status->entries,
@@ -247,6 +286,7 @@ void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
 }
 
 bool scan_note_job(scan_t *scan, const digest_t *digest) {
+    if (scan->phase == SCAN_SEARCH) return duplicates_known(&scan->duplicates, digest);
     scan->progress.jobs++;
     report_table_note_seen(&scan->reports, digest);
     return duplicates_add(&scan->duplicates, digest);
@@ -303,7 +343,7 @@ static void scan_note_metrics(const scan_t *scan, int64_t took_ns) {
 static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
     const scan_timer_t *timer = &scan->timer;
     bool rearm = timer->empty_scans && timer->empty_scans <= EMPTY_SCANS;
-    if (scan->progress.rescan || rearm || timer->changed) return pause_ns;
+    if (scan->progress.rescan || rearm || (timer->changed && !scan_has_reports(scan))) return pause_ns;
     int64_t in_ms = scan->interval_ms;
     if (scan->progress.next_verdict_at != INT64_MAX) {
         int64_t until_ms = scan->progress.next_verdict_at + 1 - scan->progress.now; // + 1: a timeout must be exceeded
@@ -329,7 +369,10 @@ void scan_end(scan_t *scan, mono_t now) {
     scan_note_metrics(scan, took_ns);
     timer->idle = false;
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
-    timer->earliest = mono_add(now, pause_ns);
+    timer->earliest = mono_add(now, scan_has_reports(scan) ? SCAN_PAUSE_MIN_MS * NS_PER_MS : pause_ns);
+    timer->report_scan = mono_max(mono_add(timer->began, scan_apart_ns(scan)), mono_add(now, REPORT_SCANS_SHARE * took_ns));
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
-    if (scan->progress.reports_kept) timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), timer->earliest));
+    if (scan->progress.reports_kept)
+        timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), mono_add(now, pause_ns)));
+    if (scan_has_reports(scan) && (timer->changed || report_table_awaits_scan(&scan->reports))) timer->search = timer->earliest;
 }

@@ -13,16 +13,18 @@
 #include "queue/backup.h"
 
 enum {
-    SCAN_SAFETY_S = 60,     // an idle queue is read this often, because a wake-up may be lost
-    SCAN_REFUSED_MS = 5000, // pause after a refusal
-    SCAN_BLOCKS_MAX = 16,   // kinds of settle that one scan can block
-    SCAN_PAUSE_MIN_MS = 10, // shortest pause between two scans
-    SCAN_NEAR_PAGES = 4,    // after a page with settled jobs
-    SCAN_SURE_SCANS = 2,    // complete scans of this term before the monitor ends a job of a long list
+    SCAN_SAFETY_S = 60,         // an idle queue is read this often, because a wake-up may be lost
+    SCAN_REFUSED_MS = 5000,     // pause after a refusal
+    SCAN_BLOCKS_MAX = 16,       // kinds of settle that one scan can block
+    SCAN_PAUSE_MIN_MS = 10,     // shortest pause between two scans
+    SCAN_NEAR_PAGES = 4,        // after a page with settled jobs
+    SCAN_SEARCH_ENTRIES = 1024, // at each end of the list, entries that a search reads in vain
+    SCAN_SURE_SCANS = 2,        // complete scans of this term before the monitor ends a job of a long list
 };
 
 typedef enum scan_phase {
-    SCAN_WAIT,   // waits for timer.next
+    SCAN_WAIT,   // waits for timer.next or timer.search
+    SCAN_SEARCH, // searches the ends of the list for jobs of reports; no scan
     SCAN_ROTATE, // reads the entries
     SCAN_PRUNE,  // has read all entries and prunes stamps
 } scan_phase_t;
@@ -30,20 +32,24 @@ typedef enum scan_phase {
 typedef struct scan_timer {
     mono_t began;         // when the last scan began
     mono_t next;          // when the next scan begins
-    mono_t earliest;      // no scan begins before this: a pause as long as the last scan
+    mono_t search;        // when the next search for jobs of reports begins; mono_never() = no report asks for one
+    mono_t search_began;  // when the last search began
+    mono_t earliest;      // no search begins before this
+    mono_t report_scan;   // no scan begins before this because of reports that searches have not settled
     mono_t blocked_until; // no request before this: Redis refused one
     mono_t reports_read;  // when the reports were last read
-    bool changed;         // a report may have come since the scan began
+    bool changed;         // a report may have come since the scan or the search began
     bool idle;            // no job is in progress, so a change of the list begins a scan
     unsigned empty_scans; // scans in a row without a job and without a report
 } scan_timer_t;
 
 // The progress of the current scan.
 typedef struct scan_progress {
-    int64_t left; // entries that the scan may still request
+    int64_t left; // entries that the scan may still request; of a search: entries that it may still read in vain at this end
     unsigned pages_requested;
     unsigned pages_read;
-    size_t read;    // entries read without rotation, from the tail
+    size_t read;    // entries read without rotation, from the tail; of a search: entries of this end that are still there
+    bool tail;      // the search has come to the tail
     bool read_only; // without rotation: Redis is full, or the dialect has none
     bool saw_sentinel;
     bool ended;              // request no further entry
@@ -121,7 +127,7 @@ bool scan_blocked(const scan_t *scan, bool retries, const char *ready);
 bool scan_wants(const scan_t *scan, mono_t now); // whether a step of the scan, or a new scan, is due
 mono_t scan_next(const scan_t *scan);            // when the next step or scan is due
 
-// Begins a scan. False: the scan has no work and is over.
+// Begins a scan, or a search if only reports ask for one. False: it has no work and is over.
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
 
 size_t scan_entries_wanted(const scan_t *scan); // entries to request next; 0 = none, or none before the next reply
@@ -131,7 +137,14 @@ void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested. A sentinel ends the scan.
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);
 
-// Counts one job. True: another entry probably has the same bytes.
+// Entries to read next at the head of the list, or at the tail once progress.tail is set; 0 = the search is over. Call
+// scan_requested and scan_read_page for them, and then scan_search_found.
+size_t scan_search_wanted(scan_t *scan);
+// The page had so many bytes, and so many of its jobs were settled.
+void scan_search_found(scan_t *scan, size_t bytes, size_t settled);
+void scan_search_end(scan_t *scan, mono_t now);
+
+// Counts one job; a search counts nothing. True: another entry probably has the same bytes.
 bool scan_note_job(scan_t *scan, const digest_t *digest);
 // Stores the start time of the job that was counted last, in ms by Redis's clock; 0 = now.
 void scan_note_since(scan_t *scan, int64_t since);

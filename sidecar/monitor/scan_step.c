@@ -216,9 +216,7 @@ static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const
     return true;
 }
 
-// Handles the outcome of a request about single jobs. A refusal must not abort the scan, or no job of a long list would ever be
-// ended.
-static bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
+bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
     if (call->error->outcome == OUTCOME_REFUSED) {
         scan_note_refusal(&m->scans[call->queue], call->error->text);
         *call->error = (redis_error_t){0};

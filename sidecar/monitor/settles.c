@@ -39,6 +39,12 @@ static void settles_make_event(const apply_t *apply, candidate_t *candidate) {
     if (ends) candidate->event.payload = candidate->entry->bytes;
 }
 
+// A search looks for duplicates of a job that it ends among all entries up to the job.
+static int64_t settles_alone(const apply_t *apply, const candidate_t *candidate) {
+    if (settles_policy(apply)->end_duplicates || candidate->job.trouble != JOB_FINE) return 0;
+    return SETTLE_EXACT_ENTRIES + (apply->scan->phase == SCAN_SEARCH ? (int64_t)apply->scan->progress.read : 0);
+}
+
 // False: a key of the wrong type blocks this kind of settle.
 static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
     const scan_t *scan = apply->scan;
@@ -58,7 +64,7 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
                           .old = *candidate->raw,
                           .from_tail = apply->in_place,
                           .depth = SETTLE_DEPTH + (apply->in_place ? (int64_t)scan->progress.read : 0),
-                          .alone = !settles_policy(apply)->end_duplicates && candidate->job.trouble == JOB_FINE,
+                          .alone = settles_alone(apply, candidate),
                           .blank_is_dead = scan->ops->blank_is_dead,
                           .report = candidate->report ? candidate->report->id : "",
                           .event = &candidate->event};
@@ -110,7 +116,7 @@ static void settles_note(const apply_t *apply, const candidate_t *candidate, set
         if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
         if (!ends && settles_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
         // The settle's own write has cleared the tracking of the errors hash.
-        if (candidate->report) apply->scan->progress.rescan = true;
+        if (candidate->report) apply->scan->timer.changed = true;
         if (candidate->report) report_table_remove(&apply->scan->reports, candidate->report);
         settles_log_settled(apply, candidate);
         break;
@@ -118,7 +124,10 @@ static void settles_note(const apply_t *apply, const candidate_t *candidate, set
         metric_add(&metrics->duplicates_dropped, 1);
         log_info(ROLE, apply->scan->config->name, "removed a finished job from backup", F_STR("job", candidate->job.id));
         break;
-    case SETTLED_DUPLICATES: metric_add(&metrics->copies, 1); break;
+    case SETTLED_DUPLICATES:
+        metric_add(&metrics->copies, 1);
+        if (apply->scan->phase == SCAN_SEARCH) duplicates_found(&apply->scan->duplicates, &candidate->entry->digest);
+        break;
     case SETTLED_FULL:
         metric_add(&metrics->ends_held, 1);
         log_error(ROLE, apply->scan->config->name, "the failure stream is full or out of ids; no job is ended until it has room",

@@ -135,8 +135,8 @@ static void settle_append_kind(const call_t *call, const settle_ask_t *ask, sett
     const settle_where_t *where = ask->where;
     bool ends = settle_ends(ask);
     int64_t depth = where->depth ? where->depth : ask->depth;
-    int alone = ask->alone && depth > 1 ? SETTLE_EXACT_ENTRIES : 0;
-    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%d,%s%s%s%s",
+    int64_t alone = depth > 1 ? ask->alone : 0;
+    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s%s%s%s",
              settle_key_number(keys, where->from), settle_key_number(keys, where->ready),
              ends ? settle_key_number(keys, where->mark) : 0, ask->from_tail ? -depth : depth, alone,
              ends                     ? "e"

@@ -37,7 +37,7 @@ typedef struct settle_ask {
     stamp_raw_t new;       // len 0 = the job ends; with where->forget, a retry leaves no stamp
     bool from_tail;        // the scan has just read the job at the tail
     int64_t depth;         // number of entries to search from that end; where->depth overrides it
-    bool alone;            // do not end the job while the list holds another job of equal bytes
+    int64_t alone;         // an ended job must be the only one of its bytes among so many entries at that end; 0 = no check
     const char *heartbeat; // key that must not exist; NULL = not checked
     bool blank_is_dead;    // a heartbeat of white space counts as missing
     const char *report;    // id of the report that caused the verdict; "" = no report

@@ -111,6 +111,34 @@ ParameterizedTest(int *number, daemon_monitor, crash_points) {
     cluster_end(&s);
 }
 
+static const char *const SEARCH_POINTS[] = {"search_answered", "settle_before",     "settle_sent",
+                                            "settle_answered", "settle_answered:2", "settle_answered:3"};
+enum { SEARCH_POINT_COUNT = sizeof SEARCH_POINTS / sizeof *SEARCH_POINTS };
+
+ParameterizedTestParameters(daemon_monitor, crash_points_of_a_search) {
+    static int numbers[SEARCH_POINT_COUNT];
+    for (int i = 0; i < SEARCH_POINT_COUNT; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, SEARCH_POINT_COUNT);
+}
+
+/* The first scan ends at the sentinel, and does not meet jobs that came after it. A search finds them. */
+ParameterizedTest(int *number, daemon_monitor, crash_points_of_a_search) {
+    cluster_t s = cluster_begin(NULL);
+    const sidecar_t spec = {.queues = MONITORED("1h", ""), .scan = "1h"};
+    redis_ok(s.r, "EVAL %s 1 q:backup", "for i = 1, 3000 do redis.call('LPUSH', KEYS[1], 'slow' .. i) end");
+    cr_assert_eq(cluster_crash(&s, spec, "push_marker_answered"), 137);
+    redis_ok(s.r, "EVAL %s 2 q:backup q:errors",
+             "for i = 1, 800 do redis.call('LPUSH', KEYS[1], 'new' .. i) end "
+             "for i = 1, 3 do redis.call('LPUSH', KEYS[1], 'job' .. i) redis.call('HSET', KEYS[2], 'job' .. i, 'boom') end");
+    cr_assert_eq(cluster_crash(&s, spec, SEARCH_POINTS[*number]), 137, "%s is never reached", SEARCH_POINTS[*number]);
+    cluster_sidecar_up(&s, spec);
+    await(&s, redis_int(s.r, "EXISTS q:errors") == 0, 20000);
+    cr_assert_eq(redis_int(s.r, "LLEN q"), 3, "%s", SEARCH_POINTS[*number]);
+    cr_assert_eq(redis_int(s.r, "LLEN q:backup"), 3801);
+    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 3);
+    cluster_end(&s);
+}
+
 enum { JOBS = 2000, SIDECARS = 3 };
 
 /* The cluster, and what the workers did with each job. */

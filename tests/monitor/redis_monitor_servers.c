@@ -27,7 +27,7 @@ static void settle_to(fixture_t *f, const settle_where_t *where, const char *job
                         .old = stamp_pack(&now),
                         .new = then.born_us ? stamp_pack(&then) : (stamp_raw_t){.len = 0},
                         .depth = 100,
-                        .alone = true,
+                        .alone = SETTLE_EXACT_ENTRIES,
                         .heartbeat = "7_alive",
                         .report = report,
                         .delay_ms = delay_ms,

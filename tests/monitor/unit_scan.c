@@ -62,7 +62,8 @@ Test(unit_scan, pauses_as_long_as_a_scan_took) {
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), 3000);
     scan_changed(&scan, true, now());
-    cr_assert_eq(next_ms(), 3000, "a report must not begin the next scan sooner");
+    cr_assert_eq(mono_diff(scan.timer.next, now()) / NS_PER_MS, 3000, "a report must not begin the next scan sooner");
+    cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS, "a report must begin a search");
 }
 
 Test(unit_scan, a_rescan_begins_soon) {

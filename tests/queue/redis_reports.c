@@ -123,3 +123,68 @@ Test(redis_reports, reports_of_one_step_are_read_in_parts) {
     free(job);
     fixture_stop(&f);
 }
+
+/* Reads a page of one end; returns its jobs, "a b c", the nearest to the tail first; owned. */
+static char *end_of(fixture_t *f, bool tail, size_t skip, size_t count, bool ended) {
+    static backup_page_t page;
+    backup_status_t status = {.config = f->keys->queues[0].config};
+    const call_t call = fixture_call(f, NULL);
+    buffer_t text = {0};
+    backup_page_clear(&page);
+    cr_assert_eq(backup_end_read(&call, &status, tail, skip, count, &page), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(page.ended, ended);
+    for (size_t i = 0; i < page.count; i++)
+        buffer_printf(&text, "%.*s ", (int)page.entries[i].bytes.len, page.entries[i].bytes.data);
+    backup_page_clear(&page);
+    return text.data ? text.data : mem_str("");
+}
+
+static void expect_end(fixture_t *f, bool tail, size_t skip, size_t count, bool ended, const char *expected) {
+    char *found = end_of(f, tail, skip, count, ended);
+    cr_assert_str_eq(found, expected);
+    free(found);
+}
+
+Test(redis_list_end, returns_the_entries_of_one_end) {
+    fixture_t f = fixture_start(NULL);
+    expect_end(&f, false, 0, 3, true, "");
+    redis_ok(f.r, "RPUSH email:backup a b c d e");
+    expect_end(&f, false, 0, 2, false, "b a ");
+    expect_end(&f, false, 2, 2, false, "d c ");
+    expect_end(&f, false, 3, 5, true, "e d ");
+    expect_end(&f, true, 0, 2, false, "e d ");
+    expect_end(&f, true, 2, 2, false, "c b ");
+    expect_end(&f, true, 3, 5, true, "b a ");
+    expect_end(&f, true, 9, 5, true, "");
+    fixture_stop(&f);
+}
+
+Test(redis_list_end, returns_many_entries_in_order) {
+    static backup_page_t page;
+    fixture_t f = fixture_start(NULL);
+    backup_status_t status = {.config = f.keys->queues[0].config};
+    const call_t call = fixture_call(&f, NULL);
+    redis_ok(f.r, "EVAL %s 1 email:backup", "for i = 0, 999 do redis.call('RPUSH', KEYS[1], i) end");
+    for (int tail = 0; tail < 2; tail++) {
+        cr_assert_eq(backup_end_read(&call, &status, tail, 100, 256, &page), OUTCOME_OK);
+        cr_assert_eq(page.count, 256);
+        for (int i = 0; i < 256; i++)
+            cr_assert_eq(strtol(page.entries[i].bytes.data, NULL, 10), tail ? 899 - i : 355 - i, "tail %d, entry %d", tail, i);
+        backup_page_clear(&page);
+    }
+    fixture_stop(&f);
+}
+
+Test(redis_list_end, large_entries_end_a_reply) {
+    static backup_page_t page;
+    fixture_t f = fixture_start(NULL);
+    backup_status_t status = {.config = f.keys->queues[0].config};
+    const call_t call = fixture_call(&f, NULL);
+    redis_ok(f.r, "EVAL %s 1 email:backup %d", "for i = 1, 100 do redis.call('RPUSH', KEYS[1], string.rep('x', ARGV[1])) end",
+             LARGE);
+    cr_assert_eq(backup_end_read(&call, &status, false, 0, 256, &page), OUTCOME_OK);
+    cr_assert_leq(page.count, 8);
+    cr_assert_not(page.ended);
+    backup_page_clear(&page);
+    fixture_stop(&f);
+}

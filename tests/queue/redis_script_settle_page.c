@@ -49,7 +49,7 @@ static void page_lay_out(page_t *p) {
                                     .old = stamp_pack(&OLD),
                                     .new = new,
                                     .depth = 2048,
-                                    .alone = true,
+                                    .alone = SETTLE_EXACT_ENTRIES,
                                     .report = "",
                                     .event = &p->events[i]};
         redis_ok(r, "RPUSH email:backup %s", p->names[i]);
@@ -194,7 +194,7 @@ Test(redis_script_settle_page, equal_bytes_are_retried_once_and_not_ended) {
         cr_assert_eq(in_list(f.r, "email:backup", slice_text(p->names[0])), ends ? 2 : 1);
         cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), ends ? 1 : 2);
     }
-    for (size_t i = 0; i < 3; i += 2) p->asks[i].alone = false; /* end_duplicates: one for each call */
+    for (size_t i = 0; i < 3; i += 2) p->asks[i].alone = 0; /* end_duplicates: one for each call */
     cr_assert(page_settle(p, "T"), "%s", f.error.text);
     cr_assert(p->answers[0] == SETTLED && p->answers[2] == SETTLED_CHANGED, "%d %d", (int)p->answers[0], (int)p->answers[2]);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(p->names[0])), 1);

@@ -47,7 +47,7 @@ static settled_t settle(fixture_t *f, bool ends) {
                               .new = new,
                               .from_tail = true,
                               .depth = 4096,
-                              .alone = true,
+                              .alone = SETTLE_EXACT_ENTRIES,
                               .heartbeat = heartbeat,
                               .report = "",
                               .event = &event};

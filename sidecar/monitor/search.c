@@ -1,0 +1,73 @@
+// Searches the ends of a backup list for the jobs of reports, and settles those that it finds. It reads the list where it is. A
+// step reads one page.
+#include "base/failpoint.h"
+#include "monitor/internal.h"
+
+// The first settle of a job needs a stamp, which the first round writes.
+enum { SEARCH_ROUNDS = 2 };
+
+static bool search_wants(const scan_t *scan, const entry_t *entry) {
+    if (entry->kind != ENTRY_JOB || (int64_t)entry->bytes.len > scan->config->policy.max_payload) return false;
+    const worker_report_t *report = report_table_find(&scan->reports, &entry->digest);
+    return report && worker_report_is_sought(report);
+}
+
+// The page keeps only jobs that a settle may take.
+static void search_keep_sought(const scan_t *scan, backup_page_t *page) {
+    size_t kept = 0;
+    for (size_t i = 0; i < page->count; i++)
+        if (search_wants(scan, &page->entries[i])) page->entries[kept++] = page->entries[i];
+    page->count = page->jobs = kept;
+}
+
+static outcome_t search_read(const call_t *call, scan_t *scan, size_t count, backup_page_t *page) {
+    backup_page_clear(page);
+    scan_requested(scan, count);
+    if (backup_end_read(call, &scan->status, scan->progress.tail, scan->progress.read, count, page) == OUTCOME_OK)
+        scan_read_page(scan, page, count);
+    return call->error->outcome;
+}
+
+// The last entry of a page is the nearest to the head, as after a rotation. At the tail the first entry is the nearest.
+static outcome_t search_apply(monitor_t *m, const call_t *call, stamped_page_t *stamped) {
+    scan_t *scan = &m->scans[call->queue];
+    apply_t apply = {.call = call, .scan = scan, .buffers = m->buffers, .pace = &m->pace, .in_place = scan->progress.tail};
+    stamps_append(call, &stamped->page);
+    if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now) != OUTCOME_OK)
+        return call->error->outcome;
+    scan->progress.now = stamped->now;
+    size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
+    return count ? apply_verdicts(&apply, count) : OUTCOME_OK;
+}
+
+// False: the connection is unusable for now.
+static bool search_settle(monitor_t *m, const call_t *call, stamped_page_t *stamped) {
+    scan_t *scan = &m->scans[call->queue];
+    size_t removed = scan->reports.removed, bytes = stamped->page.bytes;
+    search_keep_sought(scan, &stamped->page);
+    for (int round = 0; round < SEARCH_ROUNDS && stamped->page.count; round++) {
+        search_apply(m, call, stamped);
+        if (!monitor_handle_job_outcome(m, call)) return false;
+        if (scan->phase != SCAN_SEARCH) return true; // fenced
+        search_keep_sought(scan, &stamped->page);
+    }
+    scan_search_found(scan, bytes, scan->reports.removed - removed);
+    return true;
+}
+
+bool monitor_step_search(monitor_t *m) {
+    redis_error_t error = {0};
+    const call_t call = monitor_call(m, m->turn.queue, m->turn.lease.token, &error);
+    scan_t *scan = &m->scans[call.queue];
+    size_t count = scan_search_wanted(scan);
+    if (count == 0) {
+        scan_search_end(scan, mono_now());
+        return true;
+    }
+    if (search_read(&call, scan, count, &m->search->page) != OUTCOME_OK)
+        return monitor_handle_outcome(m, &call, m->turn.lease.term);
+    failpoint("search_answered");
+    bool usable = search_settle(m, &call, m->search);
+    backup_page_clear(&m->search->page);
+    return usable;
+}

@@ -1,0 +1,197 @@
+/* Reports of workers in a long backup list: jobs near an end of the list are settled without a rotation, other jobs by a scan. */
+#include "monitor_fixture.h"
+
+enum { SLOW_JOBS = 20000, REPORTS = 100 };
+
+/* Adds jobs to the list. Two more scans, which an orphan report asks for, know all jobs and have found no duplicates. */
+static void fill(setup_t *d, int jobs) {
+    redis_ok(d->f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'slow' .. i) end", jobs);
+    long long all = count(d, "HLEN sidecar:email:stamps") + jobs;
+    cr_assert(driver_until(&d->instance.driver, count(d, "HLEN sidecar:email:stamps") >= all, 30000));
+    redis_ok(d->f.r, "HSET email:errors orphan x");
+    cr_assert(driver_until(&d->instance.driver, metric_get(&of(d)->stray_reports) == 1, 30000));
+    driver_run(&d->instance.driver, 100);
+    metric_set(&of(d)->stray_reports, 0);
+}
+
+static long long rotated(setup_t *d) {
+    return server_commandstat(d->f.server, "rpoplpush") + server_commandstat(d->f.server, "brpoplpush");
+}
+
+/* Workers push jobs (by LPUSH or RPUSH) and report them. */
+static void fail(setup_t *d, const char *push, int jobs, const char *text) {
+    redis_ok(d->f.r, "EVAL %s 2 email:backup email:errors %s %d %s",
+             "for i = 1, ARGV[2] do redis.call(ARGV[1], KEYS[1], 'job' .. i) "
+             "redis.call('HSET', KEYS[2], 'job' .. i, ARGV[3]) end",
+             push, jobs, text);
+}
+
+Test(redis_monitor_reports, jobs_at_the_ends_are_settled_without_rotation, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
+    fill(&d, SLOW_JOBS);
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    int64_t scans = metric_get(&of(&d)->passes);
+    fail(&d, "LPUSH", REPORTS, "boom");
+    until(&d, count(&d, "LLEN email") == REPORTS);
+    expect_reason(&d, "retried", "reported 1 boom");
+    redis_ok(d.f.r, "DEL email");
+    fail(&d, "RPUSH", REPORTS, "again");
+    until(&d, records(&d) == 2 * REPORTS);
+    expect_reason(&d, "failed", "reported 2 again");
+    driver_run(&d.instance.driver, 100);
+    cr_assert_eq(rotated(&d), 0, "%lld entries were rotated", rotated(&d));
+    cr_assert_eq(metric_get(&of(&d)->passes), scans);
+    cr_assert_eq(count(&d, "EXISTS email:errors"), 0);
+    cr_assert_eq(count(&d, "LLEN email:backup"), SLOW_JOBS + 1);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), SLOW_JOBS);
+    cr_assert_eq(metric_get(&of(&d)->in_progress), SLOW_JOBS);
+    cr_assert_eq(metric_get(&of(&d)->stray_reports) + metric_get(&of(&d)->copies) + metric_get(&of(&d)->stalled), 0);
+    cr_assert_eq(metric_get(&of(&d)->retried), REPORTS);
+    cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_reported]), REPORTS);
+    close_setup(&d);
+}
+
+/* The reports are many more than one page, and more jobs are in progress than a search reads in vain. */
+Test(redis_monitor_reports, a_search_goes_on_while_it_settles_jobs, .timeout = 60) {
+    enum { MANY = 4000 };
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
+    fill(&d, SLOW_JOBS);
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    fail(&d, "LPUSH", MANY, "boom");
+    until(&d, count(&d, "LLEN email") == MANY);
+    cr_assert_eq(rotated(&d), 0);
+    cr_assert_eq(records(&d), MANY);
+    close_setup(&d);
+}
+
+Test(redis_monitor_reports, a_job_deep_in_the_list_is_settled_by_a_scan, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
+    fill(&d, SLOW_JOBS);
+    int64_t scans = metric_get(&of(&d)->passes);
+    redis_ok(d.f.r, "HSET email:errors slow10000 boom slow20000 boom");
+    until(&d, count(&d, "LLEN email") == 2);
+    cr_assert(waiting(&d, "slow10000") && waiting(&d, "slow20000"));
+    driver_run(&d.instance.driver, 1500);
+    cr_assert_eq(metric_get(&of(&d)->passes) - scans, 1, "only one scan must follow");
+    close_setup(&d);
+}
+
+/* Its worker has removed the job, although it reported it. */
+Test(redis_monitor_reports, a_report_without_a_job_costs_two_scans, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
+    fill(&d, 3000);
+    int64_t scans = metric_get(&of(&d)->passes);
+    redis_ok(d.f.r, "HSET email:errors stray boom");
+    fail(&d, "LPUSH", REPORTS, "boom");
+    until(&d, count(&d, "EXISTS email:errors") == 0);
+    cr_assert_eq(metric_get(&of(&d)->stray_reports), 1);
+    cr_assert_eq(count(&d, "LLEN email"), REPORTS);
+    driver_run(&d.instance.driver, 1500);
+    cr_assert_eq(metric_get(&of(&d)->passes) - scans, 2);
+    close_setup(&d);
+}
+
+/* Complete scans know of the two jobs, which are too far apart for the script that settles them. */
+Test(redis_monitor_reports, duplicates_are_given_back_and_not_ended, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; "
+                                 "heartbeat = \"off\"; protected_timeout = \"1h\"; retry_times = 0; } );"});
+    work_on(&d, "same");
+    passes(&d, 1);
+    fill(&d, 4000);
+    work_on(&d, "same");
+    passes(&d, 4);
+    redis_ok(d.f.r, "HSET email:errors same boom");
+    until(&d, count(&d, "EXISTS email:errors") == 0);
+    cr_assert_eq(waiting(&d, "same"), 1);
+    cr_assert_eq(working(&d, "same"), 1);
+    expect_reason(&d, "failed", NULL);
+    close_setup(&d);
+}
+
+/* No scan knows of the two jobs. Only the settle finds the second one. */
+Test(redis_monitor_reports, new_duplicates_near_each_other_are_not_ended, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 0;")});
+    fill(&d, 3000);
+    redis_ok(d.f.r, "EVAL %s 1 email:backup",
+             "for i = 1, 700 do redis.call('LPUSH', KEYS[1], (i == 50 or i == 70) and 'same' or 'new' .. i) end");
+    redis_ok(d.f.r, "HSET email:errors same boom");
+    until(&d, waiting(&d, "same") == 1);
+    cr_assert_eq(working(&d, "same"), 1);
+    expect_reason(&d, "failed", NULL);
+    close_setup(&d);
+}
+
+Test(redis_monitor_reports, an_oversized_job_stays_and_causes_no_scans, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("max_payload = \"1KiB\";")});
+    char large[2000];
+    memset(large, 'L', sizeof large);
+    fill(&d, 3000);
+    int64_t scans = metric_get(&of(&d)->passes);
+    fail(&d, "LPUSH", REPORTS, "boom");
+    redis_ok(d.f.r, "LPUSH email:backup %b", large, sizeof large);
+    redis_ok(d.f.r, "HSET email:errors %b boom", large, sizeof large);
+    until(&d, count(&d, "LLEN email") == REPORTS);
+    driver_run(&d.instance.driver, 2500);
+    cr_assert_eq(in_list(d.f.r, "email:backup", (slice_t){large, sizeof large}), 1);
+    cr_assert_eq(count(&d, "HLEN email:errors"), 1);
+    cr_assert_leq(metric_get(&of(&d)->passes) - scans, 2);
+    close_setup(&d);
+}
+
+/* Reports come while searches run. */
+Test(redis_monitor_reports, each_report_between_two_steps_is_answered_once, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
+    fill(&d, 3000);
+    for (int round = 1; round <= 40; round++) {
+        fail(&d, round % 2 ? "LPUSH" : "RPUSH", round, "boom");
+        driver_run(&d.instance.driver, round % 4 * 5);
+        redis_ok(d.f.r, "EVAL %s 1 email:errors", /* a worker writes another text */
+                 "for i, job in ipairs(redis.call('HKEYS', KEYS[1])) do redis.call('HSET', KEYS[1], job, 'other') end");
+        until(&d, count(&d, "EXISTS email:errors") == 0);
+        cr_assert_eq(count(&d, "LLEN email"), round);
+        cr_assert_eq(count(&d, "LLEN email:backup"), 3001);
+        redis_ok(d.f.r, "DEL email sidecar:email:stamps");
+    }
+    cr_assert_eq(records(&d), 40 * 41 / 2);
+    close_setup(&d);
+}
+
+/* The failure stream is full, so no job is ended. Jobs behind the first ones are settled all the same. */
+Test(redis_monitor_reports, jobs_that_cannot_end_do_not_hide_others, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1;")});
+    fill(&d, 3000);
+    work_on(&d, "behind");
+    redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456");
+    fail(&d, "LPUSH", REPORTS, "!never");
+    redis_ok(d.f.r, "HSET email:errors behind boom");
+    until(&d, waiting(&d, "behind"));
+    cr_assert_eq(count(&d, "HLEN email:errors"), REPORTS);
+    redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
+    work_on(&d, "next");
+    redis_ok(d.f.r, "HSET email:errors next boom");
+    until(&d, waiting(&d, "next"));
+    cr_assert_eq(count(&d, "LLEN email:backup"), 3000 + 1 + REPORTS);
+    close_setup(&d);
+}
+
+Test(redis_monitor_reports, a_search_without_rights_tells_it_and_loses_nothing, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
+    fill(&d, 3000);
+    redis_ok(d.f.r, "ACL SETUSER default -lrange");
+    fail(&d, "LPUSH", REPORTS, "boom");
+    until(&d, metric_get(&of(&d)->faults) > 0);
+    cr_assert_eq(count(&d, "HLEN email:errors") + count(&d, "LLEN email"), REPORTS);
+    until(&d, count(&d, "LLEN email") == REPORTS); /* by scans, after a pause */
+    close_setup(&d);
+}
