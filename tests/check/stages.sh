@@ -59,15 +59,16 @@ stage() { # name, command
 }
 
 limit=1500 # seconds
-# Starts a stage beside those that follow, which leave the cores idle for half of the time. It has the lowest priority, because the
-# others measure time. `collect` waits for its end and prints its output as a whole; `stage` collects those that have ended.
-# `timeout` makes a process group, which `finish` ends.
-beside() { # name, program with arguments
+# Starts a stage beside those that follow, which leave the cores idle for half of the time. A stage that only computes has niceness 19,
+# because the others measure time. `collect` waits for its end and prints its output as a whole; `stage` collects those that have
+# ended. `timeout` makes a process group, which `finish` ends.
+beside() { # name, niceness, program with arguments
     place=$scratch/beside/$1
-    shift
+    niceness=$2
+    shift 2
     mkdir "$place"
     # shellcheck disable=SC2016 # expands in the stage
-    timeout -k 10 $limit nice -n 19 sh -c 'place=$0
+    timeout -k 10 $limit nice -n "$niceness" sh -c 'place=$0
         start=$(date +%s)
         "$@"
         echo $? $(($(date +%s) - start)) >"$place/ended" && mv "$place/ended" "$place/took"' "$place" "$@" </dev/null >"$place/output" 2>&1 &
@@ -182,9 +183,6 @@ failovers() {
     QS_LONG=1 timeout --foreground -k 10 900 build/tests/suite -j2 --timeout 600 --filter '@(daemon_sentinel|daemon_cluster_jobs)/*'
 }
 
-# `make chaos`, but for a minute.
-chaos() { CHAOS_SECONDS=60 timeout --foreground -k 10 600 build/tests/suite -j1 --filter 'daemon_chaos/*'; }
-
 clients() { QS_LONG=1 timeout --foreground -k 10 3600 build/tests/suite -j"$jobs" --timeout 900 --filter 'daemon_clients*/*'; }
 
 # Tests the container image and a pod with it. Needs rights that CI has, or root on your own machine.
@@ -218,20 +216,22 @@ if [ "${1:-}" = long ]; then
     stage image image
 else
     # shellcheck disable=SC2016 # expands in the stage
-    beside build sh -c '"$0" -s -j2 SANITIZER= suite && "$0" -s -j2 SANITIZER=address,undefined suite && "$0" -s -j2 SANITIZER=thread all' "$make"
+    beside build 19 sh -c '"$0" -s -j2 SANITIZER= suite && "$0" -s -j2 SANITIZER=address,undefined suite && "$0" -s -j2 SANITIZER=thread all' "$make"
     downloads
     collect build # before other stages use make here
-    beside "build in Debian 13" sh tests/check/debian13_suite.sh build
-    beside check sh tests/check/run.sh
-    beside manifests sh tests/deploy/check.sh
+    beside "build in Debian 13" 19 sh tests/check/debian13_suite.sh build
+    beside check 19 sh tests/check/run.sh
+    beside manifests 19 sh tests/deploy/check.sh
     stage "in-process tests under address,undefined" in_process
     stage "daemon tests under thread" daemons
     stage "tests over TLS" over_tls
     collect "build in Debian 13"
     stage "Redis, Valkey and libraries of Debian 13" inside_debian13
     stage "tests with Redis 6.2" with_redis62
+    # `make chaos`, but for a minute
+    beside chaos 0 env CHAOS_SECONDS=60 build/tests/suite -j1 --filter 'daemon_chaos/*'
     stage "20 failovers of Sentinel and Cluster" failovers
-    stage chaos chaos
+    collect chaos
     collect check
     collect manifests
     stage image image
