@@ -45,6 +45,7 @@ static inline void arrivals_open(arrivals_t *arrivals, const bench_t *bench, int
     for (int i = 0; i < queues; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         arrivals->redis[i] = redis_open(bench);
+        redis_do(arrivals->redis[i], "PING"); // or the backlog of the socket would be full
         if (epoll_ctl(arrivals->epoll, EPOLL_CTL_ADD, arrivals->redis[i]->fd, &event) != 0) die("no epoll");
     }
 }

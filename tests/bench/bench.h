@@ -1,8 +1,8 @@
 // Common functions of the benchmarks: Redis, the sidecar as a child process, medians, and the lines of the tables.
 //
 // Usage of each tool: bench_NAME DIR SIDECAR. DIR holds redis.sock, and gets configs and logs; SIDECAR is the program.
-// Environment: BENCH_ROUNDS (5), BENCH_SECONDS (3, length of a lateness round), BENCH_CONSUMERS (1, at 10k jobs/s). The exit code
-// tells whether every goal was met.
+// Environment: BENCH_ROUNDS (5), BENCH_SECONDS (3, length of a lateness round). The exit code tells whether every goal was
+// met.
 #pragma once
 
 #include <arpa/inet.h>

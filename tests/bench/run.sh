@@ -2,7 +2,7 @@
 # Runs the benchmarks against one private redis-server: run.sh SIDECAR TOOLS [NAME...]
 #
 #   SIDECAR is the program, TOOLS the directory of the tools bench_NAME, NAME a tool to run (default: all)
-#   BENCH_ROUNDS=5   BENCH_SECONDS=3 (of one lateness round)   BENCH_CONSUMERS=1 (at 10k jobs/s)   REDIS_SERVER=redis-server
+#   BENCH_ROUNDS=5   BENCH_SECONDS=3 (of one lateness round)   REDIS_SERVER=redis-server
 #   BENCH_NICE=-15   nice value of all processes, so that other programs disturb less (needs the right to raise priorities)
 #   BENCH_STRICT=1   a goal that is missed makes the exit code 1
 #   BENCH_KEEP=1     keeps the directory with configs and logs
