@@ -68,11 +68,12 @@ static void sizes_add_row(count_t *c, size_t queue, measure_t measure, const cha
 }
 
 // Jobs in workers' own lists are counted by stamps instead.
-static void sizes_add_keys(count_t *c, size_t queue) {
+static void sizes_add_keys(count_t *c, size_t queue, sizes_depth_t depth) {
     const queue_keys_t *at = c->tallies[queue].at;
     redis_keys_t keys = config_redis_keys(at->config);
     for (size_t i = 0; i < keys.count; i++) {
         const redis_key_t *key = &keys.items[i];
+        if (depth == SIZES_READY && key->size != SIZE_READY) continue;
         size_t prefix = key->size == SIZE_ACTIVE ? strlen(key->name) - strlen(key->role) : 0;
         if (key->size == SIZE_BACKUP) sizes_add_row(c, queue, MEASURE_SENTINEL, at->sentinel, 0);
         if (key->size != SIZE_NONE) sizes_add_row(c, queue, (measure_t)key->size, key->name, prefix);
@@ -99,7 +100,7 @@ static void sizes_begin(count_t *c, size_t first, sizes_depth_t depth) {
         tally->backup = SIZES_UNKNOWN;
         bool stamped = tally->ops->scan && (at->config->policy.roles & ROLE_MONITOR);
         if (stamped && depth == SIZES_STAMPS) snprintf(tally->cursor, sizeof tally->cursor, "0");
-        sizes_add_keys(c, i);
+        sizes_add_keys(c, i, depth);
     }
 }
 

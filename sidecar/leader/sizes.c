@@ -13,7 +13,7 @@ enum {
     STEP_FIRST = 4,       // queues in the first step, whose cost is unknown
     STEP_SHORT_US = 1000, // after a shorter step the next step takes twice as many queues
     STEP_LONG_US = 4000,  // after a longer step the next step takes half as many
-    QUIET_S = 30,         // between two rounds while nobody scrapes
+    QUIET_S = 60,         // between two counts of ready lists while nobody scrapes
     GROWS_S = 300,        // after so long without a shorter ready list, tell `status`
 };
 
@@ -186,15 +186,16 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     size_t count = 0;
     while (count < c->step && c->from + count < c->keys->queue_count && queue_sizes_leads(c, c->from + count)) count++;
     const call_t call = {.conn = conn, .keys = c->keys, .queue = c->from, .error = error};
-    if (count && (sizes_read(&call, count, SIZES_ENDS, counted) != OUTCOME_OK ||
+    bool wanted = metrics_wanted(c->metrics, began);
+    if (count && (sizes_read(&call, count, wanted ? SIZES_ENDS : SIZES_READY, counted) != OUTCOME_OK ||
                   queue_sizes_tell_growth(c, conn, counted, count, error) != OUTCOME_OK)) {
         c->at = c->quiet_at = mono_add(began, PERIOD_S * NS_PER_S);
         return error->outcome;
     }
     mono_t now = mono_now();
     for (size_t i = 0; i < count; i++) {
-        if (metrics_wanted(c->metrics, now)) queue_sizes_publish(c, c->from + i, &counted[i], now);
-        queue_sizes_log_error(c, c->from + i, counted[i].error);
+        if (wanted) queue_sizes_publish(c, c->from + i, &counted[i], now);
+        if (wanted || *counted[i].error) queue_sizes_log_error(c, c->from + i, counted[i].error);
     }
     c->from += count;
     queue_sizes_pace(c, began, now);

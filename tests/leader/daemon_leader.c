@@ -291,9 +291,9 @@ Test(daemon_leader, idle_instances_send_few_requests, .timeout = 120) {
     enum { WINDOW_MS = 12000 };
     cluster_t s = cluster_begin(NULL);
     proxy_t *of_leader = proxy_start(server_socket(s.server)), *of_standby = proxy_start(server_socket(s.server));
-    cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "15s", .socket = proxy_socket(of_leader)});
+    cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "20s", .socket = proxy_socket(of_leader)});
     cluster_works(&s, "q");
-    daemon_t *standby = cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "15s", .socket = proxy_socket(of_standby)});
+    daemon_t *standby = cluster_sidecar_up(&s, (sidecar_t){.ttl = "5s", .poll = "20s", .socket = proxy_socket(of_standby)});
     cr_assert(daemon_wait_log(standby, STANDING, 5000));
     cr_assert(wait_for(proxy_connections(of_standby) == 3, 5000)); /* lock, vacancies, failure streams */
     cr_assert(wait_for(proxy_requests(of_standby, "SUBSCRIBE sidecar:g:vacant") == 1, 5000));
