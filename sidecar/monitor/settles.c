@@ -201,7 +201,9 @@ static void settles_read(const apply_t *apply, batch_t *batch) {
     int64_t took_us = 0;
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
     pace_note(apply->pace, (int64_t)batch->count, took_us);
-    if (!batch->answered && batch->count > 1 && apply->call->error->outcome == OUTCOME_REFUSED) settles_ask_each(apply, batch);
+    const redis_error_t *error = apply->call->error;
+    bool each = error->outcome == OUTCOME_REFUSED && !redis_reason_is_slot(error->text); // a slot concerns all of them
+    if (!batch->answered && batch->count > 1 && each) settles_ask_each(apply, batch);
 }
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {
