@@ -12,6 +12,7 @@ enum {
     RENEW_ACKS_S = 3600,   // time between two acknowledgements of the same position
     TRIM_S = 60,           // time between two trims of a stream
     TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
+    TRIM_STANDBY_S = 5,    // a standby looks so often whether it leads, while a stream is above stream_room
     TRIM_BURST_MS = 100,   // longest series of trims of one stream, unless the last reply had more records
     EARLY_S = 3600,        // after so long without an early trim, the next one is logged again
     MARKERS_S = 3600,      // time between two rounds of pruning requeue markers
@@ -199,7 +200,13 @@ mono_t auditor_trim_for_others(auditor_t *a) {
 mono_t auditor_next_timer(auditor_t *a) {
     lease_t lease;
     mono_t next = mono_min(mono_min(a->timers.reconcile_at, a->timers.renew_acks_at), a->timers.markers.at);
-    for (size_t i = 0; i < a->keys->queue_count; i++)
-        if (trim_due_at(&a->cursors[i]).ns < next.ns && trim_is_possible(a, i, &lease)) next = trim_due_at(&a->cursors[i]);
+    mono_t look_at = mono_add(mono_now(), TRIM_STANDBY_S * NS_PER_S);
+    for (size_t i = 0; i < a->keys->queue_count; i++) {
+        const stream_cursor_t *cursor = &a->cursors[i];
+        if (trim_is_possible(a, i, &lease))
+            next = mono_min(next, trim_due_at(cursor));
+        else if (trim_is_urgent(cursor) && !cursor->unreadable)
+            next = mono_min(next, look_at);
+    }
     return next;
 }
