@@ -236,8 +236,14 @@ def rights(_):
     return points(lines)
 
 
+def peers(load):
+    """What `make bench-peers` measured last."""
+    report = [sys.executable, "tests/bench/peers/report.py", "table", load]
+    return subprocess.run(report, text=True, capture_output=True, check=True).stdout.rstrip("\n")
+
+
 GENERATORS = {
-    function.__name__: function for function in (keys, key_index, metrics, exits, commands, log, failpoints, rights)
+    function.__name__: function for function in (keys, key_index, metrics, exits, commands, log, failpoints, rights, peers)
 }
 
 

@@ -148,7 +148,7 @@ def measure(peer, load, lead_s, us_a_request):
         watched = max(load.jobs - (seen["counted"] if load.blind_s else 0), 1)
         return {
             "jobs_per_s": seen["arrived"] / seen["seconds"],
-            "first_ms": seen.get("first_ms"),
+            "first_ms": None if load.blind_s else seen.get("first_ms"),
             "late_p50_ms": seen["late_ms"]["p50"],
             "late_p99_ms": seen["late_ms"]["p99"],
             "late_max_ms": seen["late_ms"]["max"],
