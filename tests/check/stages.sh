@@ -58,7 +58,7 @@ stage() { # name, command
     done
 }
 
-limit=1500 # seconds
+limit=1800 # seconds
 # Starts a stage beside those that follow, which leave the cores idle for half of the time. A stage that only computes has niceness 19,
 # because the others measure time. `collect` waits for its end and prints its output as a whole; `stage` collects those that have
 # ended. `timeout` makes a process group, which `finish` ends.

@@ -54,7 +54,9 @@ Test(daemon_monitor, a_requeued_job_that_fails_again_has_two_rows) {
 Test(daemon_monitor, a_job_larger_than_other_replies_may_be_is_ended_and_copied) {
     enum { SIZE = 20 << 20 };
     cluster_t s = cluster_begin(NULL);
-    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = MONITORED("1h", "max_payload = \"32MiB\";"), .scan = "50ms"});
+    /* A lease of 600 ms could end while a slow machine sends 20 MiB. */
+    daemon_t *d =
+        cluster_sidecar_up(&s, (sidecar_t){.ttl = "10s", .queues = MONITORED("1h", "max_payload = \"32MiB\";"), .scan = "50ms"});
     redis_ok(s.r, "EVAL %s 2 q:backup q:errors %d",
              "local job = string.rep('x', ARGV[1]) redis.call('LPUSH', KEYS[1], job) redis.call('HSET', KEYS[2], job, '!no')",
              SIZE);

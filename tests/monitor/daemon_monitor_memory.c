@@ -10,6 +10,9 @@
 #define QUEUE(timeout)                                                                                                           \
     "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; retry_times = 0; protected_timeout = \"" timeout "\"; }"
 
+/* A lease of 600 ms could end while a slow machine sends large jobs; then the scan begins anew. */
+#define TTL "10s"
+
 enum { MIB = 1024 * 1024, LARGE = 4 * MIB, JOBS = 10, MAX_KIB = 40 * 1024, END_MS = 60000 };
 
 /* Pushes a large job to backup, and adds a report; NULL = no report. */
@@ -31,7 +34,7 @@ static void expect(cluster_t *s, daemon_t *d, int rows, const char *when) {
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_stall_at_once, .timeout = 180) {
     cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < JOBS; i++) work_on(&s, i, NULL);
-    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE("500ms"), .scan = "50ms"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = TTL, .queues = QUEUE("500ms"), .scan = "50ms"});
     expect(&s, d, JOBS, "jobs that stall at once");
     cluster_end(&s);
 }
@@ -39,7 +42,7 @@ Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_stall_at_once, .t
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_are_reported_at_once, .timeout = 180) {
     cluster_t s = cluster_begin(NULL);
     for (int i = 0; i < JOBS; i++) work_on(&s, i, "no");
-    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE("1h"), .scan = "50ms"});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = TTL, .queues = QUEUE("1h"), .scan = "50ms"});
     expect(&s, d, JOBS, "jobs that are reported at once");
     cluster_end(&s);
 }
@@ -47,7 +50,8 @@ Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_are_reported_at_o
 /* For Bull the sidecar itself builds the record of a failed job. */
 Test(daemon_monitor_memory, is_bounded_however_many_large_jobs_fail_in_bull_at_once, .timeout = 180) {
     cluster_t s = cluster_begin(NULL);
-    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; dialect = \"bull\"; roles = [\"monitor\"]; }"});
+    daemon_t *d =
+        cluster_sidecar_up(&s, (sidecar_t){.ttl = TTL, .queues = "{ name = \"q\"; dialect = \"bull\"; roles = [\"monitor\"]; }"});
     if (!wait_for(redis_int(s.r, "ZCARD sidecar:q:recorded") > 0, END_MS)) cluster_fail(&s, "the queue is not adopted");
     redis_ok(s.r, "EVAL %s 0 %d %d",
              "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000) " /* older is found in a
