@@ -5,21 +5,28 @@
 
 typedef struct pace {
     double job_us;      // time of Redis for one job, as the last scripts took it; 0 = not known yet
-    bool slow;          // the last script was far slower than the scripts before it
+    double last_us;     // the same of the last script alone
     int64_t fixed_us;   // time of a script besides that of its jobs
     int64_t last_fixed; // the same of the last script alone
 } pace_t;
 
-// A script took `us` microseconds for `jobs` jobs. Ignores 0: the script cannot tell, or did nothing. A script may be slow by
-// chance, because the server lost its processor, so only the second slow script in a row counts in full.
+static inline double pace_least(double a, double b) { return a < b ? a : b; }
+
+// A script took `us` microseconds for `jobs` jobs. Ignores 0: the script cannot tell, or did nothing.
+//
+// A script may be slow by chance, because the server lost its processor, so only two slow scripts in a row make a batch smaller.
+// A batch changes by a factor of 4 at most, because the jobs of one script may be unlike all others.
 static inline void pace_note(pace_t *pace, int64_t jobs, int64_t us) {
-    const double most = 4 * pace->job_us;
     if (jobs <= 0 || us <= 0) return;
+    const double known = pace->job_us, last_us = pace->last_us;
     double job_us = (double)us / (double)jobs;
-    bool slow = most > 0 && job_us > most;
-    if (slow && !pace->slow) job_us = most;
-    pace->slow = slow;
-    pace->job_us = pace->job_us > 0 ? (pace->job_us + job_us) / 2 : job_us;
+    pace->last_us = job_us;
+    if (known <= 0)
+        pace->job_us = job_us;
+    else if (job_us <= known)
+        pace->job_us = job_us < known / 4 ? known / 4 : job_us;
+    else if (last_us > known)
+        pace->job_us = pace_least(pace_least(job_us, last_us), 4 * known);
 }
 
 // The script took this long besides, whatever the number of its jobs. The less of two scripts counts, for the same reason.

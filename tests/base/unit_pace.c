@@ -9,7 +9,7 @@ Test(unit_pace, batches_grow_and_shrink_with_the_time_of_a_job) {
     pace_note(&pace, 16, 160);
     cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50);
     pace_note(&pace, 50, 5000); /* 100 us a job */
-    pace_note(&pace, 20, 2000);
+    for (int i = 0; i < 2; i++) pace_note(&pace, 20, 2000);
     cr_assert_lt(pace_jobs(&pace, 500, 16, 256), 10);
     for (int i = 0; i < 20; i++) pace_note(&pace, 100, 100);
     cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 256, "no more than the limit");
@@ -18,18 +18,39 @@ Test(unit_pace, batches_grow_and_shrink_with_the_time_of_a_job) {
 }
 
 /* The server may lose its processor for a time slice of 50 ms while a script runs. */
-Test(unit_pace, one_slow_script_hardly_changes_a_batch) {
-    pace_t pace = {.job_us = 10};
-    pace_note(&pace, 50, 50000);
-    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 20);
-    pace_note(&pace, 20, 200);
-    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 28);
-    pace_note(&pace, 20, 50000);
-    cr_assert_geq(pace_jobs(&pace, 500, 16, 256), 11, "a slow script now and then");
-    pace_note(&pace, 11, 50000);
-    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 1, "two in a row: the jobs are that slow");
-    for (int i = 0; i < 12; i++) pace_note(&pace, 1, 10);
-    cr_assert_geq(pace_jobs(&pace, 500, 16, 256), 40, "the next batches grow again");
+Test(unit_pace, a_slow_script_now_and_then_changes_no_batch) {
+    pace_t pace = {0};
+    pace_note(&pace, 16, 160);
+    for (int i = 0; i < 10; i++) {
+        pace_note(&pace, 50, 50000);
+        cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50);
+        pace_note(&pace, 50, 500);
+        cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50);
+    }
+    for (int i = 0; i < 2; i++) pace_note(&pace, 50, 50000);
+    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 12, "two in a row: a quarter");
+    pace_note(&pace, 12, 120);
+    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50, "the next fast script restores the batch");
+}
+
+/* Jobs of 1 MB among jobs of 1 KB. */
+Test(unit_pace, slow_jobs_make_batches_small) {
+    pace_t pace = {0};
+    pace_note(&pace, 16, 160);
+    for (int i = 0; i < 6; i++) pace_note(&pace, pace_jobs(&pace, 500, 16, 256), pace_jobs(&pace, 500, 16, 256) * 5000);
+    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 1);
+    for (int i = 0; i < 6; i++) pace_note(&pace, 1, 10);
+    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50);
+}
+
+/* Jobs that are gone cost nothing, and say nothing about the next ones. */
+Test(unit_pace, a_fast_script_makes_the_next_batch_four_times_as_large) {
+    pace_t pace = {0};
+    pace_note(&pace, 16, 160);
+    pace_note(&pace, 50, 1);
+    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 200);
+    for (int i = 0; i < 2; i++) pace_note(&pace, 200, 2000);
+    cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50);
 }
 
 Test(unit_pace, scripts_that_cannot_tell_change_nothing) {
