@@ -16,16 +16,19 @@ local function try_on_scratch(command, key, ...)
     refusal = string.gsub(refusal, '^@user_script: %d+: %-?', '')
     return (string.gsub(refusal, '^The user executing', 'NOPERM the user executing')) -- there the refusal has no code
 end
+local granted = {} -- by command, first argument and key: the jobs of a page share most keys
 local function missing_right(calls)
     for _, call in ipairs(calls) do
         local command, key, refusal = call[1], call[2], nil
-        if key then
+        local right = key and command .. (call[3] or '') .. ' ' .. key
+        if key and not granted[right] then
             local rest = {call[3] or words[command] or 0, 0, 0}
             if not redis.acl_check_cmd then
                 refusal = try_on_scratch(command, key, unpack(rest, 1, counts[command] or 1))
             elseif not redis.acl_check_cmd(command, key, unpack(rest, 1, counts[command] or 1)) then
                 refusal = 'NOPERM the user has no right to this call'
             end
+            granted[right] = not refusal
         end
         if refusal then return {err = refusal .. ' (' .. command .. ' on the key ' .. key .. ')'} end
     end
