@@ -19,6 +19,7 @@ typedef struct round {
     double rate;   // jobs a second
     double cpu_us; // CPU time of Redis for one job
     double ping;   // ms, the 99th percentile
+    double script; // jobs for each script, scripts that only read included
 } round_t;
 
 typedef struct recovery {
@@ -113,10 +114,18 @@ static round_t floor_round(redisContext *redis, pinger_t *pinger, const recovery
     if (redis_do(redis, recovery->counts) != (int64_t)jobs) die("%s: the floor has not given back all jobs", recovery->name);
     // Bull's script keeps all others waiting: one PING waits until its end.
     double ping = recovery->least ? percentile(pinger->ms, pinger->count, 0.99) : took / 1000;
-    return (round_t){jobs / took * 1e6, (redis_cpu_us(redis) - cpu) / jobs, ping};
+    return (round_t){jobs / took * 1e6, (redis_cpu_us(redis) - cpu) / jobs, ping, 0};
 }
 
 // ---- The sidecar.
+
+static double scripts_called(redisContext *redis) {
+    redisReply *info = redis_ask(redis, "INFO commandstats");
+    const char *at = strstr(info->str, "cmdstat_evalsha:calls=");
+    double calls = at ? strtod(at + strlen("cmdstat_evalsha:calls="), NULL) : 0;
+    freeReplyObject(info);
+    return calls;
+}
 
 static int64_t await_jobs(redisContext *redis, const recovery_t *recovery, int64_t least) {
     for (int i = 0; i < POLLS_MAX; i++, sleep_us(POLL_US)) {
@@ -132,14 +141,15 @@ static round_t sidecar_round(const bench_t *bench, redisContext *redis, pinger_t
     recovery->load(redis, recovery->living);
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = recovery->name, .monitor = "off", .queue = recovery->queue});
     int64_t first = await_jobs(redis, recovery, 1), began = mono_us();
-    double cpu = redis_cpu_us(redis), jobs = (double)(all - first);
+    double cpu = redis_cpu_us(redis), scripts = scripts_called(redis), jobs = (double)(all - first);
     ping_begin(pinger);
     await_jobs(redis, recovery, all);
     double took = (double)(mono_us() - began);
     ping_end(pinger);
     cpu = redis_cpu_us(redis) - cpu;
+    scripts = scripts_called(redis) - scripts;
     sidecar_stop(pid, SIGTERM);
-    return (round_t){jobs / took * 1e6, cpu / jobs, percentile(pinger->ms, pinger->count, 0.99)};
+    return (round_t){jobs / took * 1e6, cpu / jobs, percentile(pinger->ms, pinger->count, 0.99), jobs / scripts};
 }
 
 static void add_row(bench_t *bench, const recovery_t *recovery, const char *what, series_t *series, int digits, double goal) {
@@ -158,8 +168,11 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, const
         series_add(&floor_cpu, least.cpu_us);
         series_add(&pings, ours.ping);
         series_add(&floor_pings, least.ping);
-        fprintf(stderr, "recovery: %s, round %d: %.0f jobs/s, %.1f us of Redis each, PING p99 %.2f ms; %s %.0f, %.1f, %.2f\n",
-                recovery->label, i + 1, ours.rate, ours.cpu_us, ours.ping, recovery->floor, least.rate, least.cpu_us, least.ping);
+        fprintf(stderr,
+                "recovery: %s, round %d: %.0f jobs/s, %.1f us of Redis each, %.0f jobs a script, PING p99 %.2f ms; %s %.0f, "
+                "%.1f, %.2f\n",
+                recovery->label, i + 1, ours.rate, ours.cpu_us, ours.script, ours.ping, recovery->floor, least.rate, least.cpu_us,
+                least.ping);
     }
     char what[64];
     add_row(bench, recovery, ", jobs/s", &rates, 0, recovery->goal);
