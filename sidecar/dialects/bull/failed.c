@@ -172,7 +172,8 @@ static failed_sent_t failed_send_record(const failed_t *s, const side_task_call_
     const char *reason = stalled ? "retries_exhausted" : "worker_failed";
     bull_record_t record = {0};
     const event_t *event = &record.event;
-    bull_record_make(&record, call, job, reason, score.len ? strtod(score.data, NULL) : (double)now);
+    bull_record_make(&record, call, job, reason);
+    bull_record_date(&record, score.len ? strtod(score.data, NULL) : (double)now);
     if (bull_large_bytes(job))
         log_warn(ROLE, s->at->config->name, "a failed job is larger than max_payload: its record has no payload",
                  F_INT("bytes", event->size), F_INT("max_payload", s->at->config->policy.max_payload));

@@ -42,9 +42,18 @@ int64_t bull_number(const bull_job_t *job, bull_field_t field) {
     return number >= 0 && number <= (int64_t)1 << 53 ? number : 0;
 }
 
+// Most fields of a job are such numbers.
+static bool text_is_count(slice_t text) {
+    if (text.len == 0 || text.len > 16 || (text.len > 1 && text.data[0] == '0')) return false;
+    for (size_t i = 0; i < text.len; i++)
+        if (text.data[i] < '0' || text.data[i] > '9') return false;
+    return true;
+}
+
 // Whether the text is one JSON value and nothing else, not even a space. Only then does a reader of the payload get the same
 // bytes back.
 static bool text_is_json(slice_t text) {
+    if (text_is_count(text)) return true;
     buffer_t object = {0};
     json_pick_t pick = {.pointer = "/v"};
     buffer_str(&object, "{\"v\":");
@@ -59,7 +68,9 @@ static bool text_is_json(slice_t text) {
 
 static void payload_add_member(buffer_t *out, const payload_member_t *member, slice_t value) {
     bool plain = member->content == BULL_JSON ? text_is_json(value) : utf8_is_valid(value.data, value.len);
-    buffer_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", (plain ? member->plain : member->coded) + 1);
+    buffer_str(out, out->data[out->len - 1] == '{' ? "\"" : ",\"");
+    buffer_str(out, (plain ? member->plain : member->coded) + 1);
+    buffer_str(out, "\":");
     if (!plain) {
         buffer_str(out, "\"");
         base64_encode(out, value);
@@ -187,7 +198,7 @@ static int64_t record_life(double finished_ms) {
     return isfinite(finished_ms) && fabs(finished_ms) < 9e15 ? (int64_t)(finished_ms * 1000) : 0;
 }
 
-void bull_record_make(bull_record_t *record, const call_t *call, const bull_job_t *job, const char *reason, double finished_ms) {
+void bull_record_make(bull_record_t *record, const call_t *call, const bull_job_t *job, const char *reason) {
     bull_error(job, &record->error);
     record->event = (event_t){
         .kind = slice_text("failed"),
@@ -212,6 +223,9 @@ void bull_record_make(bull_record_t *record, const call_t *call, const bull_job_
         record->event.sha256 = slice_text(record->sha256);
         record->event.size = (int64_t)record->payload.len;
     }
+}
+
+void bull_record_date(bull_record_t *record, double finished_ms) {
     event_id(&record->event, record_life(finished_ms), 0, record->id);
 }
 

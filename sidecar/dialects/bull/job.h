@@ -90,7 +90,8 @@ typedef struct bull_record {
     buffer_t error;
 } bull_record_t;
 
-// Makes the record of a final failure at `finished_ms`, by the clock of the worker or Redis server that decided it. *record comes
-// as {0}. Free it with bull_record_free.
-void bull_record_make(bull_record_t *record, const call_t *call, const bull_job_t *job, const char *reason, double finished_ms);
+// Makes the record of a final failure, without an event id. *record comes as {0}. Free it with bull_record_free.
+void bull_record_make(bull_record_t *record, const call_t *call, const bull_job_t *job, const char *reason);
+// Makes the event id of a failure at `finished_ms`, by the clock of the worker or Redis server that decided it.
+void bull_record_date(bull_record_t *record, double finished_ms);
 void bull_record_free(bull_record_t *record);

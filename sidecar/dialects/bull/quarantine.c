@@ -74,7 +74,8 @@ static void quarantine_decide(const quarantine_t *s, const call_t *call, const q
                               quarantine_item_t *item) {
     const quarantined_t *id = &page->jobs[index];
     const bull_job_t job = {.id = id->member, .state = "none"};
-    bull_record_make(&item->record, call, &job, item->reason ? item->reason : "", (double)page->now);
+    bull_record_make(&item->record, call, &job, item->reason ? item->reason : "");
+    bull_record_date(&item->record, (double)page->now);
     if (!event_ref(item->record.event.event, item->ref)) *item->ref = '\0';
     buffer_printf(&item->key, "%s:", bull_config(s->at->config)->base);
     buffer_add(&item->key, id->member.data, id->member.len);

@@ -170,13 +170,13 @@ static void job_judge(const stalled_t *s, stalled_job_t *c, int64_t now) {
 // This stall counts as one more execution. The time of the check makes the event ids of two stalls differ.
 static void job_make_record(const call_t *call, const stalled_job_t *c, int64_t now, bull_record_t *record) {
     event_t *event = &record->event;
-    bull_record_make(record, call, &c->job, c->reason, (double)now);
+    bull_record_make(record, call, &c->job, c->reason);
     event->attempts += 1;
     if (job_is_retry(c)) {
         event->kind = slice_text("retried");
         event->payload = (slice_t){0};
     }
-    event_id(event, now * 1000, 0, record->id);
+    bull_record_date(record, (double)now);
 }
 
 // ---- The settle.
@@ -232,7 +232,7 @@ static void jobs_append_settle(const stalled_t *s, const call_t *call, stalled_j
     for (size_t i = 0; i < count; i++) job_append_keys(s, conn, &jobs[i]);
     request_text(conn, call->token);
     request_int(conn, call->keys->config->stream.max_bytes, range[0], range[1]);
-    bull_record_make(&record, call, &(bull_job_t){.state = "none"}, "", 0);
+    bull_record_make(&record, call, &(bull_job_t){.state = "none"}, "");
     record_append_shared(conn, &record.event);
     bull_record_free(&record);
     for (size_t i = 0; i < count; i++) job_append_settle(call, &jobs[i], now);

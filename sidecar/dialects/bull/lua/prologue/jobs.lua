@@ -1,12 +1,14 @@
 -- jobs: appends to `reply` the state of a job's key and the job's fields, '' for a missing one, and returns the bytes of these. States:
 -- '' = a job; 'none' = no field exists, or with `named` no field `name`; 'large N' = N bytes, more than `most`: only small fields are
 -- appended; or the type of a key that is no hash.
--- Numbers are short: Bull writes them itself. Of the other fields the script asks for the length before it reads them.
-local numbers = {timestamp = true, delay = true, priority = true, attemptsMade = true, stalledCounter = true, processedOn = true}
+-- These fields are short: names, and numbers that Bull writes itself. The script asks for the length of the others before it reads
+-- them.
+local short = {name = true, timestamp = true, delay = true, priority = true, attemptsMade = true, stalledCounter = true, deid = true,
+    processedOn = true}
 local function add_job(reply, key, fields, most, named)
     local state, job, bytes, size = redis.call('TYPE', key).ok, {}, 0, 0
     if state == 'hash' then
-        for _, field in ipairs(fields) do bytes = bytes + (numbers[field] and 0 or redis.call('HSTRLEN', key, field)) end
+        for _, field in ipairs(fields) do bytes = bytes + (short[field] and 0 or redis.call('HSTRLEN', key, field)) end
         if bytes <= most then
             state, job, bytes = 'none', redis.call('HMGET', key, unpack(fields)), 0
             for i, field in ipairs(fields) do
