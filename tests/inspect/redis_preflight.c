@@ -118,6 +118,20 @@ Test(redis_preflight, refuses_a_replica) {
     fixture_stop(&f);
 }
 
+Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
+    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE,
+                                       .match = "TYPE sidecar:preflight",
+                                       .error = "-" SLOT_IS_MOVING "ASK 7 10.0.0.5:6379",
+                                       .times = 1});
+    results_t results = {0};
+    cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK);
+    cr_assert_eq(proxy_fired(f.proxy), 1);
+    cr_assert_null(strstr(buffer_text(&results.text), "is refused"), "%s", buffer_text(&results.text));
+    buffer_free(&results.text);
+    fixture_stop(&f);
+}
+
 Test(redis_preflight, refuses_versions_before_6_2) {
     static const struct {
         const char *version;
