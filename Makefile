@@ -133,8 +133,9 @@ demo: deps ## delayed jobs fall due, a leader is killed, another takes over: all
 bench: all $(BENCHES) ## runs the benchmarks of docs/benchmarks.md
 	sh tests/bench/run.sh $(B)/queue-sidecar build/tests
 
-bench-peers: all $(PEER_TOOLS) ## compares with Bull, BullMQ, asynq and others (downloads them), and rewrites docs/benchmarks/
+bench-peers: all $(PEER_TOOLS) ## compares with Bull, BullMQ, asynq and others (downloads them), and rewrites its figures in docs/
 	sh tests/bench/peers/run.sh $(B)/queue-sidecar build/tests
+	@python3 tests/check/docs.py --write
 
 # Filter of tests for Criterion, such as T='unit_scan/*'; empty = all tests.
 T ?=
