@@ -184,7 +184,7 @@ ParameterizedTestParameters(daemon_auditor, killed_while_the_stream_is_trimmed) 
 
 /* A kill before or after a trim: trimmed records are on disk, and the next leader trims exactly the rest and counts the
  * bytes right.
- * `rows` were removed before the kill. */
+ * `rows` were removed before the kill, at most. */
 ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_is_trimmed, .timeout = 120) {
     static const char counted[] =
         "local bytes = 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
@@ -206,7 +206,9 @@ ParameterizedTest(struct point *point, daemon_auditor, killed_while_the_stream_i
     poke_until(&s, fed, !daemon_running(d));
     cr_assert_eq(daemon_wait_exit(d, 10000).code, 137, "it did not come to %s", point->name);
     daemon_free(d);
-    cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), fed - point->rows);
+    /* The first trim has a fixed size. A later one is smaller if the one before took Redis long. */
+    int removed = fed - (int)redis_int(s.r, "XLEN sidecar:q:failures");
+    cr_assert(removed <= point->rows && removed >= (point->rows ? STREAM_TRIM_FIRST : 0), "%d of %d", removed, point->rows);
     audit_log_expect(path, "q", 0, OLD);
     d = daemon_start_with(&plain, "%s", trims_all);
     poke_until(&s, fed, redis_int(s.r, "XLEN sidecar:q:failures") == fed - OLD);
