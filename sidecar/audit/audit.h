@@ -30,6 +30,9 @@ typedef struct audit_lock audit_lock_t;
 audit_lock_t *audit_lock_new(const char *path); // owned; not locked yet
 void audit_lock_free(audit_lock_t *lock);       // releases the lock; NULL is fine
 
+// Of the events of a log of an older schema, `done` of `of` are in the tables of this schema.
+typedef void audit_moved_fn(void *self, int64_t done, int64_t of);
+
 typedef struct audit_open_options {
     bool check;              // read every page first: takes seconds for a large log
     bool set_aside;          // the log was found damaged: set it aside and begin a new one
@@ -38,6 +41,8 @@ typedef struct audit_open_options {
     int64_t max_bytes;       // audit.retain_bytes; 0 = no limit
     const atomic_bool *stop; // true ends a check; may be NULL
     int busy_timeout_ms;     // see audit_set_busy_timeout; 0 = 5,000
+    audit_moved_fn *moved;   // told after each step; may be NULL
+    void *self;              // of moved
 } audit_open_options_t;
 // Opens the log for the auditor; acquires `lock`. Sets a damaged log aside. Begins a new log if there is none: see audit_loss.
 audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *options, buffer_t *why)

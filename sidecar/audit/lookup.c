@@ -1,5 +1,7 @@
 #include "audit/lookup.h"
 
+#include "audit/context.h"
+
 enum {
     MOST_ROWS = 65536,       // in memory; a batch of so many changes each page once for many rows
     AUDITOR_ROWS = 49152,    // the auditor makes a batch of so many, because an import must not hold the log for long
@@ -47,8 +49,8 @@ static bool lookup_save_fact(audit_t *audit, const char *name, int64_t value, bu
 
 static size_t lookup_slot(uint64_t id) { return (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (SLOTS - 1); }
 
-static void lookup_remember(lookup_t *lookup, int64_t seq, const char *ref) {
-    const lookup_row_t row = {.seq = seq, .id = lookup_id(ref)};
+static void lookup_remember(lookup_t *lookup, int64_t seq, uint64_t id) {
+    const lookup_row_t row = {.seq = seq, .id = id};
     if (!lookup->rows) {
         lookup->rows = mem_array(MOST_ROWS, sizeof *lookup->rows);
         lookup->slots = mem_array(SLOTS, sizeof *lookup->slots);
@@ -64,7 +66,7 @@ static void lookup_remember(lookup_t *lookup, int64_t seq, const char *ref) {
 bool lookup_index(audit_t *audit, buffer_t *why) {
     static const char *const each[] = {
         "INSERT OR IGNORE INTO ids SELECT ref, seq FROM events WHERE seq > ? AND seq <= ? ORDER BY ref, seq",
-        "INSERT OR IGNORE INTO jobs SELECT job, seq FROM events WHERE seq > ? AND seq <= ? ORDER BY job, seq"};
+        "INSERT OR IGNORE INTO jobs SELECT job, seq FROM records WHERE seq > ? AND seq <= ? ORDER BY job, seq"};
     lookup_t *lookup = &audit->lookup;
     for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
         sqlite3_stmt *stmt = audit_statement(audit, each[i], why);
@@ -82,13 +84,13 @@ bool lookup_index(audit_t *audit, buffer_t *why) {
 // Reads events that are in no table into memory, as many as there is room for.
 static bool lookup_load(audit_t *audit, buffer_t *why) {
     lookup_t *lookup = &audit->lookup;
-    sqlite3_stmt *stmt = audit_statement(audit, "SELECT seq, ref FROM events WHERE seq > ? ORDER BY seq LIMIT ?", why);
+    sqlite3_stmt *stmt = audit_statement(audit, "SELECT seq, id_high FROM records WHERE seq > ? ORDER BY seq LIMIT ?", why);
     if (!stmt) return false;
     sqlite3_bind_int64(stmt, 1, lookup->loaded);
     sqlite3_bind_int64(stmt, 2, (int64_t)(MOST_ROWS - lookup->count));
     int code;
     while ((code = sqlite3_step(stmt)) == SQLITE_ROW)
-        lookup_remember(lookup, sqlite3_column_int64(stmt, 0), (const char *)sqlite3_column_text(stmt, 1));
+        lookup_remember(lookup, sqlite3_column_int64(stmt, 0), (uint64_t)sqlite3_column_int64(stmt, 1) >> 4);
     if (code == SQLITE_DONE && lookup->count < MOST_ROWS) lookup->loaded = lookup->last_seq;
     return audit_finish(audit, stmt, code, "read its newest events", why);
 }
@@ -97,7 +99,7 @@ bool lookup_refresh(audit_t *audit, bool *complete, buffer_t *why) {
     lookup_t *lookup = &audit->lookup;
     int64_t indexed = 0, highest = 0;
     if (!audit_read_fact(audit, "indexed", 0, &indexed, why) || !audit_read_fact(audit, "last_seq", 0, &lookup->last_seq, why) ||
-        !audit_read_number(audit, "SELECT coalesce(max(seq), 0) FROM events", &highest, why))
+        !audit_read_number(audit, "SELECT coalesce(max(seq), 0) FROM records", &highest, why))
         return false;
     if (highest > lookup->last_seq) lookup->last_seq = highest;
     if (indexed != lookup->indexed) lookup_forget(lookup, indexed);
@@ -128,7 +130,7 @@ bool lookup_add(audit_t *audit, int64_t seq, const char *ref, buffer_t *why) {
     lookup_t *lookup = &audit->lookup;
     lookup->last_seq = seq;
     lookup->grew = true;
-    lookup_remember(lookup, seq, ref);
+    lookup_remember(lookup, seq, lookup_id(ref));
     return lookup->count < MOST_ROWS || lookup_index(audit, why);
 }
 
@@ -174,7 +176,7 @@ bool lookup_find(audit_t *audit, const char *ref, slice_t event, bool *found, in
 // ?6 is true if the event of each row must be looked for.
 #define SWEEP(table, key)                                                                                                        \
     "DELETE FROM " table " WHERE (" key ", seq) > (?1, ?2) AND (?3 IS NULL OR (" key ", seq) <= (?3, ?4)) AND (seq < ?5 OR (?6 " \
-    "AND NOT EXISTS (SELECT 1 FROM events WHERE events.seq = " table ".seq)))"
+    "AND NOT EXISTS (SELECT 1 FROM records WHERE records.seq = " table ".seq)))"
 
 static const struct {
     const char *end, *remove;
@@ -228,14 +230,14 @@ static bool lookup_end_sweep(audit_t *audit, buffer_t *why) {
     bool few = removed < lookup->sweep_stale / 2;
     lookup->sweep_each = few && !lookup->sweep_each;
     lookup->sweeping = 0;
-    return audit_read_fact(audit, "stale", 0, &stale, why) &&
+    return context_prune(audit, why) && audit_read_fact(audit, "stale", 0, &stale, why) &&
            lookup_save_fact(audit, "stale", stale - (lookup->sweep_each ? removed : lookup->sweep_stale), why);
 }
 
 static bool lookup_sweep(audit_t *audit, mono_t until, buffer_t *why) {
     lookup_t *lookup = &audit->lookup;
     int64_t below = 0;
-    if (!audit_read_number(audit, "SELECT coalesce(min(seq), 9223372036854775807) FROM events", &below, why)) return false;
+    if (!audit_read_number(audit, "SELECT coalesce(min(seq), 9223372036854775807) FROM records", &below, why)) return false;
     do {
         if (!lookup_sweep_part(audit, below, why)) return false;
     } while (lookup->sweeping <= SWEPT_TABLES && !mono_reached(until, mono_now()));

@@ -28,9 +28,19 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
                (long long)version, newest);
 }
 
-bool audit_show_group(audit_t *audit, int schema, buffer_t *why) {
-    static const char sql[] = "CREATE TEMP VIEW event_states AS SELECT *, '' AS \"group\" FROM main.event_states";
-    return schema >= SCHEMA_GROUP || audit_exec(audit, sql, "read it", why);
+bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why) {
+    static const char group[] = "CREATE TEMP VIEW event_states AS SELECT *, '' AS \"group\" FROM main.event_states";
+    static const char compact[] =
+        "CREATE TEMP VIEW records AS SELECT * FROM main.events;"
+        "CREATE TEMP VIEW answers AS SELECT seq, answers, answers_ref FROM main.events WHERE answers <> '';";
+    static const char answered[] =
+        "CREATE TEMP VIEW answered_seqs AS SELECT r.seq FROM main.events AS a CROSS JOIN main.refs AS r"
+        " ON r.ref = a.answers_ref WHERE a.answers <> ''";
+    static const char unindexed[] = "CREATE TEMP VIEW answered_seqs AS SELECT seq FROM main.events";
+    if (schema >= SCHEMA_COMPACT) return true;
+    return audit_exec(audit, compact, "read it", why) &&
+           audit_exec(audit, schema < SCHEMA_LOOKUP ? unindexed : answered, "read it", why) &&
+           (schema >= SCHEMA_GROUP || audit_exec(audit, group, "read it", why));
 }
 
 // Gives the log a random name. `sql` is a printf format for the two halves of that name.

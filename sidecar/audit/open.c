@@ -1,6 +1,7 @@
 // Opens and closes the log: for writing, for reading, and after setting a damaged log aside.
 #include <fcntl.h>
 
+#include "audit/context.h"
 #include "audit/lock.h"
 #include "audit/lookup.h"
 #include "audit/migrations.h"
@@ -104,10 +105,10 @@ static bool open_lacks(audit_t *audit, const char *what, buffer_t *why) {
 
 static bool open_check_tables(audit_t *audit, int schema, buffer_t *why) {
     static const char sql[] = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
-                              " ('events', 'facts', 'positions', 'ids', 'jobs')";
-    int64_t tables = 0;
+                              " ('events', 'facts', 'positions', 'ids', 'jobs', 'records', 'contexts', 'answers')";
+    int64_t tables = 0, of = schema < SCHEMA_LOOKUP ? 3 : schema < SCHEMA_COMPACT ? 5 : 7;
     if (!audit_read_number(audit, sql, &tables, why)) return false;
-    return tables == (schema < SCHEMA_LOOKUP ? 3 : 5) || open_lacks(audit, "a table is missing", why);
+    return tables == of || open_lacks(audit, "a table is missing", why);
 }
 
 static bool instance_read(audit_t *audit, buffer_t *why) {
@@ -176,7 +177,7 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     audit->schema = migrations[migration_count - 1].schema;
     if (audit->exclusive) open_enable_auto_vacuum(audit, !options->keep_file);
     return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why) &&
-           audit_catch_up(audit, options->stop, why);
+           audit_move(audit, options, why) && audit_catch_up(audit, options->stop, why);
 }
 
 static void close_database(audit_t *audit) {
@@ -187,6 +188,7 @@ static void close_database(audit_t *audit) {
     sqlite3_close(audit->db);
     audit->db = NULL;
     lookup_free(&audit->lookup);
+    context_forget(&audit->contexts);
 }
 
 // Never move a file of another program. The header or the lock file shows that the file is, or was, a log of the sidecar.
@@ -244,6 +246,17 @@ static bool open_truncated(audit_t *audit, int *schema, buffer_t *why) {
     return audit_check_schema(audit, schema, why);
 }
 
+static bool open_check_moved(audit_t *audit, buffer_t *why) {
+    bool moving;
+    if (audit->schema < SCHEMA_COMPACT) return true;
+    return audit_is_moving(audit, &moving, why) &&
+           (!moving ||
+            audit_refuse(audit->path, why,
+                         "is being moved to schema %d: try again when its sidecar has done that, within minutes (if none "
+                         "runs, start it)",
+                         audit->schema));
+}
+
 static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     int schema = 0, newest = migrations[migration_count - 1].schema;
     if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
@@ -253,7 +266,8 @@ static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     if (!read && older && code == SQLITE_CORRUPT) read = open_truncated(audit, &schema, why);
     if (!read) return false;
     audit->schema = schema;
-    if (schema >= OLDEST_READABLE || (older && schema > 0)) return audit_show_group(audit, schema, why);
+    if (schema >= OLDEST_READABLE || (older && schema > 0))
+        return open_check_moved(audit, why) && audit_adapt_older(audit, schema, why);
     if (schema == 0) return audit_refuse(audit->path, why, "is empty: no sidecar has written to it yet");
     return audit_refuse(audit->path, why,
                         "has schema %d, this version reads %d to %d: let `queue-sidecar run` of this version open it once",
@@ -309,6 +323,7 @@ void audit_close(audit_t *audit) {
     free(audit->statements);
     free(audit->file.former_instance);
     buffer_free(&audit->scratch);
+    context_free(&audit->contexts);
     free(audit);
 }
 

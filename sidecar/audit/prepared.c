@@ -1,6 +1,7 @@
-// Runs the prepared statements of the log.
+// Prepares, binds and runs the statements of the log.
 
 #include "audit/store.h"
+#include "base/utf8.h"
 
 sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why) {
     for (size_t i = 0; i < audit->statement_count; i++)
@@ -13,6 +14,46 @@ sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why) {
     audit->statements = mem_grown(audit->statements, audit->statement_count, sizeof *audit->statements);
     audit->statements[audit->statement_count++] = (statement_t){sql, stmt};
     return stmt;
+}
+
+// Checks eight bytes at once, because most texts are ASCII without NUL.
+static bool prepared_is_ascii_word(const char *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    uint64_t high = UINT64_C(0x8080808080808080), low = UINT64_C(0x0101010101010101);
+    return ((word | (word - low)) & high) == 0;
+}
+
+// Whether the bytes are UTF-8 without NUL. In a TEXT of other bytes, SQLite's functions would stop early or read too far.
+static bool prepared_is_text(slice_t bytes) {
+    for (size_t i = 0; i < bytes.len;) {
+        size_t sequence = 0;
+        if (bytes.len - i >= sizeof(uint64_t) && prepared_is_ascii_word(bytes.data + i))
+            sequence = sizeof(uint64_t);
+        else if (bytes.data[i])
+            sequence = utf8_sequence(bytes.data + i, bytes.len - i);
+        if (sequence == 0) return false;
+        i += sequence;
+    }
+    return true;
+}
+
+void audit_bind_bytes(sqlite3_stmt *stmt, int at, slice_t value) {
+    const char *data = value.len ? value.data : "";
+    if (prepared_is_text(value))
+        sqlite3_bind_text64(stmt, at, data, value.len, SQLITE_STATIC, SQLITE_UTF8);
+    else
+        sqlite3_bind_blob64(stmt, at, data, value.len, SQLITE_STATIC);
+}
+
+void audit_bind_text(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t value) {
+    if (prepared_is_text(value)) {
+        sqlite3_bind_text64(stmt, at, value.len ? value.data : "", value.len, SQLITE_STATIC, SQLITE_UTF8);
+    } else {
+        buffer_clear(&audit->scratch);
+        utf8_escape(&audit->scratch, value.data, value.len, "");
+        sqlite3_bind_text64(stmt, at, audit->scratch.data, audit->scratch.len, SQLITE_TRANSIENT, SQLITE_UTF8);
+    }
 }
 
 bool audit_finish(audit_t *audit, sqlite3_stmt *stmt, int code, const char *doing, buffer_t *why) {

@@ -1,18 +1,11 @@
 // Writes events and positions to the log.
 
+#include "audit/context.h"
 #include "audit/lookup.h"
 #include "base/failpoint.h"
-#include "base/utf8.h"
 
-static const char insert_sql[] = "INSERT INTO events (seq, ref, answers_ref"
-#define X(name, help) ", \"" #name "\""
-    EVENT_TEXTS(X) EVENT_NUMBERS(X)
-#undef X
-        ") VALUES (?, ?, ?"
-#define X(name, help) ", ?"
-    EVENT_TEXTS(X) EVENT_NUMBERS(X)
-#undef X
-        ")";
+static const char insert_sql[] = "INSERT INTO records (seq, id_high, id_low, context, job, worker, sha256, attempts, created,"
+                                 " started, at, size, error, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 // An older copy that overwrites the open file has fewer commits: see replaced.c.
 static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
@@ -29,6 +22,7 @@ bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_
 
 bool audit_begin(audit_t *audit, buffer_t *why) {
     if (!audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why)) return false;
+    context_forget(&audit->contexts);
     if (lookup_begin(audit, why)) return true;
     audit_rollback(audit);
     return false;
@@ -50,52 +44,57 @@ bool audit_catch_up(audit_t *audit, const atomic_bool *stop, buffer_t *why) {
     }
 }
 
-// Checks eight bytes at once, because most texts are ASCII without NUL.
-static bool record_is_ascii_word(const char *at) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-    uint64_t high = UINT64_C(0x8080808080808080), low = UINT64_C(0x0101010101010101);
-    return ((word | (word - low)) & high) == 0;
+// The halves of an event id. An id that is not 64 hex digits stays a text.
+static void record_bind_id(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t id) {
+    digest_t digest;
+    uint64_t high = 0;
+    bool valid = digest_parse(id, &digest);
+    for (size_t i = 0; i < sizeof high; i++) high = high << 8 | digest.bytes[i];
+    sqlite3_bind_int64(stmt, at, (int64_t)high);
+    if (valid)
+        sqlite3_bind_blob(stmt, at + 1, digest.bytes + sizeof high, (int)(sizeof digest.bytes - sizeof high), SQLITE_TRANSIENT);
+    else
+        audit_bind_text(audit, stmt, at + 1, id);
 }
 
-// Whether the bytes are UTF-8 without NUL. In a TEXT of other bytes, SQLite's functions would stop early or read too far.
-static bool record_is_text(slice_t bytes) {
-    for (size_t i = 0; i < bytes.len;) {
-        size_t sequence = 0;
-        if (bytes.len - i >= sizeof(uint64_t) && record_is_ascii_word(bytes.data + i))
-            sequence = sizeof(uint64_t);
-        else if (bytes.data[i])
-            sequence = utf8_sequence(bytes.data + i, bytes.len - i);
-        if (sequence == 0) return false;
-        i += sequence;
-    }
-    return true;
+static void record_bind_digest(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t hex) {
+    digest_t digest;
+    if (digest_parse(hex, &digest))
+        sqlite3_bind_blob(stmt, at, digest.bytes, sizeof digest.bytes, SQLITE_TRANSIENT);
+    else
+        audit_bind_text(audit, stmt, at, hex);
 }
 
-// A column of type ANY keeps bytes that are not text unchanged, as a BLOB. Other columns get these bytes escaped.
-static void record_bind(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t value, bool any) {
-    const char *data = value.len ? value.data : "";
-    if (record_is_text(value)) {
-        sqlite3_bind_text64(stmt, at, data, value.len, SQLITE_STATIC, SQLITE_UTF8);
-    } else if (any) {
-        sqlite3_bind_blob64(stmt, at, data, value.len, SQLITE_STATIC);
-    } else {
-        buffer_clear(&audit->scratch);
-        utf8_escape(&audit->scratch, data, value.len, "");
-        sqlite3_bind_text64(stmt, at, audit->scratch.data, audit->scratch.len, SQLITE_TRANSIENT, SQLITE_UTF8);
-    }
+static bool record_write_answer(audit_t *audit, int64_t seq, slice_t answers, buffer_t *why) {
+    char ref[EVENT_REF_SIZE] = "";
+    sqlite3_stmt *stmt = audit_statement(audit, "INSERT INTO answers VALUES (?, ?, ?)", why);
+    if (!stmt) return false;
+    if (!event_ref(answers, ref)) *ref = '\0';
+    sqlite3_bind_int64(stmt, 1, seq);
+    audit_bind_text(audit, stmt, 2, answers);
+    sqlite3_bind_text(stmt, 3, ref, -1, SQLITE_STATIC);
+    return audit_finish(audit, stmt, sqlite3_step(stmt), "write an answer", why);
 }
 
-static void record_bind_event(audit_t *audit, sqlite3_stmt *stmt, const event_t *event) {
-    int at = 4; // 1 to 3 are seq and the refs
-#define X(name, help)                                                                                                            \
-    record_bind(audit, stmt, at, event->name, &event->name == &event->payload || &event->name == &event->error);                 \
-    at++;
-    EVENT_TEXTS(X)
-#undef X
-#define X(name, help) sqlite3_bind_int64(stmt, at++, event->name);
-    EVENT_NUMBERS(X)
-#undef X
+bool audit_write_event(audit_t *audit, int64_t seq, const event_t *event, buffer_t *why) {
+    int64_t context;
+    sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
+    if (!stmt || !context_find(audit, event, seq, &context, why)) return false;
+    sqlite3_bind_int64(stmt, 1, seq);
+    record_bind_id(audit, stmt, 2, event->event);
+    sqlite3_bind_int64(stmt, 4, context);
+    audit_bind_text(audit, stmt, 5, event->job);
+    audit_bind_text(audit, stmt, 6, event->worker);
+    record_bind_digest(audit, stmt, 7, event->sha256);
+    sqlite3_bind_int64(stmt, 8, event->attempts);
+    sqlite3_bind_int64(stmt, 9, event->created);
+    sqlite3_bind_int64(stmt, 10, event->started);
+    sqlite3_bind_int64(stmt, 11, event->at);
+    sqlite3_bind_int64(stmt, 12, event->size);
+    audit_bind_bytes(stmt, 13, event->error);
+    audit_bind_bytes(stmt, 14, event->payload);
+    if (!audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why)) return false;
+    return event->answers.len == 0 || record_write_answer(audit, seq, event->answers, why);
 }
 
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
@@ -116,8 +115,8 @@ bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_
     sqlite3_stmt *stmt = found ? audit_statement(audit, sql, why) : NULL;
     if (!found) return true;
     if (!stmt) return false;
-    record_bind(audit, stmt, 1, event->queue, false);
-    record_bind(audit, stmt, 2, event->job, false);
+    audit_bind_text(audit, stmt, 1, event->queue);
+    audit_bind_text(audit, stmt, 2, event->job);
     sqlite3_bind_int64(stmt, 3, seq);
     int code = sqlite3_step(stmt);
     if (code == SQLITE_ROW) *fits = sqlite3_column_int(stmt, 0);
@@ -125,22 +124,15 @@ bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_
 }
 
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
-    char ref[EVENT_REF_SIZE], answers[EVENT_REF_SIZE] = "";
+    char ref[EVENT_REF_SIZE];
     bool exists = false;
     if (added) *added = false;
     if (!event_ref(event->event, ref) || sqlite3_get_autocommit(audit->db))
         return audit_refuse(audit->path, why, "cannot keep an event without an id, or outside of a transaction");
     if (!audit_has_event(audit, event->event, &exists, why)) return false;
     if (exists) return true;
-    sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
-    if (!stmt) return false;
-    if (!event_ref(event->answers, answers)) *answers = '\0';
     int64_t seq = audit->lookup.last_seq + 1;
-    sqlite3_bind_int64(stmt, 1, seq);
-    sqlite3_bind_text(stmt, 2, ref, -1, SQLITE_STATIC);
-    sqlite3_bind_text(stmt, 3, answers, -1, SQLITE_STATIC);
-    record_bind_event(audit, stmt, event);
-    bool done = audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why) && lookup_add(audit, seq, ref, why);
+    bool done = audit_write_event(audit, seq, event, why) && lookup_add(audit, seq, ref, why);
     if (done) audit->added++;
     if (added) *added = done;
     return done;
@@ -168,6 +160,7 @@ bool audit_commit(audit_t *audit, buffer_t *why) {
 void audit_rollback(audit_t *audit) {
     audit->added = 0;
     lookup_rollback(audit);
+    context_forget(&audit->contexts);
     if (!sqlite3_get_autocommit(audit->db)) sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);
 }
 

@@ -13,12 +13,8 @@ enum {
     VACUUM_MIN_PAGES = 256 // leave this many free pages alone, unless the log is over its limit
 };
 
-// Each half of the query reads the first entries of an index, in the order of the index.
-static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
-                                 " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
-                                 " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
-static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHERE kind = 'failed' ORDER BY at DESC LIMIT 1), 0),"
-                                 " coalesce((SELECT at FROM events WHERE kind <> 'failed' ORDER BY at DESC LIMIT 1), 0))";
+static const char oldest_sql[] = "SELECT at, seq FROM records ORDER BY at LIMIT ?"; // the first entries of an index
+static const char newest_sql[] = "SELECT coalesce(max(at), 0) FROM records";
 static const char rows_sql[] = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'rows'";
 static const char set_dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
                                       " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
@@ -117,7 +113,9 @@ static bool retain_remove_chunk(audit_t *audit, retain_step_t *step, bool *more,
         if (!retain_too_large(audit, step, more, why)) return false;
         *more = *more || rows[i].at < step->too_old;
         if (!*more) return true;
-        if (!audit_run(audit, "DELETE FROM events WHERE seq = ?", rows[i].seq, "remove an old row", why)) return false;
+        if (!audit_run(audit, "DELETE FROM records WHERE seq = ?", rows[i].seq, "remove an old row", why) ||
+            !audit_run(audit, "DELETE FROM answers WHERE seq = ?", rows[i].seq, "remove an old answer", why))
+            return false;
         audit->added--;
         step->rows--;
         step->removed++;
@@ -191,7 +189,7 @@ static bool retain_choose_order(audit_t *audit, retain_step_t *step, buffer_t *w
     int64_t newest = 0;
     if (step->limits->latest_ms == 0) return true;
     if (!audit_read_number(audit, newest_sql, &newest, why)) return false;
-    if (newest > step->limits->latest_ms) step->order = "SELECT at, seq FROM events ORDER BY seq LIMIT ?1";
+    if (newest > step->limits->latest_ms) step->order = "SELECT at, seq FROM records ORDER BY seq LIMIT ?";
     return true;
 }
 

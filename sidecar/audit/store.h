@@ -7,8 +7,8 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 
-enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
-enum { SCHEMA_LOOKUP = 4 };                 // 004_lookup.sql: the first schema with ids and jobs
+enum { AUDIT_APPLICATION_ID = 0x51534155 };     // "QSAU", as in 001_init.sql
+enum { SCHEMA_LOOKUP = 4, SCHEMA_COMPACT = 5 }; // 004_lookup.sql: the first with ids and jobs; 005_compact.sql: with records
 
 // The last known state of the file. replaced.c compares it to detect that the file was overwritten.
 typedef struct audit_file {
@@ -56,6 +56,19 @@ typedef struct lookup {
     bool sweep_each;     // look for the event of each row, because the sweep before left many
 } lookup_t;
 
+// See context.h. Contexts that this transaction has used, by a hash of their texts.
+enum { CONTEXT_SLOTS = 64 };
+typedef struct context_slot {
+    buffer_t key; // the texts
+    int64_t id;   // 0 = the slot is free
+    int64_t last; // rows up to this seq need no update of the context
+} context_slot_t;
+
+typedef struct contexts {
+    context_slot_t slots[CONTEXT_SLOTS];
+    buffer_t key; // of the event that is looked for
+} contexts_t;
+
 typedef struct statement {
     const char *sql; // a literal
     sqlite3_stmt *prepared;
@@ -63,10 +76,11 @@ typedef struct statement {
 
 struct audit {
     sqlite3 *db;
-    char *path;              // owned
-    char *instance;          // owned
-    int schema;              // of the file
-    lookup_t lookup;         // of a log that is open for writing
+    char *path;      // owned
+    char *instance;  // owned
+    int schema;      // of the file
+    lookup_t lookup; // of a log that is open for writing
+    contexts_t contexts;
     statement_t *statements; // see audit_statement; owned
     size_t statement_count;
     buffer_t scratch;         // for texts on their way into a row
@@ -89,6 +103,10 @@ bool audit_check_pages(audit_t *audit, buffer_t *why);
 // The statement of `sql`, a literal; borrowed. It is prepared once and stays until the log is closed. NULL with *why if SQLite
 // cannot prepare it.
 sqlite3_stmt *audit_statement(audit_t *audit, const char *sql, buffer_t *why);
+// Binds a value to a column that takes only text. Escapes bytes that are not UTF-8.
+void audit_bind_text(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t value);
+// Binds a value, which must live until the statement has run, to a column of type ANY: bytes that are not text as a BLOB.
+void audit_bind_bytes(sqlite3_stmt *stmt, int at, slice_t value);
 // Resets a statement of audit_statement. `code` is the result of its last step. False with *why if that step failed.
 bool audit_finish(audit_t *audit, sqlite3_stmt *stmt, int code, const char *doing, buffer_t *why);
 // Runs a statement. Binds `number` to its parameter, if it has one.
@@ -101,6 +119,9 @@ bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_
 bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why);
 
 int64_t audit_wal_bytes(const audit_t *audit); // size of the -wal file; 0 = no such file
+
+// Writes the rows of an event, except those of lookup.h. In a transaction.
+bool audit_write_event(audit_t *audit, int64_t seq, const event_t *event, buffer_t *why);
 
 // Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);
@@ -124,8 +145,12 @@ bool audit_directory_is_read_only(const char *path);
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why);
 // Brings an empty or older file to the newest schema, in one transaction.
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
-// Lets this connection read an older log as if each event had an empty group.
-bool audit_show_group(audit_t *audit, int schema, buffer_t *why);
+// Lets the queries of this version read an older log.
+bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why);
+// Moves the events that a migration to schema 5 has left, in transactions of some 100 ms.
+bool audit_move(audit_t *audit, const audit_open_options_t *options, buffer_t *why);
+// Whether there are events to move.
+bool audit_is_moving(audit_t *audit, bool *moving, buffer_t *why);
 
 // Indexes the events that a migration has left, in transactions of some 100 ms. Ends when *stop is true; it may be NULL.
 bool audit_catch_up(audit_t *audit, const atomic_bool *stop, buffer_t *why);

@@ -1,5 +1,6 @@
 /* Imports from another log: rows, gaps, damage, foreign files; and backups of a log. */
 #include "audit/import/import.h"
+#include "audit/migrations.h"
 #include "audit/query/query.h"
 #include "audit_case.h"
 #include "tempdir.h"
@@ -257,8 +258,8 @@ Test(unit_audit_import, invalid_rows_are_reported_and_skipped) {
     for (int n = 1; n <= 5; n++) put(&peer, "failed", n);
     put_gap(&mine, "q", "10-0..20-5");
     set_position(&peer, "q", "50-0");
-    sql(peer.path, "UPDATE events SET event = 'x' WHERE seq = 2");
-    sql(peer.path, "UPDATE events SET at = -5 WHERE seq = 4");
+    sql(peer.path, "UPDATE records SET id_low = 'x' WHERE seq = 2");
+    sql(peer.path, "UPDATE records SET at = -5 WHERE seq = 4");
     char *told = import_from(&mine, peer.path, &counts);
     cr_expect_str_eq(told, "2-2 the event id is not 64 hex digits|4-4 at is not a time|", "and no gap is filled");
     cr_expect_eq(counts.added, 3);
@@ -319,8 +320,11 @@ Test(unit_audit_import, foreign_databases_are_refused) {
     log_t peer = begin();
     put(&peer, "failed", 1);
     audit_close(peer.audit);
-    sql(peer.path, "ALTER TABLE events RENAME TO e");
-    sql(peer.path, "CREATE VIEW events AS SELECT * FROM e");
+    sql(peer.path, "DROP VIEW events");
+    sql(peer.path, "CREATE VIEW events AS SELECT seq, 'x' AS ref FROM records");
+    expect_refused(peer.path, "has other views of its events");
+    sql(peer.path, "DROP TABLE answers");
+    sql(peer.path, "CREATE VIEW answers AS SELECT 1");
     expect_refused(peer.path, "has no table of events");
     sql(peer.path, "PRAGMA application_id = 7");
     expect_refused(peer.path, "another program");
@@ -344,7 +348,7 @@ Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     put_gap(&mine, "q", "10-0..20-5");
     audit_close(peer.audit);
     sql(peer.path, "PRAGMA journal_mode = DELETE");
-    int64_t page = audit_case_count(peer.path, "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' "
+    int64_t page = audit_case_count(peer.path, "SELECT pageno FROM dbstat WHERE name = 'records' AND pagetype = 'leaf' "
                                                "ORDER BY path LIMIT 1 OFFSET 20");
     if (page == 0) cr_skip_test("this SQLite has no dbstat");
     FILE *file = fopen(peer.path, "r+b");
@@ -368,7 +372,7 @@ Test(unit_audit_import, an_impossible_date_of_a_job_is_dropped_and_not_the_event
     import_counts_t counts;
     put(&peer, "failed", 1);
     audit_close(peer.audit);
-    sql(peer.path, "UPDATE events SET created = 1700000000000000, started = -1, attempts = 9007199254740993");
+    sql(peer.path, "UPDATE records SET created = 1700000000000000, started = -1, attempts = 9007199254740993");
     free(import_from(&mine, peer.path, &counts));
     cr_expect_eq(counts.added, 1);
     cr_expect_eq(audit_case_count(mine.path, "SELECT created + started + attempts FROM events"), 0);
@@ -376,15 +380,42 @@ Test(unit_audit_import, an_impossible_date_of_a_job_is_dropped_and_not_the_event
     free(peer.path);
 }
 
-/* Older versions wrote schema 1. A newer schema may have unknown columns. */
+/* A log of this schema with a failure, its answer, and a gap that is filled; by other ids than those of other schemas. */
+static char *make_older(int schema) {
+    char *path = audit_case_path();
+    sqlite3 *db;
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    for (int i = 0; i < schema; i++) cr_assert_eq(sqlite3_exec(db, migrations[i].sql, NULL, NULL, NULL), SQLITE_OK);
+    char *text = sqlite3_mprintf("INSERT INTO facts VALUES ('instance', '00112233445566778899aabbccddeeff');"
+                                 "CREATE TEMP TABLE e (n, kind, answers);"
+                                 "INSERT INTO e VALUES (1, 'failed', ''), (2, 'requeued', 1), (3, 'gap', ''), (4, 'filled', 3);"
+                                 "INSERT INTO events (seq, ref, event, kind, dialect, queue, job, type, worker, reason, term, "
+                                 "sha256, answers, answers_ref,"
+                                 " attempts, created, started, at, size, error, payload) SELECT n, 'aaaaaaaaaaaa', "
+                                 "printf('%%062x%d%%d', 0, n), kind, 'list',"
+                                 " 'q', iif(n > 2, '10-0..20-5', 'job-1'), '', '', 'reported', '', '', iif(answers, "
+                                 "printf('%%062x%d%%d', 0, answers), ''),"
+                                 " iif(answers, 'aaaaaaaaaaaa', ''), 1, 1, 1, 1700000000000 + n, 0, 'e', '' FROM e",
+                                 schema, schema);
+    cr_assert_eq(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_free(text);
+    sqlite3_close(db);
+    return path;
+}
+
+/* Newer versions may have unknown columns. */
 Test(unit_audit_import, older_schemas_are_imported_newer_ones_refused) {
     log_t mine = begin(), peer = begin();
     import_counts_t counts;
+    for (int schema = 1; schema < 5; schema++) {
+        char *path = make_older(schema);
+        free(import_from(&mine, path, &counts));
+        cr_expect_eq(counts.added, 4, "schema %d: %lld", schema, (long long)counts.added);
+        cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'"), schema);
+        free(path);
+    }
     put(&peer, "failed", 1);
     audit_close(peer.audit);
-    sql(peer.path, "PRAGMA user_version = 1");
-    free(import_from(&mine, peer.path, &counts));
-    cr_expect_eq(counts.added, 1);
     sql(peer.path, "PRAGMA user_version = 999");
     expect_refused(peer.path, "has schema 999");
     end(&mine);

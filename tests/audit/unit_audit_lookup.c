@@ -192,7 +192,7 @@ Test(unit_audit_lookup, a_seq_is_never_given_again) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     insert(audit, 0, 10, NOW);
-    free(audit_case_sql(path, "DELETE FROM events"));
+    free(audit_case_sql(path, "DELETE FROM records"));
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
     insert(audit, 10, 1, NOW);
@@ -254,8 +254,16 @@ Test(unit_audit_lookup, memory_that_is_full_has_room_for_the_next_event, .timeou
 
 static struct point {
     char name[40];
-} points[] = {{"audit_migrate_before_commit"},    {"audit_migrated"},  {"audit_catch_up_before_commit"},
-              {"audit_catch_up_before_commit:2"}, {"audit_caught_up"}, {"audit_caught_up:2"}};
+} points[] = {{"audit_migrate_before_commit"},
+              {"audit_migrated"},
+              {"audit_move_before_commit"},
+              {"audit_move_before_commit:3"},
+              {"audit_moved"},
+              {"audit_moved:2"},
+              {"audit_catch_up_before_commit"},
+              {"audit_catch_up_before_commit:2"},
+              {"audit_caught_up"},
+              {"audit_caught_up:2"}};
 ParameterizedTestParameters(unit_audit_lookup, killed_while_events_are_indexed) {
     return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
 }
@@ -272,7 +280,7 @@ ParameterizedTest(struct point *point, unit_audit_lookup, killed_while_events_ar
     waitpid(pid, &status, 0);
     cr_assert_eq(WEXITSTATUS(status), 137, "the process did not reach %s", point->name);
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    cr_expect_eq(audit_case_count(path, "PRAGMA user_version"), 4);
+    cr_expect_eq(audit_case_count(path, "PRAGMA user_version"), 5);
     cr_expect_gt(indexed(path), 0);
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events"), EVENTS);
     cr_expect_eq(insert_all(audit, EVENTS), 0);

@@ -126,8 +126,8 @@ Test(unit_audit_query, pages_cover_the_whole_log) {
     cr_assert(audit_bounds(l.audit, 0, &first, &last, &why));
     cr_expect(first == 0 && last == 0);
     for (int n = 1; n <= 9; n++) put(&l, n, n % 2 ? "a" : "b", "reported", 10000 - n, "x");
-    free(audit_case_sql(l.path, "UPDATE events SET seq = seq + 5000 WHERE seq > 6"));
-    free(audit_case_sql(l.path, "DELETE FROM events WHERE seq = 4"));
+    free(audit_case_sql(l.path, "UPDATE records SET seq = seq + 5000 WHERE seq > 6"));
+    free(audit_case_sql(l.path, "DELETE FROM records WHERE seq = 4"));
     for (int most = 1; most < 10; most++) {
         reading_t reading = {.most = most};
         audit_cursor_t at = {.more = true};
@@ -315,20 +315,22 @@ Test(unit_audit_query, queries_use_an_index) {
     log_t l = begin();
     for (size_t i = 0; i < sizeof(without_sort) / sizeof(*without_sort); i++) {
         char *plan = audit_case_plan(l.path, without_sort[i]);
-        cr_expect_null(strstr(plan, "TEMP B-TREE"), "%s: %s", without_sort[i], plan);
-        cr_expect_not_null(strstr(plan, "USING INDEX"), "%s: %s", without_sort[i], plan);
+        char *newest = strstr(plan, "r USING INDEX records_at"),
+             *sort = strstr(plan, "USE TEMP B-TREE FOR RIGHT PART OF ORDER BY");
+        cr_expect(newest && (sort || i == 2), "%s: only rows of one time are sorted: %s", without_sort[i], plan);
         free(plan);
     }
     for (size_t i = 0; i < sizeof(sought) / sizeof(*sought); i++) {
         char *plan = audit_case_plan(l.path, sought[i]);
-        cr_expect_null(strstr(plan, "SCAN e"), "%s: %s", sought[i], plan);
+        cr_expect(!strstr(plan, "SCAN r ") && !strstr(plan, "SCAN r\n") && !strstr(plan, "SCAN records"), "%s: %s", sought[i],
+                  plan);
         cr_expect(strstr(plan, "SEARCH ids USING PRIMARY KEY") || strstr(plan, "SEARCH jobs USING PRIMARY KEY"), "%s: %s",
                   sought[i], plan);
         free(plan);
     }
     for (size_t i = 0; i < sizeof(covered) / sizeof(*covered); i++) {
         char *plan = audit_case_plan(l.path, covered[i]);
-        cr_expect_not_null(strstr(plan, "USING COVERING INDEX failures_queue"), "%s: %s", covered[i], plan);
+        cr_expect_not_null(strstr(plan, "USING COVERING INDEX records_at"), "%s: %s", covered[i], plan);
         free(plan);
     }
     end(&l);

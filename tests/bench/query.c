@@ -5,24 +5,18 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 
-enum { ROWS = 1000000, QUEUES = 5, HOURS = 240, PAYLOAD = 200, ERROR_TEXT = 80, RECORDS = 100000, STEP = 10000 };
+enum { ROWS = 1000000, QUEUES = 5, REASONS = 3, HOURS = 240, PAYLOAD = 200, ERROR_TEXT = 80, RECORDS = 100000, STEP = 10000 };
 static const int64_t FIRST_MS = 1763000000000; // November 2025
 static const int64_t HOUR_MS = 3600000;
 
 // One row of a thousand has this text in its payload.
 #define NEEDLE "needle@example.org"
 
-static const char *const reasons[] = {"retries_exhausted", "reported", "alive_timeout"};
+static const char *const reasons[REASONS] = {"retries_exhausted", "reported", "alive_timeout"};
 
 static void run_sql(sqlite3 *db, const char *sql) {
     char *message = NULL;
     if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) die("%s: %s", sql, message);
-}
-
-// Makes a ref as event_ref does: base32 of the id's first 60 bits.
-static void ref_of(uint64_t high, char ref[13]) {
-    for (int i = 0; i < 12; i++, high <<= 5) ref[i] = "abcdefghijklmnopqrstuvwxyz234567"[high >> 59];
-    ref[12] = '\0';
 }
 
 static void fill(char *text, int len, uint64_t *seed) {
@@ -31,20 +25,17 @@ static void fill(char *text, int len, uint64_t *seed) {
 }
 
 static void put(sqlite3_stmt *of, int64_t row, uint64_t *seed) {
-    char id[65], ref[13], job[32], payload[PAYLOAD + 1], error[ERROR_TEXT + 1], queue[8];
-    uint64_t high = random_bits(seed);
-    snprintf(id, sizeof id, "%016llx%016llx%016llx%016llx", (unsigned long long)high, (unsigned long long)random_bits(seed),
-             (unsigned long long)random_bits(seed), (unsigned long long)random_bits(seed));
-    ref_of(high, ref);
+    char job[32], payload[PAYLOAD + 1], error[ERROR_TEXT + 1], queue[8];
+    sqlite3_bind_int64(of, 1, (int64_t)random_bits(seed));
     snprintf(job, sizeof job, "job-%016llx", (unsigned long long)random_bits(seed));
     snprintf(queue, sizeof queue, "q%d", (int)(random_bits(seed) % QUEUES));
     fill(payload, PAYLOAD, seed);
     fill(error, ERROR_TEXT, seed);
     if (row % 1000 == 0) memcpy(payload + 100, NEEDLE, sizeof NEEDLE - 1);
     int64_t at = FIRST_MS + row * (HOURS * HOUR_MS / ROWS) + (int64_t)(random_bits(seed) % 1000);
-    const char *texts[] = {ref, id, queue, job, reasons[random_bits(seed) % 3], id, error, payload};
-    for (int i = 0; i < 8; i++) sqlite3_bind_text(of, i + 1, texts[i], -1, SQLITE_TRANSIENT);
-    sqlite3_bind_int64(of, 9, at);
+    const char *texts[] = {queue, job, reasons[random_bits(seed) % REASONS], error, payload};
+    for (int i = 0; i < 5; i++) sqlite3_bind_text(of, i + 2, texts[i], -1, SQLITE_TRANSIENT);
+    sqlite3_bind_int64(of, 7, at);
     if (sqlite3_step(of) != SQLITE_DONE) die("cannot write the log");
     sqlite3_reset(of);
 }
@@ -56,12 +47,19 @@ static void make_log(const char *path) {
     uint64_t seed = 88172645463325252U;
     if (sqlite3_open(path, &db) != SQLITE_OK) die("%s: %s", path, sqlite3_errmsg(db));
     run_sql(db, "PRAGMA synchronous = OFF; PRAGMA cache_size = -400000; PRAGMA wal_autocheckpoint = 0; BEGIN");
+    for (int i = 0; i < QUEUES * REASONS; i++) {
+        char sql[256];
+        snprintf(sql, sizeof sql,
+                 "INSERT INTO contexts VALUES (NULL, 'q%d', 'failed', '%s', 'list', 'mail', "
+                 "'00112233445566778899aabbccddeeff-5000', '', %d)",
+                 i / REASONS, reasons[i % REASONS], ROWS);
+        run_sql(db, sql);
+    }
     if (sqlite3_prepare_v2(
             db,
-            "INSERT INTO events (ref, event, kind, dialect, queue, job, type, worker, reason, term, sha256, "
-            "answers, answers_ref, attempts, created, started, at, size, error, payload) VALUES (?1, ?2, 'failed', "
-            "'list', ?3, ?4, 'mail', 'worker-7', ?5, '00112233445566778899aabbccddeeff-5000', ?6, '', '', 4, "
-            "?9 - 60000, ?9 - 1000, ?9, 200, ?7, ?8)",
+            "INSERT INTO records (id_high, id_low, context, job, worker, sha256, attempts, created, started, at, size, error, "
+            "payload) VALUES (?1, randomblob(24), (SELECT id FROM contexts WHERE queue = ?2 AND reason = ?4), ?3, 'worker-7', "
+            "randomblob(32), 4, ?7 - 60000, ?7 - 1000, ?7, 200, ?5, ?6)",
             -1, &of, NULL) != SQLITE_OK)
         die("%s", sqlite3_errmsg(db));
     for (int64_t row = 0; row < ROWS; row++) put(of, row, &seed);

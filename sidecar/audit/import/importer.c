@@ -136,13 +136,42 @@ static bool log_read_rows(log_reader_t *reader) {
     return import_flush(reader->import, reader->why);
 }
 
-// `events` must be a table: a view of this name could run any query.
-static bool log_has_events(audit_t *peer, buffer_t *why) {
+// The text of the views from which events are read; owned. NULL: the file cannot be read.
+static char *log_read_views(audit_t *audit, buffer_t *why) {
+    const char sql[] = "SELECT group_concat(sql) FROM (SELECT sql FROM sqlite_schema WHERE type = 'view' AND name IN"
+                       " ('events', 'event_states') ORDER BY name)";
+    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
+    if (!stmt) return NULL;
+    int code = sqlite3_step(stmt);
+    char *views =
+        mem_printf("%s", code == SQLITE_ROW && sqlite3_column_text(stmt, 0) ? (const char *)sqlite3_column_text(stmt, 0) : "");
+    if (statement_finish(audit, stmt, code, why)) return views;
+    free(views);
+    return NULL;
+}
+
+// Another view of the name `events` could run any query.
+static bool log_has_same_views(const import_t *import, audit_t *peer, buffer_t *why) {
+    char *own = log_read_views(import->audit, why), *other = own ? log_read_views(peer, why) : NULL;
+    bool same = other && strcmp(own, other) == 0;
+    if (other && !same) audit_refuse(peer->path, why, "has other views of its events than an audit log");
+    free(own);
+    free(other);
+    return same;
+}
+
+// The events must be in tables.
+static bool log_has_events(const import_t *import, audit_t *peer, buffer_t *why) {
+    bool compact = peer->schema >= SCHEMA_COMPACT;
     int64_t tables = 0;
-    const char sql[] =
-        "SELECT count(*) FROM sqlite_schema WHERE name = 'events' AND type = 'table' AND sql LIKE 'CREATE TABLE %'";
+    const char *sql = compact
+                          ? "SELECT count(*) / 3 FROM sqlite_schema WHERE name IN ('records', 'contexts', 'answers') AND type ="
+                            " 'table' AND sql LIKE 'CREATE TABLE %'"
+                          : "SELECT count(*) FROM sqlite_schema WHERE name = 'events' AND type = 'table' AND sql LIKE"
+                            " 'CREATE TABLE %'";
     if (!audit_read_number(peer, sql, &tables, why)) return false;
-    return tables == 1 || audit_refuse(peer->path, why, "has no table of events");
+    if (tables != 1) return audit_refuse(peer->path, why, "has no table of events");
+    return !compact || log_has_same_views(import, peer, why);
 }
 
 bool import_log(import_t *import, const char *path, const import_listener_t *listener, buffer_t *why) {
@@ -156,7 +185,7 @@ bool import_log(import_t *import, const char *path, const import_listener_t *lis
     reader.truncated = audit_is_damaged(peer);
     sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reader.truncated, NULL); // see open_truncated
     sqlite3_exec(peer->db, untrusted_pragmas, NULL, NULL, NULL);
-    bool done = log_has_events(peer, why) && log_read_rows(&reader) &&
+    bool done = log_has_events(import, peer, why) && log_read_rows(&reader) &&
                 import_finish_gaps(import, reader.damaged ? NULL : peer, path, listener, why);
     audit_close(peer);
     return done;

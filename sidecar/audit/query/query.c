@@ -7,16 +7,16 @@ enum { PAGE_ROWS = 1000, SELECT_PAGE_ROWS = 20000 };
 // A column of the last answer to a failure; NULL if there is none.
 #define ANSWER(name)                                                                                                             \
     ", (SELECT a." name                                                                                                          \
-    " FROM events AS a WHERE a.answers = s.event AND a.answers <> '' AND a.kind IN ('requeued', 'discarded') "                   \
-    "ORDER BY a.at DESC, a.event DESC LIMIT 1)"
+    " FROM answers AS n CROSS JOIN events AS a ON a.seq = n.seq WHERE n.answers = s.event AND a.kind IN ('requeued', "           \
+    "'discarded') ORDER BY a.at DESC, a.event DESC LIMIT 1)"
 
 // Selects seq, the columns of event.h, ref, state and the answer, in the order in which query_read_row reads them. The state of a
 // gap is `filled` if an event of kind `filled` names it.
 #define EVENT_COLUMN(name, help) "s.\"" #name "\", "
 #define SELECT_ROWS                                                                                                              \
     "SELECT seq, " EVENT_TEXTS(EVENT_COLUMN)                                                                                     \
-        EVENT_NUMBERS(EVENT_COLUMN) "ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM events AS a WHERE a.answers = "    \
-                                    "s.event AND a.answers <> '' "                                                               \
+        EVENT_NUMBERS(EVENT_COLUMN) "ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM answers AS n CROSS JOIN events "   \
+                                    "AS a ON a.seq = n.seq WHERE n.answers = s.event "                                           \
                                     "AND a.kind = 'filled'), 'filled', 'open') ELSE state END" ANSWER("at") ANSWER("worker")     \
                                         ANSWER("reason") " FROM event_states AS s"
 
@@ -106,7 +106,7 @@ bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn 
 }
 
 bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why) {
-    static const char sql[] = "SELECT (SELECT min(seq) FROM events WHERE seq > :after), (SELECT max(seq) FROM events)";
+    static const char sql[] = "SELECT (SELECT min(seq) FROM records WHERE seq > :after), (SELECT max(seq) FROM records)";
     sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
     if (!stmt) return false;
     statement_bind_number(stmt, ":after", after);
@@ -155,7 +155,7 @@ bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cu
 }
 
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why) {
-    static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM events) FROM (SELECT seq FROM events";
+    static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM records) FROM (SELECT seq FROM events";
     sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", why);
     if (!stmt) return false;
     statement_bind_number(stmt, ":count", count);
@@ -165,11 +165,7 @@ bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count
 }
 
 bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why) {
-    // Steps from queue to queue by the index, instead of reading every failure.
-    const char sql[] =
-        "WITH RECURSIVE names(name) AS (SELECT min(queue) FROM events WHERE kind = 'failed' UNION ALL "
-        "SELECT (SELECT min(queue) FROM events WHERE kind = 'failed' AND queue > name) FROM names WHERE name IS NOT NULL)"
-        " SELECT name FROM names WHERE name IS NOT NULL";
+    const char sql[] = "SELECT DISTINCT queue FROM events WHERE kind = 'failed' ORDER BY queue";
     sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
     if (!stmt) return false;
     int code;
@@ -207,7 +203,7 @@ bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
     return audit_read_number(
         audit,
         "SELECT count(*) FROM events AS gap WHERE kind <> 'failed' AND kind = 'gap' AND NOT EXISTS "
-        "(SELECT 1 FROM events AS filled WHERE filled.answers = gap.event AND filled.answers <> '' AND filled.kind = 'filled')",
+        "(SELECT 1 FROM answers AS n CROSS JOIN events AS a ON a.seq = n.seq WHERE n.answers = gap.event AND a.kind = 'filled')",
         count, why);
 }
 

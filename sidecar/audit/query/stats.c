@@ -5,12 +5,10 @@
 
 enum { HOUR_MS = 3600000 };
 
-// Few failures have an answer. Find those by the refs that the answers name.
+// Few failures have an answer.
 static const char select_answered[] = "SELECT at / 3600000 AS hour, queue, reason, sum(state = 'requeued'),"
                                       " sum(state = 'discarded') FROM event_states";
-static const char sought_answered[] = " AND seq IN (SELECT r.seq FROM events AS a CROSS JOIN refs AS r ON r.ref = a.answers_ref"
-                                      " WHERE a.answers <> '')";
-static const char group_answered[] = " AND (ref, event) IN (SELECT answers_ref, answers FROM events WHERE answers <> '')"
+static const char group_answered[] = " AND seq IN (SELECT seq FROM answered_seqs) AND event IN (SELECT answers FROM answers)"
                                      " GROUP BY hour, queue, reason ORDER BY hour DESC";
 
 typedef struct stats_group {
@@ -113,9 +111,7 @@ bool audit_stats(audit_t *audit, const audit_filter_t *filter, audit_count_fn *t
         statement_prepare_filtered(audit, "SELECT at, queue, reason FROM events", filter, " ORDER BY at DESC", why);
     if (!stmt) return false;
     int code = sqlite3_step(stmt); // from here on both statements read the same state of the log
-    char *rest = mem_printf("%s%s", audit->schema < SCHEMA_LOOKUP ? "" : sought_answered, group_answered);
-    stats.answered = statement_prepare_filtered(audit, select_answered, filter, rest, why);
-    free(rest);
+    stats.answered = statement_prepare_filtered(audit, select_answered, filter, group_answered, why);
     bool done = stats.answered != NULL;
     if (done) stats.code = sqlite3_step(stats.answered);
     bool wanted = done;
