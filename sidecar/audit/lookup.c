@@ -24,6 +24,20 @@ static uint64_t lookup_id(const char *ref) {
     return id;
 }
 
+// ref_of(id_high): the view `events` has the same in SQL, which takes ten times as long.
+static void lookup_sql_ref(sqlite3_context *context, int count, sqlite3_value **values) {
+    char ref[EVENT_REF_SIZE];
+    (void)count;
+    event_ref_of_bits((uint64_t)sqlite3_value_int64(values[0]), ref);
+    sqlite3_result_text(context, ref, -1, SQLITE_TRANSIENT);
+}
+
+bool lookup_register(audit_t *audit, buffer_t *why) {
+    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
+    return sqlite3_create_function_v2(audit->db, "ref_of", 1, flags, NULL, lookup_sql_ref, NULL, NULL, NULL) == SQLITE_OK ||
+           audit_fail(audit, "open it", why);
+}
+
 void lookup_free(lookup_t *lookup) {
     free(lookup->rows);
     free(lookup->slots);
@@ -65,7 +79,7 @@ static void lookup_remember(lookup_t *lookup, int64_t seq, uint64_t id) {
 // A row may be there already, if somebody has changed a fact.
 bool lookup_index(audit_t *audit, buffer_t *why) {
     static const char *const each[] = {
-        "INSERT OR IGNORE INTO ids SELECT ref, seq FROM events WHERE seq > ? AND seq <= ? ORDER BY ref, seq",
+        "INSERT OR IGNORE INTO ids SELECT ref_of(id_high) AS ref, seq FROM records WHERE seq > ? AND seq <= ? ORDER BY ref, seq",
         "INSERT OR IGNORE INTO jobs SELECT job, seq FROM records WHERE seq > ? AND seq <= ? ORDER BY job, seq"};
     lookup_t *lookup = &audit->lookup;
     for (size_t i = 0; i < sizeof each / sizeof *each; i++) {

@@ -7,6 +7,8 @@
 
 #include "audit/store.h"
 
+// Registers the SQL function that lookup_index needs.
+bool lookup_register(audit_t *audit, buffer_t *why);
 void lookup_free(lookup_t *lookup);
 
 // At the begin of a transaction: reads what other processes have changed.

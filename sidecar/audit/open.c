@@ -177,7 +177,7 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     audit->schema = migrations[migration_count - 1].schema;
     if (audit->exclusive) open_enable_auto_vacuum(audit, !options->keep_file);
     return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why) &&
-           audit_move(audit, options, why) && audit_catch_up(audit, options->stop, why);
+           lookup_register(audit, why) && audit_move(audit, options, why) && audit_catch_up(audit, options->stop, why);
 }
 
 static void close_database(audit_t *audit) {

@@ -50,6 +50,8 @@ void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE])
 
 // Makes the ref that people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False: malformed `id`.
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]);
+// The same from the first 64 bits of the id, of which the ref shows the highest 60.
+void event_ref_of_bits(uint64_t high, char ref[EVENT_REF_SIZE]);
 
 // Sets the field `name`, a text (borrowed from `value`) or a number. False, and nothing is set: no field has that name, or
 // `value` is not a decimal number of 64 bits.
