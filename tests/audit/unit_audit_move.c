@@ -203,3 +203,14 @@ Test(unit_audit_move, a_rolled_back_context_comes_again) {
     audit_close(audit);
     free(path);
 }
+
+Test(unit_audit_move, answers_go_with_their_events, .timeout = 60) {
+    char *path = make_log(4, 2000);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM answers"), (2000 + 7) / 14);
+    retain_all(audit, 100);
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM answers WHERE seq NOT IN (SELECT seq FROM records)"), 0);
+    cr_expect_gt(audit_case_count(path, "SELECT count(*) FROM answers"), 0);
+    audit_close(audit);
+    free(path);
+}

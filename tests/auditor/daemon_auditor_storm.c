@@ -68,7 +68,7 @@ Test(daemon_auditor_storm, every_job_ends_and_is_in_the_log, .timeout = 300) {
     const daemon_output_t *status = cluster_status(d, config);
     cr_assert(strstr(status->out, "\"code\":\"trimmed_early\"") && strstr(status->out, "\"trimmed_early\":\"20"), "%s",
               status->out);
-    if (!daemon_is_sanitized(d)) cr_assert_leq(daemon_peak_kib(d), 28 * 1024, "%ld KiB", daemon_peak_kib(d));
+    if (!daemon_is_sanitized(d)) cr_assert_leq(daemon_peak_kib(d), 24 * 1024, "%ld KiB", daemon_peak_kib(d));
     free(config);
     cluster_end(&s);
 }
