@@ -169,7 +169,6 @@ static void retain_all(audit_t *audit, int64_t rows) {
         cr_assert(audit_retain(audit, &(audit_limits_t){.rows = rows}, NOW, 50000, &done, &why), "%s", buffer_text(&why));
 }
 
-/* Another process has used a context before it was pruned. */
 Test(unit_audit_move, contexts_go_with_their_last_event, .timeout = 60) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE), *other = audit_case_open(path, AUDIT_IMPORT);
@@ -184,6 +183,23 @@ Test(unit_audit_move, contexts_go_with_their_last_event, .timeout = 60) {
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM contexts"), 200);
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE reason LIKE 'old-%' AND queue = 'q'"), 200);
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE reason = ''"), 0);
+    audit_close(other);
+    audit_close(audit);
+    free(path);
+}
+
+/* The other process has used the contexts a moment ago. */
+Test(unit_audit_move, contexts_that_were_pruned_come_again, .timeout = 60) {
+    char *path = audit_case_path();
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE), *other = audit_case_open(path, AUDIT_IMPORT);
+    audit_retain_result_t done = {.more = true};
+    buffer_t why = {0};
+    insert(other, 0, 6000, "old");
+    for (int i = 0; done.more && i < 100000; i++)
+        cr_assert(audit_retain(audit, &(audit_limits_t){.retain_ms = 1}, NOW + 1000000, 50000, &done, &why));
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM contexts"), 0);
+    insert(other, 6000, 200, "old");
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE reason LIKE 'old-%' AND queue = 'q'"), 200);
     audit_close(other);
     audit_close(audit);
     free(path);
