@@ -38,6 +38,8 @@ void scan_search_end(scan_t *scan, mono_t now) {
     report_table_end_search(&scan->reports);
     timer->earliest = mono_add(now, pause_ns);
     if (timer->changed || scan->progress.rescan) timer->search = timer->earliest;
-    if (report_table_awaits_scan(&scan->reports)) timer->next = mono_min(timer->next, timer->report_scan);
+    // Of more reports than the table holds a search finds few. Then a scan settles more of them for its time.
+    mono_t scan_at = scan->reports.full ? timer->earliest : timer->report_scan;
+    if (report_table_awaits_scan(&scan->reports)) timer->next = mono_min(timer->next, scan_at);
     if (scan->refusals.first) scan_apply_refusals(scan, now);
 }

@@ -3,6 +3,10 @@
 //
 // Before each round a client does the least that a storm needs, by scripts of JOBS jobs without any check: record, push, stamp
 // and removal. Its rate is the most that this machine and its Redis allow. Another client's PING is measured in both.
+//
+// And reports: workers take BENCH_REPORTS (20,000) jobs a second and report each as failed, with 1,000, 20,000 or 200,000 slow
+// jobs in progress. Every second job ends with a record, the others are given back. The floor is a client that answers the same
+// reports by scripts without any check. The time of Redis includes the workers' own commands in both.
 #include "pass.h"
 #include "ping.h"
 
@@ -90,6 +94,124 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, const
     table_row(bench, label, &pings, 2, '<', 1.3);
 }
 
+enum { REPORT_BATCH = 100, REPORT_SECONDS = 4, READ_COUNT = 1000 };
+
+// KEYS: backup, ready, stamps, failures, errors. ARGV: how many jobs.
+static const char REPORT_FLOOR[] =
+    "local jobs = redis.call('LRANGE', KEYS[1], 0, ARGV[1] - 1) if #jobs == 0 then return 0 end "
+    "local texts = redis.call('HMGET', KEYS[5], unpack(jobs)) for i, job in ipairs(jobs) do "
+    "redis.call('XADD', KEYS[4], '*', 'at', '1700000000000', 'kind', 'retried', 'dialect', 'list', 'queue', 'q0', 'job', job, "
+    "'event', string.rep('0', 64), 'sha256', string.rep('1', 64), 'attempts', '1', 'size', '100', 'error', texts[i]) "
+    "redis.call('HSET', KEYS[3], i, 'stamp') end "
+    "redis.call('RPUSH', KEYS[2], unpack(jobs)) redis.call('HDEL', KEYS[5], unpack(jobs)) "
+    "for _, job in ipairs(jobs) do redis.call('LREM', KEYS[1], 1, job) end return #jobs";
+
+// Workers take a batch of jobs and report them. The text of a report is the time.
+static void report_batch(redisContext *redis, int first) {
+    static char jobs[REPORT_BATCH][JOB_BYTES + 1], texts[REPORT_BATCH][32];
+    const char *pushes[2 + REPORT_BATCH] = {"LPUSH", "q0:backup"}, *reports[2 + 2 * REPORT_BATCH] = {"HSET", "q0:errors"};
+    for (int i = 0; i < REPORT_BATCH; i++) {
+        snprintf(jobs[i], sizeof jobs[i], "{\"id\":\"f%011d\",\"data\":\"%069d\"}", first + i, 0);
+        snprintf(texts[i], sizeof texts[i], "%s%lld", i % 2 ? "!" : " ", (long long)wall_us());
+        pushes[2 + i] = reports[2 + 2 * i] = jobs[i];
+        reports[3 + 2 * i] = texts[i];
+    }
+    redisAppendCommandArgv(redis, 2 + REPORT_BATCH, pushes, NULL);
+    redisAppendCommandArgv(redis, 2 + 2 * REPORT_BATCH, reports, NULL);
+    for (int i = 0; i < 2; i++) freeReplyObject(redis_read(redis));
+}
+
+static round_t report_floor(redisContext *redis) {
+    enum { FLOOR_REPORTS = 20000 };
+    redis_do(redis, "FLUSHALL");
+    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", REPORT_FLOOR);
+    double cpu = redis_cpu_us(redis);
+    for (int i = 0; i < FLOOR_REPORTS; i += REPORT_BATCH) report_batch(redis, i);
+    int64_t began = mono_us();
+    while (redis_do(redis, "EVALSHA %s 5 q0:backup q0 stamps failures q0:errors %d", sha->str, JOBS) > 0) continue;
+    double took = (double)(mono_us() - began);
+    freeReplyObject(sha);
+    return (round_t){FLOOR_REPORTS / took * 1e6, (redis_cpu_us(redis) - cpu) / FLOOR_REPORTS, 0};
+}
+
+static const char *record_field(const redisReply *fields, const char *name) {
+    for (size_t i = 0; i + 1 < fields->elements; i += 2)
+        if (strcmp(fields->element[i]->str, name) == 0) return fields->element[i + 1]->str;
+    die("a record without %s", name);
+}
+
+// The longest time in ms from a report to its record.
+static double longest_wait(redisContext *redis) {
+    char from[64] = "-";
+    double longest = 0;
+    for (size_t count = READ_COUNT; count == READ_COUNT;) {
+        redisReply *reply = redis_ask(redis, "XRANGE sidecar:q0:failures %s + COUNT %d", from, READ_COUNT);
+        count = reply->elements;
+        for (size_t i = 0; i < count; i++) {
+            const redisReply *fields = reply->element[i]->element[1];
+            double at = strtod(record_field(fields, "at"), NULL) - strtod(record_field(fields, "error") + 1, NULL) / 1000;
+            if (at > longest) longest = at;
+        }
+        if (count) snprintf(from, sizeof from, "(%s", reply->element[count - 1]->element[0]->str);
+        freeReplyObject(reply);
+    }
+    return longest;
+}
+
+// p99 is the longest wait here.
+static round_t report_round(const bench_t *bench, redisContext *redis, int entries, int rate) {
+    int total = rate * REPORT_SECONDS;
+    redis_do(redis, "FLUSHALL");
+    backup_load(redis, entries);
+    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "storm-reports",
+                                                         .queue = "{ name = \"q0\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
+                                                                  "protected_timeout = \"1h\"; }"});
+    for (int i = 0; i < STORM_POLLS_MAX && redis_do(redis, "HLEN sidecar:q0:stamps") < entries; i++) sleep_us(POLL_US);
+    redis_do(redis, "HSET q0:errors orphan x"); // makes two more scans: jobs of a long list end only then
+    for (int i = 0; i < STORM_POLLS_MAX && redis_do(redis, "HLEN q0:errors") > 0; i++) sleep_us(POLL_US);
+    double cpu = redis_cpu_us(redis);
+    int64_t began = mono_us();
+    for (int done = 0; done < total; done += REPORT_BATCH) {
+        int64_t due = began + (int64_t)done * 1000000 / rate, now = mono_us();
+        if (now < due) sleep_us(due - now);
+        report_batch(redis, done);
+    }
+    for (int i = 0; i < STORM_POLLS_MAX && redis_do(redis, "HLEN q0:errors") > 0; i++) sleep_us(POLL_US);
+    double took = (double)(mono_us() - began);
+    round_t round = {total / took * 1e6, (redis_cpu_us(redis) - cpu) / total, 0};
+    if (redis_do(redis, "XLEN sidecar:q0:failures") != total) die("not each report has one record");
+    round.p99 = longest_wait(redis);
+    sidecar_stop(pid, SIGTERM);
+    return round;
+}
+
+static void measure_reports(bench_t *bench, redisContext *redis) {
+    static const int slow[] = {1000, 20000, 200000};
+    char label[96];
+    int rate = (int)env_number("BENCH_REPORTS", 20000);
+    for (size_t n = 0; n < sizeof slow / sizeof *slow; n++) {
+        series_t rates = {0}, waits = {0}, cpu = {0}, floors = {0};
+        for (int i = 0; i < bench->rounds; i++) {
+            round_t least = report_floor(redis), ours = report_round(bench, redis, slow[n], rate);
+            series_add(&rates, ours.rate);
+            series_add(&waits, ours.p99);
+            series_add(&cpu, ours.cpu_us);
+            series_add(&floors, least.cpu_us);
+            fprintf(stderr,
+                    "storm: %d in progress, round %d: %.0f reports/s, longest wait %.0f ms, %.1f us of Redis; the floor %.0f, "
+                    "%.1f us\n",
+                    slow[n], i + 1, ours.rate, ours.p99, ours.cpu_us, least.rate, least.cpu_us);
+        }
+        snprintf(label, sizeof label, "%d in progress, reports/s of %d/s", slow[n], rate);
+        table_row(bench, label, &rates, 0, '>', 0.95 * rate);
+        snprintf(label, sizeof label, "%d in progress, longest wait of a report, ms", slow[n]);
+        table_row(bench, label, &waits, 0, '<', 1000);
+        snprintf(label, sizeof label, "%d in progress, us of Redis for a report", slow[n]);
+        table_row(bench, label, &cpu, 1, 0, 0);
+        table_row(bench, "the floor, us of Redis for a report", &floors, 1, 0, 0);
+    }
+}
+
 int main(int argc, char **argv) {
     static const storm_t back = {"storm-back", "20,000 stalled jobs given back", 3, "LLEN q0", 40000, 25};
     static const storm_t ended = {"storm-ended", "20,000 stalled jobs ended", 0, "XLEN sidecar:q0:failures", 25000, 40};
@@ -99,6 +221,8 @@ int main(int argc, char **argv) {
     table_head("A storm: every job in progress stalls");
     measure(&bench, redis, &pinger, &back, 20000);
     measure(&bench, redis, &pinger, &ended, 20000);
+    table_head("Workers that report failures");
+    measure_reports(&bench, redis);
     redis_do(redis, "FLUSHALL");
     ping_close(&pinger);
     redisFree(redis);

@@ -133,6 +133,13 @@ Test(unit_scan_search, a_job_that_was_not_found_needs_a_scan) {
     cr_assert_gt(mono_diff(scan.timer.report_scan, now()) / NS_PER_MS, 2 * 800, "long scans leave redis time for others");
 }
 
+Test(unit_scan_search, a_full_table_is_scanned_soon) {
+    begin_search();
+    scan.reports.full = true;
+    scan_search_end(&scan, now());
+    cr_assert_eq(mono_diff(scan.timer.next, now()) / NS_PER_MS, SCAN_PAUSE_MIN_MS);
+}
+
 Test(unit_scan_search, a_job_that_a_scan_has_met_needs_no_further_scan) {
     digest_t one = job(1);
     begin_search();
