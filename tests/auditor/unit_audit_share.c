@@ -61,6 +61,7 @@ Test(unit_audit_share, a_new_share_opens_no_file_and_has_the_limits_of_the_confi
 
 /* A reload hands the log to the share of the next configuration. */
 Test(unit_audit_share, a_finished_share_leaves_the_log_to_another) {
+    fixture_capture_log();
     setup_t s;
     setup(&s);
     audit_share_t *next = audit_share_new(s.config, s.metrics, &s.stop);

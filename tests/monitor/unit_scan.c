@@ -1,4 +1,5 @@
 /* The scan of one queue: its timing, its pages, and its end. */
+#include "fixture.h"
 #include "scan_fixture.h"
 
 TestSuite(unit_scan, .init = begin, .fini = end);
@@ -152,6 +153,7 @@ Test(unit_scan, the_safety_poll_scans_idle_queues_only) {
 }
 
 Test(unit_scan, a_refusal_blocks_the_queue_for_a_while) {
+    fixture_capture_log();
     scan_refused(&scan, "no", now());
     cr_assert_eq(metric_get(&metrics.faults), 1);
     cr_assert_eq(next_ms(), SCAN_REFUSED_MS);

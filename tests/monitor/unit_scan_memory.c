@@ -1,4 +1,5 @@
 /* The state that scans keep: duplicates, reports, stamps. */
+#include "fixture.h"
 #include "scan_fixture.h"
 
 TestSuite(unit_scan_memory, .init = begin, .fini = end);
@@ -25,6 +26,7 @@ Test(unit_scan_memory, duplicates_are_known_in_the_second_scan) {
 }
 
 Test(unit_scan_memory, a_stopped_scan_finds_no_duplicates) {
+    fixture_capture_log();
     SCAN_JOBS(1, 1);
     cr_assert(begin_scan(3, 0, 0, false));
     cr_assert_not(note_duplicate(1));

@@ -33,6 +33,7 @@ static void open_tick(void *self, role_wait_t *wait) {
 static int64_t allowed_s(role_t *role) { return (atomic_load(&role->due_ns) - mono_now().ns) / NS_PER_S; }
 
 Test(unit_role, check_of_a_large_log_does_not_count_as_hanging, .timeout = 60) {
+    fixture_capture_log();
     char *dir = temp_dir("role"), *path = temp_path(dir, "audit.db");
     metrics_t *metrics = metrics_new(1);
     atomic_bool stop = false;

@@ -10,6 +10,7 @@ static void reset(void *self) { (void)self; }
 static const session_ops_t OPS = {.role = "dispatcher", .data_name = "data", .subscriber_name = "subscriber", .reset = reset};
 
 Test(unit_session, refused_tracking_is_counted_once_per_role) {
+    fixture_capture_log();
     config_t *config = fixture_config("queues = ( { name = \"email\"; } );");
     topology_t *topology = topology_new(&config->redis);
     metrics_t *metrics = metrics_new(1);
