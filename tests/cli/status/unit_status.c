@@ -204,7 +204,7 @@ static const struct {
     {"stream nearly full", nearly_full, "stream_fills", STATUS_WARNING, "email", "nearly full", "stream.max_bytes"},
     {"stream half full", half_full, NULL, 0, NULL, NULL, NULL},
     {"stream trimmed early", trimmed_early, "trimmed_early", STATUS_NOTE, "email",
-     "reaches back only 2 h: more failed within stream.retain (24 h) than half of stream.max_bytes (1.0 MiB)", "import FILE"},
+     "back only 2 h: the records of stream.retain (24 h) take more than half of stream.max_bytes (1.0 MiB)", "import FILE"},
     {"stream trimmed in time", trimmed_in_time, NULL, 0, NULL, NULL, NULL},
     {"stream trimmed long ago", trimmed_long_ago, NULL, 0, NULL, NULL, NULL},
     {"uncopied", uncopied, "uncopied", STATUS_WARNING, "email", "stream.min_copies (1) audit logs; 0 logs are active", "log"},
