@@ -264,7 +264,7 @@ static bool role_set_end_shards(role_set_t *set) {
     return ended;
 }
 
-// A shard whose node does not answer keeps the locks of no other.
+// A node that does not answer must not delay the release of other shards' locks.
 static bool role_set_await_end(role_set_t *set) {
     struct pollfd told = {.fd = set->told_fd, .events = POLLIN};
     mono_t deadline = mono_add(mono_now(), STOP_MS * NS_PER_MS);

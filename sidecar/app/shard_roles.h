@@ -49,7 +49,7 @@ bool shard_roles_ended(shard_roles_t *roles); // every thread has ended
 bool shard_roles_hand_over(shard_roles_t *old, shard_roles_t *next, int number, bool *failed);
 // Before the start of `next`: takes the locks over that `old`, which may still run, leads.
 void shard_roles_adopt(shard_roles_t *next, shard_roles_t *old);
-// After the end of `old`: nobody adopts its locks any more. Releases those that `next` lacks; NULL: none.
+// After the end of `old`, whose locks no role will adopt any more. Releases the locks that `next` lacks; NULL: none.
 void shard_roles_retire(shard_roles_t *old, const keyspace_t *next);
 
 // Stops all roles, the leader last, and releases the locks. False: call it again when a role has ended.

@@ -11,7 +11,7 @@
 bool lookup_register(audit_t *audit, buffer_t *why);
 void lookup_free(lookup_t *lookup);
 
-// At the begin of a transaction: reads what other processes have changed.
+// At the beginning of a transaction: reads what other processes have changed.
 bool lookup_begin(audit_t *audit, buffer_t *why);
 // Forgets what the transaction has added.
 void lookup_rollback(audit_t *audit);

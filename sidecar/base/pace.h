@@ -1,4 +1,4 @@
-// The size of batches: so many jobs that one script takes Redis about a slice of time. Redis serves nobody else meanwhile.
+// The size of batches: one script takes Redis about a slice of time, and Redis serves no other client meanwhile.
 #pragma once
 
 #include "base/std.h"
@@ -29,7 +29,7 @@ static inline void pace_note(pace_t *pace, int64_t jobs, int64_t us) {
         pace->job_us = pace_least(pace_least(job_us, last_us), 4 * known);
 }
 
-// The script took this long besides, whatever the number of its jobs. The less of two scripts counts, for the same reason.
+// The part of the script's time that does not depend on its jobs. Of two scripts the lower value counts, for the same reason.
 static inline void pace_note_fixed(pace_t *pace, int64_t us) {
     pace->fixed_us = us < pace->last_fixed ? us : pace->last_fixed;
     pace->last_fixed = us;

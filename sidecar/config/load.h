@@ -21,7 +21,7 @@ typedef struct load {
     location_t keys[CONFIG_KEYS_MAX]; // by row of config_keys: keys outside queues and in `defaults`
     queue_location_t *queues;         // one for each queue of the config
     bool defaults_have_errors;
-    bool url_refused; // so nobody knows what it says
+    bool url_refused; // redis.url is invalid, so its parts are unknown
 } load_t;
 
 // Reads the list `queues`. Call it after `defaults` are set: queues fall back to them.

@@ -243,7 +243,7 @@ void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t no
     if (head->exists) schedule_warn_unit(schedule, head->score);
     schedule->head.due_us = schedule_head_due_us(schedule, head);
     schedule->head.due = schedule_local_time(schedule->head.due_us, now_us, now);
-    // The last batch took exactly what was due. With a backlog the safety poll would look no more.
+    // The last batch took exactly the due jobs. With `backlog` set, the safety poll would skip this queue.
     if (!mono_reached(schedule->head.due, now)) schedule->backlog = false;
 }
 

@@ -73,7 +73,7 @@ void schedule_free(schedule_t *schedule);
 void schedule_reset(schedule_t *schedule);
 void schedule_changed(schedule_t *schedule); // an invalidation names the zset
 void schedule_flushed(schedule_t *schedule); // Redis was flushed (FLUSHALL)
-// Without wake-ups nothing tells that an oversized entry has gone and that another one has come in its place.
+// Without wake-ups, reads oversized entries again: another entry may have taken the place of one.
 void schedule_poll_oversized(schedule_t *schedule, mono_t now);
 
 // Whether the queue needs a promote, or else a read of its head, now.

@@ -19,7 +19,7 @@ bool vacancies_end(vacancies_t *vacancies, const void *leader);        // return
 // A lock was released. NULL: any lock may have been.
 void vacancies_tell(vacancies_t *vacancies, const slice_t *lock);
 
-// Calls `vacant` for each lock that was told since the last call. *heard belongs to the caller and begins with 0. False: any lock
-// may have been released.
+// Calls `vacant` for each lock that was named since the last call. *heard belongs to the caller and begins with 0. False: any
+// lock may have been released.
 typedef void vacancy_fn(void *self, slice_t lock);
 bool vacancies_hear(vacancies_t *vacancies, uint64_t *heard, vacancy_fn *vacant, void *self);

@@ -88,8 +88,8 @@ void pages_free(pages_t *pages) {
 size_t pages_in_flight(const pages_t *pages) { return window_in_flight(&pages->window); }
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
-// An entry without room in memory is read in vain. So large pages are requested one by one. So are pages whose jobs are settled:
-// settle.lua finds a job the faster, the nearer it is to the end of the list.
+// An entry without room in memory is read in vain. So large pages are requested one by one. The same goes for pages with jobs
+// to settle: settle.lua finds a job near the end of the list faster.
 static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
     size_t in_hand = pages->asked - pages->done;
     if (in_hand == 0) return true;

@@ -101,7 +101,8 @@ void record_log_failure(const char *role, const char *queue, const event_t *even
 // Appends the names and values of a record, without `at` and `error`, which the scripts add.
 void record_append(conn_t *conn, const event_t *event);
 
-// The same for many records of one request: once what all records of a queue and a term share, and for each record the rest.
-// Each begins with the number of its names and values. With payload_follows the last name is `payload`, without its value.
+// The same for many records of one request: once the values that all records of a queue and a term share, and for each record
+// its other values. Each part begins with the number of its names and values. With payload_follows the last name is `payload`,
+// without its value.
 void record_append_shared(conn_t *conn, const event_t *event);
 void record_append_own(conn_t *conn, const event_t *event, bool payload_follows);

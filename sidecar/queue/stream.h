@@ -33,7 +33,7 @@ outcome_t stream_read_ids(conn_t *conn, const keyspace_t *keys, stream_id_fn *ca
 // Calls `entry` for each entry of the reply, queue by queue in the order of the ids.
 void stream_read_each(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self);
 
-// All of these in one.
+// Receives a reply and calls `entry` for each of its entries.
 outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn *entry, void *self, bool *arrived,
                            redis_error_t *error);
 

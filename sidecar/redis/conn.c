@@ -134,8 +134,8 @@ static outcome_t conn_wait(conn_t *conn, time_limit_t *limit, redis_error_t *err
     return result == WAIT_READY ? OUTCOME_OK : conn_lose(conn, error, wait_text(result), "");
 }
 
-// A former primary must get no more requests. If the watcher has not looked in time, this process was frozen, and has missed what
-// the watcher would have heard: then ask first. Sentinels that do not answer change nothing.
+// A former primary must get no more requests. If the watcher has not looked in time, this process was frozen and may have missed
+// an event: then ask first. Sentinels that do not answer change nothing.
 static bool conn_may_send(conn_t *conn) {
     redis_error_t ignored;
     mono_t now = mono_now();

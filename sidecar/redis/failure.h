@@ -8,8 +8,8 @@ typedef struct conn conn_t; // as in redis/conn.h
 // A role could not use the connection. The log tells of the first failure of all connections to the shard, and then once a
 // minute. It tells nothing after a change of the primary, which the watcher has logged.
 void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *error);
-// The connection is open. Ends what conn_report_failure has reported if it was replaced since, or has not failed for some
-// seconds.
+// The connection is open. Ends the failure that conn_report_failure has reported, if the connection was replaced since or has not
+// failed for some seconds.
 void conn_report_success(conn_t *conn);
 // The connection is closed, because its role needs none now.
 void conn_report_unused(conn_t *conn);

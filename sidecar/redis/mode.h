@@ -3,6 +3,6 @@
 
 #include "config/config.h"
 
-// Asks the server of host and port once, for a second at most. AUTO: it does not answer, or refuses the login. SINGLE: also if it
-// must not tell.
+// Asks the server of host and port once, for a second at most. AUTO: no answer, or the login is refused. SINGLE: also
+// if the server refuses INFO.
 redis_mode_t redis_find_mode(const redis_config_t *redis);

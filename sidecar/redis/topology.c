@@ -161,7 +161,7 @@ static bool shard_has_slots(const shard_t *shard) {
     return !topology->slots;
 }
 
-// Other connections may be open while a new one fails; and nobody misses a node without our slots.
+// Other connections may be open while a new one fails. A node without slots of our queues does not count as missing.
 void shard_count_missing(shard_t *shard) {
     bool missing = shard->connect_failed && shard->connections == 0 && shard_has_slots(shard);
     if (missing != shard->missing) metric_add(&shard->topology->metrics->primaries_missing, missing ? 1 : -1);

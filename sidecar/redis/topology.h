@@ -67,8 +67,8 @@ locator_t *topology_locator(const topology_t *topology); // NULL = no sentinels
 // primary is another server, or if the sentinels have failed over and back. Without sentinels it does nothing. `stop` may be
 // NULL.
 outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, redis_error_t *error);
-// Whether nobody has asked or heard the sentinels for a second: this process was frozen, or the watcher does not get along. Then
-// ask before a request is sent. Without sentinels: false.
+// True: no thread has asked the sentinels or read their events for a second, so this process was frozen or the watcher is stuck.
+// Then ask before a request is sent. Without sentinels: false.
 bool topology_is_unwatched(const topology_t *topology, mono_t now);
 // Number of times that the shard has got another address. Unlike the epoch, it does not rise by a suspicion.
 unsigned shard_moves(const shard_t *shard);

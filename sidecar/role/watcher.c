@@ -11,7 +11,7 @@ enum {
     SENTINEL_PERIOD_S = 10,
     CLUSTER_PERIOD_S = 60,
     LEAST_MS = 500, // between two asks that no event has caused
-    LOOK_MS = 500,  // between two looks for events: the other roles notice by them that the process was frozen
+    LOOK_MS = 500,  // between two looks for events; a longer gap tells the other roles that the process was frozen
     CLUSTER_LEAST_MS = 250,
     DISAGREE_S = 5, // sentinels tell each other of a failover every 2 s
     REASON_SIZE = 512,
@@ -162,7 +162,7 @@ static void watcher_ask(watcher_t *watcher, mono_t now) {
         watcher_ask_nodes(watcher, now, &error);
     else
         watcher_ask_sentinels(watcher, now, &error);
-    if (atomic_load(watcher->stop)) return; // nobody was waited for
+    if (atomic_load(watcher->stop)) return; // the stop has cut the requests short
     condition_change_t change = condition_update_reason(&watcher->unknown, error.text);
     if (change != CONDITION_UNCHANGED)
         metrics_say(watcher->metrics, WHY_REDIS, watcher, change == CONDITION_BEGAN ? error.text : NULL);

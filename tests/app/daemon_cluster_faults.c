@@ -302,7 +302,7 @@ Test(daemon_cluster_faults, a_queue_goes_on_soon_after_the_move_of_its_slot_is_g
 }
 
 /* The roles of the frozen node wait for replies when they are stopped. */
-Test(daemon_cluster_faults, at_its_end_an_instance_gives_up_its_locks_though_one_node_does_not_answer) {
+Test(daemon_cluster_faults, a_silent_node_delays_no_release_at_the_end) {
     nodes_t nodes = nodes_start(3, 0);
     char name[16] = "";
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");

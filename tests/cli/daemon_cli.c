@@ -112,7 +112,7 @@ Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
     cluster_end(&s);
 }
 
-Test(daemon_cli, check_tells_of_which_server_a_replica_is) {
+Test(daemon_cli, check_names_the_primary_of_a_replica) {
     cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "REPLICAOF 127.0.0.1 1");

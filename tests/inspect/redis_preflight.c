@@ -324,7 +324,7 @@ Test(redis_preflight, a_server_at_maxclients_keeps_no_scratch_keys) {
 }
 
 /* A leader that connects again runs the preflight while the stream begins with the record of a large job. */
-Test(redis_preflight, a_record_larger_than_other_replies_stops_no_preflight) {
+Test(redis_preflight, a_large_record_stops_no_preflight) {
     fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "EVAL %s 1 sidecar:email:failures %d", "redis.call('XADD', KEYS[1], '*', 'payload', string.rep('x', ARGV[1]))",
              MAX_REPLY + 1);

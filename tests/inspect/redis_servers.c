@@ -55,7 +55,7 @@ Test(redis_servers, a_primary_tells_of_its_replicas_and_its_eviction_policy) {
     fixture_stop(&f);
 }
 
-Test(redis_servers, the_end_of_the_sidecars_own_certificate_is_told) {
+Test(redis_servers, reports_the_end_of_the_sidecars_own_certificate) {
     tls_fixture_t f = tls_start(NULL);
     certificate_t *own = certificate_new(NULL, (certificate_spec_t){.common_name = "own", .until_s = 10 * DAY_S});
     certificate_write(own, NULL, f.dir, "own");

@@ -184,7 +184,7 @@ Test(redis_monitor_reports, jobs_that_cannot_end_do_not_hide_others, .timeout = 
     close_setup(&d);
 }
 
-Test(redis_monitor_reports, a_search_without_rights_tells_it_and_loses_nothing, .timeout = 60) {
+Test(redis_monitor_reports, a_search_without_rights_is_logged_and_loses_nothing, .timeout = 60) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
     fill(&d, 3000);

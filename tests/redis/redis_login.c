@@ -47,7 +47,7 @@ Test(redis_login, a_refused_login_names_the_key_to_change) {
 }
 
 /* Redis shows the arguments of a command that it does not know. */
-Test(redis_login, a_server_that_does_not_know_auth_tells_no_password) {
+Test(redis_login, an_unknown_auth_logs_no_password) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .redis = "password = \"s3cret\";", .closed = true, .args = (const char *const[]){"--rename-command", "AUTH", "", NULL}});
     cr_expect_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);

@@ -106,7 +106,7 @@ Test(unit_error, set_formats_and_returns) {
     cr_assert_str_eq(error.text, "a:7 ");
 }
 
-Test(unit_error, address_is_left_out_where_the_line_has_it) {
+Test(unit_error, address_is_left_out_if_the_line_has_it) {
     static const char *const rows[][2] = {
         {"10.0.0.5:6379: no reply in time", "no reply in time"},
         {"cannot connect to 10.0.0.5:6379: Connection refused", "cannot connect: Connection refused"},

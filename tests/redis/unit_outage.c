@@ -20,7 +20,7 @@ static bool recovers(outage_t *outage, int64_t expected_s) {
     return tell;
 }
 
-Test(unit_outage, is_told_once_a_minute_by_all_connections) {
+Test(unit_outage, all_connections_log_once_a_minute) {
     outage_t *outage = outage_new();
     fixture_hold_boottime();
     cr_assert(fails(outage, true, OUTCOME_DISCONNECTED, 0), "the beginning");

@@ -100,7 +100,7 @@ Test(unit_slot_match, a_node_removed_leaves_its_shard_for_the_next_one) {
     expect("ABC", "AAAAACCC", "AAADDCCC", "012", 3);
 }
 
-Test(unit_slot_match, a_slot_that_nobody_serves_has_no_say) {
+Test(unit_slot_match, unserved_slots_match_no_shard) {
     expect("ABC", "AAABBB..", "AAADDDDD", "01", 3);
     expect("ABC", "AAABBBCC", "AAABB...", "01", 3);
 }

@@ -244,8 +244,7 @@ const status_check_t status_checks[] = {
      "Jobs that should end stay in progress; retries go on without a record.",
      .next = "Make instances copy the stream: their logs say why they do not, and `audit.path` must be writable. Or lower "
              "stream.min_copies to the number of instances, or raise stream.max_bytes. If the column AUDIT is `copied`, search "
-             "the log "
-             "of {leader} for `trim`",
+             "the log of {leader} for `trim`",
      .variant = CHECK_FULL},
     {CHECK_QUEUE, STATUS_FAULT, "stream_last_id", check_last_id,
      "Jobs that should end stay in progress; retries go on without a record.",

@@ -25,11 +25,10 @@ int64_t check_trimmed_early(const check_subject_t *x, buffer_t *what) {
     const int64_t retain_ms = x->s->config->stream.retain_ms;
     const int64_t reach_ms = x->s->snapshot.now_ms - stream_id_ms(x->stream->stream.trimmed);
     if (x->stream->trimmed_early == 0 || reach_ms >= retain_ms) return 0;
-    buffer_printf(
-        what,
-        "its failure stream reaches back only %s: the records of stream.retain (%s) take more than half of "
-        "stream.max_bytes (%s)",
-        duration_text(reach_ms).text, duration_text(retain_ms).text, size_text(x->s->config->stream.max_bytes).text);
+    buffer_printf(what,
+                  "its failure stream reaches back only %s: the records of stream.retain (%s) take more than half of "
+                  "stream.max_bytes (%s)",
+                  duration_text(reach_ms).text, duration_text(retain_ms).text, size_text(x->s->config->stream.max_bytes).text);
     return retain_ms - reach_ms;
 }
 

@@ -11,8 +11,8 @@ void outage_free(outage_t *outage); // NULL is fine
 
 enum { OUTAGE_OF_TLS = OUTCOME_DISCONNECTED + 1 }; // a handshake failed: its reason must not wait behind a lost connection's
 
-// A connection has failed; `fresh`: it had not yet. True: tell it, with *lasted_s, the seconds since the first failure. Each kind
-// of error, an outcome_t or OUTAGE_OF_TLS, is told once a minute.
+// A connection has failed; `fresh`: it was not failing before. True: log it, with *lasted_s, the seconds since the first failure.
+// Each kind of error, an outcome_t or OUTAGE_OF_TLS, is logged once a minute.
 bool outage_failed(outage_t *outage, bool fresh, unsigned kind, int64_t *lasted_s);
-// A connection that had failed works, or is no more. True: it was the last one, so tell the end, if the outage was told.
+// A failing connection works again, or was freed. True: it was the last one of an outage that was logged, so log the end.
 bool outage_recovered(outage_t *outage, int64_t *lasted_s);

@@ -19,6 +19,6 @@ typedef struct peer {
 
 peer_t peer_of(int fd); // a connected socket
 
-// Each opens a connection of its own and waits some 300 ms, or returns what the same server answered within the last 10 s.
+// Each call opens a connection and waits some 300 ms, or returns the answer of the same server within the last 10 s.
 bool port_is_plain(const peer_t *peer);
 bool port_is_tls(const peer_t *peer);

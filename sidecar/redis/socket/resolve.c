@@ -12,7 +12,7 @@ enum {
     MAX_LOOKUPS = 64, // that wait for a name server, of the whole process: more than sentinels and nodes in a config
 };
 
-// One lookup, owned by its thread and by those who asked for it together: who lets go last frees it. They may give up first.
+// One lookup, owned by its thread and the callers that share it. The last owner frees it; callers may give up early.
 struct lookup {
     char *host;
     char port[8];
@@ -26,7 +26,7 @@ struct lookup {
 
 // The lookups that wait for a name server. A name whose server is dead takes one place, however often it is asked for.
 static pthread_mutex_t running_mutex = PTHREAD_MUTEX_INITIALIZER;
-static lookup_t *running; // guarded by the mutex, as the count
+static lookup_t *running; // guarded by the mutex, like the count
 static int running_count;
 
 const struct addrinfo *resolve_addresses(const lookup_t *lookup) { return lookup->found; }
@@ -88,8 +88,8 @@ static bool lookup_start(lookup_t *lookup) {
     return true;
 }
 
-// Returns, for a lookup that is not started, the one of the same name that is under way (owned by the caller, too), or else
-// starts it. NULL: there are too many.
+// Returns the lookup of the same name that is under way, with the caller as one more owner. If there is none, starts `fresh`
+// and returns it. NULL: there are too many lookups.
 static lookup_t *lookup_share(lookup_t *fresh) {
     pthread_mutex_lock(&running_mutex);
     lookup_t *lookup = running;

@@ -320,7 +320,7 @@ Test(redis_bull_settle_page, another_leader_and_wrong_types_keep_every_job) {
 
 /* The jobs stand between others, and the window that the check has read is another by now. One LREM removes all of them, or
  * without the right to LSET one for each. */
-Test(redis_bull_settle_page, finds_jobs_wherever_they_stand) {
+Test(redis_bull_settle_page, finds_jobs_anywhere_in_active) {
     static const long long windows[][2] = {{0, 0}, {0, 5}, {0, 500}, {40, 90}, {100, 130}, {400, 499}};
     fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);

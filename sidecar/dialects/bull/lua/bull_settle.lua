@@ -111,7 +111,7 @@ local function refused(job)
     local total = bytes + record_bytes(job.record)
     local room = total <= most
     if job.ends and not room then return 'full' end
-    -- As Bull from 4.16 on: with this key Bull drops new jobs of that deid.
+    -- Bull from 4.16 on deletes this key, too: while the key exists, Bull drops new jobs of that deid.
     local ttl = job.debounce and redis.call('PTTL', job.debounce)
     job.debounced = ttl == 0 or ttl == -1
     local missing = job_refusal(job, room)
