@@ -20,17 +20,26 @@ import sys
 
 WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 86, 20, 64, 62
-COLORS = ("var(--c0)", "var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)")
 DASHES = ("none", "7 4", "2 3", "10 3 2 3", "4 2", "1 2")
-STYLE = """
-:root { --bg: #ffffff; --ink: #1f2328; --dim: #59636e; --grid: #d1d9e0;
-  --c0: #0b63c5; --c1: #bc4c00; --c2: #1a7f37; --c3: #8250df; --c4: #9a6700; --c5: #bf3989; }
-@media (prefers-color-scheme: dark) { :root { --bg: #0d1117; --ink: #f0f6fc; --dim: #9198a1; --grid: #3d444d;
-  --c0: #58a6ff; --c1: #f0883e; --c2: #3fb950; --c3: #bc8cff; --c4: #d29922; --c5: #f778ba; } }
-text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); }
-.title { font-size: 16px; font-weight: 600; }
-.tick { fill: var(--dim); font-size: 12px; }
-.mark { fill: var(--c0); font-size: 12px; font-weight: 700; }
+SERIES = 6  # then the colors begin again
+LIGHT = {"bg": "#ffffff", "ink": "#1f2328", "dim": "#59636e", "grid": "#d1d9e0", "c0": "#0b63c5", "c1": "#bc4c00",
+         "c2": "#1a7f37", "c3": "#8250df", "c4": "#9a6700", "c5": "#bf3989"}
+DARK = {"bg": "#0d1117", "ink": "#f0f6fc", "dim": "#9198a1", "grid": "#3d444d", "c0": "#58a6ff", "c1": "#f0883e",
+        "c2": "#3fb950", "c3": "#bc8cff", "c4": "#d29922", "c5": "#f778ba"}
+
+
+def colors(theme):
+    """Rules for class="c0" (filled) and class="line c0". Plain colors, because not every viewer of SVG knows variables."""
+    return " ".join(f".{name} {{ fill: {color}; }} .line.{name} {{ fill: none; stroke: {color}; }}" for name, color in theme.items())
+
+
+STYLE = f"""
+{colors(LIGHT)}
+@media (prefers-color-scheme: dark) {{ {colors(DARK)} }}
+text {{ font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; }}
+.title {{ font-size: 16px; font-weight: 600; }}
+.dim {{ font-size: 12px; }}
+.mark {{ font-size: 12px; font-weight: 700; }}
 """
 
 
@@ -74,21 +83,20 @@ class Picture:
         self.parts = []
         self.chart = chart
 
-    def text(self, x, y, text, anchor="start", kind=None, turn=False):
-        kind = f' class="{kind}"' if kind else ""
+    def text(self, x, y, text, anchor="start", kind="ink", turn=False):
         turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turn else ""
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}{turn}>{html.escape(text)}</text>')
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}"{turn}>{html.escape(text)}</text>')
 
-    def line(self, x1, y1, x2, y2, color="var(--grid)", width=1.0, dash="none"):
+    def line(self, x1, y1, x2, y2, color="grid", width=1.0, dash="none"):
         self.parts.append(
             f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke-width="{width}" '
-            f'stroke-dasharray="{dash}" style="stroke: {color}"/>'
+            f'stroke-dasharray="{dash}" class="line {color}"/>'
         )
 
     def axis_y(self, scale):
         for tick in scale.ticks:
             self.line(LEFT, scale.at(tick), WIDTH - RIGHT, scale.at(tick))
-            self.text(LEFT - 8, scale.at(tick) + 4, short(tick), "end", "tick")
+            self.text(LEFT - 8, scale.at(tick) + 4, short(tick), "end", "dim")
         self.text(22, (TOP + HEIGHT - BOTTOM) / 2, self.chart["y"]["label"], "middle", turn=True)
 
     def legend(self):
@@ -96,7 +104,7 @@ class Picture:
         for i, series in enumerate(self.chart["series"]):
             if len(self.chart["series"]) == 1:
                 return
-            self.line(x, 46, x + 24, 46, COLORS[i % 6], 3, DASHES[i % 6] if self.chart["kind"] == "line" else "none")
+            self.line(x, 46, x + 24, 46, f"c{i % SERIES}", 3, DASHES[i % SERIES] if self.chart["kind"] == "line" else "none")
             self.text(x + 30, 50, series["name"])
             x += 52 + 7.2 * len(series["name"])
 
@@ -105,7 +113,7 @@ class Picture:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
             f'role="img" aria-label="{title}">\n<title>{title}</title>\n<style>{STYLE}</style>\n'
-            f'<rect width="{WIDTH}" height="{HEIGHT}" style="fill: var(--bg)"/>\n' + "\n".join(self.parts) + "\n</svg>\n"
+            f'<rect width="{WIDTH}" height="{HEIGHT}" class="bg"/>\n' + "\n".join(self.parts) + "\n</svg>\n"
         )
 
 
@@ -116,18 +124,18 @@ def draw_line(picture):
     y = Scale([point[1] for point in points], chart["y"].get("log"), (HEIGHT - BOTTOM, TOP), True)
     picture.axis_y(y)
     for tick in x.ticks:
-        picture.line(x.at(tick), HEIGHT - BOTTOM, x.at(tick), HEIGHT - BOTTOM + 5, "var(--dim)")
-        picture.text(x.at(tick), HEIGHT - BOTTOM + 20, short(tick), "middle", "tick")
+        picture.line(x.at(tick), HEIGHT - BOTTOM, x.at(tick), HEIGHT - BOTTOM + 5, "dim")
+        picture.text(x.at(tick), HEIGHT - BOTTOM + 20, short(tick), "middle", "dim")
     picture.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14, chart["x"]["label"], "middle")
     for i, series in enumerate(chart["series"]):
         places = [(x.at(a), y.at(b)) for a, b in series["points"] if b is not None]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         picture.parts.append(
-            f'<polyline points="{path}" fill="none" stroke-width="2.5" stroke-dasharray="{DASHES[i % 6]}" '
-            f'style="stroke: {COLORS[i % 6]}"/>'
+            f'<polyline points="{path}" stroke-width="2.5" stroke-dasharray="{DASHES[i % SERIES]}" '
+            f'class="line c{i % SERIES}"/>'
         )
         for a, b in places:
-            picture.parts.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" style="fill: {COLORS[i % 6]}"/>')
+            picture.parts.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" class="c{i % SERIES}"/>')
 
 
 def draw_bar(picture):
@@ -140,7 +148,9 @@ def draw_bar(picture):
     base = y.at(y.ticks[0] if y.log else max(0, y.low))
     for c, category in enumerate(chart["categories"]):
         middle = LEFT + (c + 0.5) * room
-        picture.text(middle, HEIGHT - BOTTOM + 20, category, "middle", "mark" if category == chart.get("marked") else "tick")
+        kind = "mark c0" if category == chart.get("marked") else "dim"
+        for line, word in enumerate(category.split()):
+            picture.text(middle, HEIGHT - BOTTOM + 20 + 16 * line, word, "middle", kind)
         for i, series in enumerate(chart["series"]):
             value = series["values"][c]
             if value is None:
@@ -148,9 +158,9 @@ def draw_bar(picture):
             left, top = middle + (i - len(chart["series"]) / 2) * width, y.at(value)
             picture.parts.append(
                 f'<rect x="{left + 1:.1f}" y="{min(top, base):.1f}" width="{width - 2:.1f}" '
-                f'height="{max(abs(base - top), 1):.1f}" style="fill: {COLORS[i % 6]}"/>'
+                f'height="{max(abs(base - top), 1):.1f}" class="c{i % SERIES}"/>'
             )
-            picture.text(left + width / 2, min(top, base) - 5, short(float(f"{value:.3g}")), "middle", "tick")
+            picture.text(left + width / 2, min(top, base) - 5, short(float(f"{value:.3g}")), "middle", "dim")
 
 
 def main():
@@ -161,7 +171,7 @@ def main():
     for name in sys.argv[1:-1]:
         for chart in json.loads(pathlib.Path(name).read_text(encoding="utf-8"))["charts"]:
             picture = Picture(chart)
-            picture.text(LEFT, 26, chart["title"], kind="title")
+            picture.text(LEFT, 26, chart["title"], kind="ink title")
             (draw_line if chart["kind"] == "line" else draw_bar)(picture)
             picture.legend()
             (out / f"{chart['name']}.svg").write_text(picture.svg(), encoding="utf-8")
