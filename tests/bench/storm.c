@@ -2,7 +2,8 @@
 // records.
 //
 // Before each round a client does the least that a storm needs, by scripts of JOBS jobs without any check: record, push, stamp
-// and removal. Its rate is the most that this machine and its Redis allow. Another client's PING is measured in both.
+// and removal. Such a script takes about redis.slice, as those of the sidecar do. Its rate is the most that this machine and its
+// Redis allow. Another client's PING is measured in both.
 //
 // And reports: workers take BENCH_REPORTS (20,000) jobs a second and report each as failed, with 1,000, 20,000 or 200,000 slow
 // jobs in progress. Every second job ends with a record, the others are given back. The floor is a client that answers the same
@@ -10,7 +11,7 @@
 #include "pass.h"
 #include "ping.h"
 
-enum { JOBS = 32, POLL_US = 2000, STORM_POLLS_MAX = 60000 };
+enum { JOBS = 72, POLL_US = 2000, STORM_POLLS_MAX = 60000 };
 
 // KEYS: backup, ready, stamps, failures. ARGV: how many jobs.
 static const char FLOOR[] =
