@@ -118,7 +118,7 @@ Test(unit_audit_select, select_pages_use_an_index) {
                                wheres[i]);
         char *plan = audit_case_plan(path, sql);
         cr_assert(strstr(plan, "SEARCH r USING INDEX records_at (at>?)"), "%s", plan);
-        cr_assert(strstr(plan, "TEMP B-TREE FOR RIGHT PART OF ORDER BY"), "only rows of one time are sorted: %s", plan);
+        cr_assert(audit_case_sorts_rest(plan), "only rows of one time are sorted: %s", plan);
         free(plan);
         free(sql);
     }

@@ -339,7 +339,9 @@ Test(redis_bull_settle_page, finds_jobs_anywhere_in_active) {
             long long lpos = server_commandstat(f.server, "lpos"), lrem = server_commandstat(f.server, "lrem");
             cr_assert_str_eq(page_settle(p, "T"), "settled");
             if (p->to == 500) cr_assert_eq(server_commandstat(f.server, "lpos"), lpos, "the window has all jobs");
-            cr_assert_eq(server_commandstat(f.server, "lrem") - lrem, way < 2 ? 1 : 64);
+            int tried =
+                server_major(f.server) < 7; /* Redis 6.2 has no acl_check_cmd: the script tries LREM once on a scratch key */
+            cr_assert_eq(server_commandstat(f.server, "lrem") - lrem - tried, way < 2 ? 1 : 64);
             redis_ok(f.r, "ACL SETUSER default +lset");
             for (size_t i = 0; i < p->count; i++) cr_assert(is_settled(p, i), "window %zu: job %zu: %s", w, i, p->answers[i]);
             for (int i = 1; i <= 100; i++) {
