@@ -207,6 +207,8 @@ Test(redis_monitor, a_report_after_an_orphan_is_acted_on_at_once) {
     redis_ok(d.f.r, "HSET email:errors a boom");
     until(&d, waiting(&d, "a"));
     until(&d, count(&d, "EXISTS email:errors") == 0);
+    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d)->retried) == 1, 3000), "the report gives the job back once");
+    cr_assert_eq(working(&d, "a"), 0);
     close_setup(&d);
 }
 

@@ -170,7 +170,7 @@ void driver_add(driver_t *driver, role_tick_fn *tick, void *state) {
     driver->states[driver->count++] = state;
 }
 
-/* What all roles of a driver wait for: a time, or an fd that can be read. The first fd is the driver's wake_fd. */
+/* The waits of all roles of a driver together: a time, and fds. The first fd is the driver's wake_fd. */
 typedef struct {
     mono_t until;
     struct pollfd fds[1 + DRIVER_ROLES * ROLE_FDS];
