@@ -99,15 +99,20 @@ static void refuse_tracking(setup_t *d) {
     settle(d);
 }
 
+/* Begins a blind dispatcher and waits until it has skipped one oversized entry at the head. */
+static void begin_oversized(setup_t *d) {
+    setup_begin(d, (fixture_options_t){.proxy = true,
+                                       .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; }; "
+                                                 "queues = ( { name = \"email\"; max_payload = \"1KiB\"; } );"});
+    refuse_tracking(d);
+    redis_ok(d->f.r, "EVAL %s 0", "return redis.call('ZADD', 'email:delayed', 1, string.rep('x', 2000))");
+    cr_assert(driver_until(&d->instance.driver, metric_get(&of(d, 0)->large) == 1, 10000));
+}
+
 /* An operator removes an oversized entry. The next job has its rank, which the polls skip. */
 Test(redis_dispatcher, a_job_in_the_place_of_an_oversized_entry_is_found) {
     setup_t d;
-    setup_begin(&d, (fixture_options_t){.proxy = true,
-                                        .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; }; "
-                                                  "queues = ( { name = \"email\"; max_payload = \"1KiB\"; } );"});
-    refuse_tracking(&d);
-    redis_ok(d.f.r, "EVAL %s 0", "return redis.call('ZADD', 'email:delayed', 1, string.rep('x', 2000))");
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->large) == 1, 10000));
+    begin_oversized(&d);
     redis_ok(d.f.r, "DEL email:delayed");
     driver_run(&d.instance.driver, 500);
     redis_ok(d.f.r, "ZADD email:delayed 1 small");
@@ -120,12 +125,7 @@ Test(redis_dispatcher, a_job_in_the_place_of_an_oversized_entry_is_found) {
 /* The entry stays: it costs one read a minute, not one a poll. */
 Test(redis_dispatcher, an_oversized_entry_is_seldom_read_again) {
     setup_t d;
-    setup_begin(&d, (fixture_options_t){.proxy = true,
-                                        .config = "group = \"app\"; dispatcher = { blind_poll = \"100ms\"; }; "
-                                                  "queues = ( { name = \"email\"; max_payload = \"1KiB\"; } );"});
-    refuse_tracking(&d);
-    redis_ok(d.f.r, "EVAL %s 0", "return redis.call('ZADD', 'email:delayed', 1, string.rep('x', 2000))");
-    cr_assert(driver_until(&d.instance.driver, metric_get(&of(&d, 0)->large) == 1, 10000));
+    begin_oversized(&d);
     for (int i = 2; i < 5; i++) {
         driver_run(&d.instance.driver, 500);
         cr_assert_eq(metric_get(&of(&d, 0)->large), i - 1);
