@@ -3,10 +3,13 @@
 #include <arpa/inet.h>
 
 #include "base/text/address.h"
+#include "base/text/units.h"
 #include "config/dialect.h"
 #include "config/literal.h"
 #include "config/load.h"
 #include "config/value.h"
+
+enum { SLICES_PER_TTL = 10 };
 
 redis_mode_t config_redis_mode(const redis_config_t *redis) {
     if (redis->mode != REDIS_MODE_AUTO) return redis->mode;
@@ -246,6 +249,18 @@ static void redis_warn_unused_host(load_t *load) {
         redis_report(load, load->warnings, "host", "is ignored, as `redis.%s` is set: remove it", instead);
 }
 
+// While one script runs, no instance can renew its lock.
+static void redis_check_slice(load_t *load) {
+    const config_t *config = load->config;
+    int64_t most_us = config->lock.ttl_ms * 1000 / SLICES_PER_TTL;
+    if (config->redis.slice_us > most_us)
+        redis_report(load, load->warnings, "slice",
+                     "is %s, more than a tenth of `lock.ttl`, which is %s: no lock can be renewed while one script runs. Set "
+                     "`slice` to at most \"%s\", or set a longer `lock.ttl`",
+                     micros_exact(config->redis.slice_us).text, duration_exact(config->lock.ttl_ms).text,
+                     micros_exact(most_us).text);
+}
+
 void config_load_redis(load_t *load) {
     redis_config_t *redis = &load->config->redis;
     if (redis_location(load, "sentinel_tls")->origin == ORIGIN_DEFAULT) redis->sentinel_tls = redis->tls;
@@ -261,4 +276,5 @@ void config_load_redis(load_t *load) {
     redis_check_user_alone(load);
     redis_check_host(load);
     redis_warn_unused_host(load);
+    redis_check_slice(load);
 }

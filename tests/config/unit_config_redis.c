@@ -132,6 +132,29 @@ Test(unit_config_redis, refuses_what_no_cluster_has) {
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
 }
 
+Test(unit_config_redis, warns_of_a_slice_that_is_long_for_the_ttl) {
+    static const struct {
+        const char *slice, *ttl, *warning;
+    } rows[] = {
+        {"100ms", "200ms",
+         "F:1: `redis.slice` is 100ms, more than a tenth of `lock.ttl`, which is 200ms: no lock can be renewed while one script "
+         "runs. Set `slice` to at most \"20ms\", or set a longer `lock.ttl`\n"},
+        {"20001us", "200ms",
+         "F:1: `redis.slice` is 20001us, more than a tenth of `lock.ttl`, which is 200ms: no lock can be renewed while one "
+         "script runs. Set `slice` to at most \"20ms\", or set a longer `lock.ttl`\n"},
+        {"20ms", "200ms", ""},
+        {"100ms", "1s", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *warnings;
+        char *text = mem_printf("redis = { slice = \"%s\"; };\nlock = { ttl = \"%s\"; };\n" Q, rows[i].slice, rows[i].ttl);
+        config_free(config_case_good(text, &warnings));
+        cr_expect_str_eq(warnings, rows[i].warning);
+        free(warnings);
+        free(text);
+    }
+}
+
 Test(unit_config_redis, refuses_settings_of_tls_without_tls) {
     static const config_case_row_t rows[] = {
         {REDIS("tls_ca_file = \"/ca\";"), "F:2: `redis.tls_ca_file` " IGNORED},
