@@ -102,6 +102,7 @@ static bool monitor_step_task(monitor_t *m, bool *worked) {
     if (!monitor_read_replies(m)) return false;
     const call_t call = monitor_call(m, queue, lease.token, &error);
     tasks_step(&m->tasks, &call, m->session.tracking);
+    if (!mono_reached(m->tasks.of_queue[queue].blocked_until, mono_now())) session_suspect_tracking(&m->session);
     return monitor_handle_outcome(m, &call, lease.term);
 }
 

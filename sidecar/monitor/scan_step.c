@@ -50,6 +50,7 @@ bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term) {
     case OUTCOME_OK: return true;
     case OUTCOME_REFUSED:
         scan_refused(&m->scans[call->queue], call->error->text, mono_now());
+        session_suspect_tracking(&m->session);
         if (m->turn.queue == call->queue) monitor_drop_pages(m);
         return true;
     case OUTCOME_FENCED:

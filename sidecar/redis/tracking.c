@@ -12,6 +12,17 @@ static outcome_t tracking_subscribe_first(conn_t *subscriber, int64_t *id, redis
     return request_ask(subscriber, NULL, error);
 }
 
+outcome_t tracking_try_caching(conn_t *data, redis_error_t *error) {
+    redis_error_t of_ping = {0};
+    *error = (redis_error_t){0};
+    request_caching(data);
+    request_append(data, "PING"); // CLIENT CACHING acts on this request, and not on a later read
+    conn_reply_free(conn_read_next(data, "CLIENT CACHING", error));
+    conn_reply_free(conn_read_next(data, NULL, &of_ping));
+    if (of_ping.outcome == OUTCOME_DISCONNECTED) *error = of_ping;
+    return error->outcome;
+}
+
 outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error) {
     int64_t id = 0;
     conn_close(subscriber);
@@ -23,7 +34,7 @@ outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error)
     request_begin(data, "CLIENT", "TRACKING", "ON", "REDIRECT");
     request_int(data, id);
     request_text(data, "OPTIN", "NOLOOP");
-    if (request_ask(data, NULL, error) == OUTCOME_OK) return OUTCOME_OK;
+    if (request_ask(data, NULL, error) == OUTCOME_OK && tracking_try_caching(data, error) == OUTCOME_OK) return OUTCOME_OK;
     conn_close(subscriber);
     // The subscriber's connection is gone. The next call opens another. (redis src/networking.c, clientCommand)
     if (error->outcome == OUTCOME_REFUSED && strstr(error->text, "redirect to does not exist")) error->outcome = OUTCOME_RETRY;

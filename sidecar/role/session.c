@@ -31,7 +31,7 @@ void session_free(session_t *session) {
 static void session_drop(session_t *session) {
     conn_close(session->data);
     conn_close(session->subscriber);
-    session->tracking = false;
+    session->tracking = session->tracking_suspected = false;
     session_set_tracking_refused(session, false);
     session->ops->reset(session->self);
 }
@@ -154,6 +154,24 @@ static bool session_keep_alive(session_t *session) {
     return true;
 }
 
+void session_suspect_tracking(session_t *session) { session->tracking_suspected = session->tracking; }
+
+static bool session_check_tracking(session_t *session) {
+    redis_error_t error;
+    if (!session->tracking_suspected) return true;
+    session->tracking_suspected = false;
+    outcome_t outcome = session->tracking ? tracking_try_caching(session->data, &error) : OUTCOME_OK;
+    if (outcome == OUTCOME_OK) return true;
+    if (outcome != OUTCOME_REFUSED) {
+        session_back_off(session, &error);
+        return false;
+    }
+    session_disable_tracking(session, &error, mono_now());
+    session_only_listen(session);
+    session->ops->reset(session->self); // nothing waits for a wake-up any more
+    return conn_is_open(session->data);
+}
+
 bool session_ready(session_t *session) {
     mono_t now = mono_now();
     if (conn_take_move(session->data)) {
@@ -161,12 +179,13 @@ bool session_ready(session_t *session) {
         session->retry_at = now;
     }
     return mono_reached(session->retry_at, now) && session_open(session, now) && session_check_alive(session) &&
-           session_keep_alive(session);
+           session_keep_alive(session) && session_check_tracking(session);
 }
 
 void session_wait(const session_t *session, mono_t next, role_wait_t *wait) {
     next = mono_min(next, mono_min(conn_keep_alive_at(session->data), conn_keep_subscriber_alive_at(session->subscriber)));
     if (!session->tracking) next = mono_min(next, session->tracking_retry_at);
+    if (session->tracking_suspected) next = mono_now();
     wait->until = mono_max(next, session->retry_at);
     // A readable socket that nobody reads would end every wait at once.
     if (role_backing_off(wait, session->retry_at)) return;

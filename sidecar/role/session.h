@@ -28,6 +28,7 @@ typedef struct session {
     conn_t *subscriber;       // receives invalidations and messages
     bool tracking;            // client tracking is on for this pair of connections
     bool tracking_refused;    // the server refuses client tracking; counted in a metric
+    bool tracking_suspected;  // see session_suspect_tracking
     mono_t tracking_retry_at; // when to try tracking again
     mono_t tracking_since;    // when tracking last began
     mono_t retry_at;          // no request before this
@@ -57,5 +58,7 @@ void session_wait(const session_t *session, mono_t next, role_wait_t *wait);
 
 // Reads the messages that have arrived. False: the subscriber connection was lost; session_ready replaces it.
 bool session_read_messages(session_t *session);
+// A request was refused, perhaps because of CLIENT CACHING before it. The next session_ready asks whether Redis refuses that.
+void session_suspect_tracking(session_t *session);
 // Handles a refusal of client tracking: until the next attempt at tracking, only polls find changes.
 void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now);

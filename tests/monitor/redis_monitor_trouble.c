@@ -335,6 +335,32 @@ Test(redis_monitor_trouble, without_tracking_reports_are_looked_for) {
     close_setup(&d);
 }
 
+/* Redis allows CLIENT TRACKING, but not CLIENT CACHING. Redis 6.2 can only add the right to a subcommand. */
+#define NO_CACHING "-client +client|id +client|setname +client|tracking +client|list"
+
+static void expect_polling_without_caching(bool from_the_start) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = "dispatcher = { blind_poll = \"100ms\"; }; " SLOW("")});
+    if (from_the_start) redis_ok(d.f.r, "ACL SETUSER default " NO_CACHING);
+    work_on(&d, "old");
+    until(&d, stamp_of(d.f.r, slice_text("old")).seen);
+    redis_ok(d.f.r, "ACL SETUSER default " NO_CACHING);
+    for (int i = 0; i < 3; i++) {
+        char job[8];
+        snprintf(job, sizeof job, "job%d", i);
+        work_on(&d, job);
+        redis_ok(d.f.r, "HSET email:errors %s boom", job);
+        until(&d, waiting(&d, job));
+    }
+    cr_assert_eq(metric_get(&d.instance.metrics->tracking_refused), 1);
+    cr_assert_eq(fixture_log_count("redis refuses client tracking"), 1);
+    if (from_the_start) cr_assert_eq(fixture_log_count("redis refuses the monitor"), 0);
+    close_setup(&d);
+}
+
+Test(redis_monitor_trouble, without_caching_the_monitor_polls) { expect_polling_without_caching(true); }
+Test(redis_monitor_trouble, the_monitor_polls_after_it_lost_the_right_to_caching) { expect_polling_without_caching(false); }
+
 Test(redis_monitor_trouble, a_killed_tracking_connection_is_replaced) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("")});
