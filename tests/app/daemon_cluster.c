@@ -1,6 +1,8 @@
 /* The program on a real Redis Cluster: jobs move on every shard, through failovers and moves of slots. */
 #include "daemon.h"
 #include "redis_cluster.h"
+#include "relay.h"
+#include "tls_harness.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -21,14 +23,20 @@ static char *queues_of(int count, const char *more) {
     return text;
 }
 
-static daemon_t *start(nodes_t *nodes, const char *ttl, int count, const char *more) {
-    char *seeds = nodes_seeds(nodes), *queues = queues_of(count, more);
+static daemon_t *start_at(const char *seeds, const char *ttl, int count, const char *more) {
+    char *queues = queues_of(count, more);
     daemon_t *d = daemon_start("group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"%s\"; };\n"
                                "dispatcher = { safety_poll = \"1h\"; };\nhttp = { port = 0; };\nlog = { format = \"json\"; };\n"
                                "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
                                seeds, ttl, queues);
-    free(seeds);
     free(queues);
+    return d;
+}
+
+static daemon_t *start(nodes_t *nodes, const char *ttl, int count, const char *more) {
+    char *seeds = nodes_seeds(nodes);
+    daemon_t *d = start_at(seeds, ttl, count, more);
+    free(seeds);
     return d;
 }
 
@@ -94,6 +102,26 @@ Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
         expect_rounds(&nodes, d, "after a move");
     }
     daemon_stop(d);
+    nodes_free(&nodes);
+}
+
+/* The seed is one address that outlives the restart, such as that of a service. */
+Test(daemon_cluster, serves_a_cluster_that_comes_back_on_other_ports) {
+    if (tls_harness_is_on()) cr_skip_test("behind the relay a node would name its plain port");
+    nodes_t nodes = nodes_start(3, 0);
+    relay_t *seed = relay_start(&(relay_options_t){.socket = server_socket(nodes.servers[0])});
+    char address[32];
+    snprintf(address, sizeof(address), "\"127.0.0.1:%d\"", relay_port(seed));
+    daemon_t *d = start_at(address, "600ms", QUEUES, "");
+    expect_rounds(&nodes, d, "at the start");
+    for (int i = 0; i < 2; i++) {
+        delay(&nodes, "{q0}", "kept", 2500);
+        nodes_restart_elsewhere(&nodes);
+        cr_assert(wait_for(took(&nodes, "{q0}", "kept"), ROUND_MS), "the job from before the restart does not come");
+        expect_rounds(&nodes, d, "after a restart on other ports");
+    }
+    daemon_stop(d);
+    relay_stop(seed);
     nodes_free(&nodes);
 }
 

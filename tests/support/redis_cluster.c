@@ -222,6 +222,20 @@ void nodes_revive(nodes_t *nodes, size_t node) {
     cr_assert(wait_for(all_good(nodes), AGREE_MS), "the Cluster is not ok");
 }
 
+/* Each node knows the old addresses of the others. CLUSTER MEET tells the new ones, as an operator does. */
+void nodes_restart_elsewhere(nodes_t *nodes) {
+    for (size_t i = 0; i < nodes->count; i++) {
+        redis_t *r = redis_open(nodes->servers[i]);
+        redis_ok(r, "SAVE");
+        redis_close(r);
+        server_kill(nodes->servers[i]);
+    }
+    for (size_t i = 0; i < nodes->count; i++) server_restart_elsewhere(nodes->servers[i]);
+    for (size_t i = 1; i < nodes->count; i++) meet(nodes, i);
+    cr_assert(wait_for(all_know(nodes, nodes->count), AGREE_MS), "the nodes do not meet again");
+    cr_assert(wait_for(all_good(nodes), AGREE_MS), "the Cluster is not ok");
+}
+
 static void set_slot(const nodes_t *nodes, size_t node, unsigned slot, const char *state, size_t other) {
     char *id = node_id(nodes, other);
     redis_t *r = redis_open(nodes->servers[node]);

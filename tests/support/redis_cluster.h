@@ -39,6 +39,9 @@ size_t nodes_kill_primary(nodes_t *nodes, unsigned slot);
 /* Starts a killed node again, and waits until it is a replica in sync. */
 void nodes_revive(nodes_t *nodes, size_t node);
 
+/* Ends all nodes, then starts each with its data on other ports, and waits until all agree. No node may be down before. */
+void nodes_restart_elsewhere(nodes_t *nodes);
+
 /* Moves a slot to the primary `to`, in steps. Between the first and the last step requests for absent keys are redirected. */
 void nodes_move_begin(nodes_t *nodes, unsigned slot, size_t to);
 /* Moves at most `count` keys; returns how many keys the source has left. */

@@ -179,6 +179,17 @@ static int program_major(const char *program) {
     return major;
 }
 
+static void launch_on_free_ports(server_t *server, bool tcp, bool node) {
+    bool up = false;
+    for (int tries = 0; !up && tries < (tcp || server->tls ? PORT_TRIES : 1); tries++) {
+        if (tcp) server->port = server_free_port();
+        if (server->tls) server->tls_port = server_free_port();
+        if (node) server->bus_port = server_free_port();
+        up = launch(server);
+    }
+    if (!up) report_failed_start(server);
+}
+
 server_t *server_start(const server_options_t *options) {
     static const server_options_t defaults;
     if (!options) options = &defaults;
@@ -201,17 +212,9 @@ server_t *server_start(const server_options_t *options) {
         free(shim);
         map_clock(server);
     }
-    bool up = false;
     const char *tls = options->tls ? options->tls : tls_harness_is_on() ? certificate_shared_dir() : NULL;
     server->tls = tls ? strdup(tls) : NULL;
-    bool tcp = options->tcp || options->node || tls;
-    for (int tries = 0; !up && tries < (tcp ? PORT_TRIES : 1); tries++) {
-        if (options->tcp || options->node) server->port = server_free_port();
-        if (tls) server->tls_port = server_free_port();
-        if (options->node) server->bus_port = server_free_port();
-        up = launch(server);
-    }
-    if (!up) report_failed_start(server);
+    launch_on_free_ports(server, options->tcp || options->node, options->node);
     if (!options->tls) tls_harness_add(server->socket, server->tls_port);
     return server;
 }
@@ -245,6 +248,14 @@ void server_restart(server_t *server, server_data_t data) {
     }
     if (data == SERVER_LOSE_DATA) lose_data(server);
     if (!launch(server)) report_failed_start(server);
+}
+
+void server_restart_elsewhere(server_t *server) {
+    bool harness = server->tls && tls_harness_is_on();
+    if (harness) tls_harness_remove(server->socket);
+    server_kill(server);
+    launch_on_free_ports(server, server->port, server->bus_port);
+    if (harness) tls_harness_add(server->socket, server->tls_port);
 }
 
 void server_freeze(server_t *server) { child_freeze(server->child); }

@@ -34,6 +34,8 @@ typedef enum { SERVER_LOSE_DATA, SERVER_KEEP_DATA } server_data_t;
 /* Starts the server again with the same socket, port and directory. SERVER_KEEP_DATA saves a snapshot of a running server first;
  * a killed server loads what its persistence (see `args`) has left. SERVER_LOSE_DATA removes snapshot and append-only files. */
 void server_restart(server_t *server, server_data_t data);
+/* Kills the server if it runs, and starts it again in its directory, but on other free ports. */
+void server_restart_elsewhere(server_t *server);
 /* Sends SIGSTOP: connections stay open, but get no replies. */
 void server_freeze(server_t *server);
 void server_thaw(server_t *server);
