@@ -12,19 +12,41 @@ void context_forget(contexts_t *contexts) {
 
 void context_free(contexts_t *contexts) {
     for (size_t i = 0; i < CONTEXT_SLOTS; i++) buffer_free(&contexts->slots[i].key);
-    buffer_free(&contexts->key);
 }
 
-// Returns the slot of the key, which another key may have.
+static uint64_t context_hash(uint64_t hash, const void *bytes, size_t len) { // FNV-1a
+    for (size_t i = 0; i < len; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+// Returns the slot of the texts, which others may have.
 static context_slot_t *context_slot(contexts_t *contexts, const slice_t *texts, size_t count) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); // FNV-1a
-    buffer_clear(&contexts->key);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < count; i++) {
-        buffer_add(&contexts->key, &texts[i].len, sizeof texts[i].len);
-        buffer_add(&contexts->key, texts[i].data, texts[i].len);
+        hash = context_hash(hash, &texts[i].len, sizeof texts[i].len);
+        hash = context_hash(hash, texts[i].data, texts[i].len);
     }
-    for (size_t i = 0; i < contexts->key.len; i++) hash = (hash ^ (unsigned char)contexts->key.data[i]) * UINT64_C(0x100000001b3);
     return &contexts->slots[(hash >> 32) % CONTEXT_SLOTS];
+}
+
+static bool context_has(const context_slot_t *slot, const slice_t *texts, size_t count) {
+    const char *at = slot->key.data;
+    if (!slot->id) return false;
+    for (size_t i = 0; i < count; i++) {
+        size_t len;
+        memcpy(&len, at, sizeof len);
+        if (!slice_equal((slice_t){at + sizeof len, len}, texts[i])) return false;
+        at += sizeof len + len;
+    }
+    return true;
+}
+
+static void context_set_key(context_slot_t *slot, const slice_t *texts, size_t count) {
+    buffer_clear(&slot->key);
+    for (size_t i = 0; i < count; i++) {
+        buffer_add(&slot->key, &texts[i].len, sizeof texts[i].len);
+        buffer_add(&slot->key, texts[i].data, texts[i].len);
+    }
 }
 
 static bool context_upsert(audit_t *audit, const slice_t *texts, size_t count, context_slot_t *slot, buffer_t *why) {
@@ -41,13 +63,13 @@ bool context_find(audit_t *audit, const event_t *event, int64_t seq, int64_t *id
     const slice_t texts[] = {event->queue, event->kind, event->reason, event->dialect, event->type, event->term, event->group};
     size_t count = sizeof texts / sizeof *texts;
     contexts_t *contexts = &audit->contexts;
-    context_slot_t *slot = context_slot(contexts, texts, count);
-    bool known = slot->id && slot->key.len == contexts->key.len && memcmp(slot->key.data, contexts->key.data, slot->key.len) == 0;
-    if (!known || seq > slot->last) {
+    // Most events have the context of the event before.
+    if (!contexts->last || !context_has(contexts->last, texts, count)) contexts->last = context_slot(contexts, texts, count);
+    context_slot_t *slot = contexts->last;
+    if (!context_has(slot, texts, count) || seq > slot->last) {
         slot->id = 0;
         slot->last = seq > INT64_MAX - LAST_STEP ? INT64_MAX : seq + LAST_STEP;
-        buffer_clear(&slot->key);
-        buffer_add(&slot->key, contexts->key.data, contexts->key.len);
+        context_set_key(slot, texts, count);
         if (!context_upsert(audit, texts, count, slot, why)) return false;
     }
     *id = slot->id;

@@ -19,6 +19,17 @@ bool audit_is_moving(audit_t *audit, bool *moving, buffer_t *why) {
     return true;
 }
 
+// Reads the ends of both tables, because a count would read all of `moving`.
+int64_t audit_moved_percent(audit_t *audit) {
+    static const char sql[] = "SELECT coalesce((next - first) * 100 / (last - first + 1), 0) FROM (SELECT (SELECT min(seq) FROM"
+                              " records) AS first, (SELECT min(seq) FROM moving) AS next, (SELECT max(seq) FROM moving) AS last)";
+    int64_t percent = 100; // the sidecar may drop `moving` just now
+    buffer_t why = {0};
+    audit_read_number(audit, sql, &percent, &why);
+    buffer_free(&why);
+    return percent;
+}
+
 static event_t move_read_event(sqlite3_stmt *stmt) {
     event_t event;
     int at = 1; // 0 is seq
@@ -72,7 +83,9 @@ bool audit_move(audit_t *audit, const audit_open_options_t *options, buffer_t *w
         if (!moving) return true;
         if (options->stop && atomic_load(options->stop))
             return audit_refuse(audit->path, why, "stopped while its events were being moved");
-        if (of == 0 && !audit_read_fact(audit, "rows", 0, &of, why)) return false;
+        if (of == 0 && !(audit_read_fact(audit, "rows", 0, &of, why) &&
+                         audit_read_number(audit, "SELECT count(*) FROM records", &count, why)))
+            return false;
         bool done = audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to move its events", why) && move_step(audit, &count, why);
         failpoint("audit_move_before_commit");
         if (!done || !audit_run(audit, "COMMIT", 0, "move its events", why)) {

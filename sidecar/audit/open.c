@@ -246,15 +246,15 @@ static bool open_truncated(audit_t *audit, int *schema, buffer_t *why) {
     return audit_check_schema(audit, schema, why);
 }
 
+// Without the events that are still to be moved, a query would miss some.
 static bool open_check_moved(audit_t *audit, buffer_t *why) {
-    bool moving;
+    bool moving = false;
     if (audit->schema < SCHEMA_COMPACT) return true;
-    return audit_is_moving(audit, &moving, why) &&
-           (!moving ||
-            audit_refuse(audit->path, why,
-                         "is being moved to schema %d: try again when its sidecar has done that, within minutes (if none "
-                         "runs, start it)",
-                         audit->schema));
+    if (!audit_is_moving(audit, &moving, why)) return false;
+    return !moving || audit_refuse(audit->path, why,
+                                   "is being moved to schema %d, %lld %% done: try again when its sidecar has done that, within "
+                                   "minutes (if none runs, start it)",
+                                   audit->schema, (long long)audit_moved_percent(audit));
 }
 
 static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {

@@ -66,7 +66,7 @@ typedef struct context_slot {
 
 typedef struct contexts {
     context_slot_t slots[CONTEXT_SLOTS];
-    buffer_t key; // of the event that is looked for
+    context_slot_t *last; // slot of the last event
 } contexts_t;
 
 typedef struct statement {
@@ -151,6 +151,7 @@ bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why);
 bool audit_move(audit_t *audit, const audit_open_options_t *options, buffer_t *why);
 // Whether there are events to move.
 bool audit_is_moving(audit_t *audit, bool *moving, buffer_t *why);
+int64_t audit_moved_percent(audit_t *audit); // share of those that are moved
 
 // Indexes the events that a migration has left, in transactions of some 100 ms. Ends when *stop is true; it may be NULL.
 bool audit_catch_up(audit_t *audit, const atomic_bool *stop, buffer_t *why);

@@ -38,15 +38,15 @@ void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]) {
     hex[DIGEST_HEX_SIZE - 1] = '\0';
 }
 
-// Accepts lower case only, so that a digest has only one text.
-static int digest_digit(char digit) { return digit >= 'A' && digit <= 'F' ? -1 : hex_digit(digit); }
+// The value of a hex digit, plus one. Upper case has none, so that a digest has only one text.
+static const uint8_t digest_digits[256] = {['0'] = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ['a'] = 11, 12, 13, 14, 15, 16};
 
 bool digest_parse(slice_t hex, digest_t *out) {
     bool good = hex.len == DIGEST_HEX_SIZE - 1;
     for (size_t i = 0; good && i < DIGEST_BYTES; i++) {
-        int high = digest_digit(hex.data[2 * i]), low = digest_digit(hex.data[2 * i + 1]);
-        good = high >= 0 && low >= 0;
-        if (good) out->bytes[i] = (uint8_t)(high << 4 | low);
+        uint8_t high = digest_digits[(uint8_t)hex.data[2 * i]], low = digest_digits[(uint8_t)hex.data[2 * i + 1]];
+        good = high && low;
+        out->bytes[i] = (uint8_t)(high * 16 + low - 17);
     }
     if (!good) *out = (digest_t){.bytes = {0}};
     return good;

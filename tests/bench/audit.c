@@ -1,7 +1,10 @@
 // The auditor: how fast the real program copies a failure stream into committed rows of the audit log: into an empty log, and
 // into one of a million rows that is at its limit, so that each new row also removes an old one. And how many bytes a row takes.
+// Records of a storm are young. Those of a long outage are older than `stream.retain`: then the same auditor also removes each
+// of them from the stream, before it reads on.
 //
-// The floor writes the same rows into a table without an index by a bare loop: one process, no Redis, transactions of 3,000 rows.
+// The floor writes rows of the same bytes into a table with an index of `at` by a bare loop: one process, no Redis, transactions
+// of 3,000 rows, synchronous = FULL.
 #include "bench.h"
 
 #include <sqlite3.h>
@@ -10,12 +13,12 @@
 enum { RECORDS = 200000, STEP = 10000, LIMIT = 1000000, POLL_US = 1000, TIMEOUT_US = 240 * 1000000, PAYLOAD = 100, BATCH = 3000 };
 
 // Adds records like those of final failures: fields and sizes as settle.lua writes them, ids and jobs in no order.
-static void load(redisContext *redis, int first, int count) {
+static void load(redisContext *redis, int first, int count, bool old) {
     static const char script[] =
         "local payload, sha256 = string.rep('p', 100), 'abd3b172acc3c31e07e73599fee36843f0e3f7c1abe023e3225f9a46161a28d4' "
         "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "
         "local hash = redis.sha1hex(i) local id = hash .. string.format('%024x', i) "
-        "redis.call('XADD', KEYS[1], '1-' .. i, 'event', id, 'kind', 'failed', 'dialect', 'list', "
+        "redis.call('XADD', KEYS[1], ARGV[4] .. '-' .. i, 'event', id, 'kind', 'failed', 'dialect', 'list', "
         "'queue', 'q0', 'job', string.sub(hash, 1, 16), 'type', 'mail', 'worker', 'worker-' .. i % 50, 'reason', 'reported', "
         "'error', "
         "'no route to host', 'attempts', 4, 'created', '1700000000000', 'started', '1700000001000', 'at', "
@@ -24,14 +27,15 @@ static void load(redisContext *redis, int first, int count) {
         "'sha256', sha256, 'answers', '', 'payload', payload) end return 1";
     long long now_ms = (long long)time(NULL) * 1000 - 3600000; // recent, or retention would remove the rows
     for (int i = first; i < first + count; i += STEP)
-        redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d %lld", script, i, i + STEP - 1, now_ms);
+        redis_do(redis, "EVAL %s 1 sidecar:q0:failures %d %d %lld %lld", script, i, i + STEP - 1, now_ms,
+                 old ? 1 : now_ms + 3600000);
 }
 
 // The number of the last record that the auditor of q0 has acknowledged.
 static int acknowledged_record(redisContext *redis) {
     int record = 0;
     redisReply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
-    if (reply->elements == 1 && sscanf(reply->element[0]->str, "1-%d ", &record) != 1) record = 0;
+    if (reply->elements == 1 && sscanf(reply->element[0]->str, "%*[0-9]-%d ", &record) != 1) record = 0;
     freeReplyObject(reply);
     return record;
 }
@@ -57,7 +61,7 @@ static double measure(redisContext *redis, int first, int last) {
 // Fills the log up to its limit. The records come while the program runs.
 static void fill(redisContext *redis, int first) {
     for (; first <= LIMIT; first += RECORDS) {
-        load(redis, first, RECORDS);
+        load(redis, first, RECORDS, false);
         await_record(redis, first + RECORDS - 1);
         redis_do(redis, "XTRIM sidecar:q0:failures MAXLEN 0");
     }
@@ -85,38 +89,37 @@ static void run_sql(sqlite3 *db, const char *sql) {
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) die("%s: %s", sql, sqlite3_errmsg(db));
 }
 
+static void bind_row(sqlite3_stmt *of, int row) {
+    static const char zeros[32];
+    char job[17], payload[PAYLOAD + 1];
+    snprintf(job, sizeof job, "%016x", row);
+    snprintf(payload, sizeof payload, "%0*d", PAYLOAD, row);
+    sqlite3_bind_int64(of, 1, (int64_t)((uint64_t)row * UINT64_C(0x9e3779b97f4a7c15)));
+    sqlite3_bind_blob(of, 2, zeros, 24, SQLITE_STATIC);
+    sqlite3_bind_text(of, 3, job, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_blob(of, 4, zeros, 32, SQLITE_STATIC);
+    sqlite3_bind_int64(of, 5, INT64_C(1700000000000) + row);
+    sqlite3_bind_text(of, 6, payload, -1, SQLITE_TRANSIENT);
+}
+
 static double floor_rate(const bench_t *bench, int round) {
-    static const char *const texts[] = {"failed",
-                                        "list",
-                                        "q0",
-                                        "0123456789abcdef",
-                                        "mail",
-                                        "worker-7",
-                                        "reported",
-                                        "no route to host",
-                                        "00112233445566778899aabbccddeeff-5000",
-                                        "bench"};
-    char path[256], id[65], payload[PAYLOAD + 1];
+    char path[256];
     sqlite3 *db;
     sqlite3_stmt *of;
     snprintf(path, sizeof path, "%s/floor-%d.db", bench->dir, round);
     if (sqlite3_open(path, &db) != SQLITE_OK) die("%s: %s", path, sqlite3_errmsg(db));
-    run_sql(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE rows (seq INTEGER PRIMARY KEY, event, kind, "
-                "dialect, queue, job, type, worker, reason, error, term, \"group\", sha256, attempts, created, started, at, "
-                "size, payload)");
+    run_sql(db,
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE rows (seq INTEGER PRIMARY KEY, id_high, id_low, "
+            "context, job, worker, sha256, attempts, created, started, at, size, error, payload); "
+            "CREATE INDEX rows_at ON rows (at, context)");
     if (sqlite3_prepare_v2(
-            db, "INSERT INTO rows VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, 4, ?12, ?12, ?12, 100, ?13)",
-            -1, &of, NULL) != SQLITE_OK)
+            db, "INSERT INTO rows VALUES (NULL, ?1, ?2, 1, ?3, 'worker-7', ?4, 4, ?5, ?5, ?5, 100, 'no route to host', ?6)", -1,
+            &of, NULL) != SQLITE_OK)
         die("%s", sqlite3_errmsg(db));
     int64_t began = mono_us();
     for (int i = 0; i < RECORDS; i++) {
         if (i % BATCH == 0) run_sql(db, "BEGIN IMMEDIATE");
-        snprintf(id, sizeof id, "%064x", i);
-        snprintf(payload, sizeof payload, "%0*d", PAYLOAD, i);
-        sqlite3_bind_text(of, 1, id, -1, SQLITE_STATIC);
-        for (int text = 0; text < 10; text++) sqlite3_bind_text(of, 2 + text, texts[text], -1, SQLITE_STATIC);
-        sqlite3_bind_int64(of, 12, INT64_C(1700000000000) + i);
-        sqlite3_bind_text(of, 13, payload, -1, SQLITE_STATIC);
+        bind_row(of, i);
         if (sqlite3_step(of) != SQLITE_DONE) die("%s", sqlite3_errmsg(db));
         sqlite3_reset(of);
         if (i % BATCH == BATCH - 1 || i == RECORDS - 1) run_sql(db, "COMMIT");
@@ -129,8 +132,22 @@ static double floor_rate(const bench_t *bench, int round) {
 }
 
 typedef struct figures {
-    series_t floor, empty, memory, full, ratio_empty, ratio_full, full_memory, bytes;
+    series_t floor, empty, memory, full, ratio_empty, ratio_full, full_memory, bytes, old;
 } figures_t;
+
+// Records older than stream.retain, into an empty log.
+static double old_rate(const bench_t *bench, redisContext *redis, int round) {
+    char name[32], path[256];
+    snprintf(name, sizeof name, "audit-old-%d", round);
+    snprintf(path, sizeof path, "%s/%s.db", bench->dir, name);
+    load(redis, 1, RECORDS, true);
+    pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name});
+    double rate = measure(redis, 1, RECORDS);
+    sidecar_stop(pid, SIGTERM);
+    unlink(path);
+    redis_do(redis, "FLUSHALL");
+    return rate;
+}
 
 static void run_round(const bench_t *bench, redisContext *redis, int round, figures_t *figures) {
     char name[32], path[256];
@@ -138,14 +155,14 @@ static void run_round(const bench_t *bench, redisContext *redis, int round, figu
     snprintf(path, sizeof path, "%s/%s.db", bench->dir, name);
     const sidecar_options_t options = {.name = name, .audit = "retain_rows = 1000000;"};
     double floor = floor_rate(bench, round);
-    load(redis, 1, RECORDS);
+    load(redis, 1, RECORDS, false);
     pid_t pid = sidecar_start(bench, options);
     double empty = measure(redis, 1, RECORDS);
     series_add(&figures->memory, (double)status_kib(pid, "VmHWM") / 1024);
     redis_do(redis, "XTRIM sidecar:q0:failures MAXLEN 0");
     fill(redis, RECORDS + 1);
     sidecar_stop(pid, SIGTERM);
-    load(redis, LIMIT + 1, RECORDS);
+    load(redis, LIMIT + 1, RECORDS, false);
     pid = sidecar_start(bench, options);
     double full = measure(redis, LIMIT + 1, LIMIT + RECORDS);
     series_add(&figures->full_memory, (double)status_kib(pid, "VmHWM") / 1024);
@@ -156,10 +173,12 @@ static void run_round(const bench_t *bench, redisContext *redis, int round, figu
     series_add(&figures->full, full);
     series_add(&figures->ratio_empty, empty / floor);
     series_add(&figures->ratio_full, full / floor);
-    fprintf(stderr, "audit: round %d: floor %.0f, empty %.0f, full %.0f rows/s, %.0f bytes a row, %.1f MiB\n", round + 1, floor,
-            empty, full, figures->bytes.values[round], figures->full_memory.values[round]);
     unlink(path);
     redis_do(redis, "FLUSHALL");
+    series_add(&figures->old, old_rate(bench, redis, round));
+    fprintf(stderr, "audit: round %d: floor %.0f, empty %.0f, full %.0f, old %.0f rows/s, %.0f bytes a row, %.1f MiB\n",
+            round + 1, floor, empty, full, figures->old.values[round], figures->bytes.values[round],
+            figures->full_memory.values[round]);
 }
 
 int main(int argc, char **argv) {
@@ -168,11 +187,12 @@ int main(int argc, char **argv) {
     figures_t figures = {0};
     for (int i = 0; i < bench.rounds; i++) run_round(&bench, redis, i, &figures);
     table_head("Audit log: 200k records with payloads of 100 bytes, from the first acknowledgement to the last");
-    table_row(&bench, "rows/s of a bare loop into one table (floor)", &figures.floor, 0, 0, 0);
+    table_row(&bench, "rows/s of a bare loop into one table with an index (floor)", &figures.floor, 0, 0, 0);
     table_row(&bench, "rows/s into an empty log", &figures.empty, 0, '>', 100000);
     table_row(&bench, "of these the second / the first", &figures.ratio_empty, 2, 0, 0);
     table_row(&bench, "rows/s into a log of 1M rows, which removes as many", &figures.full, 0, '>', 40000);
     table_row(&bench, "this / the floor", &figures.ratio_full, 2, 0, 0);
+    table_row(&bench, "rows/s of records older than stream.retain, empty log", &figures.old, 0, 0, 0);
     table_row(&bench, "bytes of the file for each row, without its payload", &figures.bytes, 0, '<', 200);
     table_row(&bench, "largest resident memory, empty log, MiB", &figures.memory, 1, '<', 24);
     table_row(&bench, "largest resident memory, log of 1M rows, MiB", &figures.full_memory, 1, '<', 24);
