@@ -1,5 +1,6 @@
 #include "dialects/requeue.h"
 
+#include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"
 #include "redis/reply.h"

@@ -133,6 +133,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
 size_t scan_entries_wanted(const scan_t *scan); // entries to request next; 0 = none, or none before the next reply
 size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the next page
 bool scan_has_large(const scan_t *scan);        // entries are so large that few fit into a page
+size_t scan_small_entries(const scan_t *scan);  // entries of the list that one request may return; 0 = their size is unknown
 void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested. A sentinel ends the scan.
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);

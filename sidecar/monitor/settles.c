@@ -3,6 +3,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "queue/call.h"
+#include "queue/record.h"
 
 enum {
     FIRST_JOBS = 16,     // jobs of the first request, while their time is unknown
@@ -65,6 +66,7 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
                           .from_tail = apply->in_place,
                           .depth = SETTLE_DEPTH + (apply->in_place ? (int64_t)scan->progress.read : 0),
                           .alone = settles_alone(apply, candidate),
+                          .small = (int64_t)scan_small_entries(scan),
                           .blank_is_dead = scan->ops->blank_is_dead,
                           .report = candidate->report ? candidate->report->id : "",
                           .event = &candidate->event};
@@ -154,7 +156,9 @@ typedef struct batch {
     const settle_ask_t *asks[BACKUP_PAGE];
     settled_t settled[BACKUP_PAGE];
     size_t count;
-    bool answered;
+    bool sent;     // its answers are not read yet
+    bool refused;  // Redis has refused the request as a whole
+    bool answered; // settled[] is known
 } batch_t;
 
 // Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
@@ -177,14 +181,14 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
     }
 }
 
-static bool settles_send(const apply_t *apply, batch_t *batch) {
-    batch->answered = false;
+static void settles_send(const apply_t *apply, batch_t *batch) {
+    batch->answered = batch->refused = false;
+    if (batch->count == 0) return;
     apply->scan->progress.near_pages = SCAN_NEAR_PAGES;
     settle_append(apply->call, batch->asks, batch->count);
     failpoint("settle_before");
-    if (conn_flush(apply->call->conn, apply->call->error) != OUTCOME_OK) return false;
-    failpoint("settle_sent");
-    return true;
+    batch->sent = conn_flush(apply->call->conn, apply->call->error) == OUTCOME_OK;
+    if (batch->sent) failpoint("settle_sent");
 }
 
 // Redis refuses a whole request for the keys of one job, such as a heartbeat of another slot. The others must not wait for it.
@@ -199,11 +203,13 @@ static void settles_ask_each(const apply_t *apply, batch_t *batch) {
 
 static void settles_read(const apply_t *apply, batch_t *batch) {
     int64_t took_us = 0;
+    if (!batch->sent) return;
+    batch->sent = false;
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
     pace_note(apply->pace, (int64_t)batch->count, took_us);
     const redis_error_t *error = apply->call->error;
     bool each = error->outcome == OUTCOME_REFUSED && !redis_reason_is_slot(error->text); // a slot concerns all of them
-    if (!batch->answered && batch->count > 1 && each) settles_ask_each(apply, batch);
+    batch->refused = !batch->answered && batch->count > 1 && each;
 }
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {
@@ -221,27 +227,31 @@ static void settles_note_all(const apply_t *apply, batch_t *batch) {
     batch->count = 0;
 }
 
-// While Redis works on one batch, the monitor handles the answers to the batch before, and prepares the next one.
+// Two batches are under way: while Redis works on one, the other waits in its socket, and the monitor handles the answers to the
+// batch before. Redis serves other clients between the two, because it has not read the whole second request yet.
 outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t count) {
     redis_error_t *error = apply->call->error;
     batch_t batches[2];
-    batch_t *asked = &batches[0], *other = &batches[1];
+    batch_t *first = &batches[0], *second = &batches[1];
     size_t done = 0;
-    bool goes_on = true;
-    other->count = 0;
-    settles_fill(apply, candidates, count, &done, asked);
-    while (asked->count && goes_on) {
-        bool sent = settles_send(apply, asked);
-        settles_note_all(apply, other);
-        settles_fill(apply, candidates, count, &done, other);
-        if (sent) settles_read(apply, asked);
-        goes_on = error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED;
-        batch_t *next = other;
-        other = asked;
-        asked = next;
+    second->count = 0;
+    second->sent = first->sent = false;
+    settles_fill(apply, candidates, count, &done, first);
+    settles_send(apply, first);
+    while (first->count) {
+        if (error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED) {
+            settles_fill(apply, candidates, count, &done, second);
+            settles_send(apply, second);
+        }
+        settles_read(apply, first);
+        if (first->refused) {
+            settles_read(apply, second); // its answers come before those to new requests
+            settles_ask_each(apply, first);
+        }
+        settles_note_all(apply, first);
+        batch_t *next = second;
+        second = first;
+        first = next;
     }
-    settles_note_all(apply, other);
-    asked->answered = false;
-    settles_note_all(apply, asked);
     return error->outcome;
 }

@@ -1,6 +1,7 @@
 #include "queue/quarantine.h"
 
 #include "base/failpoint.h"
+#include "queue/record.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"
@@ -87,7 +88,7 @@ static void quarantine_append_member(conn_t *conn, const quarantine_decision_t *
     request_int(conn, ask->delay_ms);
     request_text(conn, ask->last ? ".5" : ".25");
     request_bytes(conn, ask->pushed.data, ask->pushed.len);
-    record_append_own(conn, ask->verdict == QUARANTINE_END ? ask->event : &(event_t){.at = 0}, false);
+    record_append_own(conn, ask->verdict == QUARANTINE_END ? ask->event : &(event_t){.at = 0});
 }
 
 static void quarantine_append(const call_t *call, const quarantine_decision_t *const *asks, size_t count) {

@@ -1,7 +1,6 @@
 #include "queue/settle.h"
 
-#include "base/log.h"
-#include "model/job.h"
+#include "queue/record.h"
 #include "queue/scripts.h"
 #include "redis/reply.h"
 
@@ -10,79 +9,6 @@ enum {
     REPORTS_BYTES = 1 << 20, // a request returns jobs of at most this many bytes, and one more job
 };
 
-static void record_append_text(conn_t *conn, const char *name, slice_t value) {
-    if (value.len == 0) return;
-    request_text(conn, name);
-    request_bytes(conn, value.data, value.len);
-}
-
-static void record_append_number(conn_t *conn, const char *name, int64_t value) {
-    if (value == 0) return;
-    request_text(conn, name);
-    request_int(conn, value);
-}
-
-void record_append(conn_t *conn, const event_t *event) {
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "error") != 0) record_append_text(conn, #name, event->name);
-    EVENT_TEXTS(X)
-#undef X
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "at") != 0) record_append_number(conn, #name, event->name);
-    EVENT_NUMBERS(X)
-#undef X
-}
-
-// Names and values that record_append appends.
-static size_t record_arguments(const event_t *event) {
-    size_t count = 0;
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "error") != 0 && event->name.len) count += 2;
-    EVENT_TEXTS(X)
-#undef X
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "at") != 0 && event->name) count += 2;
-    EVENT_NUMBERS(X)
-#undef X
-    return count;
-}
-
-void record_append_shared(conn_t *conn, const event_t *event) {
-    event_t shared = {.dialect = event->dialect, .queue = event->queue, .term = event->term, .group = event->group};
-    request_int(conn, (int64_t)record_arguments(&shared));
-    record_append(conn, &shared);
-}
-
-void record_append_own(conn_t *conn, const event_t *event, bool payload_follows) {
-    event_t own = *event;
-    own.dialect = own.queue = own.term = own.group = (slice_t){0};
-    if (payload_follows) own.payload = (slice_t){0};
-    request_int(conn, (int64_t)record_arguments(&own) + payload_follows);
-    record_append(conn, &own);
-    if (payload_follows) request_text(conn, "payload");
-}
-
-size_t record_bytes(const event_t *event) {
-    size_t bytes = 0;
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "error") != 0) bytes += event->name.len;
-    EVENT_TEXTS(X)
-#undef X
-#define X(name, help)                                                                                                            \
-    if (strcmp(#name, "at") != 0 && event->name) bytes += (size_t)snprintf(NULL, 0, "%" PRId64, event->name);
-    EVENT_NUMBERS(X)
-#undef X
-    return bytes;
-}
-
-void record_log_failure(const char *role, const char *queue, const event_t *event) {
-    char ref[EVENT_REF_SIZE];
-    if (!event_ref(event->event, ref)) *ref = '\0';
-    log_warn(role, queue, "a job has failed for good", F_STR("ref", ref), F_SLICE("reason", event->reason),
-             F_SLICE("job", slice_cut(event->job, MAX_JOB_ID)), F_SLICE("type", slice_cut(event->type, MAX_JOB_TYPE)),
-             F_INT("attempts", event->attempts));
-}
-
 static const char *settle_key_or(const char *key, const char *other) { return key && *key ? key : other; }
 
 static bool settle_ends(const settle_ask_t *ask) { return ask->new.len == 0; }
@@ -90,7 +16,12 @@ static bool settle_is_delayed(const settle_ask_t *ask) {
     return !settle_ends(ask) && ask->delay_ms != 0 && settle_key_or(ask->where->delayed, NULL);
 }
 
-enum { SETTLE_KEYS = 9, SETTLE_JOB_KEYS = 4 }; // keys of a request, and more keys of each job
+enum {
+    SETTLE_KEYS = 9,     // keys of a request
+    SETTLE_JOB_KEYS = 4, // and more keys of each job
+    NEAR_JOBS = 8,       // with so many jobs it is cheaper to read the end of the list than to search for each job
+    NEAR_MORE = 16,
+};
 
 // The keys that the jobs of a request name by number, from SETTLE_KEYS + 1 on. Borrowed.
 typedef struct settle_keys {
@@ -129,6 +60,29 @@ static void settle_append_keys(const call_t *call, const settle_ask_t *const *as
     request_text_list(call->conn, keys->keys, keys->count);
 }
 
+// The optional values of a job in a request. settle.lua knows their names.
+enum { COLUMN_REPORT, COLUMN_DELAY, COLUMN_AGAIN, COLUMN_BEAT, COLUMN_MARK, COLUMN_DONE, COLUMN_COUNT };
+
+static uint32_t settle_columns(const settle_ask_t *ask) {
+    const settle_where_t *where = ask->where;
+    bool ends = settle_ends(ask);
+    return (uint32_t)(*ask->report != '\0') << COLUMN_REPORT | (uint32_t)settle_is_delayed(ask) << COLUMN_DELAY |
+           (uint32_t)(!ends && where->again.len) << COLUMN_AGAIN | (uint32_t)(ask->heartbeat != NULL) << COLUMN_BEAT |
+           (uint32_t)(ends && where->mark_id.len) << COLUMN_MARK | (uint32_t)(where->done_id.len > 0) << COLUMN_DONE;
+}
+
+// Entries at the end of the list for the script to read at once: those among which ended jobs are searched for copies, and some
+// more for jobs that workers took meanwhile. 0 = a search for each job is cheaper.
+static int64_t settle_near(const settle_ask_t *const *asks, size_t count) {
+    int64_t near = 0;
+    if (count < NEAR_JOBS) return 0;
+    for (size_t i = 0; i < count; i++)
+        if (settle_ends(asks[i]) && asks[i]->alone > near) near = asks[i]->alone;
+    if (near < (int64_t)count) near = (int64_t)count;
+    near += NEAR_MORE;
+    return near <= asks[0]->small ? near : 0;
+}
+
 // FROM,READY,MARK,DEPTH,ALONE,FLAGS; see settle.lua.
 static void settle_append_kind(const call_t *call, const settle_ask_t *ask, settle_keys_t *keys) {
     char text[128];
@@ -136,17 +90,18 @@ static void settle_append_kind(const call_t *call, const settle_ask_t *ask, sett
     bool ends = settle_ends(ask);
     int64_t depth = where->depth ? where->depth : ask->depth;
     int64_t alone = depth > 1 ? ask->alone : 0;
-    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s%s%s%s",
+    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s%s%s%s%s",
              settle_key_number(keys, where->from), settle_key_number(keys, where->ready),
              ends ? settle_key_number(keys, where->mark) : 0, ask->from_tail ? -depth : depth, alone,
              ends                     ? "e"
              : settle_is_delayed(ask) ? "d"
                                       : "r",
-             !ends && where->forget ? "f" : "", *ask->report ? "x" : "", where->done_id.len ? "o" : "");
+             !ends && where->forget ? "f" : "", *ask->report ? "x" : "", where->done_id.len ? "o" : "",
+             ask->event->payload.len ? "p" : "");
     request_text(call->conn, text);
 }
 
-static void settle_append_job(const call_t *call, const settle_ask_t *ask, settle_keys_t *keys) {
+static void settle_append_job(const call_t *call, const settle_ask_t *ask, uint32_t columns, settle_keys_t *keys) {
     const settle_where_t *where = ask->where;
     conn_t *conn = call->conn;
     bool ends = settle_ends(ask);
@@ -155,26 +110,43 @@ static void settle_append_job(const call_t *call, const settle_ask_t *ask, settl
     request_bytes(conn, ask->digest->bytes, STAMP_FIELD_BYTES);
     request_bytes(conn, ask->old.bytes, ask->old.len);
     request_bytes(conn, ask->new.bytes, ask->new.len);
-    request_text(conn, ask->report);
-    request_int(conn, ask->delay_ms);
-    request_bytes(conn, where->again.data, ends ? 0 : where->again.len);
-    request_int(conn, settle_key_number(keys, ask->heartbeat));
-    request_bytes(conn, where->mark_id.data, where->mark_id.len);
-    request_bytes(conn, where->done_id.data, where->done_id.len);
-    // The payload is the job. The request sends the job once, and the script copies the job into the record.
-    record_append_own(conn, ask->event, ask->event->payload.len > 0);
+    if (columns & 1U << COLUMN_REPORT) request_text(conn, ask->report);
+    if (columns & 1U << COLUMN_DELAY) request_int(conn, ask->delay_ms);
+    if (columns & 1U << COLUMN_AGAIN) request_bytes(conn, where->again.data, ends ? 0 : where->again.len);
+    if (columns & 1U << COLUMN_BEAT) request_int(conn, settle_key_number(keys, ask->heartbeat));
+    if (columns & 1U << COLUMN_MARK) request_bytes(conn, where->mark_id.data, where->mark_id.len);
+    if (columns & 1U << COLUMN_DONE) request_bytes(conn, where->done_id.data, where->done_id.len);
+}
+
+// The settings of a request, and what its jobs have in common.
+static void settle_append_head(const call_t *call, const settle_ask_t *const *asks, size_t count, uint32_t columns) {
+    static const char *const NAMES[COLUMN_COUNT] = {"report ", "delay ", "again ", "beat ", "mark ", "done "};
+    char names[64] = "";
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        if (columns & 1U << i) strcat(names, NAMES[i]);
+    request_text(call->conn, call->token, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
+    request_int(call->conn, call->keys->config->stream.max_bytes);
+    request_text(call->conn, asks[0]->blank_is_dead ? "1" : "0");
+    request_int(call->conn, settle_near(asks, count));
+    request_text(call->conn, names);
 }
 
 void settle_append(const call_t *call, const settle_ask_t *const *asks, size_t count) {
-    conn_t *conn = call->conn;
     settle_keys_t keys = {.count = 0};
+    record_form_t form = {0};
+    uint32_t columns = 0;
+    for (size_t i = 0; i < count; i++) {
+        columns |= settle_columns(asks[i]);
+        record_form_add(&form, asks[0]->event, asks[i]->event);
+    }
     settle_append_keys(call, asks, count, &keys);
-    request_text(conn, call->token, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
-    request_int(conn, call->keys->config->stream.max_bytes);
-    request_text(conn, asks[0]->blank_is_dead ? "1" : "0");
-    record_append_shared(conn, asks[0]->event);
-    for (size_t i = 0; i < count; i++) settle_append_job(call, asks[i], &keys);
-    request_end(conn);
+    settle_append_head(call, asks, count, columns);
+    record_append_form(call->conn, &form, asks[0]->event);
+    for (size_t i = 0; i < count; i++) {
+        settle_append_job(call, asks[i], columns, &keys);
+        record_append_values(call->conn, &form, asks[i]->event);
+    }
+    request_end(call->conn);
 }
 
 static bool settle_word(const redisReply *word, settled_t *out) {

@@ -38,6 +38,7 @@ typedef struct settle_ask {
     bool from_tail;        // the scan has just read the job at the tail
     int64_t depth;         // number of entries to search from that end; where->depth overrides it
     int64_t alone;         // an ended job must be the only one of its bytes among so many entries at that end; 0 = no check
+    int64_t small;         // at most so many entries at that end are small enough to be read at once; 0 = unknown
     const char *heartbeat; // key that must not exist; NULL = not checked
     bool blank_is_dead;    // a heartbeat of white space counts as missing
     const char *report;    // id of the report that caused the verdict; "" = no report
@@ -91,18 +92,3 @@ typedef void report_fn(void *self, const report_ref_t *report);
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self);
 // Removes one report if its text is unchanged; fenced.
 outcome_t report_remove(const call_t *call, slice_t job, const char *id, bool *removed);
-
-// Bytes of all values that record_append appends.
-size_t record_bytes(const event_t *event);
-
-// Logs a final failure with its ref, so that people can find it by `audit show`.
-void record_log_failure(const char *role, const char *queue, const event_t *event);
-
-// Appends the names and values of a record, without `at` and `error`, which the scripts add.
-void record_append(conn_t *conn, const event_t *event);
-
-// The same for many records of one request: once the values that all records of a queue and a term share, and for each record
-// its other values. Each part begins with the number of its names and values. With payload_follows the last name is `payload`,
-// without its value.
-void record_append_shared(conn_t *conn, const event_t *event);
-void record_append_own(conn_t *conn, const event_t *event, bool payload_follows);

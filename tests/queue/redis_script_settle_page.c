@@ -17,6 +17,7 @@ typedef struct {
     fixture_t *f;
     size_t count, bad;
     bool ends;
+    int64_t small; /* so many entries may be read at once */
     char names[MOST_JOBS][32];
     digest_t digests[MOST_JOBS];
     event_t events[MOST_JOBS];
@@ -50,6 +51,7 @@ static void page_lay_out(page_t *p) {
                                     .new = new,
                                     .depth = 2048,
                                     .alone = SETTLE_EXACT_ENTRIES,
+                                    .small = p->small,
                                     .report = "",
                                     .event = &p->events[i]};
         redis_ok(r, "RPUSH email:backup %s", p->names[i]);
@@ -140,23 +142,37 @@ static fixture_t small_stream(void) {
         .config = "group = \"app\"; stream = { max_bytes = \"1MiB\"; }; queues = ( { name = \"email\"; } );"});
 }
 
+static settled_t spoil_bytes(page_t *p, size_t bad) { /* a second job has the same bytes */
+    redis_ok(p->f->r, "LPUSH email:backup %s", p->names[bad]);
+    p->asks[bad].alone = (int64_t)p->count + 1;
+    return SETTLED_DUPLICATES;
+}
+
+/* Pages whose jobs are searched one by one, and pages for which the end of the list is read at once. */
+static const struct {
+    size_t count;
+    int64_t small;
+} PAGES[] = {{1, 0}, {2, 0}, {64, 0}, {MOST_JOBS, 0}, {8, 1000}, {64, 1000}, {MOST_JOBS, 1000}};
+enum { PAGE_COUNT = sizeof PAGES / sizeof *PAGES };
+
 /* Returns the number of pages that were settled. */
 static int each_place(spoil_fn *spoil, bool retries_too) {
-    static const size_t counts[] = {1, 2, 64, MOST_JOBS};
     fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     int pages = 0;
     p->f = &f;
-    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++)
+    for (size_t n = 0; n < PAGE_COUNT; n++)
         for (int place = 0; place < 3; place++)
             for (int ends = retries_too ? 0 : 1; ends < 2; ends++) {
-                p->count = counts[n];
+                p->count = PAGES[n].count;
+                p->small = PAGES[n].small;
                 p->bad = place == 0 ? 0 : place == 1 ? p->count / 2 : p->count - 1;
                 p->ends = ends;
                 page_lay_out(p);
                 settled_t answer = spoil(p, p->bad);
                 cr_assert(page_settle(p, "T"), "%s", f.error.text);
                 expect_others(p, answer);
+                if (spoil == spoil_bytes) redis_ok(f.r, "LREM email:backup 1 %s", p->names[p->bad]);
                 if (spoil != spoil_place) cr_assert(is_in_progress(p, p->bad), "job %zu of %zu", p->bad, p->count);
                 pages++;
             }
@@ -165,13 +181,14 @@ static int each_place(spoil_fn *spoil, bool retries_too) {
     return pages;
 }
 
-enum { PLACES = 4 * 3 };
+enum { PLACES = PAGE_COUNT * 3 };
 
 Test(redis_script_settle_page, a_changed_stamp_keeps_one_job) { cr_assert_eq(each_place(spoil_stamp, true), 2 * PLACES); }
 Test(redis_script_settle_page, a_new_report_keeps_one_job) { cr_assert_eq(each_place(spoil_report, true), 2 * PLACES); }
 Test(redis_script_settle_page, a_heartbeat_keeps_one_job) { cr_assert_eq(each_place(spoil_heartbeat, true), 2 * PLACES); }
 Test(redis_script_settle_page, a_key_of_the_wrong_type_keeps_one_job) { cr_assert_eq(each_place(spoil_type, true), 2 * PLACES); }
 Test(redis_script_settle_page, a_finished_job_stays_away) { cr_assert_eq(each_place(spoil_place, true), 2 * PLACES); }
+Test(redis_script_settle_page, equal_bytes_keep_one_ended_job) { cr_assert_eq(each_place(spoil_bytes, false), PLACES); }
 Test(redis_script_settle_page, a_record_without_room_keeps_one_ended_job) {
     cr_assert_eq(each_place(spoil_record, false), PLACES);
 }

@@ -10,7 +10,7 @@
 /* The arguments of one call. ask_new retries JOB at once, as if a scan had read JOB near the head. */
 typedef struct {
     const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth, *dlq, *mark, *done, *recorded, *again,
-        *blank;
+        *blank, *near;
     slice_t job;
     stamp_t old;
     bool ends, forgets;
@@ -35,6 +35,7 @@ static inline ask_t ask_new(void) {
                    .recorded = "sidecar:app:lock",
                    .again = "",
                    .blank = "0",
+                   .near = "5000",
                    .depth = "4096",
                    .job = slice_text(JOB),
                    .old = OLD,
@@ -74,7 +75,8 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
                                 ask.mark,
                                 ask.heartbeat};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
-    const char *const head[] = {ask.token, ask.unit, ask.most, ask.blank, "0", kind};
+    const char *const head[] = {ask.token, ask.unit, ask.most, ask.blank, ask.near, "report delay again beat mark done ",
+                                "0",       "2",      "kind",   "payload", kind};
     for (size_t i = 0; i < sizeof head / sizeof *head; i++) call_text(&call, head[i]);
     call_add(&call, ask.job.data, ask.job.len);
     call_add(&call, digest.bytes, STAMP_FIELD_BYTES);
@@ -86,10 +88,7 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
                                 strcmp(ask.heartbeat, "sidecar:app:lock") == 0 ? "0" : "13",
                                 "mark_id",
                                 "done_id",
-                                "4",
-                                "kind",
-                                ask.ends ? "failed" : "retried",
-                                "payload"};
+                                ask.ends ? "failed" : "retried"};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     call_add(&call, payload, ask.payload);
     redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);

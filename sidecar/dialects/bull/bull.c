@@ -5,6 +5,7 @@
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
 #include "dialects/requeue.h"
+#include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"
 #include "redis/reply.h"

@@ -13,6 +13,7 @@
 #include "dialects/bull/bull.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
+#include "queue/record.h"
 #include "queue/settle.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"

@@ -9,6 +9,7 @@
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
+#include "queue/record.h"
 #include "queue/settle.h"
 #include "redis/reply.h"
 
@@ -214,7 +215,7 @@ static void job_append_settle(const call_t *call, stalled_job_t *c, int64_t now)
         job_append_message(conn, c);
     else
         request_text(conn, "");
-    record_append_own(conn, &record.event, false);
+    record_append_own(conn, &record.event);
     bull_record_free(&record);
 }
 

@@ -6,6 +6,7 @@
 
 #include "dialects/delayed_queue/scripts.h"
 #include "dialects/requeue.h"
+#include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"
 

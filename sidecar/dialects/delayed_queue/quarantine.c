@@ -7,6 +7,7 @@
 #include "dialects/delayed_queue/delayed_queue.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "queue/quarantine.h"
+#include "queue/record.h"
 
 #define DIGEST_PREFIX "sha256:" // prefix of the digest that replaces a job id which the audit log cannot store
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "dialects/private_queues/scripts.h"
 #include "model/job.h"
+#include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"
 #include "redis/reply.h"

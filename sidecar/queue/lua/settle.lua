@@ -8,32 +8,36 @@
 -- KEYS[5]  meta      fields `bytes` of all values in the stream, and `entries`, its length at that time
 -- KEYS[6]  delayed   zset; takes a retry with a delay, unless it has these bytes already; the lock again = none
 -- KEYS[7]  dlq       list that takes the bytes of ended jobs; the lock again = none
--- KEYS[8]  done      set; drops a job whose `done id` it has, without retry or end; the lock again = none
+-- KEYS[8]  done      set; drops a job whose `done` it has, without retry or end; the lock again = none
 -- KEYS[9]  recorded  zset: SHA-1 of a job in dlq -> when it came there; the lock again = none
 -- KEYS[10+] lists, marks and heartbeats, which jobs name by number; 0 = none
 -- ARGV[1]  token
 -- ARGV[2]  unit      of scores in delayed, 'ms' or 's'
 -- ARGV[3]  most      largest stream, bytes
 -- ARGV[4]  blank     '1': a heartbeat of white space is none
--- ARGV[5]  shared    number of names and values that all records have
--- ARGV[6+] these names and values, and then for each job, the nearest to the end of its list first:
+-- ARGV[5]  near      entries at the end of a list to read at once, because they are small; 0 = search for each job
+-- ARGV[6]  columns   names of the optional values that each job has, in their order, each followed by a space
+-- ARGV[7]  shared    number of names and values that all records have
+-- ARGV[8+] these names and values; the number of other names in the records; these names; and then for each job, the nearest to the
+--          end of its list first:
 --   kind     'FROM,READY,MARK,DEPTH,ALONE,FLAGS'. FROM: list that holds the job. READY: list for a retry. MARK: set that loses
---            `mark id` at the end. DEPTH: entries to search, from the tail if negative. ALONE: entries among which an ended job
+--            `mark` at the end. DEPTH: entries to search, from the tail if negative. ALONE: entries among which an ended job
 --            must be the only one of its bytes; 0 = it may have copies. FLAGS: e end, r retry, d retry with a delay; also f a
---            retry leaves no stamp, x there must be a report, o the job has a `done id`
+--            retry leaves no stamp, x there must be a report, o the job has an id in `done`, p the record gets the job as payload
 --   job      its bytes
 --   digest   its field in stamps
 --   old      the stamp that the decision rests on
 --   new      the stamp of a retry
---   report   id of the reported text that the decision rests on; '' = there must be no report
---   delay    of a retry in ms
---   again    bytes that a retry pushes; '' = the job
---   beat     number of the heartbeat key; 0 = none
---   mark id, done id
---   count    number of arguments that follow: names and values of the record; a last name without a value gets the job; this
---            script adds 'at' and 'error'
+--   the values of `columns`:
+--     report   id of the reported text that the decision rests on; '' = there must be no report
+--     delay    of a retry in ms
+--     again    bytes that a retry pushes; '' = the job
+--     beat     number of the heartbeat key; 0 = none
+--     mark     id in MARK
+--     done     id in KEYS[8]
+--   the values of the other names in the records; '' = the record does not have the name. This script adds 'at' and 'error'
 -- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
---          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has done id; 'gone' not in the
+--          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has `done`; 'gone' not in the
 --          list; 'changed' stamp or report; 'alive' has a heartbeat; 'copies' twice in the list; 'full' the stream takes no
 --          record; {'type', key, found}; or an error
 -- Optional GETRANGE, SISMEMBER, SREM
@@ -45,8 +49,13 @@ local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'errors', 
     {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}})
 if refusal then return refusal end
 local began = clock_us()
-local JOB, DIGEST, OLD, NEW, REPORT, DELAY, AGAIN, BEAT, MARK, DONE, COUNT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local NONE = KEYS[1]
+local shared = {unpack(ARGV, 8, 7 + tonumber(ARGV[7]))}
+local own = {unpack(ARGV, 9 + #shared, 8 + #shared + tonumber(ARGV[8 + #shared]))}
+local JOB, DIGEST, OLD, NEW, RECORD = 1, 2, 3, 4, 5 -- places of the values of a job; columns stand before the record's
+local columns = {}
+for name in string.gmatch(ARGV[6], '%a+') do columns[name], RECORD = RECORD, RECORD + 1 end
+local function value(job, column) return columns[column] and ARGV[job.at + columns[column]] or '' end
 
 local function other(number) return KEYS[number] ~= NONE and KEYS[number] or nil end
 local delayed, dlq, done, recorded = other(6), other(7), other(8), other(9)
@@ -61,7 +70,7 @@ local function kind_of(spec)
     -- Numbers stay texts: to write a number as text takes Redis longer than the search in a list.
     kind = {from = KEYS[tonumber(from)], ready = KEYS[tonumber(ready)], depth = string.match(depth, '%d+'),
         side = string.match(depth, '^%-') and '-1' or '1', alone = alone, ends = has('e'), delays = has('d'), forgets = has('f'),
-        reported = has('x'), done = has('o') and done}
+        reported = has('x'), payload = has('p'), done = has('o') and done}
     kind.mark = kind.ends and KEYS[tonumber(mark)]
     local wanted = {{'backup', kind.from, 'list'}, {'ready', kind.ready, 'list'}}
     if kind.delays then wanted[#wanted + 1] = {'delayed', delayed, 'zset'} end
@@ -90,13 +99,13 @@ local function kind_refusal(kind, room)
     return kind.missing or nil
 end
 
-local jobs, digests, beats, at = {}, {}, {}, 6 + tonumber(ARGV[5])
-while at < #ARGV do
-    local job = {kind = kind_of(ARGV[at]), at = at, bytes = ARGV[at + JOB], beat = KEYS[tonumber(ARGV[at + BEAT])]}
+local jobs, digests, beats = {}, {}, {}
+for at = 9 + #shared + #own, #ARGV, RECORD + #own do
+    local job = {kind = kind_of(ARGV[at]), at = at, bytes = ARGV[at + JOB]}
+    job.beat = columns.beat and KEYS[tonumber(value(job, 'beat'))]
     jobs[#jobs + 1] = job
     digests[#digests + 1] = ARGV[at + DIGEST]
     beats[#beats + 1] = job.beat
-    at = at + COUNT + 1 + tonumber(ARGV[at + COUNT])
 end
 local stamps = redis.call('HMGET', KEYS[2], unpack(digests))
 local reports = redis.call('HLEN', KEYS[3]) > 0
@@ -105,7 +114,7 @@ local heartbeats = #beats > 0 and redis.pcall('EXISTS', unpack(beats)) ~= 0
 -- A large text is read last: Redis copies it only for a call that will not be refused.
 local function report_changed(job)
     job.text = reports and redis.call('HGET', KEYS[3], job.bytes)
-    return (job.text and report_id(job.text) or '') ~= ARGV[job.at + REPORT]
+    return (job.text and report_id(job.text) or '') ~= value(job, 'report')
 end
 local function is_alive(job)
     if not job.beat or not heartbeats then return false end
@@ -113,21 +122,49 @@ local function is_alive(job)
     local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
     return not blank and redis.call('EXISTS', job.beat) == 1
 end
-local function found_in(job, count, depth)
-    return #redis.call('LPOS', job.kind.from, job.bytes, 'RANK', job.kind.side, 'COUNT', count, 'MAXLEN', depth)
+-- Returns how often each entry stands near the end of the list; nil = these entries were not read. One LRANGE costs less than an
+-- LPOS for each job.
+local near, ends = tonumber(ARGV[5]), {}
+local function end_of(kind)
+    if near == 0 or kind.depth == '1' then return end
+    local id = kind.side .. kind.from
+    if not ends[id] then
+        local first, last = 0, near - 1
+        if kind.side == '-1' then first, last = -near, -1 end
+        ends[id] = {}
+        for _, entry in ipairs(redis.call('LRANGE', kind.from, first, last)) do ends[id][entry] = (ends[id][entry] or 0) + 1 end
+    end
+    return ends[id]
+end
+local function is_in_list(job)
+    local kind, entries = job.kind, end_of(job.kind)
+    return entries and entries[job.bytes] or redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'MAXLEN', kind.depth)
+end
+local function has_copies(job)
+    local kind, entries = job.kind, end_of(job.kind)
+    if entries and near >= tonumber(kind.alone) then return (entries[job.bytes] or 0) > 1 end
+    return #redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'COUNT', '2', 'MAXLEN', kind.alone) > 1
 end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at_text, most = string.format('%.0f', now), tonumber(ARGV[3])
+local shared_bytes = record_bytes({'at', at_text, unpack(shared)})
+-- Returns the record of the job, and the bytes of its values.
 local function record_of(job)
-    local record = new_record(at_text, 5, job.at + COUNT)
-    if #record % 2 == 1 then record[#record + 1] = job.bytes end
-    if job.kind.reported then
-        record[#record + 1] = 'error'
-        record[#record + 1] = job.large and '' or job.text
+    local record, record_size = {'at', at_text, unpack(shared)}, shared_bytes
+    local function add(name, text)
+        record[#record + 1] = name
+        record[#record + 1] = text
+        record_size = record_size + #text
     end
-    return record
+    local first = job.at + RECORD - 1
+    for i = 1, #own do
+        if ARGV[first + i] ~= '' then add(own[i], ARGV[first + i]) end
+    end
+    if job.kind.payload then add('payload', job.bytes) end
+    if job.kind.reported then add('error', job.large and '' or job.text) end
+    return record, record_size
 end
 local bytes, length = stream_bytes(KEYS[4], KEYS[5], {})
 local asked = {} -- digests of jobs in this call: the first job of equal ones changes the stamp
@@ -137,17 +174,18 @@ local function refused(job, stamp)
     local kind, digest = job.kind, ARGV[job.at + DIGEST]
     if kind.refusal then return kind.refusal end
     if (stamp or '') ~= ARGV[job.at + OLD] or asked[digest] then return 'changed' end
-    job.large = string.find(ARGV[job.at + REPORT], ':', 1, true)
+    job.large = string.find(value(job, 'report'), ':', 1, true)
     if not job.large and report_changed(job) then return 'changed' end
     if is_alive(job) then return 'alive' end
-    if found_in(job, '1', kind.depth) == 0 then return 'gone' end
-    if kind.ends and kind.alone ~= '0' and found_in(job, '2', kind.alone) > 1 then return 'copies' end
-    if kind.done and redis.call('SISMEMBER', done, ARGV[job.at + DONE]) == 1 then
+    if not is_in_list(job) then return 'gone' end
+    if kind.ends and kind.alone ~= '0' and has_copies(job) then return 'copies' end
+    if kind.done and redis.call('SISMEMBER', done, value(job, 'done')) == 1 then
         job.dropped = true
         return missing_right({{'LREM', kind.from}, {'HDEL', KEYS[2]}})
     end
-    job.record = record_of(job)
-    local total = bytes + record_bytes(job.record) + (job.large and REPORT_HEAD or 0)
+    local record, record_size = record_of(job)
+    job.record = record
+    local total = bytes + record_size + (job.large and REPORT_HEAD or 0)
     local room = total <= most
     if kind.ends and not room then return 'full' end
     local missing = kind_refusal(kind, room)
@@ -181,9 +219,9 @@ local function put(groups, key, value)
     table.insert(groups[key], value)
 end
 local function retry(job)
-    local again = ARGV[job.at + AGAIN] ~= '' and ARGV[job.at + AGAIN] or job.bytes
+    local again = value(job, 'again') ~= '' and value(job, 'again') or job.bytes
     if job.kind.delays then
-        local due = now + tonumber(ARGV[job.at + DELAY])
+        local due = now + tonumber(value(job, 'delay'))
         if ARGV[2] == 's' then due = due / 1000 end
         if redis.call('ZADD', delayed, 'NX', string.format('%.3f', due), again) == 1 then return end
     end
@@ -195,7 +233,7 @@ local function finish(job)
         times[#times + 1] = at_text
         times[#times + 1] = redis.sha1hex(job.bytes)
     end
-    if job.kind.mark then put(marks, job.kind.mark, ARGV[job.at + MARK]) end
+    if job.kind.mark then put(marks, job.kind.mark, value(job, 'mark')) end
 end
 for _, job in ipairs(kept) do
     local kind, digest = job.kind, ARGV[job.at + DIGEST]
