@@ -45,10 +45,10 @@
 -- Safe     fenced; by compare; checks preconditions and rights of all jobs before the first write; adds before it removes. Only
 --          XADD notices a stream that is out of ids, so XADD comes first: its error changes nothing of that job. No later write
 --          may fail, so the script ignores a bad value in `bytes`.
+local began = clock_us()
 local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'errors', KEYS[3], 'hash'},
     {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}})
 if refusal then return refusal end
-local began = clock_us()
 local NONE = KEYS[1]
 local shared = {unpack(ARGV, 8, 7 + tonumber(ARGV[7]))}
 local own = {unpack(ARGV, 9 + #shared, 8 + #shared + tonumber(ARGV[8 + #shared]))}
