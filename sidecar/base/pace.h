@@ -35,6 +35,12 @@ static inline void pace_note_fixed(pace_t *pace, int64_t us) {
     pace->last_fixed = us;
 }
 
+// Time of the script that pace_jobs allows in a slice of no time: of one job, or of as many jobs as take the fixed part's time.
+static inline int64_t pace_least_us(const pace_t *pace) {
+    double jobs_us = pace->job_us > (double)pace->fixed_us ? pace->job_us : (double)pace->fixed_us;
+    return pace->fixed_us + (int64_t)jobs_us;
+}
+
 // Jobs of the next script, 1 to `most`; `first` while their time is unknown. A fixed part that takes most of the slice is spent
 // on as many jobs as take the same time: small batches would only repeat it.
 static inline int64_t pace_jobs(const pace_t *pace, int64_t slice_us, int64_t first, int64_t most) {

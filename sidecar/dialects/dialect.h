@@ -9,13 +9,14 @@
 
 // ---- Promotion: due jobs go from delayed to ready.
 
-// A promote script ends its batch at about this many bytes, so that other clients do not wait for long.
+// Promote scripts of one request end their batches at about this many bytes, so that other clients do not wait for long.
 enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
 
 typedef struct promote_request {
     int64_t batch;
     int64_t skip;  // entries at the head that are larger than max_payload
     int64_t first; // entries in the script's first read; few while jobs are large or of unknown size
+    int64_t bytes; // the batch ends after this many
 } promote_request_t;
 
 typedef struct promote_reply {

@@ -93,31 +93,71 @@ static request_t *dispatcher_new_request(dispatcher_t *d, request_kind_t kind) {
     return request;
 }
 
-static void dispatcher_send_promote(dispatcher_t *d, size_t queue, const lease_t *lease, mono_t now) {
-    schedule_t *schedule = &d->schedules[queue];
-    request_t *request = dispatcher_new_request(d, REQUEST_PROMOTE);
-    schedule_request_t promote = schedule_sent_promote(schedule, now);
-    request->term = lease->term;
-    request->promote = promote;
-    request->reads_head = promote.reads_head;
-    request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = promote.skip};
-    const call_t call = {.conn = d->session.data, .keys = d->keys, .queue = queue, .token = lease->token};
-    schedule->ops->promote->append(&call, &(promote_request_t){promote.batch, promote.skip, promote.first});
-    if (request->reads_head) next_due_append(d->session.data, d->keys, request->queues, request->count, request->armed);
+static void dispatcher_append_heads(const dispatcher_t *d, const request_t *request) {
+    size_t most = dispatcher_heads_max(d);
+    for (size_t from = 0; from < request->count; from += most) {
+        size_t left = request->count - from;
+        next_due_append(d->session.data, d->keys, &request->queues[from], left < most ? left : most, request->armed);
+    }
 }
 
-// Sends a promote for the next due queue in turn. False: no queue is due.
-static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
-    size_t count = d->keys->queue_count;
-    for (size_t n = 0; n < count; n++) {
-        size_t queue = (d->turn.promote_from + n) % count;
-        lease_t lease;
-        if (!schedule_wants_promote(&d->schedules[queue], now) || !dispatcher_may_serve(d, queue, &lease)) continue;
-        d->turn.promote_from = (queue + 1) % count;
-        dispatcher_send_promote(d, queue, &lease, now);
-        return true;
+// The due queues of one request.
+typedef struct due_set {
+    size_t count;
+    size_t queues[PROMOTES_MAX];
+    lease_t leases[PROMOTES_MAX];
+    int64_t spare_us; // of redis.slice, besides the least time of each queue
+} due_set_t;
+
+// Chooses due queues in turn. A queue that needs a request of its own, or more time than is left, is the first of the next
+// request. Later queues need not wait for it.
+static void dispatcher_choose_due(dispatcher_t *d, due_set_t *due, mono_t now) {
+    size_t count = d->keys->queue_count, first = d->turn.promote_from;
+    bool passed = false;
+    due->count = 0;
+    due->spare_us = d->keys->config->redis.slice_us;
+    for (size_t n = 0; n < count && due->count < PROMOTES_MAX; n++) {
+        size_t queue = (first + n) % count;
+        const schedule_t *schedule = &d->schedules[queue];
+        if (!schedule_wants_promote(schedule, now) || !dispatcher_may_serve(d, queue, &due->leases[due->count])) continue;
+        bool alone = schedule_wants_own_request(schedule);
+        int64_t least_us = schedule_least_us(schedule);
+        if (due->count > 0 && (alone || least_us > due->spare_us)) {
+            if (!passed) d->turn.promote_from = queue;
+            passed = true;
+            continue;
+        }
+        due->queues[due->count++] = queue;
+        due->spare_us -= least_us;
+        if (!passed) d->turn.promote_from = (queue + 1) % count;
+        if (alone) return;
     }
-    return false;
+}
+
+static void dispatcher_append_promote(dispatcher_t *d, request_t *request, size_t queue, const lease_t *lease,
+                                      const schedule_request_t *asked) {
+    request->promotes[request->count] = (request_promote_t){lease->term, *asked};
+    request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = asked->skip};
+    const call_t call = {.conn = d->session.data, .keys = d->keys, .queue = queue, .token = lease->token};
+    d->schedules[queue].ops->promote->append(&call, &(promote_request_t){asked->batch, asked->skip, asked->first, asked->bytes});
+}
+
+// Sends the promotes of due queues in one write. Redis runs them all before it serves other clients, so together they may take
+// redis.slice. False: no queue is due.
+static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
+    due_set_t due;
+    dispatcher_choose_due(d, &due, now);
+    if (due.count == 0) return false;
+    request_t *request = dispatcher_new_request(d, REQUEST_PROMOTE);
+    int64_t spare_us = due.spare_us > 0 ? due.spare_us / (int64_t)due.count : 0;
+    for (size_t i = 0; i < due.count; i++) {
+        schedule_t *schedule = &d->schedules[due.queues[i]];
+        schedule_request_t asked = schedule_sent_promote(schedule, schedule_least_us(schedule) + spare_us, now);
+        request->reads_head = asked.reads_head;
+        dispatcher_append_promote(d, request, due.queues[i], &due.leases[i], &asked);
+    }
+    if (request->reads_head) dispatcher_append_heads(d, request);
+    return true;
 }
 
 // Sends one read of heads, from queue *from on: of all heads for the safety poll, otherwise of changed heads. False: none to
@@ -125,8 +165,7 @@ static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
 static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *from, mono_t now) {
     request_t *request = NULL;
     size_t queue = *from;
-    // Queues of different locks may be in different slots of a Cluster. A script has one slot.
-    size_t most = d->keys->per_tag ? 1 : NEXT_DUES_MAX;
+    size_t most = dispatcher_heads_max(d);
     for (; queue < d->keys->queue_count && (!request || request->count < most); queue++) {
         lease_t lease;
         schedule_t *schedule = &d->schedules[queue];
@@ -139,7 +178,7 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
         if (schedule->isolated) most = 1;
     }
     *from = queue;
-    if (request) next_due_append(d->session.data, d->keys, request->queues, request->count, request->armed);
+    if (request) dispatcher_append_heads(d, request);
     return request;
 }
 

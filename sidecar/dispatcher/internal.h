@@ -11,17 +11,25 @@
 
 typedef struct dispatcher dispatcher_t; // as in dispatcher.h
 
-enum { NEXT_DUES_MAX = 500 }; // queues of one read: about half a millisecond of Redis
+enum {
+    NEXT_DUES_MAX = 500, // queues of one read: about half a millisecond of Redis
+    PROMOTES_MAX = 16,   // queues of one request that promotes
+};
 
 typedef enum request_kind { REQUEST_PROMOTE, REQUEST_READ, REQUEST_SAFETY } request_kind_t;
 
+typedef struct request_promote {
+    uint64_t term; // term of the token
+    schedule_request_t asked;
+} request_promote_t;
+
+// Promotes of `queues`, or none, and behind them a read of the heads of `queues`, or none: one write, one round trip.
 typedef struct request {
     request_kind_t kind;
-    uint64_t term;              // term of the token in the promote
-    schedule_request_t promote; // what the promote asked for
-    bool reads_head;            // the request reads the head of each queue; only a promote of a backlog does not
-    bool armed;                 // the read registers its keys for wake-ups
-    size_t count;               // of `queues`
+    request_promote_t promotes[PROMOTES_MAX];
+    bool reads_head; // the request reads the head of each queue; only a promote of a backlog does not
+    bool armed;      // the read registers its keys for wake-ups
+    size_t count;    // of `queues`
     mono_t sent;
     next_due_request_t queues[NEXT_DUES_MAX];
 } request_t;
@@ -55,6 +63,9 @@ static inline mono_t dispatcher_next_poll(const dispatcher_t *d, mono_t now) {
     bool blind = d->session.tracking_refused;
     return mono_add(now, (blind ? config->dispatcher.blind_poll_ms : config->dispatcher.safety_poll_ms) * NS_PER_MS);
 }
+
+// Queues of one script that reads heads. Queues of different locks may be in different slots of a Cluster. A script has one slot.
+static inline size_t dispatcher_heads_max(const dispatcher_t *d) { return d->keys->per_tag ? 1 : NEXT_DUES_MAX; }
 
 // Reads the replies to the oldest request. Returns errors that concern all queues.
 outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error);

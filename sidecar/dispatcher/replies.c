@@ -22,31 +22,44 @@ static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, siz
         schedule_read_head(schedule, head, now_us, now); // even if unchanged: Redis's clock may have been set
 }
 
+// The reply of one script that reads heads: of request->queues[from] and the following.
+typedef struct heads_reply {
+    size_t from;
+    size_t count;
+    int64_t now_us;
+    redis_error_t error;
+} heads_reply_t;
+
 // If one key of many may be the reason, read each key in a request of its own.
-static void dispatcher_apply_head_error(const request_t *request, schedule_t *schedule, const redis_error_t *error, mono_t now) {
-    bool refused = error->outcome == OUTCOME_REFUSED;
-    if (refused && request->count == 1) {
-        schedule_refused(schedule, error->text, now);
+static void dispatcher_apply_head_error(request_kind_t kind, const heads_reply_t *heads, schedule_t *schedule, mono_t now) {
+    bool refused = heads->error.outcome == OUTCOME_REFUSED;
+    if (refused && heads->count == 1) {
+        schedule_refused(schedule, heads->error.text, now);
         return;
     }
     if (refused) schedule->isolated = true;
-    if (refused || request->kind != REQUEST_SAFETY) schedule->head.changed = true;
+    if (refused || kind != REQUEST_SAFETY) schedule->head.changed = true;
 }
 
-static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, const redis_error_t *error, int64_t now_us,
-                                   bool expensive) {
-    for (size_t i = 0; i < request->count; i++) {
-        if (error->outcome == OUTCOME_OK)
-            dispatcher_apply_head(d, request, i, now_us, expensive);
+static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, heads_reply_t *heads, bool expensive) {
+    bool unarmed = heads->error.outcome == OUTCOME_REFUSED && request->armed && heads->now_us > 0;
+    if (unarmed && d->session.tracking) {
+        session_disable_tracking(&d->session, &heads->error, mono_now());
+        d->safety_at = dispatcher_next_poll(d, mono_now());
+    }
+    if (unarmed) heads->error = (redis_error_t){0}; // the heads are valid
+    for (size_t i = heads->from; i < heads->from + heads->count; i++) {
+        if (heads->error.outcome == OUTCOME_OK)
+            dispatcher_apply_head(d, request, i, heads->now_us, expensive);
         else
-            dispatcher_apply_head_error(request, &d->schedules[request->queues[i].queue], error, mono_now());
+            dispatcher_apply_head_error(request->kind, heads, &d->schedules[request->queues[i].queue], mono_now());
     }
 }
 
-// Reads a promote's reply. *bytes is the number of bytes that the next request may have to read again. Returns errors that
-// concern all queues.
-static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *request, int64_t *bytes, redis_error_t *error) {
-    size_t queue = request->queues[0].queue;
+// Reads a promote's reply. *bytes grows by the bytes that the next request may have to read again. Returns errors that concern
+// all queues.
+static outcome_t dispatcher_read_promote(dispatcher_t *d, size_t queue, const request_promote_t *promote, int64_t *bytes,
+                                         redis_error_t *error) {
     schedule_t *schedule = &d->schedules[queue];
     promote_reply_t reply;
     outcome_t outcome = promote_read_reply(d->session.data, &reply, error);
@@ -55,19 +68,42 @@ static outcome_t dispatcher_read_promote(dispatcher_t *d, const request_t *reque
     switch (outcome) {
     case OUTCOME_OK:
         backoff_reset(&d->session.backoff); // only a write proves that Redis works
-        if (reply.large > 0) *bytes = reply.bytes;
-        schedule_read_promote(schedule, &reply, &request->promote, now);
+        if (reply.large > 0) *bytes += reply.bytes;
+        schedule_read_promote(schedule, &reply, &promote->asked, now);
         break;
     case OUTCOME_FENCED:
         schedule_fenced(schedule);
-        leadership_fence(&d->leadership, queue, request->term);
+        leadership_fence(&d->leadership, queue, promote->term);
         break;
     case OUTCOME_REFUSED: schedule_refused(schedule, error->text, now); break;
     case OUTCOME_RETRY:
     case OUTCOME_DISCONNECTED: return outcome;
     }
-    *error = (redis_error_t){0};
     return OUTCOME_OK;
+}
+
+// Keeps the first reason. After some errors Redis is left, and the reason of the lost connection says less.
+static outcome_t dispatcher_note_error(redis_error_t *worst, const redis_error_t *error) {
+    if (worst->outcome == OUTCOME_OK) *worst = *error;
+    if (error->outcome == OUTCOME_DISCONNECTED) worst->outcome = OUTCOME_DISCONNECTED;
+    return worst->outcome;
+}
+
+// Reads the replies of all promotes: each is of another queue, so an error of one says nothing about the next.
+static outcome_t dispatcher_read_promotes(dispatcher_t *d, const request_t *request, int64_t *bytes, redis_error_t *worst) {
+    for (size_t i = 0; i < request->count; i++) {
+        redis_error_t error = {0};
+        if (dispatcher_read_promote(d, request->queues[i].queue, &request->promotes[i], bytes, &error) == OUTCOME_OK) continue;
+        if (dispatcher_note_error(worst, &error) == OUTCOME_DISCONNECTED) break;
+    }
+    return worst->outcome;
+}
+
+static outcome_t dispatcher_read_heads(dispatcher_t *d, const request_t *request, heads_reply_t *heads, int64_t *bytes) {
+    next_due_t *next_dues = &d->next_dues[heads->from];
+    outcome_t outcome = next_due_read(d->session.data, heads->count, request->armed, next_dues, &heads->now_us, &heads->error);
+    for (size_t i = 0; heads->now_us > 0 && i < heads->count; i++) *bytes += next_dues[i].bytes;
+    return outcome;
 }
 
 // An expensive request (a huge entry at the head) slows its queue down, so that other clients get their share of Redis. Duration
@@ -85,18 +121,18 @@ static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, i
 
 outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     const request_t *request = &d->requests[window_oldest(&d->window)];
-    redis_error_t head_error = {0};
-    int64_t now_us = 0, bytes = 0;
+    heads_reply_t heads[PROMOTES_MAX];
+    size_t scripts = 0, most = dispatcher_heads_max(d);
+    int64_t bytes = 0;
     *error = (redis_error_t){0};
-    if (request->kind == REQUEST_PROMOTE && dispatcher_read_promote(d, request, &bytes, error) == OUTCOME_DISCONNECTED)
+    if (request->kind == REQUEST_PROMOTE && dispatcher_read_promotes(d, request, &bytes, error) == OUTCOME_DISCONNECTED)
         return OUTCOME_DISCONNECTED;
-    if (request->reads_head) {
-        next_due_read(d->session.data, request->count, request->armed, d->next_dues, &now_us, &head_error);
-        for (size_t i = 0; now_us > 0 && i < request->count; i++) bytes += d->next_dues[i].bytes;
-    }
-    if (head_error.outcome == OUTCOME_DISCONNECTED) {
-        if (error->outcome == OUTCOME_OK) *error = head_error; // otherwise the promote's reason is the better one
-        return error->outcome = OUTCOME_DISCONNECTED;
+    for (size_t from = 0; request->reads_head && from < request->count; from += most) {
+        size_t left = request->count - from;
+        heads_reply_t *reply = &heads[scripts++];
+        *reply = (heads_reply_t){.from = from, .count = left < most ? left : most};
+        if (dispatcher_read_heads(d, request, reply, &bytes) == OUTCOME_DISCONNECTED)
+            return dispatcher_note_error(error, &reply->error);
     }
     bool expensive = dispatcher_measure_cost(d, request, bytes);
     window_pop(&d->window);
@@ -104,13 +140,9 @@ outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
         d->schedules[request->queues[i].queue].in_flight--;
     // Invalidations that Redis sent before this reply have arrived: read them, or the safety poll would count them as missed.
     if (request->kind == REQUEST_SAFETY) (void)session_read_messages(&d->session);
-    bool unarmed = head_error.outcome == OUTCOME_REFUSED && request->armed && now_us > 0;
-    if (unarmed && d->session.tracking) {
-        session_disable_tracking(&d->session, &head_error, mono_now());
-        d->safety_at = dispatcher_next_poll(d, mono_now());
+    for (size_t i = 0; i < scripts; i++) {
+        dispatcher_apply_heads(d, request, &heads[i], expensive);
+        if (heads[i].error.outcome == OUTCOME_RETRY) *error = heads[i].error;
     }
-    if (unarmed) head_error = (redis_error_t){0}; // the heads are valid
-    if (request->reads_head) dispatcher_apply_heads(d, request, &head_error, now_us, expensive);
-    if (head_error.outcome == OUTCOME_RETRY) *error = head_error;
     return error->outcome;
 }

@@ -10,6 +10,7 @@
 
 enum {
     FIRST_BATCH = 100,        // jobs of the first promote, while their time is unknown
+    UNKNOWN_SHARE = 8,        // such a promote may take this fraction of a slice
     EMPTY_MAX = 3,            // empty promotes in a row without a pause
     FIRST_UNKNOWN = 2,        // entries of the first read while the size of entries is unknown
     FIRST_BYTES = 256 * 1024, // bytes of the first read when the size of entries is known
@@ -100,12 +101,25 @@ void schedule_sent_read(schedule_t *schedule, mono_t now) {
     schedule_note_read(schedule, now);
 }
 
-schedule_request_t schedule_sent_promote(schedule_t *schedule, mono_t now) {
+bool schedule_wants_own_request(const schedule_t *schedule) { return schedule->backlog || schedule->isolated; }
+
+int64_t schedule_least_us(const schedule_t *schedule) {
+    const pace_t *pace = &schedule->pace;
+    return pace->job_us > 0 ? pace_least_us(pace) : schedule->slice_us / UNKNOWN_SHARE;
+}
+
+static int64_t schedule_share(const schedule_t *schedule, int64_t whole, int64_t time_us) {
+    return time_us < schedule->slice_us ? whole * time_us / schedule->slice_us : whole;
+}
+
+schedule_request_t schedule_sent_promote(schedule_t *schedule, int64_t time_us, mono_t now) {
+    int64_t first_batch = schedule_share(schedule, FIRST_BATCH, time_us);
     schedule_note_sent(schedule, now);
     if (!schedule->backlog) schedule_note_read(schedule, now);
-    return (schedule_request_t){.batch = pace_jobs(&schedule->pace, schedule->slice_us, FIRST_BATCH, schedule->batch),
+    return (schedule_request_t){.batch = pace_jobs(&schedule->pace, time_us, first_batch, schedule->batch),
                                 .skip = schedule->oversized.skip,
                                 .first = schedule->first,
+                                .bytes = schedule_share(schedule, PROMOTE_BYTES, time_us),
                                 .reads_head = !schedule->backlog,
                                 .epoch = schedule->oversized.epoch};
 }

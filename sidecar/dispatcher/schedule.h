@@ -62,6 +62,7 @@ typedef struct schedule_request {
     int64_t batch;   // move at most this many jobs
     int64_t skip;    // skip this many oversized entries
     int64_t first;   // entries of the first read
+    int64_t bytes;   // the batch ends after this many
     bool reads_head; // the request also reads the head
     unsigned epoch;  // schedule_oversized_t.epoch when it was sent
 } schedule_request_t;
@@ -81,9 +82,14 @@ bool schedule_wants_promote(const schedule_t *schedule, mono_t now);
 bool schedule_wants_read(const schedule_t *schedule, mono_t now);
 mono_t schedule_next(const schedule_t *schedule); // when the queue will need a promote or a read
 
-// A request was sent. In a backlog promotes do not read the head: the next due time matters only after the backlog.
+// The queue may share no request with others: its batch takes the whole slice, or its head would harm them.
+bool schedule_wants_own_request(const schedule_t *schedule);
+int64_t schedule_least_us(const schedule_t *schedule); // time of Redis that even a small promote is expected to take
+
+// A request was sent. A promote may take `time_us` of Redis. In a backlog promotes do not read the head: the next due time
+// matters only after the backlog.
 void schedule_sent_read(schedule_t *schedule, mono_t now);
-schedule_request_t schedule_sent_promote(schedule_t *schedule, mono_t now);
+schedule_request_t schedule_sent_promote(schedule_t *schedule, int64_t time_us, mono_t now);
 
 // Records a reply at the local time `now`.
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now);

@@ -36,6 +36,7 @@ bool leadership_may_serve(leadership_t *leadership, size_t queue, lease_t *lease
 
 void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term) {
     size_t lock = leases_lock_of(leadership->leases, queue);
+    if (leadership->fenced[lock] == term) return; // several scripts were in flight
     leadership->fenced[lock] = term;
     lease_suspect(leadership->leases, lock, term);
     log_info(leadership->role, NULL, "fenced: lock lost", F_STR("lock", leases_queues(leadership->leases, lock)->lock));

@@ -53,6 +53,6 @@ static inline void read_promote(schedule_t *schedule, const promote_reply_t *rep
 
 /* Sends one promote and gives the schedule this reply. */
 static inline void promote(schedule_t *schedule, promote_reply_t reply, mono_t now) {
-    schedule_request_t ask = schedule_sent_promote(schedule, now);
+    schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US, now);
     read_promote(schedule, &reply, &ask, now);
 }

@@ -235,7 +235,7 @@ Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
 Test(unit_schedule, fenced_is_not_counted_as_refused) {
     setup_t setup = setup_open("");
     see_head(&setup.schedule, 1);
-    (void)schedule_sent_promote(&setup.schedule, NOW);
+    (void)schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
     setup.schedule.in_flight--;
     schedule_fenced(&setup.schedule);
     cr_assert_eq(metric_get(&setup.schedule.metrics->faults), 0);
@@ -247,7 +247,7 @@ Test(unit_schedule, a_reset_forgets_all_but_the_configuration) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
-    schedule_sent_promote(schedule, NOW);
+    schedule_sent_promote(schedule, SLICE_US, NOW);
     schedule_refused(schedule, "x", NOW);
     schedule_reset(schedule);
     cr_assert(schedule_wants_read(schedule, NOW));

@@ -10,17 +10,17 @@ Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
     cr_assert(schedule_wants_promote(schedule, NOW));
-    schedule_request_t ask = schedule_sent_promote(schedule, NOW);
+    schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US, NOW);
     cr_assert(ask.reads_head);
     cr_assert_not(schedule_wants_promote(schedule, NOW), "it is not known yet whether more jobs are due");
     promote_reply_t full = moved(BATCH), part = moved(BATCH - 1);
     read_promote(schedule, &full, &ask, NOW);
     cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW));
-    schedule_request_t second = schedule_sent_promote(schedule, NOW);
+    schedule_request_t second = schedule_sent_promote(schedule, SLICE_US, NOW);
     cr_assert_not(second.reads_head, "more jobs are due, so the next due time does not matter");
     cr_assert_not(schedule_wants_promote(schedule, NOW), "only one promote of a queue may be in flight");
     read_promote(schedule, &full, &second, NOW);
-    schedule_request_t third = schedule_sent_promote(schedule, NOW);
+    schedule_request_t third = schedule_sent_promote(schedule, SLICE_US, NOW);
     cr_assert_not(schedule_wants_read(schedule, NOW), "a promote is in flight");
     read_promote(schedule, &part, &third, NOW);
     cr_assert_not(schedule_wants_promote(schedule, NOW), "the next due time is unknown");
@@ -38,7 +38,8 @@ Test(unit_schedule_backlog, a_change_during_a_backlog_is_not_forgotten) {
     promote_reply_t full = moved(BATCH), none = moved(0);
     promote(schedule, full, NOW);
     schedule_changed(schedule);
-    schedule_request_t first = schedule_sent_promote(schedule, NOW), second = schedule_sent_promote(schedule, NOW);
+    schedule_request_t first = schedule_sent_promote(schedule, SLICE_US, NOW),
+                       second = schedule_sent_promote(schedule, SLICE_US, NOW);
     cr_assert(schedule->head.changed, "promotes of a backlog do not read the head");
     read_promote(schedule, &none, &first, NOW);
     read_promote(schedule, &full, &second, NOW); /* producers added jobs between the two promotes */
@@ -60,15 +61,40 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         setup_t setup = setup_open("");
         see_head(&setup.schedule, 1);
-        schedule_request_t ask = schedule_sent_promote(&setup.schedule, NOW);
+        schedule_request_t ask = schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
         cr_assert_eq(ask.first, 2, "the size of entries is unknown");
         promote_reply_t reply = moved(rows[i].jobs);
         reply.bytes = rows[i].bytes;
         reply.large = rows[i].oversized;
         read_promote(&setup.schedule, &reply, &ask, NOW);
-        cr_assert_eq(schedule_sent_promote(&setup.schedule, NOW).first, rows[i].first, "row %zu", i);
+        cr_assert_eq(schedule_sent_promote(&setup.schedule, SLICE_US, NOW).first, rows[i].first, "row %zu", i);
         setup_close(&setup);
     }
+}
+
+/* A script of 50 us of which 20 are fixed, and a job takes 3 us. */
+Test(unit_schedule_backlog, a_part_of_the_slice_moves_a_part_of_the_batch) {
+    setup_t setup = setup_open("");
+    schedule_t *schedule = &setup.schedule;
+    see_head(schedule, 1);
+    int64_t unknown_us = schedule_least_us(schedule);
+    cr_assert(unknown_us > 0 && unknown_us < SLICE_US, "%lld us", (long long)unknown_us);
+    schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US / 10, NOW);
+    cr_assert_eq(ask.batch, BATCH / 10);
+    cr_assert_eq(ask.bytes, PROMOTE_BYTES / 10);
+    for (int i = 0; i < 2; i++) {
+        promote_reply_t reply = moved(10);
+        reply.took_us = 50;
+        reply.fixed_us = 20;
+        read_promote(schedule, &reply, &ask, NOW);
+        ask = schedule_sent_promote(schedule, SLICE_US, NOW);
+    }
+    cr_assert_eq(schedule_least_us(schedule), 40, "the fixed part, and as long for jobs");
+    cr_assert_eq(schedule_sent_promote(schedule, 40, NOW).batch, 6);
+    cr_assert_eq(schedule_sent_promote(schedule, 80, NOW).batch, 20);
+    cr_assert_eq(schedule_sent_promote(schedule, 0, NOW).batch, 6, "the least time is not divided");
+    cr_assert_eq(schedule_sent_promote(schedule, 2 * SLICE_US, NOW).bytes, PROMOTE_BYTES);
+    setup_close(&setup);
 }
 
 Test(unit_schedule_backlog, an_expensive_read_is_not_repeated_at_once) {
@@ -90,13 +116,13 @@ Test(unit_schedule_backlog, two_requests_in_flight_count_oversized_entries_once)
     see_head(schedule, 1);
     promote_reply_t reply = moved(BATCH - 2);
     reply.large = 2;
-    schedule_request_t one = schedule_sent_promote(schedule, NOW), two = schedule_sent_promote(schedule, NOW);
+    schedule_request_t one = schedule_sent_promote(schedule, SLICE_US, NOW), two = schedule_sent_promote(schedule, SLICE_US, NOW);
     read_promote(schedule, &reply, &one, NOW);
     reply.large = 3; // the second promote has the same `skip`, so it read the two entries of the first again
     read_promote(schedule, &reply, &two, NOW);
     cr_assert_eq(schedule->oversized.skip, 3);
     cr_assert_eq(metric_get(&schedule->metrics->large), 3);
-    schedule_request_t three = schedule_sent_promote(schedule, NOW);
+    schedule_request_t three = schedule_sent_promote(schedule, SLICE_US, NOW);
     schedule_changed(schedule);
     read_promote(schedule, &reply, &three, NOW);
     cr_assert_eq(schedule->oversized.skip, 0, "after a change other entries may be at the head");

@@ -65,7 +65,7 @@ static void arm(pair_t *pair, size_t count) {
 
 /* Sends the requests of the dispatcher: a promote, and behind it a read of the head, which registers the key if `armed`. */
 static int64_t promote(pair_t *pair, bool armed) {
-    const promote_request_t ask = {.batch = 10};
+    const promote_request_t ask = {.batch = 10, .bytes = PROMOTE_BYTES};
     const call_t call = fixture_call(&pair->f, "T");
     promote_reply_t reply;
     next_due_request_t request = {.queue = 0};

@@ -17,7 +17,7 @@ static void list_promote_append(const call_t *call, const promote_request_t *ask
     request_text(conn, queue->config->delayed, queue->config->ready, queue->meta, call->token, call_group(call));
     request_int(conn, ask->batch);
     request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
-    request_int(conn, policy->ready_limit, policy->max_payload, ask->skip, PROMOTE_BYTES, ask->first);
+    request_int(conn, policy->ready_limit, policy->max_payload, ask->skip, ask->bytes, ask->first);
     request_end(conn);
 }
 
