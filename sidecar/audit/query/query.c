@@ -199,11 +199,13 @@ bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *has, buffer
     return true;
 }
 
+// Finds the gaps by an index alone, without a read of each payload.
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
     return audit_read_number(
         audit,
-        "SELECT count(*) FROM events AS gap WHERE kind <> 'failed' AND kind = 'gap' AND NOT EXISTS "
-        "(SELECT 1 FROM answers AS n CROSS JOIN events AS a ON a.seq = n.seq WHERE n.answers = gap.event AND a.kind = 'filled')",
+        "SELECT count(*) FROM (SELECT seq AS found FROM events WHERE kind <> 'failed' AND kind = 'gap') CROSS JOIN events AS gap"
+        " ON gap.seq = found WHERE NOT EXISTS (SELECT 1 FROM answers AS n CROSS JOIN events AS a ON a.seq = n.seq"
+        " WHERE n.answers = gap.event AND a.kind = 'filled')",
         count, why);
 }
 
