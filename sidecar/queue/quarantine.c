@@ -78,6 +78,12 @@ static int64_t quarantine_key_number(quarantine_keys_t *keys, const char *key) {
 
 static const char *quarantine_hash(const quarantine_decision_t *ask) { return ask->verdict == QUARANTINE_END ? ask->hash : NULL; }
 
+// A member that is not ended has no record.
+static const event_t *quarantine_event(const quarantine_decision_t *ask) {
+    static const event_t none;
+    return ask->verdict == QUARANTINE_END ? ask->event : &none;
+}
+
 static void quarantine_append_member(conn_t *conn, const quarantine_decision_t *ask, quarantine_keys_t *keys) {
     static const char *const words[] = {[QUARANTINE_RELEASE] = "forget", [QUARANTINE_PUSH] = "push", [QUARANTINE_END] = "end"};
     request_bytes(conn, ask->job->member.data, ask->job->member.len);
@@ -88,27 +94,31 @@ static void quarantine_append_member(conn_t *conn, const quarantine_decision_t *
     request_int(conn, ask->delay_ms);
     request_text(conn, ask->last ? ".5" : ".25");
     request_bytes(conn, ask->pushed.data, ask->pushed.len);
-    record_append_own(conn, ask->verdict == QUARANTINE_END ? ask->event : &(event_t){.at = 0});
 }
 
 static void quarantine_append(const call_t *call, const quarantine_decision_t *const *asks, size_t count) {
     const queue_keys_t *at = call_queue(call);
     const char *delayed = at->config->delayed;
     quarantine_keys_t keys = {.count = 0};
-    event_t none = {.at = 0};
-    const event_t *any = &none; // all records share the values that any of them has
+    const event_t *first = NULL;
+    record_form_t form = {0};
     for (size_t i = 0; i < count; i++) {
         quarantine_key_number(&keys, asks[i]->ready);
         quarantine_key_number(&keys, quarantine_hash(asks[i]));
-        if (asks[i]->verdict == QUARANTINE_END) any = asks[i]->event;
+        if (asks[i]->verdict != QUARANTINE_END) continue;
+        if (!first) first = asks[i]->event;
+        record_form_add(&form, first, asks[i]->event);
     }
     call_script(call, &script_quarantine_settle, SETTLE_KEYS + (int)keys.count);
     request_text(call->conn, at->quarantine, delayed, asks[0]->events ? asks[0]->events : delayed, at->failures, at->meta);
     request_text_list(call->conn, keys.keys, keys.count);
     request_text(call->conn, call->token);
     request_int(call->conn, call->keys->config->stream.max_bytes);
-    record_append_shared(call->conn, any);
-    for (size_t i = 0; i < count; i++) quarantine_append_member(call->conn, asks[i], &keys);
+    record_append_form(call->conn, &form, first);
+    for (size_t i = 0; i < count; i++) {
+        quarantine_append_member(call->conn, asks[i], &keys);
+        record_append_values(call->conn, &form, quarantine_event(asks[i]));
+    }
     request_end(call->conn);
 }
 

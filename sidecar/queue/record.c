@@ -25,7 +25,6 @@ static const struct {
 enum {
     NUMBER_SIZE = 24,
     BY_SCRIPT = 1 << FIELD_error | 1 << FIELD_at, // fields that no request holds
-    OF_QUEUE = 1 << FIELD_dialect | 1 << FIELD_queue | 1 << FIELD_term | 1 << FIELD_group,
 };
 
 static slice_t record_text(const event_t *event, int field) {
@@ -71,21 +70,9 @@ static void record_append_fields(conn_t *conn, const event_t *event, uint32_t fi
 
 void record_append(conn_t *conn, const event_t *event) { record_append_fields(conn, event, record_fields(event)); }
 
-static void record_append_part(conn_t *conn, const event_t *event, uint32_t fields) {
-    request_int(conn, 2 * (int64_t)__builtin_popcount(fields));
-    record_append_fields(conn, event, fields);
-}
-
-void record_append_shared(conn_t *conn, const event_t *event) {
-    record_append_part(conn, event, record_fields(event) & OF_QUEUE);
-}
-
-void record_append_own(conn_t *conn, const event_t *event) {
-    record_append_part(conn, event, record_fields(event) & ~(uint32_t)OF_QUEUE);
-}
-
 void record_form_add(record_form_t *form, const event_t *first, const event_t *event) {
-    uint32_t fields = record_fields(event) & ~(1U << FIELD_payload), all = form->shared | form->own | fields;
+    uint32_t fields = record_fields(event) & ~((uint32_t)form->no_payload << FIELD_payload),
+             all = form->shared | form->own | fields;
     if (event == first) form->shared = fields;
     for (int i = 0; i < FIELD_COUNT; i++)
         if (form->shared & 1U << i && !record_equal(first, event, i)) form->shared &= ~(1U << i);
@@ -93,7 +80,8 @@ void record_form_add(record_form_t *form, const event_t *first, const event_t *e
 }
 
 void record_append_form(conn_t *conn, const record_form_t *form, const event_t *first) {
-    record_append_part(conn, first, form->shared);
+    request_int(conn, 2 * (int64_t)__builtin_popcount(form->shared));
+    if (form->shared) record_append_fields(conn, first, form->shared);
     request_int(conn, __builtin_popcount(form->own));
     for (int i = 0; i < FIELD_COUNT; i++)
         if (form->own & 1U << i) request_text(conn, FIELDS[i].name);

@@ -133,7 +133,7 @@ static void settle_append_head(const call_t *call, const settle_ask_t *const *as
 
 void settle_append(const call_t *call, const settle_ask_t *const *asks, size_t count) {
     settle_keys_t keys = {.count = 0};
-    record_form_t form = {0};
+    record_form_t form = {.no_payload = true};
     uint32_t columns = 0;
     for (size_t i = 0; i < count; i++) {
         columns |= settle_columns(asks[i]);

@@ -39,7 +39,7 @@ static const struct {
     {&script_bull_mark, "5 sidecar:app:lock b:stalled b:active b:stalled-check sidecar:b:meta T 9 9 0 9"},
     {&script_bull_stalled, "4 b:stalled b:stalled-check sidecar:b:meta b:active b: 9 begin 9 0 9 99 99 name"},
     {&script_bull_settle, "12 sidecar:app:lock b:stalled b:active b:wait b:paused b:meta-paused b:failed sidecar:b:recorded "
-                          "sidecar:b:failures sidecar:b:meta b:1 b:1:lock T 9 0 9 0 1 - r - - 2 kind x"},
+                          "sidecar:b:failures sidecar:b:meta b:1 b:1:lock T 9 0 9 0 1 kind 1 - r - - x"},
     {&script_bull_seen, "3 sidecar:app:lock b:failed sidecar:b:recorded T 600000 9 5"},
     {&script_bull_failed, "2 b:failed sidecar:b:recorded b: -inf 0 9 9 99 99 1 name"},
     {&script_bull_record,
@@ -60,9 +60,9 @@ static const struct {
     {&script_delayed_reschedule,
      "5 sidecar:app:lock de_delayed_events de_events sidecar:d:meta sidecar:d:aside T x 5 0 9 99 9 10 1000"},
     {&script_quarantine_read, "3 sidecar:d:aside de_delayed_events de_events 0 9 99 9"},
-    {&script_quarantine_settle,
-     "6 sidecar:app:lock sidecar:d:aside de_delayed_events de_events sidecar:d:failures sidecar:d:meta T 9 0 X###1 - end - 0 0 "
-     "- 0 - - 2 kind x"},
+    {&script_quarantine_settle, "6 sidecar:app:lock sidecar:d:aside de_delayed_events de_events sidecar:d:failures "
+                                "sidecar:d:meta T 9 0 1 kind X###1 - end - 0 0 "
+                                "- 0 - - x"},
     {&script_probe, "1 sidecar:preflight-x HSET LPUSH XADD"},
     {&script_break_stale_lock, "1 sidecar:app:lock T 60000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},

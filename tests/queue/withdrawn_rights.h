@@ -197,7 +197,7 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
 };
 
 #define DELAYED_QUARANTINE                                                                                                       \
-    "7 " LOCK " sidecar:e:aside de_delayed_events de_events sidecar:e:failures sidecar:e:meta de_c T 99 0 C###1 5 "
+    "7 " LOCK " sidecar:e:aside de_delayed_events de_events sidecar:e:failures sidecar:e:meta de_c T 99 0 1 kind C###1 5 "
 
 #define DELAYED_PROMOTE                                                                                                          \
     "6 " LOCK " de_delayed_events de_events sidecar:e:meta sidecar:e:aside de_c T app 9 9 9999 999 70 9 1 10 1000 C"
@@ -217,12 +217,12 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
     {"an end of a quarantined event",
      &script_quarantine_settle,
      {"ZADD sidecar:e:aside 1 C###1", "ZADD de_delayed_events 5 C###1", "HSET de_events C###1 {}"},
-     DELAYED_QUARANTINE "end {} 0 0 {2} '' '' '' 2 kind failed",
+     DELAYED_QUARANTINE "end {} 0 0 {2} '' '' '' failed",
      "settled"},
     {"a push of a quarantined event",
      &script_quarantine_settle,
      {"ZADD sidecar:e:aside 1 C###1", "ZADD de_delayed_events 5 C###1", "HSET de_events C###1 {}"},
-     DELAYED_QUARANTINE "push {} 7 0 {2} 9 .5 '' 0",
+     DELAYED_QUARANTINE "push {} 7 0 {2} 9 .5 '' ''",
      "settled"},
     {"a last page of events of the future",
      &script_delayed_reschedule,
@@ -249,7 +249,7 @@ static const withdrawn_call_t withdrawn_delayed_queue[] = {
 #define BULL_SETTLE(count, more)                                                                                                 \
     count " " LOCK " bull:video:stalled bull:video:active bull:video:wait bull:video:paused bull:video:meta-paused "             \
           "bull:video:failed sidecar:video:recorded sidecar:video:failures sidecar:video:meta bull:video:7 "                     \
-          "bull:video:7:lock " more "T 999 0 9 0 7 "
+          "bull:video:7:lock " more "T 999 0 9 0 1 kind 7 "
 #define BULL_STALLED "SADD bull:video:stalled 7", "RPUSH bull:video:active 7", "HSET bull:video:7 name x stalledCounter 1"
 static const withdrawn_call_t withdrawn_bull[] = {
     {"a job without a priority",
@@ -308,30 +308,30 @@ static const withdrawn_call_t withdrawn_bull[] = {
     {"a mark of a job that is finished",
      &script_bull_settle,
      {"SADD bull:video:stalled 7"},
-     BULL_SETTLE("12", "") "1 r '' '' 2 kind retried",
+     BULL_SETTLE("12", "") "1 r '' '' retried",
      "gone"},
-    {"a retry", &script_bull_settle, {BULL_STALLED}, BULL_SETTLE("12", "") "1 r '' '' 2 kind retried", "settled"},
+    {"a retry", &script_bull_settle, {BULL_STALLED}, BULL_SETTLE("12", "") "1 r '' '' retried", "settled"},
     {"an end of a stalled job",
      &script_bull_settle,
      {BULL_STALLED, "SET bull:video:de:1 7"},
-     BULL_SETTLE("13", "bull:video:de:1 ") "1 ed why message 2 kind failed",
+     BULL_SETTLE("13", "bull:video:de:1 ") "1 ed why message failed",
      "settled"},
     {"an end of a job that Bull removes",
      &script_bull_settle,
      {BULL_STALLED, "RPUSH bull:video:7:logs x"},
-     BULL_SETTLE("13", "bull:video:7:logs ") "1 ex why message 2 kind failed",
+     BULL_SETTLE("13", "bull:video:7:logs ") "1 ex why message failed",
      "settled"},
     {"an end of an active id without a job",
      &script_bull_settle,
      {"SADD bull:video:stalled 7", "RPUSH bull:video:active 7"},
-     BULL_SETTLE("12", "") "'' b why '' 2 kind failed",
+     BULL_SETTLE("12", "") "'' b why '' failed",
      "settled"},
     {"an end of an id without a job",
      &script_quarantine_settle,
      {"ZADD sidecar:video:aside 1 7", "ZADD bull:video:delayed 5 7"},
      "7 " LOCK
      " sidecar:video:aside bull:video:delayed bull:video:delayed sidecar:video:failures sidecar:video:meta bull:video:7 "
-     "T 99 0 7 5 end '' 0 7 '' '' '' '' 2 kind failed",
+     "T 99 0 1 kind 7 5 end '' 0 7 '' '' '' '' failed",
      "settled"},
     {"a requeue",
      &script_bull_requeue,

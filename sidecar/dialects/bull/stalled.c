@@ -200,13 +200,9 @@ static void job_append_keys(const stalled_t *s, conn_t *conn, const stalled_job_
     if (c->debounces) bull_job_key(conn, s->at, "de:", c->job.fields[BULL_DEID], "");
 }
 
-static void job_append_settle(const call_t *call, stalled_job_t *c, int64_t now) {
+static void job_append_settle(conn_t *conn, const stalled_job_t *c) {
     slice_t counter = c->job.fields[BULL_STALLED_COUNTER];
-    conn_t *conn = call->conn;
     char flags[4];
-    bull_record_t record = {0};
-    job_make_record(call, c, now, &record);
-    memcpy(c->event, record.id, sizeof c->event);
     snprintf(flags, sizeof flags, "%c%s%s", *c->verdict, c->removes ? "x" : "", c->debounces ? "d" : "");
     request_bytes(conn, c->job.id.data, c->job.id.len);
     request_bytes(conn, counter.data, counter.len);
@@ -215,8 +211,23 @@ static void job_append_settle(const call_t *call, stalled_job_t *c, int64_t now)
         job_append_message(conn, c);
     else
         request_text(conn, "");
-    record_append_own(conn, &record.event);
-    bull_record_free(&record);
+}
+
+static void jobs_append_records(const call_t *call, stalled_job_t *jobs, size_t count, int64_t now) {
+    bull_record_t *records = mem_array(count, sizeof *records);
+    record_form_t form = {0};
+    for (size_t i = 0; i < count; i++) {
+        job_make_record(call, &jobs[i], now, &records[i]);
+        memcpy(jobs[i].event, records[i].id, sizeof jobs[i].event);
+        record_form_add(&form, &records[0].event, &records[i].event);
+    }
+    record_append_form(call->conn, &form, &records[0].event);
+    for (size_t i = 0; i < count; i++) {
+        job_append_settle(call->conn, &jobs[i]);
+        record_append_values(call->conn, &form, &records[i].event);
+        bull_record_free(&records[i]);
+    }
+    free(records);
 }
 
 // `from` and `to`: entries of active where the jobs are, counted from its tail; 0 = unknown.
@@ -224,7 +235,6 @@ static void jobs_append_settle(const stalled_t *s, const call_t *call, stalled_j
                                int64_t now) {
     const queue_keys_t *at = s->at;
     conn_t *conn = call->conn;
-    bull_record_t record = {0};
     size_t keys = 0;
     for (size_t i = 0; i < count; i++) keys += 2 + (size_t)jobs[i].removes + (size_t)jobs[i].debounces;
     call_script(call, &script_bull_settle, 10 + (int)keys);
@@ -233,10 +243,7 @@ static void jobs_append_settle(const stalled_t *s, const call_t *call, stalled_j
     for (size_t i = 0; i < count; i++) job_append_keys(s, conn, &jobs[i]);
     request_text(conn, call->token);
     request_int(conn, call->keys->config->stream.max_bytes, range[0], range[1]);
-    bull_record_make(&record, call, &(bull_job_t){.state = "none"}, "");
-    record_append_shared(conn, &record.event);
-    bull_record_free(&record);
-    for (size_t i = 0; i < count; i++) job_append_settle(call, &jobs[i], now);
+    jobs_append_records(call, jobs, count, now);
     request_end(conn);
 }
 

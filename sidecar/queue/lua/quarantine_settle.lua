@@ -12,7 +12,7 @@
 -- ARGV[1]  token
 -- ARGV[2]  most      largest stream, bytes
 -- ARGV[3]  shared    number of names and values that all records have
--- ARGV[4+] these names and values, and then for each member:
+-- ARGV[4+] these names and values; the number of other names in the records; these names; and then for each member:
 --   member
 --   score    that was read in delayed; '' = not there
 --   verdict  'end', 'push' or 'forget'
@@ -23,7 +23,7 @@
 --   delay    push: ms until the next attempt
 --   last     push: '.5' for the last push, else '.25'; ends the score
 --   pushed   end, push: the envelope of the last push, for which `list` is searched; '' = none
---   count    number of names and values of the record that follow; this script adds 'at'
+--   the values of the other names in the records; '' = the record does not have the name. This script adds 'at'
 -- Reply    {'settled', us that the script took, and one answer for each member}, {'fenced'}, {'type', key, found}. An answer is
 --          'settled'; 'changed' score, envelope or `hash`; 'alive' `pushed` waits, or its list is too long to search; 'full' the
 --          stream takes no record; {'type', key, found}; or an error
@@ -36,13 +36,13 @@ if events then wanted[#wanted + 1] = {'events', KEYS[4], 'hash'} end
 local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local began = clock_us()
-local SCORE, VERDICT, ENVELOPE, LIST, HASH, NEXT, DELAY, LAST, PUSHED, COUNT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local SCORE, VERDICT, ENVELOPE, LIST, HASH, NEXT, DELAY, LAST, PUSHED, RECORD = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local form, first_member = record_form(3)
 
-local jobs, at = {}, 4 + tonumber(ARGV[3])
-while at < #ARGV do
+local jobs = {}
+for at = first_member, #ARGV, RECORD + #form.names do
     jobs[#jobs + 1] = {at = at, member = ARGV[at], ends = ARGV[at + VERDICT] == 'end', pushes = ARGV[at + VERDICT] == 'push',
         list = KEYS[tonumber(ARGV[at + LIST])], hash = KEYS[tonumber(ARGV[at + HASH])]}
-    at = at + COUNT + 1 + tonumber(ARGV[at + COUNT])
 end
 
 local now, most = now_ms(), tonumber(ARGV[2])
@@ -71,7 +71,7 @@ local function refused(job)
     if wrong then return wrong end
     local pushed = ARGV[job.at + PUSHED]
     if pushed ~= '' and (redis.call('LLEN', job.list) > 2000 or redis.call('LPOS', job.list, pushed, 'RANK', -1)) then return 'alive' end
-    job.record = job.ends and new_record(now, 3, job.at + COUNT)
+    job.record = job.ends and new_record(now, form, job.at + RECORD)
     local total = bytes + (job.record and record_bytes(job.record) or 0)
     if job.ends and total > most then return 'full' end
     local missing = kind_refusal(job)

@@ -50,8 +50,7 @@ local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'errors', 
     {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}})
 if refusal then return refusal end
 local NONE = KEYS[1]
-local shared = {unpack(ARGV, 8, 7 + tonumber(ARGV[7]))}
-local own = {unpack(ARGV, 9 + #shared, 8 + #shared + tonumber(ARGV[8 + #shared]))}
+local form, first_job = record_form(7)
 local JOB, DIGEST, OLD, NEW, RECORD = 1, 2, 3, 4, 5 -- places of the values of a job; columns stand before the record's
 local columns = {}
 for name in string.gmatch(ARGV[6], '%a+') do columns[name], RECORD = RECORD, RECORD + 1 end
@@ -100,7 +99,7 @@ local function kind_refusal(kind, room)
 end
 
 local jobs, digests, beats = {}, {}, {}
-for at = 9 + #shared + #own, #ARGV, RECORD + #own do
+for at = first_job, #ARGV, RECORD + #form.names do
     local job = {kind = kind_of(ARGV[at]), at = at, bytes = ARGV[at + JOB]}
     job.beat = columns.beat and KEYS[tonumber(value(job, 'beat'))]
     jobs[#jobs + 1] = job
@@ -149,22 +148,11 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at_text, most = string.format('%.0f', now), tonumber(ARGV[3])
-local shared_bytes = record_bytes({'at', at_text, unpack(shared)})
--- Returns the record of the job, and the bytes of its values.
 local function record_of(job)
-    local record, record_size = {'at', at_text, unpack(shared)}, shared_bytes
-    local function add(name, text)
-        record[#record + 1] = name
-        record[#record + 1] = text
-        record_size = record_size + #text
-    end
-    local first = job.at + RECORD - 1
-    for i = 1, #own do
-        if ARGV[first + i] ~= '' then add(own[i], ARGV[first + i]) end
-    end
-    if job.kind.payload then add('payload', job.bytes) end
-    if job.kind.reported then add('error', job.large and '' or job.text) end
-    return record, record_size
+    local record = new_record(at_text, form, job.at + RECORD)
+    if job.kind.payload then record[#record + 1], record[#record + 2] = 'payload', job.bytes end
+    if job.kind.reported then record[#record + 1], record[#record + 2] = 'error', job.large and '' or job.text end
+    return record
 end
 local bytes, length = stream_bytes(KEYS[4], KEYS[5], {})
 local asked = {} -- digests of jobs in this call: the first job of equal ones changes the stamp
@@ -183,9 +171,8 @@ local function refused(job, stamp)
         job.dropped = true
         return missing_right({{'LREM', kind.from}, {'HDEL', KEYS[2]}})
     end
-    local record, record_size = record_of(job)
-    job.record = record
-    local total = bytes + record_size + (job.large and REPORT_HEAD or 0)
+    job.record = record_of(job)
+    local total = bytes + record_bytes(job.record) + (job.large and REPORT_HEAD or 0)
     local room = total <= most
     if kind.ends and not room then return 'full' end
     local missing = kind_refusal(kind, room)

@@ -18,14 +18,14 @@
 -- ARGV[3]  from      the jobs are probably among these entries of active, from entry number `from`
 -- ARGV[4]  to        to the one before `to`, counted from the tail and from 0; 0 = anywhere
 -- ARGV[5]  shared    number of names and values that all records have
--- ARGV[6+] these names and values, and then for each job:
+-- ARGV[6+] these names and values; the number of other names in the records; these names; and then for each job:
 --   id
 --   counter  stalledCounter when the decision was made; '' = none
 --   flags    r retry, e end, b broken: end an id that names no job; also x the job's removeOnFail is true or 0, so the end deletes
 --            the job, d the job has a debounce key
 --   error    of an end: for the record, and for failedReason
 --   message  of an end, for the channel `failed`: JSON
---   count    number of names and values of the record that follow; this script adds 'at' and 'error'
+--   the values of the other names in the records; '' = the record does not have the name. This script adds 'at' and 'error'
 -- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'gone' its worker renewed the lock, or the job is
 --          finished; 'changed'; 'alive' the lock exists; 'full' the stream takes no record; or an error
@@ -42,21 +42,21 @@ local wanted = {{'stalled', KEYS[2], 'set'}, {'active', KEYS[3], 'list'}, {'wait
 local refusal = fenced() or wrong_type(wanted)
 if refusal then return refusal end
 local began = clock_us()
-local COUNTER, FLAGS, ERROR, MESSAGE, COUNT = 1, 2, 3, 4, 5
+local COUNTER, FLAGS, ERROR, MESSAGE, RECORD = 1, 2, 3, 4, 5
+local form, first_job = record_form(5)
 
-local jobs, locks, at, key = {}, {}, 6 + tonumber(ARGV[5]), 11
+local jobs, locks, key = {}, {}, 11
 local function next_key()
     key = key + 1
     return KEYS[key - 1]
 end
-while at < #ARGV do
+for at = first_job, #ARGV, RECORD + #form.names do
     local function has(flag) return string.find(ARGV[at + FLAGS], flag, 1, true) ~= nil end
     local job = {at = at, id = ARGV[at], hash = next_key(), lock = next_key(), ends = not has('r'), broken = has('b')}
     job.logs = has('x') and next_key()
     job.debounce = has('d') and next_key()
     job.fails = job.ends and not job.broken and not job.logs
     jobs[#jobs + 1], locks[#locks + 1] = job, job.lock
-    at = at + COUNT + 1 + tonumber(ARGV[at + COUNT])
 end
 local locked = redis.call('EXISTS', unpack(locks)) > 0
 
@@ -67,7 +67,7 @@ for i, id in ipairs(near) do places[id] = i - #near - from - 1 end
 
 local now, most = now_ms(), tonumber(ARGV[2])
 local function record_of(job)
-    local record = new_record(now, 5, job.at + COUNT)
+    local record = new_record(now, form, job.at + RECORD)
     if job.ends then
         record[#record + 1] = 'error'
         record[#record + 1] = ARGV[job.at + ERROR]

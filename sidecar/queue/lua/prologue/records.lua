@@ -5,11 +5,25 @@ local function record_bytes(record)
     for i = 2, #record, 2 do bytes = bytes + #record[i] end
     return bytes
 end
--- new_record: a record of `at` and of the names and values in ARGV. Each of the given positions has their number; they follow it.
-local function new_record(at, ...)
-    local record = {'at', at}
-    for _, first in ipairs({...}) do
-        for i = first + 1, first + tonumber(ARGV[first]) do record[#record + 1] = ARGV[i] end
+-- record_form: what the records of a call have in common, from position `at` of ARGV on: the number of names and values that all
+-- records have, and these; the number of other names, and these. Returns the form and the position behind it.
+local function record_form(at)
+    local shared = {unpack(ARGV, at + 1, at + tonumber(ARGV[at]))}
+    at = at + 1 + #shared
+    local names = {unpack(ARGV, at + 1, at + tonumber(ARGV[at]))}
+    return {shared = shared, names = names}, at + 1 + #names
+end
+-- new_record: a record of `now`, and of the values of the form's names, which stand in ARGV from `first` on; '' = the record does not
+-- have the name.
+local function new_record(now, form, first)
+    local record, names = {'at', now, unpack(form.shared)}, form.names
+    local count = #record
+    for i = 1, #names do
+        local value = ARGV[first + i - 1]
+        if value ~= '' then
+            record[count + 1], record[count + 2] = names[i], value
+            count = count + 2
+        end
     end
     return record
 end
