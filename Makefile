@@ -64,8 +64,12 @@ $(B)/gen/flags: FORCE
 .PHONY: FORCE
 FORCE:
 
+# With PROGRESS=yes a line appears for every fifty compiled files.
+ALL_OBJ = $(words $(OBJ) $(TEST_OBJ))
+report_progress = $(eval COMPILED += .)$(if $(filter %00 %50,$(words $(COMPILED))),$(info compiled $(words $(COMPILED)) files; the tree has $(ALL_OBJ)))
+
 $(B)/%.o: %.c Makefile $(B)/gen/flags | $(B)/gen/paths.h $(B)/gen/scripts.c
-	@mkdir -p $(@D)
+	@$(if $(PROGRESS),$(report_progress))mkdir -p $(@D)
 	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 # Each script becomes a script_t in scripts.c, and each folder with scripts gets a header scripts.h that declares them.
@@ -98,10 +102,11 @@ $(GEN_OBJ): $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/flags
 # The tests' wait macros return a value that some tests ignore.
 $(TEST_OBJ): CFLAGS_ALL += -Itests -Itests/support -Wno-missing-prototypes -Wno-unused-value $(TEST_CFLAGS)
 
-# One Criterion binary has every test, so the output ends with one summary.
+# One Criterion binary has every test, so the output ends with one summary. Each test is a process that executes it again: without
+# PIE it starts without relocations, of which the sanitizers need 15 MB.
 $(B)/tests/suite: $(TEST_OBJ) $(LIB_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_ALL) -lcriterion -lgnutls
+	$(CC) $(LDFLAGS_ALL) -no-pie -o $@ $^ $(LIBS_ALL) -lcriterion -lgnutls
 
 # Preload shims for the redis-server of a test; never linked into the product, never sanitized.
 build/tests/shim_%.so: tests/support/shim_%.c
@@ -143,14 +148,14 @@ T ?=
 .PHONY: test test-unit test-redis test-daemon test-all test-rest test-long chaos test-debian13 test-redis62 cover
 test: ## installs missing packages, builds, and runs the whole suite (T='unit_scan/*': only these tests)
 	@sh deploy/deps.sh suite
-	@$(MAKE) -s -j2 SANITIZER= suite
+	@$(MAKE) -s -j2 SANITIZER= PROGRESS=yes suite
 	@sh tests/check/suite.sh $(if $(T),'$(T)')
 
 test-unit: ## only the tests of functions: takes seconds
 test-redis: ## only the tests that call functions against a redis-server
 test-daemon: ## only the tests of the whole program
 test-unit test-redis test-daemon: test-%:
-	@$(MAKE) -s -j2 suite
+	@$(MAKE) -s -j2 PROGRESS=yes suite
 	@sh tests/check/suite.sh '$*_*/*'
 
 test-all: ## the suite, then checks, sanitizers, Debian 13, manifests, image, clients in other languages: half an hour

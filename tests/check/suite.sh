@@ -11,6 +11,8 @@ jobs=${QS_JOBS:-$((4 * $(nproc)))}
 
 [ $# -eq 0 ] || exec build/tests/suite -j"$jobs" --filter "$1" </dev/null
 rm -f "$tap"
+read -r _ previous <tests/upgrade/previous
+[ -x "build/upgrade/$previous/queue-sidecar" ] || echo "building the previous release, for the tests of upgrades"
 sh tests/upgrade/build.sh >/dev/null || true # builds now, not during tests that measure time; a test reports a missing build
 timeout --foreground -k 10 1500 build/tests/suite -j"$jobs" --tap="$tap" </dev/null
 code=$?

@@ -30,7 +30,7 @@ if [ ! -x "$program" ]; then
     mkdir "$dest/tree"
     git archive "$commit" | tar -xf - -C "$dest/tree"
     # A make above this one may have passed variables on, such as SANITIZER.
-    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL "${MAKE:-make}" -s -j2 -C "$dest/tree" all >"$dest/log" 2>&1 9>&- || failed
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL "${MAKE:-make}" -s -j2 -C "$dest/tree" CFLAGS=-O0 all >"$dest/log" 2>&1 9>&- || failed
     mv "$dest/tree/build/queue-sidecar" "$program.new"
     "$program.new" version >"$dest/log" 2>&1 || failed
     grep -qwF "$version" "$dest/log" || failed
