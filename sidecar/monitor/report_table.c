@@ -9,10 +9,7 @@ void report_table_begin(report_table_t *table) {
     for (size_t i = 0; i < table->count; i++) table->list[i].listed = false;
 }
 
-// NULL: the table is full.
 static worker_report_t *report_table_new(report_table_t *table, const digest_t *digest) {
-    table->full = table->count >= REPORTS_MAX;
-    if (table->full) return NULL;
     table->list = mem_grown(table->list, table->count, sizeof *table->list);
     worker_report_t *report = &table->list[table->count++];
     *report = (worker_report_t){.digest = *digest};
@@ -25,21 +22,26 @@ static worker_report_t *report_table_at(const report_table_t *table, const diges
     return position ? &table->list[*position - 1] : NULL;
 }
 
-void report_table_add(void *self, const report_ref_t *found) {
-    report_table_t *table = self;
-    digest_t digest = digest_of(found->job.data, found->job.len);
-    worker_report_t *report = report_table_at(table, &digest);
-    if (!report) report = report_table_new(table, &digest);
-    if (!report) return;
+static void report_note(worker_report_t *report, const report_ref_t *found) {
     bool another = report->removed || strcmp(report->id, found->id) != 0;
     if (another) report->missed = 0;
-    if (another) report->met = report->searched = false;
+    if (another) report->met = report->searched = report->tried = false;
     report->removed = false;
     snprintf(report->id, sizeof report->id, "%s", found->id);
     report->large = found->large;
     report->ends = found->ends;
-    report->tried = report->seen = false;
     report->listed = true;
+}
+
+void report_table_add(void *self, const report_ref_t *found) {
+    report_table_t *table = self;
+    digest_t digest = digest_of(found->job.data, found->job.len);
+    worker_report_t *report = report_table_at(table, &digest);
+    table->full = !report && table->count >= REPORTS_MAX;
+    if (table->full) return;
+    if (!report) report = report_table_new(table, &digest);
+    report_note(report, found);
+    report->tried = report->seen = false;
 }
 
 void report_table_keep_listed(report_table_t *table) {
@@ -55,6 +57,27 @@ void report_table_keep_listed(report_table_t *table) {
     table->count = kept;
     keymap_free(&table->index);
     for (size_t i = 0; i < kept; i++) *keymap_put(&table->index, table->list[i].digest.bytes) = (int64_t)i + 1;
+}
+
+void report_table_begin_search(report_table_t *table) {
+    table->full = false;
+    for (size_t i = 0; i < table->count; i++) table->list[i].listed = true;
+    for (size_t i = 0; i < table->count; i++) table->list[i].tried = false;
+    report_table_keep_listed(table);
+}
+
+void report_table_make_room(report_table_t *table) {
+    if (table->count + BACKUP_PAGE > REPORTS_MAX + REPORTS_ROOM) report_table_keep_listed(table);
+}
+
+bool report_table_found(report_table_t *table, const digest_t *digest, const report_ref_t *found) {
+    worker_report_t *report = report_table_at(table, digest);
+    if (!report && table->count >= REPORTS_MAX + REPORTS_ROOM) return false;
+    if (!report) report = report_table_new(table, digest);
+    table->removed -= report->removed;
+    table->large_bytes += found->large - (report->removed ? 0 : report->large);
+    report_note(report, found);
+    return worker_report_is_sought(report);
 }
 
 const worker_report_t *report_table_find(const report_table_t *table, const digest_t *digest) {

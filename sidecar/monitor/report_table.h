@@ -4,7 +4,10 @@
 #include "base/keyset.h"
 #include "queue/settle.h"
 
-enum { REPORTS_MAX = 10000 }; // further reports wait for the next scan
+enum {
+    REPORTS_MAX = 10000, // of one read of the hash; a search finds jobs of further reports at the ends of the list
+    REPORTS_ROOM = 4096, // further reports in the table, which searches have found
+};
 
 // One entry of the errors hash.
 typedef struct worker_report {
@@ -36,6 +39,12 @@ typedef struct report_table {
 void report_table_begin(report_table_t *table);
 void report_table_add(void *table, const report_ref_t *report);
 void report_table_keep_listed(report_table_t *table);
+
+// A search that does not read the hash keeps the reports of earlier searches. It adds each report that it meets.
+void report_table_begin_search(report_table_t *table);
+void report_table_make_room(report_table_t *table); // for one page; call it while no pointer to a report is in use
+// False: the search cannot settle the job.
+bool report_table_found(report_table_t *table, const digest_t *digest, const report_ref_t *report);
 
 const worker_report_t *report_table_find(const report_table_t *table, const digest_t *digest); // NULL = no report
 // Records the use of a report by a settle.

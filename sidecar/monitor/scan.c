@@ -13,6 +13,7 @@ enum {
     INTERVAL_SHARE = 10,           // scans in one protected timeout, with "auto"
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
     REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
+    FEW_REPORTS = 16,              // a search always reads so few reports: Redis needs one short script for them
     REPORT_SCANS_SHARE = 3,        // after a scan, so many times as long without a scan that only reports ask for
 };
 
@@ -175,6 +176,13 @@ static bool scan_is_empty(const backup_status_t *status) {
     return status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
 }
 
+// Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
+// need all reports.
+bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now) {
+    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
+    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.walk, now);
+}
+
 // Searches without rotation for the jobs of new reports. A scan of a long list costs much more.
 static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_t now) {
     mono_t due = scan_reports_due(scan);
@@ -193,8 +201,13 @@ static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_
         .next_verdict_at = scan->progress.next_verdict_at,
         .now = status->now,
         .certain_at = scan_certain_at(scan, status->now, now),
+        .ends_only = !scan_search_walks(scan, status->reports, now),
     };
-    report_table_begin(&scan->reports);
+    if (scan->progress.ends_only)
+        report_table_begin_search(&scan->reports);
+    else
+        report_table_begin(&scan->reports);
+    scan->progress.sought = status->reports - (int64_t)scan->reports.count;
     scan->phase = SCAN_SEARCH;
     return true;
 }

@@ -10,7 +10,7 @@
 #include "monitor/duplicates.h"
 #include "monitor/report_table.h"
 #include "monitor/workers.h"
-#include "queue/backup.h"
+#include "queue/report_end.h"
 
 enum {
     SCAN_SAFETY_S = 60,         // an idle queue is read this often, because a wake-up may be lost
@@ -35,6 +35,7 @@ typedef struct scan_timer {
     mono_t search;        // when the next search for jobs of reports begins; mono_never() = no report asks for one
     mono_t search_began;  // when the last search began
     mono_t earliest;      // no search begins before this
+    mono_t walk;          // before this a search reads only the reports of the jobs that it meets, unless reports are few
     mono_t report_scan;   // no scan begins before this because of reports that searches have not settled
     mono_t blocked_until; // no request before this: Redis refused one
     mono_t reports_read;  // when the reports were last read
@@ -50,6 +51,10 @@ typedef struct scan_progress {
     unsigned pages_read;
     size_t read;    // entries read without rotation, from the tail; of a search: entries of this end that are still there
     bool tail;      // the search has come to the tail
+    bool ends_only; // the search knows no reports but those of the jobs that it meets
+    int64_t sought; // reports whose jobs such a search has not met yet
+    size_t found;   // reported jobs in the last page of a search
+    size_t settled; // jobs that the search has settled
     bool read_only; // without rotation: Redis is full, or the dialect has none
     bool saw_sentinel;
     bool ended;              // request no further entry
@@ -127,6 +132,9 @@ bool scan_blocked(const scan_t *scan, bool retries, const char *ready);
 bool scan_wants(const scan_t *scan, mono_t now); // whether a step of the scan, or a new scan, is due
 mono_t scan_next(const scan_t *scan);            // when the next step or scan is due
 
+// Whether a search that begins now reads all reports first.
+bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now);
+
 // Begins a scan, or a search if only reports ask for one. False: it has no work and is over.
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
 
@@ -138,11 +146,12 @@ void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested. A sentinel ends the scan.
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);
 
-// Entries to read next at the head of the list, or at the tail once progress.tail is set; 0 = the search is over. Call
-// scan_requested and scan_read_page for them, and then scan_search_found.
-size_t scan_search_wanted(scan_t *scan);
-// The page had so many bytes, and so many of its jobs were settled.
-void scan_search_found(scan_t *scan, size_t bytes, size_t settled);
+// Sets the end and the number of entries to read next; false = the search is over. Call scan_search_read and scan_search_found
+// for each page.
+bool scan_search_wanted(scan_t *scan, report_end_t *end);
+void scan_search_read(scan_t *scan, const report_end_t *end, const backup_page_t *page);
+// Of the page, so many jobs were sought, and so many of them are settled.
+void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size_t settled);
 void scan_search_end(scan_t *scan, mono_t now);
 
 // Counts one job; a search counts nothing. True: another entry probably has the same bytes.

@@ -3,43 +3,81 @@
 enum {
     FIRST_ENTRIES = 16,        // entries of the first page, and two more for each report
     GROWING_PAGES = 4,         // pages until they are as large as those of a scan
+    NEAR_ENTRIES = 64,         // entries of a page whose jobs will be settled: Redis finds jobs near the end of a list faster
+    SEARCH_SETTLES = 8192,     // after so many settled jobs a search ends, because a scan may be due
     SEARCH_ENTRY_BYTES = 1024, // a larger entry counts as several
+    WALK_APART_MS = 250,       // shortest time between two searches that read all of many reports,
+    WALK_SHARE = 16,           // and so many times as long as it took
 };
+
+static bool scan_search_goes_on(const scan_progress_t *progress, const report_table_t *reports) {
+    if (progress->ended || progress->settled >= SEARCH_SETTLES) return false;
+    return progress->ends_only ? progress->sought > 0 || progress->found > 0 : report_table_has_sought(reports);
+}
 
 // Most jobs of reports are near an end of the list: workers push to the head, and a rotation leaves the jobs that came since the
 // rotation before at the tail.
-size_t scan_search_wanted(scan_t *scan) {
+bool scan_search_wanted(scan_t *scan, report_end_t *end) {
     scan_progress_t *progress = &scan->progress;
-    if (progress->ended || !report_table_has_sought(&scan->reports)) return 0;
+    if (!scan_search_goes_on(progress, &scan->reports)) return false;
     if (progress->left <= 0 && !progress->tail) {
         progress->tail = true;
         progress->left = SCAN_SEARCH_ENTRIES;
         progress->read = 0;
     }
-    if (progress->left <= 0) return 0;
-    size_t first = FIRST_ENTRIES + 2 * (scan->reports.count - scan->reports.removed);
+    if (progress->left <= 0) return false;
+    size_t sought =
+        progress->ends_only ? (size_t)(progress->sought > 0 ? progress->sought : 0) : scan->reports.count - scan->reports.removed;
+    size_t first = FIRST_ENTRIES + 2 * (sought < BACKUP_PAGE ? sought : BACKUP_PAGE);
     size_t entries = progress->pages_read < GROWING_PAGES ? first << (2 * progress->pages_read) : BACKUP_PAGE;
-    return entries < scan->page_size.entries ? entries : scan->page_size.entries;
+    end->tail = progress->tail;
+    end->skip = progress->read;
+    size_t most = progress->pages_read == 0 || progress->found ? NEAR_ENTRIES : BACKUP_PAGE;
+    end->count = entries < most ? entries : most;
+    end->large = scan_has_large(scan) || scan->reports.large_bytes;
+    return true;
+}
+
+void scan_search_read(scan_t *scan, const report_end_t *end, const backup_page_t *page) {
+    scan_progress_t *progress = &scan->progress;
+    progress->read += end->read;
+    progress->pages_read++;
+    progress->ended = page->ended;
+    for (size_t i = 0; i < page->count; i++)
+        if (page->entries[i].bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = page->entries[i].bytes.len;
 }
 
 // Settled jobs cost the search nothing, so it goes on while it settles some.
-void scan_search_found(scan_t *scan, size_t bytes, size_t settled) {
+void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size_t settled) {
     scan_progress_t *progress = &scan->progress;
-    progress->left += (int64_t)settled - (int64_t)(bytes / SEARCH_ENTRY_BYTES);
+    size_t in_vain = end->read > settled ? end->read - settled : 0;
+    if (in_vain) progress->left -= (int64_t)(in_vain * (1 + end->bytes / end->read / SEARCH_ENTRY_BYTES));
     progress->read -= settled < progress->read ? settled : progress->read;
+    progress->found = found;
+    progress->sought -= (int64_t)found;
+    progress->settled += settled;
 }
 
 // The pause is as long as the reports took to read, because a search reads again those that it cannot settle.
 void scan_search_end(scan_t *scan, mono_t now) {
     scan_timer_t *timer = &scan->timer;
+    const scan_progress_t *progress = &scan->progress;
+    if (progress->ends_only && scan->reports.large_bytes) timer->reports_read = now;
     int64_t pause_ns = mono_diff(timer->reports_read, timer->search_began);
+    int64_t apart_ns = WALK_SHARE * pause_ns;
+    if (apart_ns < WALK_APART_MS * NS_PER_MS) apart_ns = WALK_APART_MS * NS_PER_MS;
     if (pause_ns < SCAN_PAUSE_MIN_MS * NS_PER_MS) pause_ns = SCAN_PAUSE_MIN_MS * NS_PER_MS;
     scan->phase = SCAN_WAIT;
-    report_table_end_search(&scan->reports);
     timer->earliest = mono_add(now, pause_ns);
-    if (timer->changed || scan->progress.rescan) timer->search = timer->earliest;
-    // Of more reports than the table holds a search finds few. Then a scan settles more of them for its time.
-    mono_t scan_at = scan->reports.full ? timer->earliest : timer->report_scan;
-    if (report_table_awaits_scan(&scan->reports)) timer->next = mono_min(timer->next, scan_at);
+    if (!progress->ends_only) timer->walk = mono_add(now, apart_ns);
+    if (timer->changed || progress->rescan) timer->search = timer->earliest;
     if (scan->refusals.first) scan_apply_refusals(scan, now);
+    if (progress->settled >= SEARCH_SETTLES) return; // the next search goes on
+    report_table_end_search(&scan->reports);
+    if (progress->ends_only && progress->sought > 0) // their jobs are elsewhere
+        timer->search = mono_min(timer->search, mono_max(timer->earliest, timer->walk));
+    // Of more reports than the table holds a search may find few. Then a scan settles more of them for its time.
+    bool few = scan->reports.full && progress->settled < SCAN_SEARCH_ENTRIES;
+    mono_t scan_at = few ? timer->earliest : timer->report_scan;
+    if (report_table_awaits_scan(&scan->reports)) timer->next = mono_min(timer->next, scan_at);
 }

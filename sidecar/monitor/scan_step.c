@@ -77,7 +77,7 @@ static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) |
 static outcome_t reports_read(const call_t *call, scan_t *scan) {
     reports_walk_t walk = {.count = reports_count(scan), .ended = scan->status.reports == 0};
     *call->error = (redis_error_t){0};
-    if (scan->progress.reports_kept) return OUTCOME_OK;
+    if (scan->progress.reports_kept || scan->progress.ends_only) return OUTCOME_OK;
     while (!walk.ended && !scan->reports.full)
         if (reports_scan(call, &walk, report_table_add, &scan->reports) != OUTCOME_OK) return call->error->outcome;
     report_table_keep_listed(&scan->reports);

@@ -7,7 +7,6 @@
 enum { SEARCH_ROUNDS = 2 };
 
 static bool search_wants(const scan_t *scan, const entry_t *entry) {
-    if (entry->kind != ENTRY_JOB || (int64_t)entry->bytes.len > scan->config->policy.max_payload) return false;
     const worker_report_t *report = report_table_find(&scan->reports, &entry->digest);
     return report && worker_report_is_sought(report);
 }
@@ -20,12 +19,16 @@ static void search_keep_sought(const scan_t *scan, backup_page_t *page) {
     page->count = page->jobs = kept;
 }
 
-static outcome_t search_read(const call_t *call, scan_t *scan, size_t count, backup_page_t *page) {
-    backup_page_clear(page);
-    scan_requested(scan, count);
-    if (backup_end_read(call, &scan->status, scan->progress.tail, scan->progress.read, count, page) == OUTCOME_OK)
-        scan_read_page(scan, page, count);
-    return call->error->outcome;
+// Notes the reports of the page. The page keeps only jobs that a settle may take.
+static void search_note_reports(scan_t *scan, const report_end_t *end, backup_page_t *page) {
+    size_t kept = 0;
+    report_table_make_room(&scan->reports);
+    for (size_t i = 0; i < page->count; i++) {
+        const entry_t *entry = &page->entries[i];
+        bool oversized = (int64_t)entry->bytes.len > scan->config->policy.max_payload;
+        if (!oversized && report_table_found(&scan->reports, &entry->digest, &end->reports[i])) page->entries[kept++] = *entry;
+    }
+    page->count = page->jobs = kept;
 }
 
 // The last entry of a page is the nearest to the head, as after a rotation. At the tail the first entry is the nearest.
@@ -41,17 +44,17 @@ static outcome_t search_apply(monitor_t *m, const call_t *call, stamped_page_t *
 }
 
 // False: the connection is unusable for now.
-static bool search_settle(monitor_t *m, const call_t *call, stamped_page_t *stamped) {
+static bool search_settle(monitor_t *m, const call_t *call, const report_end_t *end, stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
-    size_t removed = scan->reports.removed, bytes = stamped->page.bytes;
-    search_keep_sought(scan, &stamped->page);
+    search_note_reports(scan, end, &stamped->page);
+    size_t removed = scan->reports.removed, found = stamped->page.count;
     for (int round = 0; round < SEARCH_ROUNDS && stamped->page.count; round++) {
         search_apply(m, call, stamped);
         if (!monitor_handle_job_outcome(m, call)) return false;
         if (scan->phase != SCAN_SEARCH) return true; // fenced
         search_keep_sought(scan, &stamped->page);
     }
-    scan_search_found(scan, bytes, scan->reports.removed - removed);
+    scan_search_found(scan, end, found, scan->reports.removed - removed);
     return true;
 }
 
@@ -59,15 +62,18 @@ bool monitor_step_search(monitor_t *m) {
     redis_error_t error = {0};
     const call_t call = monitor_call(m, m->turn.queue, m->turn.lease.token, &error);
     scan_t *scan = &m->scans[call.queue];
-    size_t count = scan_search_wanted(scan);
-    if (count == 0) {
+    report_end_t end;
+    backup_page_t *page = &m->search->page;
+    if (!scan_search_wanted(scan, &end)) {
         scan_search_end(scan, mono_now());
         return true;
     }
-    if (search_read(&call, scan, count, &m->search->page) != OUTCOME_OK)
+    backup_page_clear(page);
+    if (report_end_read(&call, &scan->status, &end, page) != OUTCOME_OK)
         return monitor_handle_outcome(m, &call, m->turn.lease.term);
+    scan_search_read(scan, &end, page);
     failpoint("search_answered");
-    bool usable = search_settle(m, &call, m->search);
-    backup_page_clear(&m->search->page);
+    bool usable = search_settle(m, &call, &end, m->search);
+    backup_page_clear(page);
     return usable;
 }

@@ -4,8 +4,6 @@
 #include "redis/reply.h"
 #include "redis/tracking.h"
 
-enum { END_BYTES = 1 << 20 }; // bytes of the entries of one request, and one more step of list_end.lua
-
 static const char WAIT_S[] = "0.01"; // seconds that Redis waits for the first entry
 
 // Malformed fields count as absent, as in push_sentinel.lua.
@@ -151,22 +149,6 @@ outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t 
     page->in_place = true;
     for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
         if (reply->element[i - 1]->type == REDIS_REPLY_STRING) backup_add_entry(page, status, reply->element[i - 1]);
-    return OUTCOME_OK;
-}
-
-outcome_t backup_end_read(const call_t *call, backup_status_t *status, bool tail, size_t skip, size_t count,
-                          backup_page_t *page) {
-    redisReply *reply;
-    request_script(call->conn, &script_list_end, 1);
-    request_text(call->conn, call_queue(call)->config->backup, tail ? "-1" : "1");
-    request_int(call->conn, (int64_t)skip, (int64_t)count, END_BYTES);
-    conn_expect_job(call->conn);
-    if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
-    page->replies[page->reply_count++] = reply;
-    page->ended = reply_int(reply_at(reply, 0)) == 1;
-    page->in_place = true;
-    for (size_t i = 1; reply->type == REDIS_REPLY_ARRAY && i < reply->elements && page->count < BACKUP_PAGE; i++)
-        if (reply->element[i]->type == REDIS_REPLY_STRING) backup_add_entry(page, status, reply->element[i]);
     return OUTCOME_OK;
 }
 

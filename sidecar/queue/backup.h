@@ -97,10 +97,6 @@ outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t
 void backup_range_append(const call_t *call, size_t skip, size_t count);
 outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page);
 
-// Reads entries at the head or at the tail, without rotation: at most `count`, behind `skip` others of that end, and about
-// END_BYTES. Their order in the page is from the tail to the head.
-outcome_t backup_end_read(const call_t *call, backup_status_t *status, bool tail, size_t skip, size_t count, backup_page_t *page);
-
 // Pushes a sentinel after a scan that met no sentinel; fenced. *pushed is false if another instance pushed one first, or if the
 // list is empty.
 outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status, bool *pushed);

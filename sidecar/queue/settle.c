@@ -199,6 +199,14 @@ bool settle_read(const call_t *call, settled_t *out) {
     return *out != SETTLED_TYPE && *out != SETTLED_REFUSED;
 }
 
+report_ref_t report_ref_of(struct redisReply *const *elements) {
+    const char *id = reply_text(elements[1]), *length = strchr(id, ':');
+    return (report_ref_t){.job = reply_slice(elements[0]),
+                          .id = id,
+                          .ends = reply_int(elements[2]) == 1,
+                          .large = length ? strtoll(length + 1, NULL, 10) : 0};
+}
+
 outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *found, void *self) {
     redisReply *reply;
     char from[24];
@@ -213,11 +221,7 @@ outcome_t reports_scan(const call_t *call, reports_walk_t *walk, report_fn *foun
     walk->count = reply_int(reply_at(reply, 2));
     walk->ended = walk->cursor == 0 && walk->skip == 0;
     for (size_t i = 3; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3) {
-        const char *id = reply_text(reply->element[i + 1]), *length = strchr(id, ':');
-        report_ref_t report = {.job = reply_slice(reply->element[i]),
-                               .id = id,
-                               .ends = reply_int(reply->element[i + 2]) == 1,
-                               .large = length ? strtoll(length + 1, NULL, 10) : 0};
+        report_ref_t report = report_ref_of(&reply->element[i]);
         found(self, &report);
     }
     freeReplyObject(reply);

@@ -78,6 +78,9 @@ typedef struct report_ref {
     int64_t large;  // bytes of a text above 64 KiB; 0 = the text is smaller
 } report_ref_t;
 
+// Reads the three elements of one report in the replies of reports.lua and list_end.lua. The result borrows them.
+report_ref_t report_ref_of(struct redisReply *const *elements);
+
 // Progress of a walk through the reports. All members are 0 at the beginning.
 typedef struct reports_walk {
     uint64_t cursor;

@@ -161,7 +161,7 @@ static double longest_wait(redisContext *redis) {
 
 // p99 is the longest wait here.
 static round_t report_round(const bench_t *bench, redisContext *redis, int entries, int rate) {
-    int total = rate * REPORT_SECONDS;
+    int total = (rate * REPORT_SECONDS + REPORT_BATCH - 1) / REPORT_BATCH * REPORT_BATCH;
     redis_do(redis, "FLUSHALL");
     backup_load(redis, entries);
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "storm-reports",

@@ -79,6 +79,25 @@ Test(redis_monitor_reports, a_job_deep_in_the_list_is_settled_by_a_scan, .timeou
     close_setup(&d);
 }
 
+/* More reports than a search reads first come all the time. */
+Test(redis_monitor_reports, a_storm_of_reports_does_not_hide_a_job_deep_in_the_list, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 1000;")});
+    fill(&d, SLOW_JOBS);
+    for (int round = 0; round < 2000 && !(waiting(&d, "slow10000") && metric_get(&of(&d)->stray_reports)); round++) {
+        redis_ok(d.f.r, "EVAL %s 2 email:backup email:errors %d",
+                 "for i = 1, 100 do local job = 'job' .. ARGV[1] .. '.' .. i redis.call('LPUSH', KEYS[1], job) "
+                 "redis.call('HSET', KEYS[2], job, 'boom') end",
+                 round);
+        if (round == 1) redis_ok(d.f.r, "HSET email:errors slow10000 boom stray boom");
+        driver_run(&d.instance.driver, 5);
+    }
+    cr_assert(waiting(&d, "slow10000") && metric_get(&of(&d)->stray_reports) == 1);
+    until(&d, count(&d, "EXISTS email:errors") == 0);
+    cr_assert_eq(count(&d, "LLEN email:backup"), SLOW_JOBS);
+    close_setup(&d);
+}
+
 /* Its worker has removed the job, although it reported it. */
 Test(redis_monitor_reports, a_report_without_a_job_costs_two_scans, .timeout = 60) {
     setup_t d;
@@ -125,6 +144,23 @@ Test(redis_monitor_reports, new_duplicates_near_each_other_are_not_ended, .timeo
     until(&d, waiting(&d, "same") == 1);
     cr_assert_eq(working(&d, "same"), 1);
     expect_reason(&d, "failed", NULL);
+    close_setup(&d);
+}
+
+/* The search does not read all reports, because they are many. */
+Test(redis_monitor_reports, new_duplicates_among_many_reports_are_not_ended, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 0;")});
+    fill(&d, 3000);
+    work_on(&d, "same");
+    work_on(&d, "other");
+    work_on(&d, "same");
+    fail(&d, "LPUSH", REPORTS, "boom");
+    redis_ok(d.f.r, "HSET email:errors same boom");
+    until(&d, count(&d, "EXISTS email:errors") == 0);
+    cr_assert_eq(waiting(&d, "same"), 1);
+    cr_assert_eq(working(&d, "same"), 1);
+    cr_assert_eq(records(&d), REPORTS + 1);
     close_setup(&d);
 }
 

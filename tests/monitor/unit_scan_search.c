@@ -28,18 +28,28 @@ static void begin_search(void) {
     scan.timer.reports_read = now();
 }
 
+enum { ALL = -1 };
+
+/* Reads a page of `jobs` reported jobs, of which `settled` are settled; false = the search is over. */
+static bool search_page(report_end_t *end, size_t jobs, int settled, size_t bytes, bool ended) {
+    static backup_page_t p;
+    if (!scan_search_wanted(&scan, end)) return false;
+    cr_assert(end->count > 0 && end->count <= BACKUP_PAGE);
+    p = (backup_page_t){.count = jobs, .jobs = jobs, .in_place = true, .ended = ended};
+    end->read = end->count;
+    end->bytes = end->count * bytes;
+    scan_search_read(&scan, end, &p);
+    scan_search_found(&scan, end, jobs, settled == ALL ? end->count : (size_t)settled);
+    return true;
+}
+
 /* Reads both ends in vain. */
 static void search_in_vain(size_t bytes, size_t read[2]) {
-    static backup_page_t p;
-    size_t count;
+    report_end_t end;
     read[0] = read[1] = 0;
-    while ((count = scan_search_wanted(&scan)) > 0) {
-        p = (backup_page_t){.count = count, .jobs = count, .bytes = count * bytes, .in_place = true};
-        cr_assert_eq(scan.progress.read, read[scan.progress.tail], "each page begins behind the last one");
-        scan_requested(&scan, count);
-        scan_read_page(&scan, &p, count);
-        scan_search_found(&scan, p.bytes, 0);
-        read[scan.progress.tail] += count;
+    while (search_page(&end, 0, 0, bytes, false)) {
+        cr_assert_eq(end.skip, read[end.tail], "each page begins behind the last one");
+        read[end.tail] += end.count;
     }
 }
 
@@ -59,27 +69,21 @@ Test(unit_scan_search, reads_fewer_large_entries) {
 }
 
 Test(unit_scan_search, settled_jobs_cost_nothing) {
-    static backup_page_t p;
+    report_end_t end;
     begin_search();
     for (int i = 0; i < 100; i++) {
-        size_t count = scan_search_wanted(&scan);
-        cr_assert_gt(count, 0);
-        p = (backup_page_t){.count = count, .jobs = count, .bytes = 100 * count, .in_place = true};
-        scan_requested(&scan, count);
-        scan_read_page(&scan, &p, count);
-        scan_search_found(&scan, 0, count);
-        cr_assert_eq(scan.progress.read, 0, "the next page begins where the settled jobs were");
+        cr_assert(search_page(&end, 10, i ? ALL : 16, 100, false));
+        cr_assert_eq(scan.progress.read, 2, "the next page begins where the settled jobs were");
     }
     report_table_remove(&scan.reports, found(1));
-    cr_assert_eq(scan_search_wanted(&scan), 0, "all reports are settled");
+    cr_assert_not(scan_search_wanted(&scan, &end), "all reports are settled");
 }
 
 Test(unit_scan_search, the_end_of_the_list_ends_a_search) {
-    static backup_page_t p = {.ended = true, .in_place = true};
+    report_end_t end;
     begin_search();
-    scan_requested(&scan, 8);
-    scan_read_page(&scan, &p, 8);
-    cr_assert_eq(scan_search_wanted(&scan), 0);
+    cr_assert(search_page(&end, 0, 0, 100, true));
+    cr_assert_not(scan_search_wanted(&scan, &end));
 }
 
 Test(unit_scan_search, counts_no_job) {
@@ -155,8 +159,9 @@ Test(unit_scan_search, a_job_that_a_scan_has_met_needs_no_further_scan) {
     scan_changed(&scan, true, now());
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, 1, false));
+    report_end_t end;
     report(1);
-    cr_assert_eq(scan_search_wanted(&scan), 0, "the same report again");
+    cr_assert_not(scan_search_wanted(&scan, &end), "the same report again");
     scan_search_end(&scan, now());
     cr_assert_gt(next_ms(), INTERVAL / 2);
 }
@@ -191,4 +196,113 @@ Test(unit_scan_search, large_reports_delay_searches) {
     scan_changed(&scan, true, now());
     cr_assert_not(begin_scan(LONG, LONG, 2, false));
     cr_assert_eq(mono_diff(scan.timer.search, now()) / NS_PER_MS, 200);
+}
+
+/* A search with so many reports in the hash that it does not read them. */
+static void begin_search_of_ends(int64_t reports) {
+    begin_search();
+    scan_search_end(&scan, now());
+    scan_changed(&scan, true, now());
+    scan.timer.next = mono_never();
+    now_ms += SCAN_PAUSE_MIN_MS;
+    cr_assert(begin_scan(LONG, LONG, reports, false));
+    cr_assert(scan.phase == SCAN_SEARCH && scan.progress.ends_only);
+}
+
+/* The report of a job in a page. */
+static bool meet(int number) {
+    static char id[] = "0123456789012345678901234567890123456789";
+    digest_t digest = job(number);
+    return report_table_found(&scan.reports, &digest, &(report_ref_t){.id = id});
+}
+
+Test(unit_scan_search, reads_all_reports_if_they_are_few_or_large_or_from_time_to_time) {
+    begin_search_of_ends(1000);
+    cr_assert_not(scan_search_walks(&scan, 1000, now()));
+    cr_assert(scan_search_walks(&scan, 16, now()), "few");
+    cr_assert(scan_search_walks(&scan, 1000, scan.timer.walk), "from time to time");
+    cr_assert_leq(mono_diff(scan.timer.walk, now()) / NS_PER_MS, 1000);
+    scan.reports.large_bytes = 1;
+    cr_assert(scan_search_walks(&scan, 1000, now()), "large");
+    scan.reports.large_bytes = 0;
+    for (int i = 2; i <= 1000; i++) cr_assert(meet(i));
+    cr_assert(scan_search_walks(&scan, 1000, now()), "one of the known reports has changed");
+    cr_assert_not(scan_search_walks(&scan, 1001, now()));
+}
+
+Test(unit_scan_search, long_walks_are_rare) {
+    begin_search();
+    now_ms += 500;
+    scan.timer.reports_read = now();
+    scan_search_end(&scan, now());
+    cr_assert_geq(mono_diff(scan.timer.walk, now()) / NS_PER_MS, 10 * 500);
+}
+
+Test(unit_scan_search, reports_that_were_not_met_make_the_next_search_read_all) {
+    size_t read[2];
+    begin_search_of_ends(1000);
+    search_in_vain(100, read);
+    cr_assert(read[0] >= 900 && read[1] >= 900);
+    scan_search_end(&scan, now());
+    cr_assert_eq(scan.timer.search.ns, scan.timer.walk.ns);
+    cr_assert_geq(scan.timer.walk.ns, scan.timer.earliest.ns);
+}
+
+Test(unit_scan_search, goes_on_while_pages_have_reported_jobs) {
+    report_end_t end;
+    begin_search_of_ends(17);
+    for (int i = 0; i < 20; i++) cr_assert(search_page(&end, 10, ALL, 100, false), "page %d", i);
+    cr_assert(scan.progress.sought < 0, "reports have come since it began, and their jobs are nearer to the end");
+    cr_assert(search_page(&end, 0, 0, 100, false));
+    cr_assert_not(scan_search_wanted(&scan, &end));
+    scan_search_end(&scan, now());
+    cr_assert_eq(scan.timer.search.ns, mono_never().ns);
+}
+
+Test(unit_scan_search, a_job_without_a_settle_waits_for_a_scan) {
+    begin_search_of_ends(1000);
+    cr_assert(meet(5));
+    cr_assert(meet(5), "a second copy");
+    report_table_tried(&scan.reports, found(5));
+    cr_assert_not(meet(5), "a settle has used the report");
+    scan_search_end(&scan, now());
+    cr_assert(found(5)->searched && scan.timer.next.ns < mono_never().ns);
+    scan_changed(&scan, true, now());
+    scan.timer.next = mono_never();
+    now_ms += SCAN_PAUSE_MIN_MS;
+    cr_assert(begin_scan(LONG, LONG, 1000, false));
+    cr_assert_eq(scan.progress.sought, 998, "two reports are known");
+    cr_assert_not(meet(5), "a later search does not settle it");
+}
+
+/* Otherwise no scan would begin, and nobody would notice stalled jobs. */
+Test(unit_scan_search, a_storm_of_reports_does_not_keep_off_scans) {
+    report_end_t end;
+    int pages = 0;
+    begin_search();
+    while (search_page(&end, 64, ALL, 100, false)) cr_assert_lt(++pages, 1000);
+    cr_assert_lt(pages, 1000);
+    scan.timer.changed = true;
+    scan.timer.next = mono_never();
+    scan_search_end(&scan, now());
+    cr_assert_not(found(1)->searched, "the next search goes on");
+    cr_assert_eq(scan.timer.next.ns, mono_never().ns);
+    cr_assert_eq(scan.timer.search.ns, scan.timer.earliest.ns);
+}
+
+Test(unit_scan_search, the_table_has_room_for_reports_that_are_met) {
+    begin_search_of_ends(100000);
+    int added = 2;
+    while (meet(added)) cr_assert_leq(++added, REPORTS_MAX + REPORTS_ROOM + 1);
+    cr_assert_eq(scan.reports.count, REPORTS_MAX + REPORTS_ROOM);
+    for (int i = 2; i < 300; i++) report_table_remove(&scan.reports, found(i));
+    report_table_make_room(&scan.reports);
+    for (int i = 0; i < BACKUP_PAGE; i++) cr_assert(meet(added + i));
+    cr_assert(found(300) && !found(2));
+    scan_search_end(&scan, now());
+    scan_changed(&scan, true, now());
+    scan.timer.next = scan.timer.walk = mono_never();
+    now_ms += 1000;
+    cr_assert(begin_scan(LONG, LONG, 100000, false));
+    cr_assert(meet(2), "a new report of a job that was settled");
 }

@@ -211,7 +211,7 @@ static const struct {
                       "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
                       "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
-    {&script_list_end, "1 email:backup -1 0 10 1000"},
+    {&script_list_end, "2 email:backup email:errors -1 0 10 8 1000"},
     {&script_prune, "2 sidecar:app:lock email:errors T value job4 text"},
     {&script_break_stale_lock, "1 sidecar:app:lock T 5000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},

@@ -1,5 +1,7 @@
 /* reports_scan reads every report with its job. No request returns more bytes than the limit. */
+#include "dialects/registry.h"
 #include "monitor/monitor_call.h"
+#include "queue/report_end.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +81,7 @@ static report_ref_t only_report(fixture_t *f, const char *text, size_t len) {
     report_ref_t report = {0};
     redis_ok(f->r, "HSET email:errors job %b", text, len);
     while (!walk.ended) cr_assert_eq(reports_scan(&call, &walk, note_last, &report), OUTCOME_OK, "%s", f->error.text);
-    cr_assert_eq(walk.count, len > 1 << 20 ? 1 : 16, "after a large text, Redis reads one report a request");
+    cr_assert_eq(walk.count, len > 1 << 20 ? 1 : 64, "after a large text, Redis reads one report a request");
     return report;
 }
 
@@ -124,67 +126,112 @@ Test(redis_reports, reports_of_one_step_are_read_in_parts) {
     fixture_stop(&f);
 }
 
-/* Reads a page of one end; returns its jobs, "a b c", the nearest to the tail first; owned. */
-static char *end_of(fixture_t *f, bool tail, size_t skip, size_t count, bool ended) {
-    static backup_page_t page;
-    backup_status_t status = {.config = f->keys->queues[0].config};
+static backup_page_t page; /* of the last read */
+static report_end_t end;
+
+static void read_end(fixture_t *f, bool tail, size_t skip, size_t count) {
+    backup_status_t status = {.config = f->keys->queues[0].config, .rotation = dialect_list.scan->rotation};
     const call_t call = fixture_call(f, NULL);
-    buffer_t text = {0};
+    end.tail = tail;
+    end.skip = skip;
+    end.count = count;
     backup_page_clear(&page);
-    cr_assert_eq(backup_end_read(&call, &status, tail, skip, count, &page), OUTCOME_OK, "%s", f->error.text);
-    cr_assert_eq(page.ended, ended);
-    for (size_t i = 0; i < page.count; i++)
-        buffer_printf(&text, "%.*s ", (int)page.entries[i].bytes.len, page.entries[i].bytes.data);
-    backup_page_clear(&page);
-    return text.data ? text.data : mem_str("");
+    cr_assert_eq(report_end_read(&call, &status, &end, &page), OUTCOME_OK, "%s", f->error.text);
 }
 
+/* The jobs of the page are "a b c ", the nearest to the tail first. */
 static void expect_end(fixture_t *f, bool tail, size_t skip, size_t count, bool ended, const char *expected) {
-    char *found = end_of(f, tail, skip, count, ended);
-    cr_assert_str_eq(found, expected);
-    free(found);
+    buffer_t text = {0};
+    read_end(f, tail, skip, count);
+    cr_assert_eq(page.ended, ended);
+    for (size_t i = 0; i < page.count; i++) {
+        slice_t job = page.entries[i].bytes;
+        buffer_printf(&text, "%.*s ", (int)job.len, job.data);
+        cr_assert(end.reports[i].job.data == job.data && end.reports[i].job.len == job.len);
+    }
+    cr_assert_str_eq(text.data ? text.data : "", expected);
+    buffer_free(&text);
+    backup_page_clear(&page);
 }
 
-Test(redis_list_end, returns_the_entries_of_one_end) {
+Test(redis_list_end, returns_the_reported_jobs_of_one_end) {
     fixture_t f = fixture_start(NULL);
     expect_end(&f, false, 0, 3, true, "");
     redis_ok(f.r, "RPUSH email:backup a b c d e");
+    expect_end(&f, false, 0, 3, false, "");
+    cr_assert(end.read == 3 && end.bytes == 3);
+    redis_ok(f.r, "HSET email:errors a x b x c x d x e x f x");
     expect_end(&f, false, 0, 2, false, "b a ");
     expect_end(&f, false, 2, 2, false, "d c ");
     expect_end(&f, false, 3, 5, true, "e d ");
+    cr_assert(end.read == 2 && end.bytes == 2);
     expect_end(&f, true, 0, 2, false, "e d ");
     expect_end(&f, true, 2, 2, false, "c b ");
     expect_end(&f, true, 3, 5, true, "b a ");
     expect_end(&f, true, 9, 5, true, "");
+    redis_ok(f.r, "HDEL email:errors b d");
+    expect_end(&f, false, 0, 5, false, "e c a ");
+    expect_end(&f, true, 1, 4, false, "c a ");
+    cr_assert(end.read == 4 && end.bytes == 4);
     fixture_stop(&f);
 }
 
-Test(redis_list_end, returns_many_entries_in_order) {
-    static backup_page_t page;
+Test(redis_list_end, returns_many_jobs_in_order) {
     fixture_t f = fixture_start(NULL);
-    backup_status_t status = {.config = f.keys->queues[0].config};
-    const call_t call = fixture_call(&f, NULL);
-    redis_ok(f.r, "EVAL %s 1 email:backup", "for i = 0, 999 do redis.call('RPUSH', KEYS[1], i) end");
+    redis_ok(f.r, "EVAL %s 2 email:backup email:errors",
+             "for i = 0, 999 do redis.call('RPUSH', KEYS[1], i) "
+             "if i % 3 == 0 then redis.call('HSET', KEYS[2], i, 'boom') end end");
     for (int tail = 0; tail < 2; tail++) {
-        cr_assert_eq(backup_end_read(&call, &status, tail, 100, 256, &page), OUTCOME_OK);
-        cr_assert_eq(page.count, 256);
-        for (int i = 0; i < 256; i++)
-            cr_assert_eq(strtol(page.entries[i].bytes.data, NULL, 10), tail ? 899 - i : 355 - i, "tail %d, entry %d", tail, i);
+        read_end(&f, tail, 100, 256);
+        cr_assert_eq(end.read, 256);
+        int last = tail ? 900 : 357;
+        for (size_t i = 0; i < page.count; i++, last -= 3)
+            cr_assert_eq(strtol(page.entries[i].bytes.data, NULL, 10), last - 3, "tail %d, entry %zu", tail, i);
+        cr_assert(page.count >= 85 && page.count <= 86);
         backup_page_clear(&page);
     }
     fixture_stop(&f);
 }
 
-Test(redis_list_end, large_entries_end_a_reply) {
-    static backup_page_t page;
+/* A settle compares the id, so both scripts must make the same. */
+Test(redis_list_end, tells_of_a_report_what_a_walk_tells) {
+    enum { LONG = 2 << 20 };
+    static const size_t lens[] = {0, 1, 65536, 65537, LONG};
     fixture_t f = fixture_start(NULL);
-    backup_status_t status = {.config = f.keys->queues[0].config};
-    const call_t call = fixture_call(&f, NULL);
-    redis_ok(f.r, "EVAL %s 1 email:backup %d", "for i = 1, 100 do redis.call('RPUSH', KEYS[1], string.rep('x', ARGV[1])) end",
-             LARGE);
-    cr_assert_eq(backup_end_read(&call, &status, false, 0, 256, &page), OUTCOME_OK);
-    cr_assert_leq(page.count, 8);
-    cr_assert_not(page.ended);
-    backup_page_clear(&page);
+    char *text = malloc(LONG);
+    memset(text, '!', LONG);
+    redis_ok(f.r, "RPUSH email:backup job");
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        report_ref_t walked = only_report(&f, text, lens[i]);
+        read_end(&f, i % 2, 0, 8);
+        cr_assert_eq(page.count, 1);
+        cr_assert_str_eq(end.reports[0].id, walked.id);
+        cr_assert(end.reports[0].ends == walked.ends && end.reports[0].large == walked.large);
+        free((char *)walked.id);
+        backup_page_clear(&page);
+    }
+    free(text);
+    fixture_stop(&f);
+}
+
+/* Redis copies texts for the script, although the reply does not have them. */
+Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
+    static const char *const loads[] = {
+        "redis.call('RPUSH', KEYS[1], i .. string.rep('x', ARGV[1]))",
+        "redis.call('RPUSH', KEYS[1], i) redis.call('HSET', KEYS[2], i, string.rep('x', ARGV[1]))"};
+    fixture_t f = fixture_start(NULL);
+    for (int i = 0; i < 2; i++) {
+        char *script = mem_printf("for i = 1, 100 do %s end", loads[i]);
+        redis_ok(f.r, "DEL email:backup email:errors");
+        redis_ok(f.r, "EVAL %s 2 email:backup email:errors %d", script, LARGE);
+        free(script);
+        for (int large = 0; large < 2; large++) {
+            end.large = large;
+            read_end(&f, false, 0, 256);
+            cr_assert(end.read >= 1 && end.read <= (large ? 1 : 8), "%zu entries", end.read);
+            cr_assert_not(page.ended);
+            backup_page_clear(&page);
+        }
+    }
     fixture_stop(&f);
 }

@@ -28,7 +28,7 @@ static const struct {
      "sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 0 0 - 0 1 kind 10,11,0,9,1,r job digest "
      "old new retried"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
-    {&script_list_end, "1 email:backup 1 0 10 1000"},
+    {&script_list_end, "2 email:backup email:errors 1 0 10 8 1000"},
     {&script_prune, "2 sidecar:app:lock email:errors T value job text"},
     {&script_requeue,
      "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "

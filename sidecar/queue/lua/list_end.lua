@@ -1,29 +1,44 @@
 #!lua flags=no-writes
--- list_end: reads entries at one end of a list, without their removal and within a limit of bytes.
+-- list_end: finds reported jobs among the entries at one end of a list, without their removal and within a limit of bytes. Texts
+-- stay in Redis until a job is settled.
 --
 -- KEYS[1]  list
+-- KEYS[2]  errors    hash: job -> text; a text that begins with ! means: do not retry
 -- ARGV[1]  side      '1' = at the head, '-1' = at the tail
 -- ARGV[2]  skip      entries of that end to skip
--- ARGV[3]  count     most entries, at least 1
--- ARGV[4]  most      bytes; the reply ends with the entries that exceed them
--- Reply    {1 if the list has no entry beyond, or else 0; and entries, from the tail to the head}
+-- ARGV[3]  count     most entries to read, at least 1
+-- ARGV[4]  first     entries of the first step, because sizes are unknown until entries and texts are read
+-- ARGV[5]  most      bytes of entries and texts; the step that exceeds them is the last one
+-- Reply    {1 if the list has no entry beyond, or else 0; the number of entries read; their bytes; and three for each reported job,
+--          from the tail to the head: job, id of the text, 1 for do not retry or else 0}
+-- Uses     report_ids
 -- Safe     reads only.
-local FIRST, LAST = 8, 64 -- entries of one LRANGE: sizes are unknown until entries are read
-local head, skip, count, most = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local found, bytes, step, ended = {}, 0, FIRST, 0
-while count > 0 and bytes <= most and ended == 0 do
-    local wanted, before = math.min(step, count), bytes
-    local from, to = skip, skip + wanted - 1
+local GROWTH = 8 -- the last step reads so many times the entries of the first one
+local head, skip, count = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
+local first, most = tonumber(ARGV[4]), tonumber(ARGV[5])
+local found, read, entries, texts, step, ended = {}, 0, 0, 0, first, 0
+while read < count and entries + texts <= most and ended == 0 do
+    local wanted, before = math.min(step, count - read), entries + texts
+    local from, to = skip + read, skip + read + wanted - 1
     if not head then from, to = -to - 1, -from - 1 end
     local some = redis.call('LRANGE', KEYS[1], from, to)
-    for i = 1, #some do
-        found[#found + 1] = head and some[i] or some[#some + 1 - i] -- the nearest to the end first
-        bytes = bytes + #found[#found]
+    local reports = #some > 0 and redis.call('HMGET', KEYS[2], unpack(some))
+    for n = 1, #some do
+        local i = head and n or #some + 1 - n -- the nearest to the end first
+        local text = reports[i]
+        entries = entries + #some[i]
+        if text then
+            texts = texts + #text
+            found[#found + 1] = {some[i], report_id(text), string.sub(text, 1, 1) == '!' and 1 or 0}
+        end
     end
     if #some < wanted then ended = 1 end
-    skip, count = skip + wanted, count - wanted
-    if (bytes - before) * 8 < most then step = math.min(2 * step, LAST) end
+    read = read + #some
+    if (entries + texts - before) * 8 < most then step = math.min(2 * step, GROWTH * first) end
 end
-local reply = {ended}
-for i = 1, #found do reply[i + 1] = head and found[#found + 1 - i] or found[i] end
+local reply = {ended, read, entries}
+for n = 1, #found do
+    local report = found[head and #found + 1 - n or n]
+    for i = 1, 3 do reply[#reply + 1] = report[i] end
+end
 return reply

@@ -37,6 +37,6 @@ for i = 2 * skip + 1, #found[2], 2 do
     reply[#reply + 1] = string.sub(text, 1, 1) == '!' and 1 or 0
     told = told + #found[2][i]
 end
-if reply[2] == 0 and bytes > 0 and (bytes + texts) * 8 < most then reply[3] = math.min(4 * count, 16) end
+if reply[2] == 0 and bytes > 0 and (bytes + texts) * 8 < most then reply[3] = math.min(4 * count, 128) end
 if texts > most then reply[3] = 1 end
 return reply
