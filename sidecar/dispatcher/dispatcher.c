@@ -44,7 +44,8 @@ static const session_ops_t SESSION = {.role = ROLE,
 dispatcher_t *dispatcher_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics,
                              const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
-    *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop, .turn.safety_from = keys->queue_count};
+    *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop};
+    d->turn = (dispatcher_turn_t){.promotes_max = PROMOTES_MAX, .safety_from = keys->queue_count};
     session_init(&d->session, &SESSION, d, shard, metrics, stop);
     d->schedules = mem_array(keys->queue_count, sizeof *d->schedules);
     leadership_init(&d->leadership, ROLE, leases);
@@ -116,7 +117,7 @@ static void dispatcher_choose_due(dispatcher_t *d, due_set_t *due, mono_t now) {
     bool passed = false;
     due->count = 0;
     due->spare_us = d->keys->config->redis.slice_us;
-    for (size_t n = 0; n < count && due->count < PROMOTES_MAX; n++) {
+    for (size_t n = 0; n < count && due->count < d->turn.promotes_max; n++) {
         size_t queue = (first + n) % count;
         const schedule_t *schedule = &d->schedules[queue];
         if (!schedule_wants_promote(schedule, now) || !dispatcher_may_serve(d, queue, &due->leases[due->count])) continue;

@@ -37,6 +37,7 @@ typedef struct request {
 // Queues take turns, and so do promotes and reads.
 typedef struct dispatcher_turn {
     size_t promote_from; // queue at which the search for the next promote begins
+    size_t promotes_max; // most queues of the next request that promotes
     size_t read_from;    // queue at which the next read begins
     size_t safety_from;  // queue at which the next part of the safety poll begins; the number of queues = the poll is over
     bool read_first;     // this time a read goes before a promote

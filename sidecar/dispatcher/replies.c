@@ -2,6 +2,8 @@
 
 #include "dispatcher/internal.h"
 
+enum { BACKLOG_SHARE = 4 }; // more than this fraction of the queues of a request is many
+
 static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, bool expensive) {
     const next_due_request_t *asked = &request->queues[i];
     const next_due_t *head = &d->next_dues[i];
@@ -119,6 +121,16 @@ static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, i
     return expensive;
 }
 
+// A queue whose part of the slice was too short for its due jobs needs a request of its own. If that is so for many queues of a
+// request, fewer queues share the next ones; otherwise more do.
+static void dispatcher_adapt_promotes(dispatcher_t *d, const request_t *request) {
+    size_t backlogs = 0, *most = &d->turn.promotes_max;
+    for (size_t i = 0; i < request->count; i++) backlogs += d->schedules[request->queues[i].queue].backlog;
+    bool many = backlogs * BACKLOG_SHARE > request->count;
+    if (many && request->count > 1) *most = request->count / 2;
+    if (!many && *most < PROMOTES_MAX) ++*most;
+}
+
 outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     const request_t *request = &d->requests[window_oldest(&d->window)];
     heads_reply_t heads[PROMOTES_MAX];
@@ -144,5 +156,6 @@ outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
         dispatcher_apply_heads(d, request, &heads[i], expensive);
         if (heads[i].error.outcome == OUTCOME_RETRY) *error = heads[i].error;
     }
+    if (request->kind == REQUEST_PROMOTE && request->reads_head) dispatcher_adapt_promotes(d, request);
     return error->outcome;
 }

@@ -330,3 +330,37 @@ Test(redis_dispatcher_rounds, promotes_of_one_write_divide_the_slice) {
     cr_assert(jobs >= QUEUES && jobs <= BATCH_OF_ONE, "%ld jobs", jobs);
     setup_end(&d);
 }
+
+/* One job of each queue becomes due. Returns the number of requests that promote all queues together. */
+static long requests_of_all(setup_t *d) {
+    static const char last[] = " 6 q0:delayed q1:delayed";
+    redis_ok(d->f.r, "DEL q0 q1 q2 q3 q4 q5");
+    for (int i = 0; i < QUEUES; i++) redis_ok(d->f.r, "ZADD q%d:delayed %lld job", i, now_ms(d->f.r) + HOUR_MS / 2);
+    settle(d);
+    long before = proxy_requests(d->f.proxy, last);
+    step_hour(d);
+    for (int i = 0; i < QUEUES; i++) cr_assert(driver_until(&d->instance.driver, length(d, i) == 1, 15000));
+    settle(d);
+    return proxy_requests(d->f.proxy, last) - before;
+}
+
+/* Parts of a slice that are too short for the due jobs would only cost more requests. */
+Test(redis_dispatcher_rounds, queues_with_many_due_jobs_share_fewer_requests, .timeout = 60) {
+    enum { MOST_ROUNDS = 3 * QUEUES };
+    setup_t d;
+    begin(&d, (fixture_options_t){.preload = "shim_clock",
+                                  .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; }; " SIX});
+    settle(&d);
+    cr_assert_eq(requests_of_all(&d), 1);
+    redis_ok(d.f.r, "DEL q0 q1 q2 q3 q4 q5");
+    add_for_later(&d);
+    step_hour(&d);
+    cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1), 15000));
+    settle(&d);
+    redis_ok(d.f.r, "DEL q0:delayed q1:delayed q2:delayed q3:delayed q4:delayed q5:delayed");
+    settle(&d);
+    cr_assert_eq(requests_of_all(&d), 0, "six queues with a backlog, and as many in the next request");
+    int rounds = 0;
+    while (requests_of_all(&d) == 0) cr_assert_lt(++rounds, MOST_ROUNDS, "no request becomes larger again");
+    setup_end(&d);
+}
