@@ -42,13 +42,17 @@ void digest_hex(const digest_t *digest, char hex[DIGEST_HEX_SIZE]) {
 static const uint8_t digest_digits[256] = {['0'] = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ['a'] = 11, 12, 13, 14, 15, 16};
 
 bool digest_parse(slice_t hex, digest_t *out) {
-    bool good = hex.len == DIGEST_HEX_SIZE - 1;
-    for (size_t i = 0; good && i < DIGEST_BYTES; i++) {
-        uint8_t high = digest_digits[(uint8_t)hex.data[2 * i]], low = digest_digits[(uint8_t)hex.data[2 * i + 1]];
-        good = high && low;
-        out->bytes[i] = (uint8_t)(high * 16 + low - 17);
+    *out = (digest_t){.bytes = {0}};
+    if (hex.len != DIGEST_HEX_SIZE - 1) return false;
+    const uint8_t *digits = (const uint8_t *)hex.data;
+    digest_t digest;
+    bool good = true;
+    for (size_t i = 0; i < DIGEST_BYTES; i++) {
+        uint8_t high = digest_digits[digits[2 * i]], low = digest_digits[digits[2 * i + 1]];
+        good &= high && low;
+        digest.bytes[i] = (uint8_t)(high * 16 + low - 17);
     }
-    if (!good) *out = (digest_t){.bytes = {0}};
+    if (good) *out = digest;
     return good;
 }
 
