@@ -191,9 +191,19 @@ static void close_database(audit_t *audit) {
     context_forget(&audit->contexts);
 }
 
+// Reads the application id from the first page: SQLite reads nothing of a truncated file.
+static bool open_has_our_header(audit_t *audit) {
+    enum { AT = 68, SIZE = 4 }; // sqlite.org/fileformat.html, 1.3
+    sqlite3_file *file = NULL;
+    uint8_t id[SIZE];
+    bool read = audit->db && sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK && file &&
+                file->pMethods && file->pMethods->xRead(file, id, SIZE, AT) == SQLITE_OK;
+    return read && ((uint32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]) == AUDIT_APPLICATION_ID;
+}
+
 // Never move a file of another program. The header or the lock file shows that the file is, or was, a log of the sidecar.
 static bool open_must_set_aside(audit_t *audit) {
-    return audit->exclusive && audit->damaged && (audit->is_ours || *audit->lock->loss.instance);
+    return audit->exclusive && audit->damaged && (audit->is_ours || *audit->lock->loss.instance || open_has_our_header(audit));
 }
 
 static bool open_prepare(audit_t *audit, const audit_open_options_t *options, buffer_t *why) {

@@ -208,6 +208,20 @@ Test(unit_audit_lock, damage_is_detected_while_in_use) {
     free(bytes), free(path);
 }
 
+/* As a copy that a full disk has cut short. */
+Test(unit_audit_lock, a_truncated_log_without_its_lock_file_is_set_aside) {
+    char *path = log_with_rows(500), *file = mem_printf("%s.lock", path);
+    struct stat at;
+    unlink(file);
+    cr_assert(stat(path, &at) == 0 && truncate(path, at.st_size / 8192 * 4096) == 0);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    cr_expect_eq(count_files(path, ".corrupt-*Z"), 1);
+    put(audit, 1);
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events"), 1);
+    audit_close(audit);
+    free(file), free(path);
+}
+
 /* A text file where our log was: only the lock file proves that the path is ours. */
 Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
     char *path = log_with_rows(3), *file = mem_printf("%s.lock", path);
