@@ -17,8 +17,8 @@ enum {
     BURST_NAMES = 10, // queues that the last line names
 };
 
-// The lines of one message that are written in a window. Warnings and errors are one for each queue, lines at level info one for
-// each job. At level debug every line is written.
+// At most so many lines of one message are written in a window. A warning or an error concerns a queue, a line at level info
+// often a job. At level debug every line is written.
 static const struct burst_limit {
     int lines, seconds;
 } BURST_LIMITS[] = {[LOG_ERROR] = {20, REPEAT_WINDOW_S}, [LOG_WARN] = {20, REPEAT_WINDOW_S}, [LOG_INFO] = {1000, 1}};

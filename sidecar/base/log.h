@@ -5,8 +5,8 @@
 // number, and `seconds_ago`, the age of the last suppressed line.
 //
 // When many queues have the same level, role and message, the first 20 lines in 10 s are written. One more line then carries
-// `more`, how many lines were suppressed, and `queues`, some of their names. Of a message at level info about queues, the first
-// 1,000 lines in a second are written, and then one more line in the same way: a storm of jobs must not become a storm of lines.
+// `more`, how many lines were suppressed, and `queues`, some of their names. A message at level info
+// about queues has 1,000 lines a second, and one more line in the same way: a storm of jobs must not become a storm of lines.
 //
 // Lines are dropped while stderr is full because nobody reads it. The next line that is written carries `lines_lost`.
 #pragma once

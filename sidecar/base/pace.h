@@ -41,8 +41,8 @@ static inline int64_t pace_least_us(const pace_t *pace) {
     return pace->fixed_us + (int64_t)jobs_us;
 }
 
-// Jobs of the next script, 1 to `most`; `first` while their time is unknown. A fixed part that takes most of the slice is spent
-// on as many jobs as take the same time: small batches would only repeat it.
+// Jobs of the next script, 1 to `most`; `first` while their time is unknown. If the fixed part takes most of the slice, the jobs
+// get as much time again: smaller batches would only repeat the fixed part.
 static inline int64_t pace_jobs(const pace_t *pace, int64_t slice_us, int64_t first, int64_t most) {
     int64_t left_us = slice_us - pace->fixed_us;
     if (left_us < pace->fixed_us) left_us = pace->fixed_us;
