@@ -214,6 +214,21 @@ Test(redis_list_end, tells_of_a_report_what_a_walk_tells) {
     fixture_stop(&f);
 }
 
+/* Small entries tell little about those behind them. */
+Test(redis_list_end, steps_stay_short_where_large_texts_are_known) {
+    enum { SMALL = 15 };
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "EVAL %s 2 email:backup email:errors %d %d",
+             "for i = 1, 100 do redis.call('RPUSH', KEYS[1], i) "
+             "redis.call('HSET', KEYS[2], i, string.rep('x', i <= tonumber(ARGV[1]) and 1 or ARGV[2])) end",
+             SMALL, LARGE);
+    end.large = true;
+    read_end(&f, false, 0, 256);
+    cr_assert(end.read > SMALL && end.read <= SMALL + 8, "%zu entries", end.read);
+    backup_page_clear(&page);
+    fixture_stop(&f);
+}
+
 /* Redis copies texts for the script, although the reply does not have them. */
 Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
     static const char *const loads[] = {
