@@ -198,7 +198,9 @@ static bool open_has_our_header(audit_t *audit) {
     uint8_t id[SIZE];
     bool read = audit->db && sqlite3_file_control(audit->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK && file &&
                 file->pMethods && file->pMethods->xRead(file, id, SIZE, AT) == SQLITE_OK;
-    return read && ((uint32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]) == AUDIT_APPLICATION_ID;
+    uint32_t found = 0;
+    for (int i = 0; read && i < SIZE; i++) found = found << 8 | id[i];
+    return read && found == AUDIT_APPLICATION_ID;
 }
 
 // Never move a file of another program. The header or the lock file shows that the file is, or was, a log of the sidecar.

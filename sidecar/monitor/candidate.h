@@ -16,6 +16,7 @@ typedef struct apply {
     scan_t *scan;
     apply_buffers_t *buffers;
     pace_t *pace;
+    const backup_page_t *page;
     bool in_place; // read without rotation: the jobs are near the tail
 } apply_t;
 

@@ -268,10 +268,7 @@ size_t scan_page_bytes(const scan_t *scan) { return scan->page_size.entries * (s
 
 bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
 
-// A search does not learn the size of the entries that it passes.
-size_t scan_small_entries(const scan_t *scan) {
-    return scan->phase == SCAN_SEARCH || scan_largest(scan) == 0 ? 0 : PAGE_BYTES / (scan_largest(scan) + 1);
-}
+size_t scan_small_entries(const scan_t *scan) { return scan_largest(scan) == 0 ? 0 : PAGE_BYTES / (scan_largest(scan) + 1); }
 
 // The size of an entry is unknown until the entry is read. So pages grow step by step. Small entries predict little about the
 // entries behind them. After a large entry, pages stay small for a while.

@@ -43,8 +43,7 @@ void scan_search_read(scan_t *scan, const report_end_t *end, const backup_page_t
     progress->read += end->read;
     progress->pages_read++;
     progress->ended = page->ended;
-    for (size_t i = 0; i < page->count; i++)
-        if (page->entries[i].bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = page->entries[i].bytes.len;
+    if (end->largest > scan->page_size.largest[0]) scan->page_size.largest[0] = end->largest;
 }
 
 // Settled jobs cost the search nothing, so it goes on while it settles some.

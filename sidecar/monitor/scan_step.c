@@ -228,7 +228,12 @@ bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
 // Judges one page. Reads the replies in flight before it carries out a verdict.
 static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
-    apply_t apply = {.call = call, .scan = scan, .buffers = m->buffers, .pace = &m->pace, .in_place = stamped->page.in_place};
+    apply_t apply = {.call = call,
+                     .scan = scan,
+                     .buffers = m->buffers,
+                     .pace = &m->pace,
+                     .page = &stamped->page,
+                     .in_place = stamped->page.in_place};
     scan->progress.now = stamped->now;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);

@@ -7,6 +7,7 @@
 
 enum {
     FIRST_JOBS = 16,     // jobs of the first request, while their time is unknown
+    SEARCH_DRIFT = 64,   // jobs that workers take between the read of a page and its settle
     SETTLE_DEPTH = 2048, // entries that a settle searches: this page, later pages in memory, and jobs that workers took since
 };
 
@@ -46,8 +47,16 @@ static int64_t settles_alone(const apply_t *apply, const candidate_t *candidate)
     return SETTLE_EXACT_ENTRIES + (apply->scan->phase == SCAN_SEARCH ? (int64_t)apply->scan->progress.read : 0);
 }
 
+// The job is probably among so many entries at the end of its list. `before` jobs of the page are settled before it.
+static int64_t settles_near(const apply_t *apply, const candidate_t *candidate, size_t before) {
+    const scan_t *scan = apply->scan;
+    if (scan->phase == SCAN_SEARCH) return (int64_t)scan->progress.read + SEARCH_DRIFT;
+    if (apply->in_place) return (int64_t)scan->progress.read;
+    return apply->page->entries + apply->page->count - candidate->entry - (int64_t)before;
+}
+
 // False: a key of the wrong type blocks this kind of settle.
-static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
+static bool settles_prepare(const apply_t *apply, candidate_t *candidate, size_t before) {
     const scan_t *scan = apply->scan;
     const queue_config_t *config = scan->config;
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
@@ -66,6 +75,7 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate) {
                           .from_tail = apply->in_place,
                           .depth = SETTLE_DEPTH + (apply->in_place ? (int64_t)scan->progress.read : 0),
                           .alone = settles_alone(apply, candidate),
+                          .near = settles_near(apply, candidate, before),
                           .small = (int64_t)scan_small_entries(scan),
                           .blank_is_dead = scan->ops->blank_is_dead,
                           .report = candidate->report ? candidate->report->id : "",
@@ -161,16 +171,22 @@ typedef struct batch {
     bool answered; // settled[] is known
 } batch_t;
 
+// Candidates of the page, from the end of the list on.
+typedef struct progress {
+    size_t done;
+    size_t asked; // of these, in requests
+} progress_t;
+
 // Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
-// rotation the first candidate is. *done counts candidates of the page.
-static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, size_t *done, batch_t *batch) {
+// rotation the first candidate is.
+static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, progress_t *progress, batch_t *batch) {
     int64_t slice_us = apply->call->keys->config->redis.slice_us;
     size_t most = (size_t)pace_jobs(apply->pace, slice_us, FIRST_JOBS, BACKUP_PAGE), bytes = 0;
     batch->count = 0;
-    for (; *done < count && batch->count < most && bytes < SETTLE_BYTES; ++*done) {
-        candidate_t *candidate = &candidates[apply->in_place ? *done : count - 1 - *done];
+    for (; progress->done < count && batch->count < most && bytes < SETTLE_BYTES; progress->done++) {
+        candidate_t *candidate = &candidates[apply->in_place ? progress->done : count - 1 - progress->done];
         if (!settles_wanted(apply, candidate)) continue;
-        if (!settles_prepare(apply, candidate)) {
+        if (!settles_prepare(apply, candidate, progress->asked)) {
             buffer_free(&candidate->again);
             continue;
         }
@@ -179,6 +195,7 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
         batch->asks[batch->count++] = &candidate->ask;
         bytes += candidate->entry->bytes.len + candidate->again.len;
     }
+    progress->asked += batch->count;
 }
 
 static void settles_send(const apply_t *apply, batch_t *batch) {
@@ -233,14 +250,14 @@ outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t cou
     redis_error_t *error = apply->call->error;
     batch_t batches[2];
     batch_t *first = &batches[0], *second = &batches[1];
-    size_t done = 0;
+    progress_t progress = {0};
     second->count = 0;
     second->sent = first->sent = false;
-    settles_fill(apply, candidates, count, &done, first);
+    settles_fill(apply, candidates, count, &progress, first);
     settles_send(apply, first);
     while (first->count) {
         if (error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED) {
-            settles_fill(apply, candidates, count, &done, second);
+            settles_fill(apply, candidates, count, &progress, second);
             settles_send(apply, second);
         }
         settles_read(apply, first);

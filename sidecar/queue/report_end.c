@@ -28,7 +28,8 @@ outcome_t report_end_read(const call_t *call, const backup_status_t *status, rep
     page->in_place = true;
     end->read = (size_t)reply_int(reply_at(reply, 1));
     end->bytes = (size_t)reply_int(reply_at(reply, 2));
-    for (size_t i = 3; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3)
+    end->largest = (size_t)reply_int(reply_at(reply, 3));
+    for (size_t i = 4; reply->type == REDIS_REPLY_ARRAY && i + 2 < reply->elements; i += 3)
         report_end_add(status, end, page, &reply->element[i]);
     return OUTCOME_OK;
 }

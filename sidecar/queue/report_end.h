@@ -11,6 +11,7 @@ typedef struct report_end {
     // The reply.
     size_t read;                       // entries that were read
     size_t bytes;                      // of these entries
+    size_t largest;                    // bytes of the largest of them
     report_ref_t reports[BACKUP_PAGE]; // the report of each entry of the page
 } report_end_t;
 

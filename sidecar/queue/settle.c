@@ -19,7 +19,7 @@ static bool settle_is_delayed(const settle_ask_t *ask) {
 enum {
     SETTLE_KEYS = 9,     // keys of a request
     SETTLE_JOB_KEYS = 4, // and more keys of each job
-    NEAR_JOBS = 8,       // with so many jobs it is cheaper to read the end of the list than to search for each job
+    NEAR_PER_JOB = 16,   // to read so many entries is cheaper than a search for one job
     NEAR_MORE = 16,
 };
 
@@ -71,16 +71,16 @@ static uint32_t settle_columns(const settle_ask_t *ask) {
            (uint32_t)(ends && where->mark_id.len) << COLUMN_MARK | (uint32_t)(where->done_id.len > 0) << COLUMN_DONE;
 }
 
-// Entries at the end of the list for the script to read at once: those among which ended jobs are searched for copies, and some
-// more for jobs that workers took meanwhile. 0 = a search for each job is cheaper.
+// Entries at the end of the list for the script to read at once: those among which the jobs are and among which ended jobs are
+// searched for copies, and some more for jobs that workers took meanwhile. 0 = a search for each job is cheaper.
 static int64_t settle_near(const settle_ask_t *const *asks, size_t count) {
-    int64_t near = 0;
-    if (count < NEAR_JOBS) return 0;
-    for (size_t i = 0; i < count; i++)
+    int64_t near = (int64_t)count;
+    for (size_t i = 0; i < count; i++) {
+        if (asks[i]->near > near) near = asks[i]->near;
         if (settle_ends(asks[i]) && asks[i]->alone > near) near = asks[i]->alone;
-    if (near < (int64_t)count) near = (int64_t)count;
+    }
     near += NEAR_MORE;
-    return near <= asks[0]->small ? near : 0;
+    return near <= asks[0]->small && near <= NEAR_PER_JOB * (int64_t)count ? near : 0;
 }
 
 // FROM,READY,MARK,DEPTH,ALONE,FLAGS; see settle.lua.

@@ -38,7 +38,8 @@ typedef struct settle_ask {
     bool from_tail;        // the scan has just read the job at the tail
     int64_t depth;         // number of entries to search from that end; where->depth overrides it
     int64_t alone;         // an ended job must be the only one of its bytes among so many entries at that end; 0 = no check
-    int64_t small;         // at most so many entries at that end are small enough to be read at once; 0 = unknown
+    int64_t near;          // the job is probably among so many entries at that end
+    int64_t small;         // so many entries at that end are small enough to be read at once; 0 = unknown
     const char *heartbeat; // key that must not exist; NULL = not checked
     bool blank_is_dead;    // a heartbeat of white space counts as missing
     const char *report;    // id of the report that caused the verdict; "" = no report

@@ -41,7 +41,7 @@ Test(daemon_password, twenty_new_passwords_end_no_term, .timeout = 180) {
     cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on ~* &* +@all >p0");
     cr_assert_gt(asprintf(&settings, "username = \"sidecar\"; password_file = \"%s\";", path), 0);
-    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings});
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.redis = settings, .ttl = "3s"});
     cluster_works(&s, "q");
     for (size_t i = 0; i < REQUESTERS; i++) cr_assert(wait_for(connections(s.r, requesters[i], &ids[i]) == 1, 10000));
     cr_assert_eq(connections(s.r, " sub=1 ", &id), 1, "the dispatcher's");

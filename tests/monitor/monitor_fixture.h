@@ -41,9 +41,9 @@ static inline long long waiting(setup_t *d, const char *job) { return in_list(d-
 
 #define until(d, cond)                                                                                                           \
     do {                                                                                                                         \
-        if (!driver_until(&(d)->instance.driver, cond, 8000)) {                                                                  \
+        if (!driver_until(&(d)->instance.driver, cond, 25000)) {                                                                 \
             char *log_ = fixture_log();                                                                                          \
-            cr_assert_fail("still false after 8 s: %s\n%s", #cond, log_);                                                        \
+            cr_assert_fail("still false after 25 s: %s\n%s", #cond, log_);                                                       \
         }                                                                                                                        \
     } while (0)
 

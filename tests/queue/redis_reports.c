@@ -159,7 +159,7 @@ Test(redis_list_end, returns_the_reported_jobs_of_one_end) {
     expect_end(&f, false, 0, 3, true, "");
     redis_ok(f.r, "RPUSH email:backup a b c d e");
     expect_end(&f, false, 0, 3, false, "");
-    cr_assert(end.read == 3 && end.bytes == 3);
+    cr_assert(end.read == 3 && end.bytes == 3 && end.largest == 1);
     redis_ok(f.r, "HSET email:errors a x b x c x d x e x f x");
     expect_end(&f, false, 0, 2, false, "b a ");
     expect_end(&f, false, 2, 2, false, "d c ");
@@ -244,6 +244,7 @@ Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
             end.large = large;
             read_end(&f, false, 0, 256);
             cr_assert(end.read >= 1 && end.read <= (large ? 1 : 8), "%zu entries", end.read);
+            if (i == 0) cr_assert_eq(end.largest, LARGE + 1);
             cr_assert_not(page.ended);
             backup_page_clear(&page);
         }

@@ -219,6 +219,31 @@ Test(redis_script_settle_page, equal_bytes_are_retried_once_and_not_ended) {
     fixture_stop(&f);
 }
 
+/* One LRANGE takes the place of an LPOS for each job. Large entries are not read: Redis would copy them. */
+Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are_small) {
+    static const struct {
+        int64_t near, small;
+        size_t first;
+        bool at_once;
+    } cases[] = {{0, 1000, 0, true},     {0, 10, 0, false},     {0, 0, 0, false},
+                 {100, 1000, 100, true}, {100, 50, 100, false}, {2000, 3000, 100, false}};
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        *p = (page_t){.f = &f, .count = 32, .small = cases[c].small};
+        page_lay_out(p);
+        for (size_t i = 0; i < cases[c].first; i++) redis_ok(f.r, "LPUSH email:backup living%d", (int)i);
+        p->asks[31].near = cases[c].near ? cases[c].near + 32 : 0;
+        redis_ok(f.r, "CONFIG RESETSTAT");
+        cr_assert(page_settle(p, "T"), "%s", f.error.text);
+        cr_assert_eq(server_commandstat(f.server, "lrange"), cases[c].at_once, "case %zu", c);
+        cr_assert_eq(server_commandstat(f.server, "lpos"), cases[c].at_once ? 0 : (long long)p->count, "case %zu", c);
+        for (size_t i = 0; i < p->count; i++) cr_assert(is_settled(p, i), "case %zu, job %zu", c, i);
+    }
+    free(p);
+    fixture_stop(&f);
+}
+
 /* The stream fills up in the middle of a page. Ends behind that wait; retries go on without a record. */
 Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
     enum { COUNT = 64, FIT = 20, RECORD = 48 << 10 };

@@ -98,6 +98,7 @@ Test(redis_keepalive, every_connection_of_the_roles_is_in_use) {
     instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     driver_settle(&instance.driver, f.r);
     cr_assert_eq(proxy_connections(f.proxy), CONNECTIONS);
+    start_pings = all_pings(&f);
     fixture_hold_boottime();
     int opened = proxy_connections_total(f.proxy);
     for (int s = 0; s < SECONDS; s++) {

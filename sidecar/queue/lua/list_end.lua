@@ -9,14 +9,14 @@
 -- ARGV[3]  count     most entries to read, at least 1
 -- ARGV[4]  first     entries of the first step, because sizes are unknown until entries and texts are read
 -- ARGV[5]  most      bytes of entries and texts; the step that exceeds them is the last one
--- Reply    {1 if the list has no entry beyond, or else 0; the number of entries read; their bytes; and three for each reported job,
---          from the tail to the head: job, id of the text, 1 for do not retry or else 0}
+-- Reply    {1 if the list has no entry beyond, or else 0; the number of entries read; their bytes; bytes of the largest of them; and
+--          three for each reported job, from the tail to the head: job, id of the text, 1 for do not retry or else 0}
 -- Uses     report_ids
 -- Safe     reads only.
 local GROWTH = 8 -- the last step reads so many times the entries of the first one
 local head, skip, count = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
 local first, most = tonumber(ARGV[4]), tonumber(ARGV[5])
-local found, read, entries, texts, step, ended = {}, 0, 0, 0, first, 0
+local found, read, entries, largest, texts, step, ended = {}, 0, 0, 0, 0, first, 0
 while read < count and entries + texts <= most and ended == 0 do
     local wanted, before = math.min(step, count - read), entries + texts
     local from, to = skip + read, skip + read + wanted - 1
@@ -26,7 +26,7 @@ while read < count and entries + texts <= most and ended == 0 do
     for n = 1, #some do
         local i = head and n or #some + 1 - n -- the nearest to the end first
         local text = reports[i]
-        entries = entries + #some[i]
+        entries, largest = entries + #some[i], math.max(largest, #some[i])
         if text then
             texts = texts + #text
             found[#found + 1] = {some[i], report_id(text), string.sub(text, 1, 1) == '!' and 1 or 0}
@@ -36,7 +36,7 @@ while read < count and entries + texts <= most and ended == 0 do
     read = read + #some
     if (entries + texts - before) * 8 < most then step = math.min(2 * step, GROWTH * first) end
 end
-local reply = {ended, read, entries}
+local reply = {ended, read, entries, largest}
 for n = 1, #found do
     local report = found[head and #found + 1 - n or n]
     for i = 1, 3 do reply[#reply + 1] = report[i] end

@@ -32,9 +32,9 @@ static inline long long records(setup_t *d) { return count(d, "XLEN sidecar:emai
 
 #define until(d, cond)                                                                                                           \
     do {                                                                                                                         \
-        if (!driver_until(&(d)->instance.driver, cond, 8000)) {                                                                  \
+        if (!driver_until(&(d)->instance.driver, cond, 25000)) {                                                                 \
             char *log_ = fixture_log();                                                                                          \
-            cr_assert_fail("still false after 8 s: %s\n%s", #cond, log_);                                                        \
+            cr_assert_fail("still false after 25 s: %s\n%s", #cond, log_);                                                       \
         }                                                                                                                        \
     } while (0)
 
