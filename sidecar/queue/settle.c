@@ -19,7 +19,7 @@ static bool settle_is_delayed(const settle_ask_t *ask) {
 enum {
     SETTLE_KEYS = 9,     // keys of a request
     SETTLE_JOB_KEYS = 4, // and more keys of each job
-    NEAR_PER_JOB = 16,   // to read so many entries is cheaper than a search for one job
+    NEAR_PER_JOB = 32,   // to read so many entries is cheaper than a search for one job
     NEAR_MORE = 16,
 };
 
