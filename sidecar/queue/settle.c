@@ -72,7 +72,8 @@ static uint32_t settle_columns(const settle_ask_t *ask) {
 }
 
 // Entries at the end of the list for the script to read at once: those among which the jobs are and among which ended jobs are
-// searched for copies, and some more for jobs that workers took meanwhile. 0 = a search for each job is cheaper.
+// searched for copies, and some more for jobs that workers took meanwhile. 0 = a search for each job is cheaper. A request for
+// one job never reads them: it may follow a refusal of LRANGE.
 static int64_t settle_near(const settle_ask_t *const *asks, size_t count) {
     int64_t near = (int64_t)count;
     for (size_t i = 0; i < count; i++) {
@@ -80,7 +81,8 @@ static int64_t settle_near(const settle_ask_t *const *asks, size_t count) {
         if (settle_ends(asks[i]) && asks[i]->alone > near) near = asks[i]->alone;
     }
     near += NEAR_MORE;
-    return near <= asks[0]->small && near <= NEAR_PER_JOB * (int64_t)count ? near : 0;
+    bool cheaper = count > 1 && near <= NEAR_PER_JOB * (int64_t)count;
+    return cheaper && near <= asks[0]->small ? near : 0;
 }
 
 // FROM,READY,MARK,DEPTH,ALONE,FLAGS; see settle.lua.

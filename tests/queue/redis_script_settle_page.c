@@ -240,6 +240,11 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
         cr_assert_eq(server_commandstat(f.server, "lpos"), cases[c].at_once ? 0 : (long long)p->count, "case %zu", c);
         for (size_t i = 0; i < p->count; i++) cr_assert(is_settled(p, i), "case %zu, job %zu", c, i);
     }
+    *p = (page_t){.f = &f, .count = 1, .small = 1000}; /* the request after a refusal of LRANGE */
+    page_lay_out(p);
+    redis_ok(f.r, "CONFIG RESETSTAT");
+    cr_assert(page_settle(p, "T"), "%s", f.error.text);
+    cr_assert_eq(server_commandstat(f.server, "lrange"), 0);
     free(p);
     fixture_stop(&f);
 }
