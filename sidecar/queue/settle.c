@@ -124,8 +124,9 @@ static void settle_append_job(const call_t *call, const settle_ask_t *ask, uint3
 static void settle_append_head(const call_t *call, const settle_ask_t *const *asks, size_t count, uint32_t columns) {
     static const char *const NAMES[COLUMN_COUNT] = {"report ", "delay ", "again ", "beat ", "mark ", "done "};
     char names[64] = "";
+    size_t len = 0;
     for (int i = 0; i < COLUMN_COUNT; i++)
-        if (columns & 1U << i) strcat(names, NAMES[i]);
+        if (columns & 1U << i) len += (size_t)snprintf(&names[len], sizeof names - len, "%s", NAMES[i]);
     request_text(call->conn, call->token, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
     request_int(call->conn, call->keys->config->stream.max_bytes);
     request_text(call->conn, asks[0]->blank_is_dead ? "1" : "0");
