@@ -166,8 +166,7 @@ typedef struct batch {
     const settle_ask_t *asks[BACKUP_PAGE];
     settled_t settled[BACKUP_PAGE];
     size_t count;
-    bool sent;     // its answers are not read yet
-    bool refused;  // Redis has refused the request as a whole
+    bool sent;
     bool answered; // settled[] is known
 } batch_t;
 
@@ -199,8 +198,7 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
 }
 
 static void settles_send(const apply_t *apply, batch_t *batch) {
-    batch->answered = batch->refused = false;
-    if (batch->count == 0) return;
+    batch->answered = false;
     apply->scan->progress.near_pages = SCAN_NEAR_PAGES;
     settle_append(apply->call, batch->asks, batch->count);
     failpoint("settle_before");
@@ -221,12 +219,11 @@ static void settles_ask_each(const apply_t *apply, batch_t *batch) {
 static void settles_read(const apply_t *apply, batch_t *batch) {
     int64_t took_us = 0;
     if (!batch->sent) return;
-    batch->sent = false;
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
     pace_note(apply->pace, (int64_t)batch->count, took_us);
     const redis_error_t *error = apply->call->error;
     bool each = error->outcome == OUTCOME_REFUSED && !redis_reason_is_slot(error->text); // a slot concerns all of them
-    batch->refused = !batch->answered && batch->count > 1 && each;
+    if (!batch->answered && batch->count > 1 && each) settles_ask_each(apply, batch);
 }
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {
@@ -244,31 +241,24 @@ static void settles_note_all(const apply_t *apply, batch_t *batch) {
     batch->count = 0;
 }
 
-// Two batches are under way: while Redis works on one, the other waits in its socket, and the monitor handles the answers to the
-// batch before. Redis serves other clients between the two, because it has not read the whole second request yet.
+// While Redis works on one batch, the monitor prepares the next one. It sends that after the answers to the first, so that Redis
+// serves other clients in between.
 outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t count) {
     redis_error_t *error = apply->call->error;
     batch_t batches[2];
     batch_t *first = &batches[0], *second = &batches[1];
     progress_t progress = {0};
-    second->count = 0;
-    second->sent = first->sent = false;
     settles_fill(apply, candidates, count, &progress, first);
-    settles_send(apply, first);
-    while (first->count) {
-        if (error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED) {
-            settles_fill(apply, candidates, count, &progress, second);
-            settles_send(apply, second);
-        }
+    while (first->count && (error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED)) {
+        settles_send(apply, first);
+        settles_fill(apply, candidates, count, &progress, second);
         settles_read(apply, first);
-        if (first->refused) {
-            settles_read(apply, second); // its answers come before those to new requests
-            settles_ask_each(apply, first);
-        }
         settles_note_all(apply, first);
         batch_t *next = second;
         second = first;
         first = next;
     }
+    first->answered = false;
+    settles_note_all(apply, first); // not sent after an error
     return error->outcome;
 }
