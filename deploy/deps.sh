@@ -50,6 +50,9 @@ suite() {
     need zsh command -v zsh
     need bash-completion test -e /usr/share/bash-completion/bash_completion
 }
+previous() { # the build of the release that tests/upgrade/previous names
+    need libjsmn-dev header jsmn.h
+}
 image() {
     need binutils command -v readelf
     need buildah command -v buildah
@@ -65,13 +68,17 @@ image() {
 case ${1:-} in
 '') build ;;
 image) image ;;
-suite) suite ;;
+suite)
+    suite
+    previous
+    ;;
 valkey)
     suite
     need valkey-server command -v valkey-server
     ;;
 test)
     suite
+    previous
     need clang command -v clang
     need libclang-rt-dev runtime
     need clang-format command -v clang-format
