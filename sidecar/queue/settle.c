@@ -19,8 +19,10 @@ static bool settle_is_delayed(const settle_ask_t *ask) {
 enum {
     SETTLE_KEYS = 9,     // keys of a request
     SETTLE_JOB_KEYS = 4, // and more keys of each job
-    NEAR_PER_JOB = 32,   // to read so many entries is cheaper than a search for one job
     NEAR_MORE = 16,
+    // Costs of Redis, in entries that LPOS compares.
+    LPOS_COST = 25,
+    LRANGE_ENTRY_COST = 20, // the script puts each entry into a table
 };
 
 // The keys that the jobs of a request name by number, from SETTLE_KEYS + 1 on. Borrowed.
@@ -71,18 +73,24 @@ static uint32_t settle_columns(const settle_ask_t *ask) {
            (uint32_t)(ends && where->mark_id.len) << COLUMN_MARK | (uint32_t)(where->done_id.len > 0) << COLUMN_DONE;
 }
 
+static int64_t settle_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Entries that an LPOS for the job compares. Only for an ended job it goes on behind the first match.
+static int64_t settle_searched(const settle_ask_t *ask, size_t before) {
+    return settle_max(settle_max(ask->near, (int64_t)before + 1), settle_ends(ask) ? ask->alone : 0);
+}
+
 // Entries at the end of the list for the script to read at once: those among which the jobs are and among which ended jobs are
 // searched for copies, and some more for jobs that workers took meanwhile. 0 = a search for each job is cheaper. A request for
 // one job never reads them: it may follow a refusal of LRANGE.
 static int64_t settle_near(const settle_ask_t *const *asks, size_t count) {
-    int64_t near = (int64_t)count;
+    int64_t near = 0, searches = 0;
     for (size_t i = 0; i < count; i++) {
-        if (asks[i]->near > near) near = asks[i]->near;
-        if (settle_ends(asks[i]) && asks[i]->alone > near) near = asks[i]->alone;
+        near = settle_max(near, settle_searched(asks[i], i));
+        searches += LPOS_COST + settle_searched(asks[i], i);
     }
     near += NEAR_MORE;
-    bool cheaper = count > 1 && near <= NEAR_PER_JOB * (int64_t)count;
-    return cheaper && near <= asks[0]->small ? near : 0;
+    return count > 1 && near <= asks[0]->small && near * LRANGE_ENTRY_COST <= searches ? near : 0;
 }
 
 // FROM,READY,MARK,DEPTH,ALONE,FLAGS; see settle.lua.

@@ -225,6 +225,21 @@ Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
     fixture_stop(&f);
 }
 
+/* Workers have pushed jobs since the page was read, so the entries that the script reads at once are not enough. */
+Test(redis_script_settle, searches_behind_the_entries_that_it_reads_at_once) {
+    fixture_t f = setup();
+    ask_t retry = ask_new(), end = ask_end();
+    retry.near = "1";
+    end.near = "2";
+    settled(f.r, retry, 1);
+    lay_out(f.r);
+    redis_ok(f.r, "RPUSH email:backup %s", JOB);
+    refused(f.r, end, "copies");
+    end.near = "1";
+    refused(f.r, end, "copies");
+    fixture_stop(&f);
+}
+
 Test(redis_script_settle, searches_no_deeper_than_depth) {
     fixture_t f = setup();
     ask_t ask = ask_end();

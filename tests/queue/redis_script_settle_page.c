@@ -224,27 +224,31 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
     static const struct {
         int64_t near, small;
         size_t first;
-        bool at_once;
-    } cases[] = {{0, 1000, 0, true},     {0, 10, 0, false},     {0, 0, 0, false},
-                 {100, 1000, 100, true}, {100, 50, 100, false}, {2000, 3000, 100, false}};
+        bool ends, at_once;
+    } cases[] = {{0, 1000, 0, false, true},       {0, 10, 0, false, false},     {0, 0, 0, false, false},
+                 {132, 1000, 100, false, true},   {132, 50, 100, false, false}, {2000, 2500, 100, false, true},
+                 {2000, 1900, 100, false, false}, {0, 1000, 0, true, true},     {0, 200, 0, true, false}};
     fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        *p = (page_t){.f = &f, .count = 32, .small = cases[c].small};
+        *p = (page_t){.f = &f, .count = 32, .small = cases[c].small, .ends = cases[c].ends};
         page_lay_out(p);
         for (size_t i = 0; i < cases[c].first; i++) redis_ok(f.r, "LPUSH email:backup living%d", (int)i);
-        p->asks[31].near = cases[c].near ? cases[c].near + 32 : 0;
+        for (size_t i = 0; i < p->count; i++) p->asks[i].near = cases[c].near;
         redis_ok(f.r, "CONFIG RESETSTAT");
         cr_assert(page_settle(p, "T"), "%s", f.error.text);
         cr_assert_eq(server_commandstat(f.server, "lrange"), cases[c].at_once, "case %zu", c);
         cr_assert_eq(server_commandstat(f.server, "lpos"), cases[c].at_once ? 0 : (long long)p->count, "case %zu", c);
         for (size_t i = 0; i < p->count; i++) cr_assert(is_settled(p, i), "case %zu, job %zu", c, i);
     }
-    *p = (page_t){.f = &f, .count = 1, .small = 1000}; /* the request after a refusal of LRANGE */
-    page_lay_out(p);
-    redis_ok(f.r, "CONFIG RESETSTAT");
-    cr_assert(page_settle(p, "T"), "%s", f.error.text);
-    cr_assert_eq(server_commandstat(f.server, "lrange"), 0);
+    for (size_t count = 1; count <= 8; count += 7) { /* of one job: the request after a refusal of LRANGE */
+        *p = (page_t){.f = &f, .count = count, .small = 1000, .ends = true};
+        page_lay_out(p);
+        redis_ok(f.r, "CONFIG RESETSTAT");
+        cr_assert(page_settle(p, "T"), "%s", f.error.text);
+        cr_assert_eq(server_commandstat(f.server, "lrange"), 0);
+        cr_assert_eq(server_commandstat(f.server, "lpos"), (long long)count, "an ended job needs one search");
+    }
     free(p);
     fixture_stop(&f);
 }

@@ -98,21 +98,27 @@ local function kind_refusal(kind, room)
     return kind.missing or nil
 end
 
-local jobs, digests, beats = {}, {}, {}
+local jobs, digests, beats, small = {}, {}, {}, {}
 for at = first_job, #ARGV, RECORD + #form.names do
     local job = {kind = kind_of(ARGV[at]), at = at, bytes = ARGV[at + JOB]}
     job.beat = columns.beat and KEYS[tonumber(value(job, 'beat'))]
+    job.large = string.find(value(job, 'report'), ':', 1, true)
     jobs[#jobs + 1] = job
     digests[#digests + 1] = ARGV[at + DIGEST]
     beats[#beats + 1] = job.beat
+    if not job.large then
+        small[#small + 1] = job.bytes
+        job.small = #small
+    end
 end
 local stamps = redis.call('HMGET', KEYS[2], unpack(digests))
 local reports = redis.call('HLEN', KEYS[3]) > 0
+local texts = reports and #small > 0 and redis.call('HMGET', KEYS[3], unpack(small)) or {}
 local heartbeats = #beats > 0 and redis.pcall('EXISTS', unpack(beats)) ~= 0
 
 -- A large text is read last: Redis copies it only for a call that will not be refused.
 local function report_changed(job)
-    job.text = reports and redis.call('HGET', KEYS[3], job.bytes)
+    job.text = texts[job.small] or job.large and redis.call('HGET', KEYS[3], job.bytes)
     return (job.text and report_id(job.text) or '') ~= value(job, 'report')
 end
 local function is_alive(job)
@@ -135,14 +141,16 @@ local function end_of(kind)
     end
     return ends[id]
 end
-local function is_in_list(job)
-    local kind, entries = job.kind, end_of(job.kind)
-    return entries and entries[job.bytes] or redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'MAXLEN', kind.depth)
-end
-local function has_copies(job)
-    local kind, entries = job.kind, end_of(job.kind)
-    if entries and near >= tonumber(kind.alone) then return (entries[job.bytes] or 0) > 1 end
-    return #redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'COUNT', '2', 'MAXLEN', kind.alone) > 1
+-- Returns how often the job was found. More than 1 = an ended job has copies.
+local function places(job)
+    local kind, entries, found = job.kind, end_of(job.kind), 0
+    local ends = kind.ends and kind.alone ~= '0'
+    if entries then found = entries[job.bytes] or 0 end
+    if ends and not (entries and near >= tonumber(kind.alone)) then
+        found = #redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'COUNT', '2', 'MAXLEN', kind.alone)
+    end
+    if found == 0 and redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'MAXLEN', kind.depth) then found = 1 end
+    return ends and found or math.min(found, 1)
 end
 
 local time = redis.call('TIME')
@@ -162,11 +170,11 @@ local function refused(job, stamp)
     local kind, digest = job.kind, ARGV[job.at + DIGEST]
     if kind.refusal then return kind.refusal end
     if (stamp or '') ~= ARGV[job.at + OLD] or asked[digest] then return 'changed' end
-    job.large = string.find(value(job, 'report'), ':', 1, true)
     if not job.large and report_changed(job) then return 'changed' end
     if is_alive(job) then return 'alive' end
-    if not is_in_list(job) then return 'gone' end
-    if kind.ends and kind.alone ~= '0' and has_copies(job) then return 'copies' end
+    local found = places(job)
+    if found == 0 then return 'gone' end
+    if found > 1 then return 'copies' end
     if kind.done and redis.call('SISMEMBER', done, value(job, 'done')) == 1 then
         job.dropped = true
         return missing_right({{'LREM', kind.from}, {'HDEL', KEYS[2]}})
