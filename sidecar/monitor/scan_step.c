@@ -45,6 +45,15 @@ call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t
     return (call_t){m->session.data, m->keys, queue, token, error};
 }
 
+apply_t monitor_apply(monitor_t *m, const call_t *call, const backup_page_t *page, bool in_place) {
+    return (apply_t){.call = call,
+                     .scan = &m->scans[call->queue],
+                     .buffers = m->buffers,
+                     .pace = &m->pace,
+                     .page = page,
+                     .in_place = in_place};
+}
+
 bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term) {
     switch (call->error->outcome) {
     case OUTCOME_OK: return true;
@@ -228,12 +237,7 @@ bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
 // Judges one page. Reads the replies in flight before it carries out a verdict.
 static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
-    apply_t apply = {.call = call,
-                     .scan = scan,
-                     .buffers = m->buffers,
-                     .pace = &m->pace,
-                     .page = &stamped->page,
-                     .in_place = stamped->page.in_place};
+    apply_t apply = monitor_apply(m, call, &stamped->page, stamped->page.in_place);
     scan->progress.now = stamped->now;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);

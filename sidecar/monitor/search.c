@@ -34,12 +34,7 @@ static void search_note_reports(scan_t *scan, const report_end_t *end, backup_pa
 // The last entry of a page is the nearest to the head, as after a rotation. At the tail the first entry is the nearest.
 static outcome_t search_apply(monitor_t *m, const call_t *call, stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
-    apply_t apply = {.call = call,
-                     .scan = scan,
-                     .buffers = m->buffers,
-                     .pace = &m->pace,
-                     .page = &stamped->page,
-                     .in_place = scan->progress.tail};
+    apply_t apply = monitor_apply(m, call, &stamped->page, scan->progress.tail);
     stamps_append(call, &stamped->page);
     if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now) != OUTCOME_OK)
         return call->error->outcome;
