@@ -79,6 +79,7 @@ static void sizes_add_keys(count_t *c, size_t queue, sizes_depth_t depth) {
         if (key->size != SIZE_NONE) sizes_add_row(c, queue, (measure_t)key->size, key->name, prefix);
     }
     config_redis_keys_free(&keys);
+    if (depth == SIZES_READY) return;
     sizes_add_row(c, queue, MEASURE_RECORDS, at->failures, 0);
     sizes_add_row(c, queue, MEASURE_RECORD_BYTES, at->meta, 0);
 }

@@ -72,10 +72,12 @@ Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
 /* Lets the leader count the ready lists of both queues once more, a minute later, and nothing else. */
 static void count_unscraped(setup_t *d) {
     long long before = server_commandstat(d->f.server, "llen"), delayed = server_commandstat(d->f.server, "zcard");
+    long long sizes = measured(d);
     fixture_step_boottime(60000);
     cr_assert(driver_until(&d->instance.driver, server_commandstat(d->f.server, "llen") >= before + 2, 8000), "%s",
               fixture_log());
     cr_assert_eq(server_commandstat(d->f.server, "zcard"), delayed, "nobody wants to know how many jobs are delayed");
+    cr_assert_eq(measured(d), sizes, "nobody wants to know how many records there are");
     driver_settle(&d->instance.driver, d->f.r);
 }
 
