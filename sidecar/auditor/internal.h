@@ -49,6 +49,7 @@ typedef struct requeue_markers {
 
 typedef struct auditor_timers {
     mono_t reconcile_at;
+    size_t reconcile_from; // stream with which the next comparison begins, unless it compares all
     int64_t slots_pause_s; // the last pause between comparisons of streams in different slots; 0 = none yet
     mono_t renew_acks_at;
     mono_t certificate_at;
@@ -113,8 +114,10 @@ int64_t auditor_redis_ms(const auditor_t *a);
 // Handles a failed request: no request is sent before the back-off ends. Always false, so that a caller can return it.
 bool auditor_back_off(auditor_t *a, const redis_error_t *error);
 
-// Compares every cursor with its stream. False: the request failed. *found (may be NULL): a stream became unreadable.
+// Compares every cursor with its stream. False: the request failed. *found: a stream became unreadable.
 bool auditor_reconcile(auditor_t *a, bool *found);
+// The same for the streams whose turn it is: a part of them while XREAD tells of all new entries.
+bool auditor_reconcile_next(auditor_t *a);
 
 // Reads how large the streams with new entries in the reply are, and up to where they are trimmed. Inserts a gap for each that
 // was trimmed beyond the position of the log before the new entries were read. False: a write or a request failed.

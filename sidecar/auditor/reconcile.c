@@ -10,6 +10,9 @@ enum {
     RECONCILE_S = 60,            // time between two comparisons
     CLOCK_STEP_MS = 1000,        // two reads of Redis's clock may differ by this and by the duration of the requests
     RECONCILE_UNREADABLE_S = 30, // time between two comparisons while a stream is unreadable
+    // A comparison that is not of all streams is of this fraction of them, but at least of so many.
+    RECONCILE_PARTS = 5,
+    RECONCILE_PART_MIN = 10,
     // If only comparisons find new entries, the time begins at a second for so many streams, and doubles while none is found.
     RECONCILE_SLOTS_STREAMS = 10,
     RECONCILE_SLOTS_MAX_S = 40,
@@ -305,22 +308,24 @@ static int64_t reconcile_pause_s(auditor_t *a, bool unreadable, bool behind) {
     return *slots_s < pause_s ? *slots_s : pause_s;
 }
 
-bool auditor_reconcile(auditor_t *a, bool *found) {
+// Compares the cursors of the queues from `first` up to `end`.
+static bool reconcile_range(auditor_t *a, size_t first, size_t end, bool *found) {
     redis_error_t error;
     bool unreadable = false, behind = false;
     int64_t now_ms;
     mono_t asked = mono_now();
-    for (size_t i = 0; i < a->keys->queue_count; i++) {
+    const call_t call = {a->redis.conn, a->keys, first, NULL, &error};
+    for (size_t i = first; i < end; i++) {
         const stream_cursor_t *cursor = &a->cursors[i];
         bool wanted = cursor->unproved && strcmp(cursor->read_id, STREAM_ID_NONE) != 0;
         stream_id_set(a->read.positions[i], wanted ? cursor->acked_id : "");
     }
     const stream_id_t *positions = (const stream_id_t *)a->read.positions;
-    if (stream_read_ends(a->redis.conn, a->keys, positions, a->states, &now_ms, &error) != OUTCOME_OK)
+    if (stream_read_some_ends(&call, end - first, positions, a->states, &now_ms) != OUTCOME_OK)
         return auditor_back_off(a, &error);
     reconcile_take_time(a, now_ms, asked);
     if (!auditor_revoke_acks(a)) return false;
-    for (size_t i = 0; i < a->keys->queue_count; i++) {
+    for (size_t i = first; i < end; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
         const stream_ends_t *state = &a->states[i];
         reconcile_check_readable(a, i, found);
@@ -334,4 +339,24 @@ bool auditor_reconcile(auditor_t *a, bool *found) {
     }
     a->timers.reconcile_at = mono_add(mono_now(), reconcile_pause_s(a, unreadable, behind) * NS_PER_S);
     return true;
+}
+
+bool auditor_reconcile(auditor_t *a, bool *found) { return reconcile_range(a, 0, a->keys->queue_count, found); }
+
+// A new log or a new connection may differ from every stream. An unreadable stream spoils the XREAD of others, and with an XREAD
+// for each stream only a comparison finds new entries.
+static bool reconcile_wants_all(const auditor_t *a) {
+    bool all = a->acks_unverified || a->read.one_by_one;
+    for (size_t i = 0; i < a->keys->queue_count; i++) all = all || a->cursors[i].unproved || a->cursors[i].unreadable;
+    return all;
+}
+
+bool auditor_reconcile_next(auditor_t *a) {
+    size_t count = a->keys->queue_count, first = a->timers.reconcile_from;
+    size_t part = (count + RECONCILE_PARTS - 1) / RECONCILE_PARTS;
+    if (part < RECONCILE_PART_MIN) part = RECONCILE_PART_MIN;
+    if (reconcile_wants_all(a)) return auditor_reconcile(a, NULL);
+    size_t end = count - first < part ? count : first + part;
+    a->timers.reconcile_from = end < count ? end : 0;
+    return reconcile_range(a, first, end, NULL);
 }

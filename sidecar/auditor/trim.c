@@ -162,7 +162,7 @@ static bool trim_requeue_markers(auditor_t *a) {
 
 bool auditor_run_timers(auditor_t *a) {
     lease_t lease;
-    if (mono_reached(a->timers.reconcile_at, mono_now()) && !auditor_reconcile(a, NULL)) return false;
+    if (mono_reached(a->timers.reconcile_at, mono_now()) && !auditor_reconcile_next(a)) return false;
     if (mono_reached(a->timers.renew_acks_at, mono_now()) && !trim_renew_acks(a)) return false;
     if (mono_reached(a->timers.markers.at, mono_now()) && !trim_requeue_markers(a)) return false;
     for (size_t i = 0; i < a->keys->queue_count; i++)

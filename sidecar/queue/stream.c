@@ -178,28 +178,35 @@ static outcome_t stream_read_ends_chunk(const call_t *call, size_t count, const 
 }
 
 // Redis refuses a whole request if keys are in several Cluster slots, or if a right to one key is missing. Then
-// stream_read_ends and stream_acknowledge send one request for each queue.
-outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
-                           redis_error_t *error) {
+// stream_read_some_ends and stream_acknowledge send one request for each queue.
+outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_id_t *wanted, stream_ends_t *out,
+                                int64_t *now_ms) {
+    const size_t end = call->queue + count;
     size_t alone = 0; // queues below this index are asked for alone
     *now_ms = 0;
-    for (size_t first = 0, count; first < keys->queue_count; first += count) {
+    for (size_t first = call->queue, some; first < end; first += some) {
         size_t most = first < alone ? 1 : CHUNK;
-        count = keys->queue_count - first < most ? keys->queue_count - first : most;
-        const call_t call = {conn, keys, first, NULL, error};
-        outcome_t outcome = stream_read_ends_chunk(&call, count, wanted, out, now_ms);
+        some = end - first < most ? end - first : most;
+        const call_t chunk = {call->conn, call->keys, first, NULL, call->error};
+        outcome_t outcome = stream_read_ends_chunk(&chunk, some, wanted, out, now_ms);
         if (outcome == OUTCOME_OK) continue;
         if (outcome != OUTCOME_REFUSED) return outcome;
-        if (count > 1) {
-            alone = first + count;
-            count = 0;
+        if (some > 1) {
+            alone = first + some;
+            some = 0;
             continue;
         }
         out[first] = (stream_ends_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
-        snprintf(out[first].error, sizeof out[first].error, "%.150s", error->text);
+        snprintf(out[first].error, sizeof out[first].error, "%.150s", call->error->text);
     }
-    *error = (redis_error_t){0};
+    *call->error = (redis_error_t){0};
     return OUTCOME_OK;
+}
+
+outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
+                           redis_error_t *error) {
+    const call_t call = {conn, keys, 0, NULL, error};
+    return stream_read_some_ends(&call, keys->queue_count, wanted, out, now_ms);
 }
 
 outcome_t stream_read_counts(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out,
@@ -240,7 +247,7 @@ outcome_t stream_acknowledge(conn_t *conn, const keyspace_t *keys, const char *i
                              redis_error_t *error) {
     const call_t call = {conn, keys, 0, NULL, error};
     size_t chosen[CHUNK];
-    size_t alone = 0; // as in stream_read_ends
+    size_t alone = 0; // as in stream_read_some_ends
     redis_error_t refusal = {0};
     for (size_t first = 0, next; first < keys->queue_count; first = next) {
         size_t count = 0;

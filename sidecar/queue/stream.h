@@ -54,6 +54,8 @@ typedef struct stream_ends {
 // of its own. *now_ms is Redis's time.
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
                            redis_error_t *error);
+// The same for `count` queues from call->queue on. `wanted` and `out` are those of all queues.
+outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms);
 
 // Reads `trimmed` and `bytes` of the stream of each queue i whose wanted[i] is not "" into out[i]. Skips a key that Redis refuses
 // to read.
