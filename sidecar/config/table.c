@@ -87,7 +87,7 @@ const config_key_t config_keys[] = {
 
     ROW("dispatcher", "batch", KEY_INT, "5000", "1", "5000", TOP(dispatcher.batch), true,
         "Maximum number of jobs that one promote script moves; fewer if these would take longer than redis.slice.", PLAIN),
-    ROW("dispatcher", "safety_poll", KEY_DURATION, "20s", "50ms", "24h", TOP(dispatcher.safety_poll_ms), true,
+    ROW("dispatcher", "safety_poll", KEY_DURATION, "30s", "50ms", "24h", TOP(dispatcher.safety_poll_ms), true,
         "Time between two polls of all queues without a wake-up, a duration; bounds the delay after a lost wake-up.", PLAIN),
     ROW("dispatcher", "blind_poll", KEY_DURATION, "500ms", "50ms", "1h", TOP(dispatcher.blind_poll_ms), true,
         "How often new jobs are looked for where Redis refuses CLIENT TRACKING, a duration.", PLAIN),

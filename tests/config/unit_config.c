@@ -45,7 +45,7 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect(config->lock.spread);
     cr_expect_eq(config->dispatcher.batch, 5000);
     cr_expect_eq(config->redis.slice_us, 500);
-    cr_expect_eq(config->dispatcher.safety_poll_ms, 20000);
+    cr_expect_eq(config->dispatcher.safety_poll_ms, 30000);
     cr_expect_eq(config->dispatcher.blind_poll_ms, 500);
     cr_expect_eq(config->monitor.scan_interval_ms, 0);
     cr_expect_eq(config->stream.retain_ms, 86400000);
