@@ -13,6 +13,7 @@
 enum { PROMOTE_BYTES = 2 * 1024 * 1024 };
 
 typedef struct promote_request {
+    size_t queue; // index in the keyspace
     int64_t batch;
     int64_t skip;  // entries at the head that are larger than max_payload
     int64_t first; // entries in the script's first read; few while jobs are large or of unknown size
@@ -20,7 +21,10 @@ typedef struct promote_request {
 } promote_request_t;
 
 typedef struct promote_reply {
-    bool full; // ready is at ready_limit; nothing was moved
+    redis_error_t error; // of this queue alone; the other members are 0
+    bool later;          // Redis's time was over before this queue's turn; nothing was moved
+    bool more;           // Redis's time was over before the batch, and more jobs may be due
+    bool full;           // ready is at ready_limit; nothing was moved
     int64_t moved;
     int64_t now_us;     // Redis's time in the script; 0 = the reply has none
     bool has_oldest;    // false: nothing was moved, or the reply has no score
@@ -35,14 +39,19 @@ typedef struct promote_reply {
 } promote_reply_t;
 
 typedef struct promote_ops {
-    // Appends one fenced request that moves at most ask->batch due jobs.
+    // Appends one fenced request that moves at most ask->batch due jobs of the call's queue.
     void (*append)(const call_t *call, const promote_request_t *ask);
+    // The same for `count` queues of the call's lock, in place of `append`. Redis may spend slice_us. NULL: not in this dialect.
+    void (*append_many)(const call_t *call, const promote_request_t *asks, size_t count, int64_t slice_us);
     // Returns the due time of a job with this score, in us since 1970 by Redis's clock, rounded up. INT64_MAX = never.
     int64_t (*due_us)(const queue_config_t *queue, double score);
     int64_t max_batch; // upper limit of a batch; the config's dispatcher.batch may be lower
 } promote_ops_t;
 
-// Every promote script replies as promote.lua does.
+// Every promote script replies as promote.lua does, or as promote.lua does for one queue. Sets *error and returns its outcome: an
+// error of the whole request. Then `replies`, one for each queue, say nothing.
+outcome_t promote_read_replies(conn_t *conn, promote_reply_t *replies, size_t count, redis_error_t *error);
+// The same for a request of one queue, with the queue's error in *error.
 outcome_t promote_read_reply(conn_t *conn, promote_reply_t *reply, redis_error_t *error);
 // promote_ops.due_us for scores in the queue's score_unit.
 int64_t promote_due_us(const queue_config_t *queue, double score);

@@ -19,22 +19,44 @@ static void promote_read_moved(const redisReply *reply, promote_reply_t *out) {
     snprintf(out->large_sha1, sizeof out->large_sha1, "%s", reply_text(reply_at(reply, 8)));
 }
 
-outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, redis_error_t *error) {
-    redisReply *reply;
-    *out = (promote_reply_t){0};
-    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+// The reply for one queue.
+static void promote_read_queue(const redisReply *reply, promote_reply_t *out, redis_error_t *error) {
     const redisReply *kind = reply_at(reply, 0);
-    if (reply_is(kind, "moved")) {
+    *out = (promote_reply_t){.more = reply_is(kind, "more"), .later = reply_is(kind, "later")};
+    if (reply && reply->type == REDIS_REPLY_ERROR) {
+        redis_error_from_reply(error, reply->str, reply->len);
+    } else if (out->more || reply_is(kind, "moved")) {
         promote_read_moved(reply, out);
     } else if (reply_is(kind, "full")) {
         out->full = true;
         out->now_us = reply_number(reply_at(reply, 1));
     } else if (reply_is(kind, "owner")) {
         redis_error_set(error, OUTCOME_REFUSED, "group %s owns this queue", reply_text(reply_at(reply, 1)));
-    } else if (script_refusal(reply, error) == OUTCOME_OK) {
+    } else if (!out->later && script_refusal(reply, error) == OUTCOME_OK) {
         redis_error_set(error, OUTCOME_REFUSED, "promote: unexpected reply");
     }
+}
+
+outcome_t promote_read_replies(conn_t *conn, promote_reply_t *replies, size_t count, redis_error_t *error) {
+    redisReply *reply;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    const redisReply *first = reply_at(reply, 0);
+    if (first && (first->type == REDIS_REPLY_ARRAY || first->type == REDIS_REPLY_ERROR)) {
+        for (size_t i = 0; i < count; i++) {
+            redis_error_t own = {0};
+            promote_read_queue(reply_at(reply, i), &replies[i], &own);
+            replies[i].error = own;
+        }
+    } else {
+        promote_read_queue(reply, replies, error);
+    }
     freeReplyObject(reply);
+    return error->outcome;
+}
+
+outcome_t promote_read_reply(conn_t *conn, promote_reply_t *out, redis_error_t *error) {
+    *out = (promote_reply_t){0};
+    if (promote_read_replies(conn, out, 1, error) == OUTCOME_OK) *error = out->error;
     return error->outcome;
 }
 

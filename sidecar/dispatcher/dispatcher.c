@@ -45,7 +45,7 @@ dispatcher_t *dispatcher_new(const keyspace_t *keys, shard_t *shard, leases_t *l
                              const atomic_bool *stop) {
     dispatcher_t *d = mem_alloc(sizeof *d);
     *d = (dispatcher_t){.keys = keys, .metrics = metrics, .stop = stop};
-    d->turn = (dispatcher_turn_t){.promotes_max = PROMOTES_MAX, .safety_from = keys->queue_count};
+    d->turn = (dispatcher_turn_t){.safety_from = keys->queue_count};
     session_init(&d->session, &SESSION, d, shard, metrics, stop);
     d->schedules = mem_array(keys->queue_count, sizeof *d->schedules);
     leadership_init(&d->leadership, ROLE, leases);
@@ -87,7 +87,8 @@ static bool dispatcher_may_serve(dispatcher_t *d, size_t queue, lease_t *lease) 
 static request_t *dispatcher_new_request(dispatcher_t *d, request_kind_t kind) {
     request_t *request = &d->requests[window_push(&d->window)];
     request->kind = kind;
-    request->reads_head = true;
+    request->promote_count = 0;
+    request->backlog = false;
     request->armed = kind != REQUEST_SAFETY && d->session.tracking;
     request->count = 0;
     request->sent = mono_now();
@@ -117,7 +118,7 @@ static void dispatcher_choose_due(dispatcher_t *d, due_set_t *due, mono_t now) {
     bool passed = false;
     due->count = 0;
     due->spare_us = d->keys->config->redis.slice_us;
-    for (size_t n = 0; n < count && due->count < d->turn.promotes_max; n++) {
+    for (size_t n = 0; n < count && due->count < PROMOTES_MAX; n++) {
         size_t queue = (first + n) % count;
         const schedule_t *schedule = &d->schedules[queue];
         if (!schedule_wants_promote(schedule, now) || !dispatcher_may_serve(d, queue, &due->leases[due->count])) continue;
@@ -135,12 +136,36 @@ static void dispatcher_choose_due(dispatcher_t *d, due_set_t *due, mono_t now) {
     }
 }
 
-static void dispatcher_append_promote(dispatcher_t *d, request_t *request, size_t queue, const lease_t *lease,
-                                      const schedule_request_t *asked) {
-    request->promotes[request->count] = (request_promote_t){lease->term, *asked};
-    request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = asked->skip};
-    const call_t call = {.conn = d->session.data, .keys = d->keys, .queue = queue, .token = lease->token};
-    d->schedules[queue].ops->promote->append(&call, &(promote_request_t){asked->batch, asked->skip, asked->first, asked->bytes});
+// Whether one script can promote both queues. Their keys must be in one slot of a Cluster.
+static bool dispatcher_shares_script(const dispatcher_t *d, size_t a, size_t b) {
+    const dialect_ops_t *ops = d->schedules[a].ops;
+    return schedule_shares_script(&d->schedules[a]) && d->schedules[b].ops == ops &&
+           d->keys->queues[a].lock == d->keys->queues[b].lock;
+}
+
+// Appends the script that promotes the due queues from `from` on, as many as can share it. Returns the number of these queues.
+static size_t dispatcher_append_script(dispatcher_t *d, request_t *request, const due_set_t *due, size_t from, mono_t now) {
+    int64_t spare_us = due->spare_us > 0 ? due->spare_us / (int64_t)due->count : 0, slice_us = 0;
+    promote_request_t asks[PROMOTES_MAX];
+    size_t count = 0, script = from;
+    for (size_t i = from; i < due->count && (i == from || dispatcher_shares_script(d, due->queues[from], due->queues[i])); i++) {
+        size_t queue = due->queues[i];
+        schedule_t *schedule = &d->schedules[queue];
+        int64_t time_us = schedule_least_us(schedule) + spare_us;
+        request->backlog |= schedule->backlog;
+        schedule_request_t asked = schedule_sent_promote(schedule, time_us, now);
+        if (asked.reads_head) request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = asked.skip};
+        request->promotes[request->promote_count++] = (request_promote_t){queue, script, due->leases[i].term, asked};
+        asks[count++] = (promote_request_t){queue, asked.batch, asked.skip, asked.first, asked.bytes};
+        slice_us += time_us;
+    }
+    const promote_ops_t *ops = d->schedules[due->queues[from]].ops->promote;
+    const call_t call = {.conn = d->session.data, .keys = d->keys, .queue = due->queues[from], .token = due->leases[from].token};
+    if (ops->append_many)
+        ops->append_many(&call, asks, count, slice_us);
+    else
+        ops->append(&call, asks);
+    return count;
 }
 
 // Sends the promotes of due queues in one write. Redis runs them all before it serves other clients, so together they may take
@@ -150,14 +175,8 @@ static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
     dispatcher_choose_due(d, &due, now);
     if (due.count == 0) return false;
     request_t *request = dispatcher_new_request(d, REQUEST_PROMOTE);
-    int64_t spare_us = due.spare_us > 0 ? due.spare_us / (int64_t)due.count : 0;
-    for (size_t i = 0; i < due.count; i++) {
-        schedule_t *schedule = &d->schedules[due.queues[i]];
-        schedule_request_t asked = schedule_sent_promote(schedule, schedule_least_us(schedule) + spare_us, now);
-        request->reads_head = asked.reads_head;
-        dispatcher_append_promote(d, request, due.queues[i], &due.leases[i], &asked);
-    }
-    if (request->reads_head) dispatcher_append_heads(d, request);
+    for (size_t i = 0; i < due.count;) i += dispatcher_append_script(d, request, &due, i, now);
+    dispatcher_append_heads(d, request);
     return true;
 }
 
@@ -209,7 +228,7 @@ static bool dispatcher_send_next(dispatcher_t *d) {
 // other clients would wait for both. Redis idles for one round trip instead.
 static bool dispatcher_window_open(const dispatcher_t *d) {
     if (window_in_flight(&d->window) == 0) return true;
-    return !window_full(&d->window) && d->requests[window_newest(&d->window)].reads_head;
+    return !window_full(&d->window) && !d->requests[window_newest(&d->window)].backlog;
 }
 
 static bool dispatcher_fill_window(dispatcher_t *d, redis_error_t *error) {

@@ -19,17 +19,20 @@ enum {
 typedef enum request_kind { REQUEST_PROMOTE, REQUEST_READ, REQUEST_SAFETY } request_kind_t;
 
 typedef struct request_promote {
+    size_t queue;
+    size_t script; // of the request's scripts, that which promotes this queue
     uint64_t term; // term of the token
     schedule_request_t asked;
 } request_promote_t;
 
-// Promotes of `queues`, or none, and behind them a read of the heads of `queues`, or none: one write, one round trip.
+// Promotes, or none, and behind them a read of the heads of `queues`, or none: one write, one round trip.
 typedef struct request {
     request_kind_t kind;
     request_promote_t promotes[PROMOTES_MAX];
-    bool reads_head; // the request reads the head of each queue; only a promote of a backlog does not
-    bool armed;      // the read registers its keys for wake-ups
-    size_t count;    // of `queues`
+    size_t promote_count;
+    bool backlog; // more jobs were due than the promotes before have moved
+    bool armed;   // the read registers its keys for wake-ups
+    size_t count; // of `queues`
     mono_t sent;
     next_due_request_t queues[NEXT_DUES_MAX];
 } request_t;
@@ -37,7 +40,6 @@ typedef struct request {
 // Queues take turns, and so do promotes and reads.
 typedef struct dispatcher_turn {
     size_t promote_from; // queue at which the search for the next promote begins
-    size_t promotes_max; // most queues of the next request that promotes
     size_t read_from;    // queue at which the next read begins
     size_t safety_from;  // queue at which the next part of the safety poll begins; the number of queues = the poll is over
     bool read_first;     // this time a read goes before a promote

@@ -2,8 +2,6 @@
 
 #include "dispatcher/internal.h"
 
-enum { BACKLOG_SHARE = 4 }; // more than this fraction of the queues of a request is many
-
 static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, bool expensive) {
     const next_due_request_t *asked = &request->queues[i];
     const next_due_t *head = &d->next_dues[i];
@@ -58,28 +56,26 @@ static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, he
     }
 }
 
-// Reads a promote's reply. *bytes grows by the bytes that the next request may have to read again. Returns errors that concern
-// all queues.
-static outcome_t dispatcher_read_promote(dispatcher_t *d, size_t queue, const request_promote_t *promote, int64_t *bytes,
-                                         redis_error_t *error) {
-    schedule_t *schedule = &d->schedules[queue];
-    promote_reply_t reply;
-    outcome_t outcome = promote_read_reply(d->session.data, &reply, error);
+// Acts on the reply to a promote, or on the error of its script. *bytes grows by the bytes that the next request may have to read
+// again. Returns errors that concern all queues.
+static outcome_t dispatcher_apply_promote(dispatcher_t *d, const request_promote_t *promote, const promote_reply_t *reply,
+                                          const redis_error_t *error, int64_t *bytes) {
+    schedule_t *schedule = &d->schedules[promote->queue];
     mono_t now = mono_now();
     schedule->in_flight--;
-    switch (outcome) {
+    switch (error->outcome) {
     case OUTCOME_OK:
         backoff_reset(&d->session.backoff); // only a write proves that Redis works
-        if (reply.large > 0) *bytes += reply.bytes;
-        schedule_read_promote(schedule, &reply, &promote->asked, now);
+        if (reply->large > 0) *bytes += reply->bytes;
+        schedule_read_promote(schedule, reply, &promote->asked, now);
         break;
     case OUTCOME_FENCED:
         schedule_fenced(schedule);
-        leadership_fence(&d->leadership, queue, promote->term);
+        leadership_fence(&d->leadership, promote->queue, promote->term);
         break;
     case OUTCOME_REFUSED: schedule_refused(schedule, error->text, now); break;
     case OUTCOME_RETRY:
-    case OUTCOME_DISCONNECTED: return outcome;
+    case OUTCOME_DISCONNECTED: return error->outcome;
     }
     return OUTCOME_OK;
 }
@@ -91,12 +87,41 @@ static outcome_t dispatcher_note_error(redis_error_t *worst, const redis_error_t
     return worst->outcome;
 }
 
-// Reads the replies of all promotes: each is of another queue, so an error of one says nothing about the next.
+// Redis refused a script of several queues, and one key of one queue may be the reason: promote each in a request of its own.
+static void dispatcher_suspect(dispatcher_t *d, const request_promote_t *promotes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        schedule_t *schedule = &d->schedules[promotes[i].queue];
+        schedule->suspect = true;
+        schedule->in_flight--;
+    }
+}
+
+// Reads the reply of one script: of the `count` promotes.
+static outcome_t dispatcher_read_script(dispatcher_t *d, const request_promote_t *promotes, size_t count, int64_t *bytes,
+                                        redis_error_t *worst) {
+    promote_reply_t replies[PROMOTES_MAX];
+    redis_error_t error = {0};
+    bool passed = false;
+    if (promote_read_replies(d->session.data, replies, count, &error) == OUTCOME_REFUSED && count > 1) {
+        dispatcher_suspect(d, promotes, count);
+        return OUTCOME_OK;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const redis_error_t *own = error.outcome == OUTCOME_OK ? &replies[i].error : &error;
+        if (dispatcher_apply_promote(d, &promotes[i], &replies[i], own, bytes) != OUTCOME_OK) dispatcher_note_error(worst, own);
+        bool later = own->outcome == OUTCOME_OK && replies[i].later;
+        if (later && !passed) d->turn.promote_from = promotes[i].queue;
+        passed |= later;
+    }
+    return worst->outcome;
+}
+
+// Reads the replies of all scripts: each is of other queues, so an error of one says nothing about the next.
 static outcome_t dispatcher_read_promotes(dispatcher_t *d, const request_t *request, int64_t *bytes, redis_error_t *worst) {
-    for (size_t i = 0; i < request->count; i++) {
-        redis_error_t error = {0};
-        if (dispatcher_read_promote(d, request->queues[i].queue, &request->promotes[i], bytes, &error) == OUTCOME_OK) continue;
-        if (dispatcher_note_error(worst, &error) == OUTCOME_DISCONNECTED) break;
+    const request_promote_t *all = request->promotes;
+    for (size_t from = 0, count; from < request->promote_count; from += count) {
+        for (count = 1; from + count < request->promote_count && all[from + count].script == all[from].script;) count++;
+        if (dispatcher_read_script(d, &all[from], count, bytes, worst) == OUTCOME_DISCONNECTED) break;
     }
     return worst->outcome;
 }
@@ -116,19 +141,12 @@ static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, i
     int64_t own_ns = bytes < cost_ns / SCHEDULE_BYTE_NS ? bytes * SCHEDULE_BYTE_NS : cost_ns;
     bool expensive = cost_ns > SCHEDULE_EXPENSIVE_NS && bytes >= SCHEDULE_EXPENSIVE_BYTES;
     d->replied_at = now;
-    for (size_t i = 0; expensive && i < request->count; i++)
-        schedule_expensive(&d->schedules[request->queues[i].queue], request->count == 1 ? own_ns : 0, now);
+    size_t count = request->promote_count > 0 ? request->promote_count : request->count;
+    for (size_t i = 0; expensive && i < count; i++) {
+        size_t queue = request->promote_count > 0 ? request->promotes[i].queue : request->queues[i].queue;
+        schedule_expensive(&d->schedules[queue], count == 1 ? own_ns : 0, now);
+    }
     return expensive;
-}
-
-// A queue whose part of the slice was too short for its due jobs needs a request of its own. If that is so for many queues of a
-// request, fewer queues share the next ones; otherwise more do.
-static void dispatcher_adapt_promotes(dispatcher_t *d, const request_t *request) {
-    size_t backlogs = 0, *most = &d->turn.promotes_max;
-    for (size_t i = 0; i < request->count; i++) backlogs += d->schedules[request->queues[i].queue].backlog;
-    bool many = backlogs * BACKLOG_SHARE > request->count;
-    if (many && request->count > 1) *most = request->count / 2;
-    if (!many && *most < PROMOTES_MAX) ++*most;
 }
 
 outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
@@ -139,7 +157,7 @@ outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     *error = (redis_error_t){0};
     if (request->kind == REQUEST_PROMOTE && dispatcher_read_promotes(d, request, &bytes, error) == OUTCOME_DISCONNECTED)
         return OUTCOME_DISCONNECTED;
-    for (size_t from = 0; request->reads_head && from < request->count; from += most) {
+    for (size_t from = 0; from < request->count; from += most) {
         size_t left = request->count - from;
         heads_reply_t *reply = &heads[scripts++];
         *reply = (heads_reply_t){.from = from, .count = left < most ? left : most};
@@ -156,6 +174,5 @@ outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
         dispatcher_apply_heads(d, request, &heads[i], expensive);
         if (heads[i].error.outcome == OUTCOME_RETRY) *error = heads[i].error;
     }
-    if (request->kind == REQUEST_PROMOTE && request->reads_head) dispatcher_adapt_promotes(d, request);
     return error->outcome;
 }

@@ -40,7 +40,7 @@ void schedule_reset(schedule_t *schedule) {
     schedule->blocked_until = (mono_t){0};
     schedule->in_flight = 0;
     schedule->first = FIRST_UNKNOWN;
-    schedule->backlog = schedule->isolated = false;
+    schedule->backlog = schedule->isolated = schedule->suspect = false;
     schedule->empty = 0;
 }
 
@@ -101,9 +101,15 @@ void schedule_sent_read(schedule_t *schedule, mono_t now) {
     schedule_note_read(schedule, now);
 }
 
-bool schedule_wants_own_request(const schedule_t *schedule) { return schedule->backlog || schedule->isolated; }
+bool schedule_shares_script(const schedule_t *schedule) { return schedule->ops->promote->append_many; }
+
+bool schedule_wants_own_request(const schedule_t *schedule) {
+    bool troubled = schedule->isolated || schedule->suspect || schedule->refused.holds;
+    return troubled || (schedule->backlog && !schedule_shares_script(schedule));
+}
 
 int64_t schedule_least_us(const schedule_t *schedule) {
+    if (schedule_shares_script(schedule)) return 0;
     const pace_t *pace = &schedule->pace;
     return pace->job_us > 0 ? pace_least_us(pace) : schedule->slice_us / UNKNOWN_SHARE;
 }
@@ -112,11 +118,15 @@ static int64_t schedule_share(const schedule_t *schedule, int64_t whole, int64_t
     return time_us < schedule->slice_us ? whole * time_us / schedule->slice_us : whole;
 }
 
+static int64_t schedule_batch(const schedule_t *schedule, int64_t time_us) {
+    if (schedule_shares_script(schedule)) return schedule->batch;
+    return pace_jobs(&schedule->pace, time_us, schedule_share(schedule, FIRST_BATCH, time_us), schedule->batch);
+}
+
 schedule_request_t schedule_sent_promote(schedule_t *schedule, int64_t time_us, mono_t now) {
-    int64_t first_batch = schedule_share(schedule, FIRST_BATCH, time_us);
     schedule_note_sent(schedule, now);
     if (!schedule->backlog) schedule_note_read(schedule, now);
-    return (schedule_request_t){.batch = pace_jobs(&schedule->pace, time_us, first_batch, schedule->batch),
+    return (schedule_request_t){.batch = schedule_batch(schedule, time_us),
                                 .skip = schedule->oversized.skip,
                                 .first = schedule->first,
                                 .bytes = schedule_share(schedule, PROMOTE_BYTES, time_us),
@@ -153,16 +163,17 @@ static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t 
              F_INT("max_payload", schedule->config->policy.max_payload));
 }
 
-// Returns the entries of the next first read. The next entries are most likely as large as the last entries.
+// Returns the entries of the next first read. The next entries are most likely as large as the last entries, and as many.
 static int64_t schedule_first_read(const schedule_t *schedule, const promote_reply_t *reply) {
     if (reply->large > 0) return FIRST_UNKNOWN;
     int64_t first = FIRST_BYTES * reply->moved / (reply->bytes + 1);
+    if (first > 2 * reply->moved) first = 2 * reply->moved;
     if (first < FIRST_UNKNOWN) return FIRST_UNKNOWN;
     return first < schedule->batch ? first : schedule->batch;
 }
 
 static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
-    schedule->backlog = reply->moved + reply->large >= ask->batch;
+    schedule->backlog = reply->more || reply->moved + reply->large >= ask->batch;
     if (!schedule->backlog && !ask->reads_head)
         schedule->head = (schedule_head_t){.changed = true, .reread_at = now, .due = mono_never(), .due_us = INT64_MAX};
     schedule->oversized.found = reply->large > 0;
@@ -195,11 +206,12 @@ static void schedule_apply_full(schedule_t *schedule, const promote_reply_t *rep
 }
 
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
+    schedule->suspect = false;
     if (condition_update_reason(&schedule->refused, NULL) == CONDITION_ENDED)
         log_info(ROLE, schedule->config->name, "redis accepts promotion again");
     if (reply->full)
         schedule_apply_full(schedule, reply, now);
-    else
+    else if (!reply->later) // a queue whose turn did not come is still due
         schedule_apply_moved(schedule, reply, ask, now);
 }
 
@@ -210,7 +222,7 @@ void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
         LOG_AT(redis_reason_is_slot(reason) ? LOG_INFO : LOG_ERROR, ROLE, schedule->config->name, "redis refuses to promote",
                F_STR("reason", reason));
     metrics_refused(schedule->metrics, mono_now());
-    schedule->backlog = false;
+    schedule->backlog = schedule->suspect = false;
     schedule->head.changed = true;
     schedule->blocked_until = mono_add(now, redis_reason_pause_ms(reason, SCHEDULE_REFUSED_MS) * NS_PER_MS);
 }

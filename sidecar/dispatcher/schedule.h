@@ -50,6 +50,7 @@ typedef struct schedule {
     mono_t blocked_until; // no request before this: ready is full, or Redis refused a request
     bool backlog;         // the last batch was full, so more jobs are due
     bool isolated;        // read this head in a request of its own: its error or its cost would harm other queues
+    bool suspect;         // Redis refused a script that promotes this queue and others: promote this queue alone
     int empty;            // promotes in a row that moved nothing although the head was due
     schedule_head_t head;
     schedule_oversized_t oversized;
@@ -82,9 +83,12 @@ bool schedule_wants_promote(const schedule_t *schedule, mono_t now);
 bool schedule_wants_read(const schedule_t *schedule, mono_t now);
 mono_t schedule_next(const schedule_t *schedule); // when the queue will need a promote or a read
 
-// The queue may share no request with others: its batch takes the whole slice, or its head would harm them.
+// The queue may share no request with others: its batch takes the whole slice, or its head or its error would harm them.
 bool schedule_wants_own_request(const schedule_t *schedule);
-int64_t schedule_least_us(const schedule_t *schedule); // time of Redis that even a small promote is expected to take
+// Whether the dialect's script promotes many queues. Such a script looks at the clock itself.
+bool schedule_shares_script(const schedule_t *schedule);
+// Time of Redis that even a small promote is expected to take; 0 if the script looks at the clock itself.
+int64_t schedule_least_us(const schedule_t *schedule);
 
 // A request was sent. A promote may take `time_us` of Redis. In a backlog promotes do not read the head: the next due time
 // matters only after the backlog.

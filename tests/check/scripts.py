@@ -164,7 +164,7 @@ def check_syntax(path, lines):
 
 
 # Names that Lua and Redis define. Redis refuses a script that reads another global name, but only when it gets there.
-GLOBALS = set("KEYS ARGV redis struct string math table ipairs next pairs tonumber tostring type unpack rawget _G".split())
+GLOBALS = set("KEYS ARGV redis struct string math table ipairs next pairs pcall tonumber tostring type unpack rawget _G".split())
 
 
 def check_globals(path):

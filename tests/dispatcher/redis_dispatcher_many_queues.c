@@ -26,6 +26,12 @@ static int64_t all_faults(const setup_t *d) {
     return sum;
 }
 
+static int64_t all_promoted(const setup_t *d) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < d->f.keys->queue_count; i++) sum += metric_get(&d->instance.metrics->queues[i].promoted);
+    return sum;
+}
+
 /* The log writes at most twenty lines of one message in ten seconds, and then one line that counts the others. */
 static void expect_few_lines(const char *break_all, const char *message) {
     setup_t d;
@@ -61,6 +67,25 @@ Test(redis_dispatcher, a_thousand_queues_of_another_group_flood_no_log, .timeout
     expect_few_lines("for i = 0, ARGV[1] - 1 do redis.call('ZADD', 'q' .. i .. ':delayed', 1, 'x') "
                      "redis.call('HSET', 'sidecar:q' .. i .. ':meta', 'group', 'others') end",
                      "redis refuses to promote");
+}
+
+/* A script promotes many queues, and one read of heads follows. */
+Test(redis_dispatcher, a_backlog_of_many_queues_takes_few_scripts, .timeout = 120) {
+    enum { EACH = 100, MOST = 300 };
+    setup_t d;
+    char *config = many_config();
+    setup_begin(&d, (fixture_options_t){.config = config, .redis = "slice = \"100ms\";"});
+    settle(&d);
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    redis_ok(d.f.r, "EVAL %s 0 %d %d",
+             "for q = 0, ARGV[1] - 1 do for i = 1, ARGV[2] do redis.call('ZADD', 'q' .. q .. ':delayed', i, i) end end return 1",
+             QUEUES, EACH);
+    int64_t wanted = (int64_t)QUEUES * EACH, sum = 0;
+    cr_assert(driver_until(&d.instance.driver, (sum = all_promoted(&d)) == wanted, 60000), "%lld jobs", (long long)sum);
+    long long scripts = server_commandstat(d.f.server, "evalsha");
+    cr_assert_leq(scripts, MOST, "%lld scripts", scripts);
+    setup_end(&d);
+    free(config);
 }
 
 enum { HUGE = 3, HUGE_BYTES = 15 << 20, PACED_MS = 6000, MIN_PACED = 20 };

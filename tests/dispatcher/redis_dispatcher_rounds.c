@@ -11,7 +11,7 @@ static const int PLACE[PLACES] = {0, MIDDLE, QUEUES - 1};
 #define SIX      "queues = ( " QUEUE(0) ", " QUEUE(1) ", " QUEUE(2) ", " QUEUE(3) ", " QUEUE(4) ", " QUEUE(5) " );"
 #define GROUP    "group = \"app\"; dispatcher = { safety_poll = \"24h\"; }; "
 #define PER_TAG  "group = \"app\"; lock = { scope = \"queue\"; }; dispatcher = { safety_poll = \"24h\"; }; "
-#define PROMOTES "4 sidecar:" /* a promote of `list` has four keys, the lock first */
+#define PROMOTES " sidecar:" /* a promote, whose keys are the lock and those of its queues */
 
 static void begin(setup_t *d, fixture_options_t options) {
     if (!options.config) options.config = GROUP SIX;
@@ -71,7 +71,7 @@ static void step_hour(setup_t *d) {
 }
 
 /* The reply to the first promote waits, and yet all promotes and the reads of all heads have reached Redis. */
-static void expect_one_round_trip(const char *config, const char *last_head) {
+static void expect_one_round_trip(const char *config, int scripts, const char *last_head) {
     setup_t d;
     begin(&d, (fixture_options_t){.config = config, .preload = "shim_clock"});
     add_for_later(&d);
@@ -80,17 +80,19 @@ static void expect_one_round_trip(const char *config, const char *last_head) {
     proxy_refuse_new(d.f.proxy, true);
     step_hour(&d);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->reconnects) > 0, 15000)); /* no reply in time */
-    cr_assert_eq(proxy_requests(d.f.proxy, PROMOTES) - promotes, QUEUES);
+    cr_assert_eq(proxy_requests(d.f.proxy, PROMOTES) - promotes, scripts);
     cr_assert_eq(proxy_requests(d.f.proxy, last_head) - heads, 1, "the heads are read behind the promotes");
     proxy_pass(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1), 15000));
     setup_end(&d);
 }
 
-Test(redis_dispatcher_rounds, due_queues_share_a_round_trip) { expect_one_round_trip(GROUP SIX, " 6 q0:delayed q1:delayed"); }
+Test(redis_dispatcher_rounds, due_queues_share_a_round_trip) { expect_one_round_trip(GROUP SIX, 1, " 6 q0:delayed q1:delayed"); }
 
-/* With a lock for each queue each head is read by a script of its own, because keys may be in different slots. */
-Test(redis_dispatcher_rounds, queues_of_several_locks_share_a_round_trip) { expect_one_round_trip(PER_TAG SIX, " 1 q5:delayed"); }
+/* With a lock for each queue each queue has scripts of its own, because keys may be in different slots. */
+Test(redis_dispatcher_rounds, queues_of_several_locks_share_a_round_trip) {
+    expect_one_round_trip(PER_TAG SIX, QUEUES, " 1 q5:delayed");
+}
 
 /* Nothing but the heads that are read behind the promotes tells when the next jobs are due. */
 Test(redis_dispatcher_rounds, each_head_behind_the_promotes_is_of_its_own_queue) {
@@ -143,15 +145,22 @@ Test(redis_dispatcher_rounds, another_owner_at_any_place_concerns_one_queue, .ti
     expect_any_refused("HSET sidecar:q%d:meta group others", "DEL sidecar:q%d:meta");
 }
 
-/* A script that may not read one of its keys does not run at all: that of the promote, and that of all heads. */
-Test(redis_dispatcher_rounds, missing_rights_at_any_place_concern_one_queue, .timeout = 120) {
+static void expect_missing_rights(const char *rights) {
     static const char *const others[PLACES] = {"~q1* ~q2* ~q3* ~q4* ~q5*", "~q0* ~q1* ~q2* ~q4* ~q5*",
                                                "~q0* ~q1* ~q2* ~q3* ~q4*"};
     for (int i = 0; i < PLACES; i++) {
-        char *rule = mem_printf("ACL SETUSER part resetkeys ~sidecar:* %s", others[i]);
+        char *rule = mem_printf("ACL SETUSER part resetkeys ~sidecar:* %s %s", rights, others[i]);
         expect_one_refused(PLACE[i], rule, "ACL SETUSER part ~*");
         free(rule);
     }
+}
+
+/* A script that may not read one of its keys does not run at all: that of the promote, and that of all heads. */
+Test(redis_dispatcher_rounds, missing_rights_at_any_place_concern_one_queue, .timeout = 120) { expect_missing_rights(""); }
+
+/* The heads of all queues can be read, and yet the queues cannot be promoted together. */
+Test(redis_dispatcher_rounds, missing_rights_to_ready_at_any_place_concern_one_queue, .timeout = 120) {
+    expect_missing_rights("~*:delayed");
 }
 
 /* Redis is at maxmemory in the middle of the write, say. The others have run, and the jobs of this queue come after a pause. */
@@ -173,17 +182,18 @@ Test(redis_dispatcher_rounds, a_retryable_error_at_any_place_delays_jobs_and_los
     }
 }
 
-Test(redis_dispatcher_rounds, a_connection_lost_at_any_reply_moves_each_job_once, .timeout = 120) {
+/* The connection is lost at the reply to each of the scripts that promote all queues. */
+static void expect_each_once_after_losses(const char *config, int scripts) {
     setup_t d;
-    begin(&d, (fixture_options_t){0});
+    begin(&d, (fixture_options_t){.config = config});
     settle(&d);
-    for (int nth = 1; nth <= QUEUES; nth++) {
+    for (int nth = 1; nth <= scripts; nth++) {
         for (int i = 0; i < 2; i++) {
             redis_ok(d.f.r, "DEL q0 q1 q2 q3 q4 q5");
             proxy_rule(d.f.proxy, (proxy_rule_t){.action = i ? PROXY_LOSE : PROXY_DROP, .match = PROMOTES, .nth = nth});
             long fired = proxy_fired(d.f.proxy);
             add_to_all(&d);
-            cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1) && proxy_fired(d.f.proxy) > fired, 15000), "promote %d",
+            cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1) && proxy_fired(d.f.proxy) > fired, 15000), "script %d",
                       nth);
             for (int q = 0; q < QUEUES; q++) cr_assert_eq(redis_int(d.f.r, "EXISTS q%d:delayed", q), 0);
             proxy_pass(d.f.proxy);
@@ -191,6 +201,11 @@ Test(redis_dispatcher_rounds, a_connection_lost_at_any_reply_moves_each_job_once
         }
     }
     setup_end(&d);
+}
+
+Test(redis_dispatcher_rounds, a_connection_lost_at_any_reply_moves_each_job_once, .timeout = 120) {
+    expect_each_once_after_losses(GROUP SIX, 1);
+    expect_each_once_after_losses(PER_TAG SIX, QUEUES);
 }
 
 Test(redis_dispatcher_rounds, a_cut_anywhere_moves_each_job_once, .timeout = 120) {
@@ -303,64 +318,44 @@ Test(redis_dispatcher_rounds, dialects_share_a_round_trip) {
     setup_end(&d);
 }
 
-/* The number of jobs that the first promotes of the queues may move, in all. */
-static long first_batches(setup_t *d) {
-    char *log = proxy_log(d->f.proxy), *at = log;
-    long sum = 0, found = 0;
-    while (found < QUEUES && (at = strstr(at, " 4 sidecar:app:lock "))) {
-        char *end = strchr(at, '\n'), *batch = strstr(at, " app ");
-        cr_assert(batch && batch < end);
-        sum += strtol(batch + 5, NULL, 10);
-        at = end;
-        found++;
-    }
+/* How often the text is in the requests. */
+static int count_in_log(setup_t *d, const char *text) {
+    char *log = proxy_log(d->f.proxy);
+    int found = 0;
+    for (char *at = log; (at = strstr(at, text)); at += strlen(text)) found++;
     free(log);
-    return found == QUEUES ? sum : -1;
+    return found;
 }
 
 /* Redis runs all scripts of one write before it serves others, so they divide redis.slice. */
 Test(redis_dispatcher_rounds, promotes_of_one_write_divide_the_slice) {
-    enum { BATCH_OF_ONE = 100 };
-    setup_t d;
-    begin(&d, (fixture_options_t){0});
-    settle(&d);
-    add_to_all(&d);
-    expect_all_but(&d, -1);
-    long jobs = first_batches(&d);
-    cr_assert(jobs >= QUEUES && jobs <= BATCH_OF_ONE, "%ld jobs", jobs);
-    setup_end(&d);
+    static const char *const configs[] = {GROUP SIX, PER_TAG SIX}, *const slices[] = {" 99996 ", " 16666 "};
+    static const int scripts[] = {1, QUEUES};
+    for (int i = 0; i < 2; i++) {
+        setup_t d;
+        begin(&d, (fixture_options_t){.config = configs[i], .preload = "shim_clock"});
+        add_for_later(&d);
+        step_hour(&d);
+        cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1), 15000));
+        cr_assert_geq(count_in_log(&d, slices[i]), scripts[i], "config %d", i);
+        setup_end(&d);
+    }
 }
 
-/* One job of each queue becomes due. Returns the number of requests that promote all queues together. */
-static long requests_of_all(setup_t *d) {
-    static const char last[] = " 6 q0:delayed q1:delayed";
-    redis_ok(d->f.r, "DEL q0 q1 q2 q3 q4 q5");
-    for (int i = 0; i < QUEUES; i++) redis_ok(d->f.r, "ZADD q%d:delayed %lld job", i, now_ms(d->f.r) + HOUR_MS / 2);
-    settle(d);
-    long before = proxy_requests(d->f.proxy, last);
-    step_hour(d);
-    for (int i = 0; i < QUEUES; i++) cr_assert(driver_until(&d->instance.driver, length(d, i) == 1, 15000));
-    settle(d);
-    return proxy_requests(d->f.proxy, last) - before;
-}
-
-/* Parts of a slice that are too short for the due jobs would only cost more requests. */
-Test(redis_dispatcher_rounds, queues_with_many_due_jobs_share_fewer_requests, .timeout = 60) {
-    enum { MOST_ROUNDS = 3 * QUEUES };
+/* The first queue's backlog takes the time of a whole script. The next script begins with the queue behind it. */
+Test(redis_dispatcher_rounds, a_backlog_lets_the_next_queue_be_the_first) {
+    enum { JOBS = 20000 };
     setup_t d;
-    begin(&d, (fixture_options_t){.preload = "shim_clock",
-                                  .config = "group = \"app\"; dispatcher = { safety_poll = \"24h\"; batch = 1; }; " SIX});
+    begin(&d, (fixture_options_t){.redis = "slice = \"50us\";"});
     settle(&d);
-    cr_assert_eq(requests_of_all(&d), 1);
-    redis_ok(d.f.r, "DEL q0 q1 q2 q3 q4 q5");
-    add_for_later(&d);
-    step_hour(&d);
-    cr_assert(driver_until(&d.instance.driver, all_ready(&d, -1), 15000));
-    settle(&d);
-    redis_ok(d.f.r, "DEL q0:delayed q1:delayed q2:delayed q3:delayed q4:delayed q5:delayed");
-    settle(&d);
-    cr_assert_eq(requests_of_all(&d), 0, "six queues with a backlog, and as many in the next request");
-    int rounds = 0;
-    while (requests_of_all(&d) == 0) cr_assert_lt(++rounds, MOST_ROUNDS, "no request becomes larger again");
+    redis_ok(
+        d.f.r, "EVAL %s 0 %d %d",
+        "for q = 0, ARGV[2] - 1 do for i = 1, q == 0 and ARGV[1] or 1 do redis.call('ZADD', 'q' .. q .. ':delayed', i, i) end "
+        "end return 1",
+        JOBS, QUEUES);
+    cr_assert(driver_until(&d.instance.driver, length(&d, 0) == JOBS && length(&d, QUEUES - 1) == 1, 60000));
+    char *log = proxy_log(d.f.proxy), *second = strstr(log, " sidecar:app:lock q1:delayed ");
+    cr_assert(second && strstr(second, " sidecar:app:lock q0:delayed "), "the other queues had to wait for the backlog");
+    free(log);
     setup_end(&d);
 }

@@ -55,8 +55,8 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
     static const struct {
         int64_t jobs, bytes, oversized, first;
     } rows[] = {
-        {1, 100, 0, BATCH},      {BATCH, BATCH * 100, 0, BATCH},  {1, 0, 0, BATCH}, {5, 5 * 65536, 0, 3},
-        {2, 2 * 10000000, 0, 2}, {BATCH, INT64_C(1) << 40, 0, 2}, {5, 500, 1, 2},
+        {1, 100, 0, 2},          {BATCH, BATCH * 100, 0, BATCH},  {1, 0, 0, 2},   {5, 5 * 65536, 0, 3},
+        {2, 2 * 10000000, 0, 2}, {BATCH, INT64_C(1) << 40, 0, 2}, {5, 500, 1, 2}, {20, 2000, 0, 40},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         setup_t setup = setup_open("");
@@ -72,9 +72,9 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
     }
 }
 
-/* A script of 50 us of which 20 are fixed, and a job takes 3 us. */
+/* A script of 50 us of which 20 are fixed, and a job takes 3 us. The dialect's script does not look at the clock. */
 Test(unit_schedule_backlog, a_part_of_the_slice_moves_a_part_of_the_batch) {
-    setup_t setup = setup_open("");
+    setup_t setup = setup_open("dialect = \"bull\";");
     schedule_t *schedule = &setup.schedule;
     see_head(schedule, 1);
     int64_t unknown_us = schedule_least_us(schedule);
@@ -94,6 +94,27 @@ Test(unit_schedule_backlog, a_part_of_the_slice_moves_a_part_of_the_batch) {
     cr_assert_eq(schedule_sent_promote(schedule, 80, NOW).batch, 20);
     cr_assert_eq(schedule_sent_promote(schedule, 0, NOW).batch, 6, "the least time is not divided");
     cr_assert_eq(schedule_sent_promote(schedule, 2 * SLICE_US, NOW).bytes, PROMOTE_BYTES);
+    setup_close(&setup);
+}
+
+/* The script looks at the clock itself, so every queue of a request may move its whole batch. */
+Test(unit_schedule_backlog, a_script_of_many_queues_gets_the_whole_batch) {
+    setup_t setup = setup_open("");
+    schedule_t *schedule = &setup.schedule;
+    see_head(schedule, 1);
+    cr_assert_eq(schedule_least_us(schedule), 0);
+    schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US / 10, NOW);
+    cr_assert_eq(ask.batch, BATCH);
+    promote_reply_t more = moved(3), later = {.later = true};
+    more.more = true;
+    read_promote(schedule, &more, &ask, NOW);
+    cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW), "the time was over, so more jobs are due");
+    cr_assert_not(schedule_wants_own_request(schedule));
+    ask = schedule_sent_promote(schedule, SLICE_US, NOW);
+    cr_assert_not(ask.reads_head);
+    read_promote(schedule, &later, &ask, NOW);
+    cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW), "its turn did not come");
+    cr_assert_eq(metric_get(&schedule->metrics->empty), 0);
     setup_close(&setup);
 }
 

@@ -194,8 +194,8 @@ static const struct {
     {&script_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
     {&script_renew, "1 sidecar:app:lock T 60000"},
     {&script_claim, "4 sidecar:app:lock sidecar:email:meta sidecar:gone:lock sidecar:app:queues T app gone email"},
-    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 0 99999 0 99999 2"},
-    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 9 ms 5 1024 0 99999 2"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 999 9 ms 0 99999 0 99999 2"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:sms:meta T app 999 9 ms 5 1024 0 99999 2"},
     {&script_next_due, "1 email:delayed 0"},
     {&script_sizes, "1 email:delayed due"},
     {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},
@@ -230,7 +230,7 @@ static redisReply *call(const fixture_t *f, redis_t *user, const rights_t *line,
     redisReply *reply = redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
     free(format);
     free(sha);
-    return CALLS[nth].script == &script_settle ? settle_answer(reply) : reply;
+    return CALLS[nth].script == &script_promote ? promote_answer(reply) : settle_answer(reply);
 }
 
 static redis_t *open_user(const fixture_t *f, const rights_t *line) {

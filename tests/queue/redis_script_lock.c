@@ -411,7 +411,7 @@ Test(redis_script_full_memory, refuses_no_script) {
     cr_assert(heads[0].exists);
     size_t len;
     const char *text = fixture_script(&script_promote, &len);
-    redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 9 ms 0 99 0 99 2", text, len);
+    redis_ok(f.r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta T1 app 999 9 ms 0 99 0 99 2", text, len);
     redis_expect(f.r, "job", "LINDEX email 0");
     cr_assert_not(break_stale(&f, "T1-60000"));
     stream_trimmed_t trimmed;

@@ -254,6 +254,60 @@ Test(redis_script_promote, keys_of_the_wrong_type_lose_nothing) {
     fixture_stop(&f);
 }
 
+/* Three queues with 300 due jobs each, in one call. Owned. */
+static redisReply *promote_three(fixture_t *f, long long slice, const char *change) {
+    size_t len;
+    const char *text = fixture_script(&script_promote, &len);
+    redis_ok(f->r, "DEL a b c");
+    redis_ok(f->r, "EVAL %s 3 a:delayed b:delayed c:delayed",
+             "for _, key in ipairs(KEYS) do for i = 1, 300 do redis.call('ZADD', key, i, i) end end return 1");
+    redis_ok(f->r, change);
+#define OF_QUEUE " 500 ms 0 9999 0 999999 2"
+    return redis_do(
+        f->r, "EVAL %b 10 sidecar:app:lock a:delayed a am b:delayed b bm c:delayed c cm T app %lld" OF_QUEUE OF_QUEUE OF_QUEUE,
+        text, len, slice);
+}
+
+static void expect_moved_of(fixture_t *f, const char *queue, const redisReply *reply, const char *kind, long long moved) {
+    cr_assert_str_eq(word(reply, 0), kind, "%s", queue);
+    if (moved) cr_assert_eq(number(reply, 1), moved, "%s", queue);
+    cr_assert_eq(redis_int(f->r, "LLEN %s", queue), moved);
+    cr_assert_eq(redis_int(f->r, "ZCARD %s:delayed", queue), 300 - moved);
+}
+
+/* The first queue has its turn even if there is no time at all. A batch ends between two chunks. */
+Test(redis_script_promote, ends_when_the_slice_is_over) {
+    enum { CHUNK = 128 };
+    fixture_t f = setup();
+    redisReply *reply = promote_three(&f, 1, "PING");
+    cr_assert_eq(reply->elements, 3);
+    expect_moved_of(&f, "a", reply->element[0], "more", CHUNK);
+    expect_moved_of(&f, "b", reply->element[1], "later", 0);
+    expect_moved_of(&f, "c", reply->element[2], "later", 0);
+    freeReplyObject(reply);
+    reply = promote_three(&f, 1000000000, "PING");
+    for (size_t i = 0; i < 3; i++) expect_moved_of(&f, i == 0 ? "a" : i == 1 ? "b" : "c", reply->element[i], "moved", 300);
+    freeReplyObject(reply);
+    redis_expect(f.r, "1", "RPOP c");
+    redis_expect(f.r, "300", "LPOP c");
+    fixture_stop(&f);
+}
+
+Test(redis_script_promote, an_error_of_one_queue_leaves_the_others_valid) {
+    static const char *const breaks[] = {"SET b x", "HSET bm group others", "SET bm x"}, *const kinds[] = {"type", "owner",
+                                                                                                           "type"};
+    for (size_t i = 0; i < 3; i++) {
+        fixture_t f = setup();
+        redisReply *reply = promote_three(&f, 1000000000, breaks[i]);
+        expect_moved_of(&f, "a", reply->element[0], "moved", 300);
+        cr_assert_str_eq(word(reply->element[1], 0), kinds[i]);
+        cr_assert_eq(redis_int(f.r, "ZCARD b:delayed"), 300);
+        expect_moved_of(&f, "c", reply->element[2], "moved", 300);
+        freeReplyObject(reply);
+        fixture_stop(&f);
+    }
+}
+
 /* A random history of one queue: producers add, workers take, promote runs with random settings. */
 typedef struct {
     fixture_t *f;

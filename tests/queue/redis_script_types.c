@@ -1,6 +1,7 @@
 /* Calls each script with each wrong type in each of its keys: a refused call has written nothing. The tests of each script check
  * what happens to the job. */
 #include "fixture.h"
+#include "queue/settle_reply.h"
 #include "script_calls.h"
 
 #include <criterion/criterion.h>
@@ -16,7 +17,7 @@ static redisReply *call(redis_t *r, size_t at) {
     char *format = mem_printf("EVAL %%b %s", CALLS[at].arguments);
     redisReply *reply = redis_do(r, format, text, len);
     free(format);
-    return reply;
+    return CALLS[at].script == &script_promote ? promote_answer(reply) : reply;
 }
 
 /* Makes the calls before number `at`. Then adds the lock with the token T, and jobs to move and to end. */

@@ -71,6 +71,7 @@ static redisReply *call_as_sidecar(table_t *t, const withdrawn_call_t *call, con
     char *line = mem_printf("EVALSHA %s %s", sha, call->arguments);
     redisReply *reply = do_line(t->user, line);
     free(line);
+    if (call->script == &script_promote) return promote_answer(reply);
     bool answers_each =
         call->script == &script_settle || call->script == &script_bull_settle || call->script == &script_quarantine_settle;
     return answers_each ? settle_answer(reply) : reply;

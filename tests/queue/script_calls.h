@@ -14,7 +14,7 @@ static const struct {
     {&script_acquire, "4 sidecar:app:lock sidecar:app:queues sidecar:app:standbys sidecar:email:meta T 1000 app me email"},
     {&script_renew, "1 sidecar:app:lock T 60000"},
     {&script_claim, "4 sidecar:app:lock sidecar:sms:meta sidecar:others:lock sidecar:app:queues T app others sms"},
-    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 9 ms 0 99 0 99 2"},
+    {&script_promote, "4 sidecar:app:lock email:delayed email sidecar:email:meta T app 999 9 ms 0 99 0 99 2"},
     {&script_next_due, "1 sms:delayed 0"},
     {&script_sizes, "1 email:delayed due"},
     {&script_stream_ends, "2 sidecar:email:failures sidecar:email:meta"},

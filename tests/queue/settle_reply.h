@@ -1,4 +1,4 @@
-/* The reply of settle.lua, which has an answer for each job. */
+/* The replies of settle.lua, which has an answer for each job, and of promote.lua, which has one for each queue. */
 #pragma once
 
 #include "client.h"
@@ -19,6 +19,17 @@ static inline redisReply *settle_answer(redisReply *reply) {
     cr_assert_eq(reply->elements, 3, "the call had one job");
     redisReply *answer = reply->element[2];
     reply->element[2] = NULL;
+    freeReplyObject(reply);
+    return answer;
+}
+
+/* The same for a call of promote.lua with one queue. */
+static inline redisReply *promote_answer(redisReply *reply) {
+    bool each = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type != REDIS_REPLY_STRING;
+    if (!each) return reply;
+    cr_assert_eq(reply->elements, 1, "the call had one queue");
+    redisReply *answer = reply->element[0];
+    reply->element[0] = NULL;
     freeReplyObject(reply);
     return answer;
 }

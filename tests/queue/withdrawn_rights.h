@@ -32,7 +32,7 @@ typedef struct {
 #define REQUEUE        REQUEUE_TO("sidecar:email:requeued", "sidecar:email:requeued")
 #define REQUEUE_LETTER REQUEUE_TO("email:dead", "sidecar:email:recorded")
 
-#define PROMOTE        "4 " LOCK " email:delayed email sidecar:email:meta T app 9 ms "
+#define PROMOTE        "4 " LOCK " email:delayed email sidecar:email:meta T app 999 9 ms "
 #define TRIM           "4 " LOCK " sidecar:email:failures sidecar:email:auditors sidecar:email:meta T "
 
 static const withdrawn_call_t withdrawn_list[] = {

@@ -71,7 +71,7 @@ static int64_t promote(pair_t *pair, bool armed) {
     next_due_request_t request = {.queue = 0};
     next_due_t head;
     int64_t now_us;
-    dialect_list.promote->append(&call, &ask);
+    dialect_list.promote->append_many(&call, &ask, 1, 100000);
     next_due_append(pair->f.conn, pair->f.keys, &request, 1, armed);
     cr_assert_eq(promote_read_reply(pair->f.conn, &reply, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);
     cr_assert_eq(next_due_read(pair->f.conn, 1, armed, &head, &now_us, &pair->f.error), OUTCOME_OK, "%s", pair->f.error.text);

@@ -9,19 +9,25 @@
 
 enum { MAX_BATCH = 5000 }; // upper limit of dispatcher.batch
 
-static void list_promote_append(const call_t *call, const promote_request_t *ask) {
-    const queue_keys_t *queue = call_queue(call);
+static void list_promote_append(const call_t *call, const promote_request_t *asks, size_t count, int64_t slice_us) {
     conn_t *conn = call->conn;
-    const queue_policy_t *policy = &queue->config->policy;
-    call_script(call, &script_promote, 4);
-    request_text(conn, queue->config->delayed, queue->config->ready, queue->meta, call->token, call_group(call));
-    request_int(conn, ask->batch);
-    request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
-    request_int(conn, policy->ready_limit, policy->max_payload, ask->skip, ask->bytes, ask->first);
+    call_script(call, &script_promote, 1 + 3 * (int)count);
+    for (size_t i = 0; i < count; i++) {
+        const queue_keys_t *queue = &call->keys->queues[asks[i].queue];
+        request_text(conn, queue->config->delayed, queue->config->ready, queue->meta);
+    }
+    request_text(conn, call->token, call_group(call));
+    request_int(conn, slice_us);
+    for (size_t i = 0; i < count; i++) {
+        const queue_policy_t *policy = &call->keys->queues[asks[i].queue].config->policy;
+        request_int(conn, asks[i].batch);
+        request_text(conn, policy->score_unit == SCORE_S ? "s" : "ms");
+        request_int(conn, policy->ready_limit, policy->max_payload, asks[i].skip, asks[i].bytes, asks[i].first);
+    }
     request_end(conn);
 }
 
-static const promote_ops_t list_promote = {.append = list_promote_append, .due_us = promote_due_us, .max_batch = MAX_BATCH};
+static const promote_ops_t list_promote = {.append_many = list_promote_append, .due_us = promote_due_us, .max_batch = MAX_BATCH};
 
 enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
 

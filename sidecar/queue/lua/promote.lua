@@ -1,86 +1,159 @@
 #!lua flags=allow-oom
--- promote: moves due jobs from delayed to ready, the oldest first, in one step.
+-- promote: moves due jobs of some queues from delayed to ready, the oldest first, in one step.
 --
 -- KEYS[1]  lock
--- KEYS[2]  delayed   zset, score = due time
--- KEYS[3]  ready     list; jobs are pushed on the left, workers take from the right
--- KEYS[4]  meta      hash of the queue; its field `group`, if any, is the owner
+-- KEYS[2+] of each queue: delayed, zset, score = due time; ready, list: jobs are pushed on the left, workers take from the right;
+--          meta, hash: its field `group`, if any, is the owner
 -- ARGV[1]  token
 -- ARGV[2]  group     the caller's
--- ARGV[3]  batch     most jobs, 1 to 5000 (unpack fails near 8000)
--- ARGV[4]  unit      'ms' or 's', of the scores
--- ARGV[5]  limit     of ready's length; 0 = none
--- ARGV[6]  payload   bytes; larger entries stay
--- ARGV[7]  skip      oversized entries at the head that are known already
--- ARGV[8]  bytes     the batch ends after this many
--- ARGV[9]  first     entries of the first read; few while sizes are unknown
--- Reply    {'moved', jobs, now in us, score of the oldest job or '', bytes read, oversized entries, and of the first of
---          these: score, bytes, SHA-1; the us that the script took, and of these the us that a smaller batch would take, too}
+-- ARGV[3]  slice     us that the script may take; it begins the first queue anyway
+-- ARGV[4+] of each queue:
+--   batch     most jobs, 1 to 5000 (unpack fails near 8000)
+--   unit      'ms' or 's', of the scores
+--   limit     of ready's length; 0 = none
+--   payload   bytes; larger entries stay
+--   skip      oversized entries at the head that are known already
+--   bytes     the batch ends after this many
+--   first     entries of the first read; few while sizes are unknown
+-- Reply    {'fenced'}           the lock is not the caller's; or for each queue
+--          {'moved', jobs, now in us, score of the oldest job or '', bytes read, oversized entries, and of the first of
+--          these: score, bytes, SHA-1}
+--          {'more', ...}        the same; the slice was over before the batch
+--          {'later'}            the slice was over before this queue
 --          {'full', now in us}  ready is at its limit
---          {'fenced'}           the lock is not the caller's
 --          {'owner', group}     the queue belongs to another group
 --          {'type', key, found} `delayed`, `ready` or `meta` has a wrong type
+--          an error
 -- Uses     types, fence, rights, clock
--- Safe     fenced; checks all preconditions and rights before the first write. One LPUSH of all jobs, then one removal: after a
---          failure the jobs are in delayed. Reads begin at -inf, so that an offset in the range is a rank in delayed.
-local began = clock_us()
-local refusal = fenced() or wrong_type({{'delayed', KEYS[2], 'zset'}, {'ready', KEYS[3], 'list'}, {'meta', KEYS[4], 'hash'}})
-if refusal then return refusal end
-local owner = redis.call('HGET', KEYS[4], 'group')
-if owner and owner ~= ARGV[2] then return {'owner', owner} end
-
+-- Safe     fenced; an error of one queue leaves the others valid. A batch is some chunks: for each, one LPUSH of its jobs, then one
+--          removal. LPUSH is the first write: if Redis refuses it, for the type of `ready` say, the jobs are in delayed. The right to
+--          remove is checked before. Reads begin at -inf, so that an offset in the range is a rank in delayed.
 local time = redis.call('TIME')
+local began = clock_us(time)
+local refusal = fenced()
+if refusal then return refusal end
 local us = tonumber(time[2])
 local now_us = string.format('%s%06d', time[1], us)
-local now = string.format('%s.%06d', time[1], us)
-if ARGV[4] == 'ms' then now = string.format('%s%03d.%03d', time[1], math.floor(us / 1000), us % 1000) end
+local now = {s = string.format('%s.%06d', time[1], us), ms = string.format('%s%03d.%03d', time[1], math.floor(us / 1000), us % 1000)}
 
-local batch, limit, skip = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[7])
-if limit > 0 then
-    local room = limit - redis.call('LLEN', KEYS[3])
-    if room < 1 then return {'full', now_us} end
-    if room < batch then batch = room end
+-- Work is counted in small jobs. The clock costs as much as some jobs, so it is read only after LOOK of them.
+local LOOK, QUEUE, KIB, CHUNK = 64, 8, 1 / 1024, 128
+local SCORED = 8 -- a read of so few entries also reads their scores
+local slice = tonumber(ARGV[3])
+local left, work, per_work = slice, 0, 1 -- us of the slice at the last look; work since; us of this work
+local function add_work(more)
+    work = work + more
+    if work < LOOK then return end
+    local before = left
+    left = began + slice - clock_us()
+    per_work = math.max(before - left, 1) / work
+    work = 0
 end
--- The size of an entry is unknown until the entry is read, so steps grow, and stay small while entries are huge.
-local payload, most, step = tonumber(ARGV[6]), tonumber(ARGV[8]), math.max(1, tonumber(ARGV[9]))
-local jobs, read, large, count = {}, 0, 0, 0
-local fixed = us_since(began)
-repeat
-    if step > batch - count then step = batch - count end
-    local some = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', skip + count, step)
-    for i = 1, #some do
-        local job = some[i]
-        local size = #job
-        jobs[count + i] = job
-        read = read + size
-        if size > payload then large = large + 1 end
+
+-- Reads at most `most` entries behind the first `from`. The size of an entry is unknown until the entry is read, so steps grow, and
+-- stay small while entries are huge. Returns the entries, their number and bytes, how many are oversized, and the score of the first.
+local function read_chunk(delayed, till, from, step, most, bytes, payload)
+    local jobs, read, large, count, score = {}, 0, 0, 0, nil
+    repeat
+        step = math.max(1, math.min(step, most - count))
+        local scored = count == 0 and step <= SCORED
+        local some, each = nil, 1
+        if scored then
+            some, each = redis.call('ZRANGEBYSCORE', delayed, '-inf', till, 'WITHSCORES', 'LIMIT', from, step), 2
+            score = some[2]
+        else
+            some = redis.call('ZRANGEBYSCORE', delayed, '-inf', till, 'LIMIT', from + count, step)
+        end
+        local found = #some / each
+        for i = 1, found do
+            local job = some[(i - 1) * each + 1]
+            local size = #job
+            jobs[count + i] = job
+            read = read + size
+            if size > payload then large = large + 1 end
+        end
+        count = count + found
+        local ended = found < step
+        step = step * 8
+        if read > 0 then step = math.min(step, math.ceil((bytes - read) * count / read)) end
+    until ended or count >= most or read >= bytes
+    if count > 0 and not score then score = redis.call('ZRANGE', delayed, from, from, 'WITHSCORES')[2] end
+    return jobs, count, read, large, score
+end
+
+local function split_chunk(jobs, payload)
+    local fitting, first = {}, nil
+    for i, job in ipairs(jobs) do
+        if #job <= payload then
+            fitting[#fitting + 1] = job
+        else
+            first = first or i
+        end
     end
-    count = count + #some
-    local ended = #some < step
-    step = step * 8
-    if read > 0 then step = math.max(1, math.min(step, math.ceil((most - read) * count / read))) end
-until ended or count >= batch or read >= most
-if count == 0 then return {'moved', 0, now_us, '', 0, 0, '', 0, '', 0, 0} end
-local oldest = redis.call('ZRANGE', KEYS[2], skip, skip, 'WITHSCORES')[2]
-refusal = missing_right({{'LPUSH', KEYS[3]}, {large == 0 and 'ZREMRANGEBYRANK' or 'ZREM', KEYS[2]}})
-if refusal then return refusal end
-if large == 0 then
-    redis.call('LPUSH', KEYS[3], unpack(jobs))
-    redis.call('ZREMRANGEBYRANK', KEYS[2], skip, skip + #jobs - 1)
-    return {'moved', #jobs, now_us, oldest, read, 0, '', 0, '', us_since(began), fixed}
+    return fitting, first
 end
-local fitting, first, rank = {}, nil, 0
-for i, job in ipairs(jobs) do
-    if #job <= payload then
-        fitting[#fitting + 1] = job
-    elseif not first then
-        first, rank = job, skip + i - 1
+
+local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, bytes, step)
+    local owner = redis.call('HGET', meta, 'group')
+    if owner and owner ~= ARGV[2] then return {'owner', owner} end
+    batch, limit, payload, skip = tonumber(batch), tonumber(limit), tonumber(payload), tonumber(skip)
+    bytes, step = tonumber(bytes), tonumber(step)
+    if limit > 0 then
+        local room = limit - redis.call('LLEN', ready)
+        if room < 1 then return {'full', now_us} end
+        if room < batch then batch = room end
+    end
+    add_work(QUEUE)
+    local moved, total, bytes_read, stay, oldest, named = 0, 0, 0, 0, '', {}
+    local chunk, ended, more = CHUNK, false, false
+    repeat
+        local most, from = math.min(chunk, batch - total, 5000), skip + stay
+        local jobs, count, read, large, score = read_chunk(delayed, now[unit], from, step, most, bytes - bytes_read, payload)
+        if count == 0 then break end
+        local fitting, first = jobs, nil
+        if large > 0 then fitting, first = split_chunk(jobs, payload) end
+        if first and stay == 0 then
+            local rank, entry = from + first - 1, jobs[first]
+            named = {redis.call('ZRANGE', delayed, rank, rank, 'WITHSCORES')[2], #entry, redis.sha1hex(entry)}
+        end
+        -- Without the right to remove, the jobs would be in both places.
+        local check, command = redis.acl_check_cmd, large == 0 and 'ZREMRANGEBYRANK' or 'ZREM'
+        local refused = not (check and check(command, delayed, 0, 0)) and missing_right({{command, delayed}})
+        if refused and total == 0 then return refused end
+        if refused then break end
+        if #fitting > 0 then redis.call('LPUSH', ready, unpack(fitting)) end
+        if large == 0 then
+            redis.call('ZREMRANGEBYRANK', delayed, from, from + count - 1)
+        elseif #fitting > 0 then
+            redis.call('ZREM', delayed, unpack(fitting))
+        end
+        if total == 0 and first ~= 1 then oldest = score end -- a job that stays is not late
+        moved, total, bytes_read, stay = moved + #fitting, total + count, bytes_read + read, stay + large
+        add_work(count + read * KIB)
+        chunk = math.floor(left / per_work / (1 + read * KIB / count))
+        step = chunk
+        ended = count < most or bytes_read >= bytes or total >= batch
+        more = not ended and chunk < 1
+    until ended or more
+    return {more and 'more' or 'moved', moved, now_us, oldest, bytes_read, stay, unpack(named)}
+end
+
+-- Redis itself compares the types. Which key it was, TYPE tells.
+local function explained(failure, delayed, ready, meta)
+    return wrong_type({{'delayed', delayed, 'zset'}, {'ready', ready, 'list'}, {'meta', meta, 'hash'}}) or
+        missing_right({{'LPUSH', ready}}) or type(failure) == 'table' and failure or {err = failure}
+end
+
+local replies = {}
+for arg = 4, #ARGV, 7 do
+    local queue = (arg + 3) / 7
+    local at = 3 * queue - 1
+    local delayed, ready, meta = KEYS[at], KEYS[at + 1], KEYS[at + 2]
+    if queue > 1 and left <= 0 then
+        replies[queue] = {'later'}
+    else
+        local ok, reply = pcall(promote, delayed, ready, meta, unpack(ARGV, arg, arg + 6))
+        replies[queue] = ok and reply or explained(reply, delayed, ready, meta)
     end
 end
-local score = redis.call('ZRANGE', KEYS[2], rank, rank, 'WITHSCORES')[2]
-if first == jobs[1] then oldest = '' end -- a job that stays is not late
-if #fitting > 0 then
-    redis.call('LPUSH', KEYS[3], unpack(fitting))
-    redis.call('ZREM', KEYS[2], unpack(fitting))
-end
-return {'moved', #fitting, now_us, oldest, read, large, score, #first, redis.sha1hex(first), us_since(began), fixed}
+return replies
