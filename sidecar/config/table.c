@@ -231,7 +231,7 @@ const config_key_type_t config_key_types[] = {
     [KEY_USER] = {"user", sizeof(char *), ANY_TEXT,
                   "text of %s to %s bytes without control characters and ://, as a URL belongs in redis.url"},
     [KEY_NAME] = {"name", sizeof(char *), ANY_TEXT,
-                  "%s to %s bytes without spaces and control characters, and not begin with \"" CONFIG_OWN_PREFIX "\""},
+                  "text of %s to %s bytes without spaces and control characters, and not begin with \"" CONFIG_OWN_PREFIX "\""},
     [KEY_REDIS] = {"key", sizeof(char *), ANY_TEXT,
                    "the name of a Redis key, %s to %s bytes, and not begin with \"" CONFIG_OWN_PREFIX "\""},
     [KEY_PATTERN] = {"pattern", sizeof(char *), ANY_TEXT,

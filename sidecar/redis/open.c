@@ -93,7 +93,7 @@ static void conn_advise(redis_error_t *error) {
     } rows[] = {
         {"NOAUTH", "; set redis.password_file"},
         {"WRONGPASS", "; see redis.username and redis.password_file"},
-        {"without any password configured", "; remove redis.password_file"},
+        {"without any password configured", "; remove redis.password or redis.password_file"},
         {"SELECT", "; remove redis.db"},
         {"DB index", "; see redis.db"},
     };

@@ -15,11 +15,14 @@ TestSuite(unit_config_errors, .init = config_case_begin, .fini = config_case_end
 #define Q "queues = ( { name = \"q\"; } );\n"
 
 static const config_case_row_t value_faults[] = {
-    {"group = \"has space\";\n" Q,
-     "F:1: `group` is \"has space\", but must be 1 to 128 bytes without spaces and control characters, and not begin with "
+    {"group = 5;\n" Q,
+     "F:1: `group` is 5, but must be text of 1 to 128 bytes without spaces and control characters, and not begin with "
      "\"sidecar:\"\n"},
+    {"group = \"has space\";\n" Q, "F:1: `group` is \"has space\", but must be text of 1 to 128 bytes without spaces and control "
+                                   "characters, and not begin with "
+                                   "\"sidecar:\"\n"},
     {"group = \"\";\n" Q,
-     "F:1: `group` is \"\", but must be 1 to 128 bytes without spaces and control characters, and not begin with "
+     "F:1: `group` is \"\", but must be text of 1 to 128 bytes without spaces and control characters, and not begin with "
      "\"sidecar:\"\n"},
     {"redis = { port = 70000; };\n" Q, "F:1: `redis.port` is 70000, but must be an integer from 1 to 65535\n"},
     {"redis = {\n port = \"6379\"; };\n" Q, "F:2: `redis.port` is \"6379\", but must be an integer from 1 to 65535\n"},
@@ -72,9 +75,10 @@ static const config_case_row_t value_faults[] = {
     {"queues = ( { name = \"q\"; ready = \"sidecar:q\"; } );",
      "F:1: queue `q`: `ready` is \"sidecar:q\", but must be the name of a Redis key, 1 to 1024 bytes, and not begin with "
      "\"sidecar:\"\n"},
-    {"queues = ( { name = \"sidecar:q\"; } );", "F:1: queue 1: `name` is \"sidecar:q\", but must be 1 to 128 bytes without "
-                                                "spaces and control characters, and not begin with "
-                                                "\"sidecar:\"\n"},
+    {"queues = ( { name = \"sidecar:q\"; } );",
+     "F:1: queue 1: `name` is \"sidecar:q\", but must be text of 1 to 128 bytes without "
+     "spaces and control characters, and not begin with "
+     "\"sidecar:\"\n"},
 };
 
 Test(unit_config_errors, explains_a_wrong_value) {

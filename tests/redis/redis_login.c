@@ -33,7 +33,7 @@ Test(redis_login, a_refused_login_names_the_key_to_change) {
     } rows[] = {
         {"", "x", "; set redis.password_file"},
         {"password = \"wrong\";", "x", "; see redis.username and redis.password_file"},
-        {"password = \"needless\";", "", "; remove redis.password_file"},
+        {"password = \"needless\";", "", "; remove redis.password or redis.password_file"},
         {"db = 999;", "", "; see redis.db"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -33,7 +33,7 @@ static int audit_parse_limit(audit_args_t *args, const char *word) {
     args->has_limit = true;
     args->filter.limit = strtoll(word, &end, 10);
     if (*word >= '0' && *word <= '9' && !*end && !errno && args->filter.limit < INT64_MAX) return CLI_OK;
-    return audit_usage_error(args, "not a number of rows (0 = all): `%s`", word);
+    return audit_usage_error(args, "not a number of rows: `%s`", word);
 }
 
 static int audit_parse_format(audit_args_t *args, const audit_command_t *command, const char *word) {

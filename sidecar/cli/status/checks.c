@@ -174,7 +174,7 @@ static int64_t check_local(const check_subject_t *x, buffer_t *what) {
     if (strcmp(name, "config") == 0)
         buffer_printf(what, "the local instance refuses the newest config: %s", x->local->why);
     else
-        buffer_printf(what, "the local instance is not ready (%s): %s", name, x->local->why);
+        buffer_printf(what, "the local instance reports trouble (%s): %s", name, x->local->why);
     if (strcmp(name, "audit") == 0 && !log->readable && *log->why) buffer_printf(what, ". The local audit log: %s", log->why);
     return 1;
 }
@@ -311,7 +311,7 @@ const status_check_t status_checks[] = {
     {CHECK_HERE, STATUS_WARNING, "another", check_instance,
      "The state of this group's instance is unknown, and probes of that port ask the other process.",
      .next = "Give each program on this machine a port of its own; if the group was changed, restart the instance",
-     .variant = LOCAL_UNRELATED, .words = "on http.port"},
+     .variant = LOCAL_UNRELATED, .words = "http.port:"},
     {CHECK_HERE, STATUS_NOTE, "no_answer", check_instance, "The state of an instance on this machine is unknown.",
      .next = "If no instance runs on this machine, do nothing. Otherwise look at its log", .variant = LOCAL_SILENT,
      .words = "no instance answers on http.port:"},

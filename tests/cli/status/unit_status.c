@@ -246,7 +246,7 @@ static const struct {
      "XREVRANGE 'sidecar:x$y:failures' + -"},
     {"bad type", bad_type, "preflight", STATUS_FAULT, "email", "holds a list", "rename or delete it"},
     {"mute", unresponsive, "mute", STATUS_WARNING, NULL, "does not answer", "kill -CONT"},
-    {"another one here", unrelated, "another", STATUS_WARNING, NULL, "on http.port a sidecar of group \"x\"", "port of its own"},
+    {"another one here", unrelated, "another", STATUS_WARNING, NULL, "http.port: a sidecar of group \"x\"", "port of its own"},
     {"log of others", locked_log, "log_unreadable", STATUS_NOTE, NULL, "permission denied", "user"},
     {"no file", absent_log, NULL, 0, NULL, NULL, NULL},
     {"far", far, "score_unit", STATUS_WARNING, "email", "2 delayed jobs falls due in 3652 d", "score_unit"},
