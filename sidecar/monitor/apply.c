@@ -54,6 +54,8 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (apply->scan->ops->of_worker) observation.silence_ms = apply->scan->interval_ms;
     if (report) observation.report = report->ends ? REPORT_END : REPORT_RETRY;
+    if (report && !stamp->born_us && apply->births_us)
+        observation.stamp = (stamp_t){.born_us = apply->births_us, .seen = observation.now};
     bool bytes_tell = apply->scan->ops->bytes_tell;
     bool absent = !entry->bytes.data;
     bool dated = policy->alive_timeout_ms && (bytes_tell || *policy->created_path); // the job's own date may end it

@@ -18,6 +18,9 @@ typedef struct apply {
     pace_t *pace;
     const backup_page_t *page;
     bool in_place; // read without rotation: the jobs are near the tail
+    // In a search: the life of a reported job without a stamp begins now, in us by Redis's clock, and the settle needs no stamp.
+    // 0 = the job gets a stamp, and the next scan settles it: scans look for its duplicates.
+    int64_t births_us;
 } apply_t;
 
 // A job whose verdict apply_verdicts must carry out.

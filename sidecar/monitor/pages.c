@@ -163,8 +163,8 @@ outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan) {
     *error = (redis_error_t){0};
     if (request.stamps) {
         stamped_page_t *stamped = pages_slot(pages, pages->ready++);
-        stamped->now = scan->progress.now; // a page without jobs has no request for stamps
-        if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now) == OUTCOME_DISCONNECTED)
+        stamped->now_us = scan->progress.now * 1000; // a page without jobs has no request for stamps
+        if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now_us) == OUTCOME_DISCONNECTED)
             return OUTCOME_DISCONNECTED;
     }
     if (request.entries && pages_read_entries_reply(pages, &entries, scan, &request) != OUTCOME_OK)
@@ -192,7 +192,7 @@ void pages_drop(pages_t *pages, const call_t *call) {
         request_t request = pages->requests[window_pop(&pages->window)];
         if (request.stamps) {
             stamped_page_t *stamped = pages_slot(pages, pages->ready++);
-            stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now);
+            stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now_us);
         }
         if (request.entries && call->error->outcome != OUTCOME_DISCONNECTED)
             pages_read_entries(pages, call, &ignored, &request, PAGES_BYTES, &pages_slot(pages, pages->read++)->page);

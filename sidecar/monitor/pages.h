@@ -9,7 +9,7 @@ typedef struct stamped_page {
     backup_page_t page;
     stamp_t stamps[BACKUP_PAGE];
     stamp_raw_t raws[BACKUP_PAGE];
-    int64_t now; // ms by Redis's clock, of the reply that brought the stamps
+    int64_t now_us; // Redis's clock, of the reply that brought the stamps
 } stamped_page_t;
 
 typedef struct pages pages_t;

@@ -238,7 +238,7 @@ bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
 static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
     apply_t apply = monitor_apply(m, call, &stamped->page, stamped->page.in_place);
-    scan->progress.now = stamped->now;
+    scan->progress.now = stamped->now_us / 1000;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
     if (count || old_sentinels) {

@@ -3,7 +3,7 @@
 #include "base/failpoint.h"
 #include "monitor/internal.h"
 
-// The first settle of a job needs a stamp, which the first round writes.
+// The stamp of a job may be one that the first round corrects.
 enum { SEARCH_ROUNDS = 2 };
 
 static bool search_wants(const scan_t *scan, const entry_t *entry) {
@@ -36,9 +36,10 @@ static outcome_t search_apply(monitor_t *m, const call_t *call, stamped_page_t *
     scan_t *scan = &m->scans[call->queue];
     apply_t apply = monitor_apply(m, call, &stamped->page, scan->progress.tail);
     stamps_append(call, &stamped->page);
-    if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now) != OUTCOME_OK)
+    if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now_us) != OUTCOME_OK)
         return call->error->outcome;
-    scan->progress.now = stamped->now;
+    scan->progress.now = stamped->now_us / 1000;
+    apply.births_us = stamped->now_us;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     return count ? apply_verdicts(&apply, count) : OUTCOME_OK;
 }

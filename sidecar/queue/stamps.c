@@ -71,12 +71,12 @@ static void stamps_unpack_page(const redisReply *reply, const backup_page_t *pag
     }
 }
 
-outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now) {
+outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now_us) {
     *call->error = (redis_error_t){0};
     if (page->jobs == 0) return OUTCOME_OK;
     redisReply *reply = conn_read_next(call->conn, NULL, call->error);
     redisReply *time = conn_read_next(call->conn, NULL, call->error);
-    if (time) *now = reply_time_ms(time);
+    if (time) *now_us = reply_time_us(time);
     if (reply && time) stamps_unpack_page(reply, page, stamps, raws);
     freeReplyObject(reply);
     freeReplyObject(time);

@@ -18,8 +18,8 @@ stamp_t stamp_unpack(const void *bytes, size_t len);
 
 // Requests the stamps of all jobs of the page, and the time. A page without jobs sends nothing.
 void stamps_append(const call_t *call, const backup_page_t *page);
-// stamps[i] and raws[i] belong to page->entries[i]. *now is in ms by Redis's clock.
-outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now);
+// stamps[i] and raws[i] belong to page->entries[i]. *now_us is Redis's clock.
+outcome_t stamps_read(const call_t *call, const backup_page_t *page, stamp_t *stamps, stamp_raw_t *raws, int64_t *now_us);
 
 // A change of one stamp. The script makes the change only if the stamp still is `old`. A birth of 0 in `new`: a life begins now.
 typedef struct stamp_change {

@@ -28,10 +28,11 @@ static inline int64_t reply_number(const redisReply *reply) { return strtoll(rep
 // Borrowed from the reply.
 static inline slice_t reply_slice(const redisReply *reply) { return (slice_t){reply_text(reply), reply_len(reply)}; }
 
-// The reply to TIME, in ms.
-static inline int64_t reply_time_ms(const redisReply *reply) {
-    return reply_number(reply_at(reply, 0)) * 1000 + reply_number(reply_at(reply, 1)) / 1000;
+// The reply to TIME.
+static inline int64_t reply_time_us(const redisReply *reply) {
+    return reply_number(reply_at(reply, 0)) * 1000000 + reply_number(reply_at(reply, 1));
 }
+static inline int64_t reply_time_ms(const redisReply *reply) { return reply_time_us(reply) / 1000; }
 
 static inline bool reply_is(const redisReply *reply, const char *text) { return strcmp(reply_text(reply), text) == 0; }
 

@@ -67,7 +67,7 @@ static int whole_scan(setup_t *d, int first) {
             cr_assert_arr_eq(stamped->page.entries[i].digest.bytes, digest.bytes, DIGEST_BYTES);
             cr_assert_eq(stamped->stamps[i].born_us, next % 7 == 0 ? next : 0, "an entry has another job's stamp");
         }
-        cr_assert(stamped->now >= d->scan.status.now);
+        cr_assert(stamped->now_us >= d->scan.status.now * 1000);
         pages_done(d->pages);
     } while (!pages_empty(d->pages) || scan_entries_wanted(&d->scan));
     cr_assert_eq(next - first, JOBS);

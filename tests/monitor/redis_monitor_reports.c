@@ -52,6 +52,31 @@ Test(redis_monitor_reports, jobs_at_the_ends_are_settled_without_rotation, .time
     close_setup(&d);
 }
 
+/* A search writes no stamp before it settles a job. Equal jobs that fail one after another have lives of their own. */
+Test(redis_monitor_reports, a_reported_job_needs_no_stamp_first, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
+    fill(&d, 3000);
+    redis_ok(d.f.r, "HDEL sidecar:email:meta life"); /* stamp.lua writes the last birth there */
+    for (int round = 1; round <= 3; round++) {
+        fail(&d, "LPUSH", REPORTS, "!boom");
+        until(&d, count(&d, "EXISTS email:errors") == 0);
+        cr_assert_eq(records(&d), round * REPORTS);
+    }
+    cr_assert_eq(count(&d, "HEXISTS sidecar:email:meta life"), 0);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 3000);
+    cr_assert_eq(
+        redis_int(
+            d.f.r, "EVAL %s 1 sidecar:email:failures",
+            "local seen, n = {}, 0 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
+            "local event, times = nil, 0 for i = 1, #entry[2], 2 do local name, value = entry[2][i], entry[2][i + 1] "
+            "if name == 'event' then event = value end "
+            "if (name == 'created' or name == 'started') and tonumber(value) > 1000000000000 then times = times + 1 end end "
+            "if not seen[event] and times == 2 then n = n + 1 end seen[event] = true end return n"),
+        3 * REPORTS, "each record has an event and times of its own");
+    close_setup(&d);
+}
+
 /* The reports are many more than one page, and more jobs are in progress than a search reads in vain. */
 Test(redis_monitor_reports, a_search_goes_on_while_it_settles_jobs, .timeout = 60) {
     enum { MANY = 4000 };

@@ -149,3 +149,21 @@ Test(redis_script_settle, a_blank_heartbeat_may_count_as_none) {
     settled(f.r, ask, 1);
     fixture_stop(&f);
 }
+
+/* A search settles reported jobs that have no stamp yet. */
+Test(redis_script_settle, a_job_without_a_stamp_is_settled) {
+    fixture_t f = setup();
+    digest_t digest = digest_of(JOB, strlen(JOB));
+    for (int n = 0; n < 4; n++) {
+        ask_t ask = n % 2 ? ask_end() : ask_new();
+        lay_out(f.r);
+        redis_ok(f.r, "DEL sidecar:email:stamps");
+        if (n / 2) redis_ok(f.r, "HSET sidecar:email:stamps %b short", digest.bytes, (size_t)STAMP_FIELD_BYTES);
+        refused(f.r, ask, "changed");
+        ask.old = (stamp_t){0};
+        settled(f.r, ask, 1);
+        cr_assert_eq(redis_int(f.r, "HSTRLEN sidecar:email:stamps %b", digest.bytes, (size_t)STAMP_FIELD_BYTES),
+                     ask.ends ? 0 : STAMP_BYTES);
+    }
+    fixture_stop(&f);
+}

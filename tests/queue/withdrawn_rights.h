@@ -25,6 +25,7 @@ typedef struct {
 #define SETTLE       SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 9999 0 0 "
 #define SETTLE_LATER "delay 0 1 kind 10,11,0,9,1,d job digest '' stamp 5000 retried"
 #define TEXT_SHA1    "372ea08cab33e71c02c651dbc83a474d32c676ea" /* of "text" */
+#define STAMP        "1234567890123456789012345678"
 
 #define REQUEUE_TO(letters, recorded)                                                                                            \
     "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps sidecar:email:meta "          \
@@ -50,8 +51,8 @@ static const withdrawn_call_t withdrawn_list[] = {
     {"a batch with an oversized job", &script_promote, {"ZADD email:delayed 1 a 2 large"}, PROMOTE "0 2 0 99 9", "moved"},
     {"a new and a changed stamp",
      &script_stamp,
-     {"HSET sidecar:email:stamps 1 1234567890123456789012345678"},
-     "3 " LOCK " sidecar:email:stamps sidecar:email:meta T 0 '' '' 1 1234567890123456789012345678 new",
+     {"HSET sidecar:email:stamps 1 " STAMP},
+     "3 " LOCK " sidecar:email:stamps sidecar:email:meta T 0 '' '' 1 " STAMP " new",
      "stamped"},
     {"a sentinel",
      &script_push_sentinel,
@@ -107,8 +108,8 @@ static const withdrawn_call_t withdrawn_list[] = {
      "settled"},
     {"an end",
      &script_settle,
-     {"RPUSH email:backup job", "HSET sidecar:email:stamps digest stamp"},
-     SETTLE "'' 0 1 kind 10,11,0,9,1,ep job digest stamp '' failed",
+     {"RPUSH email:backup job", "HSET sidecar:email:stamps digest " STAMP},
+     SETTLE "'' 0 1 kind 10,11,0,9,1,ep job digest " STAMP " '' failed",
      "settled"},
     {"an end of a reported job",
      &script_settle,
@@ -156,8 +157,8 @@ static const withdrawn_call_t withdrawn_kmqueue[] = {
      "settled"},
     {"a retry without a stamp",
      &script_settle,
-     {"RPUSH back_up_queue_1 task", "HSET sidecar:w:stamps digest stamp"},
-     KMQUEUE_SETTLE("11", "") "again 0 1 kind 10,11,0,9,1,rf task digest stamp - again retried",
+     {"RPUSH back_up_queue_1 task", "HSET sidecar:w:stamps digest " STAMP},
+     KMQUEUE_SETTLE("11", "") "again 0 1 kind 10,11,0,9,1,rf task digest " STAMP " - again retried",
      "settled"},
     {"a requeue of a unique task", &script_requeue, {0}, KMQUEUE_REQUEUE "requeued me 0 task '' 9 id kind requeued", "done"},
     {"a requeue of a unique task once more",
@@ -186,13 +187,13 @@ static const withdrawn_call_t withdrawn_private_queues[] = {
      "settled"},
     {"a job that was done before",
      &script_settle,
-     {"RPUSH queue-1 job", "SADD fights-done id", "HSET sidecar:f:stamps digest stamp"},
-     PRIVATE_SETTLE(LOCK, "fights-done", LOCK) "done 0 1 kind 10,11,0,-1,0,ro job digest stamp stamp id retried",
+     {"RPUSH queue-1 job", "SADD fights-done id", "HSET sidecar:f:stamps digest " STAMP},
+     PRIVATE_SETTLE(LOCK, "fights-done", LOCK) "done 0 1 kind 10,11,0,-1,0,ro job digest " STAMP " stamp id retried",
      "dropped"},
     {"an end with a dead letter",
      &script_settle,
-     {"RPUSH queue-1 job", "HSET sidecar:f:stamps digest stamp"},
-     PRIVATE_SETTLE("fights-dlq", LOCK, "sidecar:f:recorded") "'' 0 1 kind 10,11,0,-1,0,ep job digest stamp '' failed",
+     {"RPUSH queue-1 job", "HSET sidecar:f:stamps digest " STAMP},
+     PRIVATE_SETTLE("fights-dlq", LOCK, "sidecar:f:recorded") "'' 0 1 kind 10,11,0,-1,0,ep job digest " STAMP " '' failed",
      "settled"},
 };
 

@@ -26,7 +26,7 @@
 --            retry leaves no stamp, x there must be a report, o the job has an id in `done`, p the record gets the job as payload
 --   job      its bytes
 --   digest   its field in stamps
---   old      the stamp that the decision rests on
+--   old      the stamp that the decision rests on; '' = none, or a value of another length, which is none
 --   new      the stamp of a retry
 --   the values of `columns`:
 --     report   id of the reported text that the decision rests on; '' = there must be no report
@@ -49,7 +49,7 @@ local began = clock_us()
 local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'errors', KEYS[3], 'hash'},
     {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}})
 if refusal then return refusal end
-local NONE = KEYS[1]
+local NONE, STAMP_BYTES = KEYS[1], 28
 local form, first_job = record_form(7)
 local JOB, DIGEST, OLD, NEW, RECORD = 1, 2, 3, 4, 5 -- places of the values of a job; columns stand before the record's
 local columns = {}
@@ -169,7 +169,8 @@ local asked = {} -- digests of jobs in this call: the first job of equal ones ch
 local function refused(job, stamp)
     local kind, digest = job.kind, ARGV[job.at + DIGEST]
     if kind.refusal then return kind.refusal end
-    if (stamp or '') ~= ARGV[job.at + OLD] or asked[digest] then return 'changed' end
+    if not stamp or #stamp ~= STAMP_BYTES then stamp = '' end
+    if stamp ~= ARGV[job.at + OLD] or asked[digest] then return 'changed' end
     if not job.large and report_changed(job) then return 'changed' end
     if is_alive(job) then return 'alive' end
     local found = places(job)
