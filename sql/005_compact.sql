@@ -43,10 +43,10 @@ CREATE TABLE records (
     worker TEXT NOT NULL,
     sha256 ANY NOT NULL,      -- 32 bytes; TEXT where it is not 64 hex digits
     attempts INTEGER NOT NULL,
-    created INTEGER NOT NULL,
-    started INTEGER NOT NULL,
+    created ANY,              -- how long before `at`, in ms; NULL where it is not known; TEXT where the difference has over 64 bits
+    started ANY,              -- likewise
     at INTEGER NOT NULL,
-    size INTEGER NOT NULL,
+    size INTEGER,             -- NULL where it is that of `payload`
     error ANY NOT NULL,       -- TEXT where it is UTF-8 without NUL, so that LIKE works; else BLOB
     payload ANY NOT NULL      -- likewise
 ) STRICT;
@@ -61,6 +61,24 @@ CREATE TABLE answers (
     answers_ref TEXT NOT NULL -- its ref
 ) STRICT;
 CREATE INDEX answers_event ON answers (answers);
+
+-- As in 004_lookup, with shorter keys, which several refs and jobs may have.
+DROP TABLE ids;
+CREATE TABLE ids (
+    prefix TEXT NOT NULL, -- the first 6 digits of the ref
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (prefix, seq)
+) STRICT, WITHOUT ROWID;
+
+DROP TABLE jobs;
+CREATE TABLE jobs (
+    key INTEGER NOT NULL, -- 23 bits made from the job: see job_seqs
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (key, seq)
+) STRICT, WITHOUT ROWID;
+
+UPDATE facts SET value = (SELECT CAST(coalesce(min(seq) - 1, 0) AS TEXT) FROM moving) WHERE name = 'indexed';
+DELETE FROM facts WHERE name = 'stale';
 
 -- The columns of the table `events` of schema 4.
 CREATE VIEW events AS
@@ -81,7 +99,10 @@ SELECT r.seq,
     coalesce(c.kind, '') AS kind, coalesce(c.dialect, '') AS dialect, coalesce(c.queue, '') AS queue, r.job,
     coalesce(c.type, '') AS type, r.worker, coalesce(c.reason, '') AS reason, coalesce(c.term, '') AS term,
     iif(typeof(r.sha256) = 'text', r.sha256, lower(hex(r.sha256))) AS sha256, coalesce(n.answers, '') AS answers,
-    coalesce(n.answers_ref, '') AS answers_ref, r.attempts, r.created, r.started, r.at, r.size, r.error, r.payload,
+    coalesce(n.answers_ref, '') AS answers_ref, r.attempts,
+    CASE typeof(r.created) WHEN 'integer' THEN r.at - r.created WHEN 'text' THEN CAST(r.created AS INTEGER) ELSE 0 END AS created,
+    CASE typeof(r.started) WHEN 'integer' THEN r.at - r.started WHEN 'text' THEN CAST(r.started AS INTEGER) ELSE 0 END AS started,
+    r.at, coalesce(r.size, length(CAST(r.payload AS BLOB))) AS size, r.error, r.payload,
     coalesce(c."group", '') AS "group"
 FROM records AS r LEFT JOIN contexts AS c ON c.id = r.context LEFT JOIN answers AS n ON n.seq = r.seq;
 
@@ -99,26 +120,30 @@ SELECT queue, dialect, job AS job_id, type, worker, reason, error, attempts, nul
     nullif(started, 0) AS started_at, at AS failed_at, state, ref, payload, "group"
 FROM event_states WHERE kind = 'failed';
 
--- Finds events by ref: WHERE seq IN (SELECT seq FROM refs WHERE ref = '...').
+-- Finds events by the first 6 digits of the ref: WHERE seq IN (SELECT seq FROM refs WHERE prefix = '...') AND ref = '...'.
 CREATE VIEW refs AS
-SELECT ref, seq FROM ids
-UNION ALL SELECT ref, seq FROM events WHERE seq > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'indexed');
+SELECT prefix, seq FROM ids
+UNION ALL SELECT substr(ref, 1, 6), seq FROM events WHERE seq > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'indexed');
 
--- The same by job.
+-- The same by job. For a constant job SQLite computes the key once, and then reads only the rows of `jobs` with this key.
 CREATE VIEW job_seqs AS
-SELECT job, seq FROM jobs
+SELECT r.job, j.seq FROM jobs AS j CROSS JOIN records AS r ON r.seq = j.seq AND j.key = (
+    WITH RECURSIVE hash(i, value) AS (
+        SELECT 0, 0
+        UNION ALL SELECT i + 1, value * 1000003 + unicode(substr(r.job, i + 1, 1)) & 8388607 FROM hash WHERE i < length(r.job))
+    SELECT value FROM hash WHERE i = length(r.job))
 UNION ALL SELECT job, seq FROM records WHERE seq > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'indexed');
 
--- All answered events, and also those that are not in `ids` yet.
+-- All answered events, and others with a ref like theirs or not in `ids` yet.
 CREATE VIEW answered_seqs AS
-SELECT i.seq FROM answers AS a CROSS JOIN ids AS i ON i.ref = a.answers_ref
+SELECT i.seq FROM answers AS a CROSS JOIN ids AS i ON i.prefix = substr(a.answers_ref, 1, 6)
 UNION ALL SELECT seq FROM records
 WHERE EXISTS (SELECT 1 FROM answers) AND seq > (SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'indexed');
 
 -- All that happened to a job: WHERE job_id = '...' ORDER BY at.
 CREATE VIEW job_history AS
-SELECT e.job AS job_id, queue, at, kind, reason, attempts, worker, error, state, ref, answers
-FROM job_seqs AS j CROSS JOIN event_states AS e ON e.seq = j.seq AND e.job = j.job;
+SELECT j.job AS job_id, queue, at, kind, reason, attempts, worker, error, state, ref, answers
+FROM job_seqs AS j CROSS JOIN event_states AS e ON e.seq = j.seq;
 
 -- The counts group by context first: there are few, and the index has them.
 -- `hour` is its beginning in UTC, as text; read it from the newest by ORDER BY hour DESC.

@@ -43,6 +43,7 @@ typedef struct audit_open_options {
     int busy_timeout_ms;     // see audit_set_busy_timeout; 0 = 5,000
     audit_moved_fn *moved;   // told after each step; may be NULL
     void *self;              // of moved
+    int batch_rows;          // limits one step of the move and of the index; 0 = the largest; for tests
 } audit_open_options_t;
 // Opens the log for the auditor; acquires `lock`. Sets a damaged log aside. Begins a new log if there is none: see audit_loss.
 audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *options, buffer_t *why)

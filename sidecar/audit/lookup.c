@@ -13,6 +13,7 @@ enum {
     PART_ROWS = 1000,        // of a table, between two looks at the time
     STALE_MIN = 4096,        // a sweep begins when so many rows and a share of the events are gone
     STALE_SHARE = 4,
+    PREFIX_DIGITS = 6, // of a ref, in `ids`
 };
 
 static const char save_fact_sql[] = "INSERT INTO facts VALUES (?1, CAST(?2 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
@@ -24,18 +25,42 @@ static uint64_t lookup_id(const char *ref) {
     return id;
 }
 
-// ref_of(id_high): the view `events` has the same in SQL, which takes ten times as long.
-static void lookup_sql_ref(sqlite3_context *context, int count, sqlite3_value **values) {
+// ref_prefix(id_high): the view `events` has the whole ref in SQL, which takes ten times as long.
+static void lookup_sql_ref_prefix(sqlite3_context *context, int count, sqlite3_value **values) {
     char ref[EVENT_REF_SIZE];
     (void)count;
     event_ref_of_bits((uint64_t)sqlite3_value_int64(values[0]), ref);
-    sqlite3_result_text(context, ref, -1, SQLITE_TRANSIENT);
+    sqlite3_result_text(context, ref, PREFIX_DIGITS, SQLITE_TRANSIENT);
+}
+
+// The same as unicode() of SQL, which takes two code points for broken ones. Moves *at behind it.
+static uint32_t lookup_code_point(const unsigned char **at) {
+    uint32_t point = *(*at)++;
+    if (point < 0x80) return point;
+    point &= point < 0xe0 ? 0x1f : point < 0xf0 ? 0x0f : 0x07;
+    while ((**at & 0xc0) == 0x80) point = point << 6 | (*(*at)++ & 0x3f);
+    return point == 0xfffe || point == 0xffff ? 0xfffd : point;
+}
+
+// job_key(job): as in the view job_seqs. The column `job` has only well-formed UTF-8.
+static void lookup_sql_job_key(sqlite3_context *context, int count, sqlite3_value **values) {
+    const unsigned char *job = sqlite3_value_text(values[0]);
+    uint64_t key = 0;
+    (void)count;
+    while (job && *job) key = (key * 1000003 + lookup_code_point(&job)) & 0x7fffff;
+    sqlite3_result_int64(context, (int64_t)key);
+}
+
+static bool lookup_register_function(audit_t *audit, const char *name, void (*function)(sqlite3_context *, int, sqlite3_value **),
+                                     buffer_t *why) {
+    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
+    return sqlite3_create_function_v2(audit->db, name, 1, flags, NULL, function, NULL, NULL, NULL) == SQLITE_OK ||
+           audit_fail(audit, "open it", why);
 }
 
 bool lookup_register(audit_t *audit, buffer_t *why) {
-    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
-    return sqlite3_create_function_v2(audit->db, "ref_of", 1, flags, NULL, lookup_sql_ref, NULL, NULL, NULL) == SQLITE_OK ||
-           audit_fail(audit, "open it", why);
+    return lookup_register_function(audit, "ref_prefix", lookup_sql_ref_prefix, why) &&
+           lookup_register_function(audit, "job_key", lookup_sql_job_key, why);
 }
 
 void lookup_free(lookup_t *lookup) {
@@ -44,6 +69,8 @@ void lookup_free(lookup_t *lookup) {
     free(lookup->sweep.key);
     *lookup = (lookup_t){0};
 }
+
+static size_t lookup_most(const lookup_t *lookup) { return lookup->batch_rows ? lookup->batch_rows : MOST_ROWS; }
 
 static void lookup_forget(lookup_t *lookup, int64_t indexed) {
     if (lookup->slots && lookup->count) memset(lookup->slots, 0, SLOTS * sizeof *lookup->slots);
@@ -79,8 +106,8 @@ static void lookup_remember(lookup_t *lookup, int64_t seq, uint64_t id) {
 // A row may be there already, if somebody has changed a fact.
 bool lookup_index(audit_t *audit, buffer_t *why) {
     static const char *const each[] = {
-        "INSERT OR IGNORE INTO ids SELECT ref_of(id_high) AS ref, seq FROM records WHERE seq > ? AND seq <= ? ORDER BY ref, seq",
-        "INSERT OR IGNORE INTO jobs SELECT job, seq FROM records WHERE seq > ? AND seq <= ? ORDER BY job, seq"};
+        "INSERT OR IGNORE INTO ids SELECT ref_prefix(id_high), seq FROM records WHERE seq > ? AND seq <= ? ORDER BY 1, 2",
+        "INSERT OR IGNORE INTO jobs SELECT job_key(job), seq FROM records WHERE seq > ? AND seq <= ? ORDER BY 1, 2"};
     lookup_t *lookup = &audit->lookup;
     for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
         sqlite3_stmt *stmt = audit_statement(audit, each[i], why);
@@ -101,11 +128,11 @@ static bool lookup_load(audit_t *audit, buffer_t *why) {
     sqlite3_stmt *stmt = audit_statement(audit, "SELECT seq, id_high FROM records WHERE seq > ? ORDER BY seq LIMIT ?", why);
     if (!stmt) return false;
     sqlite3_bind_int64(stmt, 1, lookup->loaded);
-    sqlite3_bind_int64(stmt, 2, (int64_t)(MOST_ROWS - lookup->count));
+    sqlite3_bind_int64(stmt, 2, (int64_t)(lookup_most(lookup) - lookup->count));
     int code;
     while ((code = sqlite3_step(stmt)) == SQLITE_ROW)
         lookup_remember(lookup, sqlite3_column_int64(stmt, 0), (uint64_t)sqlite3_column_int64(stmt, 1) >> 4);
-    if (code == SQLITE_DONE && lookup->count < MOST_ROWS) lookup->loaded = lookup->last_seq;
+    if (code == SQLITE_DONE && lookup->count < lookup_most(lookup)) lookup->loaded = lookup->last_seq;
     return audit_finish(audit, stmt, code, "read its newest events", why);
 }
 
@@ -118,7 +145,7 @@ bool lookup_refresh(audit_t *audit, bool *complete, buffer_t *why) {
     if (highest > lookup->last_seq) lookup->last_seq = highest;
     if (indexed != lookup->indexed) lookup_forget(lookup, indexed);
     bool done = lookup->loaded >= lookup->last_seq || lookup_load(audit, why);
-    *complete = lookup->loaded >= lookup->last_seq && lookup->count < MOST_ROWS; // the next event needs room
+    *complete = lookup->loaded >= lookup->last_seq && lookup->count < lookup_most(lookup); // the next event needs room
     return done;
 }
 
@@ -145,7 +172,7 @@ bool lookup_add(audit_t *audit, int64_t seq, const char *ref, buffer_t *why) {
     lookup->last_seq = seq;
     lookup->grew = true;
     lookup_remember(lookup, seq, lookup_id(ref));
-    return lookup->count < MOST_ROWS || lookup_index(audit, why);
+    return lookup->count < lookup_most(lookup) || lookup_index(audit, why);
 }
 
 // Whether the statement, with the id as its second parameter, finds the event.
@@ -173,9 +200,9 @@ static bool lookup_find_in_memory(audit_t *audit, uint64_t id, slice_t event, bo
 
 // Most events are new: this look costs half as much as one that compares ids.
 static bool lookup_has_ref(audit_t *audit, const char *ref, bool *has, buffer_t *why) {
-    sqlite3_stmt *stmt = audit_statement(audit, "SELECT 1 FROM ids WHERE ref = ?", why);
+    sqlite3_stmt *stmt = audit_statement(audit, "SELECT 1 FROM ids WHERE prefix = ?", why);
     if (!stmt) return false;
-    sqlite3_bind_text(stmt, 1, ref, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 1, ref, PREFIX_DIGITS, SQLITE_STATIC);
     int code = sqlite3_step(stmt);
     *has = code == SQLITE_ROW;
     return audit_finish(audit, stmt, code, "look for an event", why);
@@ -183,7 +210,7 @@ static bool lookup_has_ref(audit_t *audit, const char *ref, bool *has, buffer_t 
 
 // Outside of a transaction another process may have added the event meanwhile.
 bool lookup_find(audit_t *audit, const char *ref, slice_t event, bool *found, int64_t *seq, buffer_t *why) {
-    static const char sql[] = "SELECT seq FROM ids CROSS JOIN events USING (seq) WHERE ids.ref = ? AND event = ?";
+    static const char sql[] = "SELECT seq FROM ids CROSS JOIN events USING (seq) WHERE prefix = ? AND event = ?";
     bool complete, has = false;
     *found = false;
     if (sqlite3_get_autocommit(audit->db) && !lookup_refresh(audit, &complete, why)) return false;
@@ -193,7 +220,7 @@ bool lookup_find(audit_t *audit, const char *ref, slice_t event, bool *found, in
     if (!has) return true;
     sqlite3_stmt *stmt = audit_statement(audit, sql, why);
     if (!stmt) return false;
-    sqlite3_bind_text(stmt, 1, ref, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 1, ref, PREFIX_DIGITS, SQLITE_STATIC);
     return lookup_is_event(audit, stmt, event, found, seq, why);
 }
 
@@ -206,12 +233,13 @@ bool lookup_find(audit_t *audit, const char *ref, slice_t event, bool *found, in
 
 static const struct {
     const char *end, *remove;
-} sweeps[] = {{SWEEP_END("ids", "ref"), SWEEP("ids", "ref")}, {SWEEP_END("jobs", "job"), SWEEP("jobs", "job")}};
+} sweeps[] = {{SWEEP_END("ids", "prefix"), SWEEP("ids", "prefix")}, {SWEEP_END("jobs", "key"), SWEEP("jobs", "key")}};
 enum { SWEPT_TABLES = sizeof sweeps / sizeof *sweeps };
 
+// The columns make a number of a text where they hold numbers. "-1" is below all keys of both tables.
 static void lookup_bind_place(sqlite3_stmt *stmt, int at, const lookup_sweep_t *place) {
     if (!place->key && at > 1) return; // NULL: to the end of the table
-    sqlite3_bind_text(stmt, at, place->key ? place->key : "", -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, at, place->key ? place->key : "-1", -1, SQLITE_STATIC);
     sqlite3_bind_int64(stmt, at + 1, place->key ? place->seq : INT64_MIN);
 }
 

@@ -37,8 +37,9 @@ bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why) {
         "CREATE TEMP VIEW answered_seqs AS SELECT r.seq FROM main.events AS a CROSS JOIN main.refs AS r"
         " ON r.ref = a.answers_ref WHERE a.answers <> ''";
     static const char unindexed[] = "CREATE TEMP VIEW answered_seqs AS SELECT seq FROM main.events";
+    static const char refs[] = "CREATE TEMP VIEW refs AS SELECT ref AS prefix, seq FROM main.refs";
     if (schema >= SCHEMA_COMPACT) return true;
-    return audit_exec(audit, compact, "read it", why) &&
+    return audit_exec(audit, compact, "read it", why) && (schema < SCHEMA_LOOKUP || audit_exec(audit, refs, "read it", why)) &&
            audit_exec(audit, schema < SCHEMA_LOOKUP ? unindexed : answered, "read it", why) &&
            (schema >= SCHEMA_GROUP || audit_exec(audit, group, "read it", why));
 }

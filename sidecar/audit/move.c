@@ -45,11 +45,11 @@ static event_t move_read_event(sqlite3_stmt *stmt) {
 }
 
 // *last: seq of the last event that was moved; unchanged if none is left.
-static bool move_events(audit_t *audit, int64_t *last, int64_t *count, buffer_t *why) {
+static bool move_events(audit_t *audit, int batch_rows, int64_t *last, int64_t *count, buffer_t *why) {
     mono_t until = mono_add(mono_now(), STEP_MS * NS_PER_MS);
     sqlite3_stmt *stmt = audit_statement(audit, select_sql, why);
     if (!stmt) return false;
-    sqlite3_bind_int(stmt, 1, MOST_ROWS);
+    sqlite3_bind_int(stmt, 1, batch_rows ? batch_rows : MOST_ROWS);
     int code;
     bool done = true;
     while (done && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
@@ -64,13 +64,13 @@ static bool move_events(audit_t *audit, int64_t *last, int64_t *count, buffer_t 
 }
 
 // One transaction. Another process may have moved the rest meanwhile.
-static bool move_step(audit_t *audit, int64_t *count, buffer_t *why) {
+static bool move_step(audit_t *audit, int batch_rows, int64_t *count, buffer_t *why) {
     int64_t last = 0, before = *count;
     bool moving;
     context_forget(&audit->contexts);
     if (!audit_is_moving(audit, &moving, why)) return false;
     if (!moving) return true;
-    if (!move_events(audit, &last, count, why)) return false;
+    if (!move_events(audit, batch_rows, &last, count, why)) return false;
     if (*count > before) return audit_run(audit, "DELETE FROM moving WHERE seq <= ?", last, "move its events", why);
     return audit_exec(audit, "DROP TABLE moving", "move its events", why);
 }
@@ -86,7 +86,8 @@ bool audit_move(audit_t *audit, const audit_open_options_t *options, buffer_t *w
         if (of == 0 && !(audit_read_fact(audit, "rows", 0, &of, why) &&
                          audit_read_number(audit, "SELECT count(*) FROM records", &count, why)))
             return false;
-        bool done = audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to move its events", why) && move_step(audit, &count, why);
+        bool done = audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to move its events", why) &&
+                    move_step(audit, options->batch_rows, &count, why);
         failpoint("audit_move_before_commit");
         if (!done || !audit_run(audit, "COMMIT", 0, "move its events", why)) {
             audit_rollback(audit);

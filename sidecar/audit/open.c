@@ -175,6 +175,7 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
         !open_configure(audit, options->max_bytes, schema == 0, why) || !audit_migrate(audit, schema, why))
         return false;
     audit->schema = migrations[migration_count - 1].schema;
+    audit->lookup.batch_rows = (size_t)options->batch_rows;
     if (audit->exclusive) open_enable_auto_vacuum(audit, !options->keep_file);
     return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why) &&
            lookup_register(audit, why) && audit_move(audit, options, why) && audit_catch_up(audit, options->stop, why);

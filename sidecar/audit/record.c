@@ -76,6 +76,19 @@ static bool record_write_answer(audit_t *audit, int64_t seq, slice_t answers, bu
     return audit_finish(audit, stmt, sqlite3_step(stmt), "write an answer", why);
 }
 
+// Binds how long before `at` a time was. An unknown time stays NULL, which takes no room.
+static void record_bind_time(sqlite3_stmt *stmt, int column, int64_t at, int64_t time) {
+    char text[24];
+    int64_t age;
+    if (!time) return;
+    if (!__builtin_sub_overflow(at, time, &age)) {
+        sqlite3_bind_int64(stmt, column, age);
+        return;
+    }
+    int len = snprintf(text, sizeof text, "%" PRId64, time);
+    sqlite3_bind_text(stmt, column, text, len, SQLITE_TRANSIENT);
+}
+
 bool audit_write_event(audit_t *audit, int64_t seq, const event_t *event, buffer_t *why) {
     int64_t context;
     sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
@@ -87,10 +100,10 @@ bool audit_write_event(audit_t *audit, int64_t seq, const event_t *event, buffer
     audit_bind_text(audit, stmt, 6, event->worker);
     record_bind_digest(audit, stmt, 7, event->sha256);
     sqlite3_bind_int64(stmt, 8, event->attempts);
-    sqlite3_bind_int64(stmt, 9, event->created);
-    sqlite3_bind_int64(stmt, 10, event->started);
+    record_bind_time(stmt, 9, event->at, event->created);
+    record_bind_time(stmt, 10, event->at, event->started);
     sqlite3_bind_int64(stmt, 11, event->at);
-    sqlite3_bind_int64(stmt, 12, event->size);
+    if (event->size != (int64_t)event->payload.len) sqlite3_bind_int64(stmt, 12, event->size);
     audit_bind_bytes(stmt, 13, event->error);
     audit_bind_bytes(stmt, 14, event->payload);
     if (!audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why)) return false;

@@ -44,6 +44,7 @@ typedef struct lookup {
     lookup_row_t *rows; // events above `indexed`, in the order of seq; owned; NULL until the first one
     uint32_t *slots;    // hash table of the rows by `id`: index + 1, 0 = free; owned
     size_t count;
+    size_t batch_rows; // see audit_open_options_t
     int64_t indexed;   // events up to this seq are in both tables
     int64_t loaded;    // events up to this seq are in both tables or in `rows`
     int64_t last_seq;  // the highest seq that was ever given

@@ -32,7 +32,7 @@ Test(unit_audit, migrations_are_frozen) {
                                           "517fd73d24b85377c606e30128994ba0609bee6a41904d71f1de0f6ecff9291b",
                                           "6b0fb8d04a85971cf8d3600de5e36bcad244f054708c31c55bb73b1d8dcbe82c",
                                           "a295704454e9196b984a18c10fbe09f46ad75b1a8f2a4818a8b6d5ab7d0d6857",
-                                          "766695af4f3e1056aa7bb10546b5dceb13b46e146883a86b84beef445a99a4eb"};
+                                          "829706d346e37ceae04b0d94440bfaaa28a98ac8b683e9267f6a12ce8eb1dbd8"};
     cr_assert_eq(migration_count, sizeof(digests) / sizeof(*digests));
     for (size_t i = 0; i < migration_count; i++) {
         char hex[DIGEST_HEX_SIZE];

@@ -376,7 +376,7 @@ Test(unit_audit_import, an_impossible_date_of_a_job_is_dropped_and_not_the_event
     import_counts_t counts;
     put(&peer, "failed", 1);
     audit_close(peer.audit);
-    sql(peer.path, "UPDATE records SET created = 1700000000000000, started = -1, attempts = 9007199254740993");
+    sql(peer.path, "UPDATE records SET created = at - 1700000000000000, started = at + 1, attempts = 9007199254740993");
     free(import_from(&mine, peer.path, &counts));
     cr_expect_eq(counts.added, 1);
     cr_expect_eq(audit_case_count(mine.path, "SELECT created + started + attempts FROM events"), 0);

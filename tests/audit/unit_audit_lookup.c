@@ -268,25 +268,29 @@ ParameterizedTestParameters(unit_audit_lookup, killed_while_events_are_indexed) 
     return cr_make_param_array(struct point, points, sizeof points / sizeof *points);
 }
 ParameterizedTest(struct point *point, unit_audit_lookup, killed_while_events_are_indexed, .timeout = 120) {
-    enum { EVENTS = 140000 };
+    enum { EVENTS = 3500, STEP = 1000 };
+    static const audit_open_options_t options = {.batch_rows = STEP};
     char *path = make_schema_3(EVENTS);
-    pid_t pid = fork();
+    buffer_t why = {0};
     int status;
+    audit_lock_t *lock = audit_lock_new(path);
+    pid_t pid = fork();
     if (pid == 0) {
-        buffer_t why = {0};
         setenv("QS_CRASH_AT", point->name, 1);
-        _exit(audit_open(path, AUDIT_WRITE, &why) ? 1 : 2);
+        _exit(audit_open_locked(lock, &options, &why) ? 1 : 2);
     }
     waitpid(pid, &status, 0);
     cr_assert_eq(WEXITSTATUS(status), 137, "the process did not reach %s", point->name);
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit_t *audit = audit_open_locked(lock, &options, &why);
+    cr_assert_not_null(audit, "%s", buffer_text(&why));
     cr_expect_eq(audit_case_count(path, "PRAGMA user_version"), 5);
-    cr_expect_gt(indexed(path), 0);
+    cr_expect_eq(indexed(path), EVENTS / STEP * STEP);
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events"), EVENTS);
-    cr_expect_eq(insert_all(audit, EVENTS), 0);
+    cr_expect_eq(insert(audit, 0, EVENTS, NOW), 0);
     expect_found(path, 3, 1);
     expect_found(path, EVENTS - 3, 1);
     expect_whole(path);
     audit_close(audit);
+    audit_lock_free(lock);
     free(path);
 }

@@ -12,17 +12,20 @@
 
 enum { RECORDS = 200000, STEP = 10000, LIMIT = 1000000, POLL_US = 1000, TIMEOUT_US = 240 * 1000000, PAYLOAD = 100, BATCH = 3000 };
 
-// Adds records like those of final failures: fields and sizes as settle.lua writes them, ids and jobs in no order.
+// Adds records like those of final failures: fields and sizes as settle.lua writes them, ids and jobs in no order. A job was made
+// a minute and started a second before it failed.
 static void load(redisContext *redis, int first, int count, bool old) {
     static const char script[] =
         "local payload, sha256 = string.rep('p', 100), 'abd3b172acc3c31e07e73599fee36843f0e3f7c1abe023e3225f9a46161a28d4' "
         "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do "
         "local hash = redis.sha1hex(i) local id = hash .. string.format('%024x', i) "
+        "local at = math.floor(ARGV[3] + i / 100) "
         "redis.call('XADD', KEYS[1], ARGV[4] .. '-' .. i, 'event', id, 'kind', 'failed', 'dialect', 'list', "
         "'queue', 'q0', 'job', string.sub(hash, 1, 16), 'type', 'mail', 'worker', 'worker-' .. i % 50, 'reason', 'reported', "
         "'error', "
-        "'no route to host', 'attempts', 4, 'created', '1700000000000', 'started', '1700000001000', 'at', "
-        "string.format('%.0f', ARGV[3] + i / 100), 'term', '00112233445566778899aabbccddeeff-5000', 'group', 'bench', 'size', "
+        "'no route to host', 'attempts', 4, 'created', "
+        "string.format('%.0f', at - 60000), 'started', string.format('%.0f', at - 1000), 'at', string.format('%.0f', at), "
+        "'term', '00112233445566778899aabbccddeeff-5000', 'group', 'bench', 'size', "
         "100, "
         "'sha256', sha256, 'answers', '', 'payload', payload) end return 1";
     long long now_ms = (long long)time(NULL) * 1000 - 3600000; // recent, or retention would remove the rows
@@ -113,8 +116,8 @@ static double floor_rate(const bench_t *bench, int round) {
             "context, job, worker, sha256, attempts, created, started, at, size, error, payload); "
             "CREATE INDEX rows_at ON rows (at, context)");
     if (sqlite3_prepare_v2(
-            db, "INSERT INTO rows VALUES (NULL, ?1, ?2, 1, ?3, 'worker-7', ?4, 4, ?5, ?5, ?5, 100, 'no route to host', ?6)", -1,
-            &of, NULL) != SQLITE_OK)
+            db, "INSERT INTO rows VALUES (NULL, ?1, ?2, 1, ?3, 'worker-7', ?4, 4, 60000, 1000, ?5, NULL, 'no route to host', ?6)",
+            -1, &of, NULL) != SQLITE_OK)
         die("%s", sqlite3_errmsg(db));
     int64_t began = mono_us();
     for (int i = 0; i < RECORDS; i++) {

@@ -59,7 +59,7 @@ static void make_log(const char *path) {
             db,
             "INSERT INTO records (id_high, id_low, context, job, worker, sha256, attempts, created, started, at, size, error, "
             "payload) VALUES (?1, randomblob(24), (SELECT id FROM contexts WHERE queue = ?2 AND reason = ?4), ?3, 'worker-7', "
-            "randomblob(32), 4, ?7 - 60000, ?7 - 1000, ?7, 200, ?5, ?6)",
+            "randomblob(32), 4, 60000, 1000, ?7, NULL, ?5, ?6)",
             -1, &of, NULL) != SQLITE_OK)
         die("%s", sqlite3_errmsg(db));
     for (int64_t row = 0; row < ROWS; row++) put(of, row, &seed);

@@ -75,9 +75,9 @@ static sqlite3_stmt *query_prepare_lookup(audit_t *audit, const char *sought, co
 
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why) {
     // '{' comes right after 'z': all digits of a ref are below it.
-#define REF_MATCHES " ref >= :prefix AND ref < :prefix || '{'"
-    static const char end[] = REF_MATCHES " ORDER BY ref, event LIMIT :limit";
-    static const char sought[] = " seq IN (SELECT seq FROM refs WHERE" REF_MATCHES ") AND";
+    static const char end[] = " ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
+    static const char sought[] = " seq IN (SELECT seq FROM refs WHERE prefix >= substr(:prefix, 1, 6)"
+                                 " AND prefix < substr(:prefix, 1, 6) || '{') AND";
     sqlite3_stmt *stmt = query_prepare_lookup(audit, sought, end, why);
     if (!stmt) return false;
     statement_bind_text(stmt, ":prefix", slice_text(prefix));
