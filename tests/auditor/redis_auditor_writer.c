@@ -462,15 +462,15 @@ Test(redis_auditor_writer, a_full_disk_is_retried, .timeout = 120) {
     if (!mount_small(dir, 0)) cr_skip_test("a file system cannot be mounted here: %s", strerror(errno));
     setup_t d = {0};
     open_auditor_in(&d, dir);
-    audit_log_feed(d.f.r, "email", 0, 8000, "1"); /* some 6 MiB of rows */
+    audit_log_feed(d.f.r, "email", 0, 16000, "1"); /* several MiB of rows and -wal */
     cr_assert(driver_until(&d.instance.driver, metric_get(&metrics_of(&d)->audit_faults) >= 3, 30000));
     cr_assert_eq(fixture_log_count("the disk is full: make room"), 1, "%s", fixture_log());
     char *acknowledged = redis_str(d.f.r, "EVAL %s 1 sidecar:email:auditors", "return redis.call('HVALS', KEYS[1])[1] or ''");
-    cr_assert(strncmp(acknowledged, "1-7999 ", 7) != 0);
+    cr_assert(strncmp(acknowledged, "1-15999 ", 8) != 0);
     cr_assert_eq(mount(NULL, dir, NULL, MS_REMOUNT, "size=64m"), 0);
-    expect_acknowledged(&d, "email", "1-7999 ");
-    expect_rows(&d, 8000);
-    audit_log_expect(d.path, "email", 0, 8000);
+    expect_acknowledged(&d, "email", "1-15999 ");
+    expect_rows(&d, 16000);
+    audit_log_expect(d.path, "email", 0, 16000);
     cr_assert_eq(fixture_log_count("audit log is writable again"), 1);
     cr_assert_eq(gaps(&d), 0);
     free(acknowledged), free(dir);
