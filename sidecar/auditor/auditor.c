@@ -34,7 +34,8 @@ auditor_t *auditor_new_shared(audit_share_t *share, const keyspace_t *keys, shar
     a->read.positions = mem_array(keys->queue_count, sizeof *a->read.positions);
     a->reply.ends = mem_array(keys->queue_count, sizeof *a->reply.ends);
     a->reply.firsts = mem_array(keys->queue_count, sizeof *a->reply.firsts);
-    a->reply.events = mem_array(keys->queue_count, sizeof *a->reply.events);
+    a->copied.ends = mem_array(keys->queue_count, sizeof *a->copied.ends);
+    a->copied.events = mem_array(keys->queue_count, sizeof *a->copied.events);
     a->read.budget = 1;
     for (size_t i = 0; i < keys->queue_count; i++)
         a->cursors[i] = (stream_cursor_t){
@@ -62,7 +63,8 @@ void auditor_free(auditor_t *a) {
     free(a->read.positions);
     free(a->reply.ends);
     free(a->reply.firsts);
-    free(a->reply.events);
+    free(a->copied.ends);
+    free(a->copied.events);
     free(a);
 }
 
@@ -99,7 +101,7 @@ static bool auditor_connect(auditor_t *a) {
     a->timers.reconcile_at = a->timers.renew_acks_at = mono_now();
     a->timers.certificate_at = mono_add(mono_now(), CERTIFICATE_S * NS_PER_S);
     a->read.catching_up = true;
-    a->read.ack_due = false; // all are renewed
+    auditor_forget_copied(a); // all acknowledgements are renewed
     return true;
 }
 
@@ -108,16 +110,20 @@ static bool auditor_keep_alive(auditor_t *a) {
     return conn_keep_alive(a->redis.conn, &error) == OUTCOME_OK || auditor_back_off(a, &error);
 }
 
+static bool auditor_work_step(auditor_t *a) {
+    if (a->read.in_flight) return auditor_read_reply(a);
+    return auditor_commit_copied(a) && auditor_keep_alive(a) && auditor_run_timers(a) && auditor_send_read(a);
+}
+
 // True: the time of this tick is over, and more work is due at once.
 static bool auditor_work(auditor_t *a) {
     mono_t started = mono_now();
-    while (!atomic_load(a->stop)) {
-        bool ok =
-            a->read.in_flight ? auditor_read_reply(a) : auditor_keep_alive(a) && auditor_run_timers(a) && auditor_send_read(a);
-        if (!ok) return false;
-        if (mono_diff(mono_now(), started) >= TICK_MAX_MS * NS_PER_MS) return true;
+    bool ok = true, over = false;
+    while (ok && !over && !atomic_load(a->stop)) {
+        ok = auditor_work_step(a);
+        over = mono_diff(mono_now(), started) >= TICK_MAX_MS * NS_PER_MS;
     }
-    return false;
+    return auditor_commit_copied(a) && ok && over;
 }
 
 // Keeps the log within its limits. Returns when to call it again. A reply arrives in hundreds of parts, and each step is a commit

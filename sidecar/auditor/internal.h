@@ -1,4 +1,4 @@
-// Types and functions that the files of auditor/ share. Calls go from auditor.c to read.c, then trim.c, then reconcile.c.
+// Types and functions that the files of auditor/ share. Calls go from auditor.c to read.c, then copy.c, trim.c and reconcile.c.
 #pragma once
 
 #include <stdatomic.h>
@@ -68,7 +68,6 @@ typedef struct stream_read {
     int64_t streams;  // number of streams with entries in the last reply
     int64_t count;    // number of entries requested from each stream
     int64_t received_before; // bytes that the connection had received before this request
-    bool ack_due;            // the last reply is in the log, and not yet acknowledged
     bool failed;             // a reply was too large or too late; acknowledge one before reading ahead again
     bool release_memory;     // malloc still has memory of large replies: trim it before the next wait
 } stream_read_t;
@@ -77,14 +76,22 @@ typedef struct stream_read {
 typedef struct stream_reply {
     stream_id_t *ends;   // id of each stream's last entry in the reply; "" = no entry; owned
     stream_id_t *firsts; // id of each stream's first entry in the reply that is new to the log; "" = no such entry; owned
-    event_id_t *events;  // event id of that entry, or STREAM_NO_EVENT; owned
     int64_t entries;
     int64_t bytes;     // of all texts
-    int64_t added;     // rows that the reply added
     int64_t oldest_ms; // age of the oldest entry that the log lacked
     bool write_failed; // an entry could not be written
     bool full;         // more entries may be in the streams
 } stream_reply_t;
+
+// The entries of the open transaction; after its commit, those that are not yet acknowledged.
+typedef struct copied {
+    stream_id_t *ends;  // id of each stream's last entry among them; "" = no entry; owned
+    event_id_t *events; // event id of that entry, or STREAM_NO_EVENT; owned
+    int64_t entries;    // not yet committed
+    int64_t bytes;      // of their replies
+    int64_t added;      // rows that they added
+    bool ack_due;       // they are committed, and not yet acknowledged
+} copied_t;
 
 struct auditor {
     const keyspace_t *keys;
@@ -101,6 +108,8 @@ struct auditor {
     stream_ends_t *states;    // state of each stream at the last read; owned
     stream_read_t read;
     stream_reply_t reply;
+    copied_t copied;
+    int64_t committed; // entries of the last transaction
     pace_t trim_pace;
     _Atomic int64_t missing_since_ns; // the log may lack an entry since this time (a mono_t); 0 = the log lacks none
     bool acks_unverified;             // Redis may hold acknowledgements of records that the log lacks
@@ -140,6 +149,29 @@ mono_t auditor_next_timer(auditor_t *a);
 mono_t auditor_trim_for_others(auditor_t *a);
 // Whether this instance leads any queue.
 bool auditor_leads(auditor_t *a);
+
+// Up to where the stream was read, with the entries of the open transaction.
+const char *auditor_copied_end(const auditor_t *a, size_t queue);
+// The position of the log in the stream, with the entries of the open transaction.
+const char *auditor_position(const auditor_t *a, size_t queue);
+// Whether the open transaction is to be committed with the entries of this reply.
+bool auditor_transaction_ends(const auditor_t *a);
+// Writes the entries of the reply to the log. Commits and acknowledges, unless the next reply is under way and has room in the
+// same transaction. False: a write or a request failed.
+bool auditor_copy_reply(auditor_t *a);
+// Commits the open transaction, if there is one, and acknowledges it unless the next reply comes first. False: a write or a
+// request failed.
+bool auditor_commit_copied(auditor_t *a);
+// Acknowledges what is committed and not acknowledged. False: the request failed.
+bool auditor_acknowledge_copied(auditor_t *a);
+// Rolls the open transaction back, and forgets its entries.
+void auditor_drop_copied(auditor_t *a);
+// Forgets entries that are committed: their acknowledgement was sent, or all are renewed. Needs no mutex.
+void auditor_forget_copied(auditor_t *a);
+// Notes that the log lacks an entry of this age. Age 0: the log may lack a new entry.
+void auditor_note_missing(auditor_t *a, int64_t age_ms);
+// The log lacks entries since then; 0 = it lacks none.
+void auditor_set_missing_since(auditor_t *a, int64_t ns);
 
 // Sends the next XREAD. Redis replies when an entry comes, or in time for the next timer. False: there is no stream to read, or
 // a request failed.

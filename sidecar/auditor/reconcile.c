@@ -26,6 +26,16 @@ void stream_id_set(stream_id_t id, const char *text) { snprintf(id, STREAM_ID_SI
 
 int64_t auditor_redis_ms(const auditor_t *a) { return a->redis.now_ms + mono_diff(mono_now(), a->redis.now_at) / NS_PER_MS; }
 
+const char *auditor_copied_end(const auditor_t *a, size_t queue) {
+    const char *end = a->copied.entries ? a->copied.ends[queue] : "";
+    return *end ? end : a->cursors[queue].read_id;
+}
+
+const char *auditor_position(const auditor_t *a, size_t queue) {
+    const char *copied = auditor_copied_end(a, queue), *logged = a->cursors[queue].logged_id;
+    return stream_id_compare(copied, logged) > 0 ? copied : logged;
+}
+
 bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     backoff_failed(&a->redis.backoff, mono_now());
     if (strncmp(error->text, "NOPERM", 6) == 0)
@@ -219,7 +229,7 @@ static bool reconcile_insert_gaps(auditor_t *a, size_t queue, const char *trimme
 // state of the stream was read later: `first` may be trimmed itself since.
 static bool reconcile_check_overtaken(auditor_t *a, size_t queue, const char *first) {
     const stream_ends_t *state = &a->states[queue];
-    const char *logged = a->cursors[queue].logged_id;
+    const char *logged = auditor_position(a, queue);
     if (*state->error || stream_id_compare(state->trimmed, logged) <= 0) return true;
     if (stream_id_compare(state->trimmed, state->last) > 0) return true; // of an earlier stream
     bool before = stream_id_compare(state->trimmed, first) < 0;
@@ -236,13 +246,10 @@ bool auditor_check_reply(auditor_t *a) {
     for (size_t i = 0; outcome == OUTCOME_OK && i < a->keys->queue_count; i++) {
         if (!*firsts[i]) continue;
         a->cursors[i].room_left = stream_room(a->keys) - a->states[i].bytes;
-        overtaken = overtaken || stream_id_compare(a->states[i].trimmed, a->cursors[i].logged_id) > 0;
+        overtaken = overtaken || stream_id_compare(a->states[i].trimmed, auditor_position(a, i)) > 0;
     }
     if (overtaken) outcome = stream_read_ends(a->redis.conn, a->keys, NULL, a->states, &now_ms, &error);
-    if (outcome != OUTCOME_OK) {
-        audit_writer_rollback(a->writer);
-        return auditor_back_off(a, &error);
-    }
+    if (outcome != OUTCOME_OK) return auditor_back_off(a, &error);
     for (size_t i = 0; overtaken && i < a->keys->queue_count; i++)
         if (*firsts[i] && !reconcile_check_overtaken(a, i, firsts[i])) return false;
     return true;

@@ -18,7 +18,7 @@ static long long size_of(setup_t *d, const char *suffix) {
 /* The reader is like a sqlite3 shell with an open transaction. */
 Test(redis_auditor_concurrency, an_endless_reader_is_reported_once) {
     static const char GROWS[] = "a reader lets the -wal file of the audit log grow";
-    enum { MAX_WAL = 4 * 1024 * 1024 / 16, ROWS = 1500 };
+    enum { MAX_WAL = 4 * 1024 * 1024 / 16, ROWS = 3000 };
     setup_t d = {.audit = "retain_bytes = \"4MiB\"; retain_rows = 100000;"};
     sqlite3 *shell;
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
