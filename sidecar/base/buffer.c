@@ -21,12 +21,15 @@ char *mem_str(const char *text) {
 }
 
 char *mem_printf(const char *format, ...) {
-    buffer_t buffer = {0};
-    va_list args;
+    va_list args, again;
     va_start(args, format);
-    buffer_vprintf(&buffer, format, args);
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, format, args);
+    char *text = mem_alloc(len > 0 ? (size_t)len + 1 : 1);
+    if (len > 0) vsnprintf(text, (size_t)len + 1, format, again);
+    va_end(again);
     va_end(args);
-    return buffer.data ? buffer.data : mem_str("");
+    return text;
 }
 
 static void buffer_reserve(buffer_t *buffer, size_t more) {

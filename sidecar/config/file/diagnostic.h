@@ -5,7 +5,8 @@
 
 #include "base/buffer.h"
 
-typedef enum origin {
+// One byte, because each key of each queue has one.
+typedef enum __attribute__((packed)) origin {
     ORIGIN_DEFAULT, // the default of the key
     ORIGIN_FILE,
     ORIGIN_ENVIRONMENT,
