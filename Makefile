@@ -24,9 +24,9 @@ PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 SAN := $(if $(SANITIZER),-fsanitize=$(SANITIZER) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
-# Under sanitizers the tests' own code is not optimized: optimizing it takes three quarters of the compiler's time.
+# The tests' own code is not optimized: optimizing it takes three quarters of the compiler's time.
 CFLAGS ?= $(if $(SANITIZER),-O1,-O2) -g
-TEST_CFLAGS ?= $(if $(SANITIZER),-O0)
+TEST_CFLAGS ?= -O0
 CPPFLAGS_ALL := -D_GNU_SOURCE -DQS_VERSION='"$(VERSION)"' -DQS_RELEASED='"$(RELEASED)"' -Isidecar -I$(B)/gen
 CFLAGS_ALL = -std=c11 $(WARN) $(CFLAGS) $(SAN) -fstack-protector-strong -pthread $(CPPFLAGS_ALL)
 LDFLAGS_ALL = $(SAN) -pthread -Wl,-z,relro,-z,now $(LDFLAGS)

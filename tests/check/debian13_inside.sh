@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 QS_CLIENTS_REQUIRED=${QS_ROOT_REQUIRED:-} sh deploy/deps.sh valkey # not for the suite: it would require clients that the root lacks
 echo "== building: $(gcc --version | head -n 1), hiredis $(pkg-config --modversion hiredis), libconfig $(pkg-config --modversion libconfig), SQLite $(sqlite3 --version | cut -d' ' -f1)"
-make -s -j2 suite TEST_CFLAGS=-O0
+make -s -j2 suite
 [ "${1:-}" != build ] || exit 0
 failed=
 jobs=$((4 * $(nproc)))

@@ -129,7 +129,7 @@ Test(daemon_tls, every_command_works_by_a_rediss_url, .timeout = 60) {
     setenv("QS_TLS", "1", 1);
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = daemon_start("redis = { url = \"rediss://localhost:%d/0\"; tls_ca_file = \"%s/ca.crt\"; };\n"
-                               "group = \"g\"; monitor = { scan_interval = \"50ms\"; };\n"
+                               "group = \"g\"; monitor = { scan_interval = \"50ms\"; }; http = { port = 0; };\n"
                                "queues = ( { name = \"q\"; heartbeat = \"off\"; protected_timeout = \"1h\"; } );\n",
                                server_tls_port(s.server), certificate_shared_dir());
     s.sidecars[s.count++] = d;
