@@ -445,7 +445,8 @@ Test(redis_auditor, lost_replies_lose_and_duplicate_no_row, .timeout = 240) {
             do {
                 audit_log_feed(d.f.r, "email", fed, 7, "7");
                 fed += 7;
-                cr_assert(driver_until(&d.instance.driver, copied_after_losses(&d, fed, &reconnects), 30000), "%s", fixture_log());
+                cr_assert(driver_until(&d.instance.driver, copied_after_losses(&d, fed, &reconnects), 30000), "%s",
+                          fixture_log());
             } while (proxy_fired(d.f.proxy) == fired);
             char position[32];
             snprintf(position, sizeof position, "7-%d ", fed - 1);
