@@ -422,7 +422,6 @@ Test(redis_auditor, only_the_leader_trims_and_only_copied_records) {
     close_auditor(&d);
 }
 
-/* The connection is lost at every request in turn, before or after Redis has received the request. */
 /* Ends each new back-off at once. */
 static bool copied_after_losses(setup_t *d, long long rows, int64_t *reconnects) {
     int64_t now = metric_get(&metrics_of(d)->reconnects);
@@ -431,6 +430,7 @@ static bool copied_after_losses(setup_t *d, long long rows, int64_t *reconnects)
     return audit_log_rows(d->path) == rows;
 }
 
+/* The connection is lost at every request in turn, before or after Redis has received the request. */
 Test(redis_auditor, lost_replies_lose_and_duplicate_no_row, .timeout = 240) {
     static const proxy_action_t actions[] = {PROXY_LOSE, PROXY_DROP};
     setup_t d = {0};
