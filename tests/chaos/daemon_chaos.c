@@ -24,6 +24,14 @@ static void tell(chaos_t *c, const char *what) {
     fprintf(stderr, "\n");
 }
 
+/* Failures in Bull's set before a sidecar's first look at it count as recorded. */
+static bool has_looked_at_bull(const chaos_t *c) {
+    char *score = redis_str(c->cluster.r, "ZSCORE sidecar:video:recorded :seen");
+    bool looked = score != NULL;
+    free(score);
+    return looked;
+}
+
 static void begin(chaos_t *c) {
     const char *seed = getenv("CHAOS_SEED"), *seconds = getenv("CHAOS_SECONDS");
     c->seed = seed && *seed ? strtoull(seed, NULL, 10) : (uint64_t)wait_now_us();
@@ -43,6 +51,7 @@ static void begin(chaos_t *c) {
         c->cluster.sidecars[c->cluster.count++] = daemon_start("%s", config);
         free(config);
     }
+    cr_assert(wait_for(has_looked_at_bull(c), 20000), "no sidecar looks at Bull's failures");
 }
 
 /* True: the time of faults is over. */
