@@ -300,6 +300,11 @@ void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
     scan->page_size.entries = scan_next_page_entries(scan, page);
 }
 
+bool scan_met_copy(const scan_t *scan) {
+    const int64_t entries = scan->status.entries;
+    return scan->progress.saw_sentinel && entries > BACKUP_PAGE && scan->progress.jobs < entries / 2;
+}
+
 bool scan_note_job(scan_t *scan, const digest_t *digest) {
     if (scan->phase == SCAN_SEARCH) return duplicates_known(&scan->duplicates, digest);
     scan->progress.jobs++;

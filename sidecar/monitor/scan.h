@@ -145,6 +145,9 @@ size_t scan_small_entries(const scan_t *scan);  // entries of the list that one 
 void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested. A sentinel ends the scan.
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);
+// Whether the sentinel has ended the scan so early that the list may hold copies of it: jobs between others would be met too
+// seldom to keep their stamps.
+bool scan_met_copy(const scan_t *scan);
 
 // Sets the end and the number of entries to read next; false = the search is over. Call scan_search_read and scan_search_found
 // for each page.

@@ -159,6 +159,25 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
     close_setup(&d);
 }
 
+/* Copies of the sentinel end each scan early. Jobs between them must keep their stamps. */
+Test(redis_monitor_trouble, copies_of_the_sentinel_delay_no_stalled_job) {
+    enum { COPIES = 8, JOBS = 400 };
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    fill(&d, 1);
+    passes(&d, 2);
+    char *copy = sentinel(&d, 1);
+    redis_ok(d.f.r, "EVAL %s 1 email:backup %s",
+             "for i = 1, 3200 do redis.call('LPUSH', KEYS[1], 'more' .. i) "
+             "if i % 400 == 0 then redis.call('LPUSH', KEYS[1], ARGV[1]) end end",
+             copy);
+    cr_assert_geq(sentinels(&d), COPIES);
+    until(&d, count(&d, "LLEN email") >= COPIES * JOBS);
+    until(&d, sentinels(&d) <= 1);
+    free(copy);
+    close_setup(&d);
+}
+
 #define NO_STALL                                                                                                                 \
     "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; protected_timeout = \"1h\"; "      \
     "heartbeat = \"off\"; } );"

@@ -305,19 +305,28 @@ void sentinel_restart(sentinels_t *s, int number) {
     cr_assert(sentinel_launch(s, number), "sentinel %d did not start again", number);
 }
 
-void sentinel_lie(sentinels_t *s, int number, int port, int epoch) {
+static void sentinel_begin_again(sentinels_t *s, int number, int port, int epoch, const char *more) {
     sentinel_t *sentinel = &s->sentinels[number];
     char *text = NULL;
     size_t size = 0;
     sentinel_kill(s, number);
     FILE *out = open_memstream(&text, &size);
     print_conf(s, sentinel, out);
-    fprintf(out, "sentinel monitor " SENTINEL_MASTER " 127.0.0.1 %d 2\nsentinel config-epoch " SENTINEL_MASTER " %d\n", port,
-            epoch);
+    fprintf(out, "sentinel monitor " SENTINEL_MASTER " 127.0.0.1 %d 2\nsentinel config-epoch " SENTINEL_MASTER " %d\n%s", port,
+            epoch, more);
     fclose(out);
     temp_write(sentinel->conf, text);
     free(text);
     sentinel_restart(s, number);
+}
+
+/* It hears of the other sentinels by PUBLISH. They would believe its epoch. */
+void sentinel_lie(sentinels_t *s, int number, int port, int epoch) {
+    sentinel_begin_again(s, number, port, epoch, "user default on nopass allkeys allchannels +@all -publish\n");
+}
+
+void sentinel_forget(sentinels_t *s, int number) {
+    sentinel_begin_again(s, number, sentinels_port(s, sentinels_primary(s, NULL)), 0, "");
 }
 
 void sentinel_freeze(sentinels_t *s, int number) { child_freeze(s->sentinels[number].child); }

@@ -63,7 +63,10 @@ void sentinels_demote(sentinels_t *s, int server);
 redis_t *sentinel_open(sentinels_t *s, int number);
 void sentinel_kill(sentinels_t *s, int number);
 void sentinel_restart(sentinels_t *s, int number);
-/* Makes a sentinel forget all, and monitor the server at this port under the same name, with this config epoch. */
+/* Makes a sentinel forget all, and monitor the server at this port under the same name, with this config epoch. The other
+ * sentinels hear nothing from it. */
 void sentinel_lie(sentinels_t *s, int number, int port, int epoch);
+/* Makes a sentinel forget all, and monitor the primary that the other sentinels name. */
+void sentinel_forget(sentinels_t *s, int number);
 void sentinel_freeze(sentinels_t *s, int number);
 void sentinel_thaw(sentinels_t *s, int number);

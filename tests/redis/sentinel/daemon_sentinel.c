@@ -128,6 +128,7 @@ Test(daemon_sentinel, a_lying_sentinel_leads_nobody_astray) {
     cr_assert_eq(redis_int(r, "DBSIZE"), 0, "a sidecar has written to a server that one sentinel named");
     redis_close(r);
     server_free(foreign);
+    sentinel_forget(f->s, 0);
     server_restart(f->s->servers[0], SERVER_KEEP_DATA);
     flow_end(f);
 }
