@@ -300,9 +300,11 @@ void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
     scan->page_size.entries = scan_next_page_entries(scan, page);
 }
 
-bool scan_met_copy(const scan_t *scan) {
+bool scan_meets_copies(scan_t *scan) {
     const int64_t entries = scan->status.entries;
-    return scan->progress.saw_sentinel && entries > BACKUP_PAGE && scan->progress.jobs < entries / 2;
+    bool early = scan->progress.saw_sentinel && entries > BACKUP_PAGE && scan->progress.jobs < entries / 2;
+    scan->timer.short_scans = early ? scan->timer.short_scans + 1 : 0;
+    return scan->timer.short_scans > 1; // workers may have finished half of the jobs during one scan
 }
 
 bool scan_note_job(scan_t *scan, const digest_t *digest) {

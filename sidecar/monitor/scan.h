@@ -42,6 +42,7 @@ typedef struct scan_timer {
     bool changed;         // a report may have come since the scan or the search began
     bool idle;            // no job is in progress, so a change of the list begins a scan
     unsigned empty_scans; // scans in a row without a job and without a report
+    unsigned short_scans; // scans in a row that the sentinel ended before half of the list
 } scan_timer_t;
 
 // The progress of the current scan.
@@ -145,9 +146,9 @@ size_t scan_small_entries(const scan_t *scan);  // entries of the list that one 
 void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested. A sentinel ends the scan.
 void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);
-// Whether the sentinel has ended the scan so early that the list may hold copies of it: jobs between others would be met too
-// seldom to keep their stamps.
-bool scan_met_copy(const scan_t *scan);
+// Whether the list seems to hold copies of the sentinel, which end each scan early: jobs between them would be met too seldom to
+// keep their stamps. Call it once at the end of a scan.
+bool scan_meets_copies(scan_t *scan);
 
 // Sets the end and the number of entries to read next; false = the search is over. Call scan_search_read and scan_search_found
 // for each page.

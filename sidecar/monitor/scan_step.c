@@ -269,8 +269,8 @@ static bool monitor_rotate(monitor_t *m, const call_t *call) {
 static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
-    bool has_sentinel = scan->progress.saw_sentinel && !scan_met_copy(scan); // a new one makes all copies old ones
-    if (has_sentinel || scan->progress.read_only || scan->status.entries == 0) return true;
+    bool renew = !scan->progress.saw_sentinel || scan_meets_copies(scan); // a new one makes all copies old ones
+    if (!renew || scan->progress.read_only || scan->status.entries == 0) return true;
     failpoint("push_marker_before");
     backup_push_sentinel(call, &scan->status, &pushed);
     if (!monitor_handle_job_outcome(m, call)) return false;
