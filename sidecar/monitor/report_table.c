@@ -4,11 +4,6 @@
 
 enum { ORPHAN_SCANS = 2 }; // complete scans that did not see the job
 
-void report_table_begin(report_table_t *table) {
-    table->full = false;
-    for (size_t i = 0; i < table->count; i++) table->list[i].listed = false;
-}
-
 static worker_report_t *report_table_new(report_table_t *table, const digest_t *digest) {
     table->list = mem_grown(table->list, table->count, sizeof *table->list);
     worker_report_t *report = &table->list[table->count++];
@@ -59,11 +54,21 @@ void report_table_keep_listed(report_table_t *table) {
     for (size_t i = 0; i < kept; i++) *keymap_put(&table->index, table->list[i].digest.bytes) = (int64_t)i + 1;
 }
 
+static void report_table_drop_removed(report_table_t *table) {
+    for (size_t i = 0; i < table->count; i++) table->list[i].listed = true;
+    report_table_keep_listed(table);
+}
+
+void report_table_begin(report_table_t *table) {
+    table->full = false;
+    report_table_drop_removed(table); // a full table has room again
+    for (size_t i = 0; i < table->count; i++) table->list[i].listed = false;
+}
+
 void report_table_begin_search(report_table_t *table) {
     table->full = false;
-    for (size_t i = 0; i < table->count; i++) table->list[i].listed = true;
     for (size_t i = 0; i < table->count; i++) table->list[i].tried = false;
-    report_table_keep_listed(table);
+    report_table_drop_removed(table);
 }
 
 void report_table_make_room(report_table_t *table) {

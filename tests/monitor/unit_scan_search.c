@@ -306,3 +306,21 @@ Test(unit_scan_search, the_table_has_room_for_reports_that_are_met) {
     cr_assert(begin_scan(LONG, LONG, 100000, false));
     cr_assert(meet(2), "a new report of a job that was settled");
 }
+
+Test(unit_scan_search, a_full_table_has_room_again_for_the_next_reports) {
+    begin_search();
+    for (int i = 2; i <= REPORTS_MAX + 1; i++) report(i);
+    report_table_keep_listed(&scan.reports);
+    cr_assert(scan.reports.full && scan.reports.count == REPORTS_MAX);
+    for (int i = 1; i <= REPORTS_MAX; i++) report_table_remove(&scan.reports, found(i));
+    scan.timer.changed = true;
+    scan_search_end(&scan, now());
+    scan.timer.next = mono_never();
+    scan.timer.walk = now();
+    now_ms += SCAN_PAUSE_MIN_MS;
+    cr_assert(begin_scan(LONG, LONG, REPORTS_MAX, false));
+    cr_assert_not(scan.progress.ends_only, "it reads the reports");
+    report(REPORTS_MAX + 1);
+    cr_assert_not(scan.reports.full);
+    cr_assert(found(REPORTS_MAX + 1));
+}
