@@ -40,6 +40,15 @@ static bool apply_needs_bytes(verdict_kind_t kind) {
     return kind != VERDICT_LEAVE && kind != VERDICT_STAMP && kind != VERDICT_SEEN;
 }
 
+// A scan ends no job that it meets for the first time, because it may meet copies of the job later: it writes a stamp, and the
+// next scan knows the copies.
+static verdict_t apply_judge(const apply_t *apply, observation_t *observation, const stamp_t *stamp) {
+    verdict_t found = verdict(observation, apply_policy(apply));
+    if (found.kind != VERDICT_END || stamp->born_us || apply->scan->phase == SCAN_SEARCH) return found;
+    observation->stamp = *stamp;
+    return verdict(observation, apply_policy(apply));
+}
+
 // Judges one entry. True: the verdict in *out must be carried out. Cheap for most jobs, which have a stamp and are in time.
 static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, const stamp_t *stamp, const stamp_raw_t *raw,
                                  candidate_t *out) {
@@ -54,14 +63,14 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
     if (apply->scan->ops->of_worker) observation.silence_ms = apply->scan->interval_ms;
     if (report) observation.report = report->ends ? REPORT_END : REPORT_RETRY;
-    if (report && !stamp->born_us && apply->births_us)
+    if (report && !stamp->born_us) // its life begins now
         observation.stamp = (stamp_t){.born_us = apply->births_us, .seen = observation.now};
     bool bytes_tell = apply->scan->ops->bytes_tell;
     bool absent = !entry->bytes.data;
     bool dated = policy->alive_timeout_ms && (bytes_tell || *policy->created_path); // the job's own date may end it
     bool known = dated && !absent;
     if (known) apply_read_job(apply, entry, &out->job, &observation);
-    verdict_t found = verdict(&observation, policy);
+    verdict_t found = apply_judge(apply, &observation, stamp);
     // The bytes of the job exceeded PAGES_BYTES. The next scan begins soon and has room for them.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
         apply->scan->progress.rescan = true;
@@ -70,7 +79,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     if (bytes_tell && !known && apply_needs_bytes(found.kind)) {
         apply_read_job(apply, entry, &out->job, &observation);
         known = true;
-        found = verdict(&observation, policy);
+        found = apply_judge(apply, &observation, stamp);
     }
     scan_note_verdict(apply->scan, &found);
     if (found.kind == VERDICT_LEAVE) return false;

@@ -17,10 +17,8 @@ typedef struct apply {
     apply_buffers_t *buffers;
     pace_t *pace;
     const backup_page_t *page;
-    bool in_place; // read without rotation: the jobs are near the tail
-    // In a search: the life of a reported job without a stamp begins now, in us by Redis's clock, and the settle needs no stamp.
-    // 0 = the job gets a stamp, and the next scan settles it: scans look for its duplicates.
-    int64_t births_us;
+    bool in_place;     // read without rotation: the jobs are near the tail
+    int64_t births_us; // in us by Redis's clock: now, the birth of a reported job without a stamp, which is settled at once
 } apply_t;
 
 // A job whose verdict apply_verdicts must carry out.

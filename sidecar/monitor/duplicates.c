@@ -29,6 +29,11 @@ bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest) {
     return entry && *entry > 1;
 }
 
+bool duplicates_uncounted(const duplicates_t *duplicates, const digest_t *digest) {
+    const int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
+    return entry && *entry <= 1;
+}
+
 void duplicates_found(duplicates_t *duplicates, const digest_t *digest) {
     if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED;
 }

@@ -16,6 +16,8 @@ void duplicates_begin(duplicates_t *duplicates, size_t entries);
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest);
 // Whether complete scans know that another entry has the same bytes. Counts nothing.
 bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest);
+// Whether the digest may be repeated, but no complete scan has counted it yet.
+bool duplicates_uncounted(const duplicates_t *duplicates, const digest_t *digest);
 // A settle outside of a scan has found another entry of the same bytes: the next scan begins with this knowledge.
 void duplicates_found(duplicates_t *duplicates, const digest_t *digest);
 void duplicates_end(duplicates_t *duplicates); // the scan is complete

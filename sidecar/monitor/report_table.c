@@ -65,9 +65,13 @@ void report_table_begin(report_table_t *table) {
     for (size_t i = 0; i < table->count; i++) table->list[i].listed = false;
 }
 
+void report_table_resume(report_table_t *table) {
+    for (size_t i = 0; i < table->count; i++) table->list[i].tried = false;
+}
+
 void report_table_begin_search(report_table_t *table) {
     table->full = false;
-    for (size_t i = 0; i < table->count; i++) table->list[i].tried = false;
+    report_table_resume(table);
     report_table_drop_removed(table);
 }
 
@@ -97,6 +101,11 @@ void report_table_note_seen(report_table_t *table, const digest_t *digest) {
     if (report) report->seen = true;
 }
 
+void report_table_note_found(report_table_t *table, const digest_t *digest) {
+    worker_report_t *report = report_table_at(table, digest);
+    if (report) report->missed = -1; // the end of the scan makes it 0
+}
+
 void report_table_end(report_table_t *table) {
     for (size_t i = 0; i < table->count; i++) {
         worker_report_t *report = &table->list[i];
@@ -111,6 +120,12 @@ bool report_table_has_sought(const report_table_t *table) {
     for (size_t i = 0; i < table->count; i++)
         if (worker_report_is_sought(&table->list[i])) return true;
     return false;
+}
+
+int64_t report_table_searched(const report_table_t *table) {
+    int64_t count = 0;
+    for (size_t i = 0; i < table->count; i++) count += !table->list[i].removed && !worker_report_is_sought(&table->list[i]);
+    return count;
 }
 
 void report_table_end_search(report_table_t *table) {

@@ -50,12 +50,16 @@ const worker_report_t *report_table_find(const report_table_t *table, const dige
 // Records the use of a report by a settle.
 void report_table_tried(report_table_t *table, const worker_report_t *report);
 void report_table_note_seen(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
-void report_table_end(report_table_t *table);                               // the scan is complete
+// Records that a search inside the scan in progress has found the job: this scan does not count as one that missed it.
+void report_table_note_found(report_table_t *table, const digest_t *digest);
+void report_table_resume(report_table_t *table); // the scan in progress may use all reports, also those that the search has tried
+void report_table_end(report_table_t *table);    // the scan is complete
 
 // Whether a search may find the job of this report, or of some report.
 bool worker_report_is_sought(const worker_report_t *report);
 bool report_table_has_sought(const report_table_t *table);
-void report_table_end_search(report_table_t *table); // no later search looks for these jobs until a scan was complete
+int64_t report_table_searched(const report_table_t *table); // reports whose jobs no search will settle
+void report_table_end_search(report_table_t *table);        // no later search looks for these jobs until a scan was complete
 // Whether some report waits for a scan: no complete scan has met its job, and another scan may.
 bool report_table_awaits_scan(const report_table_t *table);
 

@@ -25,8 +25,6 @@ static int64_t scan_auto_interval_ms(const queue_config_t *config) {
     return interval_ms < INTERVAL_MAX_MS ? interval_ms : INTERVAL_MAX_MS;
 }
 
-static bool scan_has_reports(const scan_t *scan) { return scan->ops && scan->ops->rotation && scan->ops->rotation->reports; }
-
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
     *scan = (scan_t){
         .config = config, .ops = dialect_ops(config->dialect)->scan, .metrics = metrics, .interval_ms = scan_interval_ms};
@@ -50,6 +48,7 @@ void scan_free(scan_t *scan) {
     scan_forget_jobs(scan);
     scan_forget_refusals(scan);
     condition_free(&scan->refusals.condition);
+    free(scan->interrupted);
     *scan = (scan_t){0};
 }
 
@@ -207,7 +206,7 @@ static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_
         report_table_begin_search(&scan->reports);
     else
         report_table_begin(&scan->reports);
-    scan->progress.sought = status->reports - (int64_t)scan->reports.count;
+    scan->progress.sought = status->reports - report_table_searched(&scan->reports);
     scan->phase = SCAN_SEARCH;
     return true;
 }
@@ -265,7 +264,6 @@ static size_t scan_largest(const scan_t *scan) {
 }
 
 size_t scan_page_bytes(const scan_t *scan) { return scan->page_size.entries * (scan_largest(scan) + 1); }
-
 bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
 
 size_t scan_small_entries(const scan_t *scan) { return scan_largest(scan) == 0 ? 0 : PAGE_BYTES / (scan_largest(scan) + 1); }
@@ -392,9 +390,11 @@ void scan_end(scan_t *scan, mono_t now) {
     timer->idle = false;
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
     timer->earliest = mono_add(now, scan_has_reports(scan) ? SCAN_PAUSE_MIN_MS * NS_PER_MS : pause_ns);
-    timer->report_scan = mono_max(mono_add(timer->began, scan_apart_ns(scan)), mono_add(now, REPORT_SCANS_SHARE * took_ns));
+    int64_t apart_ns = REPORT_SCANS_SHARE * (took_ns - scan->progress.searching_ns);
+    timer->report_scan = mono_max(mono_add(timer->began, scan_apart_ns(scan)), mono_add(now, apart_ns));
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
     if (scan->progress.reports_kept)
         timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), mono_add(now, pause_ns)));
-    if (scan_has_reports(scan) && (timer->changed || report_table_awaits_scan(&scan->reports))) timer->search = timer->earliest;
+    bool search = timer->changed || scan->progress.reports_left || report_table_awaits_scan(&scan->reports);
+    if (search && scan_has_reports(scan)) timer->search = timer->earliest;
 }

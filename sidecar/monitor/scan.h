@@ -50,13 +50,18 @@ typedef struct scan_progress {
     int64_t left; // entries that the scan may still request; of a search: entries that it may still read in vain at this end
     unsigned pages_requested;
     unsigned pages_read;
-    size_t read;    // entries read without rotation, from the tail; of a search: entries of this end that are still there
-    bool tail;      // the search has come to the tail
-    bool ends_only; // the search knows no reports but those of the jobs that it meets
-    int64_t sought; // reports whose jobs such a search has not met yet
-    size_t found;   // reported jobs in the last page of a search
-    size_t settled; // jobs that the search has settled
-    bool read_only; // without rotation: Redis is full, or the dialect has none
+    size_t read;          // entries read without rotation, from the tail; of a search: entries of this end that are still there
+    bool tail;            // the search has come to the tail
+    bool ends_only;       // the search knows no reports but those of the jobs that it meets
+    int64_t sought;       // reports whose jobs such a search has not met yet
+    size_t found;         // reported jobs in the last page of a search
+    size_t settled;       // jobs that the search has settled
+    bool inside;          // the search has interrupted a scan
+    int64_t searched_at;  // of a scan: jobs that it had read when a search last interrupted it
+    int64_t searching_ns; // of a scan: the time that these searches took
+    bool in_vain;         // the last of them settled no job
+    bool reports_left;    // one of them has not met the jobs of all reports
+    bool read_only;       // without rotation: Redis is full, or the dialect has none
     bool saw_sentinel;
     bool ended;              // request no further entry
     bool reports_kept;       // use the reports of an earlier scan: to read them again would take Redis too long
@@ -100,12 +105,18 @@ typedef struct scan {
     backup_status_t status; // state of the list, as the current or the last scan read it
     scan_timer_t timer;
     scan_progress_t progress;
+    scan_progress_t *interrupted; // owned; the progress of the scan that a search has interrupted; NULL = none was interrupted
     scan_page_size_t page_size;
     duplicates_t duplicates;
     report_table_t reports;
     workers_t workers; // the worker whose heartbeat was last read for a job
     scan_refusals_t refusals;
 } scan_t;
+
+// Whether the queue has an errors hash.
+static inline bool scan_has_reports(const scan_t *scan) {
+    return scan->ops && scan->ops->rotation && scan->ops->rotation->reports;
+}
 
 void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms);
 void scan_free(scan_t *scan);
@@ -157,6 +168,12 @@ void scan_search_read(scan_t *scan, const report_end_t *end, const backup_page_t
 // Of the page, so many jobs were sought, and so many of them are settled.
 void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size_t settled);
 void scan_search_end(scan_t *scan, mono_t now);
+
+// Whether a search at the head should interrupt the scan. Without it rotation would put entries above the jobs of reports that
+// come during the scan, and only a further scan would meet these jobs.
+bool scan_search_interrupts(const scan_t *scan);
+// Begins that search, which reads the head only. No page may be in memory. scan_search_end goes on with the scan.
+void scan_interrupt(scan_t *scan, const backup_status_t *status, mono_t now);
 
 // Counts one job; a search counts nothing. True: another entry probably has the same bytes.
 bool scan_note_job(scan_t *scan, const digest_t *digest);

@@ -8,10 +8,13 @@ enum {
     SEARCH_ENTRY_BYTES = 1024, // a larger entry counts as several
     WALK_APART_MS = 250,       // shortest time between two searches that read all of many reports,
     WALK_SHARE = 16,           // and so many times as long as it took
+    INSIDE_ENTRIES = 512,      // jobs that a scan reads before a search interrupts it,
+    IN_VAIN_ENTRIES = 2048,    // or so many if the last one settled no job
+    INSIDE_SETTLES = 2048,     // jobs that this search settles
 };
 
 static bool scan_search_goes_on(const scan_progress_t *progress, const report_table_t *reports) {
-    if (progress->ended || progress->settled >= SEARCH_SETTLES) return false;
+    if (progress->ended || progress->settled >= (progress->inside ? INSIDE_SETTLES : SEARCH_SETTLES)) return false;
     return progress->ends_only ? progress->sought > 0 || progress->found > 0 : report_table_has_sought(reports);
 }
 
@@ -20,7 +23,7 @@ static bool scan_search_goes_on(const scan_progress_t *progress, const report_ta
 bool scan_search_wanted(scan_t *scan, report_end_t *end) {
     scan_progress_t *progress = &scan->progress;
     if (!scan_search_goes_on(progress, &scan->reports)) return false;
-    if (progress->left <= 0 && !progress->tail) {
+    if (progress->left <= 0 && !progress->tail && !progress->inside) {
         progress->tail = true;
         progress->left = SCAN_SEARCH_ENTRIES;
         progress->read = 0;
@@ -57,10 +60,56 @@ void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size
     progress->settled += settled;
 }
 
+bool scan_search_interrupts(const scan_t *scan) {
+    const scan_progress_t *progress = &scan->progress;
+    bool reads = scan->phase == SCAN_ROTATE && !progress->read_only;
+    bool due = progress->jobs - progress->searched_at >= (progress->in_vain ? IN_VAIN_ENTRIES : INSIDE_ENTRIES);
+    return reads && due && scan->timer.changed && scan_has_reports(scan) && !scan->reports.large_bytes;
+}
+
+void scan_interrupt(scan_t *scan, const backup_status_t *status, mono_t now) {
+    const scan_progress_t *progress = &scan->progress;
+    if (!scan->interrupted) scan->interrupted = mem_alloc(sizeof *scan->interrupted);
+    *scan->interrupted = *progress;
+    scan->timer.changed = false;
+    scan->timer.search_began = now;
+    scan->progress = (scan_progress_t){
+        .left = SCAN_SEARCH_ENTRIES + progress->jobs - progress->searched_at,
+        .inside = true,
+        .ends_only = true,
+        .sought = status->reports - report_table_searched(&scan->reports),
+        .since = INT64_MAX,
+        .next_verdict_at = progress->next_verdict_at,
+        .now = status->now,
+        .certain_at = progress->certain_at,
+    };
+    scan->phase = SCAN_SEARCH;
+}
+
+static void scan_resume(scan_t *scan, mono_t now) {
+    const scan_progress_t search = scan->progress;
+    scan_progress_t *progress = &scan->progress;
+    *progress = *scan->interrupted;
+    progress->searched_at = progress->jobs;
+    progress->searching_ns += mono_diff(now, scan->timer.search_began);
+    progress->in_vain = search.settled == 0;
+    progress->reports_left |= search.sought > 0;
+    progress->now = search.now;
+    progress->next_verdict_at = search.next_verdict_at;
+    progress->rescan |= search.rescan;
+    if (search.settled >= INSIDE_SETTLES) scan->timer.changed = true; // the next search goes on
+    report_table_resume(&scan->reports);
+    scan->phase = SCAN_ROTATE;
+}
+
 // The pause is as long as the reports took to read, because a search reads again those that it cannot settle.
 void scan_search_end(scan_t *scan, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     const scan_progress_t *progress = &scan->progress;
+    if (progress->inside) {
+        scan_resume(scan, now);
+        return;
+    }
     if (progress->ends_only && scan->reports.large_bytes) timer->reports_read = now;
     int64_t pause_ns = mono_diff(timer->reports_read, timer->search_began);
     int64_t apart_ns = WALK_SHARE * pause_ns;

@@ -239,6 +239,7 @@ static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_p
     scan_t *scan = &m->scans[call->queue];
     apply_t apply = monitor_apply(m, call, &stamped->page, stamped->page.in_place);
     scan->progress.now = stamped->now_us / 1000;
+    apply.births_us = stamped->now_us;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
     if (count || old_sentinels) {
@@ -258,12 +259,24 @@ static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_p
 
 static bool monitor_rotate(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
-    bool more = m->turn.pages < TURN_PAGES || !monitor_others_wait(m, call->queue);
+    bool more = (m->turn.pages < TURN_PAGES || !monitor_others_wait(m, call->queue)) && !scan_search_interrupts(scan);
     if (pages_request(m->pages, call, scan, more) != OUTCOME_OK) return monitor_handle_outcome(m, call, m->turn.lease.term);
     const stamped_page_t *stamped = pages_ready(m->pages);
     if (stamped) return monitor_apply_page(m, call, stamped);
     return !pages_in_flight(m->pages) || pages_read_reply(m->pages, call, scan) == OUTCOME_OK ||
            monitor_handle_outcome(m, call, m->turn.lease.term);
+}
+
+// Begins a search between two pages. False: the connection is unusable for now.
+static bool monitor_interrupt_scan(monitor_t *m, const call_t *call) {
+    scan_t *scan = &m->scans[call->queue];
+    backup_status_t status;
+    bool arm = m->session.tracking;
+    pages_append_status(m->pages, call, &scan->status, arm);
+    pages_read_status(m->pages, call, &scan->status, arm, &status);
+    if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
+    if (call->error->outcome == OUTCOME_OK) scan_interrupt(scan, &status, mono_now());
+    return true;
 }
 
 static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
@@ -306,7 +319,9 @@ bool monitor_step_scan(monitor_t *m) {
     const call_t call = monitor_call(m, m->turn.queue, m->turn.lease.token, &error);
     if (scan->phase == SCAN_PRUNE) return monitor_prune_stamps(m, &call);
     if (!monitor_rotate(m, &call)) return false;
-    if (scan->phase != SCAN_ROTATE || scan_entries_wanted(scan) || !pages_empty(m->pages)) return true;
+    if (scan->phase != SCAN_ROTATE || !pages_empty(m->pages)) return true;
+    if (scan_search_interrupts(scan)) return monitor_interrupt_scan(m, &call);
+    if (scan_entries_wanted(scan)) return true;
     return scan_all_read(scan) || monitor_end_scan(m, &call);
 }
 

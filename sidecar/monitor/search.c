@@ -27,6 +27,7 @@ static void search_note_reports(scan_t *scan, const report_end_t *end, backup_pa
         const entry_t *entry = &page->entries[i];
         bool oversized = (int64_t)entry->bytes.len > scan->config->policy.max_payload;
         if (!oversized && report_table_found(&scan->reports, &entry->digest, &end->reports[i])) page->entries[kept++] = *entry;
+        if (scan->progress.inside) report_table_note_found(&scan->reports, &entry->digest);
     }
     page->count = page->jobs = kept;
 }

@@ -156,8 +156,11 @@ static bool settles_wanted(const apply_t *apply, const candidate_t *candidate) {
     verdict_kind_t kind = candidate->verdict.kind;
     if (candidate->report && candidate->report->tried) return false; // wait for the next reports
     if (kind != VERDICT_END) return kind == VERDICT_RETRY;
-    if (!scan_may_end(apply->scan)) apply->scan->progress.rescan = true;
-    return scan_may_end(apply->scan);
+    bool may_end =
+        settles_policy(apply)->end_duplicates || !duplicates_uncounted(&apply->scan->duplicates, &candidate->entry->digest);
+    may_end = may_end && scan_may_end(apply->scan);
+    if (!may_end) apply->scan->progress.rescan = true;
+    return may_end;
 }
 
 // The jobs of one request, and what became of them.

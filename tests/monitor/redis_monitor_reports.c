@@ -172,6 +172,35 @@ Test(redis_monitor_reports, new_duplicates_near_each_other_are_not_ended, .timeo
     close_setup(&d);
 }
 
+/* No search comes to them. The first scan meets one of them long before the other. */
+Test(redis_monitor_reports, new_duplicates_far_from_each_other_are_not_ended, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 0;")});
+    fill(&d, SLOW_JOBS);
+    redis_ok(d.f.r, "LINSERT email:backup BEFORE slow5000 same");
+    redis_ok(d.f.r, "LINSERT email:backup BEFORE slow15000 same");
+    redis_ok(d.f.r, "LINSERT email:backup BEFORE slow10000 one");
+    redis_ok(d.f.r, "HSET email:errors same boom one boom");
+    until(&d, waiting(&d, "same") == 1 && count(&d, "EXISTS email:errors") == 0);
+    cr_assert_eq(working(&d, "same"), 1);
+    expect_reason(&d, "failed", "reported 1 boom");
+    cr_assert_eq(records(&d), 2);
+    close_setup(&d);
+}
+
+/* A scan needs no further one for them. */
+Test(redis_monitor_reports, a_scan_retries_new_jobs_at_once, .timeout = 60) {
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("")});
+    fill(&d, SLOW_JOBS);
+    redis_ok(d.f.r, "LINSERT email:backup BEFORE slow10000 deep");
+    int64_t scans = metric_get(&of(&d)->passes);
+    redis_ok(d.f.r, "HSET email:errors deep boom");
+    until(&d, waiting(&d, "deep"));
+    cr_assert_leq(metric_get(&of(&d)->passes) - scans, 1);
+    close_setup(&d);
+}
+
 /* The search does not read all reports, because they are many. */
 Test(redis_monitor_reports, new_duplicates_among_many_reports_are_not_ended, .timeout = 60) {
     setup_t d;
@@ -223,6 +252,30 @@ Test(redis_monitor_reports, each_report_between_two_steps_is_answered_once, .tim
         redis_ok(d.f.r, "DEL email sidecar:email:stamps");
     }
     cr_assert_eq(records(&d), 40 * 41 / 2);
+    close_setup(&d);
+}
+
+/* Otherwise rotation would put other entries above the jobs, and only the next scan would find them. */
+Test(redis_monitor_reports, reports_do_not_wait_for_the_end_of_a_scan, .timeout = 120) {
+    enum { LONG = 150000 };
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
+    fill(&d, LONG);
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    redis_ok(d.f.r, "HSET email:errors orphan x");
+    int64_t scans = metric_get(&of(&d)->passes);
+    until(&d, rotated(&d) > 0);
+    cr_assert_lt(rotated(&d), LONG, "the scan was over too early for this test");
+    fail(&d, "LPUSH", REPORTS, "boom");
+    until(&d, count(&d, "LLEN email") == REPORTS);
+    cr_assert_eq(metric_get(&of(&d)->passes), scans);
+    cr_assert_eq(count(&d, "HLEN email:errors"), 1);
+    until(&d, count(&d, "EXISTS email:errors") == 0);
+    cr_assert_eq(metric_get(&of(&d)->passes), scans + 2, "the scan that was interrupted counts");
+    cr_assert_eq(count(&d, "LLEN email:backup"), LONG + 1);
+    cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), LONG + REPORTS);
+    cr_assert_eq(metric_get(&of(&d)->in_progress), LONG);
+    cr_assert_eq(metric_get(&of(&d)->copies), 0);
     close_setup(&d);
 }
 

@@ -324,3 +324,99 @@ Test(unit_scan_search, a_full_table_has_room_again_for_the_next_reports) {
     cr_assert_not(scan.reports.full);
     cr_assert(found(REPORTS_MAX + 1));
 }
+
+/* A scan that reports may interrupt, behind two others. */
+static void begin_long_scan(void) {
+    SCAN_JOBS(1, 2, 3);
+    now_ms += INTERVAL;
+    cr_assert(begin_scan(LONG, LONG, 0, false));
+    cr_assert_eq(scan.phase, SCAN_ROTATE);
+    for (int i = 0; i < 1000; i++) {
+        digest_t digest = job(100 + i);
+        scan_note_job(&scan, &digest);
+    }
+}
+
+static bool interrupt(int64_t reports) {
+    backup_status_t found = status_of(LONG);
+    found.reports = reports;
+    if (!scan_search_interrupts(&scan)) return false;
+    scan_interrupt(&scan, &found, now());
+    cr_assert(scan.phase == SCAN_SEARCH && !scan.timer.changed);
+    return true;
+}
+
+Test(unit_scan_search, a_search_interrupts_a_scan) {
+    size_t read[2];
+    begin_long_scan();
+    const int64_t left = scan.progress.left;
+    cr_assert_not(interrupt(1), "no report came");
+    scan_changed(&scan, true, now());
+    cr_assert(interrupt(1));
+    search_in_vain(100, read);
+    cr_assert(read[0] >= 900 && read[1] == 0, "the scan itself comes to the tail: %zu, %zu", read[0], read[1]);
+    now_ms += 10;
+    scan_search_end(&scan, now());
+    cr_assert(scan.phase == SCAN_ROTATE && scan.progress.jobs == 1000 && scan.progress.left == left);
+    scan.timer.changed = true;
+    cr_assert_not(interrupt(1), "the scan goes on for a while");
+    for (int i = 0; i < 2100; i++) {
+        digest_t digest = job(2000 + i);
+        scan_note_job(&scan, &digest);
+    }
+    cr_assert(interrupt(1));
+    scan_search_end(&scan, now());
+    scan_all_read(&scan);
+    cr_assert_not(scan_search_interrupts(&scan));
+    scan_end(&scan, now());
+    cr_assert_eq(mono_diff(scan.timer.search, now()) / NS_PER_MS, SCAN_PAUSE_MIN_MS, "the report waits for the next search");
+}
+
+Test(unit_scan_search, a_storm_of_reports_does_not_stop_a_scan) {
+    report_end_t end;
+    int pages = 0;
+    begin_long_scan();
+    scan.timer.changed = true;
+    cr_assert(interrupt(1000000));
+    while (search_page(&end, 64, ALL, 100, false)) cr_assert_lt(++pages, 100);
+    scan_search_end(&scan, now());
+    cr_assert_eq(scan.phase, SCAN_ROTATE);
+}
+
+Test(unit_scan_search, nothing_interrupts_a_scan_without_rotation_or_with_large_reports) {
+    begin_long_scan();
+    scan.timer.changed = scan.progress.read_only = true;
+    cr_assert_not(scan_search_interrupts(&scan));
+    scan.progress.read_only = false;
+    scan.reports.large_bytes = 1;
+    cr_assert_not(scan_search_interrupts(&scan));
+    scan.reports.large_bytes = 0;
+    cr_assert(scan_search_interrupts(&scan));
+}
+
+Test(unit_scan_search, a_refusal_breaks_off_the_scan_that_was_interrupted) {
+    begin_long_scan();
+    scan.timer.changed = true;
+    cr_assert(interrupt(1));
+    scan_refused(&scan, "NOPERM", now());
+    cr_assert_eq(scan.phase, SCAN_WAIT);
+    now_ms += SCAN_REFUSED_MS;
+    cr_assert(begin_scan(LONG, LONG, 0, false));
+    cr_assert(scan.phase == SCAN_ROTATE && !scan.progress.inside && scan.progress.jobs == 0);
+}
+
+Test(unit_scan_search, a_scan_and_later_searches_settle_what_an_interrupting_search_could_not) {
+    digest_t digest = job(7);
+    begin_long_scan();
+    scan.timer.changed = true;
+    cr_assert(interrupt(1));
+    cr_assert(meet(7));
+    const worker_report_t *report = report_table_find(&scan.reports, &digest);
+    report_table_tried(&scan.reports, report);
+    report_table_note_found(&scan.reports, &digest);
+    scan_search_end(&scan, now());
+    cr_assert_not(report->tried, "the scan itself may settle the job");
+    scan_all_read(&scan);
+    scan_end(&scan, now());
+    cr_assert(report->missed == 0 && !report->searched && report_table_awaits_scan(&scan.reports));
+}
