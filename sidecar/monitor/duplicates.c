@@ -2,49 +2,55 @@
 
 enum { REPEATED_MAX = 200000 }; // digests of this and the last scan
 
-// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED.
+// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED or SINGLE.
 enum {
     NEW = -1,            // added during this scan, so this scan has not counted every entry
     CONFIRMED = 1 << 30, // added to the number: the last complete scan saw the digest more than once
+    SINGLE = 1 << 29,    // added to the number: the last complete scan saw it once, so the filter was wrong
 };
+
+static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE); }
+static bool duplicates_is_repeated(int64_t value) { return value != NEW && (value & CONFIRMED || duplicates_count(value) > 1); }
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
     keyfilter_begin(&duplicates->seen[0], entries);
     for (size_t i = 0; i < duplicates->repeated.room; i++) { // drop the counts of a scan that was broken off
         int64_t *value = &duplicates->repeated.slots[i].value;
-        *value = *value == NEW ? 0 : *value & CONFIRMED;
+        *value = *value == NEW ? 0 : *value & (CONFIRMED | SINGLE);
     }
 }
 
 bool duplicates_add(duplicates_t *duplicates, const digest_t *digest) {
     int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
     bool seen = keyfilter_add(&duplicates->seen[0], digest->bytes);
-    if (entry && *entry != NEW) return ++*entry > 1;
+    if (entry && *entry != NEW) return duplicates_is_repeated(++*entry);
     if (!entry && seen && duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = NEW;
     return false;
 }
 
 bool duplicates_known(const duplicates_t *duplicates, const digest_t *digest) {
     const int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
-    return entry && *entry > 1;
+    return entry && duplicates_is_repeated(*entry);
 }
 
 bool duplicates_uncounted(const duplicates_t *duplicates, const digest_t *digest) {
     const int64_t *entry = keymap_find(&duplicates->repeated, digest->bytes);
-    return entry && *entry <= 1;
+    return entry && (*entry == NEW || !(*entry & SINGLE || duplicates_is_repeated(*entry)));
 }
 
 void duplicates_found(duplicates_t *duplicates, const digest_t *digest) {
     if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED;
 }
 
-// Keeps confirmed duplicates, and new digests: the next scan counts them.
+// Keeps new digests, which the next scan counts, and digests that this scan has counted. Most scans meet the jobs in the same
+// order, so the filter is wrong about the same jobs again.
 static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
     (void)self;
     (void)key;
-    bool is_new = *value == NEW, confirmed = !is_new && (*value & ~CONFIRMED) > 1;
-    *value = confirmed ? CONFIRMED : 0;
-    return is_new || confirmed;
+    bool is_new = *value == NEW;
+    int64_t count = is_new ? 0 : duplicates_count(*value);
+    *value = count > 1 ? CONFIRMED : count == 1 ? SINGLE : 0;
+    return is_new || count > 0;
 }
 
 void duplicates_end(duplicates_t *duplicates) {

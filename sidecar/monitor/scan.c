@@ -14,6 +14,7 @@ enum {
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
     REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
     FEW_REPORTS = 16,              // a search always reads so few reports: Redis needs one short script for them
+    TOGETHER_MS = 10,              // workers took jobs within so short a time: one scan settles them all
     REPORT_SCANS_SHARE = 3,        // after a scan, so many times as long without a scan that only reports ask for
 };
 
@@ -366,7 +367,7 @@ static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
     if (scan->progress.rescan || rearm || (timer->changed && !scan_has_reports(scan))) return pause_ns;
     int64_t in_ms = scan->interval_ms;
     if (scan->progress.next_verdict_at != INT64_MAX) {
-        int64_t until_ms = scan->progress.next_verdict_at + 1 - scan->progress.now; // + 1: a timeout must be exceeded
+        int64_t until_ms = scan->progress.next_verdict_at + TOGETHER_MS - scan->progress.now; // a timeout must be exceeded
         if (until_ms < in_ms) in_ms = until_ms;
     }
     return in_ms * NS_PER_MS > pause_ns ? in_ms * NS_PER_MS : pause_ns;

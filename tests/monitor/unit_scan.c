@@ -38,7 +38,7 @@ static void finish(verdict_t verdict) {
 
 Test(unit_scan, comes_back_at_the_nearest_deadline) {
     finish((verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 300});
-    cr_assert_eq(next_ms(), 301, "a timeout ends 1 ms after its last millisecond: %d", (int)next_ms());
+    cr_assert_eq(next_ms(), 300 + 10, "jobs that workers took a few ms later must be settled by the same scan");
     finish((verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 5 * INTERVAL});
     cr_assert_eq(next_ms(), INTERVAL);
     finish((verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW - 5});
@@ -47,11 +47,11 @@ Test(unit_scan, comes_back_at_the_nearest_deadline) {
     cr_assert_eq(next_ms(), INTERVAL);
     config.policy.protected_timeout_ms = 200;
     finish((verdict_t){.kind = VERDICT_STAMP});
-    cr_assert_eq(next_ms(), 201);
+    cr_assert_eq(next_ms(), 200 + 10);
     finish((verdict_t){.kind = VERDICT_SEEN});
-    cr_assert_eq(next_ms(), 201);
+    cr_assert_eq(next_ms(), 200 + 10);
     finish((verdict_t){.kind = VERDICT_PRESENT, .again = REDIS_NOW + 90});
-    cr_assert_eq(next_ms(), 91);
+    cr_assert_eq(next_ms(), 90 + 10);
 }
 
 Test(unit_scan, pauses_as_long_as_a_scan_took) {
