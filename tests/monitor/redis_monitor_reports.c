@@ -257,7 +257,7 @@ Test(redis_monitor_reports, each_report_between_two_steps_is_answered_once, .tim
 
 /* Otherwise rotation would put other entries above the jobs, and only the next scan would find them. */
 Test(redis_monitor_reports, reports_do_not_wait_for_the_end_of_a_scan, .timeout = 120) {
-    enum { LONG = 150000 };
+    enum { LONG = 500000 };
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
     fill(&d, LONG);
