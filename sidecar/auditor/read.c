@@ -84,7 +84,7 @@ static int64_t read_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply, int64_t slice_us) {
     int64_t each = reply->bytes / reply->entries + 1;
     read->budget = read_min(4 * reply->entries, REPLY_MAX_ENTRIES);
-    read->budget = read_min(read->budget, slice_us * NS_PER_US / (ENTRY_NS + each * KIB_NS / 1024));
+    read->budget = read_min(read->budget, slice_us / AUDITOR_SHARE * NS_PER_US / (ENTRY_NS + each * KIB_NS / 1024));
     read->budget = read_min(read->budget, REPLY_MAX_BYTES / each);
     if (read->budget < 1) read->budget = 1;
     if (reply->bytes > RELEASE_MEMORY_FROM) read->release_memory = true;

@@ -45,13 +45,13 @@ static mono_t trim_due_at(const stream_cursor_t *cursor) {
     return trim_is_urgent(cursor) ? mono_min(cursor->trim_at, cursor->urgent.retry_at) : cursor->trim_at;
 }
 
-// Sends trims of about redis.slice, one after the other, so that other clients of Redis have their turn between two. *done is the
+// Sends short trims, one after the other, so that other clients of Redis have their turn between two. *done is the
 // last answer, with the sums of all.
 static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *done) {
     stream_cursor_t *cursor = &a->cursors[call->queue];
     const bool urgent = trim_is_urgent(cursor);
     const int64_t room = urgent ? stream_room_low(a->keys) : stream_room(a->keys);
-    const int64_t slice_us = a->keys->config->redis.slice_us;
+    const int64_t slice_us = a->keys->config->redis.slice_us / AUDITOR_SHARE;
     int64_t removed = 0, early = 0;
     mono_t end = mono_add(mono_now(), TRIM_BURST_MS * NS_PER_MS);
     outcome_t outcome;

@@ -3,6 +3,11 @@
 
 #include "base/std.h"
 
+enum {
+    PACE_USUAL = 2,  // a script of the usual length takes at most so many times as long, or so short
+    PACE_WEIGHT = 4, // and changes the average by a part
+};
+
 typedef struct pace {
     double job_us;      // time of Redis for one job, as the last scripts took it; 0 = not known yet
     double last_us;     // the same of the last script alone
@@ -14,8 +19,9 @@ static inline double pace_least(double a, double b) { return a < b ? a : b; }
 
 // A script took `us` microseconds for `jobs` jobs. Ignores 0: the script cannot tell, or did nothing.
 //
-// A script may be slow by chance, because the server lost its processor, so only two slow scripts in a row make a batch smaller.
-// A batch changes by a factor of 4 at most, because the jobs of one script may be unlike all others.
+// Scripts of about the usual length count as an average, so that they take a slice on average. A script may be much slower by
+// chance, because the server lost its processor, so only two such scripts in a row make a batch smaller. A batch changes by a
+// factor of 4 at most, because the jobs of one script may be unlike all others.
 static inline void pace_note(pace_t *pace, int64_t jobs, int64_t us) {
     if (jobs <= 0 || us <= 0) return;
     const double known = pace->job_us, last_us = pace->last_us;
@@ -23,6 +29,8 @@ static inline void pace_note(pace_t *pace, int64_t jobs, int64_t us) {
     pace->last_us = job_us;
     if (known <= 0)
         pace->job_us = job_us;
+    else if (job_us > known / PACE_USUAL && job_us < known * PACE_USUAL)
+        pace->job_us += (job_us - known) / PACE_WEIGHT;
     else if (job_us <= known)
         pace->job_us = job_us < known / 4 ? known / 4 : job_us;
     else if (last_us > known)

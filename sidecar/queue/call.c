@@ -8,6 +8,8 @@ const char *call_lock(const call_t *call) { return call->keys->locks[call_queue(
 
 const char *call_group(const call_t *call) { return call->keys->locks[call_queue(call)->lock].name; }
 
+int64_t call_settle_us(const call_t *call) { return call->keys->config->redis.slice_us / 2; }
+
 void call_script(const call_t *call, const script_t *script, int keys) {
     request_script(call->conn, script, keys);
     request_text(call->conn, call_lock(call));

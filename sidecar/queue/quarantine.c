@@ -126,7 +126,7 @@ size_t quarantine_settle(const call_t *call, const quarantine_decision_t *const 
                          settled_t *out) {
     size_t done = 0;
     while (done < count) {
-        int64_t took_us = 0, slice_us = call->keys->config->redis.slice_us;
+        int64_t took_us = 0, slice_us = call_settle_us(call);
         size_t jobs = (size_t)pace_jobs(pace, slice_us, FIRST_JOBS, (int64_t)(count - done));
         quarantine_append(call, &asks[done], jobs);
         failpoint("quarantine_before");
