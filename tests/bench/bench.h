@@ -190,6 +190,16 @@ static inline double redis_cpu_us(redisContext *redis) {
     return seconds * 1e6;
 }
 
+// The average time of a script since the last CONFIG RESETSTAT.
+static inline double script_us(redisContext *redis) {
+    double us = 0;
+    redisReply *reply = redis_ask(redis, "INFO commandstats");
+    const char *stat = strstr(reply->str, "cmdstat_evalsha:"), *each = stat ? strstr(stat, "usec_per_call=") : NULL;
+    if (!each || sscanf(each, "usec_per_call=%lf", &us) != 1) die("no time of scripts");
+    freeReplyObject(reply);
+    return us;
+}
+
 static inline void write_config(const bench_t *bench, const sidecar_options_t *options, const char *path) {
     FILE *file = fopen(path, "w");
     if (!file) die("cannot write %s", path);

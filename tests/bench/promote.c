@@ -1,6 +1,7 @@
 // Promotion of a backlog: jobs per second against one huge script that moves all jobs in one call, and how long another client's
 // PING takes meanwhile. There are two huge scripts: a simple one, which the goal refers to, and the fastest one that we found,
-// which is the ceiling of this machine.
+// which is the ceiling of this machine. Then against a bare loop: a client that asks for a bare script again and again, with as
+// many jobs as take Redis SLICE_US, the default of redis.slice.
 //
 // A round begins with RENAME, which moves a loaded zset to delayed, and ends with the keyspace event that Redis sends when this
 // zset is empty. So no client polls, and the wake-up of the sidecar is part of the time.
@@ -13,8 +14,21 @@ enum {
     SMALL = 200000,
     LARGE = 1000000,
     NAIVE = 20000,
-    STEP = 400, // the default of dispatcher.batch
+    STEP = 400, // jobs of a script of the bare loop, while their time is unknown
+    SLICE_US = 500,
+    LONG_JOB_BYTES = 10000,
 };
+
+typedef struct backlog {
+    const char *name;
+    size_t jobs, bytes; // bytes of a job
+    bool shuffled;      // loaded in random order
+} backlog_t;
+
+static const backlog_t FEW = {"200000 jobs", SMALL, JOB_BYTES, false};
+static const backlog_t MANY = {"1000000 jobs", LARGE, JOB_BYTES, false};
+static const backlog_t SHUFFLED = {"200000 jobs, random order", SMALL, JOB_BYTES, true};
+static const backlog_t LONG = {"50000 jobs of 10 KB", SMALL / 4, LONG_JOB_BYTES, false};
 
 #define NOW "local t = redis.call('TIME') local now = string.format('%s%03d', t[1], math.floor(t[2] / 1000)) "
 
@@ -40,27 +54,28 @@ static const char STEP_SCRIPT[] = NOW "local jobs = redis.call('ZRANGEBYSCORE', 
 
 // Fills the zset `stage` with jobs that fell due within the last minute, in the order of their due times or at random. Random
 // order spreads neighbours over the memory of Redis, which slows down every way of promotion.
-static void load(redisContext *redis, size_t jobs, bool shuffled) {
+static void load(redisContext *redis, const backlog_t *backlog) {
     enum { ARGS = 2 + 2 * JOBS_PER_ADD };
     static char scores[JOBS_PER_ADD][32];
-    static char bytes[JOBS_PER_ADD][JOB_BYTES + 1];
+    static char bytes[JOBS_PER_ADD][LONG_JOB_BYTES + 1];
     const char *argv[ARGS] = {"ZADD", "stage"};
     size_t lens[ARGS] = {4, 5};
     uint64_t random = 42;
     double now_ms = (double)wall_us() / 1000;
+    const int adds_ahead = backlog->bytes > JOB_BYTES ? 1 : ADDS_AHEAD;
     int ahead = 0;
-    for (size_t done = 0; done < jobs; done += JOBS_PER_ADD) {
+    for (size_t done = 0; done < backlog->jobs; done += JOBS_PER_ADD) {
         for (size_t i = 0; i < JOBS_PER_ADD; i++) {
-            double ago = shuffled ? random_unit(&random) : 1 - (double)(done + i) / (double)jobs;
+            double ago = backlog->shuffled ? random_unit(&random) : 1 - (double)(done + i) / (double)backlog->jobs;
             int len = snprintf(scores[i], sizeof scores[i], "%.3f", now_ms - 60000 * ago);
-            snprintf(bytes[i], sizeof bytes[i], "{\"id\":\"%012zu\",\"data\":\"%069d\"}", done + i, 0);
+            snprintf(bytes[i], sizeof bytes[i], "{\"id\":\"%012zu\",\"data\":\"%0*d\"}", done + i, (int)backlog->bytes - 31, 0);
             argv[2 + 2 * i] = scores[i];
             lens[2 + 2 * i] = (size_t)len;
             argv[3 + 2 * i] = bytes[i];
-            lens[3 + 2 * i] = JOB_BYTES;
+            lens[3 + 2 * i] = backlog->bytes;
         }
         redisAppendCommandArgv(redis, ARGS, argv, lens);
-        if (++ahead == ADDS_AHEAD)
+        if (++ahead == adds_ahead)
             for (; ahead > 0; ahead--) freeReplyObject(redis_read(redis));
     }
     for (; ahead > 0; ahead--) freeReplyObject(redis_read(redis));
@@ -93,8 +108,8 @@ static void await_event(redisContext *events, const char *name) {
 }
 
 // The pinger (or NULL) runs until all jobs have moved.
-static rates_t sidecar_round(redisContext *redis, redisContext *events, size_t jobs, bool shuffled, pinger_t *pinger) {
-    load(redis, jobs, shuffled);
+static rates_t sidecar_round(redisContext *redis, redisContext *events, const backlog_t *backlog, pinger_t *pinger) {
+    load(redis, backlog);
     sleep_us(20000);
     if (pinger) ping_begin(pinger);
     double cpu = redis_cpu_us(redis);
@@ -105,13 +120,13 @@ static rates_t sidecar_round(redisContext *redis, redisContext *events, size_t j
     int64_t ended = mono_us();
     cpu = redis_cpu_us(redis) - cpu;
     if (pinger) ping_end(pinger);
-    expect(redis, "q0", jobs);
-    return rates(jobs, ended - began, cpu);
+    expect(redis, "q0", backlog->jobs);
+    return rates(backlog->jobs, ended - began, cpu);
 }
 
 // chunk 0: the simple huge script.
-static rates_t script_round(redisContext *redis, size_t jobs, bool shuffled, int chunk, pinger_t *pinger) {
-    load(redis, jobs, shuffled);
+static rates_t script_round(redisContext *redis, const backlog_t *backlog, int chunk, pinger_t *pinger) {
+    load(redis, backlog);
     sleep_us(20000);
     if (pinger) ping_begin(pinger);
     double cpu = redis_cpu_us(redis);
@@ -120,13 +135,13 @@ static rates_t script_round(redisContext *redis, size_t jobs, bool shuffled, int
     int64_t ended = mono_us();
     cpu = redis_cpu_us(redis) - cpu;
     if (pinger) ping_end(pinger);
-    expect(redis, "huge", jobs);
-    return rates(jobs, ended - began, cpu);
+    expect(redis, "huge", backlog->jobs);
+    return rates(backlog->jobs, ended - began, cpu);
 }
 
 // The lowest delay of other clients that batches allow: a client asks only for the next batch after each reply.
-static double step_round(redisContext *redis, size_t jobs, int batch, pinger_t *pinger) {
-    load(redis, jobs, false);
+static double step_round(redisContext *redis, const backlog_t *backlog, int batch, pinger_t *pinger) {
+    load(redis, backlog);
     redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", STEP_SCRIPT);
     sleep_us(20000);
     ping_begin(pinger);
@@ -136,13 +151,13 @@ static double step_round(redisContext *redis, size_t jobs, int batch, pinger_t *
     int64_t ended = mono_us();
     ping_end(pinger);
     freeReplyObject(sha);
-    expect(redis, "steps", jobs);
-    return rate(jobs, ended - began);
+    expect(redis, "steps", backlog->jobs);
+    return rate(backlog->jobs, ended - began);
 }
 
 // The usual loop of workers: read some jobs, ZREM each, and LPUSH the job if ZREM removed it.
 static double naive_round(redisContext *redis, size_t jobs) {
-    load(redis, jobs, false);
+    load(redis, &(backlog_t){.jobs = jobs, .bytes = JOB_BYTES});
     int64_t began = mono_us();
     for (;;) {
         redisReply *due = redis_ask(redis, "ZRANGEBYSCORE stage -inf %lld LIMIT 0 100", (long long)(wall_us() / 1000));
@@ -164,7 +179,7 @@ static int fastest_chunk(redisContext *redis) {
     int best = 0;
     double best_rate = 0;
     for (size_t i = 0; i < sizeof CHUNKS / sizeof *CHUNKS; i++) {
-        double found = script_round(redis, SMALL, false, CHUNKS[i], NULL).cpu;
+        double found = script_round(redis, &FEW, CHUNKS[i], NULL).cpu;
         fprintf(stderr, "promote: the script in chunks of %d: %.0f jobs/s\n", CHUNKS[i], found);
         if (found > best_rate) {
             best_rate = found;
@@ -195,27 +210,25 @@ static void ratio_row(bench_t *bench, const char *what, const char *of, series_t
 
 // Runs the huge script, the sidecar and the chunks one after the other. Each of them changes the memory layout of Redis for the
 // next one, so each round begins with another of the three.
-static void one_round(redisContext *redis, redisContext *events, size_t jobs, bool shuffled, int chunk, int round,
-                      rates_t of[3]) {
+static void one_round(redisContext *redis, redisContext *events, const backlog_t *backlog, int chunk, int round, rates_t of[3]) {
     for (int n = 0; n < 3; n++) {
         int which = (round + n) % 3;
-        of[which] = which == 1 ? sidecar_round(redis, events, jobs, shuffled, NULL)
-                               : script_round(redis, jobs, shuffled, which == 0 ? 0 : chunk, NULL);
+        of[which] = which == 1 ? sidecar_round(redis, events, backlog, NULL)
+                               : script_round(redis, backlog, which == 0 ? 0 : chunk, NULL);
     }
 }
 
-static void compare(bench_t *bench, redisContext *redis, redisContext *events, size_t jobs, bool shuffled, int chunk) {
+static void compare(bench_t *bench, redisContext *redis, redisContext *events, const backlog_t *backlog, int chunk) {
     series_t ours = {0};
     series_t huge = {0};
     series_t chunks = {0};
     series_t to_huge = {0};
     series_t to_chunks = {0};
     series_t cpu_to_chunks = {0};
-    char name[60];
-    snprintf(name, sizeof name, "%zu jobs%s", jobs, shuffled ? ", random order" : "");
+    const char *name = backlog->name;
     for (int i = 0; i < bench->rounds; i++) {
         rates_t of[3];
-        one_round(redis, events, jobs, shuffled, chunk, i, of);
+        one_round(redis, events, backlog, chunk, i, of);
         const rates_t h = of[0], s = of[1], c = of[2];
         series_add(&huge, h.wall);
         series_add(&ours, s.wall);
@@ -228,7 +241,7 @@ static void compare(bench_t *bench, redisContext *redis, redisContext *events, s
     rate_row(bench, "sidecar", name, &ours);
     rate_row(bench, "one huge script", name, &huge);
     rate_row(bench, "that script in chunks", name, &chunks);
-    ratio_row(bench, "huge script", name, &to_huge, shuffled ? 0 : 0.9);
+    ratio_row(bench, "huge script", name, &to_huge, backlog->shuffled ? 0 : 0.9);
     ratio_row(bench, "in chunks (ceiling)", name, &to_chunks, 0);
     ratio_row(bench, "in chunks, by CPU of Redis", name, &cpu_to_chunks, 0);
 }
@@ -255,32 +268,60 @@ static void ping_rows(bench_t *bench, const char *what, ping_series_t *series, d
     table_row(bench, label, &series->max, 3, 0, 0);
 }
 
-static void pings(bench_t *bench, redisContext *redis, redisContext *events, pinger_t *pinger) {
-    ping_series_t idle = {0};
-    ping_series_t ours = {0};
-    ping_series_t steps = {0};
-    ping_series_t huge = {0};
-    series_t rate_of_ours = {0};
-    series_t rate_of_steps = {0};
+static void idle_pings(bench_t *bench, redisContext *redis, pinger_t *pinger) {
+    ping_series_t idle = {0}, huge = {0};
     for (int i = 0; i < bench->rounds; i++) {
-        fprintf(stderr, "promote: ping round %d\n", i + 1);
         ping_begin(pinger);
         sleep_us(500000);
         ping_end(pinger);
         ping_add(&idle, pinger);
-        series_add(&rate_of_ours, sidecar_round(redis, events, LARGE, false, pinger).wall);
-        ping_add(&ours, pinger);
-        series_add(&rate_of_steps, step_round(redis, LARGE, STEP, pinger));
-        ping_add(&steps, pinger);
-        script_round(redis, SMALL, false, 0, pinger);
+        script_round(redis, &FEW, 0, pinger);
         ping_add(&huge, pinger);
     }
-    ping_rows(bench, "idle Redis (floor)", &idle, 0);
-    ping_rows(bench, "sidecar promotes 1000000 jobs", &ours, 1.5);
-    table_row(bench, "jobs/s meanwhile", &rate_of_ours, 0, 0, 0);
-    ping_rows(bench, "a bare loop of a bare script, 400 at once", &steps, 0);
-    table_row(bench, "jobs/s of that loop", &rate_of_steps, 0, 0, 0);
+    ping_rows(bench, "idle Redis", &idle, 0);
     table_row(bench, "PING max, huge script moves 200000 jobs, ms", &huge.max, 3, 0, 0);
+}
+
+// Jobs of a script of the bare loop that takes Redis SLICE_US.
+static int step_jobs(redisContext *redis, const backlog_t *backlog, pinger_t *pinger) {
+    int jobs = STEP * JOB_BYTES / (int)backlog->bytes;
+    for (int n = 0; n < 2; n++) {
+        redis_do(redis, "CONFIG RESETSTAT");
+        step_round(redis, backlog, jobs, pinger);
+        jobs = (int)(jobs * SLICE_US / script_us(redis));
+        if (jobs < 1) jobs = 1;
+    }
+    return jobs;
+}
+
+// The sidecar and a bare loop of scripts of the same length, in turns.
+static void beside_loop(bench_t *bench, redisContext *redis, redisContext *events, pinger_t *pinger, const backlog_t *backlog) {
+    ping_series_t ours = {0}, steps = {0};
+    series_t rate_of_ours = {0}, rate_of_steps = {0}, rates = {0}, pings = {0};
+    char label[120];
+    int jobs = step_jobs(redis, backlog, pinger);
+    for (int i = 0; i < bench->rounds; i++) {
+        for (int n = 0; n < 2; n++) {
+            bool loop = (i + n) % 2 == 0;
+            double rate = loop ? step_round(redis, backlog, jobs, pinger) : sidecar_round(redis, events, backlog, pinger).wall;
+            series_add(loop ? &rate_of_steps : &rate_of_ours, rate);
+            ping_add(loop ? &steps : &ours, pinger);
+        }
+        series_add(&rates, rate_of_ours.values[i] / rate_of_steps.values[i]);
+        series_add(&pings, ours.p99.values[i] / steps.p99.values[i]);
+        fprintf(stderr, "promote: %s, round %d: %.0f jobs/s, PING p99 %.2f ms; bare loop, %d jobs a script: %.0f, %.2f\n",
+                backlog->name, i + 1, rate_of_ours.values[i], ours.p99.values[i], jobs, rate_of_steps.values[i],
+                steps.p99.values[i]);
+    }
+    rate_row(bench, "sidecar", backlog->name, &rate_of_ours);
+    rate_row(bench, "a bare loop", backlog->name, &rate_of_steps);
+    ratio_row(bench, "the bare loop", backlog->name, &rates, 0.97);
+    snprintf(label, sizeof label, "%s", backlog->name);
+    ping_rows(bench, label, &ours, 0);
+    snprintf(label, sizeof label, "%s, the bare loop", backlog->name);
+    ping_rows(bench, label, &steps, 0);
+    snprintf(label, sizeof label, "%s: PING p99, sidecar / the bare loop", backlog->name);
+    table_row(bench, label, &pings, 2, '<', 1.3);
 }
 
 // The trade-off of the batch: throughput against the delay of other clients.
@@ -295,8 +336,8 @@ static void batches(bench_t *bench, redisContext *redis, redisContext *events, p
         pid_t sidecar = sidecar_start(bench, (sidecar_options_t){.name = "batch", .batch = BATCHES[b]});
         sidecar_await(redis, sidecar);
         for (int i = 0; i < bench->rounds; i++) {
-            series_add(&rates, sidecar_round(redis, events, SMALL, false, NULL).wall);
-            sidecar_round(redis, events, SMALL, false, pinger);
+            series_add(&rates, sidecar_round(redis, events, &FEW, NULL).wall);
+            sidecar_round(redis, events, &FEW, pinger);
             ping_add(&ping, pinger);
         }
         sidecar_stop(sidecar, SIGTERM);
@@ -319,10 +360,14 @@ int main(int argc, char **argv) {
     pid_t sidecar = sidecar_start(&bench, (sidecar_options_t){.name = "promote"});
     sidecar_await(redis, sidecar);
     table_head("Promotion of due jobs of 100 bytes");
-    compare(&bench, redis, events, SMALL, false, chunk);
-    compare(&bench, redis, events, LARGE, false, chunk);
-    compare(&bench, redis, events, SMALL, true, chunk);
-    pings(&bench, redis, events, &pinger);
+    compare(&bench, redis, events, &FEW, chunk);
+    compare(&bench, redis, events, &MANY, chunk);
+    compare(&bench, redis, events, &SHUFFLED, chunk);
+    idle_pings(&bench, redis, &pinger);
+    table_head("Promotion beside a bare loop of scripts of the same length");
+    beside_loop(&bench, redis, events, &pinger, &MANY);
+    beside_loop(&bench, redis, events, &pinger, &SHUFFLED);
+    beside_loop(&bench, redis, events, &pinger, &LONG);
     sidecar_stop(sidecar, SIGTERM);
     batches(&bench, redis, events, &pinger);
     redis_do(redis, "CONFIG SET notify-keyspace-events %s", "");

@@ -3,7 +3,7 @@
 #
 #   SIDECAR is the program, TOOLS the directory of the tools bench_NAME, NAME a tool to run (default: all)
 #   BENCH_ROUNDS=5   BENCH_SECONDS=3 (of one lateness round)   REDIS_SERVER=redis-server
-#   BENCH_NICE=-5    nice value of all processes, so that other programs disturb less (needs the right to raise priorities). The
+#   BENCH_NICE=-1    nice value of all processes, so that other programs disturb less (needs the right to raise priorities). The
 #                    redis-server gets -20: where it has a machine of its own, no client takes its processor
 #   BENCH_STRICT=1   a goal that is missed makes the exit code 1
 #   BENCH_KEEP=1     keeps the directory with configs and logs

@@ -35,16 +35,6 @@ typedef struct round {
     double rate, cpu_us, p99;
 } round_t;
 
-// The average time of a script since the last CONFIG RESETSTAT.
-static double script_us(redisContext *redis) {
-    double us = 0;
-    redisReply *reply = redis_ask(redis, "INFO commandstats");
-    const char *stat = strstr(reply->str, "cmdstat_evalsha:"), *each = stat ? strstr(stat, "usec_per_call=") : NULL;
-    if (!each || sscanf(each, "usec_per_call=%lf", &us) != 1) die("no time of scripts");
-    freeReplyObject(reply);
-    return us;
-}
-
 // The scripts of the floor, of `jobs` jobs each, one after another.
 static round_t floor_round(redisContext *redis, pinger_t *pinger, int entries, int jobs) {
     redis_do(redis, "FLUSHALL");

@@ -55,7 +55,7 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
     static const struct {
         int64_t jobs, bytes, oversized, first;
     } rows[] = {
-        {1, 100, 0, 2},          {BATCH, BATCH * 100, 0, BATCH},  {1, 0, 0, 2},   {5, 5 * 65536, 0, 3},
+        {1, 100, 0, 2},          {BATCH, BATCH * 100, 0, BATCH},  {1, 0, 0, 2},   {5, 5 * 16384, 0, 3},
         {2, 2 * 10000000, 0, 2}, {BATCH, INT64_C(1) << 40, 0, 2}, {5, 500, 1, 2}, {20, 2000, 0, 40},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

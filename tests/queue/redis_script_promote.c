@@ -293,6 +293,26 @@ Test(redis_script_promote, ends_when_the_slice_is_over) {
     fixture_stop(&f);
 }
 
+/* A chunk of 128 jobs of 10 KB would take Redis some 3 ms. */
+Test(redis_script_promote, a_chunk_of_long_jobs_is_short) {
+    enum { JOBS = 40, CHUNK_BYTES = 128 * 1024, LONG = 10000 };
+    fixture_t f = setup();
+    redis_ok(f.r, "EVAL %s 1 email:delayed %d %d",
+             "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.format('%04d', i) .. string.rep('x', ARGV[2] - 4)) end "
+             "return 1",
+             JOBS, LONG);
+    ask_t ask = ask_new();
+    ask.slice = 1;
+    redisReply *reply = promote(&f, ask);
+    cr_assert_str_eq(word(reply, 0), "more");
+    cr_assert_eq(number(reply, 1), CHUNK_BYTES / LONG + 1);
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed") + redis_int(f.r, "LLEN email"), JOBS);
+    freeReplyObject(reply);
+    ask.slice = 1000000000;
+    cr_assert_eq(take_moved(promote(&f, ask), NULL), JOBS - CHUNK_BYTES / LONG - 1, "a batch goes on behind a short chunk");
+    fixture_stop(&f);
+}
+
 Test(redis_script_promote, an_error_of_one_queue_leaves_the_others_valid) {
     static const char *const breaks[] = {"SET b x", "HSET bm group others", "SET bm x"}, *const kinds[] = {"type", "owner",
                                                                                                            "type"};

@@ -51,9 +51,10 @@ local function add_work(more)
 end
 
 -- Reads at most `most` entries behind the first `from`. The size of an entry is unknown until the entry is read, so steps grow, and
--- stay small while entries are huge. Returns the entries, their number and bytes, how many are oversized, and the score of the first.
+-- stay small while entries are huge. Returns the entries, their number and bytes, whether no more are due, how many are oversized,
+-- and the score of the first.
 local function read_chunk(delayed, till, from, step, most, bytes, payload)
-    local jobs, read, large, count, score = {}, 0, 0, 0, nil
+    local jobs, read, large, count, score, ended = {}, 0, 0, 0, nil, false
     repeat
         step = math.max(1, math.min(step, most - count))
         local scored = count == 0 and step <= SCORED
@@ -73,12 +74,12 @@ local function read_chunk(delayed, till, from, step, most, bytes, payload)
             if size > payload then large = large + 1 end
         end
         count = count + found
-        local ended = found < step
+        ended = found < step
         step = step * 8
         if read > 0 then step = math.min(step, math.ceil((bytes - read) * count / read)) end
     until ended or count >= most or read >= bytes
     if count > 0 and not score then score = redis.call('ZRANGE', delayed, from, from, 'WITHSCORES')[2] end
-    return jobs, count, read, large, score
+    return jobs, count, read, ended, large, score
 end
 
 local function split_chunk(jobs, payload)
@@ -107,8 +108,8 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
     local moved, total, bytes_read, stay, oldest, named = 0, 0, 0, 0, '', {}
     local chunk, ended, more = CHUNK, false, false
     repeat
-        local most, from = math.min(chunk, batch - total, 5000), skip + stay
-        local jobs, count, read, large, score = read_chunk(delayed, now[unit], from, step, most, bytes - bytes_read, payload)
+        local most, from, room = math.min(chunk, batch - total, 5000), skip + stay, math.min(bytes - bytes_read, chunk / KIB)
+        local jobs, count, read, all, large, score = read_chunk(delayed, now[unit], from, step, most, room, payload)
         if count == 0 then break end
         local fitting, first = jobs, nil
         if large > 0 then fitting, first = split_chunk(jobs, payload) end
@@ -132,7 +133,7 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         add_work(count + read * KIB)
         chunk = math.floor(left / per_work / (1 + read * KIB / count))
         step = chunk
-        ended = count < most or bytes_read >= bytes or total >= batch
+        ended = all or bytes_read >= bytes or total >= batch
         more = not ended and chunk < 1
     until ended or more
     return {more and 'more' or 'moved', moved, now_us, oldest, bytes_read, stay, unpack(named)}

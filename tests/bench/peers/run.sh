@@ -6,7 +6,7 @@
 #
 #   BENCH_ROUNDS=3   BENCH_SECONDS=8 (of one steady load, 6 at least)   PEERS=sidecar,asynq (default: all)
 #   BENCH_OUT=DIR    in place of docs/benchmarks                        REDIS_SERVER=redis-server
-#   BENCH_NICE=-5   nice value of all processes, so that other programs disturb less (needs the right to raise priorities)
+#   BENCH_NICE=-1   nice value of all processes, so that other programs disturb less (needs the right to raise priorities)
 set -eu
 sidecar=$(realpath "${1:-build/queue-sidecar}")
 tools=$(realpath "${2:-build/tests}")
