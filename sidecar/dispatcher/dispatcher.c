@@ -15,6 +15,7 @@ static bool dispatcher_promotes(const queue_config_t *queue) {
 static void dispatcher_reset(void *self) {
     dispatcher_t *d = self;
     d->window = (window_t){0};
+    d->clock = (remote_clock_t){0};
     d->safety_at = dispatcher_next_poll(d, mono_now());
     d->turn.safety_from = d->keys->queue_count;
     for (size_t i = 0; i < d->keys->queue_count; i++) schedule_reset(&d->schedules[i]);

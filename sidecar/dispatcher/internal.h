@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/keyset.h"
+#include "base/remote_clock.h"
 #include "dispatcher/schedule.h"
 #include "redis/window.h"
 #include "role/leadership.h"
@@ -59,6 +60,7 @@ struct dispatcher {
     request_t *requests;   // WINDOW_SIZE of them
     mono_t replied_at;     // when the last reply came
     next_due_t *next_dues; // NEXT_DUES_MAX of them
+    remote_clock_t clock;  // Redis's
 };
 
 static inline mono_t dispatcher_next_poll(const dispatcher_t *d, mono_t now) {

@@ -2,7 +2,8 @@
 
 #include "dispatcher/internal.h"
 
-static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, bool expensive) {
+// `at`: when Redis's clock was now_us.
+static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, mono_t at, bool expensive) {
     const next_due_request_t *asked = &request->queues[i];
     const next_due_t *head = &d->next_dues[i];
     schedule_t *schedule = &d->schedules[asked->queue];
@@ -19,7 +20,7 @@ static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, siz
     if (asked->skip != schedule->oversized.skip)
         schedule->head.changed = true;
     else
-        schedule_read_head(schedule, head, now_us, now); // even if unchanged: Redis's clock may have been set
+        schedule_read_head(schedule, head, now_us, at); // even if unchanged: Redis's clock may have been set
 }
 
 // The reply of one script that reads heads: of request->queues[from] and the following.
@@ -27,6 +28,7 @@ typedef struct heads_reply {
     size_t from;
     size_t count;
     int64_t now_us;
+    mono_t at; // when Redis's clock was now_us
     redis_error_t error;
 } heads_reply_t;
 
@@ -50,7 +52,7 @@ static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, he
     if (unarmed) heads->error = (redis_error_t){0}; // the heads are valid
     for (size_t i = heads->from; i < heads->from + heads->count; i++) {
         if (heads->error.outcome == OUTCOME_OK)
-            dispatcher_apply_head(d, request, i, heads->now_us, expensive);
+            dispatcher_apply_head(d, request, i, heads->now_us, heads->at, expensive);
         else
             dispatcher_apply_head_error(request->kind, heads, &d->schedules[request->queues[i].queue], mono_now());
     }
@@ -129,6 +131,7 @@ static outcome_t dispatcher_read_promotes(dispatcher_t *d, const request_t *requ
 static outcome_t dispatcher_read_heads(dispatcher_t *d, const request_t *request, heads_reply_t *heads, int64_t *bytes) {
     next_due_t *next_dues = &d->next_dues[heads->from];
     outcome_t outcome = next_due_read(d->session.data, heads->count, request->armed, next_dues, &heads->now_us, &heads->error);
+    if (heads->now_us > 0) heads->at = remote_clock_note(&d->clock, heads->now_us, request->sent, mono_now());
     for (size_t i = 0; heads->now_us > 0 && i < heads->count; i++) *bytes += next_dues[i].bytes;
     return outcome;
 }
