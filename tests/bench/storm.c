@@ -11,6 +11,8 @@
 #include "pass.h"
 #include "ping.h"
 
+#include <sqlite3.h>
+
 enum { JOBS = 72, SLICE_US = 500, FLOOR_ENTRIES = 60000, POLL_US = 2000, STORM_POLLS_MAX = 60000 };
 
 // KEYS: backup, ready, stamps, failures. ARGV: how many jobs.
@@ -100,6 +102,56 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, const
     table_row(bench, label, &cpu, 1, '<', storm->cpu_goal);
     snprintf(label, sizeof label, "%s, PING p99 as a multiple of the floor's", storm->label);
     table_row(bench, label, &pings, 2, '<', 1.3);
+}
+
+static int64_t rows_in_log(const char *path) {
+    sqlite3 *db;
+    sqlite3_stmt *statement;
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) die("%s: %s", path, sqlite3_errmsg(db));
+    sqlite3_busy_timeout(db, 10000);
+    if (sqlite3_prepare_v2(db, "SELECT count(*) FROM failed_jobs", -1, &statement, NULL) != SQLITE_OK || sqlite3_step(statement) != SQLITE_ROW)
+        die("%s: %s", path, sqlite3_errmsg(db));
+    int64_t rows = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return rows;
+}
+
+// A million jobs end, more than the stream has room for, with the default settings of the stream.
+static void measure_million(bench_t *bench, redisContext *redis) {
+    enum { MILLION = 1000000, LOOK_US = 100000, LOOKS_MAX = 6000 };
+    series_t rates = {0}, held = {0}, behind = {0}, memory = {0};
+    for (int i = 0; i < bench->rounds; i++) {
+        char name[32], path[256];
+        snprintf(name, sizeof name, "storm-million-%d", i);
+        snprintf(path, sizeof path, "%s/%s.db", bench->dir, name);
+        redis_do(redis, "FLUSHALL");
+        backup_load(redis, MILLION);
+        pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = name,
+                                                             .monitor = "off",
+                                                             .queue = "{ name = \"q0\"; roles = [\"monitor\"]; heartbeat = "
+                                                                      "\"off\"; protected_timeout = \"3s\"; retry_times = 0; }"});
+        int64_t began = 0, left = MILLION, rows = 0;
+        for (int n = 0; n < LOOKS_MAX && left > 1; n++, sleep_us(POLL_US)) { // the sentinel stays
+            left = redis_do(redis, "LLEN q0:backup");
+            if (!began && left < MILLION) began = mono_us();
+            if (began) sleep_us(LOOK_US);
+        }
+        int64_t ended = mono_us();
+        for (int n = 0; n < LOOKS_MAX && rows < MILLION; n++, sleep_us(LOOK_US)) rows = rows_in_log(path);
+        series_add(&rates, MILLION / (double)(ended - began) * 1e6);
+        series_add(&held, (double)(MILLION - rows));
+        series_add(&behind, (double)(mono_us() - ended) / 1e6);
+        series_add(&memory, (double)status_kib(pid, "VmHWM") / 1024);
+        fprintf(stderr, "storm: a million end, round %d: %.0f jobs/s, all in the log %.1f s later, %.1f MiB\n", i + 1,
+                rates.values[i], behind.values[i], memory.values[i]);
+        sidecar_stop(pid, SIGTERM);
+        unlink(path);
+    }
+    table_row(bench, "1,000,000 jobs end with the defaults, jobs/s", &rates, 0, '>', 1000000 / 3600.0);
+    table_row(bench, "of these not in the audit log", &held, 0, '<', 0);
+    table_row(bench, "seconds from the last end to the last row", &behind, 1, 0, 0);
+    table_row(bench, "largest resident memory, MiB", &memory, 1, '<', 24);
 }
 
 enum { REPORT_BATCH = 100, REPORT_SECONDS = 4, READ_COUNT = 1000 };
@@ -231,6 +283,7 @@ int main(int argc, char **argv) {
     measure(&bench, redis, &pinger, &back, 20000);
     measure(&bench, redis, &pinger, &ended, 20000);
     measure(&bench, redis, &pinger, &all, 1000000);
+    measure_million(&bench, redis);
     table_head("Workers that report failures");
     measure_reports(&bench, redis);
     redis_do(redis, "FLUSHALL");
