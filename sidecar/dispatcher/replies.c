@@ -3,7 +3,8 @@
 #include "dispatcher/internal.h"
 
 // `at`: when Redis's clock was now_us.
-static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, mono_t at, bool expensive) {
+static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, mono_t at,
+                                  bool expensive) {
     const next_due_request_t *asked = &request->queues[i];
     const next_due_t *head = &d->next_dues[i];
     schedule_t *schedule = &d->schedules[asked->queue];

@@ -9,11 +9,11 @@
 #define SCORE_SECONDS_HIGH 1e11 // as ms: 1973; as seconds: the year 5138
 
 enum {
-    FIRST_BATCH = 100,        // jobs of the first promote, while their time is unknown
-    UNKNOWN_SHARE = 8,        // such a promote may take this fraction of a slice
-    EMPTY_MAX = 3,            // empty promotes in a row without a pause
-    FIRST_UNKNOWN = 2,        // entries of the first read while the size of entries is unknown
-    FIRST_BYTES = 64 * 1024,  // bytes of the first read when the size of entries is known
+    FIRST_BATCH = 100,       // jobs of the first promote, while their time is unknown
+    UNKNOWN_SHARE = 8,       // such a promote may take this fraction of a slice
+    EMPTY_MAX = 3,           // empty promotes in a row without a pause
+    FIRST_UNKNOWN = 2,       // entries of the first read while the size of entries is unknown
+    FIRST_BYTES = 64 * 1024, // bytes of the first read when the size of entries is known
 };
 
 static const char ROLE[] = "dispatcher";

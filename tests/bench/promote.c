@@ -213,8 +213,8 @@ static void ratio_row(bench_t *bench, const char *what, const char *of, series_t
 static void one_round(redisContext *redis, redisContext *events, const backlog_t *backlog, int chunk, int round, rates_t of[3]) {
     for (int n = 0; n < 3; n++) {
         int which = (round + n) % 3;
-        of[which] = which == 1 ? sidecar_round(redis, events, backlog, NULL)
-                               : script_round(redis, backlog, which == 0 ? 0 : chunk, NULL);
+        of[which] =
+            which == 1 ? sidecar_round(redis, events, backlog, NULL) : script_round(redis, backlog, which == 0 ? 0 : chunk, NULL);
     }
 }
 

@@ -90,7 +90,8 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, const
         series_add(&cpu, ours.cpu_us);
         series_add(&pings, ours.p99 / least.p99);
         series_add(&shares, ours.rate / least.rate);
-        fprintf(stderr, "storm: %s, round %d: %.0f jobs/s, %.1f us of Redis each, PING p99 %.2f ms; the floor, %d jobs a script: "
+        fprintf(stderr,
+                "storm: %s, round %d: %.0f jobs/s, %.1f us of Redis each, PING p99 %.2f ms; the floor, %d jobs a script: "
                 "%.0f, %.1f, %.2f\n",
                 storm->label, i + 1, ours.rate, ours.cpu_us, ours.p99, jobs, least.rate, least.cpu_us, least.p99);
     }
@@ -109,7 +110,8 @@ static int64_t rows_in_log(const char *path) {
     sqlite3_stmt *statement;
     if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) die("%s: %s", path, sqlite3_errmsg(db));
     sqlite3_busy_timeout(db, 10000);
-    if (sqlite3_prepare_v2(db, "SELECT count(*) FROM failed_jobs", -1, &statement, NULL) != SQLITE_OK || sqlite3_step(statement) != SQLITE_ROW)
+    if (sqlite3_prepare_v2(db, "SELECT count(*) FROM failed_jobs", -1, &statement, NULL) != SQLITE_OK ||
+        sqlite3_step(statement) != SQLITE_ROW)
         die("%s: %s", path, sqlite3_errmsg(db));
     int64_t rows = sqlite3_column_int64(statement, 0);
     sqlite3_finalize(statement);
