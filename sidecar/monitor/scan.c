@@ -366,10 +366,9 @@ static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
     bool rearm = timer->empty_scans && timer->empty_scans <= EMPTY_SCANS;
     if (scan->progress.rescan || rearm || (timer->changed && !scan_has_reports(scan))) return pause_ns;
     int64_t in_ms = scan->interval_ms;
-    if (scan->progress.next_verdict_at != INT64_MAX) {
-        int64_t until_ms = scan->progress.next_verdict_at + TOGETHER_MS - scan->progress.now; // a timeout must be exceeded
-        if (until_ms < in_ms) in_ms = until_ms;
-    }
+    const int64_t at = scan->progress.next_verdict_at; // a timeout must be exceeded
+    const int64_t until_ms = at == INT64_MAX ? at : at + TOGETHER_MS - scan->progress.now;
+    if (until_ms < in_ms) in_ms = until_ms;
     return in_ms * NS_PER_MS > pause_ns ? in_ms * NS_PER_MS : pause_ns;
 }
 
