@@ -83,7 +83,7 @@ static bool auditor_open_log(auditor_t *a) {
     if (a->read.in_flight) conn_close(a->redis.conn); // its reply would be for the former log
     a->read.in_flight = false;
     a->opened = a->writer->opened;
-    a->acks_unverified = a->read.catching_up = true;
+    a->acks_unverified = a->read.catching_up = a->read.release_memory = true;
     a->timers.reconcile_at = mono_now();
     return true;
 }

@@ -38,6 +38,7 @@ struct monitor {
     monitor_turn_t turn;
 };
 
+bool monitor_serves(const monitor_t *m, size_t queue); // by its roles; the scans of other queues are zero
 bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease);
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
 // What it takes to judge the jobs of a page of call->queue. Borrows both.

@@ -60,8 +60,9 @@ monitor_t *monitor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases,
     tasks_init(&m->tasks, keys);
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
+        if (!monitor_serves(m, i)) continue; // the pages of its scan stay untouched, so they cost no memory
         scan_init(&m->scans[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms);
-        if (queue->policy.roles & ROLE_MONITOR) monitor_add_queue(m, i);
+        monitor_add_queue(m, i);
     }
     return m;
 }

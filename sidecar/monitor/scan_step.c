@@ -17,6 +17,7 @@ static void monitor_drop_pages(monitor_t *m) {
 
 void monitor_reset_queue(void *self, size_t queue) {
     monitor_t *m = self;
+    if (!monitor_serves(m, queue)) return;
     scan_reset(&m->scans[queue]);
     tasks_reset(&m->tasks, queue);
     if (m->turn.queue == queue) monitor_drop_pages(m);
@@ -33,8 +34,10 @@ static void monitor_back_off(monitor_t *m, const redis_error_t *error) {
     monitor_reset(m); // a new scan may begin anywhere in a list
 }
 
+bool monitor_serves(const monitor_t *m, size_t queue) { return m->keys->queues[queue].config->policy.roles & ROLE_MONITOR; }
+
 bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease) {
-    return (m->scans[queue].config->policy.roles & ROLE_MONITOR) && leadership_may_serve(&m->leadership, queue, lease);
+    return monitor_serves(m, queue) && leadership_may_serve(&m->leadership, queue, lease);
 }
 
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease) {

@@ -341,6 +341,7 @@ Test(unit_audit_retain, a_file_without_auto_vacuum_stays_within_its_limits) {
 
 /* Kills a process at a failpoint of a migration or of retention. The file must be as before that step, or as after it. */
 static void die_at(const char *path, const char *point, int rows_limit) {
+    enum { STEP_US = 200 }; /* so short that each point is reached twice on a fast machine, too */
     int status;
     pid_t pid = fork();
     if (pid == 0) {
@@ -348,7 +349,7 @@ static void die_at(const char *path, const char *point, int rows_limit) {
         audit_retain_result_t done = {.more = true};
         setenv("QS_CRASH_AT", point, 1);
         audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
-        while (audit && done.more && audit_retain(audit, &(audit_limits_t){.rows = rows_limit}, NOW, 2000, &done, &why)) {
+        while (audit && done.more && audit_retain(audit, &(audit_limits_t){.rows = rows_limit}, NOW, STEP_US, &done, &why)) {
         }
         _exit(1);
     }

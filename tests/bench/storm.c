@@ -74,16 +74,22 @@ static round_t storm_round(const bench_t *bench, redisContext *redis, pinger_t *
     return round;
 }
 
+// Jobs of a script of the floor that takes Redis SLICE_US.
+static int floor_jobs(redisContext *redis, pinger_t *pinger) {
+    int jobs = JOBS;
+    for (int n = 0; n < 2; n++) {
+        redis_do(redis, "CONFIG RESETSTAT");
+        floor_round(redis, pinger, FLOOR_ENTRIES, jobs);
+        jobs = (int)(jobs * SLICE_US / script_us(redis));
+    }
+    return jobs;
+}
+
 static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, const storm_t *storm, int entries) {
     series_t rates = {0}, cpu = {0}, pings = {0}, shares = {0};
     char label[96];
     for (int i = 0; i < bench->rounds; i++) {
-        int jobs = JOBS;
-        for (int n = 0; n < 2; n++) {
-            redis_do(redis, "CONFIG RESETSTAT");
-            floor_round(redis, pinger, FLOOR_ENTRIES, jobs);
-            jobs = (int)(jobs * SLICE_US / script_us(redis));
-        }
+        int jobs = floor_jobs(redis, pinger);
         round_t least = floor_round(redis, pinger, entries < FLOOR_ENTRIES ? FLOOR_ENTRIES : entries, jobs);
         round_t ours = storm_round(bench, redis, pinger, storm, entries);
         series_add(&rates, ours.rate);
@@ -220,8 +226,8 @@ static double longest_wait(redisContext *redis) {
     return longest;
 }
 
-// p99 is the longest wait here.
-static round_t report_round(const bench_t *bench, redisContext *redis, int entries, int rate) {
+// *wait is the longest wait of a report, in ms.
+static round_t report_round(const bench_t *bench, redisContext *redis, pinger_t *pinger, int entries, int rate, double *wait) {
     int total = (rate * REPORT_SECONDS + REPORT_BATCH - 1) / REPORT_BATCH * REPORT_BATCH;
     redis_do(redis, "FLUSHALL");
     backup_load(redis, entries);
@@ -232,6 +238,7 @@ static round_t report_round(const bench_t *bench, redisContext *redis, int entri
     redis_do(redis, "HSET q0:errors orphan x"); // makes two more scans: jobs of a long list end only then
     for (int i = 0; i < STORM_POLLS_MAX && redis_do(redis, "HLEN q0:errors") > 0; i++) sleep_us(POLL_US);
     double cpu = redis_cpu_us(redis);
+    ping_begin(pinger);
     int64_t began = mono_us();
     for (int done = 0; done < total; done += REPORT_BATCH) {
         int64_t due = began + (int64_t)done * 1000000 / rate, now = mono_us();
@@ -240,29 +247,34 @@ static round_t report_round(const bench_t *bench, redisContext *redis, int entri
     }
     for (int i = 0; i < STORM_POLLS_MAX && redis_do(redis, "HLEN q0:errors") > 0; i++) sleep_us(POLL_US);
     double took = (double)(mono_us() - began);
-    round_t round = {total / took * 1e6, (redis_cpu_us(redis) - cpu) / total, 0};
+    ping_end(pinger);
+    round_t round = {total / took * 1e6, (redis_cpu_us(redis) - cpu) / total, percentile(pinger->ms, pinger->count, 0.99)};
     if (redis_do(redis, "XLEN sidecar:q0:failures") != total) die("not each report has one record");
-    round.p99 = longest_wait(redis);
+    *wait = longest_wait(redis);
     sidecar_stop(pid, SIGTERM);
     return round;
 }
 
-static void measure_reports(bench_t *bench, redisContext *redis) {
+static void measure_reports(bench_t *bench, redisContext *redis, pinger_t *pinger) {
     static const int slow[] = {1000, 20000, 200000};
     char label[96];
     int rate = (int)env_number("BENCH_REPORTS", 20000);
     for (size_t n = 0; n < sizeof slow / sizeof *slow; n++) {
-        series_t rates = {0}, waits = {0}, cpu = {0}, floors = {0};
+        series_t rates = {0}, waits = {0}, cpu = {0}, floors = {0}, pings = {0};
         for (int i = 0; i < bench->rounds; i++) {
-            round_t least = report_floor(redis), ours = report_round(bench, redis, slow[n], rate);
+            double wait;
+            round_t least = report_floor(redis);
+            double floor_p99 = floor_round(redis, pinger, FLOOR_ENTRIES, floor_jobs(redis, pinger)).p99;
+            round_t ours = report_round(bench, redis, pinger, slow[n], rate, &wait);
             series_add(&rates, ours.rate);
-            series_add(&waits, ours.p99);
+            series_add(&waits, wait);
+            series_add(&pings, ours.p99 / floor_p99);
             series_add(&cpu, ours.cpu_us);
             series_add(&floors, least.cpu_us);
             fprintf(stderr,
-                    "storm: %d in progress, round %d: %.0f reports/s, longest wait %.0f ms, %.1f us of Redis; the floor %.0f, "
-                    "%.1f us\n",
-                    slow[n], i + 1, ours.rate, ours.p99, ours.cpu_us, least.rate, least.cpu_us);
+                    "storm: %d in progress, round %d: %.0f reports/s, longest wait %.0f ms, %.1f us of Redis, PING p99 %.2f ms; "
+                    "the floor %.0f, %.1f us, %.2f ms\n",
+                    slow[n], i + 1, ours.rate, wait, ours.cpu_us, ours.p99, least.rate, least.cpu_us, floor_p99);
         }
         snprintf(label, sizeof label, "%d in progress, reports/s of %d/s", slow[n], rate);
         table_row(bench, label, &rates, 0, '>', 0.95 * rate);
@@ -271,6 +283,8 @@ static void measure_reports(bench_t *bench, redisContext *redis) {
         snprintf(label, sizeof label, "%d in progress, us of Redis for a report", slow[n]);
         table_row(bench, label, &cpu, 1, 0, 0);
         table_row(bench, "the floor, us of Redis for a report", &floors, 1, 0, 0);
+        snprintf(label, sizeof label, "%d in progress, PING p99 as a multiple of a bare loop's", slow[n]);
+        table_row(bench, label, &pings, 2, '<', 1.3);
     }
 }
 
@@ -287,7 +301,7 @@ int main(int argc, char **argv) {
     measure(&bench, redis, &pinger, &all, 1000000);
     measure_million(&bench, redis);
     table_head("Workers that report failures");
-    measure_reports(&bench, redis);
+    measure_reports(&bench, redis, &pinger);
     redis_do(redis, "FLUSHALL");
     ping_close(&pinger);
     redisFree(redis);
