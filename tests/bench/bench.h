@@ -191,7 +191,7 @@ static inline double redis_cpu_us(redisContext *redis) {
 }
 
 // The average time of a script since the last CONFIG RESETSTAT.
-static inline double script_us(redisContext *redis) {
+static inline double us_of_a_script(redisContext *redis) {
     double us = 0;
     redisReply *reply = redis_ask(redis, "INFO commandstats");
     const char *stat = strstr(reply->str, "cmdstat_evalsha:"), *each = stat ? strstr(stat, "usec_per_call=") : NULL;

@@ -288,7 +288,7 @@ static int step_jobs(redisContext *redis, const backlog_t *backlog, pinger_t *pi
     for (int n = 0; n < 2; n++) {
         redis_do(redis, "CONFIG RESETSTAT");
         step_round(redis, backlog, jobs, pinger);
-        jobs = (int)(jobs * SLICE_US / script_us(redis));
+        jobs = (int)(jobs * SLICE_US / us_of_a_script(redis));
         if (jobs < 1) jobs = 1;
     }
     return jobs;

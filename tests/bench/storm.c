@@ -80,7 +80,7 @@ static int floor_jobs(redisContext *redis, pinger_t *pinger) {
     for (int n = 0; n < 2; n++) {
         redis_do(redis, "CONFIG RESETSTAT");
         floor_round(redis, pinger, FLOOR_ENTRIES, jobs);
-        jobs = (int)(jobs * SLICE_US / script_us(redis));
+        jobs = (int)(jobs * SLICE_US / us_of_a_script(redis));
     }
     return jobs;
 }
