@@ -13,7 +13,7 @@ typedef struct auditor auditor_t; // as in auditor.h
 
 typedef char event_id_t[EVENT_ID_SIZE];
 
-// A request takes Redis a fourth of redis.slice: in a storm the monitor settles jobs at the same time, and other clients wait for
+// A request may take Redis a fourth of redis.slice: in a storm the monitor settles jobs at the same time, and other clients wait for
 // both (queue/call.h).
 enum { AUDITOR_SHARE = 4 };
 

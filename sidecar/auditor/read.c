@@ -1,5 +1,5 @@
-// Reads the failure streams. A reply has as many entries as Redis can give in about redis.slice, because it serves no other
-// client meanwhile.
+// Reads the failure streams. A reply has as many entries as Redis can give in about a fourth of redis.slice, because it
+// serves no other client meanwhile.
 #include <malloc.h>
 #include <poll.h>
 

@@ -58,7 +58,7 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
     bool more, late;
     do {
         failpoint("trim_before");
-        outcome = stream_trim(call, room, pace_jobs(&a->trim_pace, slice_us, STREAM_TRIM_FIRST, STREAM_TRIM_MAX), done);
+        outcome = stream_trim(call, room, pace_jobs_least(&a->trim_pace, slice_us, STREAM_TRIM_FIRST, STREAM_TRIM_MAX), done);
         pace_note(&a->trim_pace, done->removed, done->took_us);
         more = done->removed > 0 && done->wait_ms == 0;
         done->removed = removed += done->removed;

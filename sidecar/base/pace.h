@@ -4,8 +4,10 @@
 #include "base/std.h"
 
 enum {
-    PACE_USUAL = 2,  // a script of the usual length takes at most so many times as long, or so short
-    PACE_WEIGHT = 4, // and changes the average by a part
+    PACE_USUAL = 2,      // a script of the usual length takes less than twice the time, and more than half
+    PACE_WEIGHT = 4,     // such a script moves the average by a fourth of the difference
+    PACE_CHEAP_US = 100, // a job below this time is cheap
+    PACE_LEAST = 8,      // cheap jobs of a script whose fixed part is unknown
 };
 
 typedef struct pace {
@@ -20,8 +22,8 @@ static inline double pace_least(double a, double b) { return a < b ? a : b; }
 // A script took `us` microseconds for `jobs` jobs. Ignores 0: the script cannot tell, or did nothing.
 //
 // Scripts of about the usual length count as an average, so that they take a slice on average. A script may be much slower by
-// chance, because the server lost its processor, so only two such scripts in a row make a batch smaller. A batch changes by a
-// factor of 4 at most, because the jobs of one script may be unlike all others.
+// chance, because the server lost its processor: such a script counts only if the one before was slow, too. A batch changes by
+// a factor of 4 at most, because the jobs of one script may be unlike all others.
 static inline void pace_note(pace_t *pace, int64_t jobs, int64_t us) {
     if (jobs <= 0 || us <= 0) return;
     const double known = pace->job_us, last_us = pace->last_us;
@@ -56,4 +58,12 @@ static inline int64_t pace_jobs(const pace_t *pace, int64_t slice_us, int64_t fi
     if (left_us < pace->fixed_us) left_us = pace->fixed_us;
     double jobs = pace->job_us > 0 ? (double)left_us / pace->job_us : (double)first;
     return jobs < 1 ? 1 : jobs > (double)most ? most : (int64_t)jobs;
+}
+
+// The same for scripts that cannot tell their fixed part, which then counts as time of the jobs. In a short slice a job would
+// look dearer from batch to batch, until each had a script of its own. So cheap jobs come in batches of PACE_LEAST at least.
+static inline int64_t pace_jobs_least(const pace_t *pace, int64_t slice_us, int64_t first, int64_t most) {
+    int64_t jobs = pace_jobs(pace, slice_us, first, most);
+    if (jobs >= PACE_LEAST || pace->job_us >= PACE_CHEAP_US) return jobs;
+    return most < PACE_LEAST ? most : PACE_LEAST;
 }

@@ -259,18 +259,18 @@ static mono_t schedule_local_time(int64_t due_us, int64_t now_us, mono_t now) {
     return mono_add(now, (due_us - now_us) * NS_PER_US);
 }
 
-void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t now) {
+void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t at) {
     if (*head->error) {
         char reason[sizeof(redis_error_t)];
         snprintf(reason, sizeof reason, "%s: %s", schedule->config->delayed, head->error);
-        schedule_refused(schedule, reason, now);
+        schedule_refused(schedule, reason, at);
         return;
     }
     if (head->exists) schedule_warn_unit(schedule, head->score);
     schedule->head.due_us = schedule_head_due_us(schedule, head);
-    schedule->head.due = schedule_local_time(schedule->head.due_us, now_us, now);
+    schedule->head.due = schedule_local_time(schedule->head.due_us, now_us, at);
     // The last batch took exactly the due jobs. With `backlog` set, the safety poll would skip this queue.
-    if (!mono_reached(schedule->head.due, now)) schedule->backlog = false;
+    if (!mono_reached(schedule->head.due, at)) schedule->backlog = false;
 }
 
 bool schedule_differs(const schedule_t *schedule, const next_due_t *head) {

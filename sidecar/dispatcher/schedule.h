@@ -95,9 +95,9 @@ int64_t schedule_least_us(const schedule_t *schedule);
 void schedule_sent_read(schedule_t *schedule, mono_t now);
 schedule_request_t schedule_sent_promote(schedule_t *schedule, int64_t time_us, mono_t now);
 
-// Records a reply at the local time `now`.
+// Records a reply at the local time `now`; a head at the local time `at` at which Redis's clock was now_us.
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now);
-void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t now);
+void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t at);
 void schedule_fenced(schedule_t *schedule);
 // Handles a refusal: reports a new reason and sends no request for SCHEDULE_REFUSED_MS.
 void schedule_refused(schedule_t *schedule, const char *reason, mono_t now);

@@ -2,21 +2,23 @@
 
 enum { REPEATED_MAX = 200000 }; // digests of this and the last scan
 
-// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED or SINGLE.
+// The value in `repeated`: how often this scan has seen the digest, or NEW; plus CONFIRMED, SINGLE or FOUND.
 enum {
     NEW = -1,            // added during this scan, so this scan has not counted every entry
     CONFIRMED = 1 << 30, // added to the number: the last complete scan saw the digest more than once
     SINGLE = 1 << 29,    // added to the number: the last complete scan saw it once, so the filter was wrong
+    FOUND = 1 << 28,     // added to CONFIRMED: a search found it during this scan, so the next scan counts it
 };
 
-static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE); }
+static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE | FOUND); }
 static bool duplicates_is_repeated(int64_t value) { return value != NEW && (value & CONFIRMED || duplicates_count(value) > 1); }
 
 void duplicates_begin(duplicates_t *duplicates, size_t entries) {
     keyfilter_begin(&duplicates->seen[0], entries);
     for (size_t i = 0; i < duplicates->repeated.room; i++) { // drop the counts of a scan that was broken off
         int64_t *value = &duplicates->repeated.slots[i].value;
-        *value = *value == NEW ? 0 : *value & (CONFIRMED | SINGLE);
+        bool single = *value != NEW && duplicates_count(*value) <= 1;
+        *value = *value == NEW ? 0 : *value & (single ? CONFIRMED | SINGLE : CONFIRMED);
     }
 }
 
@@ -39,7 +41,7 @@ bool duplicates_uncounted(const duplicates_t *duplicates, const digest_t *digest
 }
 
 void duplicates_found(duplicates_t *duplicates, const digest_t *digest) {
-    if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED;
+    if (duplicates->repeated.count < REPEATED_MAX) *keymap_put(&duplicates->repeated, digest->bytes) = CONFIRMED | FOUND;
 }
 
 // Keeps new digests, which the next scan counts, and digests that this scan has counted. Most scans meet the jobs in the same
@@ -49,8 +51,9 @@ static bool duplicates_keep(void *self, const uint8_t key[KEY_BYTES], int64_t *v
     (void)key;
     bool is_new = *value == NEW;
     int64_t count = is_new ? 0 : duplicates_count(*value);
-    *value = count > 1 ? CONFIRMED : count == 1 ? SINGLE : 0;
-    return is_new || count > 0;
+    bool found = !is_new && *value & FOUND;
+    *value = count > 1 || found ? CONFIRMED : count == 1 ? SINGLE : 0;
+    return is_new || *value;
 }
 
 void duplicates_end(duplicates_t *duplicates) {

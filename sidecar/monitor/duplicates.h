@@ -1,5 +1,5 @@
 // Jobs of one backup list whose bytes occur more than once. Exact counts of a long list would take too much memory: a Bloom
-// filter finds digests that may be repeated, and the next scan counts those. It is wrong about a few in ten thousand.
+// filter finds digests that may be repeated, and the next scan counts those. The filter is wrong about a few in ten thousand.
 #pragma once
 
 #include "base/digest.h"

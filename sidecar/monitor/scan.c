@@ -14,7 +14,7 @@ enum {
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
     REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
     FEW_REPORTS = 16,              // a search always reads so few reports: Redis needs one short script for them
-    TOGETHER_MS = 10,              // workers took jobs within so short a time: one scan settles them all
+    TOGETHER_MS = 10,              // a scan waits so long after a timeout: workers took more jobs shortly after
     REPORT_SCANS_SHARE = 3,        // after a scan, so many times as long without a scan that only reports ask for
 };
 
@@ -366,8 +366,8 @@ static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
     bool rearm = timer->empty_scans && timer->empty_scans <= EMPTY_SCANS;
     if (scan->progress.rescan || rearm || (timer->changed && !scan_has_reports(scan))) return pause_ns;
     int64_t in_ms = scan->interval_ms;
-    const int64_t at = scan->progress.next_verdict_at; // a timeout must be exceeded
-    const int64_t until_ms = at == INT64_MAX ? at : at + TOGETHER_MS - scan->progress.now;
+    const int64_t at = scan->progress.next_verdict_at;
+    const int64_t until_ms = at == INT64_MAX ? at : at + TOGETHER_MS - scan->progress.now; // a timeout must be exceeded
     if (until_ms < in_ms) in_ms = until_ms;
     return in_ms * NS_PER_MS > pause_ns ? in_ms * NS_PER_MS : pause_ns;
 }

@@ -182,7 +182,7 @@ typedef struct progress {
 // Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
 // rotation the first candidate is.
 static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, progress_t *progress, batch_t *batch) {
-    size_t most = (size_t)pace_jobs(apply->pace, call_settle_us(apply->call), FIRST_JOBS, BACKUP_PAGE), bytes = 0;
+    size_t most = (size_t)pace_jobs_least(apply->pace, call_settle_us(apply->call), FIRST_JOBS, BACKUP_PAGE), bytes = 0;
     batch->count = 0;
     for (; progress->done < count && batch->count < most && bytes < SETTLE_BYTES; progress->done++) {
         candidate_t *candidate = &candidates[apply->in_place ? progress->done : count - 1 - progress->done];

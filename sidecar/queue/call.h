@@ -19,9 +19,9 @@ const queue_keys_t *call_queue(const call_t *call);
 const char *call_lock(const call_t *call);  // key of the lock that fences the queue
 const char *call_group(const call_t *call); // name of the lock: the group, or the queue if lock.scope is "queue"
 
-// Microseconds that a script which settles jobs may take: half of redis.slice. Redis needs a fourth of a script's time besides,
-// to read the request and to free its memory; and an auditor reads the records at the same time. Other clients wait for all of
-// it.
+// Microseconds that a script which settles jobs may take: half of redis.slice. To read the request and to free its memory Redis
+// needs an eighth of the slice besides, and an auditor reads the records at the same time, for a fourth. Other clients wait for
+// all three.
 int64_t call_settle_us(const call_t *call);
 
 // Begins a request for a fenced script with `keys` keys. KEYS[1] is the lock. The caller adds the other keys, then call->token.

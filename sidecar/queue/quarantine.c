@@ -127,7 +127,7 @@ size_t quarantine_settle(const call_t *call, const quarantine_decision_t *const 
     size_t done = 0;
     while (done < count) {
         int64_t took_us = 0, slice_us = call_settle_us(call);
-        size_t jobs = (size_t)pace_jobs(pace, slice_us, FIRST_JOBS, (int64_t)(count - done));
+        size_t jobs = (size_t)pace_jobs_least(pace, slice_us, FIRST_JOBS, (int64_t)(count - done));
         quarantine_append(call, &asks[done], jobs);
         failpoint("quarantine_before");
         conn_flush(call->conn, call->error);

@@ -74,6 +74,20 @@ Test(unit_pace, scripts_that_cannot_tell_change_nothing) {
     cr_assert_eq(pace_jobs(&pace, 500, 16, 256), 50);
 }
 
+/* 30 us for each script, which it does not tell, and 6 us for each job. In a slice of 25 us batches would end at one job. */
+Test(unit_pace, an_unknown_fixed_part_makes_no_batch_of_one_cheap_job) {
+    pace_t pace = {0};
+    int64_t jobs = 16;
+    for (int i = 0; i < 20; i++) {
+        pace_note(&pace, jobs, 30 + 6 * jobs);
+        jobs = pace_jobs_least(&pace, 25, 16, 256);
+        cr_assert_geq(jobs, 8);
+    }
+    cr_assert_eq(pace_jobs_least(&pace, 25, 16, 5), 5, "no more than the limit");
+    for (int i = 0; i < 20; i++) pace_note(&pace, 1, 5000);
+    cr_assert_eq(pace_jobs_least(&pace, 25, 16, 256), 1, "large jobs come one by one");
+}
+
 /* 1 ms for each script and 3 us for each job: a slice of 500 us cannot be met, and one job a script would take 300 times as long.
  */
 Test(unit_pace, a_fixed_part_above_the_slice_is_spent_on_many_jobs) {

@@ -20,9 +20,17 @@ Test(unit_remote_clock, a_slow_reply_changes_nothing) {
 
 Test(unit_remote_clock, a_fast_reply_corrects_the_estimate) {
     remote_clock_t clock = {0};
-    cr_assert_eq(note(&clock, 10, 10, 500), 255, "a first slow reply");
-    cr_assert_eq(note(&clock, 510, 510, 511), 511);
-    cr_assert_eq(note(&clock, 520, 519, 900), 521);
+    cr_assert_eq(note(&clock, 250, 10, 500), 11, "a first slow reply");
+    cr_assert_eq(note(&clock, 510, 510, 511), 510);
+    cr_assert_eq(note(&clock, 520, 519, 900), 520);
+    clock.offset_ns += 100 * (int64_t)MS;
+    cr_assert_eq(note(&clock, 600, 599, 601), 601, "an estimate that was too late");
+}
+
+Test(unit_remote_clock, a_slow_reply_after_some_drift_shifts_little) {
+    remote_clock_t clock = {0};
+    note(&clock, 11, 10, 12);
+    cr_assert_eq(note(&clock, 20, 21, 900), 22, "the server's clock is 1 ms behind");
 }
 
 Test(unit_remote_clock, follows_a_clock_that_steps) {

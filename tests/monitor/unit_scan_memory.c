@@ -60,6 +60,34 @@ Test(unit_scan_memory, a_job_counted_once_and_then_twice_is_a_duplicate) {
     cr_assert(note_duplicate(1), "the scan before saw it twice");
 }
 
+Test(unit_scan_memory, a_stopped_scan_that_saw_a_job_twice_ends_none_of_its_copies) {
+    fixture_capture_log();
+    digest_t digest = job(1);
+    SCAN_JOBS(1, 1);
+    SCAN_JOBS(1);
+    cr_assert(begin_scan(3, 0, 0, false));
+    cr_assert_not(note_duplicate(1));
+    cr_assert(note_duplicate(1));
+    scan_refused(&scan, "no", now());
+    cr_assert(begin_scan(3, 0, 0, false));
+    note_duplicate(1);
+    cr_assert(duplicates_uncounted(&scan.duplicates, &digest));
+}
+
+Test(unit_scan_memory, a_duplicate_that_a_search_finds_during_a_scan_is_known_to_the_next_scan) {
+    for (int before = 0; before < 2; before++) {
+        digest_t digest = job(7);
+        cr_assert(begin_scan(3, 0, 0, false));
+        if (before) note_duplicate(7);
+        duplicates_found(&scan.duplicates, &digest);
+        if (!before) note_duplicate(7);
+        scan_end(&scan, now());
+        cr_assert(begin_scan(3, 0, 0, false));
+        cr_assert(note_duplicate(7), "met %s the search", before ? "before" : "after");
+        scan_reset(&scan);
+    }
+}
+
 Test(unit_scan_memory, a_stopped_scan_finds_no_duplicates) {
     fixture_capture_log();
     SCAN_JOBS(1, 1);

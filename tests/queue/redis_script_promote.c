@@ -313,6 +313,27 @@ Test(redis_script_promote, a_chunk_of_long_jobs_is_short) {
     fixture_stop(&f);
 }
 
+/* The size of the entries before says nothing about the next ones. 600 of them at once would take Redis 30 ms. */
+Test(redis_script_promote, long_jobs_behind_short_ones_are_read_in_steps) {
+    enum { SHORT = 128, LONG = 600, LONG_BYTES = 60000, STEPS_BYTES = 8 * 1024 * 1024 };
+    fixture_t f = setup();
+    redis_ok(f.r, "EVAL %s 1 email:delayed %d %d %d",
+             "for i = 1, ARGV[1] + ARGV[2] do local job = string.format('%04d', i) "
+             "if i > tonumber(ARGV[1]) then job = job .. string.rep('x', ARGV[3] - 4) end "
+             "redis.call('ZADD', KEYS[1], i, job) end return 1",
+             SHORT, LONG, LONG_BYTES);
+    ask_t ask = ask_new();
+    ask.slice = 20000;
+    ask.batch = 5000;
+    ask.bytes = 2 * 1024 * 1024;
+    redisReply *reply = promote(&f, ask);
+    cr_assert_gt(number(reply, 1), SHORT);
+    cr_assert_lt(number(reply, 4), STEPS_BYTES, "%lld bytes", number(reply, 4));
+    cr_assert_eq(redis_int(f.r, "ZCARD email:delayed") + redis_int(f.r, "LLEN email"), SHORT + LONG);
+    freeReplyObject(reply);
+    fixture_stop(&f);
+}
+
 Test(redis_script_promote, an_error_of_one_queue_leaves_the_others_valid) {
     static const char *const breaks[] = {"SET b x", "HSET bm group others", "SET bm x"}, *const kinds[] = {"type", "owner",
                                                                                                            "type"};

@@ -349,7 +349,7 @@ static bool stalled_settle_page(stalled_t *s, side_task_call_t *call, const redi
 }
 
 static int64_t stalled_page_jobs(const stalled_t *s, const side_task_call_t *call) {
-    return pace_jobs(&s->pace, call_settle_us(&call->redis), FIRST_JOBS, PAGE_JOBS);
+    return pace_jobs_least(&s->pace, call_settle_us(&call->redis), FIRST_JOBS, PAGE_JOBS);
 }
 
 static outcome_t stalled_check(stalled_t *s, side_task_call_t *call) {

@@ -37,7 +37,7 @@ local now_us = string.format('%s%06d', time[1], us)
 local now = {s = string.format('%s.%06d', time[1], us), ms = string.format('%s%03d.%03d', time[1], math.floor(us / 1000), us % 1000)}
 
 -- Work is counted in small jobs. The clock costs as much as some jobs, so it is read only after LOOK of them.
-local LOOK, QUEUE, KIB, CHUNK = 64, 8, 1 / 1024, 128
+local LOOK, QUEUE, KIB, CHUNK, STEP = 64, 8, 1 / 1024, 128, 16
 local SCORED = 8 -- a read of so few entries also reads their scores
 local slice = tonumber(ARGV[3])
 local left, work, per_work = slice, 0, 1 -- us of the slice at the last look; work since; us of this work
@@ -51,8 +51,8 @@ local function add_work(more)
 end
 
 -- Reads at most `most` entries behind the first `from`. The size of an entry is unknown until the entry is read, so steps grow, and
--- stay small while entries are huge. Returns the entries, their number and bytes, whether no more are due, how many are oversized,
--- and the score of the first.
+-- stay small while entries are huge. Returns the entries, their number and bytes, whether these are the last due ones, how many are
+-- oversized, and the score of the first.
 local function read_chunk(delayed, till, from, step, most, bytes, payload)
     local jobs, read, large, count, score, ended = {}, 0, 0, 0, nil, false
     repeat
@@ -106,9 +106,9 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
     end
     add_work(QUEUE)
     local moved, total, bytes_read, stay, oldest, named = 0, 0, 0, 0, '', {}
-    local chunk, ended, more = CHUNK, false, false
+    local chunk, units, ended, more = CHUNK, CHUNK, false, false -- of the next chunk: entries, and work with their bytes
     repeat
-        local most, from, room = math.min(chunk, batch - total, 5000), skip + stay, math.min(bytes - bytes_read, chunk / KIB)
+        local most, from, room = math.min(chunk, batch - total, 5000), skip + stay, math.min(bytes - bytes_read, units / KIB)
         local jobs, count, read, all, large, score = read_chunk(delayed, now[unit], from, step, most, room, payload)
         if count == 0 then break end
         local fitting, first = jobs, nil
@@ -131,8 +131,9 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         if total == 0 and first ~= 1 then oldest = score end -- a job that stays is not late
         moved, total, bytes_read, stay = moved + #fitting, total + count, bytes_read + read, stay + large
         add_work(count + read * KIB)
-        chunk = math.floor(left / per_work / (1 + read * KIB / count))
-        step = chunk
+        units = left / per_work
+        chunk = math.floor(units / (1 + read * KIB / count))
+        step = STEP -- the next entries may be much longer
         ended = all or bytes_read >= bytes or total >= batch
         more = not ended and chunk < 1
     until ended or more
