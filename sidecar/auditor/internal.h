@@ -13,8 +13,8 @@ typedef struct auditor auditor_t; // as in auditor.h
 
 typedef char event_id_t[EVENT_ID_SIZE];
 
-// A request may take Redis a fourth of redis.slice: in a storm the monitor settles jobs at the same time, and other clients wait for
-// both (queue/call.h).
+// A request may take Redis a fourth of redis.slice: in a storm the monitor settles jobs at the same time, and other clients wait
+// for both (queue/call.h).
 enum { AUDITOR_SHARE = 4 };
 
 #define BACKOFF_TRIM ((backoff_t){.first_ms = 100, .most_ms = 5000})
