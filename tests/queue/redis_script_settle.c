@@ -232,11 +232,15 @@ Test(redis_script_settle, searches_behind_the_entries_that_it_reads_at_once) {
     retry.near = "1";
     end.near = "2";
     settled(f.r, retry, 1);
+    cr_assert_eq(redis_int(f.r, "LLEN email"), 2, "the job stands behind the entry that was read");
     lay_out(f.r);
     redis_ok(f.r, "RPUSH email:backup %s", JOB);
+    long long entries = redis_int(f.r, "LLEN email:backup"), records = redis_int(f.r, "XLEN sidecar:email:failures");
     refused(f.r, end, "copies");
     end.near = "1";
     refused(f.r, end, "copies");
+    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), entries, "both copies must stay");
+    cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), records, "no copy may end");
     fixture_stop(&f);
 }
 
