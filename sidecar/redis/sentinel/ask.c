@@ -7,7 +7,7 @@
 
 enum {
     STACK_BYTES = 256 * 1024,
-    HURRIED_MS = 50, // for a sentinel that was silent; its host may have died together with the primary
+    HURRIED_MS = 20, // for a sentinel that was silent; its host may have died together with the primary
     HURRIED_S = 30,
     CERTIFICATE_S = 3600, // after it a renewed certificate shows
 };
