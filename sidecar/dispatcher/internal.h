@@ -13,7 +13,7 @@
 typedef struct dispatcher dispatcher_t; // as in dispatcher.h
 
 enum {
-    NEXT_DUES_MAX = 500, // queues of one read: about half a millisecond of Redis
+    NEXT_DUES_MAX = 250, // queues of one read: about half a millisecond of Redis
     PROMOTES_MAX = 16,   // queues of one request that promotes
 };
 
