@@ -32,9 +32,13 @@ local time = redis.call('TIME')
 local began = clock_us(time)
 local refusal = fenced()
 if refusal then return refusal end
-local us = tonumber(time[2])
-local now_us = string.format('%s%06d', time[1], us)
-local now = {s = string.format('%s.%06d', time[1], us), ms = string.format('%s%03d.%03d', time[1], math.floor(us / 1000), us % 1000)}
+local now_us = string.format('%s%06d', time[1], time[2])
+
+-- Returns the time as a score, exact to the microsecond.
+local function now_score(unit)
+    local digits = unit == 's' and 6 or 3
+    return string.sub(now_us, 1, -1 - digits) .. '.' .. string.sub(now_us, -digits)
+end
 
 -- Work is counted in small jobs. The clock costs as much as some jobs, so it is read only after LOOK of them.
 local LOOK, QUEUE, KIB, CHUNK, STEP = 64, 8, 1 / 1024, 128, 16
@@ -105,11 +109,12 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         if room < batch then batch = room end
     end
     add_work(QUEUE)
+    local till = now_score(unit)
     local moved, total, bytes_read, stay, oldest, named = 0, 0, 0, 0, '', {}
     local chunk, units, ended, more = CHUNK, CHUNK, false, false -- of the next chunk: entries, and work with their bytes
     repeat
         local most, from, room = math.min(chunk, batch - total, 5000), skip + stay, math.min(bytes - bytes_read, units / KIB)
-        local jobs, count, read, all, large, score = read_chunk(delayed, now[unit], from, step, most, room, payload)
+        local jobs, count, read, all, large, score = read_chunk(delayed, till, from, step, most, room, payload)
         if count == 0 then break end
         local fitting, first = jobs, nil
         if large > 0 then fitting, first = split_chunk(jobs, payload) end

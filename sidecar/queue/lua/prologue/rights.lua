@@ -1,10 +1,6 @@
 -- rights: returns an error reply for the first of `calls` ({{command, key}, ...}) that Redis refuses to the user; nil = it refuses none.
 -- Skips calls whose key is false. Redis never undoes part of a script, so before its first write a script checks the rights to
 -- all later calls. Redis 6.2 has no acl_check_cmd: there the script tries each command on a scratch key.
--- Arguments of each command after the key: `counts` of them, or 1. The first is call[3], or a word, or 0; the others are 0.
-local words = {LINSERT = 'BEFORE', XADD = '*', XTRIM = 'MAXLEN'}
-local counts = {DEL = 0, HSET = 2, LINSERT = 3, LRANGE = 2, LREM = 2, LSET = 2, UNLINK = 0, XADD = 3, XTRIM = 2, ZADD = 2, ZCOUNT = 2, ZRANGE = 2,
-    ZRANGEBYSCORE = 2, ZREMRANGEBYRANK = 2, ZREMRANGEBYSCORE = 2}
 local function try_on_scratch(command, key, ...)
     local scratch = KEYS[1] .. ':rights'
     redis.call('TYPE', key) -- a key right of Redis 6.2 holds for all commands
@@ -16,8 +12,13 @@ local function try_on_scratch(command, key, ...)
     refusal = string.gsub(refusal, '^@user_script: %d+: %-?', '')
     return (string.gsub(refusal, '^The user executing', 'NOPERM the user executing')) -- there the refusal has no code
 end
+-- Arguments of each command after the key: `counts` of them, or 1. The first is call[3], or a word, or 0; the others are 0.
+local words, counts -- made at the first use: most scripts need none
 local granted = {} -- by command, first argument and key: the jobs of a page share most keys
 local function missing_right(calls)
+    words = words or {LINSERT = 'BEFORE', XADD = '*', XTRIM = 'MAXLEN'}
+    counts = counts or {DEL = 0, HSET = 2, LINSERT = 3, LRANGE = 2, LREM = 2, LSET = 2, UNLINK = 0, XADD = 3, XTRIM = 2, ZADD = 2, ZCOUNT = 2,
+        ZRANGE = 2, ZRANGEBYSCORE = 2, ZREMRANGEBYRANK = 2, ZREMRANGEBYSCORE = 2}
     for _, call in ipairs(calls) do
         local command, key, refusal = call[1], call[2], nil
         local right = key and command .. (call[3] or '') .. ' ' .. key
