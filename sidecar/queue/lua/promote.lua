@@ -70,10 +70,11 @@ local function read_chunk(delayed, till, from, step, most, bytes, payload)
             some = redis.call('ZRANGEBYSCORE', delayed, '-inf', till, 'LIMIT', from + count, step)
         end
         local found = #some / each
+        if count == 0 and not scored then jobs = some end -- spares a copy of each
         for i = 1, found do
             local job = some[(i - 1) * each + 1]
             local size = #job
-            jobs[count + i] = job
+            if jobs ~= some then jobs[count + i] = job end
             read = read + size
             if size > payload then large = large + 1 end
         end
