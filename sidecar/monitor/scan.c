@@ -41,7 +41,9 @@ static void scan_forget_jobs(scan_t *scan) {
 
 static void scan_forget_refusals(scan_t *scan) {
     free(scan->refusals.first);
+    free(scan->refusals.blocked);
     scan->refusals.first = NULL;
+    scan->refusals.blocked = NULL;
     scan->refusals.blocked_count = 0;
 }
 
@@ -49,6 +51,7 @@ void scan_free(scan_t *scan) {
     scan_forget_jobs(scan);
     scan_forget_refusals(scan);
     condition_free(&scan->refusals.condition);
+    buffer_free(&scan->status.sentinel);
     free(scan->interrupted);
     *scan = (scan_t){0};
 }
@@ -122,8 +125,9 @@ void scan_apply_refusals(scan_t *scan, mono_t now) {
 
 void scan_block(scan_t *scan, bool retries, const char *ready) {
     scan_refusals_t *refusals = &scan->refusals;
-    if (refusals->blocked_count < SCAN_BLOCKS_MAX && !scan_blocked(scan, retries, ready))
-        refusals->blocked[refusals->blocked_count++] = (scan_block_t){ready, retries};
+    if (refusals->blocked_count == SCAN_BLOCKS_MAX || scan_blocked(scan, retries, ready)) return;
+    refusals->blocked = mem_grown(refusals->blocked, refusals->blocked_count, sizeof *refusals->blocked);
+    refusals->blocked[refusals->blocked_count++] = (scan_block_t){ready, retries};
 }
 
 bool scan_blocked(const scan_t *scan, bool retries, const char *ready) {
@@ -141,13 +145,10 @@ bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(
 
 // Takes over a new state, but keeps the last sentinel, which the new state does not have.
 static void scan_take_status(scan_t *scan, const backup_status_t *status) {
-    size_t known = scan->status.sentinel_len;
-    char sentinel[MAX_SENTINEL];
-    memcpy(sentinel, scan->status.sentinel, known);
+    buffer_t known = scan->status.sentinel;
     scan->status = *status;
     scan->status.sentinel_met = false;
-    scan->status.sentinel_len = known;
-    memcpy(scan->status.sentinel, sentinel, known);
+    scan->status.sentinel = known;
 }
 
 static void scan_become_idle(scan_t *scan, mono_t now) {
@@ -385,7 +386,7 @@ void scan_end(scan_t *scan, mono_t now) {
     report_table_end(&scan->reports);
     duplicates_end(&scan->duplicates);
     // The list has lost its sentinel.
-    if (!scan->progress.saw_sentinel && !scan->progress.read_only) scan->status.sentinel_len = 0;
+    if (!scan->progress.saw_sentinel && !scan->progress.read_only) buffer_clear(&scan->status.sentinel);
     scan_note_metrics(scan, took_ns);
     timer->idle = false;
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;

@@ -88,9 +88,9 @@ typedef struct scan_block {
 
 typedef struct scan_refusals {
     condition_t condition;
-    char *first;                           // owned; the first reason of the current scan; NULL = none
-    scan_block_t blocked[SCAN_BLOCKS_MAX]; // blocked kinds of settle in the current scan
-    size_t blocked_count;
+    char *first;           // owned; the first reason of the current scan; NULL = none
+    scan_block_t *blocked; // owned; blocked kinds of settle in the current scan
+    size_t blocked_count;  // at most SCAN_BLOCKS_MAX
 } scan_refusals_t;
 
 typedef struct scan {

@@ -27,7 +27,7 @@ void backup_status_append(const call_t *call, const rotation_ops_t *rotation, co
     if (arm && rotation->reports) request_caching(conn);
     if (rotation->reports) request_append(conn, "HLEN", at->config->errors);
     request_begin(conn, "LPOS", at->config->backup);
-    request_bytes(conn, known ? known->sentinel : "", known ? known->sentinel_len : 0);
+    request_bytes(conn, known ? buffer_text(&known->sentinel) : "", known ? known->sentinel.len : 0);
     request_text(conn, "MAXLEN", "1");
     request_end(conn);
 }
@@ -71,9 +71,9 @@ entry_t *backup_page_add(backup_page_t *page, slice_t job) {
 }
 
 static void backup_note_sentinel(backup_status_t *status, slice_t bytes) {
-    if (bytes.len > sizeof status->sentinel) return;
-    memcpy(status->sentinel, bytes.data, bytes.len);
-    status->sentinel_len = bytes.len;
+    if (bytes.len > MAX_SENTINEL) return;
+    buffer_clear(&status->sentinel);
+    buffer_add(&status->sentinel, bytes.data, bytes.len);
     status->sentinel_met = true;
 }
 

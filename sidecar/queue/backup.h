@@ -29,9 +29,8 @@ typedef struct backup_status {
     bool sentinel_alone;               // the current sentinel is the only entry of the list
     bool armed;                        // Redis sends a wake-up at the next change
     // Not part of the reply: the scan keeps these members from one state to the next.
-    bool sentinel_met;           // this scan has met a sentinel
-    size_t sentinel_len;         // 0 = no scan has met a sentinel yet
-    char sentinel[MAX_SENTINEL]; // the bytes of the last sentinel
+    bool sentinel_met; // this scan has met a sentinel
+    buffer_t sentinel; // the bytes of the last sentinel, owned; "" = no scan has met a sentinel yet
 } backup_status_t;
 
 typedef enum entry_kind {

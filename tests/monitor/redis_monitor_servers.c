@@ -86,6 +86,7 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     cr_assert_eq(backup_range_read(&call, &look, jobs, &page), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(page.count, jobs);
     backup_page_clear(&page);
+    buffer_free(&look.sentinel);
 }
 
 static void note(void *self, const report_ref_t *report) { snprintf(self, REPORT_ID_SIZE, "%s", report->id); }

@@ -14,7 +14,7 @@
 
 static entry_kind_t kmqueue_kind_of(const backup_status_t *status, slice_t entry) {
     if (!kmqueue_is_marker(entry, status->config->backup)) return ENTRY_JOB;
-    bool other = status->sentinel_len && !slice_equal(entry, (slice_t){status->sentinel, status->sentinel_len});
+    bool other = status->sentinel.len && !slice_equal(entry, (slice_t){status->sentinel.data, status->sentinel.len});
     return other ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
 }
 
