@@ -7,7 +7,7 @@
 // Up to this many keys the script registers by itself; more keys are registered by an EXISTS before the script. Redis 7.0
 // registers all keys of a script at each of its reads: for 500 heads 250,000 registrations, 10 ms (redis src/server.c, call()).
 // EXISTS costs more for few keys. And a full tracking table drops keys at the next command: if that is ours, no message comes
-// (src/tracking.c, NOLOOP).
+// (src/tracking.c, NOLOOP), and only the safety poll finds a change.
 enum { SCRIPT_ARMS = 8 };
 
 static void next_due_append_exists(conn_t *conn, const keyspace_t *keys, const next_due_request_t *asks, size_t count) {
@@ -44,7 +44,9 @@ outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *head
     if (armed) freeReplyObject(conn_read_next(conn, NULL, &arming));
     if (armed && count > SCRIPT_ARMS) freeReplyObject(conn_read_next(conn, NULL, &arming));
     *error = arming;
-    if (arming.outcome == OUTCOME_DISCONNECTED || conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+    // Some errors close the connection.
+    if (arming.outcome != OUTCOME_OK && !conn_is_open(conn)) return error->outcome;
+    if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_us = reply_number(reply_at(reply, 0));
     for (size_t i = 0; i < count; i++) next_due_read_one(reply_at(reply, i + 1), &heads[i]);
     freeReplyObject(reply);

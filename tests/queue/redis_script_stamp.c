@@ -210,6 +210,7 @@ Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
         cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_SENTINEL, "row %zu: %s", i,
                   page.entries[1].bytes.data);
         backup_page_clear(&page);
+        buffer_free(&status.sentinel);
     }
     fixture_stop(&f);
 }

@@ -42,6 +42,7 @@ end
 
 -- Work is counted in small jobs. The clock costs as much as some jobs, so it is read only after LOOK of them.
 local LOOK, QUEUE, KIB, CHUNK, STEP = 64, 8, 1 / 1024, 128, 16
+local SPARE = 0.1 -- of the slice: the last chunk takes longer than the looks before foretell
 local SCORED = 8 -- a read of so few entries also reads their scores
 local slice = tonumber(ARGV[3])
 local left, work, per_work = slice, 0, 1 -- us of the slice at the last look; work since; us of this work
@@ -56,7 +57,7 @@ end
 
 -- Reads at most `most` entries behind the first `from`. The size of an entry is unknown until the entry is read, so steps grow, and
 -- stay small while entries are huge. Returns the entries, their number and bytes, whether these are the last due ones, how many are
--- oversized, and the score of the first.
+-- oversized, and the score of the first if it was read.
 local function read_chunk(delayed, till, from, step, most, bytes, payload)
     local jobs, read, large, count, score, ended = {}, 0, 0, 0, nil, false
     repeat
@@ -83,7 +84,6 @@ local function read_chunk(delayed, till, from, step, most, bytes, payload)
         step = step * 8
         if read > 0 then step = math.min(step, math.ceil((bytes - read) * count / read)) end
     until ended or count >= most or read >= bytes
-    if count > 0 and not score then score = redis.call('ZRANGE', delayed, from, from, 'WITHSCORES')[2] end
     return jobs, count, read, ended, large, score
 end
 
@@ -117,6 +117,7 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         local most, from, room = math.min(chunk, batch - total, 5000), skip + stay, math.min(bytes - bytes_read, units / KIB)
         local jobs, count, read, all, large, score = read_chunk(delayed, till, from, step, most, room, payload)
         if count == 0 then break end
+        if total == 0 and not score then score = redis.call('ZRANGE', delayed, from, from, 'WITHSCORES')[2] end
         local fitting, first = jobs, nil
         if large > 0 then fitting, first = split_chunk(jobs, payload) end
         if first and stay == 0 then
@@ -137,7 +138,7 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         if total == 0 and first ~= 1 then oldest = score end -- a job that stays is not late
         moved, total, bytes_read, stay = moved + #fitting, total + count, bytes_read + read, stay + large
         add_work(count + read * KIB)
-        units = left / per_work
+        units = (left - slice * SPARE) / per_work - work
         chunk = math.floor(units / (1 + read * KIB / count))
         step = STEP -- the next entries may be much longer
         ended = all or bytes_read >= bytes or total >= batch
@@ -157,7 +158,7 @@ for arg = 4, #ARGV, 7 do
     local queue = (arg + 3) / 7
     local at = 3 * queue - 1
     local delayed, ready, meta = KEYS[at], KEYS[at + 1], KEYS[at + 2]
-    if queue > 1 and left <= 0 then
+    if queue > 1 and left <= slice * SPARE then
         replies[queue] = {'later'}
     else
         local ok, reply = pcall(promote, delayed, ready, meta, unpack(ARGV, arg, arg + 6))
