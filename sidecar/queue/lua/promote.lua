@@ -42,7 +42,6 @@ end
 
 -- Work is counted in small jobs. The clock costs as much as some jobs, so it is read only after LOOK of them.
 local LOOK, QUEUE, KIB, CHUNK, STEP = 64, 8, 1 / 1024, 128, 16
-local SPARE = 0.1 -- of the slice: the last chunk takes longer than the looks before foretell
 local SCORED = 8 -- a read of so few entries also reads their scores
 local slice = tonumber(ARGV[3])
 local left, work, per_work = slice, 0, 1 -- us of the slice at the last look; work since; us of this work
@@ -138,7 +137,7 @@ local function promote(delayed, ready, meta, batch, unit, limit, payload, skip, 
         if total == 0 and first ~= 1 then oldest = score end -- a job that stays is not late
         moved, total, bytes_read, stay = moved + #fitting, total + count, bytes_read + read, stay + large
         add_work(count + read * KIB)
-        units = (left - slice * SPARE) / per_work - work
+        units = left / per_work - work
         chunk = math.floor(units / (1 + read * KIB / count))
         step = STEP -- the next entries may be much longer
         ended = all or bytes_read >= bytes or total >= batch
@@ -158,7 +157,7 @@ for arg = 4, #ARGV, 7 do
     local queue = (arg + 3) / 7
     local at = 3 * queue - 1
     local delayed, ready, meta = KEYS[at], KEYS[at + 1], KEYS[at + 2]
-    if queue > 1 and left <= slice * SPARE then
+    if queue > 1 and left <= 0 then
         replies[queue] = {'later'}
     else
         local ok, reply = pcall(promote, delayed, ready, meta, unpack(ARGV, arg, arg + 6))
