@@ -214,7 +214,20 @@ static void check_conflicts(load_t *load) {
     free(used.of);
 }
 
+static void check_listen(load_t *load) {
+    const char *listen = load->config->http.listen, *colon = strchr(listen, ':');
+    bool has_port = colon && !strchr(colon + 1, ':'); // an IPv6 address has two colons at least
+    if (!has_port && *listen != '[') return;
+    const config_key_t *key = config_key_find("http", "listen");
+    const location_t *location = &load->keys[config_key_row(key)];
+    char *shown = config_load_shown(key, location->origin);
+    diagnostic_add(load->errors, location,
+                   "%s is \"%s\", but must be an address without port and brackets: the port is `http.port`", shown, listen);
+    free(shown);
+}
+
 void config_load_check(load_t *load) {
+    check_listen(load);
     for (size_t i = 0; i < load->config->queue_count; i++) {
         if (!load->config->queues[i].name) continue;
         check_names(load, i);

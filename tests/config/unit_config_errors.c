@@ -75,6 +75,12 @@ static const config_case_row_t value_faults[] = {
     {"queues = ( { name = \"q\"; ready = \"sidecar:q\"; } );",
      "F:1: queue `q`: `ready` is \"sidecar:q\", but must be the name of a Redis key, 1 to 1024 bytes, and not begin with "
      "\"sidecar:\"\n"},
+    {"http = { listen = \"127.0.0.1:8642\"; };\n" Q,
+     "F:1: `http.listen` is \"127.0.0.1:8642\", but must be an address without port and brackets: the port is `http.port`\n"},
+    {"http = {\n listen = \"[::1]\"; };\n" Q,
+     "F:2: `http.listen` is \"[::1]\", but must be an address without port and brackets: the port is `http.port`\n"},
+    {"http = { listen = 8642; };\n" Q,
+     "F:1: `http.listen` is 8642, but must be text of 1 to 255 bytes without control characters\n"},
     {"queues = ( { name = \"sidecar:q\"; } );",
      "F:1: queue 1: `name` is \"sidecar:q\", but must be text of 1 to 128 bytes without "
      "spaces and control characters, and not begin with "
