@@ -42,9 +42,7 @@ static void scan_forget_jobs(scan_t *scan) {
 static void scan_forget_refusals(scan_t *scan) {
     free(scan->refusals.first);
     free(scan->refusals.blocked);
-    scan->refusals.first = NULL;
-    scan->refusals.blocked = NULL;
-    scan->refusals.blocked_count = 0;
+    scan->refusals = (scan_refusals_t){.condition = scan->refusals.condition};
 }
 
 void scan_free(scan_t *scan) {
