@@ -45,8 +45,7 @@ static void dispatcher_apply_head_error(request_kind_t kind, const heads_reply_t
 }
 
 static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, heads_reply_t *heads, bool expensive) {
-    bool refused = heads->error.outcome == OUTCOME_REFUSED && !redis_reason_is_slot(heads->error.text);
-    bool unarmed = refused && request->armed && heads->now_us > 0;
+    bool unarmed = heads->error.outcome == OUTCOME_REFUSED && request->armed && heads->now_us > 0;
     if (unarmed && d->session.tracking) {
         session_disable_tracking(&d->session, &heads->error, mono_now());
         d->safety_at = dispatcher_next_poll(d, mono_now());
