@@ -15,6 +15,7 @@ enum {
     SWITCH_MS = 20000,
     COMMAND_MS = 2000,
     DOWN_AFTER_MS = 500,
+    DOWN_AFTER_62_MS = 2500,
     FAILOVER_TIMEOUT_MS = 3000,
     ENOUGH_ARGS = 64
 };
@@ -57,7 +58,7 @@ static bool sentinel_answers(sentinels_t *s, int number) {
 
 /* The sentinel sees sooner that a server has become a replica; during a failover its period is 1 s, whatever is set here
  * (redis src/sentinel.c, sentinelSendPeriodicCommands). And it connects again after 0.2 s instead of 1 s: with down-after 0.5 s,
- * it would begin a second failover after many a first one. Redis 6.2 does not know the command. */
+ * it would begin a second failover after many a first one. Redis 6.2 does not know the command: see down_after_ms. */
 static void sentinel_look_often(sentinels_t *s, int number) {
     redis_t *r = sentinel_open(s, number);
     freeReplyObject(redis_do(r, "SENTINEL DEBUG info-period 300 ping-period 200"));
@@ -89,6 +90,10 @@ static void print_conf(const sentinels_t *s, const sentinel_t *sentinel, FILE *o
             sentinel->dir, sentinel->socket);
 }
 
+/* A sentinel of Redis 6.2 connects and pings once a second, whatever is set (src/sentinel.c, SENTINEL_PING_PERIOD). After a
+ * switch it connects anew to each server. With less than 2 s it calls the new primary down at once: more failovers. */
+static int down_after_ms(const sentinels_t *s) { return server_major(s->servers[0]) < 7 ? DOWN_AFTER_62_MS : DOWN_AFTER_MS; }
+
 static void sentinel_write_conf(sentinels_t *s, int number, const sentinels_options_t *options) {
     sentinel_t *sentinel = &s->sentinels[number];
     char *text = NULL;
@@ -99,7 +104,7 @@ static void sentinel_write_conf(sentinels_t *s, int number, const sentinels_opti
     if (s->password) fprintf(out, "requirepass %s\nsentinel sentinel-pass %s\n", s->password, s->password);
     fprintf(out, "sentinel monitor " SENTINEL_MASTER " %s %d 2\n", options->hostnames ? "localhost" : "127.0.0.1",
             sentinels_port(s, 0));
-    fprintf(out, "sentinel down-after-milliseconds " SENTINEL_MASTER " %d\n", DOWN_AFTER_MS);
+    fprintf(out, "sentinel down-after-milliseconds " SENTINEL_MASTER " %d\n", down_after_ms(s));
     fprintf(out, "sentinel failover-timeout " SENTINEL_MASTER " %d\n", FAILOVER_TIMEOUT_MS);
     fprintf(out, "sentinel parallel-syncs " SENTINEL_MASTER " 2\n%s\n", options->conf ? options->conf : "");
     fclose(out);
