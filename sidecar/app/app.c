@@ -122,6 +122,7 @@ static void app_read_config(app_t *app) {
     app->next_roles = role_set_new(config, app->metrics, app->told_fd);
     if (!app->next_roles) {
         log_error("main", NULL, "cannot apply the new configuration; keeping the old one", F_STR("reason", strerror(errno)));
+        config_files_clear(&app->reload.files); // the next poll tries again
         app_notify_ready(app);
         return;
     }
@@ -278,7 +279,7 @@ int app_run(config_t *config) {
     app.listen = mem_str(config->http.listen);
     app_watch_roles(&app);
     app_schedule_poll(&app);
-    app.reload.mode = config->redis.found;
+    reload_begin(&app.reload, config);
     app.mode_at = config_may_be_cluster(config) && config->redis.found == REDIS_MODE_AUTO ? mono_now() : mono_never();
     app.failed = !app_start(&app);
     app_watch_roles(&app); // with the http role

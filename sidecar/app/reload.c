@@ -6,7 +6,14 @@
 #include "base/log.h"
 #include "dialects/registry.h"
 
+void reload_begin(reload_t *reload, config_t *config) {
+    reload->mode = config->redis.found;
+    reload->files = config->files;
+    config->files = (config_files_t){0};
+}
+
 void reload_end(reload_t *reload) {
+    config_files_clear(&reload->files);
     condition_free(&reload->refused);
     free(reload->changes);
 }
@@ -28,9 +35,12 @@ static void reload_refuse(reload_t *reload, buffer_t *why, bool asked, metrics_t
         if (*line) log_error("main", NULL, "new configuration refused; keeping the old one", F_STR("reason", line));
 }
 
-static void reload_accept(reload_t *reload, const config_t *fresh, const buffer_t *changes, bool asked, metrics_t *metrics) {
+static void reload_accept(reload_t *reload, config_t *fresh, const buffer_t *changes, bool asked, metrics_t *metrics) {
     bool was_refused = condition_update_reason(&reload->refused, NULL) == CONDITION_ENDED;
     metric_set(&metrics->config_bad, 0);
+    config_files_clear(&reload->files);
+    reload->files = fresh->files;
+    fresh->files = (config_files_t){0};
     if (changes->len) {
         free(reload->changes);
         reload->changes = mem_str(buffer_text(changes));
@@ -51,15 +61,24 @@ void reload_warn_uncopied_records(const config_t *current, const config_t *fresh
     }
 }
 
+static bool reload_found_cluster(const reload_t *reload, const config_t *current) {
+    return reload->mode == REDIS_MODE_CLUSTER && reload->mode != current->redis.found;
+}
+
+static bool reload_is_due(const reload_t *reload, const config_t *current) {
+    if (reload->refused.holds || reload_found_cluster(reload, current)) return true;
+    return config_files_changed(&reload->files);
+}
+
 config_t *reload_read(reload_t *reload, const config_t *current, bool asked, metrics_t *metrics) {
+    if (!asked && !reload_is_due(reload, current)) return NULL;
     buffer_t messages = {0};
     buffer_t frozen = {0};
     buffer_t changes = {0};
     config_t *fresh = config_load(current->path, dialect_settings, &messages);
     if (fresh) config_changes(current, fresh, &frozen, &changes);
     if (fresh) fresh->redis.found = reload->mode;
-    if (fresh && reload->mode == REDIS_MODE_CLUSTER && reload->mode != current->redis.found)
-        buffer_printf(&changes, "%sredis is a Cluster", changes.len ? ", " : "");
+    if (fresh && reload_found_cluster(reload, current)) buffer_printf(&changes, "%sredis is a Cluster", changes.len ? ", " : "");
     if (fresh && reload->mode == REDIS_MODE_CLUSTER && !frozen.len && !config_may_be_cluster(fresh))
         buffer_str(&frozen, "a queue that cannot work in a Cluster");
     if (frozen.len) {

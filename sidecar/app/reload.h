@@ -6,15 +6,18 @@
 #include "model/metrics.h"
 
 typedef struct reload {
-    condition_t refused; // the file was refused last time
-    char *changes;       // changes of the last accepted file; NULL = none yet. Owned
-    redis_mode_t mode;   // what Redis turned out to be; see redis_config_t
+    condition_t refused;  // the file was refused last time
+    char *changes;        // changes of the last accepted file; NULL = none yet. Owned
+    redis_mode_t mode;    // what Redis turned out to be; see redis_config_t
+    config_files_t files; // of the last accepted file
 } reload_t;
 
+void reload_begin(reload_t *reload, config_t *config); // of the start; moves config->files
 void reload_end(reload_t *reload);
 
 // Reads the file of `current` again. Returns the new configuration, owned, if it is good and differs; otherwise NULL. Logs each
-// change and each refusal once. `asked`: an operator sent SIGHUP, so log the result in any case.
+// change and each refusal once. If no file has changed, it only compares them: a thousand queues take 3 MiB while they are
+// parsed, and malloc would keep a part of that. `asked`: an operator sent SIGHUP, so log the result in any case.
 config_t *reload_read(reload_t *reload, const config_t *current, bool asked, metrics_t *metrics);
 
 // Warns of each queue that `fresh` lacks. Call it if the audit log is behind: nobody copies the records later.

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "config/file/files.h"
 
 // The queue layout of a family of workers; see config/dialect.h.
 typedef struct config_dialect config_dialect_t;
@@ -189,6 +190,7 @@ typedef struct config {
     size_t queue_count; // >= 1 after a good load
 
     struct config_origins *origins; // where each value came from, for config_dump; NULL in a refused config
+    config_files_t files;           // from which it was read
 } config_t;
 
 // Reads and checks `path`. The order of precedence is environment (QUEUE_SIDECAR_<SECTION>_<KEY>) > file > default.

@@ -91,7 +91,7 @@ static load_t load_begin(const char *path, config_dialects_fn *dialects, diagnos
 config_t *config_load(const char *path, config_dialects_fn *dialects, buffer_t *messages) {
     diagnostics_t errors = {0}, warnings = {0};
     load_t load = load_begin(path, dialects, &errors, &warnings);
-    node_t *root = config_source_read(path, &errors);
+    node_t *root = config_source_read(path, &errors, &load.config->files);
     if (root) {
         load_file(&load, root);
         config_load_url(&load, ORIGIN_FILE);
@@ -116,7 +116,7 @@ config_t *config_load_refused(const char *path, config_dialects_fn *dialects) {
     if (access(path, R_OK) != 0) return NULL;
     diagnostics_t errors = {0}; // config_load has reported these errors
     load_t load = load_begin(path, dialects, &errors, &errors);
-    node_t *root = config_source_read(path, &errors);
+    node_t *root = config_source_read(path, &errors, &load.config->files);
     if (root) load_file(&load, root);
     config_load_environment(&load);
     diagnostics_free(&errors);
@@ -149,6 +149,7 @@ void config_free(config_t *config) {
     for (size_t row = 0; config->origins && row < CONFIG_KEYS_MAX; row++) free(config->origins->places[row]);
     if (config->origins) free(config->origins->queues);
     free(config->origins);
+    config_files_clear(&config->files);
     free(config->path);
     free(config);
 }

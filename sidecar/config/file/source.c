@@ -214,7 +214,7 @@ static char *source_directory(const char *path) {
     return slash == path ? mem_str("/") : mem_printf("%.*s", (int)(slash - path), path);
 }
 
-node_t *config_source_read(const char *path, diagnostics_t *errors) {
+node_t *config_source_read(const char *path, diagnostics_t *errors, config_files_t *files) {
     source_t source = {.path = path, .dir = source_directory(path), .errors = errors};
     text_file_t *file = source_add_file(&source, path);
     node_t *root = NULL;
@@ -226,6 +226,7 @@ node_t *config_source_read(const char *path, diagnostics_t *errors) {
         root = source_parse(&source);
     }
     for (size_t i = 0; i < source.count; i++) {
+        config_files_add(files, source.files[i].path, source.files[i].text.data, source.files[i].text.len);
         lexer_free(&source.files[i].lexer);
         buffer_free(&source.files[i].text);
         free(source.files[i].path);

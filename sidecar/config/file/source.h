@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/file/diagnostic.h"
+#include "config/file/files.h"
 
 typedef enum node_kind {
     NODE_GROUP,
@@ -24,8 +25,8 @@ typedef struct node {
 } node_t;
 
 // Reads a file and the files that it includes (paths are relative to its directory). Returns the root (free with
-// config_source_free). On an error, adds one diagnostic and returns NULL.
-node_t *config_source_read(const char *path, diagnostics_t *errors);
+// config_source_free). On an error, adds one diagnostic and returns NULL. Adds each file that was read to *files.
+node_t *config_source_read(const char *path, diagnostics_t *errors, config_files_t *files);
 void config_source_free(node_t *root);
 
 // Returns the child of that name, or NULL.
