@@ -57,12 +57,14 @@ typedef struct burst {
     buffer_t names; // some of the queues whose lines were suppressed
 } burst_t;
 
-// The mutex guards all fields but the first two.
+// Apart from `state`, which is in the program's file: pages of this array that no message uses take no memory.
+static repeat_t repeats[REPEAT_SLOTS];
+
+// The mutex guards all fields but the first two, and the repeats.
 static struct {
     _Atomic log_level_t level;
     int json;
     pthread_mutex_t mutex;
-    repeat_t repeats[REPEAT_SLOTS];
     size_t suppressing; // repeats that have something to report
     mono_t check_at;    // when to look for a repeat that is due
     burst_t bursts[BURSTS];
@@ -209,9 +211,9 @@ static const char *log_text_field(const log_field_t *fields, const char *key) {
 
 // Returns the slot of this message, else the oldest slot that it may use.
 static repeat_t *repeat_slot(uint64_t hash) {
-    repeat_t *oldest = &state.repeats[hash % REPEAT_SLOTS];
+    repeat_t *oldest = &repeats[hash % REPEAT_SLOTS];
     for (uint64_t i = 0; i < REPEAT_PROBES; i++) {
-        repeat_t *slot = &state.repeats[(hash + i) % REPEAT_SLOTS];
+        repeat_t *slot = &repeats[(hash + i) % REPEAT_SLOTS];
         if (slot->hash == hash) return slot;
         if (slot->written.ns < oldest->written.ns) oldest = slot;
     }
@@ -259,7 +261,7 @@ static void repeat_end_due(mono_t now) {
     if (state.suppressing == 0 || !mono_reached(state.check_at, now)) return;
     state.check_at = mono_add(now, NS_PER_S);
     for (size_t i = 0; state.suppressing > 0 && i < REPEAT_SLOTS; i++) {
-        repeat_t *slot = &state.repeats[i];
+        repeat_t *slot = &repeats[i];
         if (slot->suppressed && mono_diff(now, slot->suppressed->last) >= REPEAT_WINDOW_S * NS_PER_S) repeat_end(slot, now);
     }
 }
