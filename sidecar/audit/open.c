@@ -26,6 +26,8 @@ static void open_create_file(const char *path) {
     if (fd >= 0) close(fd);
 }
 
+void audit_allocate_pages_singly(void) { sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0); }
+
 bool audit_open_database(audit_t *audit, const char *name, int flags, buffer_t *why) {
     int code = sqlite3_open_v2(name, &audit->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
     if (!audit->db) return audit_fail_with(audit->path, code, 0, "open it", sqlite3_errstr(code), why);
@@ -342,6 +344,7 @@ void audit_close(audit_t *audit) {
 
 bool audit_is_damaged(const audit_t *audit) { return audit->damaged; }
 void audit_set_busy_timeout(audit_t *audit, int ms) { sqlite3_busy_timeout(audit->db, ms); }
+void audit_release_memory(audit_t *audit) { sqlite3_db_release_memory(audit->db); }
 const char *audit_instance(const audit_t *audit) { return audit->instance; }
 const audit_loss_t *audit_loss(const audit_t *audit) {
     return audit->exclusive && *audit->lock->loss.reason ? &audit->lock->loss : NULL;

@@ -73,7 +73,8 @@ typedef struct stream_read {
     int64_t count;    // number of entries requested from each stream
     int64_t received_before; // bytes that the connection had received before this request
     bool failed;             // a reply was too large or too late; acknowledge one before reading ahead again
-    bool release_memory;     // malloc still has memory of large replies: trim it before the next wait
+    int64_t unreleased;      // bytes of replies since memory was released
+    bool release_memory;     // SQLite and malloc still have memory of many replies: release it before the next wait
 } stream_read_t;
 
 // The entries of the reply.

@@ -14,7 +14,7 @@ enum {
     REPLY_MAX_BYTES = 4 * 1024 * 1024, // received bytes after which a reply is aborted and a smaller one is requested
     AHEAD_MIN_ENTRIES = 64,            // of a reply during which Redis makes the next one, unless the slice allows fewer
     AWAIT_MS = 20,                     // an open transaction waits so long for the reply: a commit takes as long
-    RELEASE_MEMORY_FROM = 1024 * 1024, // trim malloc's free memory after a reply larger than this
+    RELEASE_MEMORY_FROM = 1024 * 1024, // trim malloc's free memory after this many bytes of replies
 };
 
 static const char ROLE[] = "auditor";
@@ -66,7 +66,9 @@ static bool read_send(auditor_t *a, bool early) {
     read->received_before = conn_received(a->redis.conn);
     if (read->release_memory && !read_may_have_more(a)) {
         conn_release_flat(a->redis.conn);
+        if (a->writer->audit) audit_release_memory(a->writer->audit);
         malloc_trim(0);
+        read->unreleased = 0;
     }
     read->release_memory = read->release_memory && read_may_have_more(a);
     stream_read_append(a->redis.conn, a->keys, (const stream_id_t *)read->positions, read->count, block_ms);
@@ -87,7 +89,8 @@ static void read_adapt_budget(stream_read_t *read, const stream_reply_t *reply, 
     read->budget = read_min(read->budget, slice_us / AUDITOR_SHARE * NS_PER_US / (ENTRY_NS + each * KIB_NS / 1024));
     read->budget = read_min(read->budget, REPLY_MAX_BYTES / each);
     if (read->budget < 1) read->budget = 1;
-    if (reply->bytes > RELEASE_MEMORY_FROM) read->release_memory = true;
+    read->unreleased += reply->bytes;
+    if (read->unreleased > RELEASE_MEMORY_FROM) read->release_memory = true;
 }
 
 // While an XREAD waits without an entry, the log is complete; or between two comparisons of streams in different slots.

@@ -37,3 +37,19 @@ Test(daemon_auditor, memory_is_bounded_for_any_record_size, .timeout = 180) {
     expect(&s, d, rows += 3012, "large records follow many small ones");
     cluster_end(&s);
 }
+
+/* SQLite keeps the pages that it has written, up to 8 MiB, and malloc the memory of the replies. */
+Test(daemon_auditor, memory_is_released_after_a_storm, .timeout = 120) {
+    enum { RECORDS = 40000, MORE_KIB = 3 * 1024 };
+    cluster_t s = cluster_begin(NULL);
+    daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }"});
+    audit_log_feed(s.r, "q", 0, 100, NULL);
+    expect(&s, d, 100, "a few records");
+    long before = daemon_rss_kib(d);
+    audit_log_feed(s.r, "q", 100, RECORDS, NULL);
+    expect(&s, d, 100 + RECORDS, "a storm");
+    if (!daemon_is_sanitized(d))
+        cr_assert(wait_for(daemon_rss_kib(d) < before + MORE_KIB, COPY_MS), "%ld KiB before, %ld after", before,
+                  daemon_rss_kib(d));
+    cluster_end(&s);
+}
