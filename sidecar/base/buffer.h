@@ -5,7 +5,7 @@
 #include "base/std.h"
 #include <stdarg.h>
 
-enum { BUFFER_KEEP_BYTES = 1 << 16 };
+enum { BUFFER_KEEP_BYTES = 1 << 14 };
 
 typedef struct buffer {
     char *data; // owned; NULL until the first byte is added

@@ -5,7 +5,7 @@
 #include "queue/call.h"
 
 // Text of a stream id, "<ms>-<sequence>". Each part is at most 2^64 - 1. Some arguments allow "": skip this queue.
-enum { STREAM_ID_SIZE = 48 };
+enum { STREAM_ID_SIZE = 42 };
 typedef char stream_id_t[STREAM_ID_SIZE];
 #define STREAM_ID_NONE "0-0"
 #define STREAM_ID_MAX  "18446744073709551615-18446744073709551615"
