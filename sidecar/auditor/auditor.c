@@ -59,7 +59,7 @@ void auditor_free(auditor_t *a) {
     if (a->owns_share) audit_share_free(a->share);
     conn_free(a->redis.conn);
     free(a->cursors);
-    free(a->states);
+    stream_ends_free(a->states, a->keys->queue_count);
     free(a->read.positions);
     free(a->reply.ends);
     free(a->reply.firsts);

@@ -230,7 +230,7 @@ static bool reconcile_insert_gaps(auditor_t *a, size_t queue, const char *trimme
 static bool reconcile_check_overtaken(auditor_t *a, size_t queue, const char *first) {
     const stream_ends_t *state = &a->states[queue];
     const char *logged = auditor_position(a, queue);
-    if (*state->error || stream_id_compare(state->trimmed, logged) <= 0) return true;
+    if (state->error || stream_id_compare(state->trimmed, logged) <= 0) return true;
     if (stream_id_compare(state->trimmed, state->last) > 0) return true; // of an earlier stream
     bool before = stream_id_compare(state->trimmed, first) < 0;
     return audit_writer_begin(a->writer) &&
@@ -280,7 +280,7 @@ static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
     stream_cursor_t *cursor = &a->cursors[queue];
     const char *error = a->states[queue].error;
     bool was = cursor->unreadable;
-    cursor->unreadable = *error != '\0';
+    cursor->unreadable = error != NULL;
     if (was && !cursor->unreadable) log_info(ROLE, auditor_queue_name(a, queue), "failure stream can be read again");
     if (was || !cursor->unreadable) return;
     LOG_AT(redis_reason_is_slot(error) ? LOG_INFO : LOG_ERROR, ROLE, auditor_queue_name(a, queue),

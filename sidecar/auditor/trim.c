@@ -190,7 +190,7 @@ mono_t auditor_trim_for_others(auditor_t *a) {
     for (size_t i = 0; i < a->keys->queue_count; i++) {
         stream_cursor_t *cursor = &a->cursors[i];
         cursor->room_left = stream_room(a->keys) - a->states[i].bytes;
-        if (!trim_is_urgent(cursor) || *a->states[i].error || !lease_get(a->leases, a->keys->queues[i].lock, &lease)) continue;
+        if (!trim_is_urgent(cursor) || a->states[i].error || !lease_get(a->leases, a->keys->queues[i].lock, &lease)) continue;
         if (mono_reached(trim_due_at(cursor), mono_now()) && !trim_stream(a, i, &lease)) return mono_never();
         if (trim_is_urgent(cursor)) next = mono_min(next, trim_due_at(cursor));
     }

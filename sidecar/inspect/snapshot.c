@@ -219,12 +219,13 @@ static void snapshot_read_streams(const reader_t *reader) {
     stream_ends_t *ends = mem_array(out->queue_count, sizeof *ends);
     outcome_t outcome = stream_read_ends(reader->conn, reader->keys, NULL, ends, &out->now_ms, reader->error);
     for (size_t i = 0; outcome == OUTCOME_OK && i < out->queue_count; i++) {
-        out->queues[i].stream = ends[i];
-        if (!*out->queues[i].error) memcpy(out->queues[i].error, ends[i].error, sizeof ends[i].error);
-        out->queues[i].stream.error[0] = '\0';
+        snapshot_queue_t *queue = &out->queues[i];
+        queue->stream = ends[i];
+        queue->stream.error = NULL;
+        if (!*queue->error && ends[i].error) snprintf(queue->error, sizeof queue->error, "%s", ends[i].error);
         snapshot_drop_earlier(&out->queues[i]);
     }
-    free(ends);
+    stream_ends_free(ends, out->queue_count);
     for (size_t i = 0; reader->error->outcome == OUTCOME_OK && i < out->queue_count; i++) snapshot_read_uncopied(reader, i);
 }
 

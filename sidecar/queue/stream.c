@@ -148,6 +148,11 @@ static void stream_copy_id(stream_id_t id, const redisReply *reply) {
     snprintf(id, STREAM_ID_SIZE, "%s", reply_len(reply) ? reply_text(reply) : STREAM_ID_NONE);
 }
 
+void stream_ends_free(stream_ends_t *ends, size_t count) {
+    for (size_t i = 0; i < count; i++) free(ends[i].error);
+    free(ends);
+}
+
 enum { ENDS_FIELDS = 6 }; // of each queue in the reply
 
 // call->queue is the first queue.
@@ -164,8 +169,9 @@ static outcome_t stream_read_ends_chunk(const call_t *call, size_t count, const 
         stream_ends_t *ends = &out[call->queue + i];
         const size_t at = ENDS_FIELDS * i;
         const char *length = reply_text(reply_at(reply, at + 1));
+        free(ends->error);
         *ends = (stream_ends_t){.length = strtoll(length, NULL, 10)};
-        if (*length == '!') snprintf(ends->error, sizeof ends->error, "\"%s\": %.100s", queues[i].failures, length + 1);
+        if (*length == '!') ends->error = mem_printf("\"%s\": %.100s", queues[i].failures, length + 1);
         stream_copy_id(ends->first, reply_at(reply, at + 2));
         stream_copy_id(ends->last, reply_at(reply, at + 3));
         stream_copy_id(ends->trimmed, reply_at(reply, at + 4));
@@ -196,8 +202,9 @@ outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_i
             some = 0;
             continue;
         }
+        free(out[first].error);
         out[first] = (stream_ends_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
-        snprintf(out[first].error, sizeof out[first].error, "%.150s", call->error->text);
+        out[first].error = mem_printf("%.150s", call->error->text);
     }
     *call->error = (redis_error_t){0};
     return OUTCOME_OK;

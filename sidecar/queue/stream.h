@@ -39,7 +39,7 @@ outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn
 
 // The first and the last id of a stream.
 typedef struct stream_ends {
-    char error[160];     // why the stream could not be read; "" = the other fields are valid
+    char *error;         // why the stream could not be read; NULL = the other fields are valid. Owned
     int64_t length;      // entries
     stream_id_t first;   // id of the oldest entry; "0-0" = none
     stream_id_t last;    // last id ever given; "0-0" = none
@@ -49,9 +49,11 @@ typedef struct stream_ends {
     char event[EVENT_ID_SIZE];
 } stream_ends_t;
 #define STREAM_NO_EVENT "-"
-// Reads the ends of every queue's stream. `out` has room for all queues. wanted[i] is the id of an entry whose event id is read
-// too; "" = none; `wanted` may be NULL. One request serves all queues. If Redis refuses this request, each queue gets a request
-// of its own. *now_ms is Redis's time.
+void stream_ends_free(stream_ends_t *ends, size_t count); // with the array
+
+// Reads the ends of every queue's stream. `out` has room for all queues, and was zero before the first read. wanted[i] is the id
+// of an entry whose event id is read too; "" = none; `wanted` may be NULL. One request serves all queues. If Redis refuses this
+// request, each queue gets a request of its own. *now_ms is Redis's time.
 outcome_t stream_read_ends(conn_t *conn, const keyspace_t *keys, const stream_id_t *wanted, stream_ends_t *out, int64_t *now_ms,
                            redis_error_t *error);
 // The same for `count` queues from call->queue on. `wanted` and `out` are those of all queues.

@@ -47,7 +47,7 @@ static stream_trimmed_t trim(fixture_t *f) {
 
 Test(redis_auditor_room, a_full_stream_of_old_records_is_trimmed) {
     fixture_t f = setup(100);
-    stream_ends_t ends;
+    stream_ends_t ends = {0};
     int64_t now_ms;
     cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, &ends, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_eq(ends.bytes, OLD * LARGE);

@@ -147,9 +147,9 @@ ON_EVERY_SERVER(redis_monitor_servers, each_script_works) {
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 4);
     cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_OK);
     cr_assert(redis_int(f.r, "EXISTS sidecar:email:stamps") == 0);
-    stream_ends_t look;
+    stream_ends_t look = {0};
     cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, &look, &now_ms, &f.error), OUTCOME_OK, "%s", f.error.text);
-    cr_assert_str_eq(look.error, "");
+    cr_assert_null(look.error, "%s", look.error);
     stamp_all(&f, jobs, 1); // without a stamp to remove, prune sends no script and cannot be fenced
     redis_ok(f.r, "SET sidecar:app:lock another");
     cr_assert_eq(stamps_prune(&call, &cursor, keep_none, NULL), OUTCOME_FENCED);

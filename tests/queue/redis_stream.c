@@ -240,7 +240,7 @@ Test(redis_stream, reads_the_event_of_a_wanted_entry) {
         &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     static const char event[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     stream_id_t wanted[2] = {"7-1", ""};
-    stream_ends_t ends[2];
+    stream_ends_t *ends = mem_array(2, sizeof *ends);
     int64_t now_ms;
     redis_ok(f.r, "XADD " STREAM " 7-1 kind failed event %s", event);
     redis_ok(f.r, "XADD " STREAM " 7-2 kind failed");
@@ -253,13 +253,14 @@ Test(redis_stream, reads_the_event_of_a_wanted_entry) {
     cr_assert_eq(stream_read_ends(f.conn, f.keys, (const stream_id_t *)wanted, ends, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_str_eq(ends[0].event, STREAM_NO_EVENT);
     cr_assert_str_eq(ends[1].event, "", "no such entry");
+    stream_ends_free(ends, 2);
     fixture_stop(&f);
 }
 
 Test(redis_stream, reads_where_streams_begin_and_end) {
     fixture_t f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
-    stream_ends_t looks[3];
+    stream_ends_t *looks = mem_array(3, sizeof *looks);
     int64_t now_ms;
     add(&f, 5);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 3");
@@ -267,17 +268,19 @@ Test(redis_stream, reads_where_streams_begin_and_end) {
     redis_ok(f.r, "LPUSH sidecar:sms:failures x");
     cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert(llabs(now_ms - server_ms(f.r)) < 60000);
-    cr_assert(!*looks[0].error && looks[0].length == 3);
+    cr_assert(!looks[0].error && looks[0].length == 3);
     cr_assert_str_eq(looks[0].first, "1-3");
     cr_assert_str_eq(looks[0].last, "1-5");
     cr_assert_str_eq(looks[0].trimmed, "1-2");
-    cr_assert(strstr(looks[1].error, "list") && strstr(looks[1].error, "sidecar:sms:failures"), "%s", looks[1].error);
-    cr_assert(!*looks[2].error && looks[2].length == 0);
+    cr_assert(looks[1].error && strstr(looks[1].error, "list") && strstr(looks[1].error, "sidecar:sms:failures"), "%s",
+              looks[1].error);
+    cr_assert(!looks[2].error && looks[2].length == 0);
     cr_assert_str_eq(looks[2].last, STREAM_ID_NONE);
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 0");
     cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, looks, &now_ms, &f.error), OUTCOME_OK);
     cr_assert_str_eq(looks[0].first, STREAM_ID_NONE);
     cr_assert_str_eq(looks[0].last, "1-5");
+    stream_ends_free(looks, 3);
     fixture_stop(&f);
 }
 

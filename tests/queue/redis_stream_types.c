@@ -19,9 +19,9 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++)
         for (int i = 0; i < FIXTURE_TYPES; i++) {
             stream_id_t all[2] = {"5-1", "6-1"};
-            stream_ends_t looks[2];
             int64_t now_ms;
             if (strcmp(fixture_types[i], rows[row].type) == 0) continue;
+            stream_ends_t *looks = mem_array(2, sizeof *looks);
             redis_ok(f.r, "FLUSHALL");
             redis_ok(f.r, "XADD sidecar:sms:failures 7-1 event abc");
             fixture_make_key(f.r, rows[row].key, fixture_types[i]);
@@ -30,13 +30,14 @@ Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {
             if (rows[row].ends) {
                 cr_assert_eq(stream_read_ends(f.conn, f.keys, NULL, looks, &now_ms, &f.error), OUTCOME_OK);
                 why = looks[0].error;
-                cr_expect(!*looks[1].error && strcmp(looks[1].last, "7-1") == 0, "%s", looks[1].error);
+                cr_expect(!looks[1].error && strcmp(looks[1].last, "7-1") == 0);
             } else {
                 cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.error), OUTCOME_REFUSED);
                 cr_expect_eq(redis_int(f.r, "HLEN sidecar:sms:auditors"), 1);
             }
-            cr_expect(*why, "%s as a %s is not named", rows[row].key, fixture_types[i]);
+            cr_expect(why && *why, "%s as a %s is not named", rows[row].key, fixture_types[i]);
             redis_expect(f.r, fixture_types[i], "TYPE %s", rows[row].key);
+            stream_ends_free(looks, 2);
         }
     fixture_stop(&f);
 }
