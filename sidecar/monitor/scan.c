@@ -255,6 +255,7 @@ size_t scan_entries_wanted(const scan_t *scan) {
 
 void scan_requested(scan_t *scan, size_t count) {
     scan->progress.left -= (int64_t)count;
+    scan->progress.requested += (int64_t)count;
     scan->progress.pages_requested++;
 }
 

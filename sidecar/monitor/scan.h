@@ -57,9 +57,12 @@ typedef struct scan_progress {
     size_t found;         // reported jobs in the last page of a search
     size_t settled;       // jobs that the search has settled
     bool inside;          // the search has interrupted a scan
-    int64_t searched_at;  // of a scan: jobs that it had read when a search last interrupted it
+    int64_t requested;    // of a scan: entries requested
+    int64_t searched_at;  // the same when a search last interrupted it
     int64_t searching_ns; // of a scan: the time that these searches took
-    bool in_vain;         // the last of them settled no job
+    bool in_vain;         // the last of them settled no job,
+    bool flows;           // or some: more reports will come
+    bool again;           // or many: another search follows at once
     bool reports_left;    // one of them has not met the jobs of all reports
     bool read_only;       // without rotation: Redis is full, or the dialect has none
     bool saw_sentinel;

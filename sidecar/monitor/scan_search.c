@@ -11,6 +11,10 @@ enum {
     INSIDE_ENTRIES = 512,      // jobs that a scan reads before a search interrupts it,
     IN_VAIN_ENTRIES = 2048,    // or so many if the last one settled no job
     INSIDE_SETTLES = 2048,     // jobs that this search settles
+    AGAIN_SETTLES = 64,        // if it settled so many, others came meanwhile: a further one follows before the scan buries them
+    AGAIN_ENTRIES = 256,       // and reads so many entries in vain,
+    AGAIN_SHARE = 64,          // while searches have taken less than so many times as long as the rest of the scan,
+    AGAIN_MS = 100,            // and this
 };
 
 static bool scan_search_goes_on(const scan_progress_t *progress, const report_table_t *reports) {
@@ -60,11 +64,14 @@ void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size
     progress->settled += settled;
 }
 
+// The scan rotates entries above the jobs that come meanwhile, and Redis looks for each of them from the head. So few entries are
+// requested between two searches.
 bool scan_search_interrupts(const scan_t *scan) {
     const scan_progress_t *progress = &scan->progress;
     bool reads = scan->phase == SCAN_ROTATE && !progress->read_only;
-    bool due = progress->jobs - progress->searched_at >= (progress->in_vain ? IN_VAIN_ENTRIES : INSIDE_ENTRIES);
-    return reads && due && scan->timer.changed && scan_has_reports(scan) && !scan->reports.large_bytes;
+    bool due =
+        progress->again || progress->requested - progress->searched_at >= (progress->in_vain ? IN_VAIN_ENTRIES : INSIDE_ENTRIES);
+    return reads && due && (scan->timer.changed || progress->flows) && scan_has_reports(scan) && !scan->reports.large_bytes;
 }
 
 void scan_interrupt(scan_t *scan, const backup_status_t *status, mono_t now) {
@@ -74,7 +81,7 @@ void scan_interrupt(scan_t *scan, const backup_status_t *status, mono_t now) {
     scan->timer.changed = false;
     scan->timer.search_began = now;
     scan->progress = (scan_progress_t){
-        .left = SCAN_SEARCH_ENTRIES + progress->jobs - progress->searched_at,
+        .left = progress->again ? AGAIN_ENTRIES : SCAN_SEARCH_ENTRIES + progress->requested - progress->searched_at,
         .inside = true,
         .ends_only = true,
         .sought = status->reports - report_table_searched(&scan->reports),
@@ -90,9 +97,12 @@ static void scan_resume(scan_t *scan, mono_t now) {
     const scan_progress_t search = scan->progress;
     scan_progress_t *progress = &scan->progress;
     *progress = *scan->interrupted;
-    progress->searched_at = progress->jobs;
+    progress->searched_at = progress->requested;
     progress->searching_ns += mono_diff(now, scan->timer.search_began);
-    progress->in_vain = search.settled == 0;
+    progress->flows = search.settled > 0 || progress->again;
+    progress->in_vain = !progress->flows;
+    int64_t rest_ns = mono_diff(now, scan->timer.began) - progress->searching_ns;
+    progress->again = search.settled >= AGAIN_SETTLES && progress->searching_ns < AGAIN_SHARE * rest_ns + AGAIN_MS * NS_PER_MS;
     progress->reports_left |= search.sought > 0;
     progress->now = search.now;
     progress->next_verdict_at = search.next_verdict_at;

@@ -67,13 +67,14 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate, size_t
     if (scan->ops->settle)
         scan->ops->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, where, &candidate->again);
     if (scan_blocked(scan, retries, where->ready)) return false;
+    bool reads_in_place = apply->in_place || scan->phase == SCAN_SEARCH;
     settle_ask_t *ask = &candidate->ask;
     *ask = (settle_ask_t){.job = candidate->entry->bytes,
                           .digest = &candidate->entry->digest,
                           .where = where,
                           .old = *candidate->raw,
                           .from_tail = apply->in_place,
-                          .depth = SETTLE_DEPTH + (apply->in_place ? (int64_t)scan->progress.read : 0),
+                          .depth = SETTLE_DEPTH + (reads_in_place ? (int64_t)scan->progress.read : 0),
                           .alone = settles_alone(apply, candidate),
                           .near = settles_near(apply, candidate, before),
                           .small = (int64_t)scan_small_entries(scan),

@@ -41,6 +41,7 @@ typedef struct sidecar_options {
     const char *ttl;     // default 5s
     const char *lock;    // more settings of the lock; NULL = none
     const char *monitor; // heartbeat; adds the role monitor, with the shortest scan interval; NULL = no monitor
+    const char *scan;    // the scan interval; NULL = the default
     const char *queue;   // a queue's group of the config, instead of q0, ...; NULL = none
     const char *audit;   // further settings of the audit log; NULL = none
 } sidecar_options_t;
@@ -212,7 +213,8 @@ static inline void write_config(const bench_t *bench, const sidecar_options_t *o
     if (options->batch) fprintf(file, "dispatcher = { batch = %d; };\n", options->batch);
     fprintf(file, "audit = { path = \"%s/%s.db\"; retain = \"3650d\"; %s };\n", bench->dir, options->name,
             options->audit ? options->audit : "");
-    if (options->monitor) fprintf(file, "monitor = { scan_interval = \"50ms\"; };\n");
+    const char *scan = options->monitor ? "50ms" : options->scan;
+    if (scan) fprintf(file, "monitor = { scan_interval = \"%s\"; };\n", scan);
     fprintf(file, "http = { port = 0; };\nlog = { level = \"info\"; };\nqueues = (\n");
     if (options->queue) fprintf(file, "    %s\n", options->queue);
     for (int i = 0; i < queues && !options->queue; i++)

@@ -232,6 +232,7 @@ static round_t report_round(const bench_t *bench, redisContext *redis, pinger_t 
     redis_do(redis, "FLUSHALL");
     backup_load(redis, entries);
     pid_t pid = sidecar_start(bench, (sidecar_options_t){.name = "storm-reports",
+                                                         .scan = "1s", // so that some scans begin in each storm
                                                          .queue = "{ name = \"q0\"; roles = [\"monitor\"]; heartbeat = \"off\"; "
                                                                   "protected_timeout = \"1h\"; }"});
     for (int i = 0; i < STORM_POLLS_MAX && redis_do(redis, "HLEN sidecar:q0:stamps") < entries; i++) sleep_us(POLL_US);

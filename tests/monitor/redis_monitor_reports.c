@@ -279,6 +279,24 @@ Test(redis_monitor_reports, reports_do_not_wait_for_the_end_of_a_scan, .timeout 
     close_setup(&d);
 }
 
+/* The search reads farther than a settle of the scan looks. */
+Test(redis_monitor_reports, a_job_deep_below_the_head_is_settled_during_a_scan, .timeout = 120) {
+    enum { LONG = 500000, ABOVE = 3000 };
+    setup_t d;
+    open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
+    fill(&d, LONG);
+    redis_ok(d.f.r, "CONFIG RESETSTAT");
+    redis_ok(d.f.r, "HSET email:errors orphan x");
+    int64_t scans = metric_get(&of(&d)->passes);
+    until(&d, rotated(&d) > 2 * ABOVE);
+    cr_assert_lt(rotated(&d), LONG, "the scan was over too early for this test");
+    fail(&d, "LPUSH", REPORTS, "boom");
+    redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'above' .. i) end", ABOVE);
+    until(&d, count(&d, "LLEN email") == REPORTS);
+    cr_assert_eq(metric_get(&of(&d)->passes), scans);
+    close_setup(&d);
+}
+
 /* The failure stream is full, so no job is ended. Jobs behind the first ones are settled all the same. */
 Test(redis_monitor_reports, jobs_that_cannot_end_do_not_hide_others, .timeout = 60) {
     setup_t d;

@@ -325,16 +325,21 @@ Test(unit_scan_search, a_full_table_has_room_again_for_the_next_reports) {
     cr_assert(found(REPORTS_MAX + 1));
 }
 
+static void read_entries(int first, int jobs) {
+    scan_requested(&scan, (size_t)jobs);
+    for (int i = 0; i < jobs; i++) {
+        digest_t digest = job(first + i);
+        scan_note_job(&scan, &digest);
+    }
+}
+
 /* A scan that reports may interrupt, behind two others. */
 static void begin_long_scan(void) {
     SCAN_JOBS(1, 2, 3);
     now_ms += INTERVAL;
     cr_assert(begin_scan(LONG, LONG, 0, false));
     cr_assert_eq(scan.phase, SCAN_ROTATE);
-    for (int i = 0; i < 1000; i++) {
-        digest_t digest = job(100 + i);
-        scan_note_job(&scan, &digest);
-    }
+    read_entries(100, 1000);
 }
 
 static bool interrupt(int64_t reports) {
@@ -360,16 +365,77 @@ Test(unit_scan_search, a_search_interrupts_a_scan) {
     cr_assert(scan.phase == SCAN_ROTATE && scan.progress.jobs == 1000 && scan.progress.left == left);
     scan.timer.changed = true;
     cr_assert_not(interrupt(1), "the scan goes on for a while");
-    for (int i = 0; i < 2100; i++) {
-        digest_t digest = job(2000 + i);
-        scan_note_job(&scan, &digest);
-    }
+    read_entries(2000, 2100);
     cr_assert(interrupt(1));
     scan_search_end(&scan, now());
     scan_all_read(&scan);
     cr_assert_not(scan_search_interrupts(&scan));
     scan_end(&scan, now());
     cr_assert_eq(mono_diff(scan.timer.search, now()) / NS_PER_MS, SCAN_PAUSE_MIN_MS, "the report waits for the next search");
+}
+
+/* Interrupts the scan, and settles so many pages of jobs; of each page all, or so many. */
+static void settle_inside(int pages, int each, int took_ms) {
+    report_end_t end;
+    cr_assert(interrupt(BACKUP_PAGE * pages));
+    for (int i = 0; i < pages; i++) cr_assert(search_page(&end, 10, each, 100, false));
+    now_ms += took_ms;
+    scan_search_end(&scan, now());
+    cr_assert_eq(scan.phase, SCAN_ROTATE);
+}
+
+/* The scan would bury the jobs that came during the search. */
+Test(unit_scan_search, a_search_that_settled_many_is_followed_by_another) {
+    size_t read[2];
+    begin_long_scan();
+    now_ms += 100;
+    scan.timer.changed = true;
+    settle_inside(30, ALL, 80);
+    cr_assert_not(scan.timer.changed);
+    settle_inside(2, ALL, 80);
+    cr_assert(interrupt(1));
+    search_in_vain(100, read);
+    cr_assert_leq(read[0], 2 * BACKUP_PAGE, "only jobs at the head are new");
+    scan_search_end(&scan, now());
+    cr_assert_not(scan_search_interrupts(&scan), "the scan goes on");
+    read_entries(2000, 512);
+    cr_assert(scan_search_interrupts(&scan), "more reports will come");
+}
+
+Test(unit_scan_search, a_search_that_settled_few_is_followed_by_the_scan) {
+    begin_long_scan();
+    scan.timer.changed = true;
+    settle_inside(1, 10, 1);
+    scan.timer.changed = true;
+    cr_assert_not(scan_search_interrupts(&scan));
+}
+
+/* The wake-up of the next report need not have come. */
+Test(unit_scan_search, requested_entries_bury_jobs_as_read_ones_do) {
+    begin_long_scan();
+    scan.timer.changed = true;
+    settle_inside(1, 10, 1);
+    scan_requested(&scan, 511);
+    cr_assert_not(scan_search_interrupts(&scan));
+    scan_requested(&scan, 1);
+    cr_assert(scan_search_interrupts(&scan));
+}
+
+/* Workers report more jobs than searches settle. */
+Test(unit_scan_search, a_scan_has_a_part_of_the_time_in_any_storm) {
+    begin_long_scan();
+    scan.timer.changed = true;
+    now_ms += 10;
+    int searches = 0;
+    while (scan_search_interrupts(&scan)) {
+        settle_inside(30, ALL, 80);
+        cr_assert_lt(++searches, 20, "searches take more than 64 times as long as the rest of the scan");
+    }
+    cr_assert_gt(searches, 5);
+    read_entries(2000, 256);
+    cr_assert_not(scan_search_interrupts(&scan));
+    read_entries(3000, 256);
+    cr_assert(scan_search_interrupts(&scan));
 }
 
 Test(unit_scan_search, a_storm_of_reports_does_not_stop_a_scan) {
