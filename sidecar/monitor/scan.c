@@ -13,7 +13,6 @@ enum {
     INTERVAL_SHARE = 10,           // scans in one protected timeout, with "auto"
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
     REPORTS_PAUSE_MAX_MS = 600000, // longest time between two reads
-    FEW_REPORTS = 16,              // a search always reads so few reports: Redis needs one short script for them
     TOGETHER_MS = 10,              // a scan waits so long after a timeout: workers took more jobs shortly after
     REPORT_SCANS_SHARE = 3,        // after a scan, so many times as long without a scan that only reports ask for
 };
@@ -175,13 +174,6 @@ static bool scan_is_empty(const backup_status_t *status) {
     return status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
 }
 
-// Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
-// need all reports.
-bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now) {
-    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
-    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.walk, now);
-}
-
 // Searches without rotation for the jobs of new reports. A scan of a long list costs much more.
 static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_t now) {
     mono_t due = scan_reports_due(scan);
@@ -228,6 +220,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
         .ended = status->entries == 0 || empty, // no job to read
         .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
         .near_pages = settles ? SCAN_NEAR_PAGES : 0,
+        .flows = status->reports > 0 || scan->progress.settled > 0 ? SCAN_FLOWS : 0,
         .since = INT64_MAX,
         .next_verdict_at = INT64_MAX,
         .now = status->now,

@@ -19,6 +19,7 @@ enum {
     SCAN_PAUSE_MIN_MS = 10,     // shortest pause between two scans
     SCAN_NEAR_PAGES = 4,        // after a page with settled jobs
     SCAN_SEARCH_ENTRIES = 1024, // at each end of the list, entries that a search reads in vain
+    SCAN_FLOWS = 8,             // searches that a scan lets begin without a known report, after one that settled jobs
     SCAN_SURE_SCANS = 2,        // complete scans of this term before the monitor ends a job of a long list
 };
 
@@ -60,9 +61,9 @@ typedef struct scan_progress {
     int64_t requested;    // of a scan: entries requested
     int64_t searched_at;  // the same when a search last interrupted it
     int64_t searching_ns; // of a scan: the time that these searches took
-    bool in_vain;         // the last of them settled no job,
-    bool flows;           // or some: more reports will come
-    bool again;           // or many: another search follows at once
+    bool in_vain;         // the last of them looked for jobs, and settled none
+    int flows;            // reports come: so many more searches begin although none is known
+    bool again;           // the last search settled many: another one follows at once
     bool reports_left;    // one of them has not met the jobs of all reports
     bool read_only;       // without rotation: Redis is full, or the dialect has none
     bool saw_sentinel;

@@ -1,6 +1,7 @@
 #include "monitor/scan.h"
 
 enum {
+    FEW_REPORTS = 16,          // a search always reads so few reports: Redis needs one short script for them
     FIRST_ENTRIES = 16,        // entries of the first page, and two more for each report
     GROWING_PAGES = 4,         // pages until they are as large as those of a scan
     NEAR_ENTRIES = 64,         // entries of a page whose jobs will be settled: Redis finds jobs near the end of a list faster
@@ -16,6 +17,13 @@ enum {
     AGAIN_SHARE = 64,          // while searches have taken less than so many times as long as the rest of the scan,
     AGAIN_MS = 100,            // and this
 };
+
+// Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
+// need all reports.
+bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now) {
+    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
+    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.walk, now);
+}
 
 static bool scan_search_goes_on(const scan_progress_t *progress, const report_table_t *reports) {
     if (progress->ended || progress->settled >= (progress->inside ? INSIDE_SETTLES : SEARCH_SETTLES)) return false;
@@ -99,8 +107,13 @@ static void scan_resume(scan_t *scan, mono_t now) {
     *progress = *scan->interrupted;
     progress->searched_at = progress->requested;
     progress->searching_ns += mono_diff(now, scan->timer.search_began);
-    progress->flows = search.settled > 0 || progress->again;
-    progress->in_vain = !progress->flows;
+    progress->in_vain = search.read > 0 && search.settled == 0 && !progress->again;
+    if (search.settled > 0)
+        progress->flows = SCAN_FLOWS;
+    else if (progress->in_vain)
+        progress->flows = 0;
+    else if (progress->flows > 0)
+        progress->flows--;
     int64_t rest_ns = mono_diff(now, scan->timer.began) - progress->searching_ns;
     progress->again = search.settled >= AGAIN_SETTLES && progress->searching_ns < AGAIN_SHARE * rest_ns + AGAIN_MS * NS_PER_MS;
     progress->reports_left |= search.sought > 0;

@@ -74,3 +74,35 @@ static inline void scan_jobs(const int *jobs, size_t count) {
     scan_end(&scan, now());
 }
 #define SCAN_JOBS(...) scan_jobs((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+enum { LONG = 100000, ALL = -1 };
+
+/* Reads a page of `jobs` reported jobs, of which `settled` are settled; false = the search is over. */
+static inline bool search_page(report_end_t *end, size_t jobs, int settled, size_t bytes, bool ended) {
+    static backup_page_t p;
+    if (!scan_search_wanted(&scan, end)) return false;
+    cr_assert(end->count > 0 && end->count <= BACKUP_PAGE);
+    p = (backup_page_t){.count = jobs, .jobs = jobs, .in_place = true, .ended = ended};
+    end->read = end->count;
+    end->bytes = end->count * bytes;
+    scan_search_read(&scan, end, &p);
+    scan_search_found(&scan, end, jobs, settled == ALL ? end->count : (size_t)settled);
+    return true;
+}
+
+/* Reads both ends in vain. */
+static inline void search_in_vain(size_t bytes, size_t read[2]) {
+    report_end_t end;
+    read[0] = read[1] = 0;
+    while (search_page(&end, 0, 0, bytes, false)) {
+        cr_assert_eq(end.skip, read[end.tail], "each page begins behind the last one");
+        read[end.tail] += end.count;
+    }
+}
+
+/* The report of a job in a page. */
+static inline bool meet(int number) {
+    static char id[] = "0123456789012345678901234567890123456789";
+    digest_t digest = job(number);
+    return report_table_found(&scan.reports, &digest, &(report_ref_t){.id = id});
+}
