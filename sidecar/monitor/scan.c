@@ -103,6 +103,7 @@ void scan_log_refusal(condition_t *refused, const char *queue, const char *reaso
 void scan_refused(scan_t *scan, const char *reason, mono_t now) {
     scan_log_refusal(&scan->refusals.condition, scan->config->name, reason);
     metrics_refused(scan->metrics, mono_now());
+    scan->search_refused |= scan->phase == SCAN_SEARCH;
     scan->phase = SCAN_WAIT;
     scan->timer.changed = true;
     scan->timer.blocked_until = scan->timer.next = mono_add(now, redis_reason_pause_ms(reason, SCAN_REFUSED_MS) * NS_PER_MS);
@@ -370,6 +371,7 @@ void scan_end(scan_t *scan, mono_t now) {
     int64_t took_ns = mono_diff(now, timer->began);
     int64_t pause_ns = took_ns > SCAN_PAUSE_MIN_MS * NS_PER_MS ? took_ns : SCAN_PAUSE_MIN_MS * NS_PER_MS;
     scan->completed++;
+    scan->search_refused = false;
     scan->whole_began = timer->began;
     scan->phase = SCAN_WAIT;
     scan->page_size.largest[1] = scan->page_size.largest[0];

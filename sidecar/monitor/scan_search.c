@@ -76,7 +76,7 @@ void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size
 // requested between two searches.
 bool scan_search_interrupts(const scan_t *scan) {
     const scan_progress_t *progress = &scan->progress;
-    bool reads = scan->phase == SCAN_ROTATE && !progress->read_only;
+    bool reads = scan->phase == SCAN_ROTATE && !progress->read_only && !scan->search_refused;
     bool due =
         progress->again || progress->requested - progress->searched_at >= (progress->in_vain ? IN_VAIN_ENTRIES : INSIDE_ENTRIES);
     return reads && due && (scan->timer.changed || progress->flows) && scan_has_reports(scan) && !scan->reports.large_bytes;

@@ -175,6 +175,17 @@ Test(unit_scan_interrupt, a_refusal_breaks_off_the_scan_that_was_interrupted) {
     now_ms += SCAN_REFUSED_MS;
     cr_assert(begin_scan(LONG, LONG, 0, false));
     cr_assert(scan.phase == SCAN_ROTATE && !scan.progress.inside && scan.progress.jobs == 0);
+    read_entries(100, 3000);
+    scan.timer.changed = true;
+    cr_assert_not(scan_search_interrupts(&scan), "this scan settles the jobs");
+    scan_all_read(&scan);
+    scan_end(&scan, now());
+    now_ms += 60000;
+    cr_assert(begin_scan(LONG, LONG, 0, false));
+    cr_assert_eq(scan.phase, SCAN_ROTATE);
+    read_entries(100, 3000);
+    scan.timer.changed = true;
+    cr_assert(scan_search_interrupts(&scan), "the right may be there again");
 }
 
 Test(unit_scan_interrupt, a_scan_and_later_searches_settle_what_an_interrupting_search_could_not) {
