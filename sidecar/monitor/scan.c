@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 enum {
+    FEW_REPORTS = 16,         // a search always reads so few reports: Redis needs one short script for them
     PAGE_FIRST = 8,           // entries of the first request
     PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request; several requests are in flight
     LARGE = 64 * 1024,        // bytes; few entries this large fit into a page
@@ -175,6 +176,13 @@ static bool scan_is_empty(const backup_status_t *status) {
     return status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
 }
 
+// Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
+// need all reports.
+bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now) {
+    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
+    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.walk, now);
+}
+
 // Searches without rotation for the jobs of new reports. A scan of a long list costs much more.
 static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_t now) {
     mono_t due = scan_reports_due(scan);
@@ -245,12 +253,6 @@ size_t scan_entries_wanted(const scan_t *scan) {
     bool awaits = progress->pages_requested != progress->pages_read;
     if (awaits && (progress->pages_read == 0 || progress->read_only)) return 0;
     return progress->left < (int64_t)scan->page_size.entries ? (size_t)progress->left : scan->page_size.entries;
-}
-
-void scan_requested(scan_t *scan, size_t count) {
-    scan->progress.left -= (int64_t)count;
-    scan->progress.requested += (int64_t)count;
-    scan->progress.pages_requested++;
 }
 
 static size_t scan_largest(const scan_t *scan) {

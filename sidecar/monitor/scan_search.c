@@ -1,7 +1,6 @@
 #include "monitor/scan.h"
 
 enum {
-    FEW_REPORTS = 16,          // a search always reads so few reports: Redis needs one short script for them
     FIRST_ENTRIES = 16,        // entries of the first page, and two more for each report
     GROWING_PAGES = 4,         // pages until they are as large as those of a scan
     NEAR_ENTRIES = 64,         // entries of a page whose jobs will be settled: Redis finds jobs near the end of a list faster
@@ -17,13 +16,6 @@ enum {
     AGAIN_SHARE = 64,          // while searches have taken less than so many times as long as the rest of the scan,
     AGAIN_MS = 100,            // and this
 };
-
-// Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
-// need all reports.
-bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now) {
-    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
-    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.walk, now);
-}
 
 static bool scan_search_goes_on(const scan_progress_t *progress, const report_table_t *reports) {
     if (progress->ended || progress->settled >= (progress->inside ? INSIDE_SETTLES : SEARCH_SETTLES)) return false;
@@ -70,6 +62,12 @@ void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size
     progress->found = found;
     progress->sought -= (int64_t)found;
     progress->settled += settled;
+}
+
+void scan_requested(scan_t *scan, size_t count) {
+    scan->progress.left -= (int64_t)count;
+    scan->progress.requested += (int64_t)count;
+    scan->progress.pages_requested++;
 }
 
 // The scan rotates entries above the jobs that come meanwhile, and Redis looks for each of them from the head. So few entries are
