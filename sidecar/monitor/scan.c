@@ -371,7 +371,8 @@ static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
 void scan_end(scan_t *scan, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     int64_t took_ns = mono_diff(now, timer->began);
-    int64_t pause_ns = took_ns > SCAN_PAUSE_MIN_MS * NS_PER_MS ? took_ns : SCAN_PAUSE_MIN_MS * NS_PER_MS;
+    int64_t read_ns = took_ns - scan->progress.searching_ns;
+    int64_t pause_ns = read_ns > SCAN_PAUSE_MIN_MS * NS_PER_MS ? read_ns : SCAN_PAUSE_MIN_MS * NS_PER_MS;
     scan->completed++;
     scan->search_refused = false;
     scan->whole_began = timer->began;
@@ -387,7 +388,7 @@ void scan_end(scan_t *scan, mono_t now) {
     timer->idle = false;
     timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
     timer->earliest = mono_add(now, scan_has_reports(scan) ? SCAN_PAUSE_MIN_MS * NS_PER_MS : pause_ns);
-    int64_t apart_ns = REPORT_SCANS_SHARE * (took_ns - scan->progress.searching_ns);
+    int64_t apart_ns = REPORT_SCANS_SHARE * read_ns;
     timer->report_scan = mono_max(mono_add(timer->began, scan_apart_ns(scan)), mono_add(now, apart_ns));
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
     if (scan->progress.reports_kept)

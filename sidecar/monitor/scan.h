@@ -63,7 +63,7 @@ typedef struct scan_progress {
     int64_t searching_ns; // of a scan: the time that these searches took
     bool in_vain;         // the last of them looked for jobs, and settled none
     int flows;            // reports come: so many more searches begin although none is known
-    bool again;           // the last search settled many: another one follows at once
+    int again;            // searches in a row that settled many: another one follows at once
     bool reports_left;    // one of them has not met the jobs of all reports
     bool read_only;       // without rotation: Redis is full, or the dialect has none
     bool saw_sentinel;

@@ -13,6 +13,7 @@ enum {
     INSIDE_SETTLES = 2048,     // jobs that this search settles
     AGAIN_SETTLES = 64,        // if it settled so many, others came meanwhile: a further one follows before the scan buries them
     AGAIN_ENTRIES = 256,       // and reads so many entries in vain,
+    AGAIN_MAX = 16,            // so often in a row,
     AGAIN_SHARE = 64,          // while searches have taken less than so many times as long as the rest of the scan,
     AGAIN_MS = 100,            // and this
 };
@@ -113,7 +114,10 @@ static void scan_resume(scan_t *scan, mono_t now) {
     else if (progress->flows > 0)
         progress->flows--;
     int64_t rest_ns = mono_diff(now, scan->timer.began) - progress->searching_ns;
-    progress->again = search.settled >= AGAIN_SETTLES && progress->searching_ns < AGAIN_SHARE * rest_ns + AGAIN_MS * NS_PER_MS;
+    bool more = search.settled >= AGAIN_SETTLES && progress->again < AGAIN_MAX;
+    bool fair =
+        progress->searching_ns < AGAIN_SHARE * rest_ns + AGAIN_MS * NS_PER_MS; // rest_ns has waits and turns of other queues
+    progress->again = more && fair ? progress->again + 1 : 0;
     progress->reports_left |= search.sought > 0;
     progress->now = search.now;
     progress->next_verdict_at = search.next_verdict_at;

@@ -144,6 +144,21 @@ Test(unit_scan_interrupt, a_scan_has_a_part_of_the_time_in_any_storm) {
     cr_assert(scan_search_interrupts(&scan));
 }
 
+/* Answers of Redis take their time, and other queues have their turns: that is no time of the scan. */
+Test(unit_scan_interrupt, searches_in_a_row_are_few_even_if_they_are_short) {
+    begin_long_scan();
+    scan.timer.changed = true;
+    int searches = 0;
+    while (scan_search_interrupts(&scan)) {
+        now_ms += 50;
+        settle_inside(2, ALL, 1);
+        cr_assert_lt(++searches, 30);
+    }
+    cr_assert_gt(searches, 5);
+    read_entries(2000, 512);
+    cr_assert(scan_search_interrupts(&scan));
+}
+
 Test(unit_scan_interrupt, a_storm_of_reports_does_not_stop_a_scan) {
     report_end_t end;
     int pages = 0;

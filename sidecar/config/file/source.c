@@ -19,6 +19,7 @@ typedef struct source {
     char *dir; // where included files are looked for
     text_file_t *files;
     size_t count;
+    bool incomplete; // libconfig may have read a file that is not in `files`
     diagnostics_t *errors;
 } source_t;
 
@@ -182,6 +183,7 @@ static bool source_check_includes(source_t *source) {
             bool bad = !file && errno == FILE_NOT_REGULAR;
             location_t location = {.file = source->files[i].path, .line = token->line};
             if (bad) diagnostic_add(source->errors, &location, "included file %s is not a regular file", path);
+            if (!file) source->incomplete = true;
             if (file) fclose(file);
             if (file) source_lexer(source, path);
             free(path);
@@ -231,6 +233,7 @@ node_t *config_source_read(const char *path, diagnostics_t *errors, config_files
         buffer_free(&source.files[i].text);
         free(source.files[i].path);
     }
+    if (source.incomplete) config_files_clear(files); // then each comparison tells a change
     free(source.files);
     free(source.dir);
     return root;
