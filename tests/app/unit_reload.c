@@ -102,6 +102,24 @@ Test(unit_reload, removed_included_file_is_noticed) {
     end(&p);
 }
 
+/* Only libconfig finds the file: its name is written with an escape. */
+Test(unit_reload, an_unseen_included_file_is_read_at_each_poll) {
+    poll_t p;
+    begin(&p);
+    snprintf(p.included, sizeof p.included, "%s/a\"b.cfg", config_case_dir);
+    write_included(&p, "group = \"one\";\n");
+    reload_end(&p.reload);
+    config_free(p.config);
+    p.config = config_case_good("@include \"a\\\"b.cfg\"\nqueues = ( { name = \"q\"; } );\n", NULL);
+    p.reload = (reload_t){0};
+    reload_begin(&p.reload, p.config);
+    write_included(&p, "group = \"one\"; log = { level = \"warn\"; };\n");
+    config_t *fresh = read_again(&p);
+    cr_assert(fresh && fresh->log.level == LOG_WARN);
+    config_free(fresh);
+    end(&p);
+}
+
 Test(unit_reload, a_found_cluster_is_a_change) {
     poll_t p;
     begin(&p);

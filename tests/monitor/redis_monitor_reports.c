@@ -255,17 +255,22 @@ Test(redis_monitor_reports, each_report_between_two_steps_is_answered_once, .tim
     close_setup(&d);
 }
 
+/* Begins a scan by a report without a job, and stops it when it has rotated so many entries. */
+static void rotate_some(setup_t *d, long long entries, long long all) {
+    redis_ok(d->f.r, "CONFIG RESETSTAT");
+    redis_ok(d->f.r, "HSET email:errors orphan x");
+    until(d, rotated(d) >= entries);
+    cr_assert_lt(rotated(d), all, "the scan was over too early for this test");
+}
+
 /* Otherwise rotation would put other entries above the jobs, and only the next scan would find them. */
 Test(redis_monitor_reports, reports_do_not_wait_for_the_end_of_a_scan, .timeout = 120) {
     enum { LONG = 500000 };
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
     fill(&d, LONG);
-    redis_ok(d.f.r, "CONFIG RESETSTAT");
-    redis_ok(d.f.r, "HSET email:errors orphan x");
     int64_t scans = metric_get(&of(&d)->passes);
-    until(&d, rotated(&d) > 0);
-    cr_assert_lt(rotated(&d), LONG, "the scan was over too early for this test");
+    rotate_some(&d, 1, LONG);
     fail(&d, "LPUSH", REPORTS, "boom");
     until(&d, count(&d, "LLEN email") == REPORTS);
     cr_assert_eq(metric_get(&of(&d)->passes), scans);
@@ -285,11 +290,8 @@ Test(redis_monitor_reports, a_job_deep_below_the_head_is_settled_during_a_scan, 
     setup_t d;
     open_setup(&d, (fixture_options_t){.config = SLOW("retry_times = 5;")});
     fill(&d, LONG);
-    redis_ok(d.f.r, "CONFIG RESETSTAT");
-    redis_ok(d.f.r, "HSET email:errors orphan x");
     int64_t scans = metric_get(&of(&d)->passes);
-    until(&d, rotated(&d) > 2 * ABOVE);
-    cr_assert_lt(rotated(&d), LONG, "the scan was over too early for this test");
+    rotate_some(&d, 2 * ABOVE, LONG);
     fail(&d, "LPUSH", REPORTS, "boom");
     redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'above' .. i) end", ABOVE);
     until(&d, count(&d, "LLEN email") == REPORTS);
