@@ -55,22 +55,30 @@ static int64_t read_block_ms(auditor_t *a, mono_t now) {
     return block_ms < 1 ? 1 : block_ms < BLOCK_MAX_MS ? block_ms : BLOCK_MAX_MS;
 }
 
+// Before a wait.
+static void read_release_memory(auditor_t *a) {
+    stream_read_t *read = &a->read;
+    if (!read->release_memory || read_may_have_more(a)) return;
+    conn_release_flat(a->redis.conn);
+    if (a->writer->audit) audit_release_memory(a->writer->audit);
+    malloc_trim(0);
+    read->unreleased = 0;
+    read->release_memory = false;
+}
+
 static bool read_send(auditor_t *a, bool early) {
     stream_read_t *read = &a->read;
     redis_error_t error;
     mono_t now = mono_now();
-    if (!read_choose_streams(a, early)) return early;
+    if (!read_choose_streams(a, early)) {
+        if (!early) read_release_memory(a);
+        return early;
+    }
     int64_t block_ms = read_block_ms(a, now);
     read->count = read->budget / (read->streams ? read->streams : 1);
     if (read->count < 1) read->count = 1;
     read->received_before = conn_received(a->redis.conn);
-    if (read->release_memory && !read_may_have_more(a)) {
-        conn_release_flat(a->redis.conn);
-        if (a->writer->audit) audit_release_memory(a->writer->audit);
-        malloc_trim(0);
-        read->unreleased = 0;
-    }
-    read->release_memory = read->release_memory && read_may_have_more(a);
+    read_release_memory(a);
     stream_read_append(a->redis.conn, a->keys, (const stream_id_t *)read->positions, read->count, block_ms);
     if (conn_flush(a->redis.conn, &error) != OUTCOME_OK) return auditor_back_off(a, &error);
     read->in_flight = true;
