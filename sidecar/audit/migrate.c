@@ -4,19 +4,18 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-enum { SCHEMA_OF_0_1_0 = 2, SCHEMA_GROUP = 3 }; // both have user_version 2: see 003_group.sql
+enum { SCHEMA_GROUP = 3 };
 
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
+    // One statement: a sidecar may create the log, or migrate it, between two. Version 0.1.0 wrote 2 for schema 3, too
+    // (003_group.sql).
+    static const char sql[] = "SELECT application_id, CASE WHEN user_version <> 2 THEN user_version WHEN EXISTS (SELECT 1 FROM "
+                              "pragma_table_info('events')"
+                              " WHERE name = 'group') THEN 3 ELSE 2 END, EXISTS (SELECT 1 FROM sqlite_schema) FROM "
+                              "pragma_application_id, pragma_user_version";
     int64_t application = 0, version = 0, objects = 0;
     int newest = migrations[migration_count - 1].schema;
-    if (!audit_read_number(audit, "PRAGMA application_id", &application, why) ||
-        !audit_read_number(audit, "PRAGMA user_version", &version, why) ||
-        !audit_read_number(audit, "SELECT count(*) FROM sqlite_schema", &objects, why))
-        return false;
-    if (version == SCHEMA_OF_0_1_0) {
-        static const char sql[] = "SELECT count(*) + 2 FROM pragma_table_info('events') WHERE name = 'group'";
-        if (!audit_read_number(audit, sql, &version, why)) return false;
-    }
+    if (!audit_read_numbers(audit, sql, (int64_t *const[]){&application, &version, &objects}, 3, why)) return false;
     *schema = (int)version;
     if (application == 0 && version == 0 && objects == 0) return true;
     if (application != AUDIT_APPLICATION_ID)

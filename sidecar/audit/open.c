@@ -272,15 +272,19 @@ static bool open_check_moved(audit_t *audit, buffer_t *why) {
                                    audit->schema, (long long)audit_moved_percent(audit));
 }
 
+static bool open_read_schema(audit_t *audit, bool older, int *schema, buffer_t *why) {
+    if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
+    bool read = audit_check_schema(audit, schema, why);
+    int code = sqlite3_errcode(audit->db) & 0xff;
+    if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = open_immutable(audit, schema, why);
+    if (!read && older && code == SQLITE_CORRUPT) read = open_truncated(audit, schema, why);
+    audit->schema = *schema;
+    return read;
+}
+
 static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
     int schema = 0, newest = migrations[migration_count - 1].schema;
-    if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
-    bool read = audit_check_schema(audit, &schema, why);
-    int code = sqlite3_errcode(audit->db) & 0xff;
-    if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = open_immutable(audit, &schema, why);
-    if (!read && older && code == SQLITE_CORRUPT) read = open_truncated(audit, &schema, why);
-    if (!read) return false;
-    audit->schema = schema;
+    if (!open_read_schema(audit, older, &schema, why)) return false;
     if (schema >= OLDEST_READABLE || (older && schema > 0))
         return open_check_moved(audit, why) && audit_adapt_older(audit, schema, why);
     if (schema == 0) return audit_refuse(audit->path, why, "is empty: no sidecar has written to it yet");
@@ -327,6 +331,15 @@ audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *optio
     audit_t *audit = mem_alloc(sizeof *audit);
     *audit = (audit_t){.path = mem_str(lock->log), .exclusive = true, .lock = lock};
     return open_log(audit, AUDIT_WRITE, options, why);
+}
+
+bool audit_is_log(const char *path, buffer_t *why) {
+    int schema = 0;
+    audit_t *audit = mem_alloc(sizeof *audit);
+    *audit = (audit_t){.path = mem_str(path)};
+    bool log = open_read_schema(audit, true, &schema, why);
+    audit_close(audit);
+    return log;
 }
 
 void audit_close(audit_t *audit) {

@@ -36,14 +36,11 @@ static bool path_check_is_writable(path_check_t *check) {
     return false;
 }
 
-// An existing file must be a log of the sidecar and must not be of a newer version.
 static bool path_check_is_log(path_check_t *check) {
     struct stat at;
-    if (stat(check->path, &at) != 0 || at.st_size == 0) return true;
-    audit_t *audit = audit_open(check->path, AUDIT_PEER, &check->text);
-    if (!audit) path_check_report(check, AUDIT_ERROR);
-    audit_close(audit);
-    return audit != NULL;
+    if (stat(check->path, &at) != 0 || audit_is_log(check->path, &check->text)) return true;
+    path_check_report(check, AUDIT_ERROR);
+    return false;
 }
 
 static void path_check_free_space(path_check_t *check) {

@@ -71,15 +71,19 @@ bool audit_run(audit_t *audit, const char *sql, int64_t number, const char *doin
     return audit_finish(audit, stmt, sqlite3_step(stmt), doing, why);
 }
 
-static bool record_read_number(audit_t *audit, sqlite3_stmt *stmt, int64_t *out, buffer_t *why) {
+static bool prepared_read_numbers(audit_t *audit, sqlite3_stmt *stmt, int64_t *const *out, int count, buffer_t *why) {
     int code = sqlite3_step(stmt);
-    if (code == SQLITE_ROW) *out = sqlite3_column_int64(stmt, 0);
+    for (int i = 0; i < count && code == SQLITE_ROW; i++) *out[i] = sqlite3_column_int64(stmt, i);
     return audit_finish(audit, stmt, code == SQLITE_DONE ? SQLITE_ERROR : code, "read from it", why);
 }
 
-bool audit_read_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
+bool audit_read_numbers(audit_t *audit, const char *sql, int64_t *const *out, int count, buffer_t *why) {
     sqlite3_stmt *stmt = audit_statement(audit, sql, why);
-    return stmt && record_read_number(audit, stmt, out, why);
+    return stmt && prepared_read_numbers(audit, stmt, out, count, why);
+}
+
+bool audit_read_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why) {
+    return audit_read_numbers(audit, sql, &out, 1, why);
 }
 
 bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_t *out, buffer_t *why) {
@@ -88,7 +92,7 @@ bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_
     if (!stmt) return false;
     sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
     sqlite3_bind_int64(stmt, 2, otherwise);
-    return record_read_number(audit, stmt, out, why);
+    return prepared_read_numbers(audit, stmt, &out, 1, why);
 }
 
 bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why) {

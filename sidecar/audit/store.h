@@ -112,6 +112,8 @@ void audit_bind_bytes(sqlite3_stmt *stmt, int at, slice_t value);
 bool audit_finish(audit_t *audit, sqlite3_stmt *stmt, int code, const char *doing, buffer_t *why);
 // Runs a statement. Binds `number` to its parameter, if it has one.
 bool audit_run(audit_t *audit, const char *sql, int64_t number, const char *doing, buffer_t *why);
+// The first `count` columns of the one row of a statement.
+bool audit_read_numbers(audit_t *audit, const char *sql, int64_t *const *out, int count, buffer_t *why);
 // The first column of the one row of a statement.
 bool audit_read_number(audit_t *audit, const char *sql, int64_t *out, buffer_t *why);
 // Reads a number from the table facts. Returns `otherwise` if the table has no such name.
@@ -142,6 +144,9 @@ char *audit_directory(const char *path);
 // True if this user cannot make the -wal and -shm files beside `path`.
 bool audit_directory_is_read_only(const char *path);
 
+// Whether a sidecar can use the file at `path`: an empty file, or a log of any schema that this version knows. Changes nothing.
+// Call audit_path_is_usable first.
+bool audit_is_log(const char *path, buffer_t *why);
 // Refuses files of other programs and of newer versions. Accepts an empty file. *schema: 0 = empty.
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why);
 // Brings an empty or older file to the newest schema, in one transaction.

@@ -43,6 +43,42 @@ Test(unit_audit, migrations_are_frozen) {
     }
 }
 
+/* A check of a log that is being made: that file is empty or ours at any time, never of another program. */
+Test(unit_audit, a_log_can_be_checked_while_it_is_made, .timeout = 60) {
+    enum { LOGS = 40 };
+    char *path = audit_case_path();
+    pid_t pid = fork();
+    for (int i = 0; pid == 0 && i < LOGS; i++) {
+        char *one = mem_printf("%s%d", path, i);
+        buffer_t why = {0};
+        audit_t *audit = audit_open(one, AUDIT_WRITE, &why);
+        if (!audit) _exit(1); /* a child must not use Criterion */
+        audit_close(audit);
+        free(one);
+    }
+    if (pid == 0) _exit(0);
+    for (int i = 0; i < LOGS; i++) {
+        char *one = mem_printf("%s%d", path, i);
+        buffer_t why = {0};
+        struct stat at;
+        int64_t rows = 0;
+        cr_assert(wait_for(access(one, F_OK) == 0, 20000));
+        while (rows == 0) {
+            cr_assert(stat(one, &at) != 0 || audit_is_log(one, &why), "log %d: %s", i, buffer_text(&why));
+            audit_t *audit = audit_open(one, AUDIT_PEER, &why);
+            rows = audit != NULL;
+            audit_close(audit);
+            buffer_clear(&why);
+        }
+        buffer_free(&why);
+        free(one);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    cr_expect_eq(status, 0);
+    free(path);
+}
+
 Test(unit_audit, a_log_keeps_its_instance_name) {
     char *path = audit_case_path();
     audit_t *audit = audit_case_open(path, AUDIT_WRITE);

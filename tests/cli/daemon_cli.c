@@ -171,8 +171,11 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     char *path = cluster_config_file(&s, (sidecar_t){0}), *free_one = temp_path(temp_root(), "free.db"),
-         *foreign = temp_path(temp_root(), "foreign.db");
+         *foreign = temp_path(temp_root(), "foreign.db"), *unfinished = temp_path(temp_root(), "unfinished.db");
     sqlite3 *db;
+    cr_assert_eq(sqlite3_open(unfinished, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db); /* as a sidecar leaves it that died before its first COMMIT */
     cr_assert_eq(sqlite3_open(foreign, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "CREATE TABLE t (x)", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
@@ -182,6 +185,7 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
         int code;
     } rows[] = {{free_one, "1MiB", "can be written, and no sidecar holds it", 0},
                 {free_one, "16TiB", "warning  audit log ", 0},
+                {unfinished, "1MiB", "can be written, and no sidecar holds it", 0},
                 {"/no/such/directory/audit.db", "1MiB", "the directory /no/such/directory does not exist", 1},
                 {temp_root(), "1MiB", "is no regular file", 1},
                 {foreign, "1MiB", "is the database of another program", 1},
@@ -197,7 +201,7 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
         free(place), free(bytes);
     }
     cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
-    free(path), free(free_one), free(foreign);
+    free(path), free(free_one), free(foreign), free(unfinished);
     cluster_end(&s);
 }
 
