@@ -25,7 +25,6 @@ outcome_t tracking_try_caching(conn_t *data, redis_error_t *error) {
 
 outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error) {
     int64_t id = 0;
-    conn_close(subscriber);
     if (conn_open(data, error) != OUTCOME_OK || conn_open(subscriber, error) != OUTCOME_OK) return error->outcome;
     if (tracking_subscribe_first(subscriber, &id, error) != OUTCOME_OK) {
         conn_close(subscriber);

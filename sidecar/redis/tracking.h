@@ -12,8 +12,9 @@
 // The channel on which Redis reports changes to the subscriber (redis.io, client-side caching in RESP2).
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 
-// Makes `data` and `subscriber` (both borrowed) a tracking pair. Opens a closed connection, subscribes and turns tracking on. No
-// key is registered after that, so the caller must assume that every key has changed. A failure closes the subscriber.
+// Makes `data` and `subscriber` (both borrowed) a tracking pair. Opens a closed connection, subscribes and turns tracking on. An
+// open subscriber must be new. No key is registered after that, so the caller must assume that every key has changed. A failure
+// closes the subscriber.
 outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error);
 // Whether Redis accepts CLIENT CACHING on the data connection of a pair. A user may have the right to CLIENT TRACKING alone.
 outcome_t tracking_try_caching(conn_t *data, redis_error_t *error);

@@ -12,7 +12,11 @@ enum {
 
 void session_init(session_t *session, const session_ops_t *ops, void *self, shard_t *shard, metrics_t *metrics,
                   const atomic_bool *stop) {
-    *session = (session_t){.ops = ops, .self = self, .metrics = metrics, .backoff = BACKOFF_REDIS};
+    *session = (session_t){.ops = ops,
+                           .self = self,
+                           .metrics = metrics,
+                           .backoff = BACKOFF_REDIS,
+                           .subscriber_backoff = {.first_ms = 100, .most_ms = TRACKING_RETRY_S * 1000}};
     session->data = conn_new(shard, ops->data_name, stop);
     session->subscriber = conn_new(shard, ops->subscriber_name, stop);
 }
@@ -39,6 +43,7 @@ static void session_drop(session_t *session) {
 void session_close(session_t *session) {
     session_drop(session);
     conn_report_unused(session->data);
+    conn_report_unused(session->subscriber);
 }
 
 void session_back_off(session_t *session, const redis_error_t *error) {
@@ -49,13 +54,17 @@ void session_back_off(session_t *session, const redis_error_t *error) {
     metric_add(&session->metrics->reconnects, 1);
 }
 
-void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now) {
-    if (capability_refused(CAPABILITY_TRACKING, error->text))
-        log_error(session->ops->role, NULL, "redis refuses client tracking; polling instead", F_STR("reason", error->text));
+static void session_poll(session_t *session, mono_t retry_at) {
     session->tracking = false;
     session_set_tracking_refused(session, true);
     conn_close(session->subscriber);
-    session->tracking_retry_at = mono_add(now, TRACKING_RETRY_S * NS_PER_S);
+    session->tracking_retry_at = retry_at;
+}
+
+void session_disable_tracking(session_t *session, const redis_error_t *error, mono_t now) {
+    if (capability_refused(CAPABILITY_TRACKING, error->text))
+        log_error(session->ops->role, NULL, "redis refuses client tracking; polling instead", F_STR("reason", error->text));
+    session_poll(session, mono_add(now, TRACKING_RETRY_S * NS_PER_S));
 }
 
 void session_subscribe(session_t *session, const char *const *channels, size_t count) {
@@ -81,8 +90,19 @@ static void session_only_listen(session_t *session) {
     if (conn_open(session->subscriber, &error) == OUTCOME_OK) session_subscribe_channels(session);
 }
 
+// A server that refuses only the connection may accept it soon: a key file is half replaced, or a password has just changed.
+static bool session_open_subscriber(session_t *session, mono_t now) {
+    redis_error_t error;
+    conn_close(session->subscriber);
+    if (conn_open(session->subscriber, &error) != OUTCOME_REFUSED) return true; // tracking_start handles other failures
+    conn_report_failure(session->subscriber, session->ops->role, &error);
+    session_poll(session, backoff_failed(&session->subscriber_backoff, now));
+    return false;
+}
+
 static void session_start_tracking(session_t *session, mono_t now) {
     redis_error_t error;
+    if (!session_open_subscriber(session, now)) return;
     outcome_t outcome = tracking_start(session->data, session->subscriber, &error);
     if (outcome == OUTCOME_OK) {
         session->tracking = true;

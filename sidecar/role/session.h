@@ -27,13 +27,14 @@ typedef struct session {
     conn_t *data;
     conn_t *subscriber;       // receives invalidations and messages
     bool tracking;            // client tracking is on for this pair of connections
-    bool tracking_refused;    // the server refuses client tracking; counted in a metric
+    bool tracking_refused;    // the server refuses client tracking, or the subscriber; counted in a metric
     bool tracking_suspected;  // see session_suspect_tracking
     mono_t tracking_retry_at; // when to try tracking again
     mono_t tracking_since;    // when tracking last began
     mono_t retry_at;          // no request before this
     backoff_t backoff;
-    const char *const *channels; // further channels to subscribe to; borrowed
+    backoff_t subscriber_backoff; // while the server refuses only the subscriber's connection
+    const char *const *channels;  // further channels to subscribe to; borrowed
     size_t channel_count;
 } session_t;
 

@@ -229,19 +229,6 @@ Test(redis_tracking, a_dead_subscriber_is_noticed_and_replaced) {
     teardown(&pair);
 }
 
-Test(redis_tracking, a_new_data_connection_gets_a_new_subscriber) {
-    pair_t pair = setup((fixture_options_t){0});
-    arm(&pair, 3);
-    unsigned subscriber = conn_generation(pair.subscriber);
-    conn_close(pair.f.conn);
-    cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_OK, "%s", pair.f.error.text);
-    cr_assert_neq(conn_generation(pair.subscriber), subscriber);
-    arm(&pair, 1);
-    redis_ok(pair.f.r, "ZADD email:delayed 1 a");
-    cr_assert_eq(received(&pair), 1);
-    teardown(&pair);
-}
-
 Test(redis_tracking, a_refusal_closes_the_subscriber) {
     static const char *const steps[] = {"CLIENT ID", "SUBSCRIBE"};
     pair_t pair = setup((fixture_options_t){.proxy = true});

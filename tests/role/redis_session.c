@@ -73,6 +73,25 @@ static bool hears(setup_t *s) {
     return wait_for((session_ready(&s->session) && session_read_messages(&s->session), s->counts.messages == before + 1), 5000);
 }
 
+/* As while the password or the key of the client changes: the next connection is accepted. */
+Test(redis_session, a_refused_subscriber_is_tried_again_soon) {
+    fixture_capture_log();
+    setup_t s;
+    setup(&s);
+    proxy_pass(s.f.proxy);
+    fixture_step_boottime(RETRY_MS);
+    cr_assert(session_ready(&s.session) && s.session.tracking);
+    redis_ok(s.f.r, "CONFIG SET requirepass other");
+    redis_ok(s.f.r, "CLIENT KILL TYPE pubsub");
+    cr_assert(wait_for((session_ready(&s.session) && session_read_messages(&s.session), s.session.tracking_refused), 5000));
+    cr_expect_eq(fixture_log_count("redis refuses the connection"), 1);
+    cr_expect_eq(fixture_log_count("redis refuses client tracking"), 1, "setup alone");
+    redis_ok(s.f.r, "CONFIG SET requirepass %s", "");
+    cr_assert(wait_for((session_ready(&s.session) && session_read_messages(&s.session), s.session.tracking), 5000));
+    cr_assert(hears(&s));
+    teardown(&s);
+}
+
 Test(redis_session, channels_are_heard_without_tracking) {
     setup_t s;
     setup(&s);
@@ -85,6 +104,21 @@ Test(redis_session, channels_are_heard_without_tracking) {
     cr_assert(wait_for((session_ready(&s.session) && session_read_messages(&s.session),
                         redis_int(s.f.r, "PUBLISH news y") == 1 && conn_is_open(s.session.subscriber)),
                        5000));
+    cr_assert(hears(&s));
+    teardown(&s);
+}
+
+/* Redis keeps the keys to watch for each data connection. */
+Test(redis_session, a_new_data_connection_gets_a_new_subscriber) {
+    setup_t s;
+    setup(&s);
+    proxy_pass(s.f.proxy);
+    fixture_step_boottime(RETRY_MS);
+    cr_assert(session_ready(&s.session) && s.session.tracking);
+    unsigned data = conn_generation(s.session.data), subscriber = conn_generation(s.session.subscriber);
+    redis_ok(s.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    cr_assert(wait_for((session_ready(&s.session), conn_generation(s.session.data) != data && s.session.tracking), 5000));
+    cr_assert_neq(conn_generation(s.session.subscriber), subscriber);
     cr_assert(hears(&s));
     teardown(&s);
 }
