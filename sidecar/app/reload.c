@@ -94,7 +94,10 @@ config_t *reload_read(reload_t *reload, const config_t *current, bool asked, met
     buffer_free(&messages);
     buffer_free(&frozen);
     buffer_free(&changes);
-    if (taken) return fresh;
+    if (taken) {
+        config_forget_dump(fresh);
+        return fresh;
+    }
     config_free(fresh);
     return NULL;
 }
