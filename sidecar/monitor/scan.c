@@ -374,7 +374,6 @@ void scan_end(scan_t *scan, mono_t now) {
     int64_t read_ns = took_ns - scan->progress.searching_ns;
     int64_t pause_ns = read_ns > SCAN_PAUSE_MIN_MS * NS_PER_MS ? read_ns : SCAN_PAUSE_MIN_MS * NS_PER_MS;
     scan->completed++;
-    scan->search_refused = false;
     scan->whole_began = timer->began;
     scan->phase = SCAN_WAIT;
     scan->page_size.largest[1] = scan->page_size.largest[0];

@@ -115,7 +115,7 @@ typedef struct scan {
     report_table_t reports;
     workers_t workers; // the worker whose heartbeat was last read for a job
     scan_refusals_t refusals;
-    bool search_refused; // Redis has refused a search since the last complete scan: no search interrupts a scan
+    bool search_refused; // Redis has refused the last search: no search interrupts a scan
 } scan_t;
 
 // Whether the queue has an errors hash.

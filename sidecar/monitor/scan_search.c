@@ -131,6 +131,7 @@ static void scan_resume(scan_t *scan, mono_t now) {
 void scan_search_end(scan_t *scan, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     const scan_progress_t *progress = &scan->progress;
+    if (progress->pages_read) scan->search_refused = false;
     if (progress->inside) {
         scan_resume(scan, now);
         return;

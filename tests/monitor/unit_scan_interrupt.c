@@ -181,7 +181,16 @@ Test(unit_scan_interrupt, nothing_interrupts_a_scan_without_rotation_or_with_lar
     cr_assert(scan_search_interrupts(&scan));
 }
 
+static void next_long_scan(void) {
+    now_ms += 60000;
+    cr_assert(begin_scan(LONG, LONG, 0, false));
+    cr_assert_eq(scan.phase, SCAN_ROTATE);
+    read_entries(100, 3000);
+    scan.timer.changed = true;
+}
+
 Test(unit_scan_interrupt, a_refusal_breaks_off_the_scan_that_was_interrupted) {
+    size_t read[2];
     begin_long_scan();
     scan.timer.changed = true;
     cr_assert(interrupt(1));
@@ -195,12 +204,22 @@ Test(unit_scan_interrupt, a_refusal_breaks_off_the_scan_that_was_interrupted) {
     cr_assert_not(scan_search_interrupts(&scan), "this scan settles the jobs");
     scan_all_read(&scan);
     scan_end(&scan, now());
-    now_ms += 60000;
-    cr_assert(begin_scan(LONG, LONG, 0, false));
-    cr_assert_eq(scan.phase, SCAN_ROTATE);
-    read_entries(100, 3000);
-    scan.timer.changed = true;
-    cr_assert(scan_search_interrupts(&scan), "the right may be there again");
+    now_ms += SCAN_PAUSE_MIN_MS;
+    cr_assert(begin_scan(LONG, LONG, 1, false));
+    cr_assert_eq(scan.phase, SCAN_SEARCH);
+    scan_refused(&scan, "NOPERM", now());
+    next_long_scan();
+    cr_assert_not(scan_search_interrupts(&scan), "a complete scan does not show that a search may read");
+    scan_all_read(&scan);
+    scan_end(&scan, now());
+    now_ms += SCAN_PAUSE_MIN_MS;
+    cr_assert(begin_scan(LONG, LONG, 1, false));
+    list_report(1);
+    report_table_keep_listed(&scan.reports);
+    search_in_vain(100, read);
+    scan_search_end(&scan, now());
+    next_long_scan();
+    cr_assert(scan_search_interrupts(&scan), "the right is there again");
 }
 
 Test(unit_scan_interrupt, a_scan_and_later_searches_settle_what_an_interrupting_search_could_not) {

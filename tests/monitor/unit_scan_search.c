@@ -3,11 +3,6 @@
 
 TestSuite(unit_scan_search, .init = begin, .fini = end);
 
-static void report(int number) {
-    static char id[] = "0123456789012345678901234567890123456789";
-    report_table_add(&scan.reports, &(report_ref_t){.job = {(const char *)&number, sizeof number}, .id = id});
-}
-
 static const worker_report_t *found(int number) {
     digest_t digest = job(number);
     return report_table_find(&scan.reports, &digest);
@@ -21,7 +16,7 @@ static void begin_search(void) {
     cr_assert_eq(next_ms(), 0);
     cr_assert(begin_scan(LONG, LONG, 1, false));
     cr_assert_eq(scan.phase, SCAN_SEARCH);
-    report(1);
+    list_report(1);
     report_table_keep_listed(&scan.reports);
     scan.timer.reports_read = now();
 }
@@ -97,7 +92,7 @@ Test(unit_scan_search, a_job_that_was_not_found_needs_a_scan) {
     now_ms += INTERVAL;
     cr_assert(begin_scan(LONG, LONG, 1, false));
     cr_assert_eq(scan.phase, SCAN_ROTATE);
-    report(1);
+    list_report(1);
     report_table_keep_listed(&scan.reports);
     now_ms += 800;
     scan_end(&scan, now());
@@ -123,7 +118,7 @@ Test(unit_scan_search, a_job_that_a_scan_has_met_needs_no_further_scan) {
     scan_search_end(&scan, now());
     now_ms += INTERVAL;
     cr_assert(begin_scan(LONG, LONG, 1, false));
-    report(1);
+    list_report(1);
     report_table_keep_listed(&scan.reports);
     scan_note_job(&scan, &one);
     scan_end(&scan, now());
@@ -133,7 +128,7 @@ Test(unit_scan_search, a_job_that_a_scan_has_met_needs_no_further_scan) {
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, 1, false));
     report_end_t end;
-    report(1);
+    list_report(1);
     cr_assert_not(scan_search_wanted(&scan, &end), "the same report again");
     scan_search_end(&scan, now());
     cr_assert_gt(next_ms(), INTERVAL / 2);
@@ -275,7 +270,7 @@ Test(unit_scan_search, the_table_has_room_for_reports_that_are_met) {
 
 Test(unit_scan_search, a_full_table_has_room_again_for_the_next_reports) {
     begin_search();
-    for (int i = 2; i <= REPORTS_MAX + 1; i++) report(i);
+    for (int i = 2; i <= REPORTS_MAX + 1; i++) list_report(i);
     report_table_keep_listed(&scan.reports);
     cr_assert(scan.reports.full && scan.reports.count == REPORTS_MAX);
     for (int i = 1; i <= REPORTS_MAX; i++) report_table_remove(&scan.reports, found(i));
@@ -286,7 +281,7 @@ Test(unit_scan_search, a_full_table_has_room_again_for_the_next_reports) {
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, REPORTS_MAX, false));
     cr_assert_not(scan.progress.ends_only, "it reads the reports");
-    report(REPORTS_MAX + 1);
+    list_report(REPORTS_MAX + 1);
     cr_assert_not(scan.reports.full);
     cr_assert(found(REPORTS_MAX + 1));
 }
