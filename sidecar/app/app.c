@@ -232,6 +232,12 @@ static bool app_stop(app_t *app) {
     return role_join(&app->http_role, HTTP_STOP_MS) && ended;
 }
 
+static void app_abandon(app_t *app) {
+    role_set_abandon(app->next_roles);
+    role_set_abandon(app->roles);
+    role_abandon(&app->http_role);
+}
+
 // All threads block signals and the main thread reads them, so no handler runs. *ends: the signals that end the process.
 static bool app_block_signals(app_t *app, sigset_t *ends) {
     sigemptyset(ends);
@@ -284,8 +290,11 @@ int app_run(config_t *config) {
     app.failed = !app_start(&app);
     app_watch_roles(&app); // with the http role
     app_loop(&app);
-    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);      // a second signal ends the process at once
-    if (!app_stop(&app)) _exit(app.failed ? 1 : 0); // threads are still running: free nothing
+    pthread_sigmask(SIG_UNBLOCK, &ends, NULL); // a second signal ends the process at once
+    if (!app_stop(&app)) {                     // threads are still running: free nothing
+        app_abandon(&app);
+        _exit(app.failed ? 1 : 0);
+    }
     bool failed = app.failed;
     app_free(&app);
     if (!failed) log_info("main", NULL, "stopped");

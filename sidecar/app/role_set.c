@@ -289,6 +289,12 @@ bool role_set_end(role_set_t *set) {
     return ended;
 }
 
+void role_set_abandon(role_set_t *set) {
+    for (size_t i = 0; set && i < TOPOLOGY_SHARDS_MAX; i++)
+        if (set->shards[i]) shard_roles_abandon(set->shards[i]);
+    if (set) role_abandon(&set->watcher_role);
+}
+
 // Redis was away at the start and turned out to be a Cluster.
 static bool role_set_replace(role_set_t *next, role_set_t *old, bool *failed) {
     bool changed;

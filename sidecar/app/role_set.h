@@ -37,3 +37,5 @@ bool role_set_take_over(role_set_t *next, role_set_t *old, bool *failed);
 
 // Stops all roles and releases the locks. False: a role did not stop in time, so free nothing.
 bool role_set_end(role_set_t *set);
+// After that, before the process ends. NULL is fine.
+void role_set_abandon(role_set_t *set);

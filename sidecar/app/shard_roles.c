@@ -147,18 +147,26 @@ void shard_roles_adopt(shard_roles_t *next, shard_roles_t *old) {
 
 void shard_roles_retire(shard_roles_t *old, const keyspace_t *next) { leader_retire(old->leader, next); }
 
+// The leader ends last, because the lock fences what dispatcher and monitor write. It does not wait for the auditor: a slow disk
+// would keep the lock.
 bool shard_roles_end(shard_roles_t *of) {
+    role_t *auditor = &of->roles[AUDITOR];
     leader_expect_hand_over(of->leader, false);
-    for (int i = SHARD_ROLES - 1; i >= 0; i--) {
+    role_stop(auditor);
+    for (int i = MONITOR; i >= LEADER; i--) {
         role_stop(&of->roles[i]);
         if (!role_join(&of->roles[i], 0)) return false;
     }
     if (of->handing_over) leader_finish(of->leader); // the next leader never took over
     of->handing_over = false;
-    return true;
+    return role_join(auditor, 0);
 }
 
 void shard_roles_log_running(const shard_roles_t *of) {
     for (int i = 0; i < SHARD_ROLES; i++)
         if (of->roles[i].started) log_warn("main", NULL, "role did not stop in time", F_STR("thread", of->roles[i].name));
+}
+
+void shard_roles_abandon(shard_roles_t *of) {
+    for (int i = 0; i < SHARD_ROLES; i++) role_abandon(&of->roles[i]);
 }

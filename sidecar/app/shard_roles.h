@@ -52,6 +52,7 @@ void shard_roles_adopt(shard_roles_t *next, shard_roles_t *old);
 // After the end of `old`, whose locks no role will adopt any more. Releases the locks that `next` lacks; NULL: none.
 void shard_roles_retire(shard_roles_t *old, const keyspace_t *next);
 
-// Stops all roles, the leader last, and releases the locks. False: call it again when a role has ended.
+// Stops all roles. Releases the locks when dispatcher and monitor have ended. False: call it again when a role has ended.
 bool shard_roles_end(shard_roles_t *roles);
 void shard_roles_log_running(const shard_roles_t *roles); // each role that has not ended
+void shard_roles_abandon(shard_roles_t *roles);           // see role_abandon

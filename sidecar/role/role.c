@@ -101,6 +101,10 @@ bool role_join(role_t *role, int timeout_ms) {
     return true;
 }
 
+void role_abandon(role_t *role) {
+    if (!role_join(role, 0)) pthread_detach(role->thread);
+}
+
 void role_destroy(role_t *role) {
     if (role->wake_fd >= 0) close(role->wake_fd);
     if (role->end_fd >= 0) close(role->end_fd);

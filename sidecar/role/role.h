@@ -51,6 +51,7 @@ bool role_init(role_t *role, const char *name, role_tick_fn *tick, void (*finish
 bool role_start(role_t *role);                // starts the thread; false with errno set
 void role_stop(role_t *role);                 // asks for the end; returns at once
 bool role_join(role_t *role, int timeout_ms); // false: the thread has not ended in time
+void role_abandon(role_t *role);              // nobody will join the thread: the process ends before it
 void role_destroy(role_t *role);              // after a join, or without a start
 
 // Waits as the thread does; for tests.

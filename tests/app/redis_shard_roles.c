@@ -1,6 +1,8 @@
 /* The roles of a shard, as others take their locks over. */
 #include "app/shard_roles.h"
+#include "disk_fault.h"
 #include "fixture.h"
+#include "tempdir.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -16,6 +18,26 @@ static shard_roles_t *roles_of(fixture_t *f, metrics_t *metrics) {
         shard_roles_new(&(shard_roles_spec_t){.config = f->config, .topology = f->topology, .metrics = metrics, .told_fd = -1});
     cr_assert_not_null(roles);
     return roles;
+}
+
+/* Another instance must not wait for the TTL because a disk is slow. */
+Test(redis_shard_roles, a_slow_disk_does_not_delay_the_release_of_the_lock_at_the_stop) {
+    char *path = temp_path(temp_root(), "audit.db"), *config = NULL;
+    if (asprintf(&config, "group = \"app\"; audit = { path = \"%s\"; }; queues = ( { name = \"email\"; } );", path) < 0) abort();
+    fixture_t f = fixture_start(&(fixture_options_t){.config = config});
+    metrics_t *metrics = metrics_new(1);
+    shard_roles_t *roles = roles_of(&f, metrics);
+    disk_fault_on("audit.db", DISK_SYNC, 1, 1000, 0);
+    cr_assert(shard_roles_start(roles));
+    cr_assert(wait_for(disk_fault_hits() > 0 && redis_int(f.r, "EXISTS sidecar:app:lock"), 10000));
+    cr_assert(wait_for((shard_roles_end(roles), redis_int(f.r, "EXISTS sidecar:app:lock") == 0), 10000));
+    cr_expect_not(shard_roles_end(roles), "the auditor still writes");
+    disk_fault_off();
+    cr_assert(wait_for(shard_roles_end(roles), 10000));
+    shard_roles_free(roles);
+    fixture_stop(&f);
+    metrics_free(metrics);
+    free(config), free(path);
 }
 
 static void end(shard_roles_t *roles) {

@@ -31,8 +31,9 @@ static bool fails(int fd, int kind) {
     int now = ++seen;
     if (now < nth || now >= nth + times) return false;
     hits++;
+    while (error == 0 && part) usleep(1000);
     errno = error;
-    return true;
+    return error != 0;
 }
 
 /* These replace libc's functions in this binary and in the libraries that it loads. */
