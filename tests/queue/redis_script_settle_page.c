@@ -253,6 +253,62 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
     fixture_stop(&f);
 }
 
+/* Far from an end of the list one LREM removes all jobs, whose places LSET has marked; without the right to LSET there is one
+ * LREM for each. Other entries and their order stay, and of equal entries the nearest to that end goes. */
+Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
+    enum { COUNT = 32, LIVING = 300 };
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    for (int tail = 0; tail < 2; tail++)
+        for (int right = 0; right < 2; right++) {
+            *p = (page_t){.f = &f, .count = COUNT, .small = 1000};
+            page_lay_out(p);
+            redis_ok(f.r, "ACL SETUSER default +@all");
+            redis_ok(f.r, "%s email:backup %s", tail ? "LPUSH" : "RPUSH", p->names[COUNT / 2]); /* a copy behind the job */
+            for (int i = 0; i < LIVING; i++) redis_ok(f.r, "%s email:backup living%d", tail ? "RPUSH" : "LPUSH", i);
+            for (size_t i = 0; i < COUNT; i++) {
+                p->asks[i].near = LIVING + COUNT + 1;
+                p->asks[i].from_tail = tail;
+            }
+            if (!right) redis_ok(f.r, "ACL SETUSER default -lset");
+            redis_ok(f.r, "CONFIG RESETSTAT");
+            cr_assert(page_settle(p, "T"), "%s", f.error.text);
+            const long long sets = server_commandstat(f.server, "lset"), removals = server_commandstat(f.server, "lrem");
+            cr_assert(right ? sets == COUNT && removals == 1 : sets == 0 && removals == COUNT, "%lld, %lld", sets, removals);
+            redis_ok(f.r, "ACL SETUSER default +lset");
+            cr_assert_eq(redis_int(f.r, "LLEN email"), COUNT);
+            cr_assert_eq(redis_int(f.r, "LLEN email:backup"), LIVING + 2);
+            redis_expect(f.r, p->names[COUNT / 2], "LINDEX email:backup %d", tail ? 0 : -1);
+            redis_expect(f.r, "other", "LINDEX email:backup %d", tail ? 1 : -2);
+            for (int i = 0; i < LIVING; i++) {
+                char living[16];
+                snprintf(living, sizeof living, "living%d", i);
+                redis_expect(f.r, living, "LINDEX email:backup %d", tail ? i + 2 : LIVING - 1 - i);
+            }
+        }
+    free(p);
+    fixture_stop(&f);
+}
+
+/* The stream takes three more records. Jobs without one keep their places. */
+Test(redis_script_settle_page, a_stream_that_runs_out_of_ids_keeps_jobs_far_from_the_end) {
+    enum { COUNT = 32, LIVING = 300, IDS = 3 };
+    fixture_t f = small_stream();
+    page_t *p = mem_alloc(sizeof *p);
+    *p = (page_t){.f = &f, .count = COUNT, .small = 1000, .ends = true};
+    page_lay_out(p);
+    redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551612 f v");
+    for (int i = 0; i < LIVING; i++) redis_ok(f.r, "LPUSH email:backup living%d", i);
+    for (size_t i = 0; i < COUNT; i++) p->asks[i].near = LIVING + COUNT + 1;
+    redis_ok(f.r, "CONFIG RESETSTAT");
+    cr_assert(page_settle(p, "T"), "%s", f.error.text);
+    cr_assert_eq(server_commandstat(f.server, "lset"), IDS);
+    for (size_t i = 0; i < COUNT; i++) cr_assert(i < IDS ? is_settled(p, i) : is_in_progress(p, i), "job %zu", i);
+    cr_assert_eq(redis_int(f.r, "LLEN email:backup"), LIVING + COUNT - IDS + 1);
+    free(p);
+    fixture_stop(&f);
+}
+
 /* The stream fills up in the middle of a page. Ends behind that wait; retries go on without a record. */
 Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
     enum { COUNT = 64, FIT = 20, RECORD = 48 << 10 };

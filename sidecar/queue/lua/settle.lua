@@ -40,7 +40,7 @@
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has `done`; 'gone' not in the
 --          list; 'changed' stamp or report; 'alive' has a heartbeat; 'copies' twice in the list; 'full' the stream takes no
 --          record; {'type', key, found}; or an error
--- Optional GETRANGE, SISMEMBER, SREM
+-- Optional GETRANGE, LSET, SISMEMBER, SREM
 -- Uses     types, fence, records, report_ids, rights, clock
 -- Safe     fenced; by compare; checks preconditions and rights of all jobs before the first write; adds before it removes. Only
 --          XADD notices a stream that is out of ids, so XADD comes first: its error changes nothing of that job. No later write
@@ -127,25 +127,30 @@ local function is_alive(job)
     local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
     return not blank and redis.call('EXISTS', job.beat) == 1
 end
--- Returns how often each entry stands near the end of the list; nil = these entries were not read. One LRANGE costs less than an
--- LPOS for each job.
-local near, ends = tonumber(ARGV[5]), {}
+-- Returns how often each entry stands near the end of the list, and the index of the nearest one to that end; nil = these entries
+-- were not read. One LRANGE costs less than an LPOS for each job.
+local near, ends, indexes = tonumber(ARGV[5]), {}, {}
 local function end_of(kind)
     if near == 0 or kind.depth == '1' then return end
     local id = kind.side .. kind.from
     if not ends[id] then
-        local first, last = 0, near - 1
-        if kind.side == '-1' then first, last = -near, -1 end
-        ends[id] = {}
-        for _, entry in ipairs(redis.call('LRANGE', kind.from, first, last)) do ends[id][entry] = (ends[id][entry] or 0) + 1 end
+        local tail = kind.side == '-1'
+        local entries = redis.call('LRANGE', kind.from, tail and -near or 0, tail and -1 or near - 1)
+        local before, counts, nearest = tail and #entries + 1 or 1, {}, {}
+        for i, entry in ipairs(entries) do
+            counts[entry] = (counts[entry] or 0) + 1
+            if tail or not nearest[entry] then nearest[entry] = i - before end
+        end
+        ends[id], indexes[id] = counts, nearest
     end
-    return ends[id]
+    return ends[id], indexes[id]
 end
 -- Returns how often the job was found. More than 1 = an ended job has copies.
 local function places(job)
-    local kind, entries, found = job.kind, end_of(job.kind), 0
+    local kind, found = job.kind, 0
+    local entries, nearest = end_of(kind)
     local ends = kind.ends and kind.alone ~= '0'
-    if entries then found = entries[job.bytes] or 0 end
+    if entries then found, job.index = entries[job.bytes] or 0, nearest[job.bytes] end
     if ends and not (entries and near >= tonumber(kind.alone)) then
         found = #redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'COUNT', '2', 'MAXLEN', kind.alone)
     end
@@ -202,6 +207,18 @@ for i, job in ipairs(jobs) do
         settled[#settled + 1] = job
     end
 end
+-- LREM of each job would pass the same entries again and again. So LSET puts the token, which is no job, in the place of each job, and
+-- one LREM removes all of them. Near an end of the list that saves nothing.
+local FAR = 256
+local function removes_at_once()
+    if near < FAR or #settled < 2 then return false end
+    local kind = settled[1].kind
+    for _, job in ipairs(settled) do
+        if not job.index or job.kind.from ~= kind.from or job.kind.side ~= kind.side then return false end
+    end
+    return not missing_right({{'LSET', kind.from}})
+end
+local at_once = removes_at_once()
 local kept = record_jobs(KEYS[4], KEYS[5], settled, bytes, length)
 
 -- One call for each command and key, with the values of all jobs.
@@ -247,7 +264,13 @@ if dlq and #letters > 0 then redis.call('LPUSH', dlq, unpack(letters)) end
 if #times > 0 then redis.call('ZADD', recorded, unpack(times)) end
 for _, push in ipairs(pushes) do redis.call('RPUSH', push[1], unpack(push[2])) end
 if #stamped > 0 then redis.call('HSET', KEYS[2], unpack(stamped)) end
-for _, job in ipairs(kept) do redis.call('LREM', job.kind.from, job.kind.side, job.bytes) end
+if at_once and #kept > 0 then
+    local from, side = kept[1].kind.from, kept[1].kind.side
+    for _, job in ipairs(kept) do redis.call('LSET', from, string.format('%d', job.index), ARGV[1]) end
+    redis.call('LREM', from, string.format('%d', tonumber(side) * #kept), ARGV[1])
+else
+    for _, job in ipairs(kept) do redis.call('LREM', job.kind.from, job.kind.side, job.bytes) end
+end
 if #unstamped > 0 then redis.call('HDEL', KEYS[2], unpack(unstamped)) end
 if #answered > 0 then redis.call('HDEL', KEYS[3], unpack(answered)) end
 for _, mark in ipairs(marks) do redis.call('SREM', mark[1], unpack(mark[2])) end
