@@ -253,6 +253,9 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
     fixture_stop(&f);
 }
 
+/* Redis 6.2 has no acl_check_cmd: a script tries each write once on a scratch key. */
+static int tries(const fixture_t *f) { return server_major(f->server) < 7; }
+
 /* Far from an end of the list one LREM removes all jobs, whose places LSET has marked; without the right to LSET there is one
  * LREM for each. Other entries and their order stay, and of equal entries the nearest to that end goes. */
 Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
@@ -274,7 +277,9 @@ Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
             redis_ok(f.r, "CONFIG RESETSTAT");
             cr_assert(page_settle(p, "T"), "%s", f.error.text);
             const long long sets = server_commandstat(f.server, "lset"), removals = server_commandstat(f.server, "lrem");
-            cr_assert(right ? sets == COUNT && removals == 1 : sets == 0 && removals == COUNT, "%lld, %lld", sets, removals);
+            const int tried = tries(&f);
+            cr_assert_eq(sets, right ? COUNT + tried : 0);
+            cr_assert_eq(removals, (right ? 1 : COUNT) + tried);
             redis_ok(f.r, "ACL SETUSER default +lset");
             cr_assert_eq(redis_int(f.r, "LLEN email"), COUNT);
             cr_assert_eq(redis_int(f.r, "LLEN email:backup"), LIVING + 2);
@@ -302,7 +307,7 @@ Test(redis_script_settle_page, a_stream_that_runs_out_of_ids_keeps_jobs_far_from
     for (size_t i = 0; i < COUNT; i++) p->asks[i].near = LIVING + COUNT + 1;
     redis_ok(f.r, "CONFIG RESETSTAT");
     cr_assert(page_settle(p, "T"), "%s", f.error.text);
-    cr_assert_eq(server_commandstat(f.server, "lset"), IDS);
+    cr_assert_eq(server_commandstat(f.server, "lset"), IDS + tries(&f));
     for (size_t i = 0; i < COUNT; i++) cr_assert(i < IDS ? is_settled(p, i) : is_in_progress(p, i), "job %zu", i);
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), LIVING + COUNT - IDS + 1);
     free(p);
