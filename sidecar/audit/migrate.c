@@ -9,10 +9,9 @@ enum { SCHEMA_GROUP = 3 };
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
     // One statement: a sidecar may create the log, or migrate it, between two. Version 0.1.0 wrote 2 for schema 3, too
     // (003_group.sql).
-    static const char sql[] = "SELECT application_id, CASE WHEN user_version <> 2 THEN user_version WHEN EXISTS (SELECT 1 FROM "
-                              "pragma_table_info('events')"
-                              " WHERE name = 'group') THEN 3 ELSE 2 END, EXISTS (SELECT 1 FROM sqlite_schema) FROM "
-                              "pragma_application_id, pragma_user_version";
+    static const char sql[] = "SELECT application_id, CASE WHEN user_version <> 2 THEN user_version"
+                              " WHEN EXISTS (SELECT 1 FROM pragma_table_info('events') WHERE name = 'group') THEN 3 ELSE 2 END,"
+                              " EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_application_id, pragma_user_version";
     int64_t application = 0, version = 0, objects = 0;
     int newest = migrations[migration_count - 1].schema;
     if (!audit_read_numbers(audit, sql, (int64_t *const[]){&application, &version, &objects}, 3, why)) return false;

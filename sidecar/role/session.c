@@ -94,10 +94,14 @@ static void session_only_listen(session_t *session) {
 static bool session_open_subscriber(session_t *session, mono_t now) {
     redis_error_t error;
     conn_close(session->subscriber);
-    if (conn_open(session->subscriber, &error) != OUTCOME_REFUSED) return true; // tracking_start handles other failures
-    conn_report_failure(session->subscriber, session->ops->role, &error);
-    session_poll(session, backoff_failed(&session->subscriber_backoff, now));
-    return false;
+    outcome_t outcome = conn_open(session->subscriber, &error);
+    if (outcome == OUTCOME_REFUSED) {
+        conn_report_failure(session->subscriber, session->ops->role, &error);
+        session_poll(session, backoff_failed(&session->subscriber_backoff, now));
+    } else if (outcome != OUTCOME_OK) {
+        session_back_off(session, &error);
+    }
+    return outcome == OUTCOME_OK;
 }
 
 static void session_start_tracking(session_t *session, mono_t now) {
