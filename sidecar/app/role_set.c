@@ -27,9 +27,7 @@ struct role_set {
     shard_roles_t *shards[TOPOLOGY_SHARDS_MAX]; // NULL = the shard has no queues of ours
     shard_roles_t *ended[ENDED_MAX];            // locks of theirs may still be adopted
     size_t ended_count;
-    lock_spread_t spread;
-    vacancies_t *vacancies; // in a Cluster, like the log
-    audit_share_t *log;
+    audit_share_t *log; // in a Cluster
     atomic_bool log_stop;
     bool handed_over[SHARD_ROLES]; // without a Cluster: roles that have taken over
     bool inherited;                // without a Cluster: what the former set knew
@@ -37,23 +35,18 @@ struct role_set {
 };
 
 static shard_roles_t *role_set_new_shard(role_set_t *set, size_t shard, const bool *queues) {
-    return shard_roles_new(
-        &(shard_roles_spec_t){.config = set->config,
-                              .topology = set->topology,
-                              .shard = shard,
-                              .queues = queues,
-                              .metrics = set->metrics,
-                              .spread = set->config->lock.spread && set->spread.locks > 1 ? &set->spread : NULL,
-                              .vacancies = set->vacancies,
-                              .log = set->log,
-                              .told_fd = set->told_fd});
+    return shard_roles_new(&(shard_roles_spec_t){.config = set->config,
+                                                 .topology = set->topology,
+                                                 .shard = shard,
+                                                 .queues = queues,
+                                                 .metrics = set->metrics,
+                                                 .log = set->log,
+                                                 .told_fd = set->told_fd});
 }
 
 static void role_set_find_locks(role_set_t *set) {
     keyspace_t *keys = keyspace_new(set->config);
     for (size_t i = 0; i < keys->queue_count; i++) set->slots[i] = keyspace_slot(keys->locks[keys->queues[i].lock].key);
-    set->spread.locks = keys->lock_count;
-    atomic_store(&set->spread.part, keys->lock_count);
     keyspace_free(keys);
 }
 
@@ -73,7 +66,6 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
     role_set_find_locks(set);
     topology_need_slots(set->topology, set->slots, config->queue_count);
     if (topology_is_cluster(set->topology)) {
-        set->vacancies = vacancies_new();
         set->log = audit_share_new(config, metrics, &set->log_stop);
         topology_wake_on_slots(set->topology, told_fd);
     } else {
@@ -92,7 +84,6 @@ void role_set_free(role_set_t *set) {
     for (size_t i = 0; i < TOPOLOGY_SHARDS_MAX; i++) shard_roles_free(set->shards[i]);
     for (size_t i = 0; i < set->ended_count; i++) shard_roles_free(set->ended[i]);
     audit_share_free(set->log);
-    vacancies_free(set->vacancies);
     watcher_free(set->watcher);
     topology_free(set->topology);
     role_destroy(&set->watcher_role);

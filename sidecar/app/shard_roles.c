@@ -26,8 +26,6 @@ static void shard_roles_make(shard_roles_t *of, const shard_roles_spec_t *spec) 
     shard_t *shard = topology_shard(spec->topology, spec->shard);
     const atomic_bool *stop = &roles[AUDITOR].stop;
     roles[LEADER].self = of->leader = leader_new(of->keys, shard, of->leases, spec->metrics, &roles[LEADER].stop);
-    leader_set_spread(of->leader, spec->spread);
-    leader_set_vacancies(of->leader, spec->vacancies);
     roles[DISPATCHER].self = of->dispatcher = dispatcher_new(of->keys, shard, of->leases, spec->metrics, &roles[DISPATCHER].stop);
     roles[MONITOR].self = of->monitor = monitor_new(of->keys, shard, of->leases, spec->metrics, &roles[MONITOR].stop);
     of->auditor = spec->log ? auditor_new_shared(spec->log, of->keys, shard, of->leases, stop)

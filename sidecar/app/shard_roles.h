@@ -4,8 +4,6 @@
 
 #include "auditor/share.h"
 #include "config/config.h"
-#include "leader/lock_spread.h"
-#include "leader/vacancies.h"
 #include "queue/keys.h"
 #include "redis/topology.h"
 #include "role/role.h"
@@ -22,10 +20,8 @@ typedef struct shard_roles_spec {
     size_t shard;
     const bool *queues; // which of the config's queues; NULL = all
     metrics_t *metrics;
-    lock_spread_t *spread;  // NULL = locks are not shared out
-    vacancies_t *vacancies; // NULL = the leader listens for itself
-    audit_share_t *log;     // NULL = the auditor has its own
-    int told_fd;            // raised when a role has ended
+    audit_share_t *log; // NULL = the auditor has its own
+    int told_fd;        // raised when a role has ended
 } shard_roles_spec_t;
 
 // Returns owned, NULL with errno set. Starts nothing.

@@ -151,7 +151,6 @@ typedef struct config {
     struct {
         int64_t ttl_ms;
         lock_scope_t scope; // use config_lock_scope
-        bool spread;
     } lock;
     struct {
         int64_t batch; // jobs per promote script

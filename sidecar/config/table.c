@@ -82,8 +82,6 @@ const config_key_t config_keys[] = {
         "How long the leader's lock lives without a renewal, a duration; also the longest pause at a takeover after a crash. The leader renews the lock after a third of this time.", PLAIN),
     ROW("lock", "scope", KEY_ENUM, "auto", NULL, NULL, TOP(lock.scope), false,
         "One lock for the whole group, or one for each hash tag, as Redis Cluster needs; auto is queue in a Cluster, and otherwise group.", .words = scope_words),
-    ROW("lock", "spread", KEY_BOOL, "true", NULL, NULL, TOP(lock.spread), true,
-        "Whether the instances share the locks out among themselves, where the scope is queue.", PLAIN),
 
     ROW("dispatcher", "batch", KEY_INT, "5000", "1", "5000", TOP(dispatcher.batch), true,
         "Maximum number of jobs that one promote script moves; fewer if these would take longer than redis.slice.", PLAIN),

@@ -24,22 +24,11 @@ void leader_set_gauge(metric_t *metric, int64_t *gauge, int64_t value) {
     *gauge = value;
 }
 
-void leader_count_leading(leader_t *leader, int more) {
-    metric_add(&leader->metrics->leading, more);
-    if (leader->spread) atomic_fetch_add(&leader->spread->leading, (size_t)more);
-}
-
-void leader_leave_vacancies(leader_t *leader) {
-    conn_close(leader->subscriber);
-    if (leader->vacancies && vacancies_end(leader->vacancies, leader)) topology_wake(shard_topology(leader->shard));
-}
-
 void leader_back_off(leader_t *leader, const redis_error_t *error) {
     mono_t now = mono_now(), retry_at = backoff_failed(&leader->backoff, now);
     leader->retry_at = error->outcome == OUTCOME_REFUSED ? mono_add(now, leader->backoff.most_ms * NS_PER_MS) : retry_at;
     shard_set_reach(leader->shard, conn_is_open(leader->conn) ? SHARD_REACHED : SHARD_LOST, &leader->metrics->redis_up);
     metrics_say(leader->metrics, WHY_REDIS, leader->leases, error->text);
-    if (leader->vacancies) leader_leave_vacancies(leader);
     conn_report_failure(leader->conn, ROLE, error);
 }
 
@@ -79,7 +68,7 @@ void leader_count_unserved(leader_t *leader) {
 static void election_begin_term(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
     lease_begin(leader->leases, lock, election->token, election->deadline);
-    leader_count_leading(leader, 1);
+    metric_add(&leader->metrics->leading, 1);
     if (!election->handed_over) metric_add(&leader->metrics->terms, 1);
     log_info(ROLE, NULL, election->handed_over ? "still leading" : "leading", F_STR("lock", leader_lock_name(leader, lock)),
              F_STR("token", election->token));
@@ -91,7 +80,7 @@ static void election_end_term(leader_t *leader, size_t lock, const char *reason)
     lease_end(leader->leases, lock);
     const lock_keys_t *keys = &leader->keys->locks[lock];
     for (size_t i = 0; i < keys->queue_count; i++) queue_sizes_cede(leader->sizes, keys->queues[i], false);
-    leader_count_leading(leader, -1);
+    metric_add(&leader->metrics->leading, -1);
     if (reason) metric_add(&leader->metrics->terms_lost, 1);
     if (reason)
         log_warn(ROLE, NULL, "no longer leading", F_STR("lock", leader_lock_name(leader, lock)), F_STR("reason", reason),

@@ -5,10 +5,8 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "leader/lock_spread.h"
 #include "leader/preflight.h"
 #include "leader/sizes.h"
-#include "leader/vacancies.h"
 #include "queue/lock.h"
 #include "redis/conn.h"
 #include "redis/topology.h"
@@ -34,10 +32,7 @@ typedef struct election {
     size_t unserved;            // queues of this instance that the leader does not serve
     other_owner_t *other_owner; // leading: queues that other groups own; owned
     size_t other_owner_count;
-    mono_t ceded_until; // given to another instance: does not try before
-    mono_t cede_at;     // not given away before
-    int64_t cede_ttls;  // the last pause before it could be given away again
-    bool handed_over;   // the lock comes from the roles of the previous configuration
+    bool handed_over; // the lock comes from the roles of the previous configuration
 } election_t;
 
 // The node that a slot is being moved to.
@@ -55,17 +50,13 @@ typedef struct leader_gauges {
 struct leader {
     shard_t *shard;
     leader_gauges_t gauges;
-    lock_spread_t *spread;    // borrowed; NULL = off
-    size_t spread_from;       // the lock that is next in turn to be given away
     election_target_t target; // of the last ASK
     const keyspace_t *keys;
     int64_t ttl_ms;
     leases_t *leases;
     metrics_t *metrics;
     conn_t *conn;
-    conn_t *subscriber;       // subscribed to released locks while standing by
-    vacancies_t *vacancies;   // borrowed; NULL = no Cluster: this leader alone
-    uint64_t vacancies_heard; // number of names told by the listener that this leader has read
+    conn_t *subscriber; // subscribed to released locks while standing by
     backoff_t backoff;
     mono_t retry_at;            // no request before this
     mono_t subscriber_retry_at; // the same for the subscriber, whose errors must not delay the lock
@@ -83,18 +74,12 @@ const char *leader_lock_name(const leader_t *leader, size_t lock);
 // Sets one of leader->gauges, and what it adds to the metric.
 void leader_set_gauge(metric_t *metric, int64_t *gauge, int64_t value);
 
-// Counts a lock that this instance leads, or leads no longer.
-void leader_count_leading(leader_t *leader, int more);
-
 // Logs why a request failed and schedules the next attempt; the pause is longest after REFUSED.
 void leader_back_off(leader_t *leader, const redis_error_t *error);
 // The same for a request that concerns one lock. After REFUSED only this lock waits.
 void leader_lock_failed(leader_t *leader, size_t lock, const redis_error_t *error);
 
 lock_call_t leader_lock_call(leader_t *leader, size_t lock, redis_error_t *error);
-
-// Closes the subscription to released locks. In a Cluster another leader listens then.
-void leader_leave_vacancies(leader_t *leader);
 
 // In election.c. Needs an open connection.
 void leader_acquire(leader_t *leader, size_t lock);
@@ -112,11 +97,6 @@ void leader_count_unserved(leader_t *leader);
 bool renewal_is_due(const leader_t *leader);
 void leader_renew(leader_t *leader);
 
-// In listen.c. Subscribes to released locks if this leader is to listen, and reads the messages.
+// In listen.c. While another instance leads: subscribes to released locks, and reads the messages.
 void leader_listen(leader_t *leader);
 mono_t leader_listen_at(const leader_t *leader); // when to call it next, beside messages
-
-// In spread.c. Whether another lock would be more than the part of this instance.
-bool spread_has_enough(const leader_t *leader);
-// Once per TTL: counts the instances, and gives a lock away if this instance leads too many. Needs an open connection.
-void spread_step(leader_t *leader);

@@ -29,12 +29,8 @@ leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, m
     return leader;
 }
 
-void leader_set_spread(leader_t *leader, lock_spread_t *spread) { leader->spread = spread; }
-void leader_set_vacancies(leader_t *leader, vacancies_t *vacancies) { leader->vacancies = vacancies; }
-
 void leader_free(leader_t *leader) {
     if (!leader) return;
-    leader_leave_vacancies(leader);
     leader_set_gauge(&leader->metrics->standing_by, &leader->gauges.standing_by, 0);
     leader_set_gauge(&leader->metrics->unserved, &leader->gauges.unserved, 0);
     metrics_say(leader->metrics, WHY_REDIS, leader->leases, NULL);
@@ -197,7 +193,6 @@ void leader_tick(void *self, role_wait_t *wait) {
     leader_expire_leases(leader, mono_now());
     leader_listen(leader);
     leader_step_locks(leader);
-    spread_step(leader);
     leader_recheck_queues(leader, mono_now());
     if (mono_reached(leader->retry_at, mono_now()) && queue_sizes_step(leader->sizes, leader->conn, &error) != OUTCOME_OK)
         leader_back_off(leader, &error);
@@ -227,7 +222,7 @@ static bool leader_release(leader_t *leader, size_t lock) {
     redis_error_t error = {0};
     lease_end(leader->leases, lock);
     const lock_call_t call = leader_lock_call(leader, lock, &error);
-    if (conn_open(leader->conn, &error) != OUTCOME_OK || lock_release(&call, NULL) != OUTCOME_OK) {
+    if (conn_open(leader->conn, &error) != OUTCOME_OK || lock_release(&call) != OUTCOME_OK) {
         log_warn(ROLE, NULL, "cannot release the lock; it expires by itself", F_STR("lock", leader_lock_name(leader, lock)),
                  F_STR("reason", error.text));
         return false;
@@ -242,7 +237,7 @@ static bool leader_may_hold(const leader_t *leader, size_t lock) {
 
 void leader_finish(void *self) {
     leader_t *leader = self;
-    leader_leave_vacancies(leader);
+    conn_close(leader->subscriber);
     if (atomic_load(&leader->handing_over)) return;
     for (size_t i = 0; i < leader->keys->lock_count; i++)
         if (leader_may_hold(leader, i) && !leader_release(leader, i)) break; // every other release would time out too
@@ -262,7 +257,7 @@ void leader_hand_over(leader_t *leader, leader_t *old) {
     for (size_t i = 0; i < old->keys->lock_count; i++) {
         if (!leader_may_hold(old, i)) continue;
         election_t *successor = leader_find_election(leader, old->keys->locks[i].key);
-        if (old->elections[i].state == ELECTION_LEADING) leader_count_leading(old, -1);
+        if (old->elections[i].state == ELECTION_LEADING) metric_add(&old->metrics->leading, -1);
         if (successor) {
             memcpy(successor->token, old->elections[i].token, sizeof successor->token);
             successor->maybe_held = true;
@@ -292,7 +287,7 @@ static bool leader_has_lock(const keyspace_t *keys, const char *lock) {
 void leader_retire(leader_t *leader, const keyspace_t *next) {
     bool answered = true;
     for (size_t i = 0; i < leader->keys->lock_count; i++) {
-        if (leader->elections[i].state == ELECTION_LEADING) leader_count_leading(leader, -1);
+        if (leader->elections[i].state == ELECTION_LEADING) metric_add(&leader->metrics->leading, -1);
         bool removed = next && leader_may_hold(leader, i) && !leader_has_lock(next, leader->keys->locks[i].key);
         if (removed && answered) answered = leader_release(leader, i);
     }

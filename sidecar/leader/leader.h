@@ -7,8 +7,6 @@
 
 #include <stdatomic.h>
 
-#include "leader/lock_spread.h"
-#include "leader/vacancies.h"
 #include "model/metrics.h"
 #include "queue/keys.h"
 #include "redis/topology.h"
@@ -19,10 +17,6 @@ typedef struct leader leader_t;
 
 // Borrows everything; `stop` is the role's flag. Returns owned.
 leader_t *leader_new(const keyspace_t *keys, shard_t *shard, leases_t *leases, metrics_t *metrics, const atomic_bool *stop);
-// Shares the locks out with other instances. `spread` is borrowed. Call it before the first tick.
-void leader_set_spread(leader_t *leader, lock_spread_t *spread);
-// In a Cluster: shares the subscription with the leaders of other shards. `vacancies` is borrowed. Call it before the first tick.
-void leader_set_vacancies(leader_t *leader, vacancies_t *vacancies);
 void leader_free(leader_t *leader); // NULL is fine
 
 void leader_tick(void *leader, role_wait_t *wait);

@@ -100,35 +100,11 @@ outcome_t lock_renew_asking(const lock_call_t *call) {
     return refusal.outcome;
 }
 
-// Parses "<time of its last request, ms> <TTL, ms>" of a standby, which acquire.lua writes. A standby tries again when the lock
-// should have expired.
-static bool lock_standby_lives(const char *text, int64_t now_ms, int64_t held_ms) {
-    enum { LATE_MS = 2000 };
-    char *ttl;
-    int64_t heard_ms = strtoll(text, &ttl, 10), own_ms = strtoll(ttl, NULL, 10);
-    return heard_ms > 0 && now_ms - heard_ms <= (held_ms > own_ms ? held_ms : own_ms) + LATE_MS;
-}
-
-outcome_t lock_count_standbys(const lock_call_t *call, int64_t *count) {
-    *count = 0;
-    *call->error = (redis_error_t){0};
-    request_append(call->conn, "TIME");
-    request_append(call->conn, "HGETALL", call->keys->locks[call->lock].standbys);
-    redisReply *time = conn_read_next(call->conn, NULL, call->error);
-    redisReply *standbys = conn_read_next(call->conn, NULL, call->error);
-    for (size_t i = 0; reply_at(standbys, i + 1); i += 2)
-        *count += lock_standby_lives(reply_text(standbys->element[i + 1]), reply_time_ms(time), call->ttl_ms);
-    conn_reply_free(time);
-    conn_reply_free(standbys);
-    return call->error->outcome;
-}
-
-outcome_t lock_release(const lock_call_t *call, int64_t *told) {
+outcome_t lock_release(const lock_call_t *call) {
     redisReply *reply;
     const lock_keys_t *lock = lock_begin(call, &script_release, 1);
     request_text(call->conn, call->token, call->keys->vacant, lock->name);
-    if (request_ask(call->conn, &reply, call->error) == OUTCOME_OK && told) *told = reply_int(reply_at(reply, 1));
-    conn_reply_free(reply);
+    if (request_ask(call->conn, &reply, call->error) == OUTCOME_OK) conn_reply_free(reply);
     return call->error->outcome;
 }
 

@@ -40,11 +40,8 @@ void lock_send_renewal(const lock_call_t *call);
 outcome_t lock_read_renewal(const lock_call_t *call);
 // Renews the lock at the node to which its slot is being moved (redis.io, cluster specification, ASK redirection).
 outcome_t lock_renew_asking(const lock_call_t *call);
-// Counts the instances that stand by for the lock.
-outcome_t lock_count_standbys(const lock_call_t *call, int64_t *count);
-// Releases the lock if this instance holds it. Then publishes the name of the lock on the vacant channel. *told (may be NULL) is
-// the number of subscribers at this node; -1 = Redis refused the message.
-outcome_t lock_release(const lock_call_t *call, int64_t *told);
+// Releases the lock if this instance holds it. Then publishes the name of the lock on the vacant channel.
+outcome_t lock_release(const lock_call_t *call);
 // Takes a queue over from the group other_owner->owner if that group has no leader. Otherwise sets *ours to false and
 // other_owner->owner to the owner of the queue.
 outcome_t lock_claim(const lock_call_t *call, other_owner_t *other_owner, bool *ours);

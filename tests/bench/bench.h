@@ -39,7 +39,6 @@ typedef struct sidecar_options {
     const char *socket;  // name in DIR, default redis.sock
     const char *redis;   // the settings of Redis, in place of the socket; NULL = none
     const char *ttl;     // default 5s
-    const char *lock;    // more settings of the lock; NULL = none
     const char *monitor; // heartbeat; adds the role monitor, with the shortest scan interval; NULL = no monitor
     const char *scan;    // the scan interval; NULL = the default
     const char *queue;   // a queue's group of the config, instead of q0, ...; NULL = none
@@ -208,8 +207,7 @@ static inline void write_config(const bench_t *bench, const sidecar_options_t *o
     if (options->redis) fprintf(file, "redis = { %s };\n", options->redis);
     if (!options->redis)
         fprintf(file, "redis = { socket = \"%s/%s\"; };\n", bench->dir, options->socket ? options->socket : "redis.sock");
-    fprintf(file, "group = \"%s\";\nlock = { ttl = \"%s\"; %s };\n", BENCH_GROUP, options->ttl ? options->ttl : "5s",
-            options->lock ? options->lock : "");
+    fprintf(file, "group = \"%s\";\nlock = { ttl = \"%s\"; };\n", BENCH_GROUP, options->ttl ? options->ttl : "5s");
     if (options->batch) fprintf(file, "dispatcher = { batch = %d; };\n", options->batch);
     fprintf(file, "audit = { path = \"%s/%s.db\"; retain = \"3650d\"; %s };\n", bench->dir, options->name,
             options->audit ? options->audit : "");

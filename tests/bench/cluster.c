@@ -246,7 +246,6 @@ static void measure_idle(bench_t *bench) {
     int window_s = WINDOW_S_PER_ROUND * bench->rounds;
     for (int i = 0; i < d.count; i++) redis_do(d.nodes[i], "ACL SETUSER standby on >x ~* &* +@all");
     sidecar_options_t options = {.name = "leader", .redis = settings_of(&d, ""), .queue = queues_of("")};
-    options.lock = "spread = false;";
     pid_t leader = sidecar_start(bench, options);
     for (int q = 0; q < QUEUES; q++) redis_do(d.of_queue[q], "ZADD {q%d}:delayed 0 warm-up", q);
     await(&d, "LLEN {q%d}", QUEUES);

@@ -42,7 +42,6 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_eq(config->redis.timeout_ms, 5000);
     cr_expect_eq(config->lock.ttl_ms, 5000);
     cr_expect_eq(config->lock.scope, LOCK_SCOPE_AUTO);
-    cr_expect(config->lock.spread);
     cr_expect_eq(config->dispatcher.batch, 5000);
     cr_expect_eq(config->redis.slice_us, 500);
     cr_expect_eq(config->dispatcher.safety_poll_ms, 30000);
@@ -353,8 +352,8 @@ Test(unit_config, dumps_where_each_value_came_from) {
         "\n    host                   = \"127.0.0.1\"; # default\n",
         "\n    port                   = 7000;        # environment\n",
         "\n    sentinels              = [];          # default\n",
-        "\n    ttl    = \"5s\";   # file\n",
-        "\n    scope  = \"auto\"; # default\n",
+        "\n    ttl   = \"5s\";   # file\n",
+        "\n    scope = \"auto\"; # default\n",
         "\n    retry_times       = 5;                         # file\n",
         "\n        name              = \"q\";                       # file\n",
         "\n        backup            = \"q:backup\";                # default\n",
@@ -379,7 +378,7 @@ Test(unit_config, lists_every_key_in_eight_columns) {
         cr_expect_eq(tabs, 7);
         rows++;
     }
-    cr_expect_eq(rows, 86);
+    cr_expect_eq(rows, 85);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
     buffer_free(&out);

@@ -117,7 +117,7 @@ Test(unit_config_errors, suggests_a_known_key_for_an_unknown_one) {
         {"queues = ( { name = \"q\"; group = \"g\"; } );", "F:1: queue `q`: unknown key `group`: it belongs at the top level\n"},
         {"queues = ( { name = \"q\"; protected_timeuot = \"3m\"; } );",
          "F:1: queue `q`: unknown key `protected_timeuot`: did you mean `protected_timeout`?\n"},
-        {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known keys: ttl, scope, spread\n"},
+        {"lock = { zzzzzz = 1; };\n" Q, "F:1: `lock`: unknown key `zzzzzz`; known keys: ttl, scope\n"},
         {"defaults = { timeout = \"3s\"; };\n" Q, "F:1: `defaults`: unknown key `timeout`: it belongs in `redis`\n"},
         {"queues = ( { name = \"q\"; timeout = \"3s\"; } );",
          "F:1: queue `q`: unknown key `timeout`; known keys: name, dialect, ready, delayed, backup, errors, dlq, "

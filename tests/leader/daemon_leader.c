@@ -95,6 +95,30 @@ Test(daemon_leader, terminated_leader_is_replaced_within_200ms) {
     cluster_end(&s);
 }
 
+static bool leads_all(cluster_t *s, const daemon_t *d, int locks) {
+    bool all = true;
+    for (int i = 0; all && i < locks; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "q%d", i);
+        all = cluster_leader(s, name) == d;
+    }
+    return all;
+}
+
+Test(daemon_leader, standby_takes_all_locks_after_sigterm) {
+    enum { LOCKS = 30 };
+    cluster_t s = cluster_begin(NULL);
+    char *queues = cluster_queues("", "q", LOCKS);
+    for (int i = 0; i < 2; i++) cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s", .scope = "queue", .queues = queues});
+    cr_assert(wait_for(leads_all(&s, s.sidecars[0], LOCKS), 5000));
+    cr_assert(wait_for(daemon_log_count(s.sidecars[1], STANDING) == LOCKS, 5000));
+    daemon_terminate(s.sidecars[0], 5000);
+    cr_assert(wait_for(leads_all(&s, s.sidecars[1], LOCKS), 5000), "the locks have to expire");
+    cluster_works(&s, "q7");
+    free(queues);
+    cluster_end(&s);
+}
+
 Test(daemon_leader, stopping_standby_publishes_nothing) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *leader = cluster_sidecar_up(&s, (sidecar_t){.ttl = "20s"});

@@ -210,7 +210,7 @@ Test(redis_script_renew, prolongs_its_own_lock_only) {
 
 static void release(fixture_t *f, const char *token) {
     const lock_call_t call = fixture_lock_call(f, 0, token, TTL);
-    cr_assert_eq(lock_release(&call, NULL), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(lock_release(&call), OUTCOME_OK, "%s", f->error.text);
 }
 
 static void note_vacancy(void *names, const char *channel, slice_t lock) {
