@@ -175,7 +175,6 @@ typedef struct config {
     struct {
         char *listen;
         int64_t port; // 0 = off
-        char *token_file;
     } http;
     struct {
         log_level_t level;

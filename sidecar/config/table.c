@@ -115,8 +115,6 @@ const config_key_t config_keys[] = {
         "Address that health and metrics are served on.", PLAIN),
     ROW("http", "port", KEY_INT, "8642", "0", "65535", TOP(http.port), false,
         "Port that health and metrics are served on; 0 turns them off.", PLAIN),
-    ROW("http", "token_file", KEY_TEXT, "", "0", "4095", TOP(http.token_file), false,
-        "Path of a file that holds the token for requests that show payloads or write; empty turns these requests off.", .secret_file = true),
 
     ROW("log", "level", KEY_ENUM, "info", NULL, NULL, TOP(log.level), true,
         "How much is logged.", .words = level_words),

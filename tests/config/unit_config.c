@@ -276,6 +276,16 @@ Test(unit_config, a_url_of_the_environment_replaces_the_file) {
     config_case_forget_environment();
 }
 
+Test(unit_config, warns_of_a_key_of_0_1_0_without_effect) {
+    char *warnings;
+    setenv("QUEUE_SIDECAR_HTTP_TOKEN_FILE", "/t", 1);
+    config_free(config_case_good("http = {\n token_file = \"\"; port = 0; };\n" Q, &warnings));
+    cr_expect_str_eq(warnings, "F:2: `http`: `token_file` has no effect: remove it\n"
+                               "unknown variable QUEUE_SIDECAR_HTTP_TOKEN_FILE\n");
+    free(warnings);
+    config_case_forget_environment();
+}
+
 Test(unit_config, warns_of_secrets_in_the_file) {
     char *warnings;
     config_free(config_case_good("redis = {\n password = \"hunter2\"; password_file = \"/p\"; };\n" Q, &warnings));
@@ -378,7 +388,7 @@ Test(unit_config, lists_every_key_in_eight_columns) {
         cr_expect_eq(tabs, 7);
         rows++;
     }
-    cr_expect_eq(rows, 85);
+    cr_expect_eq(rows, 84);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
     buffer_free(&out);

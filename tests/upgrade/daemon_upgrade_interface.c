@@ -238,9 +238,9 @@ Test(daemon_upgrade, commands_keep_their_exit_codes) {
 
 /* Changed on purpose: `types` needs no restart any more; lock.scope can be auto; host, socket and username refuse a URL, which
  * may hold a password; dispatcher.batch is only the upper bound beside redis.slice; the safety poll is rarer; a name is called a
- * text. */
+ * text; http.token_file, which had no effect, is gone. */
 #define KEYS_ON_PURPOSE                                                                                                          \
-    "sed 's/^\\(queue-only\\ttypes\\t.*\\)restart$/\\1reloadable/; "                                                             \
+    "sed '/^http\\ttoken_file\\t/d; s/^\\(queue-only\\ttypes\\t.*\\)restart$/\\1reloadable/; "                                   \
     "s/^\\(dispatcher\\tbatch\\tinteger\\t\\)[0-9]*/\\1/; s/^\\(dispatcher\\tsafety_poll\\tduration\\t\\)[0-9]*s/\\1/; "         \
     "s/\\ttext of 1 to 128 bytes/\\t1 to 128 bytes/; "                                                                           \
     "s/^\\(lock\\tscope\\tword\\t\\)[^\\t]*\\t[^\\t]*/\\1/; "                                                                    \
