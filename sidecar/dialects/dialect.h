@@ -121,7 +121,7 @@ typedef struct side_task_ops {
 
 // ---- Requeue: an operator puts a failed job of the audit log back (dialects/requeue.h).
 
-struct requeue_request;
+enum { REQUEUE_MARK_BYTES = 16 };
 
 // The bytes and the lists of a requeue, for requeue.lua. Borrowed. requeue_prepare fills in the queue's ready list and the
 // payload of the row.
@@ -133,6 +133,18 @@ typedef struct requeue_push {
     slice_t mark_id;
 } requeue_push_t;
 
+typedef struct requeue_request {
+    size_t queue;       // index of the queue whose stream gets the record
+    size_t to;          // index of the queue that gets the job
+    const char *marker; // keyspace_requeued_of the failure's queue
+    bool discards;
+    bool again;                  // ignore an earlier requeue marker
+    const requeue_push_t *where; // from requeue_prepare; a discard ignores it
+    const digest_t *digest;      // of the job's bytes in the audit log
+    const char *by;              // operator, 1 to MAX_REQUEUE_BY bytes
+    const event_t *record;       // `answers` is the id of the failure, 64 hex digits; Redis adds `at`
+} requeue_request_t;
+
 typedef struct requeue_ops {
     // Changes *out for a row of the audit log. NULL: the payload goes to ready. *out may borrow from `bytes` until the request
     // is appended. `bytes` and `why` come empty. now_ms is Redis's time. False, with *why: this row cannot be requeued.
@@ -140,7 +152,7 @@ typedef struct requeue_ops {
                     buffer_t *why);
     // Appends the dialect's own request; its replies are those of requeue.lua. A discard does not call this function. NULL: use
     // requeue.lua.
-    void (*append)(conn_t *conn, const keyspace_t *keys, const struct requeue_request *ask);
+    void (*append)(conn_t *conn, const keyspace_t *keys, const requeue_request_t *ask);
     // A requeue removes the job from the queue's dlq and the job's SHA-1 from sidecar:<queue>:recorded.
     bool leaves_dlq;
 } requeue_ops_t;

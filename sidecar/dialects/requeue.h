@@ -7,19 +7,7 @@
 #include "queue/keys.h"
 #include "redis/conn.h"
 
-enum { MAX_REQUEUE_BY = 128, REQUEUE_MARK_BYTES = 16 };
-
-typedef struct requeue_request {
-    size_t queue;       // index of the queue whose stream gets the record
-    size_t to;          // index of the queue that gets the job
-    const char *marker; // keyspace_requeued_of the failure's queue
-    bool discards;
-    bool again;                  // ignore an earlier requeue marker
-    const requeue_push_t *where; // from requeue_prepare; a discard ignores it
-    const digest_t *digest;      // of the job's bytes in the audit log
-    const char *by;              // operator, 1 to MAX_REQUEUE_BY bytes
-    const event_t *record;       // `answers` is the id of the failure, 64 hex digits; Redis adds `at`
-} requeue_request_t;
+enum { MAX_REQUEUE_BY = 128 };
 
 typedef enum requeued {
     REQUEUE_DONE,

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "config_dialects.h"
-#include "dialects/bull/bull.h"
-#include "dialects/delayed_queue/delayed_queue.h"
-#include "dialects/kmqueue/kmqueue.h"
+#include "dialects/bull/internal.h"
+#include "dialects/delayed_queue/internal.h"
+#include "dialects/kmqueue/internal.h"
 
 TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_end);
 

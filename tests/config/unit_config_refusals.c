@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "config_dialects.h"
-#include "dialects/delayed_queue/delayed_queue.h"
-#include "dialects/kmqueue/kmqueue.h"
+#include "dialects/delayed_queue/internal.h"
+#include "dialects/kmqueue/internal.h"
 
 TestSuite(unit_config_refusals, .init = config_case_begin, .fini = config_case_end);
 

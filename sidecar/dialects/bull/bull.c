@@ -1,10 +1,9 @@
 // Bull 4 (OptimalBits/bull 4.10 to the newest 4.x). An entry of delayed is the id of a job. A hash holds the job itself.
 #include <math.h>
 
-#include "dialects/bull/bull.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
-#include "dialects/requeue.h"
 #include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"

@@ -1,5 +1,5 @@
 // Settings of dialect bull, and the key names that Bull makes of them.
-#include "dialects/bull/bull.h"
+#include "dialects/bull/internal.h"
 
 #include "config/dialect.h"
 

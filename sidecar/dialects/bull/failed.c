@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "dialects/bull/bull.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "dialects/bull/scripts.h"
 #include "queue/record.h"

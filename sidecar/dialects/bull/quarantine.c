@@ -3,7 +3,7 @@
 #include "queue/quarantine.h"
 
 #include "base/log.h"
-#include "dialects/bull/bull.h"
+#include "dialects/bull/internal.h"
 #include "dialects/bull/job.h"
 #include "redis/reply.h"
 

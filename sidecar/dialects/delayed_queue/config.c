@@ -1,5 +1,5 @@
 // Settings of dialect delayed_queue, and the key names that DelayedEventService derives from them.
-#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/internal.h"
 
 #include <ctype.h>
 

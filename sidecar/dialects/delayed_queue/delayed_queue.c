@@ -2,10 +2,9 @@
 // the next due time. A hash holds the envelope of each event. Each class has one list. A worker removes a handled event from
 // zset and hash. Until then the event is sent again and again, so scans are not needed. The promote script quarantines events
 // that are out of attempts and events that it cannot send. quarantine.c handles these events.
-#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/internal.h"
 
 #include "dialects/delayed_queue/scripts.h"
-#include "dialects/requeue.h"
 #include "queue/record.h"
 #include "queue/scripts.h"
 #include "queue/settle.h"

@@ -1,4 +1,4 @@
-#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/internal.h"
 
 #include "base/json/json.h"
 

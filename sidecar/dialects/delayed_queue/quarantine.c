@@ -4,7 +4,7 @@
 #include "base/keyset.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/internal.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "queue/quarantine.h"
 #include "queue/record.h"

@@ -1,6 +1,6 @@
 // After Redis's clock was set back, events that were sent while it was ahead would wait until it has come to their times.
 #include "base/log.h"
-#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/internal.h"
 #include "dialects/delayed_queue/scripts.h"
 #include "redis/reply.h"
 

@@ -2,7 +2,7 @@
 // later (DelayedEventService.java, tryLock, unlock). So a look at the key finds nothing, but client tracking tells of the change.
 #include "base/buffer.h"
 #include "base/log.h"
-#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/internal.h"
 #include "redis/reply.h"
 #include "redis/tracking.h"
 

@@ -1,7 +1,7 @@
 // Tells of events that the sidecar cannot send, and of the library's own scheduler.
 #include "base/json/json.h"
 #include "config/literal.h"
-#include "dialects/delayed_queue/delayed_queue.h"
+#include "dialects/delayed_queue/internal.h"
 #include "redis/reply.h"
 
 enum {

@@ -1,5 +1,5 @@
 // Settings of dialect kmqueue, and the key names that KMQueue derives from them.
-#include "dialects/kmqueue/kmqueue.h"
+#include "dialects/kmqueue/internal.h"
 
 #include "base/digest.h"
 #include "config/dialect.h"

@@ -3,9 +3,9 @@
 // A worker of a safe queue pops a task, writes the time into the task and pushes the task to the backup list. A worker that is
 // done removes the same bytes. So entries of the backup list are never rewritten. A retry changes two tokens of the task and
 // pushes the task to the list that the task names. A task that names a list outside the configuration is pushed nowhere.
-#include "dialects/kmqueue/kmqueue.h"
 #include "base/buffer.h"
 #include "base/json/json.h"
+#include "dialects/kmqueue/internal.h"
 #include "dialects/kmqueue/task.h"
 
 // Ignore dates outside these bounds, as job_read does: they would end a task at once, or never.

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "config/literal.h"
-#include "dialects/kmqueue/kmqueue.h"
+#include "dialects/kmqueue/internal.h"
 #include "dialects/kmqueue/task.h"
 #include "redis/reply.h"
 

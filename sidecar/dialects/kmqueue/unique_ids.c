@@ -1,4 +1,4 @@
-#include "dialects/kmqueue/kmqueue.h"
+#include "dialects/kmqueue/internal.h"
 
 #include "base/buffer.h"
 #include "base/condition.h"

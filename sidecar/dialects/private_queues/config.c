@@ -1,5 +1,5 @@
 // Settings of dialect private_queues.
-#include "dialects/private_queues/private_queues.h"
+#include "dialects/private_queues/internal.h"
 
 #include "config/dialect.h"
 

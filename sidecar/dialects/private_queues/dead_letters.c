@@ -1,4 +1,4 @@
-#include "dialects/private_queues/private_queues.h"
+#include "dialects/private_queues/internal.h"
 
 #include "base/buffer.h"
 #include "base/failpoint.h"

@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/keyset.h"
 #include "base/log.h"
-#include "dialects/private_queues/private_queues.h"
+#include "dialects/private_queues/internal.h"
 #include "dialects/private_queues/scripts.h"
 #include "queue/backup.h"
 #include "redis/reply.h"

@@ -1,7 +1,7 @@
 // Each worker moves a job into a list of its own (BLMOVE main queue-NAME RIGHT LEFT), works on the last entry of that list and
 // then removes the entry (quarkus.io/blog/redis-job-queue-reloaded). So the last entry of each private list is the running job.
 // A scan reads these entries in place. A job whose worker is gone goes back to the right end of main.
-#include "dialects/private_queues/private_queues.h"
+#include "dialects/private_queues/internal.h"
 #include "dialects/private_queues/scripts.h"
 #include "queue/scripts.h"
 

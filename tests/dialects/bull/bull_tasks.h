@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bull_call.h"
-#include "dialects/bull/bull.h"
+#include "dialects/bull/internal.h"
 #include "dialects/registry.h"
 #include "model/metrics.h"
 #include "wait.h"

@@ -2,8 +2,8 @@
  * workers, under several leaders, and, if its message arrives, when Bull removed the job at once. */
 #include "audit_case.h"
 #include "bull_failure.h"
-#include "dialects/bull/bull.h"
 #include "dialects/bull/failed_channel.h"
+#include "dialects/bull/internal.h"
 #include "dialects/registry.h"
 #include "wait.h"
 
