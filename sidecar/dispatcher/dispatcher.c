@@ -156,7 +156,7 @@ static size_t dispatcher_append_script(dispatcher_t *d, request_t *request, cons
         request->backlog |= schedule->backlog;
         schedule_request_t asked = schedule_sent_promote(schedule, time_us, now);
         if (asked.reads_head) request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = asked.skip};
-        request->promotes[request->promote_count++] = (request_promote_t){queue, script, due->leases[i].term, asked};
+        request->promotes[request->promote_count++] = (request_promote_t){queue, script, due->leases[from].term, asked};
         asks[count++] = (promote_request_t){queue, asked.batch, asked.skip, asked.first, asked.bytes};
         slice_us += time_us;
     }
