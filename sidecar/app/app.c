@@ -119,6 +119,7 @@ static void app_read_config(app_t *app) {
     if (config && !reload_asked) sd_notify_reloading(&app->notify);
     if (!config && (reload_asked || was_refused != (app->reload.refused.holds))) app_notify_ready(app);
     if (!config) return;
+    assert(!app->next_roles); // one hand-over at a time: each role has one predecessor
     app->next_roles = role_set_new(config, app->metrics, app->told_fd);
     if (!app->next_roles) {
         log_error("main", NULL, "cannot apply the new configuration; keeping the old one", F_STR("reason", strerror(errno)));

@@ -173,6 +173,7 @@ static bool role_set_collect_ended(role_set_t *set, bool *changed) {
 }
 
 static bool role_set_begin_shard(role_set_t *set, size_t shard) {
+    assert(!set->shards[shard]); // two leaders of one process would take the lock from each other
     shard_roles_t *roles = role_set_new_shard(set, shard, set->queues);
     if (!roles) {
         log_error("main", NULL, "cannot serve a shard", F_STR("reason", strerror(errno)));
@@ -239,6 +240,7 @@ static bool role_set_take_over_shards(role_set_t *next, role_set_t *old, bool *f
     atomic_store(&old->log_stop, true);
     audit_share_finish(old->log);
     topology_inherit(next->topology, old->topology);
+    assert(next->ended_count == 0);
     for (size_t i = 0; i < old->ended_count; i++) next->ended[next->ended_count++] = old->ended[i];
     *failed = !role_set_follow_slots(next, &changed) || !role_set_start_watcher(next);
     next->ended_count = 0;

@@ -152,6 +152,7 @@ bool shard_roles_end(shard_roles_t *of) {
     leader_expect_hand_over(of->leader, false);
     role_stop(auditor);
     for (int i = MONITOR; i >= LEADER; i--) {
+        assert(i != LEADER || (!of->roles[DISPATCHER].started && !of->roles[MONITOR].started));
         role_stop(&of->roles[i]);
         if (!role_join(&of->roles[i], 0)) return false;
     }

@@ -283,6 +283,7 @@ void dispatcher_tick(void *self, role_wait_t *wait) {
         session_close(&d->session);
         return; // sleep until a lease begins
     }
+    assert(window_in_flight(&d->window) == 0); // session_ready would take the reply
     if (session_ready(&d->session)) dispatcher_work(d);
     session_wait(&d->session, dispatcher_next_time(d), wait);
 }

@@ -11,7 +11,7 @@ static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, siz
     mono_t now = mono_now();
     bool safety = request->kind == REQUEST_SAFETY;
     if (safety && !d->session.tracking) schedule_poll_oversized(schedule, now);
-    bool busy = schedule->head.changed || schedule->backlog || schedule->in_flight > 0;
+    bool busy = schedule->head.changed || schedule->backlog || schedule->in_flight;
     if (safety && (busy || !mono_reached(schedule->blocked_until, now))) return;
     if (safety && schedule_differs(schedule, head)) {
         if (d->session.tracking) metric_add(&schedule->metrics->missed, 1);
@@ -65,7 +65,7 @@ static outcome_t dispatcher_apply_promote(dispatcher_t *d, const request_promote
                                           const redis_error_t *error, int64_t *bytes) {
     schedule_t *schedule = &d->schedules[promote->queue];
     mono_t now = mono_now();
-    schedule->in_flight--;
+    schedule_replied(schedule);
     switch (error->outcome) {
     case OUTCOME_OK:
         backoff_reset(&d->session.backoff); // only a write proves that Redis works
@@ -95,7 +95,7 @@ static void dispatcher_suspect(dispatcher_t *d, const request_promote_t *promote
     for (size_t i = 0; i < count; i++) {
         schedule_t *schedule = &d->schedules[promotes[i].queue];
         schedule->suspect = true;
-        schedule->in_flight--;
+        schedule_replied(schedule);
     }
 }
 
@@ -171,7 +171,7 @@ outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     bool expensive = dispatcher_measure_cost(d, request, bytes);
     window_pop(&d->window);
     for (size_t i = 0; request->kind == REQUEST_READ && i < request->count; i++)
-        d->schedules[request->queues[i].queue].in_flight--;
+        schedule_replied(&d->schedules[request->queues[i].queue]);
     // Invalidations that Redis sent before this reply have arrived: read them, or the safety poll would count them as missed.
     if (request->kind == REQUEST_SAFETY) (void)session_read_messages(&d->session);
     for (size_t i = 0; i < scripts; i++) {

@@ -38,7 +38,7 @@ void schedule_reset(schedule_t *schedule) {
     schedule->oversized.found = false;
     schedule->head = (schedule_head_t){.changed = true, .due = mono_never(), .due_us = INT64_MAX};
     schedule->blocked_until = (mono_t){0};
-    schedule->in_flight = 0;
+    schedule->in_flight = false;
     schedule->first = FIRST_UNKNOWN;
     schedule->backlog = schedule->isolated = schedule->suspect = false;
     schedule->empty = 0;
@@ -62,7 +62,7 @@ void schedule_poll_oversized(schedule_t *schedule, mono_t now) {
 }
 
 static bool schedule_is_free(const schedule_t *schedule, mono_t now) {
-    return schedule->in_flight == 0 && mono_reached(schedule->blocked_until, now);
+    return !schedule->in_flight && mono_reached(schedule->blocked_until, now);
 }
 
 bool schedule_wants_promote(const schedule_t *schedule, mono_t now) {
@@ -90,9 +90,16 @@ static void schedule_note_read(schedule_t *schedule, mono_t now) {
     schedule->head.reread_at = mono_max(schedule->head.reread_at, schedule_reread_at(now));
 }
 
+// Two requests in flight would read the same oversized entries, and count them twice.
 static void schedule_note_sent(schedule_t *schedule, mono_t now) {
-    schedule->in_flight++;
+    assert(!schedule->in_flight);
+    schedule->in_flight = true;
     if (schedule->oversized.changed && mono_reached(schedule->oversized.cooldown_until, now)) schedule_restart_head(schedule);
+}
+
+void schedule_replied(schedule_t *schedule) {
+    assert(schedule->in_flight); // else the reply is to a request of another queue
+    schedule->in_flight = false;
 }
 
 void schedule_sent_read(schedule_t *schedule, mono_t now) {
@@ -151,14 +158,12 @@ static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *re
     schedule->full_at_us = 0;
 }
 
-// Count from the `skip` of the reply's request, because two requests in flight may read the same entries.
 static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask) {
-    int64_t found = ask->skip + reply->large - schedule->oversized.skip;
     schedule->head.changed = true;
-    if (ask->epoch != schedule->oversized.epoch || found <= 0) return;
-    schedule->oversized.skip += found;
-    metric_add(&schedule->metrics->large, found);
-    log_warn(ROLE, schedule->config->name, "left entries larger than max_payload in delayed", F_INT("entries", found),
+    if (ask->epoch != schedule->oversized.epoch) return;
+    schedule->oversized.skip += reply->large;
+    metric_add(&schedule->metrics->large, reply->large);
+    log_warn(ROLE, schedule->config->name, "left entries larger than max_payload in delayed", F_INT("entries", reply->large),
              F_INT("bytes", reply->large_bytes), F_NUM("score", reply->large_score), F_STR("sha1", reply->large_sha1),
              F_INT("max_payload", schedule->config->policy.max_payload));
 }
@@ -191,7 +196,7 @@ static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *re
     }
     metric_add(&schedule->metrics->empty, 1);
     // The clock of this machine and Redis's clock differ a little, so a few empty promotes are normal. Pause after more.
-    if (schedule->in_flight == 0 && ++schedule->empty > EMPTY_MAX) schedule->blocked_until = mono_add(now, NS_PER_MS);
+    if (++schedule->empty > EMPTY_MAX) schedule->blocked_until = mono_add(now, NS_PER_MS);
 }
 
 static void schedule_apply_full(schedule_t *schedule, const promote_reply_t *reply, mono_t now) {

@@ -46,7 +46,7 @@ typedef struct schedule {
     int64_t slice_us; // time of Redis that one promote may take
     pace_t pace;
     int64_t first;        // entries of the first read of a promote
-    int in_flight;        // requests in flight; the caller subtracts 1 at each reply
+    bool in_flight;       // a request is in flight: a promote, or a read of the head
     mono_t blocked_until; // no request before this: ready is full, or Redis refused a request
     bool backlog;         // the last batch was full, so more jobs are due
     bool isolated;        // read this head in a request of its own: its error or its cost would harm other queues
@@ -95,6 +95,8 @@ int64_t schedule_least_us(const schedule_t *schedule);
 void schedule_sent_read(schedule_t *schedule, mono_t now);
 schedule_request_t schedule_sent_promote(schedule_t *schedule, int64_t time_us, mono_t now);
 
+// A request has ended, with a reply or without.
+void schedule_replied(schedule_t *schedule);
 // Records a reply at the local time `now`; a head at the local time `at` at which Redis's clock was now_us.
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now);
 void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t at);

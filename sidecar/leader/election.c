@@ -67,6 +67,7 @@ void leader_count_unserved(leader_t *leader) {
 
 static void election_begin_term(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
+    assert(!election->maybe_held && !*election->holder); // else a leader would also stand by
     lease_begin(leader->leases, lock, election->token, election->deadline);
     metric_add(&leader->metrics->leading, 1);
     if (!election->handed_over) metric_add(&leader->metrics->terms, 1);
@@ -211,8 +212,10 @@ static void election_lost(leader_t *leader, size_t lock, const lock_state_t *sta
     election_check_clock_step(leader, lock, state, now);
 }
 
+// Each term has a token of its own: a script of a former term must not pass the fence.
 void leader_acquire(leader_t *leader, size_t lock) {
     election_t *election = &leader->elections[lock];
+    assert(election->state == ELECTION_STANDBY);
     lock_state_t state = {0};
     redis_error_t error;
     if (!*election->token) token_new(election->token, leader->ttl_ms);

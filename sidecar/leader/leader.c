@@ -259,6 +259,7 @@ void leader_hand_over(leader_t *leader, leader_t *old) {
         election_t *successor = leader_find_election(leader, old->keys->locks[i].key);
         if (old->elections[i].state == ELECTION_LEADING) metric_add(&old->metrics->leading, -1);
         if (successor) {
+            assert(successor->state == ELECTION_STANDBY && !*successor->token); // it has not begun
             memcpy(successor->token, old->elections[i].token, sizeof successor->token);
             successor->maybe_held = true;
             successor->handed_over = old->elections[i].state == ELECTION_LEADING ||
@@ -271,6 +272,7 @@ void leader_hand_over(leader_t *leader, leader_t *old) {
 
 void leader_adopt(leader_t *leader, size_t lock, const char *token) {
     election_t *election = &leader->elections[lock];
+    assert(election->state == ELECTION_STANDBY && *token);
     snprintf(election->token, sizeof election->token, "%s", token);
     snprintf(election->adopted, sizeof election->adopted, "%s", token);
     election->maybe_held = election->handed_over = true;

@@ -48,6 +48,7 @@ static void renewals_send(renewals_t *renewals) {
 
 static void renewals_apply(const renewals_t *renewals, size_t lock, const redis_error_t *error) {
     leader_t *leader = renewals->leader;
+    assert(leader->elections[lock].state == ELECTION_LEADING); // the reply is to the lock that was renewed
     if (error->outcome == OUTCOME_FENCED) {
         leader->elections[lock].next = renewals->sent;
         leader_change_state(leader, lock, ELECTION_STANDBY, error->text);

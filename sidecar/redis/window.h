@@ -14,7 +14,24 @@ typedef struct window {
 
 static inline size_t window_in_flight(const window_t *window) { return window->sent - window->answered; }
 static inline bool window_full(const window_t *window) { return window_in_flight(window) == WINDOW_SIZE; }
-static inline size_t window_oldest(const window_t *window) { return window->answered % WINDOW_SIZE; }   // not when empty
-static inline size_t window_newest(const window_t *window) { return (window->sent - 1) % WINDOW_SIZE; } // not when empty
-static inline size_t window_push(window_t *window) { return window->sent++ % WINDOW_SIZE; }             // not when full
-static inline size_t window_pop(window_t *window) { return window->answered++ % WINDOW_SIZE; }          // not when empty
+
+// A reply that is counted for another request would be taken for other jobs.
+static inline size_t window_oldest(const window_t *window) {
+    assert(window_in_flight(window) > 0);
+    return window->answered % WINDOW_SIZE;
+}
+
+static inline size_t window_newest(const window_t *window) {
+    assert(window_in_flight(window) > 0);
+    return (window->sent - 1) % WINDOW_SIZE;
+}
+
+static inline size_t window_push(window_t *window) {
+    assert(!window_full(window));
+    return window->sent++ % WINDOW_SIZE;
+}
+
+static inline size_t window_pop(window_t *window) {
+    assert(window_in_flight(window) > 0);
+    return window->answered++ % WINDOW_SIZE;
+}

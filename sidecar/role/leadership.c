@@ -21,6 +21,7 @@ bool leadership_refresh(leadership_t *leadership, void (*began)(void *self, size
         if (!lease_get(leadership->leases, lock, &lease)) continue;
         if (leadership->fenced[lock] != lease.term) any = true;
         if (leadership->seen[lock] == lease.term) continue;
+        assert(leadership->seen[lock] < lease.term); // the roles know terms by their numbers
         leadership->seen[lock] = lease.term;
         const lease_queues_t *of = leases_queues(leadership->leases, lock);
         for (size_t i = 0; i < of->queue_count; i++) began(self, of->queues[i]);
@@ -37,6 +38,7 @@ bool leadership_may_serve(leadership_t *leadership, size_t queue, lease_t *lease
 void leadership_fence(leadership_t *leadership, size_t queue, uint64_t term) {
     size_t lock = leases_lock_of(leadership->leases, queue);
     if (leadership->fenced[lock] == term) return; // several scripts were in flight
+    assert(leadership->fenced[lock] < term);      // Redis replies in order; else a fenced term would be served again
     leadership->fenced[lock] = term;
     lease_suspect(leadership->leases, lock, term);
     log_info(leadership->role, NULL, "fenced: lock lost", F_STR("lock", leases_queues(leadership->leases, lock)->lock));

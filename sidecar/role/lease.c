@@ -48,7 +48,8 @@ void leases_free(leases_t *leases) {
 }
 
 void leases_wake_on_change(leases_t *leases, int wake_fd) {
-    if (leases->listener_count < LISTENERS) leases->listeners[leases->listener_count++] = wake_fd;
+    assert(leases->listener_count < LISTENERS);
+    leases->listeners[leases->listener_count++] = wake_fd;
 }
 
 void leases_wake_on_suspicion(leases_t *leases, int wake_fd) { leases->leader = wake_fd; }
@@ -66,7 +67,9 @@ static void leases_notify(leases_t *leases) {
     for (size_t i = 0; i < leases->listener_count; i++) wakeup_raise(leases->listeners[i]);
 }
 
+// Without a token nobody would serve the queues, and without a deadline the lease would outlive the lock.
 void lease_begin(leases_t *leases, size_t lock, const char *token, mono_t deadline) {
+    assert(*token && deadline.ns > 0);
     pthread_mutex_lock(&leases->mutex);
     lease_t *lease = &leases->locks[lock].lease;
     snprintf(lease->token, sizeof lease->token, "%s", token);
@@ -77,10 +80,13 @@ void lease_begin(leases_t *leases, size_t lock, const char *token, mono_t deadli
     leases_notify(leases);
 }
 
+// A renewal belongs to the term that the roles know, and the last one sent says how long Redis keeps the lock.
 void lease_extend(leases_t *leases, size_t lock, mono_t deadline) {
     pthread_mutex_lock(&leases->mutex);
-    bool had_expired = mono_reached(leases->locks[lock].lease.deadline, mono_now());
-    leases->locks[lock].lease.deadline = deadline;
+    lease_t *lease = &leases->locks[lock].lease;
+    bool had_expired = mono_reached(lease->deadline, mono_now());
+    assert(*lease->token && mono_reached(lease->deadline, deadline));
+    lease->deadline = deadline;
     pthread_mutex_unlock(&leases->mutex);
     if (had_expired) leases_notify(leases); // a role that saw an expired lease waits for this
 }

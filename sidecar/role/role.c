@@ -9,7 +9,9 @@
 enum { STACK_BYTES = 256 * 1024 };
 
 void role_wait_fd(role_wait_t *wait, int fd) {
-    if (fd >= 0 && wait->fd_count < ROLE_FDS) wait->fds[wait->fd_count++] = fd;
+    if (fd < 0) return;
+    assert(wait->fd_count < ROLE_FDS); // else the role would sleep through its messages
+    wait->fds[wait->fd_count++] = fd;
 }
 
 bool role_backing_off(role_wait_t *wait, mono_t retry_at) {
@@ -71,6 +73,7 @@ static void *role_main(void *arg) {
 }
 
 bool role_start(role_t *role) {
+    assert(!role->started); // two threads would mix their requests on one connection
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
@@ -106,6 +109,7 @@ void role_abandon(role_t *role) {
 }
 
 void role_destroy(role_t *role) {
+    assert(!role->started);
     if (role->wake_fd >= 0) close(role->wake_fd);
     if (role->end_fd >= 0) close(role->end_fd);
     role->wake_fd = role->end_fd = -1;

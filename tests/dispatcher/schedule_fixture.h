@@ -47,7 +47,7 @@ static inline promote_reply_t moved(int64_t jobs) {
 }
 
 static inline void read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
-    schedule->in_flight--;
+    schedule_replied(schedule);
     schedule_read_promote(schedule, reply, ask, now);
 }
 

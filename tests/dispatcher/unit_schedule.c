@@ -3,8 +3,20 @@
 #include "schedule_fixture.h"
 
 #include <math.h>
+#include <signal.h>
 
 TestSuite(unit_schedule);
+
+Test(unit_schedule, a_second_request_in_flight_ends_the_process, .signal = SIGABRT) {
+    setup_t setup = setup_open("");
+    schedule_sent_read(&setup.schedule, NOW);
+    schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
+}
+
+Test(unit_schedule, a_reply_without_a_request_ends_the_process, .signal = SIGABRT) {
+    setup_t setup = setup_open("");
+    schedule_replied(&setup.schedule);
+}
 
 Test(unit_schedule, begins_with_a_read_of_the_head) {
     setup_t setup = setup_open("");
@@ -13,7 +25,7 @@ Test(unit_schedule, begins_with_a_read_of_the_head) {
     cr_assert(mono_reached(schedule_next(&setup.schedule), NOW));
     schedule_sent_read(&setup.schedule, NOW);
     cr_assert_not(schedule_wants_read(&setup.schedule, at(5000)), "a read is in flight");
-    setup.schedule.in_flight--;
+    schedule_replied(&setup.schedule);
     see_none(&setup.schedule);
     cr_assert_not(schedule_wants_read(&setup.schedule, at(1000000)));
     cr_assert_eq(schedule_next(&setup.schedule).ns, mono_never().ns);
@@ -45,7 +57,7 @@ Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
         char *unit = mem_printf("score_unit = \"%s\";", rows[i].unit);
         setup_t setup = setup_open(unit);
         schedule_sent_read(&setup.schedule, NOW);
-        setup.schedule.in_flight--;
+        schedule_replied(&setup.schedule);
         see_head(&setup.schedule, rows[i].score);
         mono_t due = rows[i].in_us == INT64_MAX ? mono_never() : at(rows[i].in_us);
         cr_assert_eq(schedule_next(&setup.schedule).ns, due.ns, "row %zu: %lld us off", i,
@@ -155,7 +167,7 @@ Test(unit_schedule, changes_are_read_at_most_once_a_millisecond) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     schedule_sent_read(schedule, NOW);
-    schedule->in_flight--;
+    schedule_replied(schedule);
     see_none(schedule);
     schedule_changed(schedule);
     cr_assert_not(schedule_wants_read(schedule, at(999)));
@@ -168,7 +180,7 @@ Test(unit_schedule, a_change_does_not_delay_a_due_job) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     schedule_sent_read(schedule, NOW);
-    schedule->in_flight--;
+    schedule_replied(schedule);
     see_head(schedule, 1);
     schedule_changed(schedule);
     cr_assert(schedule_wants_promote(schedule, NOW));
@@ -204,7 +216,7 @@ static void expect_blocked(setup_t *setup) {
     cr_assert_eq(schedule_next(schedule).ns, at(pause_us).ns);
     cr_assert(schedule_wants_promote(schedule, at(pause_us)));
     cr_assert_eq(metric_get(&schedule->metrics->faults), 1);
-    cr_assert_eq(schedule->in_flight, 0);
+    cr_assert_not(schedule->in_flight);
 }
 
 Test(unit_schedule, refusals_block_the_queue) {
@@ -236,10 +248,10 @@ Test(unit_schedule, fenced_is_not_counted_as_refused) {
     setup_t setup = setup_open("");
     see_head(&setup.schedule, 1);
     (void)schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
-    setup.schedule.in_flight--;
+    schedule_replied(&setup.schedule);
     schedule_fenced(&setup.schedule);
     cr_assert_eq(metric_get(&setup.schedule.metrics->faults), 0);
-    cr_assert_eq(setup.schedule.in_flight, 0);
+    cr_assert_not(setup.schedule.in_flight);
     setup_close(&setup);
 }
 
@@ -252,7 +264,7 @@ Test(unit_schedule, a_reset_forgets_all_but_the_configuration) {
     schedule_reset(schedule);
     cr_assert(schedule_wants_read(schedule, NOW));
     cr_assert_not(schedule_wants_promote(schedule, NOW));
-    cr_assert_eq(schedule->in_flight, 0);
+    cr_assert_not(schedule->in_flight);
     cr_assert_eq(schedule->batch, BATCH);
     setup_close(&setup);
 }

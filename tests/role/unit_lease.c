@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,6 +53,23 @@ Test(unit_lease, lease_ends_at_its_deadline) {
     lease_begin(leases, 0, "token", mono_now());
     cr_assert_not(lease_get(leases, 0, &lease));
     leases_free(leases);
+}
+
+Test(unit_lease, a_term_without_a_token_ends_the_process, .signal = SIGABRT) {
+    lease_begin(leases_new(1, 1), 0, "", in_ms(10000));
+}
+
+Test(unit_lease, a_renewal_after_the_term_ends_the_process, .signal = SIGABRT) {
+    leases_t *leases = leases_new(1, 1);
+    lease_begin(leases, 0, "token", in_ms(10000));
+    lease_end(leases, 0);
+    lease_extend(leases, 0, in_ms(20000));
+}
+
+Test(unit_lease, a_deadline_that_moves_backwards_ends_the_process, .signal = SIGABRT) {
+    leases_t *leases = leases_new(1, 1);
+    lease_begin(leases, 0, "token", in_ms(10000));
+    lease_extend(leases, 0, in_ms(9000));
 }
 
 Test(unit_lease, begin_and_end_wake_the_roles) {
