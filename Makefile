@@ -213,6 +213,15 @@ fuzz: $(FUZZERS) ## fuzzes the parsers of untrusted bytes, each harness for FUZZ
 vectors: ## regenerates tests/data with the client libraries in build/clients
 	@sh tests/clients/vectors.sh
 
+.PHONY: compdb
+compdb: ## writes build/compile_commands.json, from which clangd knows how each file is compiled
+	@$(MAKE) -s $(B)/gen/paths.h $(GEN_OBJ)
+	@$(MAKE) -nB CC="$(lastword $(CC))" $(OBJ) $(TEST_OBJ) | awk -v dir="$(CURDIR)" ' \
+	    / -c -o [^ ]*\.o [^ ]*\.c$$/ { \
+	        file = $$NF; gsub(/[\\"]/, "\\\\&"); \
+	        printf "%s{\"directory\": \"%s\", \"file\": \"%s\", \"command\": \"%s\"}", n++ ? ",\n" : "[\n", dir, file, $$0 } \
+	    END { print "\n]" }' >$(B)/compile_commands.json
+
 .PHONY: docs check lint tidy format
 docs: all ## regenerates the parts of docs/ that come from the program and its sources
 	@python3 tests/check/docs.py --write

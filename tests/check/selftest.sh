@@ -92,6 +92,9 @@ plant hygiene 'leaves targets out' 'printf "new-1_x: ## planted\n" >>Makefile'
 plant hygiene 'sets it for daemon_loop' 'sed -i "s/daemon_loop|//" tests/check/stages.sh'
 plant hygiene 'suite "stray"' 'echo "Test(stray, x) {" >tests/base/unit_planted.c'
 
+plant compdb 'tests/.*is not in build/compile_commands' 'sed -i "s/-nB \(.*\) .(TEST_OBJ)/-nB \1/" Makefile'
+fresh
+
 plant again 'a command that fails 1 times: code 7, 1 tries' 'sed -i "s/:-}\" = 1/:-}\" = 2/" deploy/again.sh'
 plant compose "is not the Python worker" 'echo "# of my own" >>deploy/compose/worker/worker.py'
 plant compose 'more than the mem_limit' 'sed -i "s/8MiB/9MiB/" deploy/compose/config/queue-sidecar.cfg'
