@@ -92,6 +92,16 @@ plant hygiene 'leaves targets out' 'printf "new-1_x: ## planted\n" >>Makefile'
 plant hygiene 'sets it for daemon_loop' 'sed -i "s/daemon_loop|//" tests/check/stages.sh'
 plant hygiene 'suite "stray"' 'echo "Test(stray, x) {" >tests/base/unit_planted.c'
 
+if command -v git >/dev/null; then
+    commit='export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+        [ -d .git ] || { git init -q && git add tests && git commit -qm "check: add the rule"; }; git commit -q --allow-empty'
+    plant subjects 'has 8[0-9] characters' "$commit -m 'check: $(printf 'x%.0s' $(seq 80))' -m body"
+    plant subjects 'names no room' "$commit -m 'repair all' -m body"
+    plant subjects '"kitchen" is no folder' "$commit -m 'kitchen: repair all' -m body"
+    plant subjects 'does not begin with a verb' "$commit -m 'check: the rule holds' -m body"
+    plant subjects 'has no body' "$commit -m 'fix: repair all'"
+    fresh
+fi
 plant compdb 'tests/.*is not in build/compile_commands' 'sed -i "s/-nB \(.*\) .(TEST_OBJ)/-nB \1/" Makefile'
 fresh
 
