@@ -2,6 +2,7 @@
 #include "daemon.h"
 #include "redis_cluster.h"
 #include "relay.h"
+#include "suite.h"
 #include "tls_harness.h"
 #include "wait.h"
 
@@ -81,8 +82,11 @@ static void expect_rounds_from(nodes_t *nodes, daemon_t *d, int first, int round
 
 static void expect_rounds(nodes_t *nodes, daemon_t *d, const char *when) { expect_rounds_from(nodes, d, 0, ROUND_MS, when); }
 
+static nodes_t nodes;
+SUITE(daemon_cluster, , nodes_free(&nodes));
+
 Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
-    nodes_t nodes = nodes_start(3, 1);
+    nodes = nodes_start(3, 1);
     daemon_t *d = start(&nodes, "600ms", QUEUES, "");
     expect_rounds(&nodes, d, "at the start");
     unsigned slot = nodes_slot(&nodes, "{q0}");
@@ -102,13 +106,12 @@ Test(daemon_cluster, serves_all_shards_through_failovers_and_moves) {
         expect_rounds(&nodes, d, "after a move");
     }
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 /* The seed is one address that outlives the restart, such as that of a service. */
 Test(daemon_cluster, serves_a_cluster_that_comes_back_on_other_ports) {
     if (tls_harness_is_on()) cr_skip_test("behind the relay a node would name its plain port");
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     relay_t *seed = relay_start(&(relay_options_t){.socket = server_socket(nodes.servers[0])});
     char address[32];
     snprintf(address, sizeof(address), "\"127.0.0.1:%d\"", relay_port(seed));
@@ -122,14 +125,13 @@ Test(daemon_cluster, serves_a_cluster_that_comes_back_on_other_ports) {
     }
     daemon_stop(d);
     relay_stop(seed);
-    nodes_free(&nodes);
 }
 
 /* A primary other than that of the slot. */
-static size_t other_primary(nodes_t *nodes, unsigned slot) {
-    size_t from = nodes_owner(nodes, slot);
+static size_t other_primary(unsigned slot) {
+    size_t from = nodes_owner(&nodes, slot);
     for (unsigned other = 0; other < SLOTS; other += 100)
-        if (nodes_owner(nodes, other) != from) return nodes_owner(nodes, other);
+        if (nodes_owner(&nodes, other) != from) return nodes_owner(&nodes, other);
     cr_assert_fail("one primary has all slots");
     abort();
 }
@@ -143,47 +145,46 @@ static bool says(daemon_t *d, const char *one, const char *two) {
 }
 
 /* Adds a job as a producer does that follows ASK: where the zset is. */
-static void produce_during_move(nodes_t *nodes, size_t node, const char *job) {
-    redis_t *r = redis_open(nodes->servers[node]);
+static void produce_during_move(size_t node, const char *job) {
+    redis_t *r = redis_open(nodes.servers[node]);
     redis_ok(r, "ASKING");
     redis_ok(r, "ZADD {q0}:delayed 1 %s", job);
     redis_close(r);
 }
 
 /* Moves the keys of the slot, or none, waits for 3 s, and ends the move. */
-static void hold_move(nodes_t *nodes, daemon_t *d, bool with_keys) {
-    unsigned slot = nodes_slot(nodes, "{q0}");
-    size_t from = nodes_owner(nodes, slot), to = other_primary(nodes, slot);
-    delay(nodes, "{q0}", "held", 500);
-    nodes_move_begin(nodes, slot, to);
-    if (with_keys) cr_assert_eq(nodes_move_keys(nodes, slot, to, 1000), 0);
+static void hold_move(daemon_t *d, bool with_keys) {
+    unsigned slot = nodes_slot(&nodes, "{q0}");
+    size_t from = nodes_owner(&nodes, slot), to = other_primary(slot);
+    delay(&nodes, "{q0}", "held", 500);
+    nodes_move_begin(&nodes, slot, to);
+    if (with_keys) cr_assert_eq(nodes_move_keys(&nodes, slot, to, 1000), 0);
     int64_t until = wait_now_us() + 3000000;
-    while (wait_now_us() < until) expect_rounds_from(nodes, d, 1, SOON_MS, "during the move");
+    while (wait_now_us() < until) expect_rounds_from(&nodes, d, 1, SOON_MS, "during the move");
     cr_assert(says(d, "its slot is being moved", "{q0}"));
-    produce_during_move(nodes, with_keys ? to : from, "late");
-    nodes_move_finish(nodes, slot, to);
-    cr_assert(wait_for(took(nodes, "{q0}", "late"), ROUND_MS), "the job of the moved queue does not come");
-    cr_assert(wait_for(took(nodes, "{q0}", "held"), ROUND_MS), "the job that was held does not come");
+    produce_during_move(with_keys ? to : from, "late");
+    nodes_move_finish(&nodes, slot, to);
+    cr_assert(wait_for(took(&nodes, "{q0}", "late"), ROUND_MS), "the job of the moved queue does not come");
+    cr_assert(wait_for(took(&nodes, "{q0}", "held"), ROUND_MS), "the job that was held does not come");
 
     cr_assert_not(says(d, "no longer leading", ""), "a term has ended");
-    expect_rounds(nodes, d, "after the move");
+    expect_rounds(&nodes, d, "after the move");
 }
 
 Test(daemon_cluster, a_move_that_takes_long_holds_its_queue_and_no_other) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
     expect_rounds(&nodes, d, "at the start");
-    hold_move(&nodes, d, false);
-    hold_move(&nodes, d, true);
+    hold_move(d, false);
+    hold_move(d, true);
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 /* Nobody holds the lock of the moving slot yet, so each attempt to acquire it is refused. */
 Test(daemon_cluster, an_instance_that_starts_during_a_move_serves_other_queues) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     unsigned slot = nodes_slot(&nodes, "{q0}");
-    size_t to = other_primary(&nodes, slot);
+    size_t to = other_primary(slot);
     nodes_move_begin(&nodes, slot, to);
     daemon_t *d = start(&nodes, "1500ms", QUEUES, "");
     expect_rounds_from(&nodes, d, 1, ROUND_MS, "at the start");
@@ -193,12 +194,11 @@ Test(daemon_cluster, an_instance_that_starts_during_a_move_serves_other_queues) 
     nodes_move_finish(&nodes, slot, to);
     expect_rounds(&nodes, d, "after the move");
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 /* The keys come from a single Redis. The lock of the group is in another slot, so no script may name it. */
 Test(daemon_cluster, takes_over_a_queue_of_a_group_in_another_slot) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     redis_t *r = nodes_open(&nodes, "{q0}");
     redis_ok(r, "HSET sidecar:{q0}:meta group mail-app");
     redis_close(r);
@@ -206,13 +206,12 @@ Test(daemon_cluster, takes_over_a_queue_of_a_group_in_another_slot) {
     expect_rounds(&nodes, d, "at the start");
     cr_assert(says(d, "took over the queue of a group without a leader", "mail-app"));
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
-static bool is_up(nodes_t *nodes) {
+static bool is_up(void) {
     bool up = true;
-    for (size_t i = 0; i < nodes->count; i++) {
-        redis_t *r = redis_open(nodes->servers[i]);
+    for (size_t i = 0; i < nodes.count; i++) {
+        redis_t *r = redis_open(nodes.servers[i]);
         char *info = redis_str(r, "CLUSTER INFO");
         up = up && strstr(info, "cluster_state:ok");
         free(info);
@@ -222,7 +221,7 @@ static bool is_up(nodes_t *nodes) {
 }
 
 Test(daemon_cluster, a_cluster_that_was_away_at_the_start_is_found) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     char *queues = queues_of(QUEUES, "");
     server_kill(nodes.servers[0]);
     daemon_t *d = daemon_start("group = \"g\";\nredis = { host = \"127.0.0.1\"; port = %d; };\nlock = { ttl = \"600ms\"; };\n"
@@ -232,17 +231,16 @@ Test(daemon_cluster, a_cluster_that_was_away_at_the_start_is_found) {
     cr_assert(daemon_wait_log(d, "cannot reach redis", 5000));
     server_restart(nodes.servers[0], SERVER_LOSE_DATA);
     cr_assert(daemon_wait_log(d, "\"changes\":\"redis is a Cluster\"", 10000));
-    cr_assert(wait_for(is_up(&nodes), ROUND_MS));
+    cr_assert(wait_for(is_up(), ROUND_MS));
     expect_rounds(&nodes, d, "after Redis was away");
     cr_assert_eq(daemon_log_count(d, "redis is a Cluster"), 1);
     daemon_stop(d);
     free(queues);
-    nodes_free(&nodes);
 }
 
 /* A refused password does not tell what Redis is. */
 Test(daemon_cluster, a_cluster_that_refused_the_password_at_the_start_is_found) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     char *queues = queues_of(QUEUES, "");
     daemon_t *d = daemon_start("group = \"g\";\nredis = { host = \"127.0.0.1\"; port = %d; username = \"sidecar\"; "
                                "password = \"late\"; };\nlock = { ttl = \"600ms\"; };\n"
@@ -259,16 +257,15 @@ Test(daemon_cluster, a_cluster_that_refused_the_password_at_the_start_is_found) 
     expect_rounds(&nodes, d, "after the user was made");
     daemon_stop(d);
     free(queues);
-    nodes_free(&nodes);
 }
 
 /* Whether each of the first queues has its lock, and no other has. */
-static bool locks_are(nodes_t *nodes, int count) {
+static bool locks_are(int count) {
     bool are = true;
     for (int i = 0; i < QUEUES; i++) {
         char queue[16];
         snprintf(queue, sizeof(queue), "{q%d}", i);
-        redis_t *r = nodes_open(nodes, queue);
+        redis_t *r = nodes_open(&nodes, queue);
         are = are && redis_int(r, "EXISTS sidecar:%s:lock", queue) == (i < count);
         redis_close(r);
     }
@@ -279,25 +276,24 @@ Test(daemon_cluster, a_reload_releases_the_locks_of_removed_queues) {
     static const char config[] = "group = \"g\";\nredis = { nodes = [%s]; };\nlock = { ttl = \"60s\"; };\nhttp = { port = 0; };\n"
                                  "log = { format = \"json\"; };\ndefaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n";
     enum { KEPT = 2 };
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes), *all = queues_of(QUEUES, ""), *kept = queues_of(KEPT, "");
     daemon_t *d = daemon_start(config, seeds, all);
-    cr_assert(wait_for(locks_are(&nodes, QUEUES), ROUND_MS));
+    cr_assert(wait_for(locks_are(QUEUES), ROUND_MS));
     cr_assert(wait_for(daemon_log_count(d, "\"msg\":\"leading\"") == QUEUES, ROUND_MS));
     daemon_write_config(d, config, seeds, kept);
     daemon_signal(d, SIGHUP);
     cr_assert(daemon_wait_log(d, "new configuration in effect", ROUND_MS));
-    cr_assert(wait_for(locks_are(&nodes, KEPT), 5000), "the lock of a removed queue stays, or that of another one goes");
+    cr_assert(wait_for(locks_are(KEPT), 5000), "the lock of a removed queue stays, or that of another one goes");
     cr_assert(wait_for(daemon_log_count(d, "\"msg\":\"still leading\"") == KEPT, ROUND_MS));
     daemon_stop(d);
     free(kept);
     free(all);
     free(seeds);
-    nodes_free(&nodes);
 }
 
 Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     char *seeds = nodes_seeds(&nodes), *queues = queues_of(QUEUES, ""), host[64];
     int port;
     cr_assert_eq(sscanf(seeds, "\"%63[^:]:%d\"", host, &port), 2, "%s", seeds);
@@ -318,5 +314,4 @@ Test(daemon_cluster, one_address_of_a_cluster_is_enough) {
     daemon_stop(d);
     free(queues);
     free(seeds);
-    nodes_free(&nodes);
 }

@@ -2,6 +2,7 @@
  * it stands by for, and one in all. */
 #include "daemon.h"
 #include "redis_cluster.h"
+#include "suite.h"
 #include "wait.h"
 
 #include <criterion/criterion.h>
@@ -61,8 +62,11 @@ static int expect_connections(const nodes_t *nodes, const int before[NODES_MAX],
     return sum;
 }
 
+static nodes_t nodes;
+SUITE(daemon_cluster_connections, , nodes_free(&nodes));
+
 Test(daemon_cluster_connections, are_limited, .timeout = 120) {
-    nodes_t nodes = nodes_start(NODES, 0);
+    nodes = nodes_start(NODES, 0);
     int before[NODES_MAX] = {0};
     daemon_t *leader = start(&nodes, TTL_S);
     cr_assert(wait_for(daemon_log_count(leader, "\"msg\":\"leading\"") == QUEUES, 20000));
@@ -75,7 +79,6 @@ Test(daemon_cluster_connections, are_limited, .timeout = 120) {
     fprintf(stderr, "%d connections to %d nodes while leading, %d while standing by\n", led, NODES, stood);
     daemon_stop(standby);
     daemon_stop(leader);
-    nodes_free(&nodes);
 }
 
 static void expect_takeover(daemon_t *leader, daemon_t *standby, int locks) {
@@ -86,61 +89,59 @@ static void expect_takeover(daemon_t *leader, daemon_t *standby, int locks) {
 }
 
 /* Begins with a leader and a standby. */
-static void begin(nodes_t *nodes, daemon_t **leader, daemon_t **standby) {
-    *leader = start(nodes, TTL_S);
+static void begin(daemon_t **leader, daemon_t **standby) {
+    *leader = start(&nodes, TTL_S);
     cr_assert(wait_for(daemon_log_count(*leader, "\"msg\":\"leading\"") == QUEUES, 20000));
-    *standby = start(nodes, TTL_S);
+    *standby = start(&nodes, TTL_S);
     cr_assert(wait_for(daemon_log_count(*standby, "\"msg\":\"standing by\"") == QUEUES, 20000));
-    cr_assert(wait_for(count_all(nodes, "-vacant") == NODES, 10000), "the standby listens at each node");
+    cr_assert(wait_for(count_all(&nodes, "-vacant") == NODES, 10000), "the standby listens at each node");
 }
 
 Test(daemon_cluster_connections, standby_hears_of_released_locks_after_a_failover, .timeout = 120) {
-    nodes_t nodes = nodes_start(NODES, 1);
+    nodes = nodes_start(NODES, 1);
     daemon_t *leader, *standby;
-    begin(&nodes, &leader, &standby);
+    begin(&leader, &standby);
     nodes_kill_primary(&nodes, nodes_slot(&nodes, "{q0}"));
     cr_assert(wait_for(count_all(&nodes, "-leader") == 2 * NODES, 20000));
     cr_assert(wait_for(count_all(&nodes, "-vacant") == NODES, 20000), "the standby does not listen after the failover");
     expect_takeover(leader, standby, QUEUES);
     daemon_stop(standby);
-    nodes_free(&nodes);
 }
 
 /* Freezes the node of the first queue; its connections stay open. Returns the number of locks that are at other nodes. */
-static int freeze_node(nodes_t *nodes, size_t *node) {
+static int freeze_node(size_t *node) {
     int locks = 0;
-    *node = nodes_owner(nodes, nodes_slot(nodes, "{q0}"));
+    *node = nodes_owner(&nodes, nodes_slot(&nodes, "{q0}"));
     for (int i = 0; i < QUEUES; i++) {
         char queue[16];
         snprintf(queue, sizeof(queue), "{q%d}", i);
-        locks += nodes_owner(nodes, nodes_slot(nodes, queue)) != *node;
+        locks += nodes_owner(&nodes, nodes_slot(&nodes, queue)) != *node;
     }
-    server_freeze(nodes->servers[*node]);
-    nodes->down[*node] = true;
+    server_freeze(nodes.servers[*node]);
+    nodes.down[*node] = true;
     return locks;
 }
 
 /* No replica takes over. */
 Test(daemon_cluster_connections, standby_hears_of_released_locks_beside_a_frozen_node, .timeout = 120) {
-    nodes_t nodes = nodes_start(NODES, 0);
+    nodes = nodes_start(NODES, 0);
     daemon_t *leader, *standby;
     size_t node;
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
-    begin(&nodes, &leader, &standby);
-    int locks = freeze_node(&nodes, &node);
+    begin(&leader, &standby);
+    int locks = freeze_node(&node);
     expect_takeover(leader, standby, locks);
     server_thaw(nodes.servers[node]);
     daemon_stop(standby);
-    nodes_free(&nodes);
 }
 
 Test(daemon_cluster_connections, a_takeover_after_a_kill_does_not_wait_for_a_frozen_node, .timeout = 120) {
-    nodes_t nodes = nodes_start(NODES, 0);
+    nodes = nodes_start(NODES, 0);
     daemon_t *leader, *standby;
     size_t node;
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
-    begin(&nodes, &leader, &standby);
-    int locks = freeze_node(&nodes, &node);
+    begin(&leader, &standby);
+    int locks = freeze_node(&node);
     daemon_kill(leader);
     int64_t began = wait_now_us();
     cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"leading\"") == locks, 30000));
@@ -148,41 +149,39 @@ Test(daemon_cluster_connections, a_takeover_after_a_kill_does_not_wait_for_a_fro
     server_thaw(nodes.servers[node]);
     daemon_stop(standby);
     daemon_free(leader);
-    nodes_free(&nodes);
 }
 
 /* Calls of scripts in all nodes: nearly all requests of idle instances are. */
-static long long scripts(const nodes_t *nodes) {
+static long long scripts(void) {
     long long count = 0;
-    for (size_t i = 0; i < nodes->count; i++) count += server_commandstat(nodes->servers[i], "evalsha");
+    for (size_t i = 0; i < nodes.count; i++) count += server_commandstat(nodes.servers[i], "evalsha");
     return count;
 }
 
 /* With a TTL of a second: the number for each lock in a TTL, over some TTLs. */
-static double scripts_of_lock(const nodes_t *nodes) {
+static double scripts_of_lock(void) {
     enum { TTLS = 8 };
-    long long before = scripts(nodes);
+    long long before = scripts();
     int64_t began = wait_now_us();
     wait_for(wait_now_us() - began > TTLS * 1000000, 2 * TTLS * 1000);
-    return (double)(scripts(nodes) - before) * 1e6 / (double)(wait_now_us() - began) / QUEUES;
+    return (double)(scripts() - before) * 1e6 / (double)(wait_now_us() - began) / QUEUES;
 }
 
 /* A TTL has three renewals by the leader, and one look by the standby. The rest does not depend on the TTL: 0.3 a second at most.
  */
 Test(daemon_cluster_connections, idle_locks_cost_few_requests, .timeout = 120) {
-    nodes_t nodes = nodes_start(NODES, 0);
+    nodes = nodes_start(NODES, 0);
     daemon_t *leader = start(&nodes, 1);
     cr_assert(wait_for(daemon_log_count(leader, "\"msg\":\"leading\"") == QUEUES, 20000));
-    scripts_of_lock(&nodes); /* what begins settles */
-    double led = scripts_of_lock(&nodes);
+    scripts_of_lock(); /* what begins settles */
+    double led = scripts_of_lock();
     daemon_t *standby = start(&nodes, 1);
     cr_assert(wait_for(daemon_log_count(standby, "\"msg\":\"standing by\"") == QUEUES, 20000));
-    scripts_of_lock(&nodes);
-    double stood = scripts_of_lock(&nodes) - led;
+    scripts_of_lock();
+    double stood = scripts_of_lock() - led;
     fprintf(stderr, "%.2f scripts a lock and TTL by the leader, %.2f by the standby\n", led, stood);
     cr_assert_leq(led, 3.3 + 0.3);
     cr_assert_leq(stood, 1.1 + 0.3);
     daemon_stop(standby);
     daemon_stop(leader);
-    nodes_free(&nodes);
 }

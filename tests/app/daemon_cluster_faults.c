@@ -93,19 +93,21 @@ static void restart_all(nodes_t *nodes) {
     cr_assert(wait_for(is_up(nodes), UP_MS));
 }
 
+static nodes_t nodes;
+SUITE(daemon_cluster_faults, , nodes_free(&nodes));
+
 Test(daemon_cluster_faults, nodes_that_are_away_at_the_start_are_found_soon_after_they_come) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     kill_all(&nodes);
     daemon_t *d = start(&nodes, QUEUES);
     cr_assert(daemon_wait_log(d, "cannot learn where the primary is", SOON_MS));
     restart_all(&nodes);
     expect_all(&nodes, SOON_MS);
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 Test(daemon_cluster_faults, a_slot_that_gets_a_node_is_served_soon) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     char drop[64], add[64];
     unsigned slot = nodes_slot(&nodes, "{q0}");
     size_t owner = nodes_owner(&nodes, slot);
@@ -120,12 +122,11 @@ Test(daemon_cluster_faults, a_slot_that_gets_a_node_is_served_soon) {
     redis_close(r);
     cr_assert(promotes(&nodes, owner, "{q0}", SOON_MS), "the job does not come");
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 /* The owner alone says that nobody serves the slot. Node 0, which is asked first, names it still. */
 Test(daemon_cluster_faults, a_slot_that_its_node_does_not_serve_delays_no_other_queue) {
-    nodes_t nodes = nodes_start(2, 0);
+    nodes = nodes_start(2, 0);
     char queue[16], cut_off[16] = "", other[16] = "";
     for (int i = 0; i < QUEUES; i++) {
         snprintf(queue, sizeof queue, "{q%d}", i);
@@ -151,19 +152,18 @@ Test(daemon_cluster_faults, a_slot_that_its_node_does_not_serve_delays_no_other_
     cr_assert_leq(daemon_log_count(d, "no longer leading"), 1);
     redis_close(r);
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 /* Gives a slot of a dead node to another one, as `redis-cli --cluster fix` does. */
-static void adopt_slot(nodes_t *nodes, unsigned slot, size_t to) {
-    redis_t *r = redis_open(nodes->servers[to]);
+static void adopt_slot(unsigned slot, size_t to) {
+    redis_t *r = redis_open(nodes.servers[to]);
     char *id = redis_str(r, "CLUSTER MYID");
     redis_ok(r, "CLUSTER DELSLOTS %u", slot);
     redis_ok(r, "CLUSTER ADDSLOTS %u", slot);
     redis_close(r);
-    for (size_t i = 0; i < nodes->count; i++) {
-        if (i == to || nodes->down[i]) continue;
-        r = redis_open(nodes->servers[i]);
+    for (size_t i = 0; i < nodes.count; i++) {
+        if (i == to || nodes.down[i]) continue;
+        r = redis_open(nodes.servers[i]);
         redis_ok(r, "CLUSTER SETSLOT %u NODE %s", slot, id);
         redis_close(r);
     }
@@ -171,7 +171,7 @@ static void adopt_slot(nodes_t *nodes, unsigned slot, size_t to) {
 }
 
 Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     daemon_t *d = start(&nodes, QUEUES);
     expect_all(&nodes, UP_MS);
@@ -189,7 +189,7 @@ Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
     nodes.down[dead] = true;
     cr_assert(wait_for(metric(d, "redis_up") == 0 && metric(d, "primaries_missing") == 1, SOON_MS));
     for (int i = 0; i < QUEUES; i++)
-        if (lost[i]) adopt_slot(&nodes, slots[i], heir);
+        if (lost[i]) adopt_slot(slots[i], heir);
     for (int i = 0; i < QUEUES; i++) {
         char queue[16];
         snprintf(queue, sizeof queue, "{q%d}", i);
@@ -198,11 +198,10 @@ Test(daemon_cluster_faults, a_dead_node_without_queues_of_ours_is_not_missed) {
     bool good = wait_for(metric(d, "redis_up") == 1 && metric(d, "primaries_missing") == 0, SOON_MS);
     cr_assert(good, "redis_up %lld, missing %lld", metric(d, "redis_up"), metric(d, "primaries_missing"));
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
-static long long epoch_of(const nodes_t *nodes, size_t node) {
-    redis_t *r = redis_open(nodes->servers[node]);
+static long long epoch_of(size_t node) {
+    redis_t *r = redis_open(nodes.servers[node]);
     char *info = redis_str(r, "CLUSTER INFO"), *found = strstr(info, "cluster_current_epoch:");
     long long epoch = strtoll(found + strlen("cluster_current_epoch:"), NULL, 10);
     free(info);
@@ -212,7 +211,7 @@ static long long epoch_of(const nodes_t *nodes, size_t node) {
 
 /* Node 0 is asked first. It has the highest epoch, too, but does not hear of the move, as in a net that is cut in two. */
 Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believed) {
-    nodes_t nodes = nodes_start(4, 0);
+    nodes = nodes_start(4, 0);
     if (server_major(nodes.servers[0]) > 7) { /* a node tells the others to forget, too (redis src/cluster_legacy.c) */
         nodes_free(&nodes);
         cr_skip_test("CLUSTER FORGET cuts off one node only before Redis 7.2");
@@ -230,7 +229,7 @@ Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believe
     to = from == 1 ? 2 : 1;
     while (nodes_owner(&nodes, any) != from || any == slot) any += 100;
     nodes_move(&nodes, any, to); /* this gives the target the highest epoch, so the next move raises none */
-    cr_assert(wait_for(epoch_of(&nodes, 0) == epoch_of(&nodes, to), UP_MS));
+    cr_assert(wait_for(epoch_of(0) == epoch_of(to), UP_MS));
     redis_t *target = redis_open(nodes.servers[to]), *r = redis_open(nodes.servers[0]);
     char *id = redis_str(target, "CLUSTER MYID");
     redis_ok(r, "CLUSTER FORGET %s", id);
@@ -246,11 +245,10 @@ Test(daemon_cluster_faults, the_old_map_of_a_node_that_is_cut_off_is_not_believe
     redis_close(target);
     redis_close(r);
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 Test(daemon_cluster_faults, an_instance_that_starts_during_the_move_of_its_only_slot_serves_it_soon_after) {
-    nodes_t nodes = nodes_start(2, 0);
+    nodes = nodes_start(2, 0);
     unsigned slot = nodes_slot(&nodes, "{q0}");
     size_t from = nodes_owner(&nodes, slot);
     nodes_move_begin(&nodes, slot, 1 - from);
@@ -266,7 +264,6 @@ Test(daemon_cluster_faults, an_instance_that_starts_during_the_move_of_its_only_
     int64_t took_ms = (wait_now_us() - began) / 1000;
     cr_assert_lt(took_ms, wait_scaled_ms(2000), "the job comes after %lld ms", (long long)took_ms);
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 static void delay(redis_t *r, const char *queue, const char *job, int delay_ms) {
@@ -278,7 +275,7 @@ static void delay(redis_t *r, const char *queue, const char *job, int delay_ms) 
 
 /* A move that is given up ends without MOVED. */
 Test(daemon_cluster_faults, a_queue_goes_on_soon_after_the_move_of_its_slot_is_given_up) {
-    nodes_t nodes = nodes_start(2, 0);
+    nodes = nodes_start(2, 0);
     unsigned slot = nodes_slot(&nodes, "{q0}");
     size_t from = nodes_owner(&nodes, slot);
     daemon_t *d = start(&nodes, QUEUES);
@@ -298,12 +295,11 @@ Test(daemon_cluster_faults, a_queue_goes_on_soon_after_the_move_of_its_slot_is_g
     cr_assert_lt(took_ms, wait_scaled_ms(1500), "the job comes after %lld ms", (long long)took_ms);
     redis_close(r);
     daemon_stop(d);
-    nodes_free(&nodes);
 }
 
 /* The roles of the frozen node wait for replies when they are stopped. */
 Test(daemon_cluster_faults, a_silent_node_delays_no_release_at_the_end) {
-    nodes_t nodes = nodes_start(3, 0);
+    nodes = nodes_start(3, 0);
     char name[16] = "";
     nodes_do(&nodes, "CONFIG SET cluster-require-full-coverage no");
     daemon_t *d = start_with(&nodes, QUEUES, "ttl = \"10s\";");
@@ -324,5 +320,4 @@ Test(daemon_cluster_faults, a_silent_node_delays_no_release_at_the_end) {
     server_thaw(nodes.servers[0]);
     redis_close(r);
     daemon_free(d);
-    nodes_free(&nodes);
 }

@@ -36,8 +36,10 @@ static void expect_job(redis_t *r, const char *queue, const char *job) {
     free(taken);
 }
 
+static cluster_t cluster;
+SUITE(daemon_reload, cluster = cluster_begin(NULL), cluster_end(&cluster));
+
 Test(daemon_reload, changed_timeout_keeps_lock_and_stamps) {
-    cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(
         &cluster, (sidecar_t){.ttl = "20s",
                               .scan = "50ms",
@@ -64,11 +66,9 @@ Test(daemon_reload, changed_timeout_keeps_lock_and_stamps) {
     cr_assert_eq(daemon_log_count(d, "released the lock"), 0);
     cr_assert(wait_for(daemon_log_count(d, "still leading") == 2, 10000)); /* logged after the other roles got the lease */
     free(stamps), free(token);
-    cluster_end(&cluster);
 }
 
 Test(daemon_reload, queues_are_added_and_removed) {
-    cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }"});
     daemon_t *other = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "20s", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"});
     await_line(other, "leader does not serve some queues of this instance", 0);
@@ -81,11 +81,9 @@ Test(daemon_reload, queues_are_added_and_removed) {
     cluster_works(&cluster, "sms");
     cr_assert(cluster_says(d, CHANGES, "queue q removed"));
     cr_assert_eq(redis_int(cluster.r, "HEXISTS sidecar:g:queues q"), 0, "a standby would believe that the leader serves q");
-    cluster_end(&cluster);
 }
 
 Test(daemon_reload, removed_queue_releases_its_own_lock) {
-    cluster_t cluster = cluster_begin(NULL);
     sidecar_t both = {.scope = "queue", .ttl = "10m", .queues = "{ name = \"q\"; }, { name = \"sms\"; }"};
     daemon_t *d = cluster_sidecar_up(&cluster, both);
     cr_assert(wait_for(redis_int(cluster.r, "EXISTS sidecar:q:lock sidecar:sms:lock") == 2, 10000));
@@ -97,11 +95,9 @@ Test(daemon_reload, removed_queue_releases_its_own_lock) {
     cr_assert_eq(redis_int(cluster.r, "EXISTS sidecar:q:lock"), 0);
     redis_expect(cluster.r, token, "GET sidecar:sms:lock");
     free(token);
-    cluster_end(&cluster);
 }
 
 Test(daemon_reload, bad_file_changes_nothing_and_is_logged) {
-    cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
     reload(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; retry_times = -1; colour = \"red\"; }"}, REFUSED);
     await_line(d, "colour", 0);
@@ -120,12 +116,10 @@ Test(daemon_reload, bad_file_changes_nothing_and_is_logged) {
     daemon_signal(d, SIGUSR1);
     await_line(d, "\"config_bad\":0", 0);
     cr_assert_eq(daemon_log_count(d, IN_EFFECT), 0);
-    cluster_end(&cluster);
 }
 
 /* Nobody writes to the FIFO: a sidecar that opens it as a file waits for ever, and takes no signal. */
 Test(daemon_reload, a_fifo_is_refused_and_signals_are_still_obeyed) {
-    cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
     cr_assert_eq(unlink(daemon_config_path(d)), 0);
     cr_assert_eq(mkfifo(daemon_config_path(d), 0600), 0);
@@ -134,11 +128,9 @@ Test(daemon_reload, a_fifo_is_refused_and_signals_are_still_obeyed) {
     cr_assert(cluster_says(d, REFUSED, "not a regular file"), "%s", daemon_log(d));
     cluster_works(&cluster, "q");
     cr_assert_eq(daemon_terminate(d, 10000).code, 0);
-    cluster_end(&cluster);
 }
 
 Test(daemon_reload, reload_refuses_a_file_that_changes_a_frozen_key) {
-    cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"});
     reload(&cluster, d,
            (sidecar_t){.group = "other",
@@ -150,7 +142,6 @@ Test(daemon_reload, reload_refuses_a_file_that_changes_a_frozen_key) {
     cr_assert_eq(daemon_log_count(d, "secret"), 0);
     cr_assert_eq(redis_int(cluster.r, "EXISTS sidecar:sms:meta"), 0);
     cluster_works(&cluster, "q");
-    cluster_end(&cluster);
 }
 
 /* A directory as the kubelet mounts a ConfigMap: the file is a link through `..data`, which is a link to the directory of a
@@ -170,73 +161,66 @@ static void write_version(const char *mount, const char *version, const char *te
     free(data);
 }
 
-static char *config_with(const cluster_t *cluster, const char *retries, const char *poll) {
+static char *config_with(const char *retries, const char *poll) {
     char *queues = NULL;
     char *more = NULL;
     cr_assert_gt(asprintf(&queues, "{ name = \"q\"; retry_times = %s; }", retries), 0);
     cr_assert_gt(asprintf(&more, "reload = { poll = \"%s\"; };\n", poll), 0);
-    char *text = cluster_config(cluster, (sidecar_t){.queues = queues, .more = more});
+    char *text = cluster_config(&cluster, (sidecar_t){.queues = queues, .more = more});
     free(more);
     free(queues);
     return text;
 }
 
 Test(daemon_reload, swapped_configmap_is_reloaded) {
-    cluster_t cluster = cluster_begin(NULL);
     char *mount = temp_path(temp_root(), "mount");
     char *path = temp_path(mount, "queue-sidecar.cfg");
     cr_assert_eq(mkdir(mount, 0755), 0);
-    write_version(mount, "..v1", config_with(&cluster, "1", "off"));
+    write_version(mount, "..v1", config_with("1", "off"));
     cr_assert_eq(symlink("..data/queue-sidecar.cfg", path), 0);
     const char *args[] = {"-c", path, NULL};
-    daemon_t *d = daemon_start_with(&(daemon_options_t){.args = args}, "%s", config_with(&cluster, "1", "off"));
+    daemon_t *d = daemon_start_with(&(daemon_options_t){.args = args}, "%s", config_with("1", "off"));
     cluster.sidecars[cluster.count++] = d;
     await_line(d, "\"leading\"", 0);
-    write_version(mount, "..v2", config_with(&cluster, "2", "off"));
+    write_version(mount, "..v2", config_with("2", "off"));
     await_line(d, IN_EFFECT, 0);
     cr_assert(cluster_says(d, CHANGES, "q: retry_times 1 -> 2"), "%s", daemon_log(d));
-    write_version(mount, "..v3", config_with(&cluster, "-3", "off"));
+    write_version(mount, "..v3", config_with("-3", "off"));
     await_line(d, REFUSED, 0);
-    write_version(mount, "..v4", config_with(&cluster, "4", "off"));
+    write_version(mount, "..v4", config_with("4", "off"));
     await_line(d, "q: retry_times 2 -> 4", 0);
     cluster_works(&cluster, "q");
-    cluster_end(&cluster);
 }
 
 Test(daemon_reload, changed_file_is_found_by_polling) {
-    cluster_t cluster = cluster_begin(NULL);
-    daemon_t *d = daemon_start("%s", config_with(&cluster, "1", "50ms"));
+    daemon_t *d = daemon_start("%s", config_with("1", "50ms"));
     cluster.sidecars[cluster.count++] = d;
     await_line(d, "\"leading\"", 0);
-    daemon_write_config(d, "%s", config_with(&cluster, "-1", "50ms"));
+    daemon_write_config(d, "%s", config_with("-1", "50ms"));
     await_line(d, REFUSED, 0);
     cr_assert(cluster_stays(daemon_log_count(d, REFUSED) == 1, 300), "the same error is logged again");
-    daemon_write_config(d, "%s", config_with(&cluster, "2", "50ms"));
+    daemon_write_config(d, "%s", config_with("2", "50ms"));
     await_line(d, "q: retry_times 1 -> 2", 0);
     await_line(d, IN_EFFECT, 0);
     cr_assert(cluster_stays(daemon_log_count(d, CHANGES) <= 2, 300), "an unchanged file was reloaded");
     cluster_works(&cluster, "q");
-    cluster_end(&cluster);
 }
 
 Test(daemon_reload, new_poll_interval_takes_effect_at_once) {
-    cluster_t cluster = cluster_begin(NULL);
-    daemon_t *d = daemon_start("%s", config_with(&cluster, "1", "off"));
+    daemon_t *d = daemon_start("%s", config_with("1", "off"));
     cluster.sidecars[cluster.count++] = d;
     await_line(d, "\"leading\"", 0);
-    daemon_write_config(d, "%s", config_with(&cluster, "1", "50ms"));
+    daemon_write_config(d, "%s", config_with("1", "50ms"));
     daemon_signal(d, SIGHUP);
     await_line(d, IN_EFFECT, 0);
-    daemon_write_config(d, "%s", config_with(&cluster, "2", "50ms"));
+    daemon_write_config(d, "%s", config_with("2", "50ms"));
     cr_assert(wait_for(daemon_log_count(d, "q: retry_times 1 -> 2") == 1, 10000), "the file is not polled: %s", daemon_log(d));
-    cluster_end(&cluster);
 }
 
 #define EVENTS "{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"A\"]; roles = [\"dispatcher\", \"monitor\"]; }"
 
 /* The queue's index in the file changes, its row of metrics must not. */
 Test(daemon_reload, metrics_stay_with_their_queue_when_others_are_removed) {
-    cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, " EVENTS});
     reload(&cluster, d, (sidecar_t){.queues = EVENTS}, IN_EFFECT);
     redis_ok(cluster.r, "HSET de_events A###1 odd");
@@ -245,11 +229,9 @@ Test(daemon_reload, metrics_stay_with_their_queue_when_others_are_removed) {
     daemon_signal(d, SIGUSR1);
     await_line(d, "\"queues\":1", 0);
     cr_assert(cluster_says(d, "\"queue\":\"events\",\"promoted\":0", "\"ended\":1,"), "%s", daemon_log(d));
-    cluster_end(&cluster);
 }
 
 Test(daemon_reload, sigterm_during_a_reload_releases_the_lock) {
-    cluster_t cluster = cluster_begin(NULL);
     for (int i = 0; i < 10; i++) {
         daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "10m", .queues = "{ name = \"q\"; }"});
         cluster_reconfigure(
@@ -261,14 +243,12 @@ Test(daemon_reload, sigterm_during_a_reload_releases_the_lock) {
         daemon_free(d);
         cluster.count--;
     }
-    cluster_end(&cluster);
 }
 
 enum { RELOADS = 200, BATCH = 25 };
 
 /* Every job comes once, and the same instance leads all the time, with good files and bad files. */
 Test(daemon_reload, two_hundred_reloads_lose_no_job) {
-    cluster_t cluster = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
     daemon_t *standby = cluster_sidecar_up(&cluster, (sidecar_t){.ttl = "30s", .queues = "{ name = \"q\"; }"});
     char *token = redis_str(cluster.r, "GET sidecar:g:lock");
@@ -296,14 +276,12 @@ Test(daemon_reload, two_hundred_reloads_lose_no_job) {
     cr_assert_eq(daemon_log_count(standby, "\"leading\""), 0);
     cr_assert(daemon_is_sanitized(d) || daemon_rss_kib(d) < 64 * 1024, "%ld KiB", daemon_rss_kib(d));
     free(seen);
-    cluster_end(&cluster);
 }
 
 /* Without the warning nobody would know that records of the queue stay in Redis. Once the log has all records, a removal must
  * not warn. */
 Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
     static const char WARNING[] = "removed a queue with uncopied records";
-    cluster_t cluster = cluster_begin(NULL);
     const sidecar_t all = {.queues = "{ name = \"q\"; }, { name = \"sms\"; }, { name = \"fax\"; }"};
     char *config = cluster_config(&cluster, all), *dir = temp_path(temp_root(), "late"), *log = temp_path(dir, "audit.db"),
          *place;
@@ -326,5 +304,4 @@ Test(daemon_reload, removing_a_queue_with_uncopied_records_warns) {
     cr_assert_eq(daemon_log_count(d, WARNING), 1, "%s", daemon_log(d));
     daemon_stop(d);
     free(place), free(log), free(dir), free(config);
-    cluster_end(&cluster);
 }

@@ -60,8 +60,10 @@ static bool readyz_reports(instance_t *instance, const char *text) {
     return found;
 }
 
+static setup_t d;
+SUITE(redis_leader_disabled, , end(&d));
+
 Test(redis_leader_disabled, missing_right_of_one_dialect_disables_only_its_queues) {
-    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount"); /* bull alone needs it */
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     cr_assert(leads(&d.instance));
@@ -72,11 +74,9 @@ Test(redis_leader_disabled, missing_right_of_one_dialect_disables_only_its_queue
     cr_assert_eq(fixture_log_count(NOT_SERVED), 2);
     cr_assert_eq(fixture_log_count("script bull_promote: "), 2);
     cr_assert_eq(fixture_log_count("cannot lead"), 0);
-    end(&d);
 }
 
 Test(redis_leader_disabled, restored_right_needs_no_restart) {
-    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount -scard");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     cr_assert_eq(metric_get(&d.instance.metrics->unserved), 3);
@@ -103,12 +103,10 @@ Test(redis_leader_disabled, restored_right_needs_no_restart) {
     fixture_step_boottime(1000);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(proxy_requests(d.f.proxy, "sidecar:preflight"), rechecks, "rechecked although no queue is disabled");
-    end(&d);
 }
 
 /* The preflight probes one queue for all like it. Another fault of this queue must not hide the refused command. */
 Test(redis_leader_disabled, queue_stays_disabled_while_its_probe_has_another_fault) {
-    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -zcount");
     redis_ok(d.f.r, "XADD bull:video:events * f v");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
@@ -120,12 +118,10 @@ Test(redis_leader_disabled, queue_stays_disabled_while_its_probe_has_another_fau
                   i);
     }
     cr_assert_eq(fixture_log_count("queue enabled again"), 0);
-    end(&d);
 }
 
 /* A recheck must not enable the queue while the foreign key exists. */
 Test(redis_leader_disabled, queue_of_a_foreign_system_is_enabled_when_that_is_gone) {
-    setup_t d;
     begin(&d, ALL_ROLES, "XADD bull:video:events * f v");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     for (int i = 0; i < 3; i++) {
@@ -141,7 +137,6 @@ Test(redis_leader_disabled, queue_of_a_foreign_system_is_enabled_when_that_is_go
     redis_ok(d.f.r, "DEL bull:video:events");
     later();
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
-    end(&d);
 }
 
 /* Of two queues of one dialect only the queue that needs the refused command is disabled. */
@@ -167,7 +162,6 @@ Test(redis_leader_disabled, repaired_queue_is_enabled_again) {
 
 /* Without a command that every queue needs, the instance does not lead. */
 Test(redis_leader_disabled, refused_core_command_prevents_leading) {
-    setup_t d;
     begin(&d, ALL_ROLES, "ACL SETUSER default -xtrim");
     cr_assert(driver_until(&d.instance.driver, fixture_log_count("cannot lead") > 0, 10000));
     driver_run(&d.instance.driver, 200);
@@ -176,12 +170,10 @@ Test(redis_leader_disabled, refused_core_command_prevents_leading) {
     redis_ok(d.f.r, "ACL SETUSER default +xtrim");
     fixture_step_boottime(5000);
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000));
-    end(&d);
 }
 
 /* A recheck that fails half-way has no result: the queue stays disabled, the term goes on, and the leader does not spin. */
 Test(redis_leader_disabled, lost_recheck_changes_nothing) {
-    setup_t d;
     begin(&d, INSTANCE_LEADER | INSTANCE_DISPATCHER, "ACL SETUSER default -zcount");
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN email") == 1, 10000), "%s", fixture_log());
     static const char *const requests[] = {"TYPE bull:video:events", "HMGET bull:video:meta", "TYPE bull:audio:pc",
@@ -201,7 +193,6 @@ Test(redis_leader_disabled, lost_recheck_changes_nothing) {
     redis_ok(d.f.r, "ACL SETUSER default +zcount");
     later();
     cr_assert(driver_until(&d.instance.driver, redis_int(d.f.r, "LLEN bull:video:wait") == 1, 10000), "%s", fixture_log());
-    end(&d);
 }
 
 /* The standby's preflight was long ago. After the takeover it must check again before it serves queues. */

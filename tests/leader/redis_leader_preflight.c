@@ -41,8 +41,10 @@ static void await_faults(setup_t *d, int64_t faults) {
               "%lld faults\n%s", (long long)metric_get(&d->instance.metrics->preflight_faults), fixture_log());
 }
 
+static setup_t d;
+SUITE(redis_leader_preflight, , close_setup(&d));
+
 Test(redis_leader_preflight, repaired_key_is_no_longer_counted) {
-    setup_t d;
     open_setup(&d, "email:backup");
     redis_ok(d.f.r, "SET email x");
     await_faults(&d, 1);
@@ -66,11 +68,9 @@ Test(redis_leader_preflight, repaired_key_is_no_longer_counted) {
     long long types = server_commandstat(d.f.server, "type");
     later(&d, 18);
     cr_assert_eq(server_commandstat(d.f.server, "type"), types, "rechecked although no fault is left");
-    close_setup(&d);
 }
 
 Test(redis_leader_preflight, wrong_key_while_running_is_counted) {
-    setup_t d;
     open_setup(&d, NULL);
     await_faults(&d, 0);
     redis_ok(d.f.r, "SET sms:delayed x");
@@ -82,11 +82,9 @@ Test(redis_leader_preflight, wrong_key_while_running_is_counted) {
     redis_ok(d.f.r, "DEL sms:delayed");
     later(&d, 6);
     await_faults(&d, 0);
-    close_setup(&d);
 }
 
 Test(redis_leader_preflight, former_leader_still_rechecks) {
-    setup_t d;
     open_setup(&d, "email:backup");
     await_faults(&d, 1);
     redis_ok(d.f.r, "SET sidecar:app:lock another PX 600000");
@@ -95,23 +93,21 @@ Test(redis_leader_preflight, former_leader_still_rechecks) {
     redis_ok(d.f.r, "DEL email:backup");
     later(&d, 6);
     await_faults(&d, 0);
-    close_setup(&d);
 }
 
 /* Revokes a right that all queues need while the instance leads; the preflight of the next connection finds the fault. */
-static void revoke_xtrim(setup_t *d) {
-    redis_ok(d->f.r, "ACL SETUSER default -xtrim");
-    redis_ok(d->f.r, "CLIENT KILL TYPE normal SKIPME yes");
-    later(d, 3);
-    await_faults(d, 1);
-    cr_assert(metric_get(&d->instance.metrics->leading));
+static void revoke_xtrim(void) {
+    redis_ok(d.f.r, "ACL SETUSER default -xtrim");
+    redis_ok(d.f.r, "CLIENT KILL TYPE normal SKIPME yes");
+    later(&d, 3);
+    await_faults(&d, 1);
+    cr_assert(metric_get(&d.instance.metrics->leading));
 }
 
 /* The instance goes on leading, because it has the lock. The preflight for faults of no single queue is repeated, but seldom. */
 Test(redis_leader_preflight, restored_right_of_all_queues_is_no_longer_counted) {
-    setup_t d;
     open_setup(&d, NULL);
-    revoke_xtrim(&d);
+    revoke_xtrim();
     long checks = proxy_requests(d.f.proxy, "INFO memory");
     later(&d, 45); /* two renewals */
     cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), checks);
@@ -120,14 +116,12 @@ Test(redis_leader_preflight, restored_right_of_all_queues_is_no_longer_counted) 
     await_faults(&d, 0);
     cr_assert_eq(proxy_requests(d.f.proxy, "INFO memory"), checks + 1);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
-    close_setup(&d);
 }
 
 /* A recheck that ends early must not count as a repair. */
 Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_keeps_the_faults) {
-    setup_t d;
     open_setup(&d, NULL);
-    revoke_xtrim(&d);
+    revoke_xtrim();
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "INFO memory", .error = "-BUSY Redis is busy"});
     later(&d, 63);
     cr_assert(driver_until(&d.instance.driver, proxy_fired(d.f.proxy) == 1, 10000));
@@ -137,14 +131,12 @@ Test(redis_leader_preflight, recheck_refused_by_a_busy_redis_keeps_the_faults) {
     later(&d, 63);
     await_faults(&d, 0);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1);
-    close_setup(&d);
 }
 
 /* The leader goes on with the fault, but begins no new term. */
 Test(redis_leader_preflight, failed_preflight_takes_no_lock_again) {
-    setup_t d;
     open_setup(&d, NULL);
-    revoke_xtrim(&d);
+    revoke_xtrim();
     redis_ok(d.f.r, "DEL sidecar:app:lock");
     later(&d, 21); /* the renewal */
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->leading), 10000), "%s", fixture_log());
@@ -154,18 +146,17 @@ Test(redis_leader_preflight, failed_preflight_takes_no_lock_again) {
     later(&d, 6);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 10000), "%s", fixture_log());
     await_faults(&d, 0);
-    close_setup(&d);
 }
 
 /* Meanwhile the same connection renews the other lock. */
 Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
-    setup_t d = {.f = fixture_start(&(fixture_options_t){
-                     .config = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
-                               "{ name = \"{b}\"; } );",
-                     .closed = true})};
+    d = (setup_t){.f = fixture_start(&(fixture_options_t){
+                      .config = "group = \"app\"; lock = { ttl = \"60s\"; scope = \"queue\"; }; queues = ( { name = \"{a}\"; }, "
+                                "{ name = \"{b}\"; } );",
+                      .closed = true})};
     instance_start(&d.instance, d.f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 2, 10000));
-    revoke_xtrim(&d);
+    revoke_xtrim();
     redis_ok(d.f.r, "DEL sidecar:{b}:lock");
     later(&d, 21); /* the renewal */
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 1, 10000), "%s", fixture_log());
@@ -176,11 +167,10 @@ Test(redis_leader_preflight, refused_lock_costs_no_other_lock) {
     later(&d, 69);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading) == 2, 10000), "%s", fixture_log());
     cr_assert_eq(metric_get(&d.instance.metrics->terms_lost), 1);
-    close_setup(&d);
 }
 
-static bool readyz_reports(const setup_t *d, const char *text) {
-    health_t *health = health_new(d->instance.metrics, "app");
+static bool readyz_reports(const char *text) {
+    health_t *health = health_new(d.instance.metrics, "app");
     buffer_t json = {0};
     health_ready(health, &json);
     bool found = strstr(buffer_text(&json), text) != NULL;
@@ -191,15 +181,13 @@ static bool readyz_reports(const setup_t *d, const char *text) {
 
 /* The lease is long, but /readyz reports the error of Redis at once. */
 Test(redis_leader_preflight, leader_without_redis_reports_the_reason) {
-    setup_t d;
     open_setup(&d, NULL);
     proxy_refuse_new(d.f.proxy, true);
     proxy_disconnect(d.f.proxy);
     cr_assert(driver_until(&d.instance.driver, !metric_get(&d.instance.metrics->redis_up), 3000));
     cr_assert(metric_get(&d.instance.metrics->leading));
-    cr_assert(readyz_reports(&d, "or it refuses the connection: ") && !readyz_reports(&d, "the log says why"));
+    cr_assert(readyz_reports("or it refuses the connection: ") && !readyz_reports("the log says why"));
     proxy_refuse_new(d.f.proxy, false);
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->redis_up), 10000));
-    cr_assert(!readyz_reports(&d, "or it refuses the connection"));
-    close_setup(&d);
+    cr_assert(!readyz_reports("or it refuses the connection"));
 }

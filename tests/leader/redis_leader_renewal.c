@@ -49,9 +49,12 @@ static void *pass_after_requests(void *argument) {
     return NULL;
 }
 
+static fixture_t f;
+SUITE(redis_leader_renewal, , fixture_stop(&f));
+
 /* The first reply is held until the server has got all renewals. */
 Test(redis_leader_renewal, no_renewal_waits_for_the_reply_to_another) {
-    fixture_t f = begin();
+    f = begin();
     instance_t instance;
     pthread_t thread;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
@@ -69,11 +72,10 @@ Test(redis_leader_renewal, no_renewal_waits_for_the_reply_to_another) {
     cr_assert_eq(renewals(&f), holder.wanted);
     cr_assert_eq(metric_get(&instance.metrics->terms), LOCKS);
     instance_stop(&instance);
-    fixture_stop(&f);
 }
 
 Test(redis_leader_renewal, a_refused_renewal_delays_no_other) {
-    fixture_t f = begin();
+    f = begin();
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     lead_all(&instance);
@@ -90,11 +92,10 @@ Test(redis_leader_renewal, a_refused_renewal_delays_no_other) {
     cr_assert_geq(fixture_log_count("redis refuses the lock"), 1);
     cr_assert_eq(metric_get(&instance.metrics->reconnects), 0, "a refusal closes no connection");
     instance_stop(&instance);
-    fixture_stop(&f);
 }
 
 Test(redis_leader_renewal, a_refused_acquire_delays_no_other) {
-    fixture_t f = begin();
+    f = begin();
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER);
     proxy_rule(
@@ -105,13 +106,12 @@ Test(redis_leader_renewal, a_refused_acquire_delays_no_other) {
     fixture_step_boottime(2000);
     lead_all(&instance);
     instance_stop(&instance);
-    fixture_stop(&f);
 }
 
 /* The random delay does not grow with the TTL: a takeover within TTL + 1 s is promised for each. */
 Test(redis_leader_renewal, a_standby_tries_half_a_second_after_the_expiry_at_most) {
     enum { ROUNDS = 8, LEFT_MS = TTL / 2 };
-    fixture_t f = setup(false);
+    f = setup(false);
     fixture_hold_boottime();
     for (int i = 0; i < ROUNDS; i++) {
         instance_t instance;
@@ -123,5 +123,4 @@ Test(redis_leader_renewal, a_standby_tries_half_a_second_after_the_expiry_at_mos
         cr_leads(&instance);
         instance_stop(&instance); /* without a release */
     }
-    fixture_stop(&f);
 }

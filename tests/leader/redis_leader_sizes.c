@@ -46,8 +46,10 @@ static void later(setup_t *d, int64_t seconds) {
               "%s", fixture_log());
 }
 
+static setup_t d;
+SUITE(redis_leader_sizes, , close_setup(&d));
+
 Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
-    setup_t d;
     open_setup(&d, WITH_TTL("60s"), 0);
     long long before = measured(&d); /* by the preflight */
     driver_run(&d.instance.driver, 1000);
@@ -66,25 +68,23 @@ Test(redis_leader_sizes, nothing_is_measured_without_scrapes) {
     cr_assert_eq(measured(&d), before, "measured two minutes after the last scrape");
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, measured(&d) >= before + 2, 8000));
-    close_setup(&d);
 }
 
 /* Lets the leader count the ready lists of both queues once more, a minute later, and nothing else. */
-static void count_unscraped(setup_t *d) {
-    long long before = server_commandstat(d->f.server, "llen"), delayed = server_commandstat(d->f.server, "zcard");
-    long long sizes = measured(d);
+static void count_unscraped(void) {
+    long long before = server_commandstat(d.f.server, "llen"), delayed = server_commandstat(d.f.server, "zcard");
+    long long sizes = measured(&d);
     fixture_step_boottime(60000);
-    cr_assert(driver_until(&d->instance.driver, server_commandstat(d->f.server, "llen") >= before + 2, 8000), "%s",
-              fixture_log());
-    cr_assert_eq(server_commandstat(d->f.server, "zcard"), delayed, "nobody wants to know how many jobs are delayed");
-    cr_assert_eq(measured(d), sizes, "nobody wants to know how many records there are");
-    driver_settle(&d->instance.driver, d->f.r);
+    cr_assert(driver_until(&d.instance.driver, server_commandstat(d.f.server, "llen") >= before + 2, 8000), "%s", fixture_log());
+    cr_assert_eq(server_commandstat(d.f.server, "zcard"), delayed, "nobody wants to know how many jobs are delayed");
+    cr_assert_eq(measured(&d), sizes, "nobody wants to know how many records there are");
+    driver_settle(&d.instance.driver, d.f.r);
 }
 
-static int64_t grown_ms(setup_t *d, size_t queue) {
-    conn_t *conn = conn_new(d->f.shard, "test", NULL);
+static int64_t grown_ms(size_t queue) {
+    conn_t *conn = conn_new(d.f.shard, "test", NULL);
     snapshot_t view;
-    cr_assert_eq(snapshot_read(conn, d->f.keys, &view, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
+    cr_assert_eq(snapshot_read(conn, d.f.keys, &view, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
     int64_t grown = view.queues[queue].grows_ms;
     snapshot_free(&view);
     conn_free(conn);
@@ -93,56 +93,49 @@ static int64_t grown_ms(setup_t *d, size_t queue) {
 
 /* The list of one queue grows, that of the other gets jobs and loses some. Nobody scrapes. */
 Test(redis_leader_sizes, status_hears_of_ready_lists_that_only_grow) {
-    setup_t d;
     open_setup(&d, WITH_TTL("5m"), 0);
     for (int i = 0; i <= 5; i++) {
         redis_ok(d.f.r, "RPUSH email job");
         redis_ok(d.f.r, "RPUSH m job job");
         if (i == 3) redis_ok(d.f.r, "LTRIM m 3 -1");
-        cr_assert_eq(grown_ms(&d, 0), 0, "after %d counts", i);
-        count_unscraped(&d);
+        cr_assert_eq(grown_ms(0), 0, "after %d counts", i);
+        count_unscraped();
     }
-    cr_assert(grown_ms(&d, 0) >= 300000 && grown_ms(&d, 0) < 360000, "%lld", (long long)grown_ms(&d, 0));
-    cr_assert_eq(grown_ms(&d, 1), 0);
+    cr_assert(grown_ms(0) >= 300000 && grown_ms(0) < 360000, "%lld", (long long)grown_ms(0));
+    cr_assert_eq(grown_ms(1), 0);
     char *told = redis_str(d.f.r, "HGET sidecar:email:meta ready_grows");
     cr_assert(strstr(told, " 6"), "%s", told);
-    count_unscraped(&d);
-    cr_assert_geq(grown_ms(&d, 0), 360000);
+    count_unscraped();
+    cr_assert_geq(grown_ms(0), 360000);
     free(told);
     redis_ok(d.f.r, "HDEL sidecar:email:meta ready_grows");
     redis_ok(d.f.r, "LPOP email");
-    count_unscraped(&d);
-    cr_assert_eq(grown_ms(&d, 0), 0);
-    close_setup(&d);
+    count_unscraped();
+    cr_assert_eq(grown_ms(0), 0);
 }
 
 /* A full Redis refuses the field for `status`. The leader must not back off, and goes on to count. */
 Test(redis_leader_sizes, a_full_redis_does_not_stop_the_counts) {
-    setup_t d;
     open_setup(&d, WITH_TTL("5m"), 0);
     for (int i = 0; i <= 12; i++) {
         redis_ok(d.f.r, "CONFIG SET maxmemory 0");
         redis_ok(d.f.r, "RPUSH email job");
         redis_ok(d.f.r, "CONFIG SET maxmemory 1");
-        count_unscraped(&d);
+        count_unscraped();
     }
     cr_assert_eq(redis_int(d.f.r, "HEXISTS sidecar:email:meta ready_grows"), 0);
     cr_assert_eq(fixture_log_count("redis is not ready"), 0, "%s", fixture_log());
-    close_setup(&d);
 }
 
 /* A list whose length stays is not reported: its workers may be paused. */
 Test(redis_leader_sizes, a_list_that_does_not_grow_is_not_reported) {
-    setup_t d;
     open_setup(&d, WITH_TTL("5m"), 0);
     redis_ok(d.f.r, "RPUSH email job");
-    for (int i = 0; i <= 12; i++) count_unscraped(&d);
+    for (int i = 0; i <= 12; i++) count_unscraped();
     cr_assert_eq(redis_int(d.f.r, "HEXISTS sidecar:email:meta ready_grows"), 0);
-    close_setup(&d);
 }
 
 Test(redis_leader_sizes, sizes_equal_those_in_redis, .timeout = 60) {
-    setup_t d;
     open_setup(&d, WITH_TTL("60s"), INSTANCE_MONITOR);
     redis_ok(d.f.r, "ZADD email:delayed 1000 a 9000000000000 b");
     redis_ok(d.f.r, "RPUSH email 1 2 3");
@@ -177,11 +170,9 @@ Test(redis_leader_sizes, sizes_equal_those_in_redis, .timeout = 60) {
     later(&d, 5);
     cr_assert(metric_get(&email->delayed_jobs) == 0 && metric_get(&email->due_since_ms) == INT64_MAX);
     cr_assert_lt(metric_get(&email->next_due_ms), 0);
-    close_setup(&d);
 }
 
 Test(redis_leader_sizes, standby_reports_no_sizes) {
-    setup_t d;
     open_setup(&d, QUEUES, 0);
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
@@ -192,14 +183,13 @@ Test(redis_leader_sizes, standby_reports_no_sizes) {
     scrape(&d);
     driver_run(&d.instance.driver, 500);
     cr_assert_eq(measured(&d), before);
-    close_setup(&d);
 }
 
 Test(redis_leader_sizes, only_led_queues_are_measured) {
-    setup_t d = {.f = fixture_start(&(fixture_options_t){
-                     .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
-                               "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
-                     .closed = true})};
+    d = (setup_t){.f = fixture_start(&(fixture_options_t){
+                      .config = "group = \"app\"; lock = { scope = \"queue\"; ttl = \"60s\"; }; queues = ( { name = \"{a}\"; }, "
+                                "{ name = \"{b}\"; }, { name = \"{c}\"; } );",
+                      .closed = true})};
     redis_ok(d.f.r, "SET sidecar:{b}:lock another PX 600000");
     for (const char *name = "abc"; *name; name++) redis_ok(d.f.r, "RPUSH {%b} 1 2", name, (size_t)1);
     instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
@@ -208,11 +198,9 @@ Test(redis_leader_sizes, only_led_queues_are_measured) {
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 2), mono_now()), 8000));
     cr_assert(metrics_counted(of(&d, 0), mono_now()) && !metrics_counted(of(&d, 1), mono_now()));
     cr_assert(metric_get(&of(&d, 0)->ready_jobs) == 2 && metric_get(&of(&d, 2)->ready_jobs) == 2);
-    close_setup(&d);
 }
 
 Test(redis_leader_sizes, key_of_wrong_type_is_logged_once_and_spoils_no_other_size) {
-    setup_t d;
     open_setup(&d, WITH_TTL("60s"), 0);
     redis_ok(d.f.r, "RPUSH email 1 2 3");
     redis_ok(d.f.r, "SET email:delayed x");
@@ -226,12 +214,11 @@ Test(redis_leader_sizes, key_of_wrong_type_is_logged_once_and_spoils_no_other_si
     cr_assert_eq(metric_get(&of(&d, 0)->delayed_jobs), 0);
     cr_assert_eq(fixture_log_count("all queue sizes are readable again"), 1);
     cr_assert_eq(metric_get(&d.instance.metrics->terms), 1, "the wrong key has ended a term");
-    close_setup(&d);
 }
 
 /* Otherwise a sum over all instances would count the queue twice. */
 Test(redis_leader_sizes, queue_of_another_group_is_not_measured) {
-    setup_t d = {.f = fixture_start(&(fixture_options_t){.config = QUEUES, .closed = true})};
+    d = (setup_t){.f = fixture_start(&(fixture_options_t){.config = QUEUES, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
     instance_start(&d.instance, d.f.keys, INSTANCE_LEADER);
@@ -242,12 +229,11 @@ Test(redis_leader_sizes, queue_of_another_group_is_not_measured) {
     redis_ok(d.f.r, "DEL sidecar:others:lock");
     cr_assert(driver_until(&d.instance.driver, (scrape(&d), metrics_counted(of(&d, 0), mono_now())), 20000),
               "not measured after the takeover");
-    close_setup(&d);
 }
 
 /* The reply to the claim is lost: until the claim succeeds, the other group measures the queue. */
 Test(redis_leader_sizes, queue_whose_claim_is_lost_is_not_measured) {
-    setup_t d = {.f = fixture_start(&(fixture_options_t){.config = WITH_TTL("60s"), .proxy = true, .closed = true})};
+    d = (setup_t){.f = fixture_start(&(fixture_options_t){.config = WITH_TTL("60s"), .proxy = true, .closed = true})};
     redis_ok(d.f.r, "HSET sidecar:email:meta group others");
     redis_ok(d.f.r, "SET sidecar:others:lock another PX 600000");
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "sidecar:others:lock"});
@@ -258,12 +244,10 @@ Test(redis_leader_sizes, queue_whose_claim_is_lost_is_not_measured) {
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 20000));
     cr_assert(!metrics_counted(of(&d, 0), mono_now()));
-    close_setup(&d);
 }
 
 Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
     buffer_t config = {0};
-    setup_t d;
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < 400; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? ", " : "", i);
     buffer_str(&config, ");");
@@ -273,11 +257,9 @@ Test(redis_leader_sizes, many_queues_are_measured_step_by_step) {
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 399), mono_now()), 20000));
     for (size_t i = 0; i < 400; i++) cr_assert(metrics_counted(of(&d, i), mono_now()) && metric_get(&of(&d, i)->ready_jobs) == 1);
     buffer_free(&config);
-    close_setup(&d);
 }
 
 Test(redis_leader_sizes, lost_server_is_handled_by_the_leader) {
-    setup_t d;
     open_setup(&d, QUEUES, 0);
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 8000));
@@ -289,5 +271,4 @@ Test(redis_leader_sizes, lost_server_is_handled_by_the_leader) {
     cr_assert(driver_until(&d.instance.driver, metric_get(&d.instance.metrics->leading), 8000));
     scrape(&d);
     cr_assert(driver_until(&d.instance.driver, metrics_counted(of(&d, 1), mono_now()), 20000), "%s", fixture_log());
-    close_setup(&d);
 }

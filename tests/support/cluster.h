@@ -4,6 +4,7 @@
 
 #include "daemon.h"
 #include "server.h"
+#include "suite.h"
 #include "wait.h"
 
 #include <stdbool.h>

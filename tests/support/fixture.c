@@ -260,6 +260,7 @@ void instance_start(instance_t *instance, const keyspace_t *keys, int roles) {
 }
 
 void instance_stop(instance_t *instance) {
+    if (!instance->keys) return;
     monitor_free(instance->monitor);
     dispatcher_free(instance->dispatcher);
     leader_free(instance->leader);

@@ -14,6 +14,7 @@
 #include "role/lease.h"
 #include "role/role.h"
 #include "server.h"
+#include "suite.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -121,7 +122,8 @@ typedef struct {
     monitor_t *monitor;       /* NULL without INSTANCE_MONITOR */
 } instance_t;
 enum { INSTANCE_LEADER = 1, INSTANCE_DISPATCHER = 2, INSTANCE_MONITOR = 4 };
-/* *instance is the caller's and must not move. End it by instance_stop, which releases no lock (leader_finish does). */
+/* *instance is the caller's and must not move. End it by instance_stop, which releases no lock (leader_finish does) and does
+ * nothing to an instance that is all zero. */
 void instance_start(instance_t *instance, const keyspace_t *keys, int roles);
 void instance_stop(instance_t *instance);
 /* Makes the instance hold every lock for a day, without the leader role: sets the locks in Redis and the leases. */

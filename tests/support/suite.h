@@ -1,0 +1,14 @@
+/* Set-up and tear-down of a suite. Criterion runs each test in a process of its own, so a static variable that `start` fills is
+ * new in each test. */
+#pragma once
+
+#include <criterion/criterion.h>
+
+/* Before each test of `suite` the statement `start` runs (it may be empty: then each test starts what it needs), and after it
+ * the statement `stop`. */
+#define SUITE(suite, start, stop) SUITE_WITHIN(0, suite, start, stop)
+/* The same with more or less time for each test. */
+#define SUITE_WITHIN(seconds, suite, start, stop)                                                                                \
+    static void suite_start(void) { start; }                                                                                     \
+    static void suite_stop(void) { stop; }                                                                                       \
+    TestSuite(suite, .init = suite_start, .fini = suite_stop, .timeout = seconds)
