@@ -96,8 +96,8 @@ static request_t *dispatcher_new_request(dispatcher_t *d, request_kind_t kind) {
     return request;
 }
 
-static void dispatcher_append_heads(const dispatcher_t *d, const request_t *request) {
-    size_t most = dispatcher_heads_max(d);
+static void dispatcher_append_next_dues(const dispatcher_t *d, const request_t *request) {
+    size_t most = dispatcher_next_dues_max(d);
     for (size_t from = 0; from < request->count; from += most) {
         size_t left = request->count - from;
         next_due_append(d->session.data, d->keys, &request->queues[from], left < most ? left : most, request->armed);
@@ -155,7 +155,7 @@ static size_t dispatcher_append_script(dispatcher_t *d, request_t *request, cons
         int64_t time_us = schedule_least_us(schedule) + spare_us;
         request->backlog |= schedule->backlog;
         schedule_request_t asked = schedule_sent_promote(schedule, time_us, now);
-        if (asked.reads_head) request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = asked.skip};
+        if (asked.reads_next_due) request->queues[request->count++] = (next_due_request_t){.queue = queue, .skip = asked.skip};
         request->promotes[request->promote_count++] = (request_promote_t){queue, script, due->leases[from].term, asked};
         asks[count++] = (promote_request_t){queue, asked.batch, asked.skip, asked.first, asked.bytes};
         slice_us += time_us;
@@ -177,16 +177,16 @@ static bool dispatcher_send_due(dispatcher_t *d, mono_t now) {
     if (due.count == 0) return false;
     request_t *request = dispatcher_new_request(d, REQUEST_PROMOTE);
     for (size_t i = 0; i < due.count;) i += dispatcher_append_script(d, request, &due, i, now);
-    dispatcher_append_heads(d, request);
+    dispatcher_append_next_dues(d, request);
     return true;
 }
 
-// Sends one read of heads, from queue *from on: of all heads for the safety poll, otherwise of changed heads. False: none to
+// Sends one read of next due scores, from queue *from on: of all for the safety poll, otherwise of changed ones. False: none to
 // read.
 static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *from, mono_t now) {
     request_t *request = NULL;
     size_t queue = *from;
-    size_t most = dispatcher_heads_max(d);
+    size_t most = dispatcher_next_dues_max(d);
     for (; queue < d->keys->queue_count && (!request || request->count < most); queue++) {
         lease_t lease;
         schedule_t *schedule = &d->schedules[queue];
@@ -199,7 +199,7 @@ static bool dispatcher_send_read(dispatcher_t *d, request_kind_t kind, size_t *f
         if (schedule->isolated) most = 1;
     }
     *from = queue;
-    if (request) dispatcher_append_heads(d, request);
+    if (request) dispatcher_append_next_dues(d, request);
     return request;
 }
 

@@ -26,7 +26,7 @@ typedef struct request_promote {
     schedule_request_t asked;
 } request_promote_t;
 
-// Promotes, or none, and behind them a read of the heads of `queues`, or none: one write, one round trip.
+// Promotes, or none, and behind them a read of the next due scores of `queues`, or none: one write, one round trip.
 typedef struct request {
     request_kind_t kind;
     request_promote_t promotes[PROMOTES_MAX];
@@ -69,8 +69,9 @@ static inline mono_t dispatcher_next_poll(const dispatcher_t *d, mono_t now) {
     return mono_add(now, (blind ? config->dispatcher.blind_poll_ms : config->dispatcher.safety_poll_ms) * NS_PER_MS);
 }
 
-// Queues of one script that reads heads. Queues of different locks may be in different slots of a Cluster. A script has one slot.
-static inline size_t dispatcher_heads_max(const dispatcher_t *d) { return d->keys->per_tag ? 1 : NEXT_DUES_MAX; }
+// Queues of one script that reads next due scores. Queues of different locks may be in different slots of a Cluster. A script has
+// one slot.
+static inline size_t dispatcher_next_dues_max(const dispatcher_t *d) { return d->keys->per_tag ? 1 : NEXT_DUES_MAX; }
 
 // Reads the replies to the oldest request. Returns errors that concern all queues.
 outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error);

@@ -1,61 +1,62 @@
-// The replies to promotes and reads of heads.
+// The replies to promotes and reads of next due scores.
 
 #include "dispatcher/internal.h"
 
 // `at`: when Redis's clock was now_us.
-static void dispatcher_apply_head(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, mono_t at,
-                                  bool expensive) {
+static void dispatcher_apply_next_due(dispatcher_t *d, const request_t *request, size_t i, int64_t now_us, mono_t at,
+                                      bool expensive) {
     const next_due_request_t *asked = &request->queues[i];
-    const next_due_t *head = &d->next_dues[i];
+    const next_due_t *next = &d->next_dues[i];
     schedule_t *schedule = &d->schedules[asked->queue];
     mono_t now = mono_now();
     bool safety = request->kind == REQUEST_SAFETY;
     if (safety && !d->session.tracking) schedule_poll_oversized(schedule, now);
-    bool busy = schedule->head.changed || schedule->backlog || schedule->in_flight;
+    bool busy = schedule->next_due.changed || schedule->backlog || schedule->in_flight;
     if (safety && (busy || !mono_reached(schedule->blocked_until, now))) return;
-    if (safety && schedule_differs(schedule, head)) {
+    if (safety && schedule_differs(schedule, next)) {
         if (d->session.tracking) metric_add(&schedule->metrics->missed, 1);
         schedule_changed(schedule); // the next read arms tracking again
     }
-    if (!*head->error && !expensive) schedule->isolated = false;
+    if (!*next->error && !expensive) schedule->isolated = false;
     if (asked->skip != schedule->oversized.skip)
-        schedule->head.changed = true;
+        schedule->next_due.changed = true;
     else
-        schedule_read_head(schedule, head, now_us, at); // even if unchanged: Redis's clock may have been set
+        schedule_read_next_due(schedule, next, now_us, at); // even if unchanged: Redis's clock may have been set
 }
 
-// The reply of one script that reads heads: of request->queues[from] and the following.
-typedef struct heads_reply {
+// The reply of one script that reads next due scores: of request->queues[from] and the following.
+typedef struct next_dues_reply {
     size_t from;
     size_t count;
     int64_t now_us;
     mono_t at; // when Redis's clock was now_us
     redis_error_t error;
-} heads_reply_t;
+} next_dues_reply_t;
 
 // If one key of many may be the reason, read each key in a request of its own.
-static void dispatcher_apply_head_error(request_kind_t kind, const heads_reply_t *heads, schedule_t *schedule, mono_t now) {
-    bool refused = heads->error.outcome == OUTCOME_REFUSED;
-    if (refused && heads->count == 1) {
-        schedule_refused(schedule, heads->error.text, now);
+static void dispatcher_apply_next_due_error(request_kind_t kind, const next_dues_reply_t *dues, schedule_t *schedule,
+                                            mono_t now) {
+    bool refused = dues->error.outcome == OUTCOME_REFUSED;
+    if (refused && dues->count == 1) {
+        schedule_refused(schedule, dues->error.text, now);
         return;
     }
     if (refused) schedule->isolated = true;
-    if (refused || kind != REQUEST_SAFETY) schedule->head.changed = true;
+    if (refused || kind != REQUEST_SAFETY) schedule->next_due.changed = true;
 }
 
-static void dispatcher_apply_heads(dispatcher_t *d, const request_t *request, heads_reply_t *heads, bool expensive) {
-    bool unarmed = heads->error.outcome == OUTCOME_REFUSED && request->armed && heads->now_us > 0;
+static void dispatcher_apply_next_dues(dispatcher_t *d, const request_t *request, next_dues_reply_t *dues, bool expensive) {
+    bool unarmed = dues->error.outcome == OUTCOME_REFUSED && request->armed && dues->now_us > 0;
     if (unarmed && d->session.tracking) {
-        session_disable_tracking(&d->session, &heads->error, mono_now());
+        session_disable_tracking(&d->session, &dues->error, mono_now());
         d->safety_at = dispatcher_next_poll(d, mono_now());
     }
-    if (unarmed) heads->error = (redis_error_t){0}; // the heads are valid
-    for (size_t i = heads->from; i < heads->from + heads->count; i++) {
-        if (heads->error.outcome == OUTCOME_OK)
-            dispatcher_apply_head(d, request, i, heads->now_us, heads->at, expensive);
+    if (unarmed) dues->error = (redis_error_t){0}; // the scores are valid
+    for (size_t i = dues->from; i < dues->from + dues->count; i++) {
+        if (dues->error.outcome == OUTCOME_OK)
+            dispatcher_apply_next_due(d, request, i, dues->now_us, dues->at, expensive);
         else
-            dispatcher_apply_head_error(request->kind, heads, &d->schedules[request->queues[i].queue], mono_now());
+            dispatcher_apply_next_due_error(request->kind, dues, &d->schedules[request->queues[i].queue], mono_now());
     }
 }
 
@@ -129,15 +130,15 @@ static outcome_t dispatcher_read_promotes(dispatcher_t *d, const request_t *requ
     return worst->outcome;
 }
 
-static outcome_t dispatcher_read_heads(dispatcher_t *d, const request_t *request, heads_reply_t *heads, int64_t *bytes) {
-    next_due_t *next_dues = &d->next_dues[heads->from];
-    outcome_t outcome = next_due_read(d->session.data, heads->count, request->armed, next_dues, &heads->now_us, &heads->error);
-    if (heads->now_us > 0) heads->at = remote_clock_note(&d->clock, heads->now_us, request->sent, mono_now());
-    for (size_t i = 0; heads->now_us > 0 && i < heads->count; i++) *bytes += next_dues[i].bytes;
+static outcome_t dispatcher_read_next_dues(dispatcher_t *d, const request_t *request, next_dues_reply_t *dues, int64_t *bytes) {
+    next_due_t *next_dues = &d->next_dues[dues->from];
+    outcome_t outcome = next_due_read(d->session.data, dues->count, request->armed, next_dues, &dues->now_us, &dues->error);
+    if (dues->now_us > 0) dues->at = remote_clock_note(&d->clock, dues->now_us, request->sent, mono_now());
+    for (size_t i = 0; dues->now_us > 0 && i < dues->count; i++) *bytes += next_dues[i].bytes;
     return outcome;
 }
 
-// An expensive request (a huge entry at the head) slows its queue down, so that other clients get their share of Redis. Duration
+// An expensive request (a huge first entry) slows its queue down, so that other clients get their share of Redis. Duration
 // alone proves nothing: another client's slow command may have taken the time.
 static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, int64_t bytes) {
     mono_t now = mono_now();
@@ -155,17 +156,17 @@ static bool dispatcher_measure_cost(dispatcher_t *d, const request_t *request, i
 
 outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     const request_t *request = &d->requests[window_oldest(&d->window)];
-    heads_reply_t heads[PROMOTES_MAX];
-    size_t scripts = 0, most = dispatcher_heads_max(d);
+    next_dues_reply_t dues[PROMOTES_MAX];
+    size_t scripts = 0, most = dispatcher_next_dues_max(d);
     int64_t bytes = 0;
     *error = (redis_error_t){0};
     if (request->kind == REQUEST_PROMOTE && dispatcher_read_promotes(d, request, &bytes, error) == OUTCOME_DISCONNECTED)
         return OUTCOME_DISCONNECTED;
     for (size_t from = 0; from < request->count; from += most) {
         size_t left = request->count - from;
-        heads_reply_t *reply = &heads[scripts++];
-        *reply = (heads_reply_t){.from = from, .count = left < most ? left : most};
-        if (dispatcher_read_heads(d, request, reply, &bytes) == OUTCOME_DISCONNECTED)
+        next_dues_reply_t *reply = &dues[scripts++];
+        *reply = (next_dues_reply_t){.from = from, .count = left < most ? left : most};
+        if (dispatcher_read_next_dues(d, request, reply, &bytes) == OUTCOME_DISCONNECTED)
             return dispatcher_note_error(error, &reply->error);
     }
     bool expensive = dispatcher_measure_cost(d, request, bytes);
@@ -175,8 +176,8 @@ outcome_t dispatcher_read_reply(dispatcher_t *d, redis_error_t *error) {
     // Invalidations that Redis sent before this reply have arrived: read them, or the safety poll would count them as missed.
     if (request->kind == REQUEST_SAFETY) (void)session_read_messages(&d->session);
     for (size_t i = 0; i < scripts; i++) {
-        dispatcher_apply_heads(d, request, &heads[i], expensive);
-        if (heads[i].error.outcome == OUTCOME_RETRY) *error = heads[i].error;
+        dispatcher_apply_next_dues(d, request, &dues[i], expensive);
+        if (dues[i].error.outcome == OUTCOME_RETRY) *error = dues[i].error;
     }
     return error->outcome;
 }

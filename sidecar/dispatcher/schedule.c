@@ -28,15 +28,15 @@ void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_q
 
 void schedule_free(schedule_t *schedule) { condition_free(&schedule->refused); }
 
-// Forgets the oversized entries, because other entries may be at the head.
-static void schedule_restart_head(schedule_t *schedule) {
+// Forgets the oversized entries, because other entries may be the first.
+static void schedule_forget_oversized(schedule_t *schedule) {
     schedule->oversized = (schedule_oversized_t){.epoch = schedule->oversized.epoch + 1, .found = schedule->oversized.found};
 }
 
 void schedule_reset(schedule_t *schedule) {
-    schedule_restart_head(schedule);
+    schedule_forget_oversized(schedule);
     schedule->oversized.found = false;
-    schedule->head = (schedule_head_t){.changed = true, .due = mono_never(), .due_us = INT64_MAX};
+    schedule->next_due = (schedule_next_due_t){.changed = true, .due = mono_never(), .due_us = INT64_MAX};
     schedule->blocked_until = (mono_t){0};
     schedule->in_flight = false;
     schedule->first = FIRST_UNKNOWN;
@@ -46,13 +46,13 @@ void schedule_reset(schedule_t *schedule) {
 
 // During the cooldown oversized entries stay skipped, or a busy producer would cause a read of them at each change.
 void schedule_changed(schedule_t *schedule) {
-    schedule->head.changed = true;
+    schedule->next_due.changed = true;
     schedule->oversized.changed = true;
-    if (schedule->oversized.cooldown_until.ns == 0) schedule_restart_head(schedule);
+    if (schedule->oversized.cooldown_until.ns == 0) schedule_forget_oversized(schedule);
 }
 
 void schedule_flushed(schedule_t *schedule) {
-    schedule_restart_head(schedule);
+    schedule_forget_oversized(schedule);
     schedule_changed(schedule);
 }
 
@@ -66,13 +66,13 @@ static bool schedule_is_free(const schedule_t *schedule, mono_t now) {
 }
 
 bool schedule_wants_promote(const schedule_t *schedule, mono_t now) {
-    return schedule_is_free(schedule, now) && mono_reached(schedule->head.due, now);
+    return schedule_is_free(schedule, now) && mono_reached(schedule->next_due.due, now);
 }
 
 static mono_t schedule_read_at(const schedule_t *schedule) {
-    const schedule_head_t *head = &schedule->head;
-    if (head->changed) return head->reread_at;
-    return schedule->oversized.changed ? mono_max(schedule->oversized.cooldown_until, head->reread_at) : mono_never();
+    const schedule_next_due_t *next = &schedule->next_due;
+    if (next->changed) return next->reread_at;
+    return schedule->oversized.changed ? mono_max(schedule->oversized.cooldown_until, next->reread_at) : mono_never();
 }
 
 bool schedule_wants_read(const schedule_t *schedule, mono_t now) {
@@ -80,21 +80,21 @@ bool schedule_wants_read(const schedule_t *schedule, mono_t now) {
 }
 
 mono_t schedule_next(const schedule_t *schedule) {
-    return mono_max(mono_min(schedule->head.due, schedule_read_at(schedule)), schedule->blocked_until);
+    return mono_max(mono_min(schedule->next_due.due, schedule_read_at(schedule)), schedule->blocked_until);
 }
 
 static mono_t schedule_reread_at(mono_t now) { return mono_add(now, SCHEDULE_REREAD_MS * NS_PER_MS); }
 
 static void schedule_note_read(schedule_t *schedule, mono_t now) {
-    schedule->head.changed = false;
-    schedule->head.reread_at = mono_max(schedule->head.reread_at, schedule_reread_at(now));
+    schedule->next_due.changed = false;
+    schedule->next_due.reread_at = mono_max(schedule->next_due.reread_at, schedule_reread_at(now));
 }
 
 // Two requests in flight would read the same oversized entries, and count them twice.
 static void schedule_note_sent(schedule_t *schedule, mono_t now) {
     assert(!schedule->in_flight);
     schedule->in_flight = true;
-    if (schedule->oversized.changed && mono_reached(schedule->oversized.cooldown_until, now)) schedule_restart_head(schedule);
+    if (schedule->oversized.changed && mono_reached(schedule->oversized.cooldown_until, now)) schedule_forget_oversized(schedule);
 }
 
 void schedule_replied(schedule_t *schedule) {
@@ -137,7 +137,7 @@ schedule_request_t schedule_sent_promote(schedule_t *schedule, int64_t time_us, 
                                 .skip = schedule->oversized.skip,
                                 .first = schedule->first,
                                 .bytes = schedule_share(schedule, PROMOTE_BYTES, time_us),
-                                .reads_head = !schedule->backlog,
+                                .reads_next_due = !schedule->backlog,
                                 .epoch = schedule->oversized.epoch};
 }
 
@@ -159,7 +159,7 @@ static void schedule_count_moved(schedule_t *schedule, const promote_reply_t *re
 }
 
 static void schedule_skip_oversized(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask) {
-    schedule->head.changed = true;
+    schedule->next_due.changed = true;
     if (ask->epoch != schedule->oversized.epoch) return;
     schedule->oversized.skip += reply->large;
     metric_add(&schedule->metrics->large, reply->large);
@@ -179,8 +179,8 @@ static int64_t schedule_first_read(const schedule_t *schedule, const promote_rep
 
 static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now) {
     schedule->backlog = reply->more || reply->moved + reply->large >= ask->batch;
-    if (!schedule->backlog && !ask->reads_head)
-        schedule->head = (schedule_head_t){.changed = true, .reread_at = now, .due = mono_never(), .due_us = INT64_MAX};
+    if (!schedule->backlog && !ask->reads_next_due)
+        schedule->next_due = (schedule_next_due_t){.changed = true, .reread_at = now, .due = mono_never(), .due_us = INT64_MAX};
     schedule->oversized.found = reply->large > 0;
     if (schedule->oversized.found) schedule_skip_oversized(schedule, reply, ask);
     if (schedule->oversized.found) schedule->oversized.found_at = now;
@@ -189,8 +189,9 @@ static void schedule_apply_moved(schedule_t *schedule, const promote_reply_t *re
     if (reply->moved > 0) {
         schedule->empty = 0;
         schedule->first = schedule_first_read(schedule, reply);
-        // The expensive head has moved. Its cost predicts nothing about the next head.
-        if (!schedule->oversized.found) schedule->head.reread_at = mono_min(schedule->head.reread_at, schedule_reread_at(now));
+        // The expensive entry has moved. Its cost predicts nothing about the next one.
+        if (!schedule->oversized.found)
+            schedule->next_due.reread_at = mono_min(schedule->next_due.reread_at, schedule_reread_at(now));
         schedule_count_moved(schedule, reply);
         return;
     }
@@ -228,7 +229,7 @@ void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
                F_STR("reason", reason));
     metrics_refused(schedule->metrics, mono_now());
     schedule->backlog = schedule->suspect = false;
-    schedule->head.changed = true;
+    schedule->next_due.changed = true;
     schedule->blocked_until = mono_add(now, redis_reason_pause_ms(reason, SCHEDULE_REFUSED_MS) * NS_PER_MS);
 }
 
@@ -239,7 +240,7 @@ void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now) {
         *cooldown_until = mono_add(mono_max(*cooldown_until, now), SCHEDULE_COOLDOWN_FACTOR * cost_ns);
         *cooldown_until = mono_min(*cooldown_until, mono_add(now, SCHEDULE_COOLDOWN_MAX_MS * NS_PER_MS));
     } else {
-        schedule->head.reread_at = mono_max(schedule->head.reread_at, mono_add(now, SCHEDULE_COOLDOWN_FACTOR * cost_ns));
+        schedule->next_due.reread_at = mono_max(schedule->next_due.reread_at, mono_add(now, SCHEDULE_COOLDOWN_FACTOR * cost_ns));
     }
 }
 
@@ -254,8 +255,8 @@ static void schedule_warn_unit(const schedule_t *schedule, double score) {
                  "a delayed score looks like milliseconds, but score_unit is \"s\": jobs will not run", F_NUM("score", score));
 }
 
-static int64_t schedule_head_due_us(const schedule_t *schedule, const next_due_t *head) {
-    return head->exists ? schedule->ops->promote->due_us(schedule->config, head->score) : INT64_MAX;
+static int64_t schedule_due_us(const schedule_t *schedule, const next_due_t *next) {
+    return next->exists ? schedule->ops->promote->due_us(schedule->config, next->score) : INT64_MAX;
 }
 
 static mono_t schedule_local_time(int64_t due_us, int64_t now_us, mono_t now) {
@@ -264,20 +265,20 @@ static mono_t schedule_local_time(int64_t due_us, int64_t now_us, mono_t now) {
     return mono_add(now, (due_us - now_us) * NS_PER_US);
 }
 
-void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t at) {
-    if (*head->error) {
+void schedule_read_next_due(schedule_t *schedule, const next_due_t *next, int64_t now_us, mono_t at) {
+    if (*next->error) {
         char reason[sizeof(redis_error_t)];
-        snprintf(reason, sizeof reason, "%s: %s", schedule->config->delayed, head->error);
+        snprintf(reason, sizeof reason, "%s: %s", schedule->config->delayed, next->error);
         schedule_refused(schedule, reason, at);
         return;
     }
-    if (head->exists) schedule_warn_unit(schedule, head->score);
-    schedule->head.due_us = schedule_head_due_us(schedule, head);
-    schedule->head.due = schedule_local_time(schedule->head.due_us, now_us, at);
+    if (next->exists) schedule_warn_unit(schedule, next->score);
+    schedule->next_due.due_us = schedule_due_us(schedule, next);
+    schedule->next_due.due = schedule_local_time(schedule->next_due.due_us, now_us, at);
     // The last batch took exactly the due jobs. With `backlog` set, the safety poll would skip this queue.
-    if (!mono_reached(schedule->head.due, at)) schedule->backlog = false;
+    if (!mono_reached(schedule->next_due.due, at)) schedule->backlog = false;
 }
 
-bool schedule_differs(const schedule_t *schedule, const next_due_t *head) {
-    return *head->error || schedule_head_due_us(schedule, head) != schedule->head.due_us;
+bool schedule_differs(const schedule_t *schedule, const next_due_t *next) {
+    return *next->error || schedule_due_us(schedule, next) != schedule->next_due.due_us;
 }

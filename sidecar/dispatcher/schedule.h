@@ -10,7 +10,7 @@
 
 enum {
     SCHEDULE_FULL_RETRY_MS = 250,       // pause after ready was at ready_limit
-    SCHEDULE_REREAD_MS = 1,             // shortest time between two reads of the head after changes
+    SCHEDULE_REREAD_MS = 1,             // shortest time between two reads of the next due score after changes
     SCHEDULE_REFUSED_MS = 5000,         // pause after a refusal
     SCHEDULE_EXPENSIVE_NS = 5000000,    // a request is expensive if it takes longer than this
     SCHEDULE_EXPENSIVE_BYTES = 1 << 20, // and if it reads at least this much; otherwise other clients kept Redis busy
@@ -21,17 +21,17 @@ enum {
 };
 
 // The first entry of the zset that is not oversized.
-typedef struct schedule_head {
-    bool changed;     // the head must be read again
-    mono_t reread_at; // no read of the head before this
-    mono_t due;       // mono_never: the zset is empty or its head is unknown
+typedef struct schedule_next_due {
+    bool changed;     // the score must be read again
+    mono_t reread_at; // no read of the score before this
+    mono_t due;       // mono_never: the zset is empty, or the score is unknown
     int64_t due_us;   // due time by Redis's clock; INT64_MAX with mono_never
-} schedule_head_t;
+} schedule_next_due_t;
 
-// Entries at the head that are larger than max_payload: requests skip them.
+// Entries that are larger than max_payload: requests skip them.
 typedef struct schedule_oversized {
     int64_t skip;
-    unsigned epoch;        // changes when other entries may be at the head
+    unsigned epoch;        // changes when other entries may be the first
     bool found;            // the last promote read one of these entries
     bool changed;          // the zset has changed since the last read; read these entries again after the cooldown
     mono_t cooldown_until; // end of the pause after an expensive read of these entries; 0 = no pause
@@ -46,13 +46,13 @@ typedef struct schedule {
     int64_t slice_us; // time of Redis that one promote may take
     pace_t pace;
     int64_t first;        // entries of the first read of a promote
-    bool in_flight;       // a request is in flight: a promote, or a read of the head
+    bool in_flight;       // a request is in flight: a promote, or a read of the next due score
     mono_t blocked_until; // no request before this: ready is full, or Redis refused a request
     bool backlog;         // the last batch was full, so more jobs are due
-    bool isolated;        // read this head in a request of its own: its error or its cost would harm other queues
+    bool isolated;        // read its next due score in a request of its own: its error or its cost would harm other queues
     bool suspect;         // Redis refused a script that promotes this queue and others: promote this queue alone
-    int empty;            // promotes in a row that moved nothing although the head was due
-    schedule_head_t head;
+    int empty;            // promotes in a row that moved nothing although a job was due
+    schedule_next_due_t next_due;
     schedule_oversized_t oversized;
     int64_t full_at_us; // by Redis's clock: when ready was last seen at ready_limit; 0 = not since the last move
     condition_t refused;
@@ -60,12 +60,12 @@ typedef struct schedule {
 
 // A promote that was sent. schedule_read_promote needs it to interpret the reply.
 typedef struct schedule_request {
-    int64_t batch;   // move at most this many jobs
-    int64_t skip;    // skip this many oversized entries
-    int64_t first;   // entries of the first read
-    int64_t bytes;   // the batch ends after this many
-    bool reads_head; // the request also reads the head
-    unsigned epoch;  // schedule_oversized_t.epoch when it was sent
+    int64_t batch;       // move at most this many jobs
+    int64_t skip;        // skip this many oversized entries
+    int64_t first;       // entries of the first read
+    int64_t bytes;       // the batch ends after this many
+    bool reads_next_due; // the request also reads the next due score
+    unsigned epoch;      // schedule_oversized_t.epoch when it was sent
 } schedule_request_t;
 
 void schedule_init(schedule_t *schedule, const queue_config_t *config, metrics_queue_t *metrics, int64_t batch, int64_t slice_us);
@@ -78,33 +78,33 @@ void schedule_flushed(schedule_t *schedule); // Redis was flushed (FLUSHALL)
 // Without wake-ups, reads oversized entries again: another entry may have taken the place of one.
 void schedule_poll_oversized(schedule_t *schedule, mono_t now);
 
-// Whether the queue needs a promote, or else a read of its head, now.
+// Whether the queue needs a promote, or else a read of its next due score, now.
 bool schedule_wants_promote(const schedule_t *schedule, mono_t now);
 bool schedule_wants_read(const schedule_t *schedule, mono_t now);
 mono_t schedule_next(const schedule_t *schedule); // when the queue will need a promote or a read
 
-// The queue may share no request with others: its batch takes the whole slice, or its head or its error would harm them.
+// The queue may share no request with others: its batch takes the whole slice, or its first entry or its error would harm them.
 bool schedule_wants_own_request(const schedule_t *schedule);
 // Whether the dialect's script promotes many queues. Such a script looks at the clock itself.
 bool schedule_shares_script(const schedule_t *schedule);
 // Time of Redis that even a small promote is expected to take; 0 if the script looks at the clock itself.
 int64_t schedule_least_us(const schedule_t *schedule);
 
-// A request was sent. A promote may take `time_us` of Redis. In a backlog promotes do not read the head: the next due time
+// A request was sent. A promote may take `time_us` of Redis. In a backlog promotes do not read the next due score: it
 // matters only after the backlog.
 void schedule_sent_read(schedule_t *schedule, mono_t now);
 schedule_request_t schedule_sent_promote(schedule_t *schedule, int64_t time_us, mono_t now);
 
 // A request has ended, with a reply or without.
 void schedule_replied(schedule_t *schedule);
-// Records a reply at the local time `now`; a head at the local time `at` at which Redis's clock was now_us.
+// Records a reply at the local time `now`; a next due score at the local time `at` at which Redis's clock was now_us.
 void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, const schedule_request_t *ask, mono_t now);
-void schedule_read_head(schedule_t *schedule, const next_due_t *head, int64_t now_us, mono_t at);
+void schedule_read_next_due(schedule_t *schedule, const next_due_t *next, int64_t now_us, mono_t at);
 void schedule_fenced(schedule_t *schedule);
 // Handles a refusal: reports a new reason and sends no request for SCHEDULE_REFUSED_MS.
 void schedule_refused(schedule_t *schedule, const char *reason, mono_t now);
 // Handles an expensive request: isolates the queue and waits SCHEDULE_COOLDOWN_FACTOR times the duration before the next read.
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now);
 
-// Whether a head that the safety poll read differs from the known one: a wake-up was lost.
-bool schedule_differs(const schedule_t *schedule, const next_due_t *head);
+// Whether a next due score that the safety poll read differs from the known one: a wake-up was lost.
+bool schedule_differs(const schedule_t *schedule, const next_due_t *next);

@@ -5,7 +5,7 @@
 #include "redis/tracking.h"
 
 // Up to this many keys the script registers by itself; more keys are registered by an EXISTS before the script. Redis 7.0
-// registers all keys of a script at each of its reads: for 500 heads 250,000 registrations, 10 ms (redis src/server.c, call()).
+// registers all keys of a script at each of its reads: for 500 queues 250,000 registrations, 10 ms (redis src/server.c, call()).
 // EXISTS costs more for few keys. And a full tracking table drops keys at the next command: if that is ours, no message comes
 // (src/tracking.c, NOLOOP), and only the safety poll finds a change.
 enum { SCRIPT_ARMS = 8 };
@@ -25,20 +25,20 @@ void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_reques
     request_end(conn);
 }
 
-static void next_due_read_one(const redisReply *reply, next_due_t *head) {
+static void next_due_read_one(const redisReply *reply, next_due_t *next) {
     const char *text = reply_text(reply);
-    *head = (next_due_t){0};
+    *next = (next_due_t){0};
     if (*text == '!') {
-        snprintf(head->error, sizeof head->error, "%s", text + 1);
+        snprintf(next->error, sizeof next->error, "%s", text + 1);
     } else if (*text) {
-        head->exists = true;
+        next->exists = true;
         char *rest;
-        head->score = strtod(text, &rest);
-        head->bytes = strtoll(rest, NULL, 10);
+        next->score = strtod(text, &rest);
+        next->bytes = strtoll(rest, NULL, 10);
     }
 }
 
-outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *heads, int64_t *now_us, redis_error_t *error) {
+outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *dues, int64_t *now_us, redis_error_t *error) {
     redisReply *reply;
     redis_error_t arming = {0};
     if (armed) freeReplyObject(conn_read_next(conn, NULL, &arming));
@@ -48,7 +48,7 @@ outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *head
     if (arming.outcome != OUTCOME_OK && !conn_is_open(conn)) return error->outcome;
     if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
     *now_us = reply_number(reply_at(reply, 0));
-    for (size_t i = 0; i < count; i++) next_due_read_one(reply_at(reply, i + 1), &heads[i]);
+    for (size_t i = 0; i < count; i++) next_due_read_one(reply_at(reply, i + 1), &dues[i]);
     freeReplyObject(reply);
     if (*now_us <= 0) return redis_error_set(error, OUTCOME_REFUSED, "next_due: unexpected reply");
     // The scores are valid, but no wake-up will come. Report the refusal.

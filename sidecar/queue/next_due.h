@@ -11,7 +11,7 @@ typedef struct next_due {
     char error[128]; // Redis's error for this key; "" = none
 } next_due_t;
 
-// A queue and the number of entries at its head to skip.
+// A queue and the number of its first entries to skip.
 typedef struct next_due_request {
     size_t queue;
     int64_t skip;
@@ -20,5 +20,5 @@ typedef struct next_due_request {
 // Appends the request. `arm`: Redis also registers the keys for wake-ups (redis/tracking.h); next_due_read needs the same value.
 void next_due_append(conn_t *conn, const keyspace_t *keys, const next_due_request_t *asks, size_t count, bool arm);
 
-// `heads` has room for `count` elements. *now_us is Redis's time. Reads all replies, unless the connection is lost.
-outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *heads, int64_t *now_us, redis_error_t *error);
+// `dues` has room for `count` elements. *now_us is Redis's time. Reads all replies, unless the connection is lost.
+outcome_t next_due_read(conn_t *conn, size_t count, bool armed, next_due_t *dues, int64_t *now_us, redis_error_t *error);

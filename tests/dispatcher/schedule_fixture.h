@@ -36,11 +36,11 @@ static inline void setup_close(setup_t *setup) {
 
 static inline mono_t at(int64_t us) { return mono_add(NOW, us * NS_PER_US); }
 
-static inline void see_head(schedule_t *schedule, double score) {
-    schedule_read_head(schedule, &(next_due_t){.exists = true, .score = score}, NOW_US, NOW);
+static inline void see_next_due(schedule_t *schedule, double score) {
+    schedule_read_next_due(schedule, &(next_due_t){.exists = true, .score = score}, NOW_US, NOW);
 }
 
-static inline void see_none(schedule_t *schedule) { schedule_read_head(schedule, &(next_due_t){0}, NOW_US, NOW); }
+static inline void see_none(schedule_t *schedule) { schedule_read_next_due(schedule, &(next_due_t){0}, NOW_US, NOW); }
 
 static inline promote_reply_t moved(int64_t jobs) {
     return (promote_reply_t){.moved = jobs, .now_us = NOW_US, .bytes = jobs * 10};

@@ -58,7 +58,7 @@ Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
         setup_t setup = setup_open(unit);
         schedule_sent_read(&setup.schedule, NOW);
         schedule_replied(&setup.schedule);
-        see_head(&setup.schedule, rows[i].score);
+        see_next_due(&setup.schedule, rows[i].score);
         mono_t due = rows[i].in_us == INT64_MAX ? mono_never() : at(rows[i].in_us);
         cr_assert_eq(schedule_next(&setup.schedule).ns, due.ns, "row %zu: %lld us off", i,
                      (long long)((schedule_next(&setup.schedule).ns - due.ns) / 1000));
@@ -87,9 +87,9 @@ Test(unit_schedule, due_times_are_rounded_up_and_saturate) {
 
 Test(unit_schedule, infinite_scores) {
     setup_t setup = setup_open("");
-    see_head(&setup.schedule, -INFINITY);
+    see_next_due(&setup.schedule, -INFINITY);
     cr_assert(schedule_wants_promote(&setup.schedule, NOW));
-    see_head(&setup.schedule, INFINITY);
+    see_next_due(&setup.schedule, INFINITY);
     cr_assert_not(schedule_wants_promote(&setup.schedule, mono_add(NOW, INT64_C(1) << 60)));
     cr_assert_not(schedule_differs(&setup.schedule, &(next_due_t){0}), "an infinite score is never due, like an empty zset");
     setup_close(&setup);
@@ -98,10 +98,10 @@ Test(unit_schedule, infinite_scores) {
 Test(unit_schedule, a_full_ready_list_is_tried_again_later) {
     setup_t setup = setup_open("ready_limit = 10;");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     promote_reply_t full = {.full = true, .now_us = NOW_US};
     promote(schedule, full, NOW);
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     schedule_changed(schedule);
     cr_assert_not(schedule_wants_promote(schedule, at(249000)));
     cr_assert_not(schedule_wants_read(schedule, at(249000)), "a change of delayed makes no room in ready");
@@ -181,7 +181,7 @@ Test(unit_schedule, a_change_does_not_delay_a_due_job) {
     schedule_t *schedule = &setup.schedule;
     schedule_sent_read(schedule, NOW);
     schedule_replied(schedule);
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     schedule_changed(schedule);
     cr_assert(schedule_wants_promote(schedule, NOW));
     cr_assert(mono_reached(schedule_next(schedule), NOW));
@@ -192,7 +192,7 @@ Test(unit_schedule, many_empty_promotes_in_a_row_pause) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     for (int i = 0; i < 3; i++) {
-        see_head(schedule, 1);
+        see_next_due(schedule, 1);
         promote(schedule, moved(0), NOW);
         cr_assert(schedule_wants_promote(schedule, NOW), "a small difference of clocks is normal");
     }
@@ -208,7 +208,7 @@ Test(unit_schedule, many_empty_promotes_in_a_row_pause) {
 
 static void expect_blocked(setup_t *setup) {
     schedule_t *schedule = &setup->schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     schedule_changed(schedule);
     int64_t pause_us = INT64_C(1000) * SCHEDULE_REFUSED_MS;
     cr_assert_not(schedule_wants_promote(schedule, at(pause_us - 1)));
@@ -226,7 +226,7 @@ Test(unit_schedule, refusals_block_the_queue) {
     expect_blocked(&setup);
     setup_close(&setup);
     setup = setup_open("");
-    schedule_read_head(&setup.schedule, &(next_due_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
+    schedule_read_next_due(&setup.schedule, &(next_due_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"email:delayed: WRONGTYPE y\""), 1);
     expect_blocked(&setup);
     setup_close(&setup);
@@ -246,7 +246,7 @@ Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
 
 Test(unit_schedule, fenced_is_not_counted_as_refused) {
     setup_t setup = setup_open("");
-    see_head(&setup.schedule, 1);
+    see_next_due(&setup.schedule, 1);
     (void)schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
     schedule_replied(&setup.schedule);
     schedule_fenced(&setup.schedule);
@@ -258,7 +258,7 @@ Test(unit_schedule, fenced_is_not_counted_as_refused) {
 Test(unit_schedule, a_reset_forgets_all_but_the_configuration) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     schedule_sent_promote(schedule, SLICE_US, NOW);
     schedule_refused(schedule, "x", NOW);
     schedule_reset(schedule);
@@ -275,7 +275,7 @@ Test(unit_schedule, a_head_without_wake_up_is_detected) {
     cr_assert_not(schedule_differs(schedule, &(next_due_t){0}));
     cr_assert(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 5}));
     cr_assert(schedule_differs(schedule, &(next_due_t){.error = "x"}));
-    see_head(schedule, 5);
+    see_next_due(schedule, 5);
     cr_assert_not(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 5}));
     cr_assert(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 6}));
     cr_assert(schedule_differs(schedule, &(next_due_t){0}));
@@ -287,7 +287,7 @@ static int unit_warnings(const char *unit, double score) {
     setup_t setup = setup_open(settings);
     int before = fixture_log_count("looks like");
     fixture_step_boottime(11000); /* the log suppresses repeated lines for 10 s */
-    see_head(&setup.schedule, score);
+    see_next_due(&setup.schedule, score);
     setup_close(&setup);
     free(settings);
     return fixture_log_count("looks like") - before;

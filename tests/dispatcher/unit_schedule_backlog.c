@@ -8,16 +8,16 @@ TestSuite(unit_schedule_backlog);
 Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     cr_assert(schedule_wants_promote(schedule, NOW));
     schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US, NOW);
-    cr_assert(ask.reads_head);
+    cr_assert(ask.reads_next_due);
     cr_assert_not(schedule_wants_promote(schedule, NOW), "it is not known yet whether more jobs are due");
     promote_reply_t full = moved(BATCH), part = moved(BATCH - 1);
     read_promote(schedule, &full, &ask, NOW);
     cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW));
     schedule_request_t second = schedule_sent_promote(schedule, SLICE_US, NOW);
-    cr_assert_not(second.reads_head, "more jobs are due, so the next due time does not matter");
+    cr_assert_not(second.reads_next_due, "more jobs are due, so the next due time does not matter");
     cr_assert_not(schedule_wants_promote(schedule, NOW), "only one promote of a queue may be in flight");
     read_promote(schedule, &full, &second, NOW);
     schedule_request_t third = schedule_sent_promote(schedule, SLICE_US, NOW);
@@ -34,17 +34,17 @@ Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
 Test(unit_schedule_backlog, a_change_during_a_backlog_is_not_forgotten) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     promote_reply_t full = moved(BATCH);
     promote(schedule, full, NOW);
     schedule_changed(schedule);
     schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US, NOW);
-    cr_assert(schedule->head.changed, "promotes of a backlog do not read the head");
+    cr_assert(schedule->next_due.changed, "promotes of a backlog do not read the head");
     read_promote(schedule, &full, &ask, NOW);
     cr_assert(schedule_wants_read(schedule, at(1000)));
     schedule_sent_read(schedule, at(1000));
     schedule_replied(schedule);
-    see_head(schedule, 2);
+    see_next_due(schedule, 2);
     cr_assert(schedule_wants_promote(schedule, NOW));
     setup_close(&setup);
 }
@@ -58,7 +58,7 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         setup_t setup = setup_open("");
-        see_head(&setup.schedule, 1);
+        see_next_due(&setup.schedule, 1);
         schedule_request_t ask = schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
         cr_assert_eq(ask.first, 2, "the size of entries is unknown");
         promote_reply_t reply = moved(rows[i].jobs);
@@ -81,7 +81,7 @@ static schedule_request_t unanswered(schedule_t *schedule, int64_t time_us) {
 Test(unit_schedule_backlog, a_part_of_the_slice_moves_a_part_of_the_batch) {
     setup_t setup = setup_open("dialect = \"bull\";");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     int64_t unknown_us = schedule_least_us(schedule);
     cr_assert(unknown_us > 0 && unknown_us < SLICE_US, "%lld us", (long long)unknown_us);
     schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US / 10, NOW);
@@ -107,7 +107,7 @@ Test(unit_schedule_backlog, a_part_of_the_slice_moves_a_part_of_the_batch) {
 Test(unit_schedule_backlog, a_script_of_many_queues_gets_the_whole_batch) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     cr_assert_eq(schedule_least_us(schedule), 0);
     schedule_request_t ask = schedule_sent_promote(schedule, SLICE_US / 10, NOW);
     cr_assert_eq(ask.batch, BATCH);
@@ -117,7 +117,7 @@ Test(unit_schedule_backlog, a_script_of_many_queues_gets_the_whole_batch) {
     cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW), "the time was over, so more jobs are due");
     cr_assert_not(schedule_wants_own_request(schedule));
     ask = schedule_sent_promote(schedule, SLICE_US, NOW);
-    cr_assert_not(ask.reads_head);
+    cr_assert_not(ask.reads_next_due);
     read_promote(schedule, &later, &ask, NOW);
     cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW), "its turn did not come");
     cr_assert_eq(metric_get(&schedule->metrics->empty), 0);
@@ -127,7 +127,7 @@ Test(unit_schedule_backlog, a_script_of_many_queues_gets_the_whole_batch) {
 Test(unit_schedule_backlog, an_expensive_read_is_not_repeated_at_once) {
     setup_t setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, INFINITY);
+    see_next_due(schedule, INFINITY);
     schedule_expensive(schedule, 20 * NS_PER_MS, NOW);
     schedule_changed(schedule);
     cr_assert(schedule->isolated, "its cost must not delay reads of other queues");
@@ -154,14 +154,14 @@ Test(unit_schedule_backlog, a_change_while_a_promote_is_in_flight_forgets_oversi
 Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
     setup_t setup = setup_open("max_payload = \"1KiB\";");
     schedule_t *schedule = &setup.schedule;
-    see_head(schedule, 1);
+    see_next_due(schedule, 1);
     promote_reply_t reply = moved(5);
     reply.large = 2;
     reply.large_bytes = 99999;
     strcpy(reply.large_sha1, "0123456789012345678901234567890123456789");
     promote(schedule, reply, NOW);
     cr_assert_eq(schedule->oversized.skip, 2);
-    cr_assert(schedule->head.changed, "the next due time behind them is unknown");
+    cr_assert(schedule->next_due.changed, "the next due time behind them is unknown");
     cr_assert_eq(metric_get(&schedule->metrics->large), 2);
     cr_assert_eq(fixture_log_count("\"bytes\":99999"), 1);
     cr_assert_eq(fixture_log_count("0123456789012345678901234567890123456789"), 1);
