@@ -159,6 +159,7 @@ typedef struct config {
     } dispatcher;
     struct {
         int64_t scan_interval_ms; // 0 = auto
+        int64_t rotation;         // entries; a longer backup list is read in place
     } monitor;
     struct {
         int64_t retain_ms;

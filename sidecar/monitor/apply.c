@@ -44,7 +44,7 @@ static bool apply_needs_bytes(verdict_kind_t kind) {
 // next scan knows the copies.
 static verdict_t apply_judge(const apply_t *apply, observation_t *observation, const stamp_t *stamp) {
     verdict_t found = verdict(observation, apply_policy(apply));
-    if (found.kind != VERDICT_END || stamp->born_us || apply->scan->phase == SCAN_SEARCH) return found;
+    if (found.kind != VERDICT_END || stamp->born_us || apply->scan->state == SCAN_SEARCH) return found;
     observation->stamp = *stamp;
     return verdict(observation, apply_policy(apply));
 }
@@ -55,9 +55,9 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     const queue_policy_t *policy = apply_policy(apply);
     const worker_report_t *report = report_table_find(&apply->scan->reports, &entry->digest);
     observation_t observation = {.stamp = *stamp,
-                                 .now = apply->scan->progress.now,
+                                 .now = apply->scan->clock.now,
                                  .began = apply->scan->status.now,
-                                 .certain_at = apply->scan->progress.certain_at,
+                                 .certain_at = apply->scan->clock.certain_at,
                                  .has_duplicates = scan_note_job(apply->scan, &entry->digest)};
     scan_note_since(apply->scan, stamp->seen);
     observation.heartbeat = strcmp(policy->heartbeat, "off") == 0 ? HEARTBEAT_NONE : HEARTBEAT_UNKNOWN;
@@ -73,7 +73,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     verdict_t found = apply_judge(apply, &observation, stamp);
     // The bytes of the job exceeded PAGES_BYTES. The next scan begins soon and has room for them.
     if (absent && (dated || apply_needs_bytes(found.kind))) {
-        apply->scan->progress.rescan = true;
+        apply->scan->timer.rescan = true;
         return false;
     }
     if (bytes_tell && !known && apply_needs_bytes(found.kind)) {
@@ -92,7 +92,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     out->heartbeat = NULL;
     out->again = (buffer_t){0};
     // A settle compares the stamp: this scan writes a stamp, and the next scan settles the job.
-    if (report && (found.kind == VERDICT_STAMP || found.kind == VERDICT_SEEN)) apply->scan->progress.rescan = true;
+    if (report && (found.kind == VERDICT_STAMP || found.kind == VERDICT_SEEN)) apply->scan->timer.rescan = true;
     return true;
 }
 
@@ -140,7 +140,7 @@ static outcome_t apply_heartbeats(const apply_t *apply, candidate_t *candidates,
 static outcome_t apply_stamps(const apply_t *apply, const candidate_t *candidates, size_t count) {
     stamp_change_t changes[BACKUP_PAGE];
     size_t change_count = 0;
-    int64_t now = apply->scan->progress.now;
+    int64_t now = apply->scan->clock.now;
     for (size_t i = 0; i < count; i++) {
         stamp_t stamp = candidates[i].observation.stamp;
         stamp_change_t change = {.digest = &candidates[i].entry->digest, .old = *candidates[i].raw};
@@ -174,7 +174,6 @@ static void apply_settle(const apply_t *apply, candidate_t *candidates, size_t c
 size_t apply_classify(const apply_t *apply, const backup_page_t *page, const stamp_t *stamps, const stamp_raw_t *raws) {
     candidate_t *candidates = apply->buffers->candidates;
     size_t count = 0;
-    if (apply->scan->progress.near_pages > 0) apply->scan->progress.near_pages--;
     metric_add(&apply->scan->metrics->large, (int64_t)page->large);
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];

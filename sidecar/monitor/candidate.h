@@ -17,7 +17,7 @@ typedef struct apply {
     apply_buffers_t *buffers;
     pace_t *pace;
     const backup_page_t *page;
-    bool in_place;     // read without rotation: the jobs are near the tail
+    bool from_tail;    // the first job of the page is the nearest to an end of its list; otherwise the last one is
     int64_t births_us; // in us by Redis's clock: now, the birth of a reported job without a stamp, which is settled at once
 } apply_t;
 

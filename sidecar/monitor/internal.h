@@ -42,7 +42,7 @@ bool monitor_serves(const monitor_t *m, size_t queue); // by its roles; the scan
 bool monitor_may_serve(monitor_t *m, size_t queue, lease_t *lease);
 bool monitor_may_scan(monitor_t *m, size_t queue, lease_t *lease);
 // What it takes to judge the jobs of a page of call->queue. Borrows both.
-apply_t monitor_apply(monitor_t *m, const call_t *call, const backup_page_t *page, bool in_place);
+apply_t monitor_apply(monitor_t *m, const call_t *call, const backup_page_t *page, bool from_tail);
 call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t *error);
 
 // Drops the cached state of one queue, or of all queues, because it may be out of date.

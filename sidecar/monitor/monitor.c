@@ -61,7 +61,8 @@ monitor_t *monitor_new(const keyspace_t *keys, shard_t *shard, leases_t *leases,
     for (size_t i = 0; i < keys->queue_count; i++) {
         const queue_config_t *queue = keys->queues[i].config;
         if (!monitor_serves(m, i)) continue; // the pages of its scan stay untouched, so they cost no memory
-        scan_init(&m->scans[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms);
+        scan_init(&m->scans[i], queue, metrics_queue(metrics, queue->name), keys->config->monitor.scan_interval_ms,
+                  keys->config->monitor.rotation);
         monitor_add_queue(m, i);
     }
     return m;
@@ -115,7 +116,7 @@ static void monitor_safety(monitor_t *m, mono_t now) {
 }
 
 static bool monitor_step(monitor_t *m) {
-    return m->scans[m->turn.queue].phase == SCAN_SEARCH ? monitor_step_search(m) : monitor_step_scan(m);
+    return m->scans[m->turn.queue].state == SCAN_SEARCH ? monitor_step_search(m) : monitor_step_scan(m);
 }
 
 static void monitor_work(monitor_t *m) {

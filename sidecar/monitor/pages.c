@@ -4,30 +4,30 @@
 #include "base/log.h"
 #include "dialects/dialect.h"
 #include "queue/stamps.h"
-#include "redis/window.h"
 
-enum { ROOM = 1 + 2 * WINDOW_SIZE }; // room for the page that is judged, and for stamps and entries in flight
+enum { ROOM = 3 }; // the page that is judged, the page whose stamps are requested, and the page whose entries are requested
 
 static const char ROLE[] = "monitor";
 
+// The request in flight. All members are 0 if there is none.
 typedef struct request {
     bool stamps;
-    size_t entries; // 0 = the request asks for no entries
-    bool in_place;  // without rotation
+    size_t entries; // entries that the scan has not met; 0 = the request asks for no entries
+    bool in_place;  // without rotation: of a backup list,
+    size_t skip;    // behind so many entries of the tail
+    size_t count;   // so many, with those that the scan has met
 } request_t;
 
-// Pages are numbered from 0 and take five steps. Each counter is the number of the next page to take that step; page n is at
+// Pages are numbered from 0 and take four steps. Each counter is the number of the next page to take that step; page n is at
 // n % ROOM.
 struct pages {
     const keyspace_t *keys;
-    void **states;       // state of each queue, from scan_ops.open; NULL = none
-    size_t asked;        // pages requested
-    size_t read;         // pages read
-    size_t stamps_asked; // pages whose stamps are requested
-    size_t ready;        // pages whose stamps are read
-    size_t done;         // pages judged
-    window_t window;
-    request_t requests[WINDOW_SIZE];
+    void **states; // state of each queue, from scan_ops.open; NULL = none
+    size_t asked;  // pages requested
+    size_t read;   // pages read
+    size_t ready;  // pages whose stamps are read
+    size_t done;   // pages judged
+    request_t request;
     stamped_page_t stamped_pages[ROOM];
 };
 
@@ -73,8 +73,8 @@ static stamped_page_t *pages_slot(pages_t *pages, size_t number) { return &pages
 
 static void pages_clear(pages_t *pages) {
     for (size_t i = 0; i < ROOM; i++) backup_page_clear(&pages->stamped_pages[i].page);
-    pages->asked = pages->read = pages->stamps_asked = pages->ready = pages->done = 0;
-    pages->window = (window_t){0};
+    pages->asked = pages->read = pages->ready = pages->done = 0;
+    pages->request = (request_t){0};
 }
 
 void pages_free(pages_t *pages) {
@@ -85,41 +85,41 @@ void pages_free(pages_t *pages) {
     free(pages);
 }
 
-size_t pages_in_flight(const pages_t *pages) { return window_in_flight(&pages->window); }
+bool pages_in_flight(const pages_t *pages) { return pages->request.stamps || pages->request.entries; }
 bool pages_empty(const pages_t *pages) { return pages->done == pages->asked; }
 
-// An entry without room in memory is read in vain. So large pages are requested one by one. The same goes for pages with jobs
-// to settle: settle.lua finds a job near the end of the list faster.
+// An entry that memory has no room for is read for nothing, so large pages are requested one by one.
 static bool pages_have_room(const pages_t *pages, const scan_t *scan) {
     size_t in_hand = pages->asked - pages->done;
     if (in_hand == 0) return true;
-    return scan->progress.near_pages == 0 && in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES;
+    return scan->of.pass.in_place && in_hand < ROOM && (in_hand + 1) * scan_page_bytes(scan) <= PAGES_BYTES;
 }
 
-static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, size_t count) {
+static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *scan, request_t *request) {
     const scan_ops_t *ops = pages_ops(pages, call->queue);
-    if (!ops->rotation)
-        ops->page_append(call, pages_state(pages, call->queue), count);
-    else if (scan->progress.read_only)
-        backup_range_append(call, scan->progress.read, count);
-    else
-        backup_rotate_append(call, count, scan->progress.pages_requested == 0);
-    scan_requested(scan, count);
+    scan_pass_t *pass = scan_pass(scan);
+    request->in_place = pass->in_place;
+    if (!ops->rotation) {
+        ops->page_append(call, pages_state(pages, call->queue), request->entries);
+    } else if (request->in_place) {
+        place_request(&pass->place, request->entries, &request->skip, &request->count);
+        backup_range_append(call, request->skip, request->count);
+    } else {
+        backup_rotate_append(call, request->entries, pass->asked == 0);
+    }
+    scan_requested(scan, request->entries);
     pages->asked++;
 }
 
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more) {
+    request_t *request = &pages->request;
     *call->error = (redis_error_t){0};
-    while (!window_full(&pages->window)) {
-        request_t request = {.stamps = pages->stamps_asked < pages->read,
-                             .entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0,
-                             .in_place = scan->progress.read_only};
-        if (!request.stamps && !request.entries) break;
-        if (request.stamps) stamps_append(call, &pages_slot(pages, pages->stamps_asked++)->page);
-        if (request.entries) pages_request_entries(pages, call, scan, request.entries);
-        pages->requests[window_push(&pages->window)] = request;
-        if (conn_flush(call->conn, call->error) != OUTCOME_OK) break;
-    }
+    if (pages_in_flight(pages)) return OUTCOME_OK;
+    request->stamps = pages->ready < pages->read;
+    request->entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0;
+    if (request->stamps) stamps_append(call, &pages_slot(pages, pages->ready)->page);
+    if (request->entries) pages_request_entries(pages, call, scan, request);
+    if (pages_in_flight(pages)) conn_flush(call->conn, call->error);
     return call->error->outcome;
 }
 
@@ -133,7 +133,7 @@ static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_s
         page->in_place = true;
         return call->error->outcome;
     }
-    if (request->in_place) return backup_range_read(call, status, request->entries, page);
+    if (request->in_place) return backup_range_read(call, status, request->count, page);
     return backup_rotate_read(call, status, request->entries, page);
 }
 
@@ -143,27 +143,27 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
     for (size_t i = pages->done; i < pages->read; i++) held += pages_slot(pages, i)->page.held;
     backup_page_t *page = &pages_slot(pages, pages->read++)->page;
     pages_read_entries(pages, call, &scan->status, request, held, page);
-    if (redis_error_is_full(error)) { // Redis refuses to rotate: the scan then reads the list from the tail
-        if (!scan->progress.read_only)
-            log_error(ROLE, scan->config->name,
-                      "redis is full: workers cannot take jobs; the monitor reads the backup list without rotation",
-                      F_STR("reason", error->text));
-        scan->progress.read_only = true;
+    if (redis_error_is_full(error)) { // Redis refuses to rotate
+        log_error(ROLE, scan->config->name,
+                  "redis is full: workers cannot take jobs; the monitor reads the backup list without rotation",
+                  F_STR("reason", error->text));
+        scan_pass(scan)->in_place = true;
         *error = (redis_error_t){0};
     }
-    if (error->outcome == OUTCOME_OK) scan_read_page(scan, page, request->entries);
+    if (error->outcome == OUTCOME_OK) scan_read_page(scan, page, request->entries, request->skip);
     return error->outcome;
 }
 
 outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan) {
-    request_t request = pages->requests[window_pop(&pages->window)];
+    const request_t request = pages->request;
     redis_error_t later = {0};
     redis_error_t *error = call->error;
     const call_t entries = {call->conn, call->keys, call->queue, call->token, &later};
+    pages->request = (request_t){0};
     *error = (redis_error_t){0};
     if (request.stamps) {
         stamped_page_t *stamped = pages_slot(pages, pages->ready++);
-        stamped->now_us = scan->progress.now * 1000; // a page without jobs has no request for stamps
+        stamped->now_us = scan->clock.now * 1000; // a page without jobs has no request for stamps
         if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now_us) == OUTCOME_DISCONNECTED)
             return OUTCOME_DISCONNECTED;
     }
@@ -187,15 +187,13 @@ void pages_done(pages_t *pages) { backup_page_clear(&pages_slot(pages, pages->do
 
 void pages_drop(pages_t *pages, const call_t *call) {
     backup_status_t ignored = {0};
+    const request_t request = pages->request;
     *call->error = (redis_error_t){0};
-    while (pages_in_flight(pages) && call->error->outcome != OUTCOME_DISCONNECTED) {
-        request_t request = pages->requests[window_pop(&pages->window)];
-        if (request.stamps) {
-            stamped_page_t *stamped = pages_slot(pages, pages->ready++);
-            stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now_us);
-        }
-        if (request.entries && call->error->outcome != OUTCOME_DISCONNECTED)
-            pages_read_entries(pages, call, &ignored, &request, PAGES_BYTES, &pages_slot(pages, pages->read++)->page);
+    if (request.stamps) {
+        stamped_page_t *stamped = pages_slot(pages, pages->ready++);
+        stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now_us);
     }
+    if (request.entries && call->error->outcome != OUTCOME_DISCONNECTED)
+        pages_read_entries(pages, call, &ignored, &request, PAGES_BYTES, &pages_slot(pages, pages->read++)->page);
     pages_clear(pages);
 }

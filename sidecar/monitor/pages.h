@@ -1,5 +1,6 @@
-// The pages of one queue's scan. Requests are sent ahead, so Redis works while the monitor judges a page. Each request asks for
-// the stamps of the last page and the entries of the next page.
+// The pages of one queue's scan. A request asks for the stamps of the last page and the entries of the next page. A list that is
+// read in place is requested ahead, so that Redis works while the monitor judges a page. A rotation is not: it would put further
+// entries above the jobs that the monitor settles.
 #pragma once
 
 #include "monitor/scan.h"
@@ -24,12 +25,12 @@ outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_sta
 void pages_forget(pages_t *pages, size_t queue);
 
 bool pages_empty(const pages_t *pages);       // no page is in memory or requested
-size_t pages_in_flight(const pages_t *pages); // unanswered requests; 0 = the connection is free for other requests
+bool pages_in_flight(const pages_t *pages);   // a request is unanswered: the connection is not free for another
 
-// Sends the next requests of the scan, until the window is full. Without `more` it sends only requests for stamps.
+// Sends the next request of the scan, unless one is in flight. Without `more` it requests stamps only.
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more);
 
-// Reads the replies to the oldest request. After an error call pages_drop.
+// Reads the replies to the request in flight. After an error call pages_drop.
 outcome_t pages_read_reply(pages_t *pages, const call_t *call, scan_t *scan);
 outcome_t pages_read_all(pages_t *pages, const call_t *call, scan_t *scan);
 

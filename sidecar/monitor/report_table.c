@@ -65,13 +65,9 @@ void report_table_begin(report_table_t *table) {
     for (size_t i = 0; i < table->count; i++) table->list[i].listed = false;
 }
 
-void report_table_resume(report_table_t *table) {
-    for (size_t i = 0; i < table->count; i++) table->list[i].tried = false;
-}
-
 void report_table_begin_search(report_table_t *table) {
     table->full = false;
-    report_table_resume(table);
+    for (size_t i = 0; i < table->count; i++) table->list[i].tried = false;
     report_table_drop_removed(table);
 }
 
@@ -99,11 +95,6 @@ void report_table_tried(report_table_t *table, const worker_report_t *report) { 
 void report_table_note_seen(report_table_t *table, const digest_t *digest) {
     worker_report_t *report = report_table_at(table, digest);
     if (report) report->seen = true;
-}
-
-void report_table_note_found(report_table_t *table, const digest_t *digest) {
-    worker_report_t *report = report_table_at(table, digest);
-    if (report) report->missed = -1; // the end of the scan makes it 0
 }
 
 void report_table_end(report_table_t *table) {

@@ -50,9 +50,6 @@ const worker_report_t *report_table_find(const report_table_t *table, const dige
 // Records the use of a report by a settle.
 void report_table_tried(report_table_t *table, const worker_report_t *report);
 void report_table_note_seen(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
-// Records that a search inside the scan in progress has found the job: this scan does not count as one that missed it.
-void report_table_note_found(report_table_t *table, const digest_t *digest);
-void report_table_resume(report_table_t *table); // the scan in progress may use all reports, also those that the search has tried
 void report_table_end(report_table_t *table);    // the scan is complete
 
 // Whether a search may find the job of this report, or of some report.

@@ -6,8 +6,6 @@
 enum {
     FEW_REPORTS = 16,         // a search always reads so few reports: Redis needs one short script for them
     PAGE_FIRST = 8,           // entries of the first request
-    PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request; several requests are in flight
-    LARGE = 64 * 1024,        // bytes; few entries this large fit into a page
     EMPTY_SCANS = 2,          // after this many empty scans, prune the stamps of finished jobs and wait for a change
     INTERVAL_MIN_MS = 1000,   // shortest interval of scan_interval "auto"
     INTERVAL_MAX_MS = 60000,
@@ -26,9 +24,12 @@ static int64_t scan_auto_interval_ms(const queue_config_t *config) {
     return interval_ms < INTERVAL_MAX_MS ? interval_ms : INTERVAL_MAX_MS;
 }
 
-void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms) {
-    *scan = (scan_t){
-        .config = config, .ops = dialect_ops(config->dialect)->scan, .metrics = metrics, .interval_ms = scan_interval_ms};
+void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms, int64_t rotation) {
+    *scan = (scan_t){.config = config,
+                     .ops = dialect_ops(config->dialect)->scan,
+                     .metrics = metrics,
+                     .interval_ms = scan_interval_ms,
+                     .rotation = rotation};
     if (scan_interval_ms == 0) scan->interval_ms = scan_auto_interval_ms(config);
     scan_reset(scan);
 }
@@ -50,16 +51,32 @@ void scan_free(scan_t *scan) {
     scan_forget_refusals(scan);
     condition_free(&scan->refusals.condition);
     buffer_free(&scan->status.sentinel);
-    free(scan->interrupted);
     *scan = (scan_t){0};
+}
+
+void scan_enter(scan_t *scan, scan_state_t state) {
+    static const bool ALLOWED[][4] = {
+        [SCAN_WAIT] = {[SCAN_READ] = true, [SCAN_SEARCH] = true},
+        [SCAN_READ] = {[SCAN_PRUNE] = true, [SCAN_WAIT] = true},
+        [SCAN_SEARCH] = {[SCAN_WAIT] = true},
+        [SCAN_PRUNE] = {[SCAN_WAIT] = true},
+    };
+    assert(ALLOWED[scan->state][state]);
+    scan->state = state;
+    if (state != SCAN_PRUNE) memset(&scan->of, 0, sizeof scan->of); // a scan keeps its counts while it prunes
+}
+
+static void scan_break_off(scan_t *scan) {
+    if (scan->state != SCAN_WAIT) scan_enter(scan, SCAN_WAIT);
 }
 
 void scan_reset(scan_t *scan) {
     scan_forget_jobs(scan);
     scan_forget_refusals(scan);
-    scan->phase = SCAN_WAIT;
+    scan_break_off(scan);
     scan->completed = 0;
     scan->timer = (scan_timer_t){.began = scan->timer.began, .search = mono_never(), .changed = true};
+    scan->clock = (scan_clock_t){0};
     scan->page_size = (scan_page_size_t){.entries = PAGE_FIRST};
     metric_set(&scan->metrics->in_progress_since_ms, 0);
 }
@@ -74,7 +91,7 @@ static int64_t scan_apart_ns(const scan_t *scan) {
 void scan_changed(scan_t *scan, bool report, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     if (report) timer->changed = true;
-    if (scan->phase != SCAN_WAIT || (!timer->idle && !report)) return;
+    if (scan->state != SCAN_WAIT || (!timer->idle && !report)) return;
     mono_t soon = timer->idle ? now : timer->earliest;
     if (!report) soon = mono_add(timer->began, scan_apart_ns(scan));
     mono_t *at = report && !timer->idle && scan_has_reports(scan) ? &timer->search : &timer->next;
@@ -104,8 +121,7 @@ void scan_log_refusal(condition_t *refused, const char *queue, const char *reaso
 void scan_refused(scan_t *scan, const char *reason, mono_t now) {
     scan_log_refusal(&scan->refusals.condition, scan->config->name, reason);
     metrics_refused(scan->metrics, mono_now());
-    scan->search_refused |= scan->phase == SCAN_SEARCH;
-    scan->phase = SCAN_WAIT;
+    scan_break_off(scan);
     scan->timer.changed = true;
     scan->timer.blocked_until = scan->timer.next = mono_add(now, redis_reason_pause_ms(reason, SCAN_REFUSED_MS) * NS_PER_MS);
 }
@@ -136,7 +152,7 @@ bool scan_blocked(const scan_t *scan, bool retries, const char *ready) {
 }
 
 mono_t scan_next(const scan_t *scan) {
-    mono_t next = scan->phase == SCAN_WAIT ? mono_min(scan->timer.next, scan->timer.search) : (mono_t){0};
+    mono_t next = scan->state == SCAN_WAIT ? mono_min(scan->timer.next, scan->timer.search) : (mono_t){0};
     return mono_max(next, scan->timer.blocked_until);
 }
 
@@ -152,7 +168,6 @@ static void scan_take_status(scan_t *scan, const backup_status_t *status) {
 
 static void scan_become_idle(scan_t *scan, mono_t now) {
     scan->completed++;
-    scan->phase = SCAN_WAIT;
     scan->timer.empty_scans = 0;
     scan->timer.idle = true;
     scan->timer.next = scan->status.armed ? mono_never() : mono_add(now, scan->interval_ms * NS_PER_MS);
@@ -178,160 +193,69 @@ static bool scan_is_empty(const backup_status_t *status) {
 
 // Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
 // need all reports.
-bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now) {
+bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now) {
     bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
-    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.walk, now);
+    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.read_reports, now);
 }
 
-// Searches without rotation for the jobs of new reports. A scan of a long list costs much more.
+// Looks at the ends of the list for the jobs of new reports. A scan of a long list costs much more.
 static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_t now) {
     mono_t due = scan_reports_due(scan);
     scan_take_status(scan, status);
     scan_forget_refusals(scan);
-    scan->timer.changed = false;
+    scan->timer.changed = scan->timer.rescan = false;
     scan->timer.search = status->reports > 0 && !mono_reached(due, now) ? due : mono_never();
     // The last job may have left the list: a scan makes the queue idle.
     if (scan_is_empty(status)) scan->timer.next = mono_min(scan->timer.next, mono_max(scan->timer.report_scan, now));
     if (status->reports == 0 || !mono_reached(due, now)) return false;
-    scan->timer.search_began = now;
-    scan->progress = (scan_progress_t){
-        .left = SCAN_SEARCH_ENTRIES,
-        .read_only = true,
-        .since = INT64_MAX,
-        .next_verdict_at = scan->progress.next_verdict_at,
-        .now = status->now,
-        .certain_at = scan_certain_at(scan, status->now, now),
-        .ends_only = !scan_search_walks(scan, status->reports, now),
-    };
-    if (scan->progress.ends_only)
-        report_table_begin_search(&scan->reports);
-    else
+    bool knows_all = scan_search_reads_all(scan, status->reports, now);
+    if (knows_all)
         report_table_begin(&scan->reports);
-    scan->progress.sought = status->reports - report_table_searched(&scan->reports);
-    scan->phase = SCAN_SEARCH;
+    else
+        report_table_begin_search(&scan->reports);
+    scan->clock.now = status->now;
+    scan->clock.certain_at = scan_certain_at(scan, status->now, now);
+    scan_enter(scan, SCAN_SEARCH);
+    *scan_search(scan) = (scan_search_t){.began = now,
+                                         .knows_all = knows_all,
+                                         .budget = SCAN_SEARCH_ENTRIES,
+                                         .sought = status->reports - report_table_searched(&scan->reports)};
     return true;
+}
+
+// A list that shrinks becomes short only at half of the border, so that one at the border does not change its way at each scan.
+static bool scan_list_is_long(const scan_t *scan, int64_t entries) {
+    return entries > scan->rotation || (scan->is_long && entries > scan->rotation / 2);
 }
 
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     bool search = mono_reached(scan->timer.search, now) && !mono_reached(scan->timer.next, now);
     if (search) return scan_begin_search(scan, status, now);
     bool empty = scan_is_empty(status);
-    int64_t verdict_at = scan->progress.next_verdict_at; // 0 = the first scan
-    bool settles = status->reports > 0 || (verdict_at && verdict_at <= status->now);
     scan_take_status(scan, status);
     scan_forget_refusals(scan); // drop the refusals of a scan that was broken off
     scan->timer.began = now;
     scan->timer.search = mono_never();
-    scan->timer.changed = false;
-    scan->progress = (scan_progress_t){
-        .left = status->entries,
-        .read_only = !scan->ops->rotation,
-        .ended = status->entries == 0 || empty, // no job to read
-        .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
-        .near_pages = settles ? SCAN_NEAR_PAGES : 0,
-        .flows = status->reports > 0 || scan->progress.settled > 0 ? SCAN_FLOWS : 0,
-        .since = INT64_MAX,
-        .next_verdict_at = INT64_MAX,
-        .now = status->now,
-        .certain_at = scan_certain_at(scan, status->now, now),
-    };
+    scan->timer.changed = scan->timer.rescan = false;
+    scan->clock = (scan_clock_t){.now = status->now,
+                                 .certain_at = scan_certain_at(scan, status->now, now),
+                                 .next_verdict_at = INT64_MAX};
+    scan->is_long = scan_list_is_long(scan, status->entries);
     if (empty && (scan->timer.empty_scans >= EMPTY_SCANS || status->stamps == 0)) {
         scan_become_idle(scan, now);
         return false;
     }
+    scan_enter(scan, SCAN_READ);
+    *scan_pass(scan) = (scan_pass_t){
+        .in_place = scan->is_long || !scan->ops->rotation,
+        .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
+        .ended = status->entries == 0 || empty, // no job to read
+        .left = status->entries,
+        .since = INT64_MAX,
+    };
     duplicates_begin(&scan->duplicates, (size_t)status->entries);
-    if (!scan->progress.reports_kept) report_table_begin(&scan->reports);
-    scan->phase = SCAN_ROTATE;
+    if (!scan_pass(scan)->reports_kept) report_table_begin(&scan->reports);
     return true;
-}
-
-// Waits for the first page, which shows the size of entries. Without rotation, waits for each page, which shows where the next
-// page begins.
-size_t scan_entries_wanted(const scan_t *scan) {
-    const scan_progress_t *progress = &scan->progress;
-    if (scan->phase != SCAN_ROTATE || progress->ended || progress->left <= 0) return 0;
-    bool awaits = progress->pages_requested != progress->pages_read;
-    if (awaits && (progress->pages_read == 0 || progress->read_only)) return 0;
-    return progress->left < (int64_t)scan->page_size.entries ? (size_t)progress->left : scan->page_size.entries;
-}
-
-static size_t scan_largest(const scan_t *scan) {
-    const size_t *largest = scan->page_size.largest;
-    return largest[0] > largest[1] ? largest[0] : largest[1];
-}
-
-size_t scan_page_bytes(const scan_t *scan) { return scan->page_size.entries * (scan_largest(scan) + 1); }
-bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
-
-size_t scan_small_entries(const scan_t *scan) { return scan_largest(scan) == 0 ? 0 : PAGE_BYTES / (scan_largest(scan) + 1); }
-
-// The size of an entry is unknown until the entry is read. So pages grow step by step. Small entries predict little about the
-// entries behind them. After a large entry, pages stay small for a while.
-static size_t scan_next_page_entries(const scan_t *scan, const backup_page_t *page) {
-    size_t most = page->bytes && page->count ? PAGE_BYTES / (page->bytes / page->count + 1) : BACKUP_PAGE;
-    size_t fits = PAGES_BYTES / (scan_largest(scan) + 1);
-    size_t next = scan->page_size.entries * 4;
-    if (next > fits) next = fits;
-    if (next > BACKUP_PAGE) next = BACKUP_PAGE;
-    if (next > most) next = most;
-    return next ? next : 1;
-}
-
-void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested) {
-    scan_progress_t *progress = &scan->progress;
-    size_t taken = page->count + page->vacant;
-    progress->left += (int64_t)requested - (int64_t)taken; // request again the entries that a full Redis refused
-    if (scan->status.open && progress->left < BACKUP_PAGE) progress->left = BACKUP_PAGE;
-    progress->pages_read++;
-    if (page->in_place) progress->read += taken;
-    if (page->ended) progress->ended = true;
-    for (size_t i = 0; i < page->count; i++) {
-        const entry_t *entry = &page->entries[i];
-        if (entry->bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = entry->bytes.len;
-        if (entry->kind != ENTRY_SENTINEL) continue;
-        progress->saw_sentinel = true;
-        if (!progress->read_only) progress->ended = true; // without rotation a sentinel may be anywhere
-    }
-    scan->page_size.entries = scan_next_page_entries(scan, page);
-}
-
-bool scan_meets_copies(scan_t *scan) {
-    const int64_t entries = scan->status.entries;
-    bool early = scan->progress.saw_sentinel && entries > BACKUP_PAGE && scan->progress.jobs < entries / 2;
-    scan->timer.short_scans = early ? scan->timer.short_scans + 1 : 0;
-    return scan->timer.short_scans > 1; // workers may have finished half of the jobs during one scan
-}
-
-bool scan_note_job(scan_t *scan, const digest_t *digest) {
-    if (scan->phase == SCAN_SEARCH) return duplicates_known(&scan->duplicates, digest);
-    scan->progress.jobs++;
-    report_table_note_seen(&scan->reports, digest);
-    return duplicates_add(&scan->duplicates, digest);
-}
-
-void scan_note_since(scan_t *scan, int64_t since) {
-    if (since <= 0 || since > scan->progress.now) since = scan->progress.now;
-    if (since < scan->progress.since) scan->progress.since = since;
-}
-
-void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
-    int64_t at = INT64_MAX; // the other verdicts do not depend on a later time
-    if (verdict->kind == VERDICT_LEAVE || verdict->kind == VERDICT_PRESENT) at = verdict->again;
-    if (verdict->kind == VERDICT_STAMP || verdict->kind == VERDICT_SEEN)
-        at = scan->progress.now + scan->config->policy.protected_timeout_ms;
-    if (at < scan->progress.next_verdict_at) scan->progress.next_verdict_at = at;
-}
-
-// settle.lua finds duplicates only in one short list. In a long list, or in the lists of several workers, only scans do.
-bool scan_may_end(const scan_t *scan) {
-    bool exact = scan->ops->rotation && scan->status.entries <= SETTLE_EXACT_ENTRIES;
-    return exact || scan->completed >= SCAN_SURE_SCANS;
-}
-
-bool scan_all_read(scan_t *scan) {
-    scan->phase = SCAN_PRUNE;
-    scan->progress.cursor = 0;
-    return scan->status.stamps > scan->progress.jobs || scan->status.entries == 0;
 }
 
 // The time to keep the stamp of a requeued job that is not in the list. Only a job with a date of its own needs the stamp: the
@@ -341,57 +265,61 @@ static int64_t scan_requeued_for_ms(const queue_policy_t *policy) { return *poli
 bool scan_keeps_stamp(void *self, const uint8_t field[KEY_BYTES], stamp_t *stamp) {
     scan_t *scan = self;
     const queue_policy_t *policy = &scan->config->policy;
-    stamp_correct(stamp, scan->progress.now);
+    stamp_correct(stamp, scan->clock.now);
     if (stamp->seen && (scan->completed == 0 || duplicates_seen_lately(&scan->duplicates, field))) return true;
     bool requeued = stamp->requeued && !stamp->retries;
     // The job is not in the list, but may come back. Its retries count then, and a new execution begins.
     stamp->seen = stamp->missing = 0;
-    return scan->progress.now - stamp->retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry.window_ms);
+    return scan->clock.now - stamp->retried_at <= (requeued ? scan_requeued_for_ms(policy) : policy->retry.window_ms);
 }
 
-static void scan_note_metrics(const scan_t *scan, int64_t took_ns) {
+static void scan_note_metrics(const scan_t *scan, const scan_pass_t *pass, int64_t took_ns) {
     metric_add(&scan->metrics->passes, 1);
     metric_add(&scan->metrics->pass_us, took_ns / NS_PER_US);
-    metric_set(&scan->metrics->in_progress, scan->progress.jobs);
-    metric_set(&scan->metrics->in_progress_since_ms, scan->progress.since == INT64_MAX ? 0 : scan->progress.since);
+    metric_set(&scan->metrics->in_progress, pass->jobs);
+    metric_set(&scan->metrics->in_progress_since_ms, pass->since == INT64_MAX ? 0 : pass->since);
 }
 
 // Rotation clears tracking: scan once more to re-arm it, then wait.
 static int64_t scan_next_in_ns(const scan_t *scan, int64_t pause_ns) {
     const scan_timer_t *timer = &scan->timer;
     bool rearm = timer->empty_scans && timer->empty_scans <= EMPTY_SCANS;
-    if (scan->progress.rescan || rearm || (timer->changed && !scan_has_reports(scan))) return pause_ns;
+    if (timer->rescan || rearm || (timer->changed && !scan_has_reports(scan))) return pause_ns;
     int64_t in_ms = scan->interval_ms;
-    const int64_t at = scan->progress.next_verdict_at;
-    const int64_t until_ms = at == INT64_MAX ? at : at + TOGETHER_MS - scan->progress.now; // a timeout must be exceeded
+    const int64_t at = scan->clock.next_verdict_at;
+    const int64_t until_ms = at == INT64_MAX ? at : at + TOGETHER_MS - scan->clock.now; // a timeout must be exceeded
     if (until_ms < in_ms) in_ms = until_ms;
     return in_ms * NS_PER_MS > pause_ns ? in_ms * NS_PER_MS : pause_ns;
 }
 
+// The shortest time from the end of a scan to the next one: Redis and the network have time for others.
+static int64_t scan_pause_ns(const scan_pass_t *pass, int64_t took_ns) {
+    int64_t pause_ns = took_ns > SCAN_PAUSE_MIN_MS * NS_PER_MS ? took_ns : SCAN_PAUSE_MIN_MS * NS_PER_MS;
+    int64_t large_ns = pass->large_bytes * (NS_PER_S / SCAN_LARGE_BYTES_PER_S);
+    return pause_ns > large_ns ? pause_ns : large_ns;
+}
+
 void scan_end(scan_t *scan, mono_t now) {
     scan_timer_t *timer = &scan->timer;
-    int64_t took_ns = mono_diff(now, timer->began);
-    int64_t read_ns = took_ns - scan->progress.searching_ns;
-    int64_t pause_ns = read_ns > SCAN_PAUSE_MIN_MS * NS_PER_MS ? read_ns : SCAN_PAUSE_MIN_MS * NS_PER_MS;
+    const scan_pass_t pass = *scan_pass(scan);
+    int64_t took_ns = mono_diff(now, timer->began), pause_ns = scan_pause_ns(&pass, took_ns);
     scan->completed++;
     scan->whole_began = timer->began;
-    scan->phase = SCAN_WAIT;
+    scan_enter(scan, SCAN_WAIT);
     scan->page_size.largest[1] = scan->page_size.largest[0];
     scan->page_size.largest[0] = 0;
     workers_filter(&scan->workers, duplicates_seen_now, &scan->duplicates);
     report_table_end(&scan->reports);
     duplicates_end(&scan->duplicates);
-    // The list has lost its sentinel.
-    if (!scan->progress.saw_sentinel && !scan->progress.read_only) buffer_clear(&scan->status.sentinel);
-    scan_note_metrics(scan, took_ns);
+    if (!pass.saw_sentinel && !pass.in_place) buffer_clear(&scan->status.sentinel); // the list has lost its sentinel
+    scan_note_metrics(scan, &pass, took_ns);
     timer->idle = false;
-    timer->empty_scans = scan->progress.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
+    timer->empty_scans = pass.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
     timer->earliest = mono_add(now, scan_has_reports(scan) ? SCAN_PAUSE_MIN_MS * NS_PER_MS : pause_ns);
-    int64_t apart_ns = REPORT_SCANS_SHARE * read_ns;
-    timer->report_scan = mono_max(mono_add(timer->began, scan_apart_ns(scan)), mono_add(now, apart_ns));
+    timer->report_scan = mono_max(mono_add(timer->began, scan_apart_ns(scan)),
+                                  mono_add(now, took_ns * REPORT_SCANS_SHARE > pause_ns ? took_ns * REPORT_SCANS_SHARE : pause_ns));
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
-    if (scan->progress.reports_kept)
-        timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), mono_add(now, pause_ns)));
-    bool search = timer->changed || scan->progress.reports_left || report_table_awaits_scan(&scan->reports);
+    if (pass.reports_kept) timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), mono_add(now, pause_ns)));
+    bool search = timer->changed || report_table_awaits_scan(&scan->reports);
     if (search && scan_has_reports(scan)) timer->search = timer->earliest;
 }

@@ -8,76 +8,86 @@
 #include "model/metrics.h"
 #include "model/verdict.h"
 #include "monitor/duplicates.h"
+#include "monitor/place.h"
 #include "monitor/report_table.h"
 #include "monitor/workers.h"
 #include "queue/report_end.h"
 
 enum {
-    SCAN_SAFETY_S = 60,         // an idle queue is read this often, because a wake-up may be lost
-    SCAN_REFUSED_MS = 5000,     // pause after a refusal
-    SCAN_BLOCKS_MAX = 16,       // kinds of settle that one scan can block
-    SCAN_PAUSE_MIN_MS = 10,     // shortest pause between two scans
-    SCAN_NEAR_PAGES = 4,        // after a page with settled jobs
-    SCAN_SEARCH_ENTRIES = 1024, // at each end of the list, entries that a search reads in vain
-    SCAN_FLOWS = 8,             // searches that a scan lets begin without a known report, after one that settled jobs
-    SCAN_SURE_SCANS = 2,        // complete scans of this term before the monitor ends a job of a long list
+    SCAN_SAFETY_S = 60,                 // an idle queue is read this often, because a wake-up may be lost
+    SCAN_REFUSED_MS = 5000,             // pause after a refusal
+    SCAN_BLOCKS_MAX = 16,               // kinds of settle that one scan can block
+    SCAN_PAUSE_MIN_MS = 10,             // shortest pause between two scans
+    SCAN_SEARCH_ENTRIES = 1024,         // at each end of the list, entries that a search reads in vain
+    SCAN_SURE_SCANS = 2,                // complete scans of this term before the monitor ends a job of a long list
+    SCAN_LARGE_BYTES_PER_S = 4 << 20,   // large jobs are read at this rate on average: scans of them are farther apart
 };
 
-typedef enum scan_phase {
+// What the monitor does with the queue. scan_enter (scan.c) makes every change, and asserts that it is one of these:
+//
+//   WAIT -> READ     a scan is due
+//   WAIT -> SEARCH   a report came
+//   READ -> PRUNE    every job was read
+//   READ, SEARCH, PRUNE -> WAIT   it is done, or was broken off
+typedef enum scan_state {
     SCAN_WAIT,   // waits for timer.next or timer.search
-    SCAN_SEARCH, // searches the ends of the list for jobs of reports; no scan
-    SCAN_ROTATE, // reads the entries
-    SCAN_PRUNE,  // has read all entries and prunes stamps
-} scan_phase_t;
+    SCAN_READ,   // reads all jobs in progress
+    SCAN_SEARCH, // looks for the jobs of reports at the ends of the list
+    SCAN_PRUNE,  // removes stamps without a job
+} scan_state_t;
 
 typedef struct scan_timer {
     mono_t began;         // when the last scan began
     mono_t next;          // when the next scan begins
-    mono_t search;        // when the next search for jobs of reports begins; mono_never() = no report asks for one
-    mono_t search_began;  // when the last search began
+    mono_t search;        // when the next search begins; mono_never() = no report asks for one
     mono_t earliest;      // no search begins before this
-    mono_t walk;          // before this a search reads only the reports of the jobs that it meets, unless reports are few
+    mono_t read_reports;  // before this a search reads only the reports of the jobs that it meets, unless reports are few
     mono_t report_scan;   // no scan begins before this because of reports that searches have not settled
     mono_t blocked_until; // no request before this: Redis refused one
     mono_t reports_read;  // when the reports were last read
     bool changed;         // a report may have come since the scan or the search began
+    bool rescan;          // begin the next scan or search after a short pause
     bool idle;            // no job is in progress, so a change of the list begins a scan
     unsigned empty_scans; // scans in a row without a job and without a report
     unsigned short_scans; // scans in a row that the sentinel ended before half of the list
 } scan_timer_t;
 
-// The progress of the current scan.
-typedef struct scan_progress {
-    int64_t left; // entries that the scan may still request; of a search: entries that it may still read in vain at this end
-    unsigned pages_requested;
-    unsigned pages_read;
-    size_t read;          // entries read without rotation, from the tail; of a search: entries of this end that are still there
-    bool tail;            // the search has come to the tail
-    bool ends_only;       // the search knows no reports but those of the jobs that it meets
-    int64_t sought;       // reports whose jobs such a search has not met yet
-    size_t found;         // reported jobs in the last page of a search
-    size_t settled;       // jobs that the search has settled
-    bool inside;          // the search has interrupted a scan
-    int64_t requested;    // of a scan: entries requested
-    int64_t searched_at;  // the same when a search last interrupted it
-    int64_t searching_ns; // of a scan: the time that these searches took
-    bool in_vain;         // the last of them looked for jobs, and settled none
-    int flows;            // reports come: so many more searches begin although none is known
-    int again;            // searches in a row that settled many: another one follows at once
-    bool reports_left;    // one of them has not met the jobs of all reports
-    bool read_only;       // without rotation: Redis is full, or the dialect has none
+// Redis's clock, in ms.
+typedef struct scan_clock {
+    int64_t now;             // in the last reply
+    int64_t certain_at;      // a missing heartbeat counts from this time on
+    int64_t next_verdict_at; // the earliest time at which a verdict of the last scan could change; 0 = no scan yet
+} scan_clock_t;
+
+// A scan: SCAN_READ and SCAN_PRUNE.
+typedef struct scan_pass {
+    bool in_place;       // without rotation: the list is long, Redis is full, or the dialect has no rotation
+    bool reports_kept;   // uses the reports of an earlier scan: to read them again would take Redis too long
     bool saw_sentinel;
-    bool ended;              // request no further entry
-    bool reports_kept;       // use the reports of an earlier scan: to read them again would take Redis too long
-    bool rescan;             // begin the next scan after a short pause
-    int near_pages;          // pages to read one at a time, because some of their jobs will be settled
-    int64_t jobs;            // jobs that the scan has read
-    int64_t since;           // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
-    int64_t next_verdict_at; // the earliest time, in ms by Redis's clock, at which a verdict could change
-    int64_t now;             // Redis's clock in its last reply, in ms
-    int64_t certain_at;      // a missing heartbeat counts from this time on, in ms by Redis's clock
-    uint64_t cursor;         // cursor of stamps_prune
-} scan_progress_t;
+    bool ended;          // request no further entry
+    int64_t left;        // entries that the scan may still request
+    unsigned asked;      // pages requested
+    unsigned answered;   // pages read
+    int64_t jobs;        // jobs that were read
+    int64_t large_bytes; // bytes of those that are large
+    int64_t since;       // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
+    place_t place;       // in place, of a backup list
+    uint64_t cursor;     // of stamps_prune
+} scan_pass_t;
+
+// A search: SCAN_SEARCH.
+typedef struct scan_search {
+    mono_t began;
+    bool knows_all;  // it has read all reports; otherwise it knows those of the jobs that it meets
+    bool tail;       // it has come to the tail
+    bool ended;      // the list has no further entry
+    unsigned pages;  // pages read
+    int64_t budget;  // entries that it may still read in vain at this end
+    size_t place;    // entries that it has read at this end and that are still there
+    int64_t sought;  // unless it knows_all: reports whose jobs it has not met yet
+    size_t found;    // reported jobs in the last page
+    size_t settled;  // jobs that it has settled
+} scan_search_t;
 
 typedef struct scan_page_size {
     size_t entries;    // entries of the next request
@@ -102,32 +112,53 @@ typedef struct scan {
     const scan_ops_t *ops; // NULL: the dialect has no scans
     metrics_queue_t *metrics;
     int64_t interval_ms;
-    scan_phase_t phase;
+    int64_t rotation; // a longer list is read in place
+    bool is_long;     // the list was longer, and since then has had at least half of that
+    scan_state_t state;
+    union {
+        scan_pass_t pass;     // of SCAN_READ and SCAN_PRUNE; see scan_pass
+        scan_search_t search; // of SCAN_SEARCH; see scan_search
+    } of;
     unsigned completed;     // complete scans of this term
     mono_t server_since;    // when this process first reached the server that the scans read
     mono_t whole_began;     // when the last complete scan began
     backup_status_t status; // state of the list, as the current or the last scan read it
     scan_timer_t timer;
-    scan_progress_t progress;
-    scan_progress_t *interrupted; // owned; the progress of the scan that a search has interrupted; NULL = none was interrupted
+    scan_clock_t clock;
     scan_page_size_t page_size;
     duplicates_t duplicates;
     report_table_t reports;
     workers_t workers; // the worker whose heartbeat was last read for a job
     scan_refusals_t refusals;
-    bool search_refused; // Redis has refused the last search: no search interrupts a scan
 } scan_t;
+
+// The current scan or search. Asserts that there is one.
+static inline scan_pass_t *scan_pass(scan_t *scan) {
+    assert(scan->state == SCAN_READ || scan->state == SCAN_PRUNE);
+    return &scan->of.pass;
+}
+static inline scan_search_t *scan_search(scan_t *scan) {
+    assert(scan->state == SCAN_SEARCH);
+    return &scan->of.search;
+}
+// Whether the scan reads a backup list in place, so that its settles must know where the jobs of a page are.
+static inline bool scan_has_place(const scan_t *scan) {
+    return scan->state == SCAN_READ && scan->of.pass.in_place && scan->ops->rotation;
+}
 
 // Whether the queue has an errors hash.
 static inline bool scan_has_reports(const scan_t *scan) {
     return scan->ops && scan->ops->rotation && scan->ops->rotation->reports;
 }
 
-void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms);
+// `rotation`: a longer list is read in place.
+void scan_init(scan_t *scan, const queue_config_t *config, metrics_queue_t *metrics, int64_t scan_interval_ms, int64_t rotation);
 void scan_free(scan_t *scan);
 
 // Drops cached facts about jobs and keys, because they may be out of date after a new term or a new connection.
 void scan_reset(scan_t *scan);
+// The only way from one state to another. The new state's members in scan->of are 0.
+void scan_enter(scan_t *scan, scan_state_t state);
 // Call it when the errors hash (`report`) or the backup list has changed.
 void scan_changed(scan_t *scan, bool report, mono_t now);
 // The safety poll: makes a scan of an idle queue due.
@@ -150,7 +181,7 @@ bool scan_wants(const scan_t *scan, mono_t now); // whether a step of the scan, 
 mono_t scan_next(const scan_t *scan);            // when the next step or scan is due
 
 // Whether a search that begins now reads all reports first.
-bool scan_search_walks(const scan_t *scan, int64_t reports, mono_t now);
+bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now);
 
 // Begins a scan, or a search if only reports ask for one. False: it has no work and is over.
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
@@ -160,8 +191,9 @@ size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the 
 bool scan_has_large(const scan_t *scan);        // entries are so large that few fit into a page
 size_t scan_small_entries(const scan_t *scan);  // entries of the list that one request may return; 0 = their size is unknown
 void scan_requested(scan_t *scan, size_t count);
-// Applies a page of which `requested` entries were requested. A sentinel ends the scan.
-void scan_read_page(scan_t *scan, const backup_page_t *page, size_t requested);
+// Applies a page of which `requested` entries were requested that the scan has not met. A sentinel ends the scan. If a list is
+// read in place, the page was read behind `skip` entries, and it loses the entries that the scan has met before.
+void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip);
 // Whether the list seems to hold copies of the sentinel, which end each scan early: jobs between them would be met too seldom to
 // keep their stamps. Call it once at the end of a scan.
 bool scan_meets_copies(scan_t *scan);
@@ -174,12 +206,6 @@ void scan_search_read(scan_t *scan, const report_end_t *end, const backup_page_t
 void scan_search_found(scan_t *scan, const report_end_t *end, size_t found, size_t settled);
 void scan_search_end(scan_t *scan, mono_t now);
 
-// Whether a search at the head should interrupt the scan. Without it rotation would put entries above the jobs of reports that
-// come during the scan, and only a further scan would meet these jobs.
-bool scan_search_interrupts(const scan_t *scan);
-// Begins that search, which reads the head only. No page may be in memory. scan_search_end goes on with the scan.
-void scan_interrupt(scan_t *scan, const backup_status_t *status, mono_t now);
-
 // Counts one job; a search counts nothing. True: another entry probably has the same bytes.
 bool scan_note_job(scan_t *scan, const digest_t *digest);
 // Stores the start time of the job that was counted last, in ms by Redis's clock; 0 = now.
@@ -188,7 +214,7 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict);
 // Whether enough scans have searched for duplicates to end a job.
 bool scan_may_end(const scan_t *scan);
 
-// Ends the reading of entries. True: prune stamps next.
+// Ends the reading of entries. True: prune stamps next; false: end the scan.
 bool scan_all_read(scan_t *scan);
 bool scan_keeps_stamp(void *scan, const uint8_t field[KEY_BYTES], stamp_t *stamp); // stamp_keep_fn
 void scan_end(scan_t *scan, mono_t now);

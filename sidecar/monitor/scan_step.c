@@ -48,13 +48,13 @@ call_t monitor_call(monitor_t *m, size_t queue, const char *token, redis_error_t
     return (call_t){m->session.data, m->keys, queue, token, error};
 }
 
-apply_t monitor_apply(monitor_t *m, const call_t *call, const backup_page_t *page, bool in_place) {
+apply_t monitor_apply(monitor_t *m, const call_t *call, const backup_page_t *page, bool from_tail) {
     return (apply_t){.call = call,
                      .scan = &m->scans[call->queue],
                      .buffers = m->buffers,
                      .pace = &m->pace,
                      .page = page,
-                     .in_place = in_place};
+                     .from_tail = from_tail};
 }
 
 bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term) {
@@ -89,7 +89,8 @@ static int64_t reports_count(const scan_t *scan) { return scan_has_large(scan) |
 static outcome_t reports_read(const call_t *call, scan_t *scan) {
     reports_walk_t walk = {.count = reports_count(scan), .ended = scan->status.reports == 0};
     *call->error = (redis_error_t){0};
-    if (scan->progress.reports_kept || scan->progress.ends_only) return OUTCOME_OK;
+    bool kept = scan->state == SCAN_SEARCH ? !scan_search(scan)->knows_all : scan_pass(scan)->reports_kept;
+    if (kept) return OUTCOME_OK;
     while (!walk.ended && !scan->reports.full)
         if (reports_scan(call, &walk, report_table_add, &scan->reports) != OUTCOME_OK) return call->error->outcome;
     report_table_keep_listed(&scan->reports);
@@ -140,7 +141,7 @@ static size_t monitor_due_scans(monitor_t *m, size_t queues[STATUSES_MAX]) {
     for (size_t n = 0; n < m->keys->queue_count && count < STATUSES_MAX; n++) {
         size_t queue = (m->cursor + n) % m->keys->queue_count;
         const scan_t *scan = &m->scans[queue];
-        if (scan->phase == SCAN_WAIT && scan_wants(scan, now) && monitor_may_scan(m, queue, &lease)) queues[count++] = queue;
+        if (scan->state == SCAN_WAIT && scan_wants(scan, now) && monitor_may_scan(m, queue, &lease)) queues[count++] = queue;
     }
     return count;
 }
@@ -195,7 +196,7 @@ bool monitor_look_for_reports(monitor_t *m) {
         const scan_t *scan = &m->scans[i];
         lease_t lease;
         bool reports = scan->ops && scan->ops->rotation && scan->ops->rotation->reports;
-        waits[i] = reports && scan->phase == SCAN_WAIT && monitor_may_scan(m, i, &lease);
+        waits[i] = reports && scan->state == SCAN_WAIT && monitor_may_scan(m, i, &lease);
     }
     monitor_look_at(m, waits, &worst);
     free(waits);
@@ -207,7 +208,7 @@ bool monitor_look_for_reports(monitor_t *m) {
 static bool monitor_others_wait(monitor_t *m, size_t queue) {
     lease_t lease;
     for (size_t i = 0; i < m->keys->queue_count; i++)
-        if (i != queue && m->scans[i].phase != SCAN_WAIT && monitor_may_scan(m, i, &lease)) return true;
+        if (i != queue && m->scans[i].state != SCAN_WAIT && monitor_may_scan(m, i, &lease)) return true;
     return false;
 }
 
@@ -241,28 +242,28 @@ bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
 static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
     apply_t apply = monitor_apply(m, call, &stamped->page, stamped->page.in_place);
-    scan->progress.now = stamped->now_us / 1000;
+    scan->clock.now = stamped->now_us / 1000;
     apply.births_us = stamped->now_us;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
     if (count || old_sentinels) {
         if (!monitor_read_replies(m)) return false;
-        if (scan->phase != SCAN_ROTATE) return true; // a refusal has ended the scan
+        if (scan->state != SCAN_READ) return true; // a refusal has ended the scan
         *call->error = (redis_error_t){0};
         if (count) apply_verdicts(&apply, count);
         if (!monitor_handle_job_outcome(m, call)) return false;
         if (call->error->outcome != OUTCOME_OK) return true;
         if (old_sentinels && !monitor_remove_old_sentinels(m, call, &stamped->page)) return false;
-        if (scan->phase != SCAN_ROTATE) return true;
+        if (scan->state != SCAN_READ) return true;
     }
     pages_done(m->pages);
     m->turn.pages++;
     return true;
 }
 
-static bool monitor_rotate(monitor_t *m, const call_t *call) {
+static bool monitor_read_jobs(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
-    bool more = (m->turn.pages < TURN_PAGES || !monitor_others_wait(m, call->queue)) && !scan_search_interrupts(scan);
+    bool more = m->turn.pages < TURN_PAGES || !monitor_others_wait(m, call->queue);
     if (pages_request(m->pages, call, scan, more) != OUTCOME_OK) return monitor_handle_outcome(m, call, m->turn.lease.term);
     const stamped_page_t *stamped = pages_ready(m->pages);
     if (stamped) return monitor_apply_page(m, call, stamped);
@@ -270,23 +271,12 @@ static bool monitor_rotate(monitor_t *m, const call_t *call) {
            monitor_handle_outcome(m, call, m->turn.lease.term);
 }
 
-// Begins a search between two pages. False: the connection is unusable for now.
-static bool monitor_interrupt_scan(monitor_t *m, const call_t *call) {
-    scan_t *scan = &m->scans[call->queue];
-    backup_status_t status;
-    bool arm = m->session.tracking;
-    pages_append_status(m->pages, call, &scan->status, arm);
-    pages_read_status(m->pages, call, &scan->status, arm, &status);
-    if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
-    if (call->error->outcome == OUTCOME_OK) scan_interrupt(scan, &status, mono_now());
-    return true;
-}
-
 static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
-    bool renew = !scan->progress.saw_sentinel || scan_meets_copies(scan); // a new one makes all copies old ones
-    if (!renew || scan->progress.read_only || scan->status.entries == 0) return true;
+    const scan_pass_t *pass = scan_pass(scan);
+    bool renew = !pass->saw_sentinel || scan_meets_copies(scan); // a new one makes all copies old ones
+    if (!renew || pass->in_place || scan->status.entries == 0) return true;
     failpoint("push_marker_before");
     backup_push_sentinel(call, &scan->status, &pushed);
     if (!monitor_handle_job_outcome(m, call)) return false;
@@ -298,9 +288,10 @@ static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
 static bool monitor_end_scan(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     if (!monitor_push_sentinel(m, call)) return false;
-    if (scan->phase == SCAN_WAIT) return true; // fenced: scan_reset has ended the scan
+    if (scan->state == SCAN_WAIT) return true; // fenced: scan_reset has ended the scan
+    bool reports_kept = scan_pass(scan)->reports_kept;
     scan_end(scan, mono_now());
-    if (!scan->progress.reports_kept) reports_remove_orphans(call, scan);
+    if (!reports_kept) reports_remove_orphans(call, scan);
     if (!monitor_handle_job_outcome(m, call)) return false;
     if (scan->completed) scan_apply_refusals(scan, mono_now()); // 0 = fenced: scan_reset has dropped the refusals
     return true;
@@ -309,10 +300,10 @@ static bool monitor_end_scan(monitor_t *m, const call_t *call) {
 static bool monitor_prune_stamps(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     failpoint("prune_before");
-    outcome_t outcome = stamps_prune(call, &scan->progress.cursor, scan_keeps_stamp, scan);
+    outcome_t outcome = stamps_prune(call, &scan_pass(scan)->cursor, scan_keeps_stamp, scan);
     if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
     failpoint("prune_answered");
-    if (outcome != OUTCOME_OK || scan->progress.cursor) return true;
+    if (outcome != OUTCOME_OK || scan_pass(scan)->cursor) return true;
     return monitor_end_scan(m, call);
 }
 
@@ -320,22 +311,20 @@ bool monitor_step_scan(monitor_t *m) {
     scan_t *scan = &m->scans[m->turn.queue];
     redis_error_t error;
     const call_t call = monitor_call(m, m->turn.queue, m->turn.lease.token, &error);
-    if (scan->phase == SCAN_PRUNE) return monitor_prune_stamps(m, &call);
-    if (!monitor_rotate(m, &call)) return false;
-    if (scan->phase != SCAN_ROTATE || !pages_empty(m->pages)) return true;
-    if (scan_search_interrupts(scan)) return monitor_interrupt_scan(m, &call);
-    if (scan_entries_wanted(scan)) return true;
+    if (scan->state == SCAN_PRUNE) return monitor_prune_stamps(m, &call);
+    if (!monitor_read_jobs(m, &call)) return false;
+    if (scan->state != SCAN_READ || !pages_empty(m->pages) || scan_entries_wanted(scan)) return true;
     return scan_all_read(scan) || monitor_end_scan(m, &call);
 }
 
 bool monitor_next_turn(monitor_t *m) {
     monitor_turn_t *turn = &m->turn;
-    if (!pages_empty(m->pages) && m->scans[turn->queue].phase == SCAN_ROTATE && monitor_may_scan(m, turn->queue, &turn->lease))
+    if (!pages_empty(m->pages) && m->scans[turn->queue].state == SCAN_READ && monitor_may_scan(m, turn->queue, &turn->lease))
         return true;
     for (size_t n = 0; n < m->keys->queue_count; n++) {
         size_t queue = (m->cursor + n) % m->keys->queue_count;
         lease_t lease;
-        if (m->scans[queue].phase == SCAN_WAIT || !scan_wants(&m->scans[queue], mono_now())) continue;
+        if (m->scans[queue].state == SCAN_WAIT || !scan_wants(&m->scans[queue], mono_now())) continue;
         if (!monitor_may_scan(m, queue, &lease)) continue;
         m->cursor = (queue + 1) % m->keys->queue_count;
         monitor_drop_pages(m);

@@ -27,7 +27,6 @@ static void search_note_reports(scan_t *scan, const report_end_t *end, backup_pa
         const entry_t *entry = &page->entries[i];
         bool oversized = (int64_t)entry->bytes.len > scan->config->policy.max_payload;
         if (!oversized && report_table_found(&scan->reports, &entry->digest, &end->reports[i])) page->entries[kept++] = *entry;
-        if (scan->progress.inside) report_table_note_found(&scan->reports, &entry->digest);
     }
     page->count = page->jobs = kept;
 }
@@ -35,11 +34,11 @@ static void search_note_reports(scan_t *scan, const report_end_t *end, backup_pa
 // The last entry of a page is the nearest to the head, as after a rotation. At the tail the first entry is the nearest.
 static outcome_t search_apply(monitor_t *m, const call_t *call, stamped_page_t *stamped) {
     scan_t *scan = &m->scans[call->queue];
-    apply_t apply = monitor_apply(m, call, &stamped->page, scan->progress.tail);
+    apply_t apply = monitor_apply(m, call, &stamped->page, scan_search(scan)->tail);
     stamps_append(call, &stamped->page);
     if (stamps_read(call, &stamped->page, stamped->stamps, stamped->raws, &stamped->now_us) != OUTCOME_OK)
         return call->error->outcome;
-    scan->progress.now = stamped->now_us / 1000;
+    scan->clock.now = stamped->now_us / 1000;
     apply.births_us = stamped->now_us;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
     return count ? apply_verdicts(&apply, count) : OUTCOME_OK;
@@ -53,7 +52,7 @@ static bool search_settle(monitor_t *m, const call_t *call, const report_end_t *
     for (int round = 0; round < SEARCH_ROUNDS && stamped->page.count; round++) {
         search_apply(m, call, stamped);
         if (!monitor_handle_job_outcome(m, call)) return false;
-        if (scan->phase != SCAN_SEARCH) return true; // fenced
+        if (scan->state != SCAN_SEARCH) return true; // fenced
         search_keep_sought(scan, &stamped->page);
     }
     scan_search_found(scan, end, found, scan->reports.removed - removed);

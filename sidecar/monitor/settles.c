@@ -8,7 +8,9 @@
 enum {
     FIRST_JOBS = 16,     // jobs of the first request, while their time is unknown
     SEARCH_DRIFT = 64,   // jobs that workers take between the read of a page and its settle
-    SETTLE_DEPTH = 2048, // entries that a settle searches: this page, later pages in memory, and jobs that workers took since
+    PLACE_DRIFT = 32,    // in place, jobs nearer to the tail that workers finish meanwhile,
+    PLACE_RISE = 8,      // and entries that come there
+    SETTLE_DEPTH = 2048, // entries that a settle searches: this page, and jobs that workers took since
 };
 
 static const char ROLE[] = "monitor";
@@ -41,18 +43,30 @@ static void settles_make_event(const apply_t *apply, candidate_t *candidate) {
     if (ends) candidate->event.payload = candidate->entry->bytes;
 }
 
-// A search looks for duplicates of a job that it ends among all entries up to the job.
-static int64_t settles_alone(const apply_t *apply, const candidate_t *candidate) {
-    if (settles_policy(apply)->end_duplicates || candidate->job.trouble != JOB_FINE) return 0;
-    return SETTLE_EXACT_ENTRIES + (apply->scan->phase == SCAN_SEARCH ? (int64_t)apply->scan->progress.read : 0);
-}
+// Whether a scan has read the page in place, so that the place of each job in the list is known.
+static bool settles_in_place(const apply_t *apply) { return apply->page->in_place && scan_has_place(apply->scan); }
 
-// The job is probably among so many entries at the end of its list. `before` jobs of the page are settled before it.
-static int64_t settles_near(const apply_t *apply, const candidate_t *candidate, size_t before) {
-    const scan_t *scan = apply->scan;
-    if (scan->phase == SCAN_SEARCH) return (int64_t)scan->progress.read + SEARCH_DRIFT;
-    if (apply->in_place) return (int64_t)scan->progress.read;
-    return apply->page->entries + apply->page->count - candidate->entry - (int64_t)before;
+// The end of the list where the job is, and how near.
+static void settles_locate(const apply_t *apply, const candidate_t *candidate, size_t before, settle_ask_t *ask) {
+    scan_t *scan = apply->scan;
+    ask->from_tail = apply->from_tail;
+    ask->in_place = settles_in_place(apply);
+    ask->small = (int64_t)scan_small_entries(scan);
+    ask->depth = SETTLE_DEPTH;
+    bool may_have_copies = settles_policy(apply)->end_duplicates || candidate->job.trouble != JOB_FINE;
+    if (!may_have_copies) ask->alone = SETTLE_EXACT_ENTRIES;
+    if (scan->state == SCAN_SEARCH) { // it looks for copies of a job that it ends among all entries up to the job
+        ask->near = (int64_t)scan_search(scan)->place + SEARCH_DRIFT;
+        ask->depth += (int64_t)scan_search(scan)->place;
+        if (ask->alone) ask->alone += (int64_t)scan_search(scan)->place;
+    } else if (ask->in_place) {
+        int64_t at = (int64_t)place_of(&scan_pass(scan)->place, apply->page, candidate->entry);
+        int64_t drift = ask->small < PLACE_DRIFT ? ask->small : PLACE_DRIFT;
+        ask->skip = at > drift ? at - drift : 0;
+        ask->near = at + 1 + PLACE_RISE;
+    } else if (scan->ops->rotation) { // `before` jobs of the page are settled before this one
+        ask->near = apply->page->entries + apply->page->count - candidate->entry - (int64_t)before;
+    }
 }
 
 // False: a key of the wrong type blocks this kind of settle.
@@ -67,25 +81,20 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate, size_t
     if (scan->ops->settle)
         scan->ops->settle(call_queue(apply->call), candidate->entry, &candidate->job, retries, where, &candidate->again);
     if (scan_blocked(scan, retries, where->ready)) return false;
-    bool reads_in_place = apply->in_place || scan->phase == SCAN_SEARCH;
     settle_ask_t *ask = &candidate->ask;
     *ask = (settle_ask_t){.job = candidate->entry->bytes,
                           .digest = &candidate->entry->digest,
                           .where = where,
                           .old = *candidate->raw,
-                          .from_tail = apply->in_place,
-                          .depth = SETTLE_DEPTH + (reads_in_place ? (int64_t)scan->progress.read : 0),
-                          .alone = settles_alone(apply, candidate),
-                          .near = settles_near(apply, candidate, before),
-                          .small = (int64_t)scan_small_entries(scan),
                           .blank_is_dead = scan->ops->blank_is_dead,
                           .report = candidate->report ? candidate->report->id : "",
                           .event = &candidate->event};
+    settles_locate(apply, candidate, before, ask);
     if (candidate->verdict.needs_silence) ask->heartbeat = candidate->heartbeat;
     if (!retries) return true;
     stamp_t stamp = {.born_us = candidate->observation.stamp.born_us,
                      .retries = candidate->verdict.attempts,
-                     .retried_at = scan->progress.now,
+                     .retried_at = scan->clock.now,
                      .requeued = candidate->observation.stamp.requeued};
     ask->new = stamp_pack(&stamp);
     ask->delay_ms = verdict_jitter_ms(settles_policy(apply), candidate->verdict.delay_ms, 2 * random_unit() - 1);
@@ -114,44 +123,73 @@ static metrics_cause_t settles_cause(const candidate_t *candidate) {
     return observed->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
 }
 
-static void settles_note(const apply_t *apply, const candidate_t *candidate, settled_t settled) {
+// What the monitor notes of each answer. A function may be NULL: the job is finished, its worker is alive, or the error is reported.
+typedef void settles_note_fn(const apply_t *apply, const candidate_t *candidate);
+
+static void settles_note_settled(const apply_t *apply, const candidate_t *candidate) {
     metrics_queue_t *metrics = apply->scan->metrics;
     bool ends = candidate->verdict.kind == VERDICT_END;
-    switch (settled) {
-    case SETTLED:
-    case SETTLED_UNRECORDED:
-        if (ends)
-            metrics_end(metrics, candidate->verdict.reason, 1);
-        else
-            metric_add(&metrics->retried, 1);
-        workers_forget(&apply->scan->workers, &candidate->entry->digest);
-        if (!candidate->report) metrics_stall(metrics, settles_cause(candidate));
-        if (settled == SETTLED_UNRECORDED) metric_add(&metrics->retried_unrecorded, 1);
-        if (!ends && settles_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
-        // The settle's own write has cleared the tracking of the errors hash.
-        if (candidate->report) apply->scan->timer.changed = true;
-        if (candidate->report) report_table_remove(&apply->scan->reports, candidate->report);
-        settles_log_settled(apply, candidate);
-        break;
-    case SETTLED_DROPPED:
-        metric_add(&metrics->duplicates_dropped, 1);
-        log_info(ROLE, apply->scan->config->name, "removed a finished job from backup", F_STR("job", candidate->job.id));
-        break;
-    case SETTLED_DUPLICATES:
-        metric_add(&metrics->copies, 1);
-        if (apply->scan->phase == SCAN_SEARCH) duplicates_found(&apply->scan->duplicates, &candidate->entry->digest);
-        break;
-    case SETTLED_FULL:
-        metric_add(&metrics->ends_held, 1);
-        log_error(ROLE, apply->scan->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
-                  F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
-        break;
-    case SETTLED_CHANGED:
-        if (!apply->scan->progress.reports_kept) apply->scan->progress.rescan = true;
-        break;
-    default: break; // the job is finished, or its worker is alive
-    }
+    if (ends)
+        metrics_end(metrics, candidate->verdict.reason, 1);
+    else
+        metric_add(&metrics->retried, 1);
+    workers_forget(&apply->scan->workers, &candidate->entry->digest);
+    if (!candidate->report) metrics_stall(metrics, settles_cause(candidate));
+    if (!ends && settles_due_to_end(apply, candidate)) metric_add(&metrics->copies, 1);
+    // The settle's own write has cleared the tracking of the errors hash.
+    if (candidate->report) apply->scan->timer.changed = true;
+    if (candidate->report) report_table_remove(&apply->scan->reports, candidate->report);
+    settles_log_settled(apply, candidate);
 }
+
+static void settles_note_unrecorded(const apply_t *apply, const candidate_t *candidate) {
+    metric_add(&apply->scan->metrics->retried_unrecorded, 1);
+    settles_note_settled(apply, candidate);
+}
+
+static void settles_note_dropped(const apply_t *apply, const candidate_t *candidate) {
+    metric_add(&apply->scan->metrics->duplicates_dropped, 1);
+    log_info(ROLE, apply->scan->config->name, "removed a finished job from backup", F_STR("job", candidate->job.id));
+}
+
+static void settles_note_duplicates(const apply_t *apply, const candidate_t *candidate) {
+    metric_add(&apply->scan->metrics->copies, 1);
+    // A scan counts the job itself, unless the copy is new.
+    if (apply->scan->state == SCAN_SEARCH || settles_in_place(apply))
+        duplicates_found(&apply->scan->duplicates, &candidate->entry->digest);
+}
+
+static void settles_note_full(const apply_t *apply, const candidate_t *candidate) {
+    (void)candidate;
+    metric_add(&apply->scan->metrics->ends_held, 1);
+    log_error(ROLE, apply->scan->config->name, "the failure stream is full or out of ids; no job is ended until it has room",
+              F_INT("max_bytes", apply->call->keys->config->stream.max_bytes));
+}
+
+static void settles_note_changed(const apply_t *apply, const candidate_t *candidate) {
+    (void)candidate;
+    scan_t *scan = apply->scan;
+    if (scan->state != SCAN_READ || !scan_pass(scan)->reports_kept) scan->timer.rescan = true;
+}
+
+// In place, the job may be there: more jobs may have moved than the settle allows for.
+static void settles_note_gone(const apply_t *apply, const candidate_t *candidate) {
+    if (candidate->ask.skip > 0) apply->scan->timer.rescan = true;
+}
+
+// In a scan without rotation the key of the wrong type may be the list of one job.
+static void settles_note_type(const apply_t *apply, const candidate_t *candidate) {
+    if (apply->scan->ops->rotation)
+        scan_block(apply->scan, candidate->verdict.kind == VERDICT_RETRY, candidate->where.ready);
+}
+
+static settles_note_fn *const SETTLES_NOTES[] = {
+    [SETTLED] = settles_note_settled,           [SETTLED_UNRECORDED] = settles_note_unrecorded,
+    [SETTLED_DROPPED] = settles_note_dropped,   [SETTLED_GONE] = settles_note_gone,
+    [SETTLED_CHANGED] = settles_note_changed,   [SETTLED_ALIVE] = NULL,
+    [SETTLED_DUPLICATES] = settles_note_duplicates, [SETTLED_FULL] = settles_note_full,
+    [SETTLED_TYPE] = settles_note_type,         [SETTLED_REFUSED] = NULL,
+};
 
 static bool settles_wanted(const apply_t *apply, const candidate_t *candidate) {
     verdict_kind_t kind = candidate->verdict.kind;
@@ -160,7 +198,7 @@ static bool settles_wanted(const apply_t *apply, const candidate_t *candidate) {
     bool may_end =
         settles_policy(apply)->end_duplicates || !duplicates_uncounted(&apply->scan->duplicates, &candidate->entry->digest);
     may_end = may_end && scan_may_end(apply->scan);
-    if (!may_end) apply->scan->progress.rescan = true;
+    if (!may_end) apply->scan->timer.rescan = true;
     return may_end;
 }
 
@@ -171,7 +209,8 @@ typedef struct batch {
     settled_t settled[BACKUP_PAGE];
     size_t count;
     bool sent;
-    bool answered; // settled[] is known
+    bool answered; // settled[] and reply are known
+    settle_reply_t reply;
 } batch_t;
 
 // Candidates of the page, from the end of the list on.
@@ -186,7 +225,7 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
     size_t most = (size_t)pace_jobs_least(apply->pace, call_settle_us(apply->call), FIRST_JOBS, BACKUP_PAGE), bytes = 0;
     batch->count = 0;
     for (; progress->done < count && batch->count < most && bytes < SETTLE_BYTES; progress->done++) {
-        candidate_t *candidate = &candidates[apply->in_place ? progress->done : count - 1 - progress->done];
+        candidate_t *candidate = &candidates[apply->from_tail ? progress->done : count - 1 - progress->done];
         if (!settles_wanted(apply, candidate)) continue;
         if (!settles_prepare(apply, candidate, progress->asked)) {
             buffer_free(&candidate->again);
@@ -202,7 +241,6 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
 
 static void settles_send(const apply_t *apply, batch_t *batch) {
     batch->answered = false;
-    apply->scan->progress.near_pages = SCAN_NEAR_PAGES;
     settle_append(apply->call, batch->asks, batch->count);
     failpoint("settle_before");
     batch->sent = conn_flush(apply->call->conn, apply->call->error) == OUTCOME_OK;
@@ -212,21 +250,23 @@ static void settles_send(const apply_t *apply, batch_t *batch) {
 // Redis refuses a whole request for the keys of one job, such as a heartbeat of another slot. The others must not wait for it.
 static void settles_ask_each(const apply_t *apply, batch_t *batch) {
     for (size_t i = 0; i < batch->count; i++) {
-        int64_t took_us;
         settle_append(apply->call, &batch->asks[i], 1);
-        if (!settle_read_answers(apply->call, 1, &batch->settled[i], &took_us)) batch->settled[i] = SETTLED_REFUSED;
+        if (!settle_read_answers(apply->call, 1, &batch->settled[i], &batch->reply)) batch->settled[i] = SETTLED_REFUSED;
     }
     batch->answered = true;
 }
 
 static void settles_read(const apply_t *apply, batch_t *batch) {
-    int64_t took_us = 0;
     if (!batch->sent) return;
-    batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &took_us);
-    pace_note(apply->pace, (int64_t)batch->count, took_us);
+    batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &batch->reply);
+    pace_note(apply->pace, (int64_t)batch->count, batch->reply.took_us);
     const redis_error_t *error = apply->call->error;
     bool each = error->outcome == OUTCOME_REFUSED && !redis_reason_is_slot(error->text); // a slot concerns all of them
     if (!batch->answered && batch->count > 1 && each) settles_ask_each(apply, batch);
+}
+
+static bool settles_removed(settled_t settled) {
+    return settled == SETTLED || settled == SETTLED_UNRECORDED || settled == SETTLED_DROPPED;
 }
 
 static void settles_note_all(const apply_t *apply, batch_t *batch) {
@@ -234,10 +274,10 @@ static void settles_note_all(const apply_t *apply, batch_t *batch) {
         candidate_t *candidate = batch->candidates[i];
         if (batch->answered) {
             failpoint("settle_answered");
-            settles_note(apply, candidate, batch->settled[i]);
-            // Without rotation the bad key may be of one job's list.
-            if (batch->settled[i] == SETTLED_TYPE && apply->scan->ops->rotation)
-                scan_block(apply->scan, candidate->verdict.kind == VERDICT_RETRY, candidate->where.ready);
+            if (settles_removed(batch->settled[i]) && settles_in_place(apply))
+                place_settled(&scan_pass(apply->scan)->place, &candidate->entry->digest, batch->reply.replaced);
+            settles_note_fn *note = SETTLES_NOTES[batch->settled[i]];
+            if (note) note(apply, candidate);
         }
         buffer_free(&candidate->again);
     }

@@ -72,6 +72,8 @@ typedef struct backup_page {
     size_t large;               // number of these lists whose entry is larger than max_payload; their entries are logged already
     bool ended;                 // the list was empty, or was read to its end
     bool in_place;              // read without rotation
+    size_t place;               // in place: entries between the tail and entries[0], when the page was read
+    size_t removed;             // and how many jobs the scan had settled by then
     void *replies[BACKUP_PAGE]; // the replies that own the bytes
     size_t reply_count;
 } backup_page_t;
@@ -92,7 +94,7 @@ void backup_rotate_append(const call_t *call, size_t count, bool wait);
 // is full and refuses to rotate.
 outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page);
 
-// Requests entries without rotation, for a full Redis: `count` entries from the tail, behind `skip` others.
+// Requests entries without rotation: `count` entries from the tail, behind `skip` others.
 void backup_range_append(const call_t *call, size_t skip, size_t count);
 outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page);
 

@@ -126,15 +126,16 @@ size_t quarantine_settle(const call_t *call, const quarantine_decision_t *const 
                          settled_t *out) {
     size_t done = 0;
     while (done < count) {
-        int64_t took_us = 0, slice_us = call_settle_us(call);
+        int64_t slice_us = call_settle_us(call);
+        settle_reply_t answers;
         size_t jobs = (size_t)pace_jobs_least(pace, slice_us, FIRST_JOBS, (int64_t)(count - done));
         quarantine_append(call, &asks[done], jobs);
         failpoint("quarantine_before");
         conn_flush(call->conn, call->error);
         failpoint("quarantine_sent");
-        if (!settle_read_answers(call, jobs, &out[done], &took_us)) break;
+        if (!settle_read_answers(call, jobs, &out[done], &answers)) break;
         for (size_t i = 0; i < jobs; i++) failpoint("quarantine_answered");
-        pace_note(pace, (int64_t)jobs, took_us);
+        pace_note(pace, (int64_t)jobs, answers.took_us);
         done += jobs;
     }
     return done;

@@ -80,17 +80,34 @@ static int64_t settle_searched(const settle_ask_t *ask, size_t before) {
     return settle_max(settle_max(ask->near, (int64_t)before + 1), settle_ends(ask) ? ask->alone : 0);
 }
 
-// Entries at the end of the list for the script to read at once: those among which the jobs are and among which ended jobs are
-// searched for copies, and some more for jobs that workers took meanwhile. 0 = a search for each job is cheaper. A request for
-// one job never reads them: it may follow a refusal of LRANGE.
-static int64_t settle_near(const settle_ask_t *const *asks, size_t count) {
+// Entries of the list for the script to read at once: those among which the jobs are, and behind `skip` others.
+typedef struct settle_window {
+    int64_t near; // 0 = a search for each job is cheaper
+    int64_t skip;
+} settle_window_t;
+
+static settle_window_t settle_window_in_place(const settle_ask_t *const *asks, size_t count) {
+    settle_window_t window = {.near = asks[0]->near, .skip = asks[0]->skip};
+    for (size_t i = 1; i < count; i++) {
+        window.near = settle_max(window.near, asks[i]->near);
+        if (asks[i]->skip < window.skip) window.skip = asks[i]->skip;
+    }
+    window.near -= window.skip;
+    return window;
+}
+
+// At an end of the list these are also the entries among which ended jobs are searched for copies, and some more for jobs that
+// workers took meanwhile. A request for one job never reads them: it may follow a refusal of LRANGE.
+static settle_window_t settle_window(const settle_ask_t *const *asks, size_t count) {
     int64_t near = 0, searches = 0;
+    if (asks[0]->in_place) return settle_window_in_place(asks, count);
     for (size_t i = 0; i < count; i++) {
         near = settle_max(near, settle_searched(asks[i], i));
         searches += LPOS_COST + settle_searched(asks[i], i);
     }
     near += NEAR_MORE;
-    return count > 1 && near <= asks[0]->small && near * LRANGE_ENTRY_COST <= searches ? near : 0;
+    bool reads = count > 1 && near <= asks[0]->small && near * LRANGE_ENTRY_COST <= searches;
+    return (settle_window_t){.near = reads ? near : 0};
 }
 
 // FROM,READY,MARK,DEPTH,ALONE,FLAGS; see settle.lua.
@@ -100,14 +117,14 @@ static void settle_append_kind(const call_t *call, const settle_ask_t *ask, sett
     bool ends = settle_ends(ask);
     int64_t depth = where->depth ? where->depth : ask->depth;
     int64_t alone = depth > 1 ? ask->alone : 0;
-    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s%s%s%s%s",
+    snprintf(text, sizeof text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s%s%s%s%s%s",
              settle_key_number(keys, where->from), settle_key_number(keys, where->ready),
              ends ? settle_key_number(keys, where->mark) : 0, ask->from_tail ? -depth : depth, alone,
              ends                     ? "e"
              : settle_is_delayed(ask) ? "d"
                                       : "r",
              !ends && where->forget ? "f" : "", *ask->report ? "x" : "", where->done_id.len ? "o" : "",
-             ask->event->payload.len ? "p" : "");
+             ask->event->payload.len ? "p" : "", ask->in_place ? "i" : "");
     request_text(call->conn, text);
 }
 
@@ -138,7 +155,8 @@ static void settle_append_head(const call_t *call, const settle_ask_t *const *as
     request_text(call->conn, call->token, call_queue(call)->config->policy.score_unit == SCORE_S ? "s" : "ms");
     request_int(call->conn, call->keys->config->stream.max_bytes);
     request_text(call->conn, asks[0]->blank_is_dead ? "1" : "0");
-    request_int(call->conn, settle_near(asks, count));
+    const settle_window_t window = settle_window(asks, count);
+    request_int(call->conn, window.near, window.skip);
     request_text(call->conn, names);
 }
 
@@ -190,12 +208,14 @@ static settled_t settle_answer(const call_t *call, const redisReply *answer) {
     return settled;
 }
 
-bool settle_read_answers(const call_t *call, size_t count, settled_t *out, int64_t *took_us) {
+bool settle_read_answers(const call_t *call, size_t count, settled_t *out, settle_reply_t *of_all) {
+    *of_all = (settle_reply_t){0};
     redisReply *reply = conn_read_next(call->conn, NULL, call->error);
     if (!reply) return false;
-    bool each = reply_is(reply_at(reply, 0), "settled");
+    of_all->replaced = reply_is(reply_at(reply, 0), "replaced");
+    bool each = of_all->replaced || reply_is(reply_at(reply, 0), "settled");
     settled_t all = each ? SETTLED : settle_answer(call, reply);
-    *took_us = each ? reply_int(reply_at(reply, 1)) : 0;
+    of_all->took_us = each ? reply_int(reply_at(reply, 1)) : 0;
     for (size_t i = 0; i < count; i++) out[i] = each ? settle_answer(call, reply_at(reply, i + 2)) : all;
     freeReplyObject(reply);
     return all != SETTLED_REFUSED;

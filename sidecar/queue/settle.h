@@ -35,11 +35,14 @@ typedef struct settle_ask {
     const settle_where_t *where;
     stamp_raw_t old;       // stamp that the verdict rests on
     stamp_raw_t new;       // len 0 = the job ends; with where->forget, a retry leaves no stamp
-    bool from_tail;        // the scan has just read the job at the tail
+    bool from_tail;        // where to look for the job: at the tail, or else at the head
+    bool in_place;         // the job is behind `skip` entries of the tail and among `near`, or gone
     int64_t depth;         // number of entries to search from that end; where->depth overrides it
-    int64_t alone;         // an ended job must be the only one of its bytes among so many entries at that end; 0 = no check
+    int64_t alone;         // an ended job must be the only one of its bytes among so many entries at that end, or, in place, at the
+                           // other end; 0 = no check
+    int64_t skip;          // in place, see there; otherwise 0
     int64_t near;          // the job is probably among so many entries at that end
-    int64_t small;         // so many entries at that end are small enough to be read at once; 0 = unknown
+    int64_t small;         // so many entries of the list are small enough to be read at once; 0 = unknown
     const char *heartbeat; // key that must not exist; NULL = not checked
     bool blank_is_dead;    // a heartbeat of white space counts as missing
     const char *report;    // id of the report that caused the verdict; "" = no report
@@ -61,11 +64,17 @@ typedef enum settled {
 } settled_t;
 
 // Appends one request for 1 to SETTLE_JOBS jobs of one page, the nearest to the end of its list first; fenced. All jobs have the
-// same `delayed`, `errors`, `done`, `recorded`, and `blank_is_dead`.
+// same `in_place`, `delayed`, `errors`, `done`, `recorded`, and `blank_is_dead`.
 void settle_append(const call_t *call, const settle_ask_t *const *asks, size_t count);
-// Reads the reply to settle_append. out[i] tells what became of asks[i]. *took_us is the time that Redis took; 0 = the script
-// refused all jobs, or cannot tell. *call->error keeps the worst error of all jobs. False: there are no answers.
-bool settle_read_answers(const call_t *call, size_t count, settled_t *out, int64_t *took_us);
+
+typedef struct settle_reply {
+    int64_t took_us; // time of Redis; 0 = the script refused all jobs, or cannot tell
+    bool replaced;   // entries of the tail have taken the places of the removed jobs
+} settle_reply_t;
+
+// Reads the reply to settle_append. out[i] tells what became of asks[i]. *call->error keeps the worst error of all jobs. False:
+// there are no answers.
+bool settle_read_answers(const call_t *call, size_t count, settled_t *out, settle_reply_t *reply);
 
 // Reads the next of several replies of a dialect's own script for one job. False: an error. *call->error keeps the worst error of
 // all replies. After the connection is lost, each further call returns false.

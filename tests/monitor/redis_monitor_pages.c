@@ -15,9 +15,12 @@ typedef struct {
     pages_t *pages;
 } setup_t;
 
-static void open_setup(setup_t *d) {
+/* The list has JOBS entries, so a scan rotates it with ROTATED, and reads it in place with 0. */
+enum { ROTATED = JOBS };
+
+static void open_setup(setup_t *d, int64_t rotation) {
     *d = (setup_t){.f = fixture_start(NULL)};
-    scan_init(&d->scan, d->f.keys->queues[0].config, &d->metrics, 1000);
+    scan_init(&d->scan, d->f.keys->queues[0].config, &d->metrics, 1000, rotation);
     d->pages = pages_new(d->f.keys);
     redis_ok(d->f.r, "EVAL %s 1 email:backup %d", "for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], 'job' .. i) end", JOBS);
 }
@@ -48,7 +51,7 @@ static outcome_t read_reply(setup_t *d) {
     return pages_read_reply(d->pages, &call, &d->scan);
 }
 
-/* Reads a whole scan as the monitor does. Returns the number of pages judged with fewer than two requests in flight. */
+/* Reads a whole scan as the monitor does. Returns the number of pages judged without a request in flight. */
 static int whole_scan(setup_t *d, int first) {
     int next = first, idle = 0;
     do {
@@ -58,7 +61,7 @@ static int whole_scan(setup_t *d, int first) {
             cr_assert_eq(read_reply(d), OUTCOME_OK, "%s", d->f.error.text);
             continue;
         }
-        idle += pages_in_flight(d->pages) < 2;
+        idle += !pages_in_flight(d->pages);
         for (size_t i = 0; i < stamped->page.count; i++, next++) {
             char expected[16];
             snprintf(expected, sizeof expected, "job%d", (next - 1) % JOBS + 1);
@@ -74,27 +77,41 @@ static int whole_scan(setup_t *d, int first) {
     return idle;
 }
 
-Test(redis_monitor_pages, redis_has_work_while_a_page_is_judged) {
-    setup_t d;
-    open_setup(&d);
+static void stamp_some(setup_t *d) {
     for (int i = 7; i <= JOBS; i += 7) {
         char job[16];
         snprintf(job, sizeof job, "job%d", i);
-        set_stamp(d.f.r, slice_text(job), (stamp_t){.born_us = i, .seen = 1});
+        set_stamp(d->f.r, slice_text(job), (stamp_t){.born_us = i, .seen = 1});
     }
+}
+
+Test(redis_monitor_pages, redis_has_work_while_a_page_of_a_long_list_is_judged) {
+    setup_t d;
+    open_setup(&d, 0);
+    stamp_some(&d);
     begin(&d);
-    cr_assert_leq(whole_scan(&d, 1), 3, "only the last pages may have fewer requests in flight");
+    cr_assert_leq(whole_scan(&d, 1), 1, "only the last page may have no request in flight");
     cr_assert(pages_empty(d.pages) && !pages_in_flight(d.pages));
+    close_setup(&d);
+}
+
+Test(redis_monitor_pages, a_rotation_reads_each_entry_once) {
+    setup_t d;
+    open_setup(&d, ROTATED);
+    stamp_some(&d);
+    begin(&d);
+    whole_scan(&d, 1);
+    cr_assert_eq(pages_in_flight(d.pages), false);
     close_setup(&d);
 }
 
 /* A scan stops at any step: the connection works, and the next scan continues at the tail of the list. */
 Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
-    for (int steps = 0; steps < 12; steps++) {
+    for (int steps = 0; steps < 24; steps++) {
         setup_t d;
-        open_setup(&d);
+        open_setup(&d, steps % 2 ? ROTATED : 0);
         begin(&d);
-        for (int i = 0; i < steps; i++) {
+        for (int i = 0; i < steps / 2; i++) {
             cr_assert_eq(request(&d, true), OUTCOME_OK);
             if (pages_ready(d.pages))
                 pages_done(d.pages);
@@ -120,7 +137,7 @@ Test(redis_monitor_pages, replies_for_dropped_pages_are_read) {
 
 Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     setup_t d;
-    open_setup(&d);
+    open_setup(&d, 0);
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
     backup_status_t status = {.entries = JOBS, .now = 1};
     cr_assert(scan_begin(&d.scan, &status, mono_now()));
@@ -132,6 +149,7 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     cr_assert_not_null(strstr(d.f.error.text, "WRONGTYPE"));
     pages_drop(d.pages, &call);
     redis_ok(d.f.r, "DEL sidecar:email:stamps");
+    scan_reset(&d.scan);
     begin(&d);
     close_setup(&d);
 }
@@ -139,7 +157,7 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
 /* Redis refuses the first rotation and all later ones in flight. The scan reads their entries all the same. */
 Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
     setup_t d;
-    open_setup(&d);
+    open_setup(&d, ROTATED);
     begin(&d);
     int seen = 0;
     do {
@@ -153,7 +171,7 @@ Test(redis_monitor_pages, a_list_is_read_without_rotation_once_redis_is_full) {
         pages_done(d.pages);
         if (seen >= JOBS / 4) redis_ok(d.f.r, "CONFIG SET maxmemory 1");
     } while (!pages_empty(d.pages) || scan_entries_wanted(&d.scan));
-    cr_assert(d.scan.progress.read_only);
+    cr_assert(scan_pass(&d.scan)->in_place);
     cr_assert_eq(seen, JOBS);
     cr_assert_eq(fixture_log_count("redis is full"), 1);
     close_setup(&d);
@@ -192,7 +210,7 @@ static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
 static void expect_held(int large_bytes) {
     enum { COUNT = 8 };
     setup_t d;
-    open_setup(&d);
+    open_setup(&d, ROTATED);
     char *large = malloc((size_t)large_bytes);
     memset(large, 'x', (size_t)large_bytes);
     redis_ok(d.f.r, "DEL email:backup");

@@ -35,9 +35,9 @@ static void settle_to(fixture_t *f, const settle_where_t *where, const char *job
     settled_t settled;
     const call_t call = fixture_call(f, "T");
     const settle_ask_t *const asks[] = {&ask};
-    int64_t took_us;
+    settle_reply_t reply;
     settle_append(&call, asks, 1);
-    cr_assert(settle_read_answers(&call, 1, &settled, &took_us), "%s", f->error.text);
+    cr_assert(settle_read_answers(&call, 1, &settled, &reply), "%s", f->error.text);
     cr_assert_eq(settled, expected, "%s: %d", job, (int)settled);
 }
 

@@ -85,7 +85,7 @@ Test(redis_monitor_trouble, a_lock_lost_during_a_scan_changes_nothing) {
 Test(redis_monitor_trouble, flushall_during_a_scan_starts_over) {
     setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = ALONE("retry_times = 1;")});
-    fill(&d, 1000);
+    fill(&d, 900);
     passes(&d, 1);
     long fired = proxy_fired(d.f.proxy);
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "RPOPLPUSH", .nth = 300});
@@ -163,7 +163,7 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
 Test(redis_monitor_trouble, copies_of_the_sentinel_delay_no_stalled_job) {
     enum { COPIES = 8, JOBS = 400 };
     setup_t d;
-    open_setup(&d, (fixture_options_t){.config = ALONE("retry_times = 1;")});
+    open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; rotation = 10000; }; queues = ( " QUEUE("retry_times = 1;") " );"});
     fill(&d, 1);
     passes(&d, 2);
     char *copy = sentinel(&d, 1);

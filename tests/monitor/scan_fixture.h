@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INTERVAL = 1000, REDIS_NOW = 5000000 };
+enum { INTERVAL = 1000, REDIS_NOW = 5000000, ROTATION = 1000 };
 
 static queue_config_t config;
 static char empty[] = "";
@@ -27,7 +27,7 @@ static inline void begin(void) {
     config.policy.retry.window_ms = 60000;
     metrics = (metrics_queue_t){0};
     now_ms = 0;
-    scan_init(&scan, &config, &metrics, INTERVAL);
+    scan_init(&scan, &config, &metrics, INTERVAL, ROTATION);
 }
 
 static inline void end(void) { scan_free(&scan); }
@@ -38,7 +38,9 @@ static inline backup_status_t status_of(int64_t entries) {
     return (backup_status_t){.entries = entries, .now = REDIS_NOW + now_ms, .armed = true};
 }
 
+/* Breaks off the scan in progress, if there is one. */
 static inline bool begin_scan(int64_t entries, int64_t stamps, int64_t reports, bool alone) {
+    if (scan.state != SCAN_WAIT) scan_enter(&scan, SCAN_WAIT);
     backup_status_t found = status_of(entries);
     found.stamps = stamps;
     found.reports = reports;
@@ -58,7 +60,7 @@ static inline void add_page(size_t jobs, int sentinel, size_t bytes) {
     p = (backup_page_t){.count = jobs + (sentinel >= 0), .jobs = jobs, .bytes = bytes};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = (int)i == sentinel ? ENTRY_SENTINEL : ENTRY_JOB;
     scan_requested(&scan, p.count);
-    scan_read_page(&scan, &p, p.count);
+    scan_read_page(&scan, &p, p.count, 0);
 }
 
 /* Runs a whole scan over these jobs. The scan takes 1 ms. */
@@ -69,7 +71,7 @@ static inline void scan_jobs(const int *jobs, size_t count) {
         scan_note_job(&scan, &digest);
     }
     now_ms++;
-    scan.progress.now = REDIS_NOW + now_ms;
+    scan.clock.now = REDIS_NOW + now_ms;
     scan_all_read(&scan);
     scan_end(&scan, now());
 }

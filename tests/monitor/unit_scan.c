@@ -12,7 +12,7 @@ Test(unit_scan, interval) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         config.policy.protected_timeout_ms = rows[i].timeout;
         scan_free(&scan);
-        scan_init(&scan, &config, &metrics, rows[i].given);
+        scan_init(&scan, &config, &metrics, rows[i].given, ROTATION);
         cr_assert_eq(scan.interval_ms, rows[i].interval, "row %zu: %d", i, (int)scan.interval_ms);
     }
 }
@@ -71,7 +71,7 @@ Test(unit_scan, a_rescan_begins_soon) {
     cr_assert(begin_scan(2, 0, 0, false));
     digest_t digest = job(1);
     scan_note_job(&scan, &digest);
-    scan.progress.rescan = true;
+    scan.timer.rescan = true;
     scan_end(&scan, now());
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
     SCAN_JOBS(1);
@@ -201,15 +201,18 @@ Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
     cr_assert_eq(scan_entries_wanted(&scan), 12);
     add_page(7, 3, 700);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert(scan.progress.saw_sentinel);
+    cr_assert(scan_pass(&scan)->saw_sentinel);
     cr_assert(begin_scan(10, 0, 0, false));
     add_page(8, -1, 800);
     cr_assert_eq(scan_entries_wanted(&scan), 2);
     add_page(2, -1, 200);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert_not(scan.progress.saw_sentinel);
+    cr_assert_not(scan_pass(&scan)->saw_sentinel);
     cr_assert(begin_scan(100, 0, 0, false));
-    scan_read_page(&scan, &(backup_page_t){.ended = true}, 0);
+    static backup_page_t p;
+    p = (backup_page_t){.ended = true};
+    scan_requested(&scan, 0);
+    scan_read_page(&scan, &p, 0, 0);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
 }
 
@@ -217,19 +220,20 @@ Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
 Test(unit_scan, a_scan_of_unknown_length_ends_with_the_last_page) {
     static backup_page_t p;
     backup_status_t open = {.entries = 256, .open = true};
+    scan.rotation = 10;
     cr_assert(scan_begin(&scan, &open, now()));
-    scan.progress.read_only = true;
+    cr_assert(scan_pass(&scan)->in_place);
     for (int i = 0; i < 20; i++) {
         size_t wanted = scan_entries_wanted(&scan);
         cr_assert(wanted > 0 && wanted <= BACKUP_PAGE, "page %d: %zu", i, wanted);
         p = (backup_page_t){.count = wanted / 2, .jobs = wanted / 2, .vacant = wanted - wanted / 2, .in_place = true};
         scan_requested(&scan, wanted);
-        scan_read_page(&scan, &p, wanted);
+        scan_read_page(&scan, &p, wanted, scan_pass(&scan)->place.next);
     }
     p = (backup_page_t){.ended = true, .in_place = true};
     size_t wanted = scan_entries_wanted(&scan);
     scan_requested(&scan, wanted);
-    scan_read_page(&scan, &p, wanted);
+    scan_read_page(&scan, &p, wanted, scan_pass(&scan)->place.next);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
 }
 
@@ -237,16 +241,48 @@ Test(unit_scan, a_sentinel_does_not_end_a_scan_without_rotation) {
     static backup_page_t p;
     cr_assert(begin_scan(300, 0, 0, false));
     add_page(8, -1, 800); /* rotated, before redis was full */
-    scan.progress.read_only = true;
+    scan_pass(&scan)->in_place = true;
     add_page(5, -1, 500); /* these entries were rotated before the refusal, so they are at the head now */
-    cr_assert_eq(scan.progress.read, 0);
+    cr_assert_eq(scan_pass(&scan)->place.next, 0);
     p = (backup_page_t){.count = 20, .jobs = 19, .bytes = 1900, .in_place = true};
     for (size_t i = 0; i < p.count; i++) p.entries[i].kind = i == 4 ? ENTRY_SENTINEL : ENTRY_JOB;
     scan_requested(&scan, p.count);
     cr_assert_eq(scan_entries_wanted(&scan), 0, "the start of the next page is not known yet");
-    scan_read_page(&scan, &p, p.count);
-    cr_assert_eq(scan.progress.read, 20);
+    scan_read_page(&scan, &p, p.count, 0);
+    cr_assert_eq(scan_pass(&scan)->place.next, 20);
     cr_assert_gt(scan_entries_wanted(&scan), 0);
+}
+
+/* A list at the border does not change its way at each scan. */
+Test(unit_scan, a_long_list_is_read_in_place_until_half_of_it_is_left) {
+    static const struct {
+        int64_t entries;
+        bool in_place;
+    } scans[] = {{ROTATION, false},     {ROTATION + 1, true},   {ROTATION, true}, {ROTATION / 2 + 1, true},
+                 {ROTATION / 2, false}, {ROTATION - 1, false}, {2 * ROTATION, true}};
+    for (size_t i = 0; i < sizeof scans / sizeof *scans; i++) {
+        cr_assert(begin_scan(scans[i].entries, 0, 0, false));
+        cr_assert_eq(scan_pass(&scan)->in_place, scans[i].in_place, "scan %zu, of %d entries", i, (int)scans[i].entries);
+    }
+    scan.rotation = 0;
+    cr_assert(begin_scan(1, 0, 0, false));
+    cr_assert(scan_pass(&scan)->in_place, "rotation = 0: no list is rotated");
+}
+
+/* 20 jobs of 4 MiB: 80 MiB at 4 MiB/s. */
+Test(unit_scan, scans_of_large_jobs_are_farther_apart) {
+    static backup_page_t p;
+    enum { JOBS = 20, BYTES = 4 << 20 };
+    cr_assert(begin_scan(JOBS, 0, 0, false));
+    p = (backup_page_t){.count = JOBS, .jobs = JOBS, .bytes = (size_t)JOBS * BYTES};
+    for (size_t i = 0; i < JOBS; i++) p.entries[i].bytes.len = BYTES;
+    scan_requested(&scan, JOBS);
+    scan_read_page(&scan, &p, JOBS, 0);
+    scan_note_verdict(&scan, &(verdict_t){.kind = VERDICT_LEAVE, .again = REDIS_NOW + 1});
+    scan_end(&scan, now());
+    cr_assert(next_ms() >= 19000 && next_ms() <= 21000, "%d ms", (int)next_ms());
+    SCAN_JOBS(1);
+    cr_assert_eq(next_ms(), INTERVAL);
 }
 
 /* Adds a page of eight entries; the last has `large` bytes. */
@@ -255,7 +291,7 @@ static void page_with_large(size_t large) {
     p = (backup_page_t){.count = 8, .jobs = 8, .bytes = 700 + large};
     p.entries[7].bytes.len = large;
     scan_requested(&scan, p.count);
-    scan_read_page(&scan, &p, p.count);
+    scan_read_page(&scan, &p, p.count, 0);
 }
 
 /* The next scan reads small entries first as well. A full page of the large entries after them would have hundreds of MiB. */
@@ -271,20 +307,16 @@ Test(unit_scan, the_next_scan_remembers_a_large_entry) {
     }
 }
 
-/* Requested pages whose replies have not come yet. */
-Test(unit_scan, pages_are_requested_ahead_up_to_the_length_of_the_list) {
+Test(unit_scan, entries_that_a_full_redis_refused_are_requested_again) {
     static backup_page_t p;
     cr_assert(begin_scan(30, 0, 0, false));
     scan_requested(&scan, 8);
-    cr_assert_eq(scan_entries_wanted(&scan), 0, "the first page must come before the next request, to show the size of entries");
+    cr_assert_eq(scan_entries_wanted(&scan), 0, "a page must come before the next request, to show the size of entries");
     p = (backup_page_t){.count = 8, .jobs = 8, .bytes = 800};
-    scan_read_page(&scan, &p, 8);
+    scan_read_page(&scan, &p, 8, 0);
     cr_assert_eq(scan_entries_wanted(&scan), 22);
     scan_requested(&scan, 20);
-    cr_assert_eq(scan_entries_wanted(&scan), 2);
-    scan_requested(&scan, 2);
-    cr_assert_eq(scan_entries_wanted(&scan), 0);
     p = (backup_page_t){.count = 5, .jobs = 5, .bytes = 500}; /* Redis was full after five entries */
-    scan_read_page(&scan, &p, 20);
-    cr_assert_eq(scan_entries_wanted(&scan), 15);
+    scan_read_page(&scan, &p, 20, 0);
+    cr_assert_eq(scan_entries_wanted(&scan), 17);
 }

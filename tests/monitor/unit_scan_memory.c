@@ -232,7 +232,7 @@ Test(unit_scan_memory, a_stamp_is_kept_until_two_scans_miss_its_job) {
 
 Test(unit_scan_memory, a_stamp_of_a_retried_job_is_kept_for_retry_window) {
     for (int i = 0; i < 3; i++) SCAN_JOBS(1);
-    scan.progress.now = REDIS_NOW;
+    scan.clock.now = REDIS_NOW;
     cr_assert(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60000}));
     cr_assert_not(keeps(7, (stamp_t){.born_us = 1, .retried_at = REDIS_NOW - 60001}));
 }
@@ -243,15 +243,15 @@ Test(unit_scan_memory, a_stamp_of_a_retried_job_outlives_its_absence) {
     digest_t digest = job(7);
     SCAN_JOBS(7);
     cr_assert(begin_scan(2, 2, 0, false));
-    scan.progress.now = REDIS_NOW;
+    scan.clock.now = REDIS_NOW;
     cr_assert(scan_keeps_stamp(&scan, digest.bytes, &stamp));
     cr_assert(stamp.seen == 5 && stamp.missing == 6, "one scan has missed the job");
     scan_end(&scan, now());
     cr_assert(begin_scan(2, 2, 0, false));
-    scan.progress.now = REDIS_NOW;
+    scan.clock.now = REDIS_NOW;
     cr_assert(scan_keeps_stamp(&scan, digest.bytes, &stamp));
     cr_assert(stamp.retries == 1 && !stamp.seen && !stamp.missing, "the next observation must begin an execution");
-    scan.progress.now++;
+    scan.clock.now++;
     cr_assert_not(scan_keeps_stamp(&scan, digest.bytes, &stamp), "the retries are forgotten after retry_window");
 }
 
@@ -260,7 +260,7 @@ Test(unit_scan_memory, a_stamp_of_a_retried_job_outlives_its_absence) {
 Test(unit_scan_memory, a_stamp_of_a_requeued_job_is_kept_while_its_date_would_end_it) {
     stamp_t stamp = {.born_us = 1, .requeued = true, .retried_at = REDIS_NOW - 500000};
     for (int i = 0; i < 3; i++) SCAN_JOBS(1);
-    scan.progress.now = REDIS_NOW;
+    scan.clock.now = REDIS_NOW;
     cr_assert_not(keeps(7, stamp));
     config.policy.alive_timeout_ms = 500000;
     cr_assert_not(keeps(7, stamp));
@@ -279,7 +279,7 @@ Test(unit_scan_memory, a_stamp_of_a_requeued_job_is_kept_while_its_date_would_en
 Test(unit_scan_memory, a_stamp_with_a_time_of_the_future_is_corrected) {
     stamp_t stamp = {.born_us = REDIS_NOW * INT64_C(2000), .retries = 2, .retried_at = REDIS_NOW + 60001};
     for (int i = 0; i < 3; i++) SCAN_JOBS(1);
-    scan.progress.now = REDIS_NOW;
+    scan.clock.now = REDIS_NOW;
     digest_t digest = job(7);
     cr_assert(scan_keeps_stamp(&scan, digest.bytes, &stamp));
     cr_assert_eq(stamp.retried_at, REDIS_NOW);
@@ -292,7 +292,7 @@ Test(unit_scan_memory, stamps_are_pruned_when_they_outnumber_jobs) {
     note_duplicate(1);
     note_duplicate(2);
     cr_assert_not(scan_all_read(&scan));
-    cr_assert_eq(scan.phase, SCAN_PRUNE);
+    cr_assert_eq(scan.state, SCAN_PRUNE);
     cr_assert(begin_scan(3, 3, 0, false));
     note_duplicate(1);
     note_duplicate(2);

@@ -15,7 +15,7 @@ static void begin_search(void) {
     scan_changed(&scan, true, now());
     cr_assert_eq(next_ms(), 0);
     cr_assert(begin_scan(LONG, LONG, 1, false));
-    cr_assert_eq(scan.phase, SCAN_SEARCH);
+    cr_assert_eq(scan.state, SCAN_SEARCH);
     list_report(1);
     report_table_keep_listed(&scan.reports);
     scan.timer.reports_read = now();
@@ -41,7 +41,7 @@ Test(unit_scan_search, settled_jobs_cost_nothing) {
     begin_search();
     for (int i = 0; i < 100; i++) {
         cr_assert(search_page(&end, 10, i ? ALL : 16, 100, false));
-        cr_assert_eq(scan.progress.read, 2, "the next page begins where the settled jobs were");
+        cr_assert_eq(scan_search(&scan)->place, 2, "the next page begins where the settled jobs were");
     }
     report_table_remove(&scan.reports, found(1));
     cr_assert_not(scan_search_wanted(&scan, &end), "all reports are settled");
@@ -58,8 +58,7 @@ Test(unit_scan_search, counts_no_job) {
     digest_t one = job(1);
     begin_search();
     for (int i = 0; i < 3; i++) cr_assert_not(scan_note_job(&scan, &one));
-    cr_assert_eq(scan.progress.jobs, 0);
-    scan_search_end(&scan, now());
+        scan_search_end(&scan, now());
     cr_assert_eq(metric_get(&metrics.passes), 1);
     cr_assert_eq(metric_get(&metrics.in_progress), 3);
     now_ms += INTERVAL;
@@ -74,7 +73,7 @@ Test(unit_scan_search, knows_the_duplicates_of_scans) {
     cr_assert_not(scan_note_job(&scan, &one));
     scan_reset(&scan);
     for (int i = 0; i < 3; i++) SCAN_JOBS(1, 1, 2);
-    scan.phase = SCAN_SEARCH;
+    scan_enter(&scan, SCAN_SEARCH);
     cr_assert(scan_note_job(&scan, &one));
     cr_assert_not(scan_note_job(&scan, &two));
     duplicates_found(&scan.duplicates, &two);
@@ -91,7 +90,7 @@ Test(unit_scan_search, a_job_that_was_not_found_needs_a_scan) {
     cr_assert(scan.timer.search.ns == mono_never().ns);
     now_ms += INTERVAL;
     cr_assert(begin_scan(LONG, LONG, 1, false));
-    cr_assert_eq(scan.phase, SCAN_ROTATE);
+    cr_assert_eq(scan.state, SCAN_READ);
     list_report(1);
     report_table_keep_listed(&scan.reports);
     now_ms += 800;
@@ -100,7 +99,7 @@ Test(unit_scan_search, a_job_that_was_not_found_needs_a_scan) {
     cr_assert_eq(next_ms(), SCAN_PAUSE_MIN_MS);
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, 1, false));
-    cr_assert_eq(scan.phase, SCAN_SEARCH);
+    cr_assert_eq(scan.state, SCAN_SEARCH);
     scan_search_end(&scan, now());
     cr_assert_gt(mono_diff(scan.timer.report_scan, now()) / NS_PER_MS, 2 * 800, "long scans leave redis time for others");
 }
@@ -174,21 +173,21 @@ static void begin_search_of_ends(int64_t reports) {
     scan.timer.next = mono_never();
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, reports, false));
-    cr_assert(scan.phase == SCAN_SEARCH && scan.progress.ends_only);
+    cr_assert(scan.state == SCAN_SEARCH && !scan_search(&scan)->knows_all);
 }
 
 Test(unit_scan_search, reads_all_reports_if_they_are_few_or_large_or_from_time_to_time) {
     begin_search_of_ends(1000);
-    cr_assert_not(scan_search_walks(&scan, 1000, now()));
-    cr_assert(scan_search_walks(&scan, 16, now()), "few");
-    cr_assert(scan_search_walks(&scan, 1000, scan.timer.walk), "from time to time");
-    cr_assert_leq(mono_diff(scan.timer.walk, now()) / NS_PER_MS, 1000);
+    cr_assert_not(scan_search_reads_all(&scan, 1000, now()));
+    cr_assert(scan_search_reads_all(&scan, 16, now()), "few");
+    cr_assert(scan_search_reads_all(&scan, 1000, scan.timer.read_reports), "from time to time");
+    cr_assert_leq(mono_diff(scan.timer.read_reports, now()) / NS_PER_MS, 1000);
     scan.reports.large_bytes = 1;
-    cr_assert(scan_search_walks(&scan, 1000, now()), "large");
+    cr_assert(scan_search_reads_all(&scan, 1000, now()), "large");
     scan.reports.large_bytes = 0;
     for (int i = 2; i <= 1000; i++) cr_assert(meet(i));
-    cr_assert(scan_search_walks(&scan, 1000, now()), "one of the known reports has changed");
-    cr_assert_not(scan_search_walks(&scan, 1001, now()));
+    cr_assert(scan_search_reads_all(&scan, 1000, now()), "one of the known reports has changed");
+    cr_assert_not(scan_search_reads_all(&scan, 1001, now()));
 }
 
 Test(unit_scan_search, long_walks_are_rare) {
@@ -196,7 +195,7 @@ Test(unit_scan_search, long_walks_are_rare) {
     now_ms += 500;
     scan.timer.reports_read = now();
     scan_search_end(&scan, now());
-    cr_assert_geq(mono_diff(scan.timer.walk, now()) / NS_PER_MS, 10 * 500);
+    cr_assert_geq(mono_diff(scan.timer.read_reports, now()) / NS_PER_MS, 10 * 500);
 }
 
 Test(unit_scan_search, reports_that_were_not_met_make_the_next_search_read_all) {
@@ -205,15 +204,15 @@ Test(unit_scan_search, reports_that_were_not_met_make_the_next_search_read_all) 
     search_in_vain(100, read);
     cr_assert(read[0] >= 900 && read[1] >= 900);
     scan_search_end(&scan, now());
-    cr_assert_eq(scan.timer.search.ns, scan.timer.walk.ns);
-    cr_assert_geq(scan.timer.walk.ns, scan.timer.earliest.ns);
+    cr_assert_eq(scan.timer.search.ns, scan.timer.read_reports.ns);
+    cr_assert_geq(scan.timer.read_reports.ns, scan.timer.earliest.ns);
 }
 
 Test(unit_scan_search, goes_on_while_pages_have_reported_jobs) {
     report_end_t end;
     begin_search_of_ends(17);
     for (int i = 0; i < 20; i++) cr_assert(search_page(&end, 10, ALL, 100, false), "page %d", i);
-    cr_assert(scan.progress.sought < 0, "reports have come since it began, and their jobs are nearer to the end");
+    cr_assert(scan_search(&scan)->sought < 0, "reports have come since it began, and their jobs are nearer to the end");
     cr_assert(search_page(&end, 0, 0, 100, false));
     cr_assert_not(scan_search_wanted(&scan, &end));
     scan_search_end(&scan, now());
@@ -232,7 +231,7 @@ Test(unit_scan_search, a_job_without_a_settle_waits_for_a_scan) {
     scan.timer.next = mono_never();
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, 1000, false));
-    cr_assert_eq(scan.progress.sought, 998, "two reports are known");
+    cr_assert_eq(scan_search(&scan)->sought, 998, "two reports are known");
     cr_assert_not(meet(5), "a later search does not settle it");
 }
 
@@ -262,7 +261,7 @@ Test(unit_scan_search, the_table_has_room_for_reports_that_are_met) {
     cr_assert(found(300) && !found(2));
     scan_search_end(&scan, now());
     scan_changed(&scan, true, now());
-    scan.timer.next = scan.timer.walk = mono_never();
+    scan.timer.next = scan.timer.read_reports = mono_never();
     now_ms += 1000;
     cr_assert(begin_scan(LONG, LONG, 100000, false));
     cr_assert(meet(2), "a new report of a job that was settled");
@@ -277,10 +276,10 @@ Test(unit_scan_search, a_full_table_has_room_again_for_the_next_reports) {
     scan.timer.changed = true;
     scan_search_end(&scan, now());
     scan.timer.next = mono_never();
-    scan.timer.walk = now();
+    scan.timer.read_reports = now();
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, REPORTS_MAX, false));
-    cr_assert_not(scan.progress.ends_only, "it reads the reports");
+    cr_assert(scan_search(&scan)->knows_all);
     list_report(REPORTS_MAX + 1);
     cr_assert_not(scan.reports.full);
     cr_assert(found(REPORTS_MAX + 1));

@@ -62,12 +62,12 @@ static void page_lay_out(page_t *p) {
 
 static bool page_settle(page_t *p, const char *token) {
     const settle_ask_t *asks[MOST_JOBS];
-    int64_t took_us;
+    settle_reply_t reply;
     const call_t call = fixture_call(p->f, token);
     for (size_t i = 0; i < p->count; i++) asks[i] = &p->asks[i];
     p->f->error = (redis_error_t){0};
     settle_append(&call, asks, p->count);
-    return settle_read_answers(&call, p->count, p->answers, &took_us);
+    return settle_read_answers(&call, p->count, p->answers, &reply);
 }
 
 static bool is_in_progress(const page_t *p, size_t i) {

@@ -25,7 +25,7 @@ static const struct {
     {&script_push_sentinel, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
     {&script_settle,
      "11 sidecar:app:lock sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta sidecar:app:lock "
-     "sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 0 0 - 0 1 kind 10,11,0,9,1,r job digest "
+     "sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 0 0 0 - 0 1 kind 10,11,0,9,1,r job digest "
      "old new retried"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
     {&script_list_end, "2 email:backup email:errors 1 0 10 8 1000"},

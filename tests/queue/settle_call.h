@@ -10,10 +10,10 @@
 /* The arguments of one call. ask_new retries JOB at once, as if a scan had read JOB near the head. */
 typedef struct {
     const char *token, *from, *alone, *report, *delay, *unit, *most, *heartbeat, *depth, *dlq, *mark, *done, *recorded, *again,
-        *blank, *near;
+        *blank, *near, *skip;
     slice_t job;
     stamp_t old;
-    bool ends, forgets;
+    bool ends, forgets, in_place;
     size_t payload; /* bytes of a field of the record */
 } ask_t;
 
@@ -36,6 +36,7 @@ static inline ask_t ask_new(void) {
                    .again = "",
                    .blank = "0",
                    .near = "5000",
+                   .skip = "0",
                    .depth = "4096",
                    .job = slice_text(JOB),
                    .old = OLD,
@@ -55,12 +56,12 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     eval_t call = call_begin(&script_settle, "13");
     bool tail = *ask.from == '-', delayed = *ask.delay && !ask.ends;
     /* keys 10 to 13: backup, ready, mark, heartbeat */
-    char *kind = mem_printf("10,11,%s,%s%s,%s,%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12", tail ? "-" : "",
+    char *kind = mem_printf("10,11,%s,%s%s,%s,%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12", tail ? "-" : "",
                             ask.depth, strcmp(ask.alone, "1") == 0 ? ask.depth : "0",
                             ask.ends  ? "e"
                             : delayed ? "d"
                                       : "r",
-                            ask.forgets ? "f" : "", *ask.report ? "x" : "", strcmp(ask.done, "sidecar:app:lock") ? "o" : "");
+                            ask.forgets ? "f" : "", *ask.report ? "x" : "", strcmp(ask.done, "sidecar:app:lock") ? "o" : "", ask.in_place ? "i" : "");
     const char *const keys[] = {"sidecar:app:lock",
                                 "sidecar:email:stamps",
                                 "email:errors",
@@ -75,7 +76,7 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
                                 ask.mark,
                                 ask.heartbeat};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
-    const char *const head[] = {ask.token, ask.unit, ask.most, ask.blank, ask.near, "report delay again beat mark done ",
+    const char *const head[] = {ask.token, ask.unit, ask.most, ask.blank, ask.near, ask.skip, "report delay again beat mark done ",
                                 "0",       "2",      "kind",   "payload", kind};
     for (size_t i = 0; i < sizeof head / sizeof *head; i++) call_text(&call, head[i]);
     call_add(&call, ask.job.data, ask.job.len);

@@ -9,7 +9,7 @@
 
 static inline bool is_settle_reply(const redisReply *reply) {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements > 2 && reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, "settled") == 0;
+           (strcmp(reply->element[0]->str, "settled") == 0 || strcmp(reply->element[0]->str, "replaced") == 0);
 }
 
 /* Frees the reply to a call with one job, and returns the answer for this job; owned. The script may also have refused the call

@@ -22,7 +22,7 @@ typedef struct {
 #define SETTLE_WITH(count, delayed, dlq, recorded)                                                                               \
     count " " LOCK " sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta " delayed " " dlq " " LOCK      \
           " " recorded " email:backup email T "
-#define SETTLE       SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 9999 0 0 "
+#define SETTLE       SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 9999 0 0 0 "
 #define SETTLE_LATER "delay 0 1 kind 10,11,0,9,1,d job digest '' stamp 5000 retried"
 #define TEXT_SHA1    "372ea08cab33e71c02c651dbc83a474d32c676ea" /* of "text" */
 #define STAMP        "1234567890123456789012345678"
@@ -89,7 +89,7 @@ static const withdrawn_call_t withdrawn_list[] = {
     {"a retry without a record",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 0 0 0 '' 0 1 kind 10,11,0,9,1,r job digest '' stamp retried",
+     SETTLE_WITH("11", LOCK, LOCK, LOCK) "ms 0 0 0 0 '' 0 1 kind 10,11,0,9,1,r job digest '' stamp retried",
      "unrecorded"},
     {"a retry of a reported job",
      &script_settle,
@@ -99,12 +99,12 @@ static const withdrawn_call_t withdrawn_list[] = {
     {"a later retry",
      &script_settle,
      {"RPUSH email:backup job"},
-     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "ms 9999 0 0 " SETTLE_LATER,
+     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "ms 9999 0 0 0 " SETTLE_LATER,
      "settled"},
     {"a later retry of bytes that are delayed",
      &script_settle,
      {"RPUSH email:backup job", "ZADD email:delayed 5 job"},
-     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "s 9999 0 0 " SETTLE_LATER,
+     SETTLE_WITH("11", "email:delayed", LOCK, LOCK) "s 9999 0 0 0 " SETTLE_LATER,
      "settled"},
     {"an end",
      &script_settle,
@@ -120,7 +120,7 @@ static const withdrawn_call_t withdrawn_list[] = {
      &script_settle,
      {"RPUSH email:backup job"},
      SETTLE_WITH("11", LOCK, "email:dead",
-                 "sidecar:email:recorded") "ms 9999 0 0 '' 0 1 kind 10,11,0,9,1,ep job digest '' '' failed",
+                 "sidecar:email:recorded") "ms 9999 0 0 0 '' 0 1 kind 10,11,0,9,1,ep job digest '' '' failed",
      "settled"},
     {"a requeue", &script_requeue, {0}, REQUEUE "requeued me 0 job '' 9 - kind requeued", "done"},
     {"a requeue with a stamp", &script_requeue, {0}, REQUEUE "requeued me 0 job digest 9 - kind requeued", "done"},
@@ -144,7 +144,7 @@ static const withdrawn_call_t withdrawn_list[] = {
 
 #define KMQUEUE_SETTLE(count, mark)                                                                                              \
     count " " LOCK " sidecar:w:stamps sidecar:w:errors sidecar:w:failures sidecar:w:meta " LOCK " " LOCK " " LOCK " " LOCK       \
-          " back_up_queue_1 worker1_queue " mark "T ms 9999 0 0 "
+          " back_up_queue_1 worker1_queue " mark "T ms 9999 0 0 0 "
 #define KMQUEUE_REQUEUE                                                                                                          \
     "9 sidecar:w:requeued sidecar:w:failures sidecar:w:meta worker1_queue sidecar:w:stamps sidecar:w:meta worker1_queue_unique " \
     "sidecar:w:requeued sidecar:w:requeued event "
@@ -170,7 +170,7 @@ static const withdrawn_call_t withdrawn_kmqueue[] = {
 
 #define PRIVATE_SETTLE(dlq, done, recorded)                                                                                      \
     "11 " LOCK " sidecar:f:stamps sidecar:f:errors sidecar:f:failures sidecar:f:meta " LOCK " " dlq " " done " " recorded        \
-    " queue-1 fight-requests T ms 9999 0 0 "
+    " queue-1 fight-requests T ms 9999 0 0 0 "
 
 #define LETTERS "3 " LOCK " fights-dlq sidecar:f:recorded T 0 9 99 999 "
 

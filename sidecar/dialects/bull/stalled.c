@@ -291,7 +291,8 @@ static bool stalled_walks(const redisReply *reply) {
 static void stalled_settle_jobs(stalled_t *s, side_task_call_t *call, stalled_job_t *jobs, size_t count,
                                 const redisReply *reply) {
     settled_t settled[PAGE_JOBS];
-    int64_t took_us = 0, range[2] = {0, 0};
+    int64_t range[2] = {0, 0};
+    settle_reply_t answers;
     if (stalled_walks(reply)) {
         range[0] = s->skip > SHIFT ? s->skip - SHIFT : 0;
         range[1] = s->skip + reply_int(reply_at(reply, 2)) + (int64_t)count;
@@ -300,8 +301,8 @@ static void stalled_settle_jobs(stalled_t *s, side_task_call_t *call, stalled_jo
     failpoint("settle_before");
     conn_flush(call->redis.conn, call->redis.error);
     failpoint("settle_sent");
-    if (!settle_read_answers(&call->redis, count, settled, &took_us)) return;
-    pace_note(&s->pace, (int64_t)count, took_us);
+    if (!settle_read_answers(&call->redis, count, settled, &answers)) return;
+    pace_note(&s->pace, (int64_t)count, answers.took_us);
     for (size_t i = 0; i < count; i++) {
         failpoint("settle_answered");
         stalled_note_settled(s, call, &jobs[i], settled[i]);

@@ -15,15 +15,17 @@
 -- ARGV[2]  unit      of scores in delayed, 'ms' or 's'
 -- ARGV[3]  most      largest stream, bytes
 -- ARGV[4]  blank     '1': a heartbeat of white space is none
--- ARGV[5]  near      entries at the end of a list to read at once, because they are small; 0 = search for each job
--- ARGV[6]  columns   names of the optional values that each job has, in their order, each followed by a space
--- ARGV[7]  shared    number of names and values that all records have
--- ARGV[8+] these names and values; the number of other names in the records; these names; and then for each job, the nearest to the
+-- ARGV[5]  near      entries of a list to read at once, because they are small; 0 = search for each job
+-- ARGV[6]  skip      entries at the end of the list to skip before these; above 0 only if all jobs have the flag `i`
+-- ARGV[7]  columns   names of the optional values that each job has, in their order, each followed by a space
+-- ARGV[8]  shared    number of names and values that all records have
+-- ARGV[9+] these names and values; the number of other names in the records; these names; and then for each job, the nearest to the
 --          end of its list first:
 --   kind     'FROM,READY,MARK,DEPTH,ALONE,FLAGS'. FROM: list that holds the job. READY: list for a retry. MARK: set that loses
 --            `mark` at the end. DEPTH: entries to search, from the tail if negative. ALONE: entries among which an ended job
 --            must be the only one of its bytes; 0 = it may have copies. FLAGS: e end, r retry, d retry with a delay; also f a
---            retry leaves no stamp, x there must be a report, o the job has an id in `done`, p the record gets the job as payload
+--            retry leaves no stamp, x there must be a report, o the job has an id in `done`, p the record gets the job as payload,
+--            i a scan has read the job in place: it is among the entries to read at once, or gone; ALONE is of the other end
 --   job      its bytes
 --   digest   its field in stamps
 --   old      the stamp that the decision rests on; '' = none, or a value of another length, which is none
@@ -36,7 +38,8 @@
 --     mark     id in MARK
 --     done     id in KEYS[8]
 --   the values of the other names in the records; '' = the record does not have the name. This script adds 'at' and 'error'
--- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. An answer is
+-- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. 'replaced' in
+--          place of 'settled': entries of the tail took the places of the removed jobs. An answer is
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has `done`; 'gone' not in the
 --          list; 'changed' stamp or report; 'alive' has a heartbeat; 'copies' twice in the list; 'full' the stream takes no
 --          record; {'type', key, found}; or an error
@@ -50,10 +53,10 @@ local refusal = fenced() or wrong_type({{'stamps', KEYS[2], 'hash'}, {'errors', 
     {'failures', KEYS[4], 'stream'}, {'meta', KEYS[5], 'hash'}})
 if refusal then return refusal end
 local NONE, STAMP_BYTES = KEYS[1], 28
-local form, first_job = record_form(7)
+local form, first_job = record_form(8)
 local JOB, DIGEST, OLD, NEW, RECORD = 1, 2, 3, 4, 5 -- places of the values of a job; columns stand before the record's
 local columns = {}
-for name in string.gmatch(ARGV[6], '%a+') do columns[name], RECORD = RECORD, RECORD + 1 end
+for name in string.gmatch(ARGV[7], '%a+') do columns[name], RECORD = RECORD, RECORD + 1 end
 local function value(job, column) return columns[column] and ARGV[job.at + columns[column]] or '' end
 
 local function other(number) return KEYS[number] ~= NONE and KEYS[number] or nil end
@@ -69,7 +72,7 @@ local function kind_of(spec)
     -- Numbers stay texts: to write a number as text takes Redis longer than the search in a list.
     kind = {from = KEYS[tonumber(from)], ready = KEYS[tonumber(ready)], depth = string.match(depth, '%d+'),
         side = string.match(depth, '^%-') and '-1' or '1', alone = alone, ends = has('e'), delays = has('d'), forgets = has('f'),
-        reported = has('x'), payload = has('p'), done = has('o') and done}
+        reported = has('x'), payload = has('p'), done = has('o') and done, in_place = has('i')}
     kind.mark = kind.ends and KEYS[tonumber(mark)]
     local wanted = {{'backup', kind.from, 'list'}, {'ready', kind.ready, 'list'}}
     if kind.delays then wanted[#wanted + 1] = {'delayed', delayed, 'zset'} end
@@ -127,16 +130,16 @@ local function is_alive(job)
     local blank = type(beat) == 'string' and not string.find(beat, '[^%z\1-\32]')
     return not blank and redis.call('EXISTS', job.beat) == 1
 end
--- Returns how often each entry stands near the end of the list, and the index of the nearest one to that end; nil = these entries
--- were not read. One LRANGE costs less than an LPOS for each job.
-local near, ends, indexes = tonumber(ARGV[5]), {}, {}
+-- Returns how often each entry stands among those to read at once, and the index of the nearest one to the end of the list; nil =
+-- none were read. One LRANGE costs less than an LPOS for each job.
+local near, skip, ends, indexes = tonumber(ARGV[5]), tonumber(ARGV[6]), {}, {}
 local function end_of(kind)
     if near == 0 or kind.depth == '1' then return end
     local id = kind.side .. kind.from
     if not ends[id] then
         local tail = kind.side == '-1'
-        local entries = redis.call('LRANGE', kind.from, tail and -near or 0, tail and -1 or near - 1)
-        local before, counts, nearest = tail and #entries + 1 or 1, {}, {}
+        local entries = redis.call('LRANGE', kind.from, tail and -skip - near or skip, tail and -skip - 1 or skip + near - 1)
+        local before, counts, nearest = tail and skip + #entries + 1 or 1 - skip, {}, {}
         for i, entry in ipairs(entries) do
             counts[entry] = (counts[entry] or 0) + 1
             if tail or not nearest[entry] then nearest[entry] = i - before end
@@ -145,16 +148,25 @@ local function end_of(kind)
     end
     return ends[id], indexes[id]
 end
+-- Whether the other end of the list has a copy of the job. Workers push new jobs there, and no scan may have met them yet.
+local function has_new_copy(job)
+    local rank = redis.call('LPOS', job.kind.from, job.bytes, 'MAXLEN', job.kind.alone)
+    return rank and rank ~= redis.call('LLEN', job.kind.from) + job.index
+end
 -- Returns how often the job was found. More than 1 = an ended job has copies.
 local function places(job)
     local kind, found = job.kind, 0
     local entries, nearest = end_of(kind)
     local ends = kind.ends and kind.alone ~= '0'
     if entries then found, job.index = entries[job.bytes] or 0, nearest[job.bytes] end
-    if ends and not (entries and near >= tonumber(kind.alone)) then
-        found = #redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'COUNT', '2', 'MAXLEN', kind.alone)
+    if kind.in_place then
+        if found == 1 and ends and has_new_copy(job) then found = 2 end
+    else
+        if ends and not (entries and near >= tonumber(kind.alone)) then
+            found = #redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'COUNT', '2', 'MAXLEN', kind.alone)
+        end
+        if found == 0 and redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'MAXLEN', kind.depth) then found = 1 end
     end
-    if found == 0 and redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'MAXLEN', kind.depth) then found = 1 end
     return ends and found or math.min(found, 1)
 end
 
@@ -207,18 +219,41 @@ for i, job in ipairs(jobs) do
         settled[#settled + 1] = job
     end
 end
--- LREM of each job would pass the same entries again and again. So LSET puts the token, which is no job, in the place of each job, and
--- one LREM removes all of them. Near an end of the list that saves nothing.
+-- How to remove the jobs. LREM of each job would pass the same entries again and again. Far from an end it would even pass all
+-- entries behind `skip`.
 local FAR = 256
-local function removes_at_once()
-    if near < FAR or #settled < 2 then return false end
+local function one_by_one(jobs)
+    for _, job in ipairs(jobs) do redis.call('LREM', job.kind.from, job.kind.side, job.bytes) end
+end
+-- LSET puts the token, which is no job, in the place of each job, and one LREM removes all of them.
+local function at_once(jobs)
+    local from, side = jobs[1].kind.from, jobs[1].kind.side
+    for _, job in ipairs(jobs) do redis.call('LSET', from, string.format('%d', job.index), ARGV[1]) end
+    redis.call('LREM', from, string.format('%d', tonumber(side) * #jobs), ARGV[1])
+end
+-- The last entry of the list takes the place of each job, the nearest to the tail first, so that no later job is that entry.
+local function by_the_tail(jobs)
+    local from = jobs[1].kind.from
+    local last = redis.call('LLEN', from) - 1
+    local first = last + 1
+    table.sort(jobs, function(a, b) return a.index > b.index end)
+    for _, job in ipairs(jobs) do
+        local at, tail = first + job.index, redis.call('LRANGE', from, '-1', '-1')[1]
+        if at ~= last then redis.call('LSET', from, string.format('%d', at), tail) end
+        redis.call('LREM', from, '-1', tail)
+        last = last - 1
+    end
+end
+local function way_to_remove()
+    if #settled == 0 or (skip == 0 and (near < FAR or #settled < 2)) then return one_by_one end
     local kind = settled[1].kind
     for _, job in ipairs(settled) do
-        if not job.index or job.kind.from ~= kind.from or job.kind.side ~= kind.side then return false end
+        if not job.index or job.kind.from ~= kind.from or job.kind.side ~= kind.side then return one_by_one end
     end
-    return not missing_right({{'LSET', kind.from}})
+    if missing_right({{'LSET', kind.from}}) then return one_by_one end
+    return skip > 0 and by_the_tail or at_once
 end
-local at_once = removes_at_once()
+local remove = way_to_remove()
 local kept = record_jobs(KEYS[4], KEYS[5], settled, bytes, length)
 
 -- One call for each command and key, with the values of all jobs.
@@ -264,14 +299,8 @@ if dlq and #letters > 0 then redis.call('LPUSH', dlq, unpack(letters)) end
 if #times > 0 then redis.call('ZADD', recorded, unpack(times)) end
 for _, push in ipairs(pushes) do redis.call('RPUSH', push[1], unpack(push[2])) end
 if #stamped > 0 then redis.call('HSET', KEYS[2], unpack(stamped)) end
-if at_once and #kept > 0 then
-    local from, side = kept[1].kind.from, kept[1].kind.side
-    for _, job in ipairs(kept) do redis.call('LSET', from, string.format('%d', job.index), ARGV[1]) end
-    redis.call('LREM', from, string.format('%d', tonumber(side) * #kept), ARGV[1])
-else
-    for _, job in ipairs(kept) do redis.call('LREM', job.kind.from, job.kind.side, job.bytes) end
-end
+if #kept > 0 then remove(kept) end
 if #unstamped > 0 then redis.call('HDEL', KEYS[2], unpack(unstamped)) end
 if #answered > 0 then redis.call('HDEL', KEYS[3], unpack(answered)) end
 for _, mark in ipairs(marks) do redis.call('SREM', mark[1], unpack(mark[2])) end
-return {'settled', us_since(began), answers_of(jobs)}
+return {remove == by_the_tail and 'replaced' or 'settled', us_since(began), answers_of(jobs)}

@@ -54,9 +54,9 @@ static settled_t settle(fixture_t *f, bool ends) {
     const settle_ask_t *const asks[] = {&ask};
     settle_append(&call, asks, 1);
     settled_t settled;
-    int64_t took_us;
+    settle_reply_t reply;
     f->error = (redis_error_t){0};
-    settle_read_answers(&call, 1, &settled, &took_us);
+    settle_read_answers(&call, 1, &settled, &reply);
     cr_assert_eq(f->error.outcome, settled == SETTLED_TYPE ? OUTCOME_REFUSED : OUTCOME_OK, "%s", f->error.text);
     free(heartbeat);
     buffer_free(&again);
@@ -180,9 +180,9 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
                               .report = "",
                               .event = &event};
     const settle_ask_t *const asks[] = {&ask};
-    int64_t took_us;
+    settle_reply_t reply;
     settle_append(&call, asks, 1);
-    cr_assert(settle_read_answers(&call, 1, &settled, &took_us));
+    cr_assert(settle_read_answers(&call, 1, &settled, &reply));
     cr_assert_eq(settled, SETTLED_FULL);
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);

@@ -1,0 +1,87 @@
+#include "monitor/place.h"
+
+enum {
+    OVERLAP_SHARE = 8,                    // of a page, so that large jobs are not all read twice
+    STEP_BACK = BACKUP_PAGE - PLACE_KNOWN // pages of a way back overlap, too
+};
+
+static uint32_t place_key(const entry_t *entry) {
+    const uint8_t *bytes = entry->digest.bytes; // all 0 for an entry that is no job
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+void place_request(const place_t *place, size_t wanted, size_t *skip, size_t *count) {
+    size_t again = place->count + place->back < place->next ? place->count + place->back : place->next;
+    *skip = place->next - again;
+    *count = wanted + again < BACKUP_PAGE ? wanted + again : BACKUP_PAGE;
+}
+
+// Walks through both in their order, because a list may hold copies of a known job. Returns how many entries the page had met: up
+// to the last known one, and those behind it that stand in the places of settled jobs. 0 = none was found.
+static size_t place_met(const place_t *place, const backup_page_t *page) {
+    size_t from = 0, met = 0;
+    for (size_t i = 0; i < page->count && from < place->count; i++) {
+        uint32_t key = place_key(&page->entries[i]);
+        size_t at = from;
+        while (at < place->count && (place->known[at] != key || key == 0)) at++;
+        if (at == place->count) continue;
+        from = at + 1;
+        met = i + 1;
+    }
+    while (met && from < place->count && place->known[from] == 0) from++, met++;
+    return met < page->count ? met : page->count;
+}
+
+static bool place_knows_some(const place_t *place) {
+    for (size_t i = 0; i < place->count; i++)
+        if (place->known[i]) return true;
+    return false;
+}
+
+static void place_drop(backup_page_t *page, size_t met) {
+    for (size_t i = 0; i < met; i++) {
+        page->jobs -= page->entries[i].kind == ENTRY_JOB;
+        page->bytes -= page->entries[i].bytes.len;
+    }
+    page->count -= met;
+    memmove(page->entries, &page->entries[met], page->count * sizeof *page->entries);
+}
+
+bool place_read(place_t *place, backup_page_t *page, size_t skip) {
+    size_t met = place_met(place, page);
+    if (!place_knows_some(place)) met = place->next - skip < page->count ? place->next - skip : page->count;
+    if (met == 0 && skip > 0 && place_knows_some(place)) {
+        place->back += STEP_BACK;
+        place_drop(page, page->count);
+        return false;
+    }
+    size_t count = page->count, keep = (count + OVERLAP_SHARE - 1) / OVERLAP_SHARE;
+    if (keep > PLACE_KNOWN) keep = PLACE_KNOWN;
+    for (size_t i = 0; i < keep; i++) place->known[i] = place_key(&page->entries[count - keep + i]);
+    place->count = keep;
+    place->back = 0;
+    place->next = skip + count;
+    place_drop(page, met);
+    page->place = skip + met;
+    page->removed = place->removed;
+    return true;
+}
+
+size_t place_of(const place_t *place, const backup_page_t *page, const entry_t *entry) {
+    size_t at = page->place + (size_t)(entry - page->entries), since = place->removed - page->removed;
+    return at > since ? at - since : 0;
+}
+
+void place_settled(place_t *place, const digest_t *digest, bool replaced) {
+    uint32_t key = place_key(&(entry_t){.digest = *digest});
+    place->removed++;
+    if (place->next > 0) place->next--;
+    for (size_t i = 0; i < place->count; i++) {
+        if (place->known[i] != key) continue;
+        place->known[i] = 0;
+        if (replaced) return;
+        place->count--;
+        memmove(&place->known[i], &place->known[i + 1], (place->count - i) * sizeof *place->known);
+        return;
+    }
+}

@@ -1,0 +1,107 @@
+// A scan reads all jobs in progress: how much it requests, and what it keeps of them.
+#include "monitor/scan.h"
+
+enum {
+    PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request
+    LARGE = 64 * 1024,        // bytes; few entries this large fit into a page
+};
+
+// Waits for each page, which shows how large entries are and where the next page begins.
+size_t scan_entries_wanted(const scan_t *scan) {
+    const scan_pass_t *pass = &scan->of.pass;
+    if (scan->state != SCAN_READ || pass->ended || pass->left <= 0 || pass->asked != pass->answered) return 0;
+    return pass->left < (int64_t)scan->page_size.entries ? (size_t)pass->left : scan->page_size.entries;
+}
+
+void scan_requested(scan_t *scan, size_t count) {
+    scan_pass(scan)->left -= (int64_t)count;
+    scan_pass(scan)->asked++;
+}
+
+static size_t scan_largest(const scan_t *scan) {
+    const size_t *largest = scan->page_size.largest;
+    return largest[0] > largest[1] ? largest[0] : largest[1];
+}
+
+size_t scan_page_bytes(const scan_t *scan) { return scan->page_size.entries * (scan_largest(scan) + 1); }
+bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
+
+size_t scan_small_entries(const scan_t *scan) { return scan_largest(scan) == 0 ? 0 : PAGE_BYTES / (scan_largest(scan) + 1); }
+
+// The size of an entry is unknown until the entry is read. So pages grow step by step. Small entries predict little about the
+// entries behind them. After a large entry, pages stay small for a while.
+static size_t scan_next_page_entries(const scan_t *scan, const backup_page_t *page) {
+    size_t most = page->bytes && page->count ? PAGE_BYTES / (page->bytes / page->count + 1) : BACKUP_PAGE;
+    size_t fits = PAGES_BYTES / (scan_largest(scan) + 1);
+    size_t next = scan->page_size.entries * 4;
+    if (next > fits) next = fits;
+    if (next > BACKUP_PAGE) next = BACKUP_PAGE;
+    if (next > most) next = most;
+    return next ? next : 1;
+}
+
+static void scan_note_entries(scan_t *scan, const backup_page_t *page) {
+    scan_pass_t *pass = scan_pass(scan);
+    for (size_t i = 0; i < page->count; i++) {
+        const entry_t *entry = &page->entries[i];
+        if (entry->bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = entry->bytes.len;
+        if (entry->bytes.len >= LARGE) pass->large_bytes += (int64_t)entry->bytes.len;
+        if (entry->kind != ENTRY_SENTINEL) continue;
+        pass->saw_sentinel = true;
+        if (!pass->in_place) pass->ended = true; // in place a sentinel may be anywhere
+    }
+}
+
+void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip) {
+    scan_pass_t *pass = scan_pass(scan);
+    scan_note_entries(scan, page);
+    scan->page_size.entries = scan_next_page_entries(scan, page);
+    bool placed = !page->in_place || !scan->ops->rotation || place_read(&pass->place, page, skip);
+    size_t taken = page->count + page->vacant;
+    pass->answered++;
+    // Request again the entries that a full Redis refused, and those in whose place the page had entries that were met before.
+    pass->left += (int64_t)requested - (int64_t)taken;
+    if (scan->status.open && pass->left < BACKUP_PAGE) pass->left = BACKUP_PAGE;
+    if (page->ended && placed) pass->ended = true;
+}
+
+bool scan_meets_copies(scan_t *scan) {
+    const int64_t entries = scan->status.entries;
+    const scan_pass_t *pass = scan_pass(scan);
+    bool early = pass->saw_sentinel && entries > BACKUP_PAGE && pass->jobs < entries / 2;
+    scan->timer.short_scans = early ? scan->timer.short_scans + 1 : 0;
+    return scan->timer.short_scans > 1; // workers may have finished half of the jobs during one scan
+}
+
+bool scan_note_job(scan_t *scan, const digest_t *digest) {
+    if (scan->state == SCAN_SEARCH) return duplicates_known(&scan->duplicates, digest);
+    scan_pass(scan)->jobs++;
+    report_table_note_seen(&scan->reports, digest);
+    return duplicates_add(&scan->duplicates, digest);
+}
+
+void scan_note_since(scan_t *scan, int64_t since) {
+    if (scan->state == SCAN_SEARCH) return;
+    if (since <= 0 || since > scan->clock.now) since = scan->clock.now;
+    if (since < scan_pass(scan)->since) scan_pass(scan)->since = since;
+}
+
+void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
+    int64_t at = INT64_MAX; // the other verdicts do not depend on a later time
+    if (verdict->kind == VERDICT_LEAVE || verdict->kind == VERDICT_PRESENT) at = verdict->again;
+    if (verdict->kind == VERDICT_STAMP || verdict->kind == VERDICT_SEEN)
+        at = scan->clock.now + scan->config->policy.protected_timeout_ms;
+    if (at < scan->clock.next_verdict_at) scan->clock.next_verdict_at = at;
+}
+
+// settle.lua finds duplicates only in one short list. In a long list, or in the lists of several workers, only scans do.
+bool scan_may_end(const scan_t *scan) {
+    bool exact = scan->ops->rotation && scan->status.entries <= SETTLE_EXACT_ENTRIES;
+    return exact || scan->completed >= SCAN_SURE_SCANS;
+}
+
+bool scan_all_read(scan_t *scan) {
+    scan_enter(scan, SCAN_PRUNE);
+    return scan->status.stamps > scan_pass(scan)->jobs || scan->status.entries == 0;
+}
+
