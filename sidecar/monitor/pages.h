@@ -24,8 +24,8 @@ outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_sta
 // Drops the cached state of the queue's lists. Call it while no page of this queue is in memory.
 void pages_forget(pages_t *pages, size_t queue);
 
-bool pages_empty(const pages_t *pages);       // no page is in memory or requested
-bool pages_in_flight(const pages_t *pages);   // a request is unanswered: the connection is not free for another
+bool pages_empty(const pages_t *pages);     // no page is in memory or requested
+bool pages_in_flight(const pages_t *pages); // a request is unanswered: the connection is not free for another
 
 // Sends the next request of the scan, unless one is in flight. Without `more` it requests stamps only.
 outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool more);

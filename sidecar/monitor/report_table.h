@@ -50,7 +50,7 @@ const worker_report_t *report_table_find(const report_table_t *table, const dige
 // Records the use of a report by a settle.
 void report_table_tried(report_table_t *table, const worker_report_t *report);
 void report_table_note_seen(report_table_t *table, const digest_t *digest); // records that the report's job is in progress
-void report_table_end(report_table_t *table);    // the scan is complete
+void report_table_end(report_table_t *table);                               // the scan is complete
 
 // Whether a search may find the job of this report, or of some report.
 bool worker_report_is_sought(const worker_report_t *report);

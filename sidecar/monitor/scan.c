@@ -4,10 +4,10 @@
 #include "base/log.h"
 
 enum {
-    FEW_REPORTS = 16,         // a search always reads so few reports: Redis needs one short script for them
-    PAGE_FIRST = 8,           // entries of the first request
-    EMPTY_SCANS = 2,          // after this many empty scans, prune the stamps of finished jobs and wait for a change
-    INTERVAL_MIN_MS = 1000,   // shortest interval of scan_interval "auto"
+    FEW_REPORTS = 16,       // a search always reads so few reports: Redis needs one short script for them
+    PAGE_FIRST = 8,         // entries of the first request
+    EMPTY_SCANS = 2,        // after this many empty scans, prune the stamps of finished jobs and wait for a change
+    INTERVAL_MIN_MS = 1000, // shortest interval of scan_interval "auto"
     INTERVAL_MAX_MS = 60000,
     INTERVAL_SHARE = 10,           // scans in one protected timeout, with "auto"
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
@@ -237,9 +237,8 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     scan->timer.began = now;
     scan->timer.search = mono_never();
     scan->timer.changed = scan->timer.rescan = false;
-    scan->clock = (scan_clock_t){.now = status->now,
-                                 .certain_at = scan_certain_at(scan, status->now, now),
-                                 .next_verdict_at = INT64_MAX};
+    scan->clock =
+        (scan_clock_t){.now = status->now, .certain_at = scan_certain_at(scan, status->now, now), .next_verdict_at = INT64_MAX};
     scan->is_long = scan_list_is_long(scan, status->entries);
     if (empty && (scan->timer.empty_scans >= EMPTY_SCANS || status->stamps == 0)) {
         scan_become_idle(scan, now);
@@ -316,8 +315,9 @@ void scan_end(scan_t *scan, mono_t now) {
     timer->idle = false;
     timer->empty_scans = pass.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;
     timer->earliest = mono_add(now, scan_has_reports(scan) ? SCAN_PAUSE_MIN_MS * NS_PER_MS : pause_ns);
-    timer->report_scan = mono_max(mono_add(timer->began, scan_apart_ns(scan)),
-                                  mono_add(now, took_ns * REPORT_SCANS_SHARE > pause_ns ? took_ns * REPORT_SCANS_SHARE : pause_ns));
+    timer->report_scan =
+        mono_max(mono_add(timer->began, scan_apart_ns(scan)),
+                 mono_add(now, took_ns * REPORT_SCANS_SHARE > pause_ns ? took_ns * REPORT_SCANS_SHARE : pause_ns));
     timer->next = mono_add(now, scan_next_in_ns(scan, pause_ns));
     if (pass.reports_kept) timer->next = mono_min(timer->next, mono_max(scan_reports_due(scan), mono_add(now, pause_ns)));
     bool search = timer->changed || report_table_awaits_scan(&scan->reports);

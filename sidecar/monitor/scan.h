@@ -14,13 +14,13 @@
 #include "queue/report_end.h"
 
 enum {
-    SCAN_SAFETY_S = 60,                 // an idle queue is read this often, because a wake-up may be lost
-    SCAN_REFUSED_MS = 5000,             // pause after a refusal
-    SCAN_BLOCKS_MAX = 16,               // kinds of settle that one scan can block
-    SCAN_PAUSE_MIN_MS = 10,             // shortest pause between two scans
-    SCAN_SEARCH_ENTRIES = 1024,         // at each end of the list, entries that a search reads in vain
-    SCAN_SURE_SCANS = 2,                // complete scans of this term before the monitor ends a job of a long list
-    SCAN_LARGE_BYTES_PER_S = 4 << 20,   // large jobs are read at this rate on average: scans of them are farther apart
+    SCAN_SAFETY_S = 60,               // an idle queue is read this often, because a wake-up may be lost
+    SCAN_REFUSED_MS = 5000,           // pause after a refusal
+    SCAN_BLOCKS_MAX = 16,             // kinds of settle that one scan can block
+    SCAN_PAUSE_MIN_MS = 10,           // shortest pause between two scans
+    SCAN_SEARCH_ENTRIES = 1024,       // at each end of the list, entries that a search reads in vain
+    SCAN_SURE_SCANS = 2,              // complete scans of this term before the monitor ends a job of a long list
+    SCAN_LARGE_BYTES_PER_S = 4 << 20, // large jobs are read at this rate on average: scans of them are farther apart
 };
 
 // What the monitor does with the queue. scan_enter (scan.c) makes every change, and asserts that it is one of these:
@@ -61,8 +61,8 @@ typedef struct scan_clock {
 
 // A scan: SCAN_READ and SCAN_PRUNE.
 typedef struct scan_pass {
-    bool in_place;       // without rotation: the list is long, Redis is full, or the dialect has no rotation
-    bool reports_kept;   // uses the reports of an earlier scan: to read them again would take Redis too long
+    bool in_place;     // without rotation: the list is long, Redis is full, or the dialect has no rotation
+    bool reports_kept; // uses the reports of an earlier scan: to read them again would take Redis too long
     bool saw_sentinel;
     bool ended;          // request no further entry
     int64_t left;        // entries that the scan may still request
@@ -78,15 +78,15 @@ typedef struct scan_pass {
 // A search: SCAN_SEARCH.
 typedef struct scan_search {
     mono_t began;
-    bool knows_all;  // it has read all reports; otherwise it knows those of the jobs that it meets
-    bool tail;       // it has come to the tail
-    bool ended;      // the list has no further entry
-    unsigned pages;  // pages read
-    int64_t budget;  // entries that it may still read in vain at this end
-    size_t place;    // entries that it has read at this end and that are still there
-    int64_t sought;  // unless it knows_all: reports whose jobs it has not met yet
-    size_t found;    // reported jobs in the last page
-    size_t settled;  // jobs that it has settled
+    bool knows_all; // it has read all reports; otherwise it knows those of the jobs that it meets
+    bool tail;      // it has come to the tail
+    bool ended;     // the list has no further entry
+    unsigned pages; // pages read
+    int64_t budget; // entries that it may still read in vain at this end
+    size_t place;   // entries that it has read at this end and that are still there
+    int64_t sought; // unless it knows_all: reports whose jobs it has not met yet
+    size_t found;   // reported jobs in the last page
+    size_t settled; // jobs that it has settled
 } scan_search_t;
 
 typedef struct scan_page_size {

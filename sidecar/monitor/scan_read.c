@@ -104,4 +104,3 @@ bool scan_all_read(scan_t *scan) {
     scan_enter(scan, SCAN_PRUNE);
     return scan->status.stamps > scan_pass(scan)->jobs || scan->status.entries == 0;
 }
-

@@ -123,7 +123,8 @@ static metrics_cause_t settles_cause(const candidate_t *candidate) {
     return observed->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
 }
 
-// What the monitor notes of each answer. A function may be NULL: the job is finished, its worker is alive, or the error is reported.
+// What the monitor notes of each answer. A function may be NULL: the job is finished, its worker is alive, or the error is
+// reported.
 typedef void settles_note_fn(const apply_t *apply, const candidate_t *candidate);
 
 static void settles_note_settled(const apply_t *apply, const candidate_t *candidate) {
@@ -179,16 +180,20 @@ static void settles_note_gone(const apply_t *apply, const candidate_t *candidate
 
 // In a scan without rotation the key of the wrong type may be the list of one job.
 static void settles_note_type(const apply_t *apply, const candidate_t *candidate) {
-    if (apply->scan->ops->rotation)
-        scan_block(apply->scan, candidate->verdict.kind == VERDICT_RETRY, candidate->where.ready);
+    if (apply->scan->ops->rotation) scan_block(apply->scan, candidate->verdict.kind == VERDICT_RETRY, candidate->where.ready);
 }
 
 static settles_note_fn *const SETTLES_NOTES[] = {
-    [SETTLED] = settles_note_settled,           [SETTLED_UNRECORDED] = settles_note_unrecorded,
-    [SETTLED_DROPPED] = settles_note_dropped,   [SETTLED_GONE] = settles_note_gone,
-    [SETTLED_CHANGED] = settles_note_changed,   [SETTLED_ALIVE] = NULL,
-    [SETTLED_DUPLICATES] = settles_note_duplicates, [SETTLED_FULL] = settles_note_full,
-    [SETTLED_TYPE] = settles_note_type,         [SETTLED_REFUSED] = NULL,
+    [SETTLED] = settles_note_settled,
+    [SETTLED_UNRECORDED] = settles_note_unrecorded,
+    [SETTLED_DROPPED] = settles_note_dropped,
+    [SETTLED_GONE] = settles_note_gone,
+    [SETTLED_CHANGED] = settles_note_changed,
+    [SETTLED_ALIVE] = NULL,
+    [SETTLED_DUPLICATES] = settles_note_duplicates,
+    [SETTLED_FULL] = settles_note_full,
+    [SETTLED_TYPE] = settles_note_type,
+    [SETTLED_REFUSED] = NULL,
 };
 
 static bool settles_wanted(const apply_t *apply, const candidate_t *candidate) {

@@ -33,16 +33,16 @@ typedef struct settle_ask {
     slice_t job;
     const digest_t *digest;
     const settle_where_t *where;
-    stamp_raw_t old;       // stamp that the verdict rests on
-    stamp_raw_t new;       // len 0 = the job ends; with where->forget, a retry leaves no stamp
-    bool from_tail;        // where to look for the job: at the tail, or else at the head
-    bool in_place;         // the job is behind `skip` entries of the tail and among `near`, or gone
-    int64_t depth;         // number of entries to search from that end; where->depth overrides it
-    int64_t alone;         // an ended job must be the only one of its bytes among so many entries at that end, or, in place, at the
-                           // other end; 0 = no check
-    int64_t skip;          // in place, see there; otherwise 0
-    int64_t near;          // the job is probably among so many entries at that end
-    int64_t small;         // so many entries of the list are small enough to be read at once; 0 = unknown
+    stamp_raw_t old; // stamp that the verdict rests on
+    stamp_raw_t new; // len 0 = the job ends; with where->forget, a retry leaves no stamp
+    bool from_tail;  // where to look for the job: at the tail, or else at the head
+    bool in_place;   // the job is behind `skip` entries of the tail and among `near`, or gone
+    int64_t depth;   // number of entries to search from that end; where->depth overrides it
+    int64_t alone;   // an ended job must be the only one of its bytes among so many entries at that end, or, in place, at the
+                     // other end; 0 = no check
+    int64_t skip;    // in place, see there; otherwise 0
+    int64_t near;    // the job is probably among so many entries at that end
+    int64_t small;   // so many entries of the list are small enough to be read at once; 0 = unknown
     const char *heartbeat; // key that must not exist; NULL = not checked
     bool blank_is_dead;    // a heartbeat of white space counts as missing
     const char *report;    // id of the report that caused the verdict; "" = no report

@@ -163,7 +163,9 @@ Test(redis_monitor_trouble, deleted_and_old_sentinels_are_repaired) {
 Test(redis_monitor_trouble, copies_of_the_sentinel_delay_no_stalled_job) {
     enum { COPIES = 8, JOBS = 400 };
     setup_t d;
-    open_setup(&d, (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; rotation = 10000; }; queues = ( " QUEUE("retry_times = 1;") " );"});
+    open_setup(&d, (fixture_options_t){
+                       .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; rotation = 10000; }; queues = ( " QUEUE(
+                           "retry_times = 1;") " );"});
     fill(&d, 1);
     passes(&d, 2);
     char *copy = sentinel(&d, 1);

@@ -258,7 +258,7 @@ Test(unit_scan, a_long_list_is_read_in_place_until_half_of_it_is_left) {
     static const struct {
         int64_t entries;
         bool in_place;
-    } scans[] = {{ROTATION, false},     {ROTATION + 1, true},   {ROTATION, true}, {ROTATION / 2 + 1, true},
+    } scans[] = {{ROTATION, false},     {ROTATION + 1, true},  {ROTATION, true},    {ROTATION / 2 + 1, true},
                  {ROTATION / 2, false}, {ROTATION - 1, false}, {2 * ROTATION, true}};
     for (size_t i = 0; i < sizeof scans / sizeof *scans; i++) {
         cr_assert(begin_scan(scans[i].entries, 0, 0, false));

@@ -58,7 +58,7 @@ Test(unit_scan_search, counts_no_job) {
     digest_t one = job(1);
     begin_search();
     for (int i = 0; i < 3; i++) cr_assert_not(scan_note_job(&scan, &one));
-        scan_search_end(&scan, now());
+    scan_search_end(&scan, now());
     cr_assert_eq(metric_get(&metrics.passes), 1);
     cr_assert_eq(metric_get(&metrics.in_progress), 3);
     now_ms += INTERVAL;

@@ -205,8 +205,8 @@ static const struct {
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
     {&script_push_sentinel,
      "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef sentinel"},
-    {&script_settle, SETTLE_KEYS "0 " NOTHING " 0 1 kind 10,11,0,9,1,r job3 digest " NOTHING " stamp retried"},
-    {&script_settle, SETTLE_KEYS "9 " NOTHING " 0 1 kind 10,11,0,9,1,e job3 digest " NOTHING " " NOTHING " failed"},
+    {&script_settle, SETTLE_KEYS "0 0 " NOTHING " 0 1 kind 10,11,0,9,1,r job3 digest " NOTHING " stamp retried"},
+    {&script_settle, SETTLE_KEYS "9 0 " NOTHING " 0 1 kind 10,11,0,9,1,e job3 digest " NOTHING " " NOTHING " failed"},
     {&script_requeue, "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta email sidecar:email:stamps "
                       "sidecar:email:meta sidecar:email:requeued sidecar:email:requeued "
                       "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},

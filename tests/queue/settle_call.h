@@ -56,12 +56,13 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     eval_t call = call_begin(&script_settle, "13");
     bool tail = *ask.from == '-', delayed = *ask.delay && !ask.ends;
     /* keys 10 to 13: backup, ready, mark, heartbeat */
-    char *kind = mem_printf("10,11,%s,%s%s,%s,%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12", tail ? "-" : "",
-                            ask.depth, strcmp(ask.alone, "1") == 0 ? ask.depth : "0",
+    char *kind = mem_printf("10,11,%s,%s%s,%s,%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12",
+                            tail ? "-" : "", ask.depth, strcmp(ask.alone, "1") == 0 ? ask.depth : "0",
                             ask.ends  ? "e"
                             : delayed ? "d"
                                       : "r",
-                            ask.forgets ? "f" : "", *ask.report ? "x" : "", strcmp(ask.done, "sidecar:app:lock") ? "o" : "", ask.in_place ? "i" : "");
+                            ask.forgets ? "f" : "", *ask.report ? "x" : "", strcmp(ask.done, "sidecar:app:lock") ? "o" : "",
+                            ask.in_place ? "i" : "");
     const char *const keys[] = {"sidecar:app:lock",
                                 "sidecar:email:stamps",
                                 "email:errors",
@@ -76,8 +77,9 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
                                 ask.mark,
                                 ask.heartbeat};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) call_text(&call, keys[i]);
-    const char *const head[] = {ask.token, ask.unit, ask.most, ask.blank, ask.near, ask.skip, "report delay again beat mark done ",
-                                "0",       "2",      "kind",   "payload", kind};
+    const char *const head[] = {
+        ask.token, ask.unit, ask.most, ask.blank, ask.near, ask.skip, "report delay again beat mark done ",
+        "0",       "2",      "kind",   "payload", kind};
     for (size_t i = 0; i < sizeof head / sizeof *head; i++) call_text(&call, head[i]);
     call_add(&call, ask.job.data, ask.job.len);
     call_add(&call, digest.bytes, STAMP_FIELD_BYTES);

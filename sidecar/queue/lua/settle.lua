@@ -231,17 +231,16 @@ local function at_once(jobs)
     for _, job in ipairs(jobs) do redis.call('LSET', from, string.format('%d', job.index), ARGV[1]) end
     redis.call('LREM', from, string.format('%d', tonumber(side) * #jobs), ARGV[1])
 end
--- The last entry of the list takes the place of each job, the nearest to the tail first, so that no later job is that entry.
+-- The last entry of the list takes the place of each job. The job nearest to the tail comes first, and `skip` entries are behind it, so
+-- the last entry is never a later job. A place counted from the head stays the same.
 local function by_the_tail(jobs)
     local from = jobs[1].kind.from
-    local last = redis.call('LLEN', from) - 1
-    local first = last + 1
+    local length = redis.call('LLEN', from)
     table.sort(jobs, function(a, b) return a.index > b.index end)
     for _, job in ipairs(jobs) do
-        local at, tail = first + job.index, redis.call('LRANGE', from, '-1', '-1')[1]
-        if at ~= last then redis.call('LSET', from, string.format('%d', at), tail) end
-        redis.call('LREM', from, '-1', tail)
-        last = last - 1
+        local last = redis.call('LRANGE', from, '-1', '-1')[1]
+        redis.call('LSET', from, string.format('%d', length + job.index), last)
+        redis.call('LREM', from, '-1', last)
     end
 end
 local function way_to_remove()
