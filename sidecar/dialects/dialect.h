@@ -59,7 +59,7 @@ int64_t promote_due_us(const queue_config_t *queue, double score);
 // ---- Scans. A scan reads each job in progress. Its stamp, heartbeat and bytes give a verdict. settle.lua settles the job.
 
 typedef struct scan_ops {
-    // A scan rotates a backup list until its sentinel comes. NULL: a scan reads lists in place, by `open` and the functions
+    // A scan rotates a backup list until its marker comes. NULL: a scan reads lists in place, by `open` and the functions
     // below `open`.
     const rotation_ops_t *rotation;
     bool bytes_tell; // the bytes of a job hold its age, execution, retries or trouble: read them before a verdict

@@ -29,7 +29,7 @@ static const right_t needed_rights[] = {
     {RIGHT_SCRIPT(acknowledge)},
     {RIGHT_SCRIPT(trim)},
     {"reading a failure stream", RIGHT_COMMANDS("XREAD")},
-    {RIGHT_SCRIPT(push_sentinel), .when = probe_is_monitored},
+    {RIGHT_SCRIPT(push_marker), .when = probe_is_monitored},
     {RIGHT_SCRIPT(stamp), .when = probe_is_monitored},
     {RIGHT_SCRIPT(reports), .when = probe_is_monitored},
     {RIGHT_SCRIPT(settle), .when = probe_is_monitored},

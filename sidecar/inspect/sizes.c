@@ -18,14 +18,14 @@ typedef enum measure {
     MEASURE_DELAYED = SIZE_DELAYED,
     MEASURE_BACKUP = SIZE_BACKUP,
     MEASURE_ACTIVE = SIZE_ACTIVE,
-    MEASURE_SENTINEL,
+    MEASURE_MARKER,
     MEASURE_RECORDS,
     MEASURE_RECORD_BYTES,
 } measure_t;
 
 static const char *const WORDS[] = {
-    [MEASURE_READY] = "length",      [MEASURE_DELAYED] = "due",     [MEASURE_BACKUP] = "alone",       [MEASURE_ACTIVE] = "active",
-    [MEASURE_SENTINEL] = "sentinel", [MEASURE_RECORDS] = "records", [MEASURE_RECORD_BYTES] = "bytes",
+    [MEASURE_READY] = "length",  [MEASURE_DELAYED] = "due",     [MEASURE_BACKUP] = "alone",       [MEASURE_ACTIVE] = "active",
+    [MEASURE_MARKER] = "marker", [MEASURE_RECORDS] = "records", [MEASURE_RECORD_BYTES] = "bytes",
 };
 
 typedef struct row {
@@ -40,7 +40,7 @@ typedef struct tally {
     const dialect_ops_t *ops;
     bool ready_bad;         // the length of one ready list is unknown
     int64_t backup;         // entries of the backup list
-    backup_status_t status; // the sentinel of the backup list
+    backup_status_t status; // the marker of the backup list
     buffer_t alone;         // bytes of the only entry of the backup list
     char cursor[24];        // cursor of the stamps; "" = the stamps are not wanted, or are all counted
     int64_t stamps;         // stamps read so far
@@ -75,7 +75,7 @@ static void sizes_add_keys(count_t *c, size_t queue, sizes_depth_t depth) {
         const redis_key_t *key = &keys.items[i];
         if (depth == SIZES_READY && key->size != SIZE_READY) continue;
         size_t prefix = key->size == SIZE_ACTIVE ? strlen(key->name) - strlen(key->role) : 0;
-        if (key->size == SIZE_BACKUP) sizes_add_row(c, queue, MEASURE_SENTINEL, at->sentinel, 0);
+        if (key->size == SIZE_BACKUP) sizes_add_row(c, queue, MEASURE_MARKER, at->sentinel, 0);
         if (key->size != SIZE_NONE) sizes_add_row(c, queue, (measure_t)key->size, key->name, prefix);
     }
     config_redis_keys_free(&keys);
@@ -139,7 +139,7 @@ static void sizes_read_delayed(sizes_t *out, const tally_t *tally, const char *t
     out->next_due_ms = us == INT64_MAX ? INT64_MAX : us <= 0 ? 0 : us / 1000 + (us % 1000 > 0);
 }
 
-static void sizes_read_sentinel(tally_t *tally, const char *text) {
+static void sizes_read_marker(tally_t *tally, const char *text) {
     char *random;
     tally->status.n = strtoll(text, &random, 10);
     if (*random == ' ' && strlen(random + 1) == sizeof tally->status.random - 1)
@@ -178,7 +178,7 @@ static void sizes_read_row(count_t *c, const row_t *row, const redisReply *reply
         number = strtoll(rest, NULL, 10);
         if (number > 0) out->oldest_in_progress_ms = number;
         break;
-    case MEASURE_SENTINEL: sizes_read_sentinel(tally, text); break;
+    case MEASURE_MARKER: sizes_read_marker(tally, text); break;
     case MEASURE_RECORDS: out->records = number; break;
     case MEASURE_RECORD_BYTES: sizes_read_bytes(out, number, strtoll(rest, NULL, 10)); break; // after MEASURE_RECORDS
     }
@@ -290,8 +290,8 @@ static outcome_t sizes_scan_stamps(const count_t *c, redis_error_t *error) {
     return error->outcome;
 }
 
-// Do not count the sentinel as a job. A single entry is recognized by its bytes. Of several entries one is the sentinel, if the
-// queue has a sentinel.
+// Do not count the marker as a job. A single entry is recognized by its bytes. Of several entries one is the marker, if the
+// queue has a marker.
 static void sizes_count_backup(const tally_t *tally, sizes_t *out) {
     if (tally->backup < 0) return;
     const scan_ops_t *scan = tally->ops->scan;

@@ -13,7 +13,7 @@ typedef struct sizes {
     // private_queues have no delayed jobs: unknown.
     int64_t delayed;
     int64_t ready; // jobs that wait for a worker, in all ready lists; bull: also while the queue is paused
-    // Jobs that workers have taken, without the sentinel. After somebody deletes the list or pushes its marker, the number may
+    // Jobs that workers have taken, without the marker. After somebody deletes the list or pushes its marker, the number may
     // be one off until a scan has ended. private_queues: counted by stamps, so it may lag by two scans. delayed_queue: unknown.
     int64_t in_progress;
     int64_t next_due_ms; // due time of the first delayed job, at least 0; INT64_MAX = never; unknown if no job is delayed

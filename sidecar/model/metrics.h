@@ -87,8 +87,8 @@
     X(ended, COUNTER, "", 1, "final failures, whatever the reason")                                                              \
     X(failed_recorded, COUNTER, "", 1, "final failures that workers decided, with a record")                                     \
     X(stray_reports, COUNTER, "stray_reports_total", 1, "orphan reports removed: no scan saw their job")                         \
-    X(sentinels, COUNTER, "sentinels_planted_total", 1, "sentinels pushed")                                                      \
-    X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "sentinels removed because there was a newer one")                   \
+    X(sentinels, COUNTER, "sentinels_planted_total", 1, "markers pushed, the entries that close one rotation")                   \
+    X(old_sentinels, COUNTER, "sentinels_removed_total", 1, "markers removed because there was a newer one")                     \
     X(duplicates_dropped, COUNTER, "duplicates_dropped_total", 1, "duplicates dropped because their job was already done")       \
     X(stale_unique, GAUGE, "stale_unique", 1, "ids without a task in the sets of unique tasks")                                  \
     X(copies, COUNTER, "copies_left_total", 1, "jobs not ended because duplicates of them were in progress")                     \

@@ -65,7 +65,7 @@ outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_sta
     const scan_ops_t *ops = pages_ops(pages, call->queue);
     if (!ops->rotation) return ops->status_read(call, pages_state(pages, call->queue), out);
     backup_status_read(call, ops->rotation, arm, out);
-    if (!known->sentinel.len) out->sentinel_alone = false;
+    if (!known->marker.len) out->marker_alone = false;
     return call->error->outcome;
 }
 

@@ -18,7 +18,7 @@ typedef struct pages pages_t;
 pages_t *pages_new(const keyspace_t *keys); // borrows the keys; owned
 void pages_free(pages_t *pages);            // NULL is fine
 
-// Reads the state of a queue whose scan may begin. `known` is the last state, with the sentinels that scans have found since.
+// Reads the state of a queue whose scan may begin. `known` is the last state, with the markers that scans have found since.
 void pages_append_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm);
 outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_status_t *known, bool arm, backup_status_t *out);
 // Drops the cached state of the queue's lists. Call it while no page of this queue is in memory.

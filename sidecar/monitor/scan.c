@@ -50,7 +50,7 @@ void scan_free(scan_t *scan) {
     scan_forget_jobs(scan);
     scan_forget_refusals(scan);
     condition_free(&scan->refusals.condition);
-    buffer_free(&scan->status.sentinel);
+    buffer_free(&scan->status.marker);
     *scan = (scan_t){0};
 }
 
@@ -158,12 +158,12 @@ mono_t scan_next(const scan_t *scan) {
 
 bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(scan), now); }
 
-// Takes over a new state, but keeps the last sentinel, which the new state does not have.
+// Takes over a new state, but keeps the last marker, which the new state does not have.
 static void scan_take_status(scan_t *scan, const backup_status_t *status) {
-    buffer_t known = scan->status.sentinel;
+    buffer_t known = scan->status.marker;
     scan->status = *status;
-    scan->status.sentinel_met = false;
-    scan->status.sentinel = known;
+    scan->status.marker_met = false;
+    scan->status.marker = known;
 }
 
 static void scan_become_idle(scan_t *scan, mono_t now) {
@@ -188,7 +188,7 @@ static int64_t scan_certain_at(const scan_t *scan, int64_t redis_ms, mono_t now)
 }
 
 static bool scan_is_empty(const backup_status_t *status) {
-    return status->reports == 0 && (status->entries == 0 || status->sentinel_alone);
+    return status->reports == 0 && (status->entries == 0 || status->marker_alone);
 }
 
 // Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
@@ -310,7 +310,7 @@ void scan_end(scan_t *scan, mono_t now) {
     workers_filter(&scan->workers, duplicates_seen_now, &scan->duplicates);
     report_table_end(&scan->reports);
     duplicates_end(&scan->duplicates);
-    if (!pass.saw_sentinel && !pass.in_place) buffer_clear(&scan->status.sentinel); // the list has lost its sentinel
+    if (!pass.saw_marker && !pass.in_place) buffer_clear(&scan->status.marker); // the list has lost its marker
     scan_note_metrics(scan, &pass, took_ns);
     timer->idle = false;
     timer->empty_scans = pass.jobs == 0 && scan->reports.count == 0 ? timer->empty_scans + 1 : 0;

@@ -49,7 +49,7 @@ typedef struct scan_timer {
     bool rescan;          // begin the next scan or search after a short pause
     bool idle;            // no job is in progress, so a change of the list begins a scan
     unsigned empty_scans; // scans in a row without a job and without a report
-    unsigned short_scans; // scans in a row that the sentinel ended before half of the list
+    unsigned short_scans; // scans in a row that the marker ended before half of the list
 } scan_timer_t;
 
 // Redis's clock, in ms.
@@ -63,7 +63,7 @@ typedef struct scan_clock {
 typedef struct scan_pass {
     bool in_place;     // without rotation: the list is long, Redis is full, or the dialect has no rotation
     bool reports_kept; // uses the reports of an earlier scan: to read them again would take Redis too long
-    bool saw_sentinel;
+    bool saw_marker;
     bool ended;          // request no further entry
     int64_t left;        // entries that the scan may still request
     unsigned asked;      // pages requested
@@ -191,10 +191,10 @@ size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the 
 bool scan_has_large(const scan_t *scan);        // entries are so large that few fit into a page
 size_t scan_small_entries(const scan_t *scan);  // entries of the list that one request may return; 0 = their size is unknown
 void scan_requested(scan_t *scan, size_t count);
-// Applies a page of which `requested` entries were requested that the scan has not met. A sentinel ends the scan. If a list is
+// Applies a page of which `requested` entries were requested that the scan has not met. A marker ends the scan. If a list is
 // read in place, the page was read behind `skip` entries, and it loses the entries that the scan has met before.
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip);
-// Whether the list seems to hold copies of the sentinel, which end each scan early: jobs between them would be met too seldom to
+// Whether the list seems to hold copies of the marker, which end each scan early: jobs between them would be met too seldom to
 // keep their stamps. Call it once at the end of a scan.
 bool scan_meets_copies(scan_t *scan);
 

@@ -46,9 +46,9 @@ static void scan_note_entries(scan_t *scan, const backup_page_t *page) {
         const entry_t *entry = &page->entries[i];
         if (entry->bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = entry->bytes.len;
         if (entry->bytes.len >= LARGE) pass->large_bytes += (int64_t)entry->bytes.len;
-        if (entry->kind != ENTRY_SENTINEL) continue;
-        pass->saw_sentinel = true;
-        if (!pass->in_place) pass->ended = true; // in place a sentinel may be anywhere
+        if (entry->kind != ENTRY_MARKER) continue;
+        pass->saw_marker = true;
+        if (!pass->in_place) pass->ended = true; // in place a marker may be anywhere
     }
 }
 
@@ -68,7 +68,7 @@ void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t 
 bool scan_meets_copies(scan_t *scan) {
     const int64_t entries = scan->status.entries;
     const scan_pass_t *pass = scan_pass(scan);
-    bool early = pass->saw_sentinel && entries > BACKUP_PAGE && pass->jobs < entries / 2;
+    bool early = pass->saw_marker && entries > BACKUP_PAGE && pass->jobs < entries / 2;
     scan->timer.short_scans = early ? scan->timer.short_scans + 1 : 0;
     return scan->timer.short_scans > 1; // workers may have finished half of the jobs during one scan
 }

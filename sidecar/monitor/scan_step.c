@@ -212,18 +212,18 @@ static bool monitor_others_wait(monitor_t *m, size_t queue) {
     return false;
 }
 
-static bool monitor_has_old_sentinels(const backup_page_t *page) {
+static bool monitor_has_old_markers(const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++)
-        if (page->entries[i].kind == ENTRY_OLD_SENTINEL) return true;
+        if (page->entries[i].kind == ENTRY_OLD_MARKER) return true;
     return false;
 }
 
-// In a page that was read without rotation, old sentinels stay. A removal would move the entries behind them.
-static bool monitor_remove_old_sentinels(monitor_t *m, const call_t *call, const backup_page_t *page) {
+// In a page that was read without rotation, old markers stay. A removal would move the entries behind them.
+static bool monitor_remove_old_markers(monitor_t *m, const call_t *call, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
-        if (page->entries[i].kind != ENTRY_OLD_SENTINEL || page->in_place) continue;
+        if (page->entries[i].kind != ENTRY_OLD_MARKER || page->in_place) continue;
         metric_add(&m->scans[call->queue].metrics->old_sentinels, 1);
-        outcome_t outcome = backup_remove_sentinel(call, page->entries[i].bytes);
+        outcome_t outcome = backup_remove_marker(call, page->entries[i].bytes);
         if (!monitor_handle_outcome(m, call, m->turn.lease.term)) return false;
         if (outcome != OUTCOME_OK) break; // monitor_handle_outcome has dropped the page
     }
@@ -245,15 +245,15 @@ static bool monitor_apply_page(monitor_t *m, const call_t *call, const stamped_p
     scan->clock.now = stamped->now_us / 1000;
     apply.births_us = stamped->now_us;
     size_t count = apply_classify(&apply, &stamped->page, stamped->stamps, stamped->raws);
-    bool old_sentinels = monitor_has_old_sentinels(&stamped->page);
-    if (count || old_sentinels) {
+    bool old_markers = monitor_has_old_markers(&stamped->page);
+    if (count || old_markers) {
         if (!monitor_read_replies(m)) return false;
         if (scan->state != SCAN_READ) return true; // a refusal has ended the scan
         *call->error = (redis_error_t){0};
         if (count) apply_verdicts(&apply, count);
         if (!monitor_handle_job_outcome(m, call)) return false;
         if (call->error->outcome != OUTCOME_OK) return true;
-        if (old_sentinels && !monitor_remove_old_sentinels(m, call, &stamped->page)) return false;
+        if (old_markers && !monitor_remove_old_markers(m, call, &stamped->page)) return false;
         if (scan->state != SCAN_READ) return true;
     }
     pages_done(m->pages);
@@ -271,14 +271,14 @@ static bool monitor_read_jobs(monitor_t *m, const call_t *call) {
            monitor_handle_outcome(m, call, m->turn.lease.term);
 }
 
-static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
+static bool monitor_push_marker(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
     const scan_pass_t *pass = scan_pass(scan);
-    bool renew = !pass->saw_sentinel || scan_meets_copies(scan); // a new one makes all copies old ones
+    bool renew = !pass->saw_marker || scan_meets_copies(scan); // a new one makes all copies old ones
     if (!renew || pass->in_place || scan->status.entries == 0) return true;
     failpoint("push_marker_before");
-    backup_push_sentinel(call, &scan->status, &pushed);
+    backup_push_marker(call, &scan->status, &pushed);
     if (!monitor_handle_job_outcome(m, call)) return false;
     failpoint("push_marker_answered");
     if (pushed) metric_add(&scan->metrics->sentinels, 1);
@@ -287,7 +287,7 @@ static bool monitor_push_sentinel(monitor_t *m, const call_t *call) {
 
 static bool monitor_end_scan(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
-    if (!monitor_push_sentinel(m, call)) return false;
+    if (!monitor_push_marker(m, call)) return false;
     if (scan->state == SCAN_WAIT) return true; // fenced: scan_reset has ended the scan
     bool reports_kept = scan_pass(scan)->reports_kept;
     scan_end(scan, mono_now());

@@ -6,8 +6,8 @@
 
 static const char WAIT_S[] = "0.01"; // seconds that Redis waits for the first entry
 
-// Malformed fields count as absent, as in push_sentinel.lua.
-static void backup_read_sentinel(const redisReply *reply, backup_status_t *out) {
+// Malformed fields count as absent, as in push_marker.lua.
+static void backup_read_marker(const redisReply *reply, backup_status_t *out) {
     const char *random = reply_text(reply_at(reply, 0));
     const char *n = reply_text(reply_at(reply, 1));
     if (strspn(random, "0123456789abcdefABCDEF") == sizeof out->random - 1 &&
@@ -27,7 +27,7 @@ void backup_status_append(const call_t *call, const rotation_ops_t *rotation, co
     if (arm && rotation->reports) request_caching(conn);
     if (rotation->reports) request_append(conn, "HLEN", at->config->errors);
     request_begin(conn, "LPOS", at->config->backup);
-    request_bytes(conn, known ? buffer_text(&known->sentinel) : "", known ? known->sentinel.len : 0);
+    request_bytes(conn, known ? buffer_text(&known->marker) : "", known ? known->marker.len : 0);
     request_text(conn, "MAXLEN", "1");
     request_end(conn);
 }
@@ -38,9 +38,9 @@ outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation,
     redis_error_t *error = call->error;
     *out = (backup_status_t){.config = at->config, .rotation = rotation, .armed = arm};
     *error = (redis_error_t){0};
-    redisReply *sentinel = conn_read_next(conn, at->sentinel, error);
-    backup_read_sentinel(sentinel, out);
-    freeReplyObject(sentinel);
+    redisReply *marker = conn_read_next(conn, at->sentinel, error);
+    backup_read_marker(marker, out);
+    freeReplyObject(marker);
     out->stamps = conn_read_int(conn, at->stamps, error);
     redisReply *time = conn_read_next(conn, NULL, error);
     out->now = reply_time_ms(time);
@@ -50,7 +50,7 @@ outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation,
     if (arm && rotation->reports) freeReplyObject(conn_read_next(conn, "CLIENT CACHING", error));
     if (rotation->reports) out->reports = conn_read_int(conn, at->config->errors, error);
     redisReply *rank = conn_read_next(conn, at->config->backup, error);
-    out->sentinel_alone = rank && rank->type == REDIS_REPLY_INTEGER && rank->integer == 0 && out->entries == 1;
+    out->marker_alone = rank && rank->type == REDIS_REPLY_INTEGER && rank->integer == 0 && out->entries == 1;
     freeReplyObject(rank);
     return error->outcome;
 }
@@ -71,11 +71,11 @@ entry_t *backup_page_add(backup_page_t *page, slice_t job) {
     return entry;
 }
 
-static void backup_note_sentinel(backup_status_t *status, slice_t bytes) {
-    if (bytes.len > MAX_SENTINEL) return;
-    buffer_clear(&status->sentinel);
-    buffer_add(&status->sentinel, bytes.data, bytes.len);
-    status->sentinel_met = true;
+static void backup_note_marker(backup_status_t *status, slice_t bytes) {
+    if (bytes.len > MAX_MARKER) return;
+    buffer_clear(&status->marker);
+    buffer_add(&status->marker, bytes.data, bytes.len);
+    status->marker_met = true;
 }
 
 static void backup_add_entry(backup_page_t *page, backup_status_t *status, const redisReply *reply) {
@@ -87,7 +87,7 @@ static void backup_add_entry(backup_page_t *page, backup_status_t *status, const
     }
     page->entries[page->count++] = (entry_t){.bytes = bytes, .kind = kind};
     page->bytes += bytes.len;
-    if (kind == ENTRY_SENTINEL) backup_note_sentinel(status, bytes);
+    if (kind == ENTRY_MARKER) backup_note_marker(status, bytes);
 }
 
 // Returns whether the page keeps the bytes of its last entry. The size of an entry is unknown until the entry is read. If the
@@ -153,30 +153,30 @@ outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t 
     return OUTCOME_OK;
 }
 
-outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status, bool *pushed) {
+outcome_t backup_push_marker(const call_t *call, const backup_status_t *status, bool *pushed) {
     const queue_keys_t *at = call_queue(call);
     redisReply *reply;
     char n[24] = "";
-    char random[SENTINEL_RANDOM_SIZE];
-    buffer_t sentinel = {0};
+    char random[MARKER_RANDOM_SIZE];
+    buffer_t marker = {0};
     *pushed = false;
     if (status->n) snprintf(n, sizeof n, "%lld", (long long)status->n);
     memcpy(random, status->random, sizeof random);
-    if (!*random) random_hex(random, SENTINEL_RANDOM_SIZE - 1);
-    status->rotation->sentinel(status, random, &sentinel);
-    call_script(call, &script_push_sentinel, 3);
+    if (!*random) random_hex(random, MARKER_RANDOM_SIZE - 1);
+    status->rotation->marker(status, random, &marker);
+    call_script(call, &script_push_marker, 3);
     request_text(call->conn, at->config->backup, at->sentinel, call->token, n, random);
-    request_bytes(call->conn, sentinel.data, sentinel.len);
-    buffer_free(&sentinel);
+    request_bytes(call->conn, marker.data, marker.len);
+    buffer_free(&marker);
     if (call_ask(call, &reply) != OUTCOME_OK) return call->error->outcome;
     *pushed = reply_is(reply_at(reply, 0), "pushed");
     freeReplyObject(reply);
     return OUTCOME_OK;
 }
 
-outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel) {
+outcome_t backup_remove_marker(const call_t *call, slice_t marker) {
     request_begin(call->conn, "LREM", call_queue(call)->config->backup);
-    request_int(call->conn, 1); // rotation has just put the sentinel at the head
-    request_bytes(call->conn, sentinel.data, sentinel.len);
+    request_int(call->conn, 1); // rotation has just put the marker at the head
+    request_bytes(call->conn, marker.data, marker.len);
     return request_ask(call->conn, NULL, call->error);
 }

@@ -1,5 +1,5 @@
 // The operations of a scan on a backup list: read the state of the list, read its entries by rotation (BRPOPLPUSH from the list
-// to itself), and push the sentinel that closes one rotation. Rotation only changes the order of the list. So any number of
+// to itself), and push the marker that closes one rotation. Rotation only changes the order of the list. So any number of
 // instances may rotate the list, and an instance that dies in the middle harms nothing.
 #pragma once
 
@@ -8,46 +8,46 @@
 #include "queue/call.h"
 
 enum {
-    BACKUP_PAGE = 256,         // entries of one request
-    PAGES_BYTES = 4 << 20,     // bytes of all entries in memory at once; a larger entry is alone in memory
-    SENTINEL_RANDOM_SIZE = 33, // 32 hex digits and a NUL
-    MAX_SENTINEL = 1024,       // bytes of the longest sentinel; a longer entry is a job
+    BACKUP_PAGE = 256,       // entries of one request
+    PAGES_BYTES = 4 << 20,   // bytes of all entries in memory at once; a larger entry is alone in memory
+    MARKER_RANDOM_SIZE = 33, // 32 hex digits and a NUL
+    MAX_MARKER = 1024,       // bytes of the longest marker; a longer entry is a job
 };
 
 struct rotation_ops;
 
 typedef struct backup_status {
     const queue_config_t *config;        // the queue of the list; NULL = no queue
-    const struct rotation_ops *rotation; // separates sentinels from jobs; NULL = every entry is a job
-    int64_t entries;                     // entries of the list, sentinels included; for private lists, the number of lists
+    const struct rotation_ops *rotation; // separates markers from jobs; NULL = every entry is a job
+    int64_t entries;                     // entries of the list, markers included; for private lists, the number of lists
     int64_t reports;                     // reports in the errors hash; 0 also if the queue has no errors hash
     int64_t stamps;
-    char random[SENTINEL_RANDOM_SIZE]; // random part of this list's sentinels; "" = the list never had a sentinel
-    int64_t n;                         // number of the current sentinel; 0 = none
-    int64_t now;                       // ms by Redis's clock
-    bool open;                         // `entries` is an estimate: the scan reads pages until one has `ended`
-    bool sentinel_alone;               // the current sentinel is the only entry of the list
-    bool armed;                        // Redis sends a wake-up at the next change
+    char random[MARKER_RANDOM_SIZE]; // random part of this list's markers; "" = the list never had a marker
+    int64_t n;                       // number of the current marker; 0 = none
+    int64_t now;                     // ms by Redis's clock
+    bool open;                       // `entries` is an estimate: the scan reads pages until one has `ended`
+    bool marker_alone;               // the current marker is the only entry of the list
+    bool armed;                      // Redis sends a wake-up at the next change
     // Not part of the reply: the scan keeps these members from one state to the next.
-    bool sentinel_met; // this scan has met a sentinel
-    buffer_t sentinel; // the bytes of the last sentinel, owned; "" = no scan has met a sentinel yet
+    bool marker_met; // this scan has met a marker
+    buffer_t marker; // the bytes of the last marker, owned; "" = no scan has met a marker yet
 } backup_status_t;
 
 typedef enum entry_kind {
     ENTRY_JOB,
-    ENTRY_SENTINEL,     // the current sentinel: closes one rotation
-    ENTRY_OLD_SENTINEL, // an earlier sentinel of this list: the scan removes it
+    ENTRY_MARKER,     // the current marker: closes one rotation
+    ENTRY_OLD_MARKER, // an earlier marker of this list: the scan removes it
 } entry_kind_t;
 
 // The functions by which a dialect marks the end of a rotation of its backup list.
 typedef struct rotation_ops {
     bool reports; // the queue has an errors hash
-    // Returns the kind of an entry. Must be fast, because the scan calls kind_of for each entry. status->sentinel is the last
-    // sentinel before this entry; this scan has met it if status->sentinel_met, otherwise an earlier scan.
+    // Returns the kind of an entry. Must be fast, because the scan calls kind_of for each entry. status->marker is the last
+    // marker before this entry; this scan has met it if status->marker_met, otherwise an earlier scan.
     entry_kind_t (*kind_of)(const backup_status_t *status, slice_t entry);
-    // Appends the bytes of sentinel number status->n + 1, at most MAX_SENTINEL. kind_of must recognize these bytes. `random` is
+    // Appends the bytes of marker number status->n + 1, at most MAX_MARKER. kind_of must recognize these bytes. `random` is
     // status->random, or 32 fresh hex digits. The function may change fresh digits, but not status->random.
-    void (*sentinel)(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out);
+    void (*marker)(const backup_status_t *status, char random[MARKER_RANDOM_SIZE], buffer_t *out);
 } rotation_ops_t;
 
 typedef struct entry {
@@ -78,8 +78,8 @@ typedef struct backup_page {
     size_t reply_count;
 } backup_page_t;
 
-// Requests the sizes, the sentinel and the time. `known` is an earlier state with the last sentinel, or NULL. If `known` has no
-// sentinel, sentinel_alone is not valid. `arm`: Redis sends a wake-up at the next change of the list or of the errors hash.
+// Requests the sizes, the marker and the time. `known` is an earlier state with the last marker, or NULL. If `known` has no
+// marker, marker_alone is not valid. `arm`: Redis sends a wake-up at the next change of the list or of the errors hash.
 void backup_status_append(const call_t *call, const rotation_ops_t *rotation, const backup_status_t *known, bool arm);
 // Reads the reply. An error names the key.
 outcome_t backup_status_read(const call_t *call, const rotation_ops_t *rotation, bool arm, backup_status_t *out);
@@ -90,7 +90,7 @@ entry_t *backup_page_add(backup_page_t *page, slice_t job);
 
 // Requests `count` entries (1 to BACKUP_PAGE) by rotation. `wait`: Redis waits up to 10 ms for the first entry.
 void backup_rotate_append(const call_t *call, size_t count, bool wait);
-// Fills a cleared page. Stores in `status` the last sentinel of the page. OUTCOME_RETRY with a text that begins with "OOM": Redis
+// Fills a cleared page. Stores in `status` the last marker of the page. OUTCOME_RETRY with a text that begins with "OOM": Redis
 // is full and refuses to rotate.
 outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page);
 
@@ -98,8 +98,8 @@ outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t
 void backup_range_append(const call_t *call, size_t skip, size_t count);
 outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page);
 
-// Pushes a sentinel after a scan that met no sentinel; fenced. *pushed is false if another instance pushed one first, or if the
+// Pushes a marker after a scan that met no marker; fenced. *pushed is false if another instance pushed one first, or if the
 // list is empty.
-outcome_t backup_push_sentinel(const call_t *call, const backup_status_t *status, bool *pushed);
-// Removes a sentinel that is not the current one, and that rotation has just put to the head.
-outcome_t backup_remove_sentinel(const call_t *call, slice_t sentinel);
+outcome_t backup_push_marker(const call_t *call, const backup_status_t *status, bool *pushed);
+// Removes a marker that is not the current one, and that rotation has just put to the head.
+outcome_t backup_remove_marker(const call_t *call, slice_t marker);

@@ -21,7 +21,7 @@ typedef struct queue_keys {
     char *meta;                   // sidecar:<queue>:meta, hash: owner and counters of the queue
     char *failures;               // sidecar:<queue>:failures, stream of the queue's records
     char *stamps;                 // sidecar:<queue>:stamps, hash: stamps of jobs in progress
-    char *sentinel;               // sidecar:<queue>:sentinel, hash: random part and number of the current sentinel
+    char *sentinel;               // sidecar:<queue>:sentinel, hash: random part and number of the current marker
     char *auditors;               // sidecar:<queue>:auditors, hash: each auditor's position in the stream
     char *requeued;               // sidecar:<queue>:requeued, hash of requeue markers
     char *quarantine;             // sidecar:<queue>:aside, zset: quarantined entries, by the time of their quarantine

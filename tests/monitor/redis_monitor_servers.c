@@ -72,12 +72,12 @@ static void one_rotation(fixture_t *f, size_t jobs) {
         backup_status_append(&call, rotation, NULL, false);
         cr_assert_eq(backup_status_read(&call, rotation, false, &look), OUTCOME_OK, "%s", f->error.text);
         if (round) break;
-        cr_assert_eq(backup_push_sentinel(&call, &look, &pushed), OUTCOME_OK);
+        cr_assert_eq(backup_push_marker(&call, &look, &pushed), OUTCOME_OK);
         cr_assert(pushed);
     }
     backup_rotate_append(&call, jobs + 1, true);
     cr_assert_eq(backup_rotate_read(&call, &look, jobs + 1, &page), OUTCOME_OK, "%s", f->error.text);
-    cr_assert(page.count == jobs + 1 && page.jobs == jobs && page.entries[jobs].kind == ENTRY_SENTINEL);
+    cr_assert(page.count == jobs + 1 && page.jobs == jobs && page.entries[jobs].kind == ENTRY_MARKER);
     stamps_append(&call, &page);
     cr_assert_eq(stamps_read(&call, &page, stamps, raws, &now), OUTCOME_OK, "%s", f->error.text);
     for (size_t i = 0; i < jobs; i++) cr_assert(stamps[i].born_us && stamps[i].seen <= now);
@@ -86,7 +86,7 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     cr_assert_eq(backup_range_read(&call, &look, jobs, &page), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(page.count, jobs);
     backup_page_clear(&page);
-    buffer_free(&look.sentinel);
+    buffer_free(&look.marker);
 }
 
 static void note(void *self, const report_ref_t *report) { snprintf(self, REPORT_ID_SIZE, "%s", report->id); }

@@ -44,7 +44,7 @@ static inline bool begin_scan(int64_t entries, int64_t stamps, int64_t reports, 
     backup_status_t found = status_of(entries);
     found.stamps = stamps;
     found.reports = reports;
-    found.sentinel_alone = alone;
+    found.marker_alone = alone;
     return scan_begin(&scan, &found, now());
 }
 
@@ -58,7 +58,7 @@ static inline bool begin_scan_unarmed(void) {
 static inline void add_page(size_t jobs, int sentinel, size_t bytes) {
     static backup_page_t p;
     p = (backup_page_t){.count = jobs + (sentinel >= 0), .jobs = jobs, .bytes = bytes};
-    for (size_t i = 0; i < p.count; i++) p.entries[i].kind = (int)i == sentinel ? ENTRY_SENTINEL : ENTRY_JOB;
+    for (size_t i = 0; i < p.count; i++) p.entries[i].kind = (int)i == sentinel ? ENTRY_MARKER : ENTRY_JOB;
     scan_requested(&scan, p.count);
     scan_read_page(&scan, &p, p.count, 0);
 }

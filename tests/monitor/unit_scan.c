@@ -201,13 +201,13 @@ Test(unit_scan, a_scan_ends_at_the_sentinel_or_at_the_end_of_the_list) {
     cr_assert_eq(scan_entries_wanted(&scan), 12);
     add_page(7, 3, 700);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert(scan_pass(&scan)->saw_sentinel);
+    cr_assert(scan_pass(&scan)->saw_marker);
     cr_assert(begin_scan(10, 0, 0, false));
     add_page(8, -1, 800);
     cr_assert_eq(scan_entries_wanted(&scan), 2);
     add_page(2, -1, 200);
     cr_assert_eq(scan_entries_wanted(&scan), 0);
-    cr_assert_not(scan_pass(&scan)->saw_sentinel);
+    cr_assert_not(scan_pass(&scan)->saw_marker);
     cr_assert(begin_scan(100, 0, 0, false));
     static backup_page_t p;
     p = (backup_page_t){.ended = true};
@@ -245,7 +245,7 @@ Test(unit_scan, a_sentinel_does_not_end_a_scan_without_rotation) {
     add_page(5, -1, 500); /* these entries were rotated before the refusal, so they are at the head now */
     cr_assert_eq(scan_pass(&scan)->place.next, 0);
     p = (backup_page_t){.count = 20, .jobs = 19, .bytes = 1900, .in_place = true};
-    for (size_t i = 0; i < p.count; i++) p.entries[i].kind = i == 4 ? ENTRY_SENTINEL : ENTRY_JOB;
+    for (size_t i = 0; i < p.count; i++) p.entries[i].kind = i == 4 ? ENTRY_MARKER : ENTRY_JOB;
     scan_requested(&scan, p.count);
     cr_assert_eq(scan_entries_wanted(&scan), 0, "the start of the next page is not known yet");
     scan_read_page(&scan, &p, p.count, 0);

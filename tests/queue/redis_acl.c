@@ -203,7 +203,7 @@ static const struct {
     {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 1 1 9 999 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:sms:meta T 0123456789abcdef " NOTHING " " NOTHING},
-    {&script_push_sentinel,
+    {&script_push_marker,
      "3 sidecar:app:lock email:backup sidecar:email:sentinel T " NOTHING " 0123456789abcdef0123456789abcdef sentinel"},
     {&script_settle, SETTLE_KEYS "0 0 " NOTHING " 0 1 kind 10,11,0,9,1,r job3 digest " NOTHING " stamp retried"},
     {&script_settle, SETTLE_KEYS "9 0 " NOTHING " 0 1 kind 10,11,0,9,1,e job3 digest " NOTHING " " NOTHING " failed"},
@@ -282,10 +282,10 @@ Test(redis_acl, no_missing_command_costs_a_job) {
             cr_assert(one == 1 || reply->type == REDIS_REPLY_ERROR, "jobs were doubled without an error, without %s",
                       line.words[i]);
             char *after = fixture_digest(f.r);
-            bool writes_first = CALLS[c].script == &script_settle || CALLS[c].script == &script_push_sentinel ||
+            bool writes_first = CALLS[c].script == &script_settle || CALLS[c].script == &script_push_marker ||
                                 CALLS[c].script == &script_acquire || CALLS[c].script == &script_claim || one == 2 ||
                                 (CALLS[c].script == &script_trim && strcmp(line.words[i], "+hdel") == 0);
-            if (CALLS[c].script == &script_push_sentinel && redis_int(f.r, "LLEN email:backup") > 1)
+            if (CALLS[c].script == &script_push_marker && redis_int(f.r, "LLEN email:backup") > 1)
                 cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:sentinel"), 2, "without %s a sentinel looks like a job",
                              line.words[i]);
             if (CALLS[c].script == &script_settle) /* settle.lua writes the record, then the copy, and removes the job last */

@@ -1,4 +1,4 @@
-/* stamp.lua, push_sentinel.lua and prune.lua against a real server. */
+/* stamp.lua, push_marker.lua and prune.lua against a real server. */
 #include "dialects/registry.h"
 #include "monitor/monitor_call.h"
 #include "queue/scripts.h"
@@ -139,10 +139,10 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
     fixture_stop(&f);
 }
 
-/* Calls push_sentinel.lua with the sentinel that dialect `list` would make. */
-static redisReply *push_sentinel(redis_t *r, const char *token, const char *n, const char *random) {
+/* Calls push_marker.lua with the sentinel that dialect `list` would make. */
+static redisReply *push_marker(redis_t *r, const char *token, const char *n, const char *random) {
     char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
-    eval_t call = call_begin(&script_push_sentinel, "3");
+    eval_t call = call_begin(&script_push_marker, "3");
     call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
     call_text(&call, token), call_text(&call, n), call_text(&call, random), call_text(&call, sentinel);
     redisReply *reply = call_end(&call, r);
@@ -153,29 +153,29 @@ static redisReply *push_sentinel(redis_t *r, const char *token, const char *n, c
 #define RANDOM "0123456789abcdef0123456789abcdef"
 #define OTHER  "fedcba9876543210fedcba9876543210"
 
-Test(redis_script_push_sentinel, pushes_one_sentinel_for_each_number) {
+Test(redis_script_push_marker, pushes_one_sentinel_for_each_number) {
     fixture_t f = setup();
-    expect_word(push_sentinel(f.r, "T", "", RANDOM), "empty");
+    expect_word(push_marker(f.r, "T", "", RANDOM), "empty");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:sentinel"), 0);
     redis_ok(f.r, "RPUSH email:backup job");
-    expect_word(push_sentinel(f.r, "T", "", RANDOM), "pushed");
+    expect_word(push_marker(f.r, "T", "", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":1", "LINDEX email:backup 0");
-    expect_word(push_sentinel(f.r, "T", "", OTHER), "other");
-    expect_word(push_sentinel(f.r, "T", "1", OTHER),
+    expect_word(push_marker(f.r, "T", "", OTHER), "other");
+    expect_word(push_marker(f.r, "T", "1", OTHER),
                 "other"); /* the random part never changes, or scans would not recognize it */
-    expect_word(push_sentinel(f.r, "T", "1", RANDOM), "pushed");
+    expect_word(push_marker(f.r, "T", "1", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":2", "LINDEX email:backup 0");
-    expect_word(push_sentinel(f.r, "T", "1", RANDOM), "other");
-    expect_word(push_sentinel(f.r, "S", "2", RANDOM), "fenced");
+    expect_word(push_marker(f.r, "T", "1", RANDOM), "other");
+    expect_word(push_marker(f.r, "S", "2", RANDOM), "fenced");
     redis_ok(f.r, "HSET sidecar:email:sentinel n 99999999999999");
-    expect_word(push_sentinel(f.r, "T", "99999999999999", RANDOM), "pushed");
+    expect_word(push_marker(f.r, "T", "99999999999999", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":100000000000000", "LINDEX email:backup 0");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 4);
     fixture_stop(&f);
 }
 
 /* The next scan recognizes the sentinel, even if the hash had malformed fields before. */
-Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
+Test(redis_script_push_marker, a_pushed_sentinel_is_recognized) {
     static const char *const rows[][2] = {{"abc", "1"},
                                           {RANDOM, "-5"},
                                           {RANDOM, "abc"},
@@ -198,7 +198,7 @@ Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
         for (int round = 0; round < 2 && !pushed; round++) { /* the script refuses 007 once: C sends 7 */
             backup_status_append(&call, rotation, NULL, false);
             cr_assert_eq(backup_status_read(&call, rotation, false, &status), OUTCOME_OK, "%s", f.error.text);
-            cr_assert_eq(backup_push_sentinel(&call, &status, &pushed), OUTCOME_OK);
+            cr_assert_eq(backup_push_marker(&call, &status, &pushed), OUTCOME_OK);
             if (!pushed) redis_ok(f.r, "HSET sidecar:email:sentinel n 7");
         }
         cr_assert(pushed, "row %zu", i);
@@ -207,15 +207,15 @@ Test(redis_script_push_sentinel, a_pushed_sentinel_is_recognized) {
         static backup_page_t page;
         backup_rotate_append(&call, 2, true);
         cr_assert_eq(backup_rotate_read(&call, &status, 2, &page), OUTCOME_OK);
-        cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_SENTINEL, "row %zu: %s", i,
+        cr_assert(page.count == 2 && page.jobs == 1 && page.entries[1].kind == ENTRY_MARKER, "row %zu: %s", i,
                   page.entries[1].bytes.data);
         backup_page_clear(&page);
-        buffer_free(&status.sentinel);
+        buffer_free(&status.marker);
     }
     fixture_stop(&f);
 }
 
-Test(redis_script_push_sentinel, does_nothing_with_wrong_types) {
+Test(redis_script_push_marker, does_nothing_with_wrong_types) {
     fixture_t f = setup();
     static const char *const keys[][3] = {{"email:backup", "backup", "list"}, {"sidecar:email:sentinel", "sentinel", "hash"}};
     for (size_t k = 0; k < 2; k++)
@@ -224,7 +224,7 @@ Test(redis_script_push_sentinel, does_nothing_with_wrong_types) {
             if (strcmp(fixture_types[t], keys[k][2]) == 0) continue;
             fixture_make_key(f.r, keys[k][0], fixture_types[t]);
             char *before = fixture_digest(f.r);
-            expect_type(push_sentinel(f.r, "T", "", RANDOM), keys[k][1], fixture_types[t]);
+            expect_type(push_marker(f.r, "T", "", RANDOM), keys[k][1], fixture_types[t]);
             redis_expect(f.r, before, "DEBUG DIGEST");
             free(before);
         }

@@ -22,7 +22,7 @@ static const struct {
     {&script_trim,
      "4 sidecar:app:lock sidecar:email:failures sidecar:email:auditors sidecar:email:meta T 0 0 1 9 999 999 9999 999"},
     {&script_stamp, "3 sidecar:app:lock sidecar:email:stamps sidecar:email:meta T digest old new"},
-    {&script_push_sentinel, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
+    {&script_push_marker, "3 sidecar:app:lock email:backup sidecar:email:sentinel T 1 random entry"},
     {&script_settle,
      "11 sidecar:app:lock sidecar:email:stamps email:errors sidecar:email:failures sidecar:email:meta sidecar:app:lock "
      "sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email T ms 9999 0 0 0 - 0 1 kind 10,11,0,9,1,r job digest "

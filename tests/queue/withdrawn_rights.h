@@ -55,7 +55,7 @@ static const withdrawn_call_t withdrawn_list[] = {
      "3 " LOCK " sidecar:email:stamps sidecar:email:meta T 0 '' '' 1 " STAMP " new",
      "stamped"},
     {"a sentinel",
-     &script_push_sentinel,
+     &script_push_marker,
      {"RPUSH email:backup job"},
      "3 " LOCK " email:backup sidecar:email:sentinel T '' 0123456789abcdef0123456789abcdef sentinel",
      "pushed"},

@@ -14,11 +14,11 @@
 
 static entry_kind_t kmqueue_kind_of(const backup_status_t *status, slice_t entry) {
     if (!kmqueue_is_marker(entry, status->config->backup)) return ENTRY_JOB;
-    bool other = status->sentinel.len && !slice_equal(entry, (slice_t){status->sentinel.data, status->sentinel.len});
-    return other ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
+    bool other = status->marker.len && !slice_equal(entry, (slice_t){status->marker.data, status->marker.len});
+    return other ? ENTRY_OLD_MARKER : ENTRY_MARKER;
 }
 
-static void kmqueue_sentinel(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
+static void kmqueue_write_marker(const backup_status_t *status, char random[MARKER_RANDOM_SIZE], buffer_t *out) {
     kmqueue_marker(status->config->backup, random, status->now, out);
 }
 
@@ -75,7 +75,7 @@ static bool kmqueue_requeue_prepare(const queue_config_t *queue, const event_t *
     return true;
 }
 
-static const rotation_ops_t kmqueue_rotation = {.kind_of = kmqueue_kind_of, .sentinel = kmqueue_sentinel};
+static const rotation_ops_t kmqueue_rotation = {.kind_of = kmqueue_kind_of, .marker = kmqueue_write_marker};
 
 static const scan_ops_t kmqueue_scan = {
     .rotation = &kmqueue_rotation,

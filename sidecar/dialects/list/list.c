@@ -5,7 +5,7 @@
 #include "dialects/dialect.h"
 #include "queue/scripts.h"
 
-#define SENTINEL_PREFIX "sidecar-sentinel:"
+#define MARKER_PREFIX "sidecar-sentinel:"
 
 enum { MAX_BATCH = 5000 }; // upper limit of dispatcher.batch
 
@@ -29,46 +29,46 @@ static void list_promote_append(const call_t *call, const promote_request_t *ask
 
 static const promote_ops_t list_promote = {.append_many = list_promote_append, .due_us = promote_due_us, .max_batch = MAX_BATCH};
 
-enum { RANDOM_DIGITS = SENTINEL_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
+enum { RANDOM_DIGITS = MARKER_RANDOM_SIZE - 1, CHOSEN_DIGITS = RANDOM_DIGITS / 2 };
 
-// The second half of the random part is a digest of the first half. So a sentinel is recognized after the hash with the random
-// part (sidecar:<queue>:sentinel) was deleted, and no job looks like a sentinel by chance.
-static void sentinel_add_check(char random[SENTINEL_RANDOM_SIZE]) {
+// The second half of the random part is a digest of the first half. So a marker is recognized after the hash with the random
+// part (sidecar:<queue>:sentinel) was deleted, and no job looks like a marker by chance.
+static void marker_add_check(char random[MARKER_RANDOM_SIZE]) {
     char hex[DIGEST_HEX_SIZE];
-    slice_t parts[] = {{SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1}, {random, CHOSEN_DIGITS}};
+    slice_t parts[] = {{MARKER_PREFIX, sizeof MARKER_PREFIX - 1}, {random, CHOSEN_DIGITS}};
     digest_t digest = digest_of_parts(parts, 2);
     digest_hex(&digest, hex);
     memcpy(random + CHOSEN_DIGITS, hex, CHOSEN_DIGITS);
     random[RANDOM_DIGITS] = '\0';
 }
 
-static bool sentinel_has_check(const char *random) {
-    char expected[SENTINEL_RANDOM_SIZE];
+static bool marker_has_check(const char *random) {
+    char expected[MARKER_RANDOM_SIZE];
     memcpy(expected, random, CHOSEN_DIGITS);
-    sentinel_add_check(expected);
+    marker_add_check(expected);
     return memcmp(expected, random, RANDOM_DIGITS) == 0;
 }
 
-// The number shows whether a sentinel with this list's random part is current. A sentinel with another random part is old: the
+// The number shows whether a marker with this list's random part is current. A marker with another random part is old: the
 // hash with its random part was deleted, or the list was renamed.
 static entry_kind_t list_kind_of(const backup_status_t *status, slice_t bytes) {
-    static const size_t before = sizeof SENTINEL_PREFIX - 1 + RANDOM_DIGITS;
+    static const size_t before = sizeof MARKER_PREFIX - 1 + RANDOM_DIGITS;
     if (bytes.len < before + 2 || bytes.len > before + 20) return ENTRY_JOB;
-    if (memcmp(bytes.data, SENTINEL_PREFIX, sizeof SENTINEL_PREFIX - 1) != 0) return ENTRY_JOB;
-    const char *random = bytes.data + sizeof SENTINEL_PREFIX - 1;
+    if (memcmp(bytes.data, MARKER_PREFIX, sizeof MARKER_PREFIX - 1) != 0) return ENTRY_JOB;
+    const char *random = bytes.data + sizeof MARKER_PREFIX - 1;
     const char *digits = bytes.data + before;
     if (*digits++ != ':' || strspn(digits, "0123456789") != bytes.len - before - 1) return ENTRY_JOB;
     if (*status->random && memcmp(random, status->random, RANDOM_DIGITS) == 0)
-        return strtoll(digits, NULL, 10) < status->n ? ENTRY_OLD_SENTINEL : ENTRY_SENTINEL;
-    return sentinel_has_check(random) ? ENTRY_OLD_SENTINEL : ENTRY_JOB;
+        return strtoll(digits, NULL, 10) < status->n ? ENTRY_OLD_MARKER : ENTRY_MARKER;
+    return marker_has_check(random) ? ENTRY_OLD_MARKER : ENTRY_JOB;
 }
 
-static void list_sentinel(const backup_status_t *status, char random[SENTINEL_RANDOM_SIZE], buffer_t *out) {
-    if (!*status->random) sentinel_add_check(random);
-    buffer_printf(out, SENTINEL_PREFIX "%s:%lld", random, (long long)status->n + 1);
+static void list_marker(const backup_status_t *status, char random[MARKER_RANDOM_SIZE], buffer_t *out) {
+    if (!*status->random) marker_add_check(random);
+    buffer_printf(out, MARKER_PREFIX "%s:%lld", random, (long long)status->n + 1);
 }
 
-static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_kind_of, .sentinel = list_sentinel};
+static const rotation_ops_t list_rotation = {.reports = true, .kind_of = list_kind_of, .marker = list_marker};
 
 static const scan_ops_t list_scan = {.rotation = &list_rotation};
 

@@ -3,7 +3,7 @@
 --
 -- KEYS[1+] key       of any type
 -- ARGV[1+] measure   for each: `length` of a list; `alone`: length of a list, and its only entry if this entry has at most
---                    1,024 bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `sentinel`:
+--                    1,024 bytes; `due`: members of a zset, and its lowest score; `records` of a stream; `bytes` or `marker`:
 --                    fields of a hash; `active <prefix>`: length of a list of ids, and `processedOn` of <prefix><last id>
 -- Reply    {now in us, for each key its measures, separated by a space; or '!' and the error}
 -- Optional LINDEX
@@ -30,7 +30,7 @@ function measures.due(key)
     if head.err then return head end
     return string.format('%.0f', count) .. ' ' .. (head[2] or '')
 end
-function measures.sentinel(key)
+function measures.marker(key)
     local of = redis.pcall('HMGET', key, 'n', 'random')
     if of.err then return of end
     return (of[1] or '0') .. ' ' .. (of[2] or '')

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- push_sentinel: pushes a new sentinel to the head of a backup list, after a scan that met no sentinel.
+-- push_marker: pushes a new marker to the head of a backup list, after a scan that met no marker.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  backup    list
@@ -7,10 +7,10 @@
 -- ARGV[1]  token
 -- ARGV[2]  n         that the scan read; '' = none
 -- ARGV[3]  random    32 hex digits that the scan read; new ones if the hash is absent
--- ARGV[4]  entry     the sentinel, which the dialect makes from `random` and n + 1
+-- ARGV[4]  entry     the marker, which the dialect makes from `random` and n + 1
 -- Reply    {'pushed', n}, {'other', n} another instance pushed one first, {'empty'}, {'fenced'}, {'type', key, found}
 -- Uses     types, fence, rights
--- Safe     fenced, by compare; the list gets one entry. Writes the hash before the push: a sentinel without its hash would
+-- Safe     fenced, by compare; the list gets one entry. Writes the hash before the push: a marker without its hash would
 --          look like a job.
 local refusal = fenced() or wrong_type({{'backup', KEYS[2], 'list'}, {'sentinel', KEYS[3], 'hash'}})
 if refusal then return refusal end
