@@ -4,7 +4,6 @@
 #include "base/log.h"
 
 enum {
-    FEW_REPORTS = 16,       // a search always reads so few reports: Redis needs one short script for them
     PAGE_FIRST = 8,         // entries of the first request
     EMPTY_SCANS = 2,        // after this many empty scans, prune the stamps of finished jobs and wait for a change
     INTERVAL_MIN_MS = 1000, // shortest interval of scan_interval "auto"
@@ -104,7 +103,7 @@ void scan_safety(scan_t *scan, mono_t now) {
 
 // Redis needs some 4 ms for each MiB of a report, and every client waits meanwhile. Read large reports again after a pause that
 // is some 250 times as long.
-static mono_t scan_reports_due(const scan_t *scan) {
+mono_t scan_reports_due(const scan_t *scan) {
     int64_t pause_ms = scan->reports.large_bytes / REPORTS_PAUSE_BYTES;
     if (pause_ms > REPORTS_PAUSE_MAX_MS) pause_ms = REPORTS_PAUSE_MAX_MS;
     return mono_add(scan->timer.reports_read, pause_ms * NS_PER_MS);
@@ -187,40 +186,9 @@ static int64_t scan_certain_at(const scan_t *scan, int64_t redis_ms, mono_t now)
     return redis_ms + 1 + (left_ms > 0 ? left_ms : 0);
 }
 
-static bool scan_is_empty(const backup_status_t *status) {
+bool scan_is_empty(const scan_t *scan) {
+    const backup_status_t *status = &scan->status;
     return status->reports == 0 && (status->entries == 0 || status->marker_alone);
-}
-
-// Most jobs of reports are at the ends of the list, where a search meets them with their reports. Only for the others does it
-// need all reports.
-bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now) {
-    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
-    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.read_reports, now);
-}
-
-// Looks at the ends of the list for the jobs of new reports. A scan of a long list costs much more.
-static bool scan_begin_search(scan_t *scan, const backup_status_t *status, mono_t now) {
-    mono_t due = scan_reports_due(scan);
-    scan_take_status(scan, status);
-    scan_forget_refusals(scan);
-    scan->timer.changed = scan->timer.rescan = false;
-    scan->timer.search = status->reports > 0 && !mono_reached(due, now) ? due : mono_never();
-    // The last job may have left the list: a scan makes the queue idle.
-    if (scan_is_empty(status)) scan->timer.next = mono_min(scan->timer.next, mono_max(scan->timer.report_scan, now));
-    if (status->reports == 0 || !mono_reached(due, now)) return false;
-    bool knows_all = scan_search_reads_all(scan, status->reports, now);
-    if (knows_all)
-        report_table_begin(&scan->reports);
-    else
-        report_table_begin_search(&scan->reports);
-    scan->clock.now = status->now;
-    scan->clock.certain_at = scan_certain_at(scan, status->now, now);
-    scan_enter(scan, SCAN_SEARCH);
-    *scan_search(scan) = (scan_search_t){.began = now,
-                                         .knows_all = knows_all,
-                                         .budget = SCAN_SEARCH_ENTRIES,
-                                         .sought = status->reports - report_table_searched(&scan->reports)};
-    return true;
 }
 
 // A list that shrinks becomes short only at half of the border, so that one at the border does not change its way at each scan.
@@ -230,17 +198,17 @@ static bool scan_list_is_long(const scan_t *scan, int64_t entries) {
 
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     bool search = mono_reached(scan->timer.search, now) && !mono_reached(scan->timer.next, now);
-    if (search) return scan_begin_search(scan, status, now);
-    bool empty = scan_is_empty(status);
     scan_take_status(scan, status);
     scan_forget_refusals(scan); // drop the refusals of a scan that was broken off
-    scan->timer.began = now;
     scan->timer.search = mono_never();
     scan->timer.changed = scan->timer.rescan = false;
-    scan->clock =
-        (scan_clock_t){.now = status->now, .certain_at = scan_certain_at(scan, status->now, now), .next_verdict_at = INT64_MAX};
+    scan->clock.now = status->now;
+    scan->clock.certain_at = scan_certain_at(scan, status->now, now);
+    if (search) return scan_search_begin(scan, now);
+    scan->timer.began = now;
+    scan->clock.next_verdict_at = INT64_MAX;
     scan->is_long = scan_list_is_long(scan, status->entries);
-    if (empty && (scan->timer.empty_scans >= EMPTY_SCANS || status->stamps == 0)) {
+    if (scan_is_empty(scan) && (scan->timer.empty_scans >= EMPTY_SCANS || status->stamps == 0)) {
         scan_become_idle(scan, now);
         return false;
     }
@@ -248,7 +216,7 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     *scan_pass(scan) = (scan_pass_t){
         .in_place = scan->is_long || !scan->ops->rotation,
         .reports_kept = status->reports > 0 && !mono_reached(scan_reports_due(scan), now),
-        .ended = status->entries == 0 || empty, // no job to read
+        .ended = status->entries == 0 || scan_is_empty(scan), // no job to read
         .left = status->entries,
         .since = INT64_MAX,
     };

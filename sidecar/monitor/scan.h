@@ -180,11 +180,10 @@ bool scan_blocked(const scan_t *scan, bool retries, const char *ready);
 bool scan_wants(const scan_t *scan, mono_t now); // whether a step of the scan, or a new scan, is due
 mono_t scan_next(const scan_t *scan);            // when the next step or scan is due
 
-// Whether a search that begins now reads all reports first.
-bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now);
-
 // Begins a scan, or a search if only reports ask for one. False: it has no work and is over.
 bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
+bool scan_is_empty(const scan_t *scan);      // the list had no job when its state was read, and no report is there
+mono_t scan_reports_due(const scan_t *scan); // when the reports may be read again
 
 size_t scan_entries_wanted(const scan_t *scan); // entries to request next; 0 = none, or none before the next reply
 size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the next page
@@ -198,6 +197,10 @@ void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t 
 // keep their stamps. Call it once at the end of a scan.
 bool scan_meets_copies(scan_t *scan);
 
+// A search: scan_search.c. scan_begin calls the first one.
+bool scan_search_begin(scan_t *scan, mono_t now);
+// Whether a search that begins now reads all reports first.
+bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now);
 // Sets the end and the number of entries to read next; false = the search is over. Call scan_search_read and scan_search_found
 // for each page.
 bool scan_search_wanted(scan_t *scan, report_end_t *end);

@@ -3,6 +3,7 @@
 #include "monitor/scan.h"
 
 enum {
+    FEW_REPORTS = 16,          // a search always reads so few reports: Redis needs one short script for them
     FIRST_ENTRIES = 16,        // entries of the first page, and two more for each report
     GROWING_PAGES = 4,         // pages until they are as large as those of a scan
     NEAR_ENTRIES = 64,         // entries of a page whose jobs will be settled: Redis finds jobs near the end of a list faster
@@ -11,6 +12,33 @@ enum {
     READ_APART_MS = 250,       // shortest time between two searches that read all of many reports,
     READ_SHARE = 16,           // and so many times as long as it took
 };
+
+// Only for jobs that are not at an end of the list does a search need all reports: it meets the others with their reports.
+bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now) {
+    bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
+    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.read_reports, now);
+}
+
+bool scan_search_begin(scan_t *scan, mono_t now) {
+    scan_timer_t *timer = &scan->timer;
+    int64_t reports = scan->status.reports;
+    mono_t due = scan_reports_due(scan);
+    // The last job may have left the list: a scan makes the queue idle.
+    if (scan_is_empty(scan)) timer->next = mono_min(timer->next, mono_max(timer->report_scan, now));
+    if (reports > 0 && !mono_reached(due, now)) timer->search = due;
+    if (reports == 0 || !mono_reached(due, now)) return false;
+    bool knows_all = scan_search_reads_all(scan, reports, now);
+    if (knows_all)
+        report_table_begin(&scan->reports);
+    else
+        report_table_begin_search(&scan->reports);
+    scan_enter(scan, SCAN_SEARCH);
+    *scan_search(scan) = (scan_search_t){.began = now,
+                                         .knows_all = knows_all,
+                                         .budget = SCAN_SEARCH_ENTRIES,
+                                         .sought = reports - report_table_searched(&scan->reports)};
+    return true;
+}
 
 static bool scan_search_goes_on(const scan_search_t *search, const report_table_t *reports) {
     if (search->ended || search->settled >= SEARCH_SETTLES) return false;
