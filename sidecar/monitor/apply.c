@@ -91,7 +91,7 @@ static bool apply_classify_entry(const apply_t *apply, const entry_t *entry, con
     out->verdict = found;
     out->heartbeat = NULL;
     out->again = (buffer_t){0};
-    // A settle compares the stamp: this scan writes a stamp, and the next scan settles the job.
+    // A settle needs the stamp that the verdict rests on. This job gets one now, so the next scan can settle it.
     if (report && (found.kind == VERDICT_STAMP || found.kind == VERDICT_SEEN)) apply->scan->timer.rescan = true;
     return true;
 }

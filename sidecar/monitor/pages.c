@@ -69,6 +69,12 @@ outcome_t pages_read_status(pages_t *pages, const call_t *call, const backup_sta
     return call->error->outcome;
 }
 
+// A page that took a step twice, or left one out, would settle jobs by the stamps of others.
+static void pages_assert_order(const pages_t *pages) {
+    assert(pages->done <= pages->ready && pages->ready <= pages->read && pages->read <= pages->asked);
+    assert(pages->asked - pages->done <= ROOM && pages->asked - pages->read <= 1);
+}
+
 static stamped_page_t *pages_slot(pages_t *pages, size_t number) { return &pages->stamped_pages[number % ROOM]; }
 
 static void pages_clear(pages_t *pages) {
@@ -119,6 +125,7 @@ outcome_t pages_request(pages_t *pages, const call_t *call, scan_t *scan, bool m
     request->entries = more && pages_have_room(pages, scan) ? scan_entries_wanted(scan) : 0;
     if (request->stamps) stamps_append(call, &pages_slot(pages, pages->ready)->page);
     if (request->entries) pages_request_entries(pages, call, scan, request);
+    pages_assert_order(pages);
     if (pages_in_flight(pages)) conn_flush(call->conn, call->error);
     return call->error->outcome;
 }
@@ -183,7 +190,10 @@ const stamped_page_t *pages_ready(const pages_t *pages) {
     return pages->done < pages->ready ? &pages->stamped_pages[pages->done % ROOM] : NULL;
 }
 
-void pages_done(pages_t *pages) { backup_page_clear(&pages_slot(pages, pages->done++)->page); }
+void pages_done(pages_t *pages) {
+    backup_page_clear(&pages_slot(pages, pages->done++)->page);
+    pages_assert_order(pages);
+}
 
 void pages_drop(pages_t *pages, const call_t *call) {
     backup_status_t ignored = {0};

@@ -68,6 +68,8 @@ bool place_read(place_t *place, backup_page_t *page, size_t skip) {
 }
 
 size_t place_of(const place_t *place, const backup_page_t *page, const entry_t *entry) {
+    assert(page->in_place && entry >= page->entries && entry < page->entries + page->count);
+    assert(place->removed >= page->removed); // or the page is of another scan
     size_t at = page->place + (size_t)(entry - page->entries), since = place->removed - page->removed;
     return at > since ? at - since : 0;
 }

@@ -246,6 +246,7 @@ static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t c
 
 static void settles_send(const apply_t *apply, batch_t *batch) {
     batch->answered = false;
+    assert(batch->count > 0 && batch->count <= SETTLE_JOBS);
     settle_append(apply->call, batch->asks, batch->count);
     failpoint("settle_before");
     batch->sent = conn_flush(apply->call->conn, apply->call->error) == OUTCOME_OK;

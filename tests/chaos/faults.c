@@ -71,7 +71,8 @@ static void draw_next(chaos_t *c, int64_t from_us) {
 /* ---- configs */
 
 char *chaos_config(chaos_t *c, int sidecar) {
-    static const char *const slices[] = {"500us", "50us", "2ms", "100ms"}, *const batches[] = {"5000", "1", "2", "50"};
+    static const char *const slices[] = {"500us", "50us", "2ms", "100ms"}, *const batches[] = {"5000", "1", "2", "50"},
+                             *const monitors[] = {"", "rotation = 0;", "rotation = 10;", "rotation = 100;"};
     const chaos_sidecar_t *of = &c->sidecars[sidecar];
     char redis[128], dispatcher[64];
     snprintf(redis, sizeof redis, RIGHTS_LOGIN " slice = \"%s\";", slices[of->flavour >> 3 & 3]);
@@ -96,6 +97,7 @@ char *chaos_config(chaos_t *c, int sidecar) {
                                                          .ttl = "900ms",
                                                          .poll = "1s",
                                                          .scan = scan,
+                                                         .monitor = monitors[of->flavour >> 7 & 3],
                                                          .queues = queues,
                                                          .more = "reload = { poll = \"1s\"; };\n"
                                                                  "stream = { min_copies = 100; };\n"});

@@ -32,6 +32,7 @@ typedef struct {
     const char *poll;       /* dispatcher.safety_poll; 1h, so that jobs move by wake-ups only */
     const char *level;      /* info */
     const char *scan;       /* monitor.scan_interval; auto */
+    const char *monitor;    /* more settings of the section monitor; by default none */
     const char *queues;     /* { name = "q"; } */
     const char *more;       /* more settings of any section; by default none */
     int port;               /* http.port; 0 = off */
