@@ -16,8 +16,8 @@ void place_request(const place_t *place, size_t wanted, size_t *skip, size_t *co
     *count = wanted + again < BACKUP_PAGE ? wanted + again : BACKUP_PAGE;
 }
 
-// Walks through both in their order, because a list may hold copies of a known job. Returns how many entries the page had met: up
-// to the last known one, and those behind it that stand in the places of settled jobs. 0 = none was found.
+// Walks through both in their order, because a list may hold duplicates of a known job. Returns how many entries the page had
+// met: up to the last known one, and those behind it that stand in the places of settled jobs. 0 = none was found.
 static size_t place_met(const place_t *place, const backup_page_t *page) {
     size_t from = 0, met = 0;
     for (size_t i = 0; i < page->count && from < place->count; i++) {

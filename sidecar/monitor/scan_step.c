@@ -222,7 +222,7 @@ static bool monitor_push_marker(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
     const scan_pass_t *pass = scan_pass(scan);
-    bool renew = !pass->saw_marker || scan_meets_copies(scan); // a new one makes all copies old ones
+    bool renew = !pass->saw_marker || scan_meets_repeats(scan); // a new one makes all repeats old ones
     if (!renew || pass->in_place || scan->status.entries == 0) return true;
     failpoint("push_marker_before");
     backup_push_marker(call, &scan->status, &pushed);

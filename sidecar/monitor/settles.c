@@ -53,9 +53,9 @@ static void settles_locate(const apply_t *apply, const candidate_t *candidate, s
     ask->in_place = settles_in_place(apply);
     ask->small = (int64_t)scan_small_entries(scan);
     ask->depth = SETTLE_DEPTH;
-    bool may_have_copies = settles_policy(apply)->end_duplicates || candidate->job.trouble != JOB_FINE;
-    if (!may_have_copies) ask->alone = SETTLE_EXACT_ENTRIES;
-    if (scan->state == SCAN_SEARCH) { // it looks for copies of a job that it ends among all entries up to the job
+    bool may_have_duplicates = settles_policy(apply)->end_duplicates || candidate->job.trouble != JOB_FINE;
+    if (!may_have_duplicates) ask->alone = SETTLE_EXACT_ENTRIES;
+    if (scan->state == SCAN_SEARCH) { // it looks for duplicates of a job that it ends among all entries up to the job
         ask->near = (int64_t)scan_search(scan)->place + SEARCH_DRIFT;
         ask->depth += (int64_t)scan_search(scan)->place;
         if (ask->alone) ask->alone += (int64_t)scan_search(scan)->place;
@@ -155,7 +155,7 @@ static void settles_note_dropped(const apply_t *apply, const candidate_t *candid
 
 static void settles_note_duplicates(const apply_t *apply, const candidate_t *candidate) {
     metric_add(&apply->scan->metrics->copies, 1);
-    // A scan counts the job itself, unless the copy is new.
+    // A scan counts the job itself, unless its duplicate is new.
     if (apply->scan->state == SCAN_SEARCH || settles_in_place(apply))
         duplicates_found(&apply->scan->duplicates, &candidate->entry->digest);
 }

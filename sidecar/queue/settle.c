@@ -96,8 +96,8 @@ static settle_window_t settle_window_in_place(const settle_ask_t *const *asks, s
     return window;
 }
 
-// At an end of the list these are also the entries among which ended jobs are searched for copies, and some more for jobs that
-// workers took meanwhile. A request for one job never reads them: it may follow a refusal of LRANGE.
+// At an end of the list these are also the entries among which ended jobs are searched for duplicates, and some more for jobs
+// that workers took meanwhile. A request for one job never reads them: it may follow a refusal of LRANGE.
 static settle_window_t settle_window(const settle_ask_t *const *asks, size_t count) {
     int64_t near = 0, searches = 0;
     if (asks[0]->in_place) return settle_window_in_place(asks, count);
@@ -183,8 +183,8 @@ static bool settle_word(const redisReply *word, settled_t *out) {
         const char *word;
         settled_t settled;
     } words[] = {
-        {"settled", SETTLED},     {"unrecorded", SETTLED_UNRECORDED}, {"dropped", SETTLED_DROPPED},   {"gone", SETTLED_GONE},
-        {"alive", SETTLED_ALIVE}, {"changed", SETTLED_CHANGED},       {"copies", SETTLED_DUPLICATES}, {"full", SETTLED_FULL},
+        {"settled", SETTLED},     {"unrecorded", SETTLED_UNRECORDED}, {"dropped", SETTLED_DROPPED},       {"gone", SETTLED_GONE},
+        {"alive", SETTLED_ALIVE}, {"changed", SETTLED_CHANGED},       {"duplicates", SETTLED_DUPLICATES}, {"full", SETTLED_FULL},
         {"type", SETTLED_TYPE}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (!reply_is(word, words[i].word)) continue;

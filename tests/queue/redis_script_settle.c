@@ -210,7 +210,7 @@ Test(redis_script_settle, an_ended_job_goes_to_the_dead_letter_list) {
 Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
     fixture_t f = setup();
     redis_ok(f.r, "LPUSH email:backup %s", JOB);
-    refused(f.r, ask_end(), "copies");
+    refused(f.r, ask_end(), "duplicates");
     settled(f.r, ask_new(), 1);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 1);
     redis_expect(f.r, "first", "LINDEX email:backup 0"); /* the copy at the head is gone, where the scan read it */
@@ -236,9 +236,9 @@ Test(redis_script_settle, searches_behind_the_entries_that_it_reads_at_once) {
     lay_out(f.r);
     redis_ok(f.r, "RPUSH email:backup %s", JOB);
     long long entries = redis_int(f.r, "LLEN email:backup"), records = redis_int(f.r, "XLEN sidecar:email:failures");
-    refused(f.r, end, "copies");
+    refused(f.r, end, "duplicates");
     end.near = "1";
-    refused(f.r, end, "copies");
+    refused(f.r, end, "duplicates");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), entries, "both copies must stay");
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), records, "no copy may end");
     fixture_stop(&f);

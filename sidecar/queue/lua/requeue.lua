@@ -43,11 +43,11 @@ local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at = string.format('%.0f', now_ms)
 local number = tonumber(string.match(redis.call('HGET', KEYS[6], 'life') or '', '%d%d?%d?$')) or 0
 letters, marked, stamps = requeues and letters, requeues and marked, requeues and stamps
-local copies = letters and #redis.call('LPOS', KEYS[8], ARGV[5], 'COUNT', 2) or 0
-local last = letters and copies < 2
+local found = letters and #redis.call('LPOS', KEYS[8], ARGV[5], 'COUNT', 2) or 0
+local last = letters and found < 2
 refusal = missing_right({{'XADD', KEYS[2]}, {'HSET', KEYS[3]}, {'HSET', KEYS[1]}, {'SADD', marked and KEYS[7]},
     {'LPUSH', requeues and KEYS[4]}, {'HSET', stamps and KEYS[5]}, {'HSET', stamps and KEYS[6]},
-    {'LREM', copies > 0 and KEYS[8]}, {'ZREM', last and KEYS[9]}})
+    {'LREM', found > 0 and KEYS[8]}, {'ZREM', last and KEYS[9]}})
 if refusal then return refusal end
 
 add_record(at, ARGV[2] .. ' ' .. at .. ' ' .. ARGV[3], {unpack(ARGV, 9)}, ARGV[7])
@@ -58,6 +58,6 @@ if stamps then
     redis.call('HSET', KEYS[5], ARGV[6], struct.pack('>I8I6I6I2I6', birth, 0, 0, 32768, now_ms))
     redis.call('HSET', KEYS[6], 'life', string.format('%.0f', birth))
 end
-if copies > 0 then redis.call('LREM', KEYS[8], 1, ARGV[5]) end
+if found > 0 then redis.call('LREM', KEYS[8], 1, ARGV[5]) end
 if last then redis.call('ZREM', KEYS[9], redis.sha1hex(ARGV[5])) end
 return {'done'}

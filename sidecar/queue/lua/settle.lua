@@ -23,7 +23,7 @@
 --          end of its list first:
 --   kind     'FROM,READY,MARK,DEPTH,ALONE,FLAGS'. FROM: list that holds the job. READY: list for a retry. MARK: set that loses
 --            `mark` at the end. DEPTH: entries to search, from the tail if negative. ALONE: entries among which an ended job
---            must be the only one of its bytes; 0 = it may have copies. FLAGS: e end, r retry, d retry with a delay; also f a
+--            must be the only one of its bytes; 0 = it may have duplicates. FLAGS: e end, r retry, d retry with a delay; also f a
 --            retry leaves no stamp, x there must be a report, o the job has an id in `done`, p the record gets the job as payload,
 --            i a scan has read the job in place: it is among the entries to read at once, or gone; ALONE is of the other end
 --   job      its bytes
@@ -41,7 +41,7 @@
 -- Reply    {'settled', us that the script took, and one answer for each job}, {'fenced'}, {'type', key, found}. 'replaced' in
 --          place of 'settled': entries of the tail took the places of the removed jobs. An answer is
 --          'settled'; 'unrecorded' a retry of which the stream took no record; 'dropped' KEYS[8] has `done`; 'gone' not in the
---          list; 'changed' stamp or report; 'alive' has a heartbeat; 'copies' twice in the list; 'full' the stream takes no
+--          list; 'changed' stamp or report; 'alive' has a heartbeat; 'duplicates' twice in the list; 'full' the stream takes no
 --          record; {'type', key, found}; or an error
 -- Optional GETRANGE, LSET, SISMEMBER, SREM
 -- Uses     types, fence, records, report_ids, rights, clock
@@ -148,19 +148,19 @@ local function end_of(kind)
     end
     return ends[id], indexes[id]
 end
--- Whether the other end of the list has a copy of the job. Workers push new jobs there, and no scan may have met them yet.
-local function has_new_copy(job)
+-- Whether the other end of the list has a duplicate of the job. Workers push new jobs there, and no scan may have met them yet.
+local function has_new_duplicate(job)
     local rank = redis.call('LPOS', job.kind.from, job.bytes, 'MAXLEN', job.kind.alone)
     return rank and rank ~= redis.call('LLEN', job.kind.from) + job.index
 end
--- Returns how often the job was found. More than 1 = an ended job has copies.
+-- Returns how often the job was found. More than 1 = an ended job has duplicates.
 local function places(job)
     local kind, found = job.kind, 0
     local entries, nearest = end_of(kind)
     local ends = kind.ends and kind.alone ~= '0'
     if entries then found, job.index = entries[job.bytes] or 0, nearest[job.bytes] end
     if kind.in_place then
-        if found == 1 and ends and has_new_copy(job) then found = 2 end
+        if found == 1 and ends and has_new_duplicate(job) then found = 2 end
     else
         if ends and not (entries and near >= tonumber(kind.alone)) then
             found = #redis.call('LPOS', kind.from, job.bytes, 'RANK', kind.side, 'COUNT', '2', 'MAXLEN', kind.alone)
@@ -192,7 +192,7 @@ local function refused(job, stamp)
     if is_alive(job) then return 'alive' end
     local found = places(job)
     if found == 0 then return 'gone' end
-    if found > 1 then return 'copies' end
+    if found > 1 then return 'duplicates' end
     if kind.done and redis.call('SISMEMBER', done, value(job, 'done')) == 1 then
         job.dropped = true
         return missing_right({{'LREM', kind.from}, {'HDEL', KEYS[2]}})
