@@ -48,6 +48,7 @@ static const right_t optional_rights[] = {
     {"announcing a vacant lock", RIGHT_COMMANDS("PUBLISH")},
     {"keeping idle connections open", RIGHT_COMMANDS("PING")},
     {"reading a worker's name from its heartbeat", RIGHT_COMMANDS("GETRANGE"), .when = probe_is_monitored},
+    {"removing jobs from the middle of a long list", RIGHT_COMMANDS("LSET"), .when = probe_is_monitored},
     {0},
 };
 
