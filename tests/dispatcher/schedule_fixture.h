@@ -32,6 +32,7 @@ static inline void setup_close(setup_t *setup) {
     schedule_free(&setup->schedule);
     metrics_free(setup->metrics);
     config_free(setup->config);
+    *setup = (setup_t){0};
 }
 
 static inline mono_t at(int64_t us) { return mono_add(NOW, us * NS_PER_US); }

@@ -5,21 +5,22 @@
 #include <math.h>
 #include <signal.h>
 
-TestSuite(unit_schedule);
+static setup_t setup;
+SUITE(unit_schedule, , setup_close(&setup));
 
 Test(unit_schedule, a_second_request_in_flight_ends_the_process, .signal = SIGABRT) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_sent_read(&setup.schedule, NOW);
     schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
 }
 
 Test(unit_schedule, a_reply_without_a_request_ends_the_process, .signal = SIGABRT) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_replied(&setup.schedule);
 }
 
 Test(unit_schedule, begins_with_a_read_of_the_head) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     cr_assert(schedule_wants_read(&setup.schedule, NOW));
     cr_assert_not(schedule_wants_promote(&setup.schedule, NOW));
     cr_assert(mono_reached(schedule_next(&setup.schedule), NOW));
@@ -29,7 +30,6 @@ Test(unit_schedule, begins_with_a_read_of_the_head) {
     see_none(&setup.schedule);
     cr_assert_not(schedule_wants_read(&setup.schedule, at(1000000)));
     cr_assert_eq(schedule_next(&setup.schedule).ns, mono_never().ns);
-    setup_close(&setup);
 }
 
 Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
@@ -55,7 +55,7 @@ Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *unit = mem_printf("score_unit = \"%s\";", rows[i].unit);
-        setup_t setup = setup_open(unit);
+        setup = setup_open(unit);
         schedule_sent_read(&setup.schedule, NOW);
         schedule_replied(&setup.schedule);
         see_next_due(&setup.schedule, rows[i].score);
@@ -73,7 +73,7 @@ Test(unit_schedule, a_head_is_due_by_the_redis_clock) {
 }
 
 Test(unit_schedule, due_times_are_rounded_up_and_saturate) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     const queue_config_t *queue = setup.schedule.config;
     cr_assert_eq(dialect_list.promote->due_us(queue, 0.0001), 1);
     cr_assert_eq(dialect_list.promote->due_us(queue, 1.5), 1500);
@@ -82,21 +82,19 @@ Test(unit_schedule, due_times_are_rounded_up_and_saturate) {
     cr_assert_eq(dialect_list.promote->due_us(queue, -INFINITY), INT64_MIN);
     cr_assert_eq(dialect_list.promote->due_us(queue, 1e300), INT64_MAX);
     cr_assert_eq(dialect_list.promote->due_us(queue, -1e300), INT64_MIN);
-    setup_close(&setup);
 }
 
 Test(unit_schedule, infinite_scores) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     see_next_due(&setup.schedule, -INFINITY);
     cr_assert(schedule_wants_promote(&setup.schedule, NOW));
     see_next_due(&setup.schedule, INFINITY);
     cr_assert_not(schedule_wants_promote(&setup.schedule, mono_add(NOW, INT64_C(1) << 60)));
     cr_assert_not(schedule_differs(&setup.schedule, &(next_due_t){0}), "an infinite score is never due, like an empty zset");
-    setup_close(&setup);
 }
 
 Test(unit_schedule, a_full_ready_list_is_tried_again_later) {
-    setup_t setup = setup_open("ready_limit = 10;");
+    setup = setup_open("ready_limit = 10;");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     promote_reply_t full = {.full = true, .now_us = NOW_US};
@@ -116,11 +114,10 @@ Test(unit_schedule, a_full_ready_list_is_tried_again_later) {
     promote(schedule, some, at(500000));
     cr_assert_eq(metric_get(&schedule->metrics->full_us), 500000);
     cr_assert_eq(schedule->full_at_us, 0);
-    setup_close(&setup);
 }
 
 Test(unit_schedule, waiting_for_room_does_not_count_as_lateness) {
-    setup_t setup = setup_open("ready_limit = 10;");
+    setup = setup_open("ready_limit = 10;");
     schedule_t *schedule = &setup.schedule;
     promote_reply_t full = {.full = true, .now_us = NOW_US};
     promote_reply_t late = moved(2);
@@ -139,12 +136,11 @@ Test(unit_schedule, waiting_for_room_does_not_count_as_lateness) {
     promote(schedule, late, at(250000));
     cr_assert_eq(metric_get(&schedule->metrics->lateness_max_us), 10250456,
                  "after the first move lateness counts from the due time again");
-    setup_close(&setup);
 }
 
 Test(unit_schedule, scores_that_are_no_dates_have_no_lateness) {
     static const double scores[] = {0, -1, 1, 1e10, -INFINITY, INFINITY};
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++) {
         promote_reply_t reply = moved(1);
         reply.has_oldest = true;
@@ -160,11 +156,10 @@ Test(unit_schedule, scores_that_are_no_dates_have_no_lateness) {
     reply.oldest = (double)(NOW_US / 1000000 - 3);
     promote(&setup.schedule, reply, NOW);
     cr_assert_eq(metric_get(&setup.schedule.metrics->lateness_max_us), 3123456);
-    setup_close(&setup);
 }
 
 Test(unit_schedule, changes_are_read_at_most_once_a_millisecond) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     schedule_sent_read(schedule, NOW);
     schedule_replied(schedule);
@@ -173,11 +168,10 @@ Test(unit_schedule, changes_are_read_at_most_once_a_millisecond) {
     cr_assert_not(schedule_wants_read(schedule, at(999)));
     cr_assert_eq(schedule_next(schedule).ns, at(1000).ns);
     cr_assert(schedule_wants_read(schedule, at(1000)));
-    setup_close(&setup);
 }
 
 Test(unit_schedule, a_change_does_not_delay_a_due_job) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     schedule_sent_read(schedule, NOW);
     schedule_replied(schedule);
@@ -185,11 +179,10 @@ Test(unit_schedule, a_change_does_not_delay_a_due_job) {
     schedule_changed(schedule);
     cr_assert(schedule_wants_promote(schedule, NOW));
     cr_assert(mono_reached(schedule_next(schedule), NOW));
-    setup_close(&setup);
 }
 
 Test(unit_schedule, many_empty_promotes_in_a_row_pause) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     for (int i = 0; i < 3; i++) {
         see_next_due(schedule, 1);
@@ -203,11 +196,10 @@ Test(unit_schedule, many_empty_promotes_in_a_row_pause) {
     promote(schedule, moved(0), at(1000));
     cr_assert(schedule_wants_promote(schedule, at(1000)), "a job moved ends the series");
     cr_assert_eq(metric_get(&schedule->metrics->empty), 5);
-    setup_close(&setup);
 }
 
-static void expect_blocked(setup_t *setup) {
-    schedule_t *schedule = &setup->schedule;
+static void expect_blocked(void) {
+    schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     schedule_changed(schedule);
     int64_t pause_us = INT64_C(1000) * SCHEDULE_REFUSED_MS;
@@ -220,20 +212,19 @@ static void expect_blocked(setup_t *setup) {
 }
 
 Test(unit_schedule, refusals_block_the_queue) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_refused(&setup.schedule, "NOPERM x", NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"NOPERM x\""), 1);
-    expect_blocked(&setup);
+    expect_blocked();
     setup_close(&setup);
     setup = setup_open("");
     schedule_read_next_due(&setup.schedule, &(next_due_t){.error = "WRONGTYPE y"}, NOW_US, NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"email:delayed: WRONGTYPE y\""), 1);
-    expect_blocked(&setup);
-    setup_close(&setup);
+    expect_blocked();
 }
 
 Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     for (int i = 0; i < 3; i++) schedule_refused(&setup.schedule, "NOPERM x", NOW);
     cr_assert_eq(fixture_log_count("redis refuses to promote\""), 1);
     schedule_refused(&setup.schedule, "WRONGTYPE y", NOW);
@@ -241,22 +232,20 @@ Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
     promote(&setup.schedule, moved(1), NOW);
     promote(&setup.schedule, moved(1), NOW);
     cr_assert_eq(fixture_log_count("redis accepts promotion again"), 1);
-    setup_close(&setup);
 }
 
 Test(unit_schedule, fenced_is_not_counted_as_refused) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     see_next_due(&setup.schedule, 1);
     (void)schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
     schedule_replied(&setup.schedule);
     schedule_fenced(&setup.schedule);
     cr_assert_eq(metric_get(&setup.schedule.metrics->faults), 0);
     cr_assert_not(setup.schedule.in_flight);
-    setup_close(&setup);
 }
 
 Test(unit_schedule, a_reset_forgets_all_but_the_configuration) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     schedule_sent_promote(schedule, SLICE_US, NOW);
@@ -266,11 +255,10 @@ Test(unit_schedule, a_reset_forgets_all_but_the_configuration) {
     cr_assert_not(schedule_wants_promote(schedule, NOW));
     cr_assert_not(schedule->in_flight);
     cr_assert_eq(schedule->batch, BATCH);
-    setup_close(&setup);
 }
 
 Test(unit_schedule, a_head_without_wake_up_is_detected) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     cr_assert_not(schedule_differs(schedule, &(next_due_t){0}));
     cr_assert(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 5}));
@@ -279,12 +267,11 @@ Test(unit_schedule, a_head_without_wake_up_is_detected) {
     cr_assert_not(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 5}));
     cr_assert(schedule_differs(schedule, &(next_due_t){.exists = true, .score = 6}));
     cr_assert(schedule_differs(schedule, &(next_due_t){0}));
-    setup_close(&setup);
 }
 
 static int unit_warnings(const char *unit, double score) {
     char *settings = mem_printf("score_unit = \"%s\";", unit);
-    setup_t setup = setup_open(settings);
+    setup = setup_open(settings);
     int before = fixture_log_count("looks like");
     fixture_step_boottime(11000); /* the log suppresses repeated lines for 10 s */
     see_next_due(&setup.schedule, score);

@@ -3,10 +3,11 @@
 
 #include <math.h>
 
-TestSuite(unit_schedule_backlog);
+static setup_t setup;
+SUITE(unit_schedule_backlog, , setup_close(&setup));
 
 Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     cr_assert(schedule_wants_promote(schedule, NOW));
@@ -28,11 +29,10 @@ Test(unit_schedule_backlog, a_full_batch_means_a_backlog) {
     cr_assert(mono_reached(schedule_next(schedule), NOW));
     cr_assert_eq(metric_get(&schedule->metrics->promoted), 3 * BATCH - 1);
     cr_assert_eq(metric_get(&schedule->metrics->batches), 3);
-    setup_close(&setup);
 }
 
 Test(unit_schedule_backlog, a_change_during_a_backlog_is_not_forgotten) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     promote_reply_t full = moved(BATCH);
@@ -46,7 +46,6 @@ Test(unit_schedule_backlog, a_change_during_a_backlog_is_not_forgotten) {
     schedule_replied(schedule);
     see_next_due(schedule, 2);
     cr_assert(schedule_wants_promote(schedule, NOW));
-    setup_close(&setup);
 }
 
 Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
@@ -57,7 +56,7 @@ Test(unit_schedule_backlog, the_first_read_follows_the_size_of_the_last_jobs) {
         {2, 2 * 10000000, 0, 2}, {BATCH, INT64_C(1) << 40, 0, 2}, {5, 500, 1, 2}, {20, 2000, 0, 40},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        setup_t setup = setup_open("");
+        setup = setup_open("");
         see_next_due(&setup.schedule, 1);
         schedule_request_t ask = schedule_sent_promote(&setup.schedule, SLICE_US, NOW);
         cr_assert_eq(ask.first, 2, "the size of entries is unknown");
@@ -79,7 +78,7 @@ static schedule_request_t unanswered(schedule_t *schedule, int64_t time_us) {
 
 /* A script of 50 us of which 20 are fixed, and a job takes 3 us. The dialect's script does not look at the clock. */
 Test(unit_schedule_backlog, a_part_of_the_slice_moves_a_part_of_the_batch) {
-    setup_t setup = setup_open("dialect = \"bull\";");
+    setup = setup_open("dialect = \"bull\";");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     int64_t unknown_us = schedule_least_us(schedule);
@@ -100,12 +99,11 @@ Test(unit_schedule_backlog, a_part_of_the_slice_moves_a_part_of_the_batch) {
     cr_assert_eq(unanswered(schedule, 80).batch, 20);
     cr_assert_eq(unanswered(schedule, 0).batch, 6, "the least time is not divided");
     cr_assert_eq(unanswered(schedule, 2 * SLICE_US).bytes, PROMOTE_BYTES);
-    setup_close(&setup);
 }
 
 /* The script looks at the clock itself, so every queue of a request may move its whole batch. */
 Test(unit_schedule_backlog, a_script_of_many_queues_gets_the_whole_batch) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     cr_assert_eq(schedule_least_us(schedule), 0);
@@ -121,11 +119,10 @@ Test(unit_schedule_backlog, a_script_of_many_queues_gets_the_whole_batch) {
     read_promote(schedule, &later, &ask, NOW);
     cr_assert(schedule->backlog && schedule_wants_promote(schedule, NOW), "its turn did not come");
     cr_assert_eq(metric_get(&schedule->metrics->empty), 0);
-    setup_close(&setup);
 }
 
 Test(unit_schedule_backlog, an_expensive_read_is_not_repeated_at_once) {
-    setup_t setup = setup_open("");
+    setup = setup_open("");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, INFINITY);
     schedule_expensive(schedule, 20 * NS_PER_MS, NOW);
@@ -134,11 +131,10 @@ Test(unit_schedule_backlog, an_expensive_read_is_not_repeated_at_once) {
     cr_assert_not(schedule_wants_read(schedule, mono_add(NOW, 199 * NS_PER_MS)));
     cr_assert(schedule_wants_read(schedule, mono_add(NOW, 200 * NS_PER_MS)));
     cr_assert_eq(schedule_next(schedule).ns, mono_add(NOW, 200 * NS_PER_MS).ns);
-    setup_close(&setup);
 }
 
 Test(unit_schedule_backlog, a_change_while_a_promote_is_in_flight_forgets_oversized_entries) {
-    setup_t setup = setup_open("max_payload = \"1KiB\";");
+    setup = setup_open("max_payload = \"1KiB\";");
     schedule_t *schedule = &setup.schedule;
     promote_reply_t reply = moved(1);
     reply.large = 3;
@@ -148,11 +144,10 @@ Test(unit_schedule_backlog, a_change_while_a_promote_is_in_flight_forgets_oversi
     schedule_changed(schedule);
     read_promote(schedule, &reply, &ask, NOW);
     cr_assert_eq(schedule->oversized.skip, 0, "other entries may be at the head");
-    setup_close(&setup);
 }
 
 Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
-    setup_t setup = setup_open("max_payload = \"1KiB\";");
+    setup = setup_open("max_payload = \"1KiB\";");
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     promote_reply_t reply = moved(5);
@@ -175,11 +170,10 @@ Test(unit_schedule_backlog, oversized_entries_are_skipped_until_a_change) {
     promote(schedule, reply, NOW);
     schedule_reset(schedule);
     cr_assert_eq(schedule->oversized.skip, 0);
-    setup_close(&setup);
 }
 
 Test(unit_schedule_backlog, expensive_oversized_entries_are_read_again_after_a_cooldown) {
-    setup_t setup = setup_open("max_payload = \"1KiB\";");
+    setup = setup_open("max_payload = \"1KiB\";");
     schedule_t *schedule = &setup.schedule;
     promote_reply_t reply = moved(1);
     reply.large = 2;
@@ -204,5 +198,4 @@ Test(unit_schedule_backlog, expensive_oversized_entries_are_read_again_after_a_c
     schedule_flushed(schedule);
     cr_assert(schedule->oversized.skip == 0 && schedule->oversized.cooldown_until.ns == 0,
               "after FLUSHALL there are no oversized entries");
-    setup_close(&setup);
 }
