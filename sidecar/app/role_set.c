@@ -44,7 +44,7 @@ static shard_roles_t *role_set_new_shard(role_set_t *set, size_t shard, const bo
                                                  .told_fd = set->told_fd});
 }
 
-static void role_set_find_locks(role_set_t *set) {
+static void role_set_find_slots(role_set_t *set) {
     keyspace_t *keys = keyspace_new(set->config);
     for (size_t i = 0; i < keys->queue_count; i++) set->slots[i] = keyspace_slot(keys->locks[keys->queues[i].lock].key);
     keyspace_free(keys);
@@ -63,7 +63,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
         set->watcher_role.self = set->watcher = watcher_new(set->topology, metrics, &set->watcher_role);
         ok = set->watcher;
     }
-    role_set_find_locks(set);
+    role_set_find_slots(set);
     topology_need_slots(set->topology, set->slots, config->queue_count);
     if (topology_is_cluster(set->topology)) {
         set->log = audit_share_new(config, metrics, &set->log_stop);
