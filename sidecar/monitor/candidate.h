@@ -4,7 +4,7 @@
 #include "base/buffer.h"
 #include "base/pace.h"
 #include "model/job.h"
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 #include "queue/call.h"
 
 // Memory for one page. The next page uses the same memory.

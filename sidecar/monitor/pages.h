@@ -3,7 +3,7 @@
 // entries above the jobs that the monitor settles.
 #pragma once
 
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 
 // One page, with the stamps of its jobs.
 typedef struct stamped_page {

@@ -93,6 +93,13 @@ static size_t monitor_due_scans(monitor_t *m, size_t queues[STATUSES_MAX]) {
     return count;
 }
 
+// Begins a scan or a search. False: it has no work and is over.
+static bool monitor_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
+    bool search = scan_search_due(scan, now);
+    scan_take_status(scan, status, now);
+    return search ? scan_search_begin(scan, now) : scan_begin(scan, now);
+}
+
 bool monitor_begin_scans(monitor_t *m) {
     size_t queues[STATUSES_MAX];
     backup_status_t statuses[STATUSES_MAX];
@@ -114,7 +121,7 @@ bool monitor_begin_scans(monitor_t *m) {
         scan_t *scan = &m->scans[queues[i]];
         if (!monitor_handle_outcome(m, &calls[i], 0)) return false;
         scan->server_since = conn_server_since(m->session.data);
-        if (errors[i].outcome != OUTCOME_OK || !scan_begin(scan, &statuses[i], mono_now())) continue;
+        if (errors[i].outcome != OUTCOME_OK || !monitor_begin(scan, &statuses[i], mono_now())) continue;
         reports_read(&calls[i], scan);
         if (!monitor_handle_outcome(m, &calls[i], 0)) return false;
     }

@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 #include "base/failpoint.h"
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 
 // Returns the position of the first entry with this name, or the place for it.
 static size_t task_names_find(const task_names_t *names, const char *name) {

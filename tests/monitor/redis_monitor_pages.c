@@ -38,7 +38,8 @@ static void begin(setup_t *d) {
     backup_status_append(&call, rotation, NULL, false);
     cr_assert_eq(backup_status_read(&call, rotation, false, &status), OUTCOME_OK, "%s", d->f.error.text);
     cr_assert_eq(status.entries, JOBS);
-    cr_assert(scan_begin(&d->scan, &status, mono_now()));
+    scan_take_status(&d->scan, &status, mono_now());
+    cr_assert(scan_begin(&d->scan, mono_now()));
 }
 
 static outcome_t request(setup_t *d, bool more) {
@@ -140,7 +141,8 @@ Test(redis_monitor_pages, an_error_leaves_no_reply_unread) {
     open_setup(&d, 0);
     redis_ok(d.f.r, "SET sidecar:email:stamps x");
     backup_status_t status = {.entries = JOBS, .now = 1};
-    cr_assert(scan_begin(&d.scan, &status, mono_now()));
+    scan_take_status(&d.scan, &status, mono_now());
+    cr_assert(scan_begin(&d.scan, mono_now()));
     cr_assert_eq(request(&d, true), OUTCOME_OK);
     cr_assert_eq(read_reply(&d), OUTCOME_OK);
     cr_assert_eq(request(&d, true), OUTCOME_OK);
@@ -183,7 +185,8 @@ static int held_of_large(setup_t *d, const char *large, size_t len, int count) {
     int seen = 0, held = 0;
     backup_status_t status = {.entries = 20 + count, .now = 1};
     digest_t expected = digest_of(large, len);
-    cr_assert(scan_begin(&d->scan, &status, mono_now()));
+    scan_take_status(&d->scan, &status, mono_now());
+    cr_assert(scan_begin(&d->scan, mono_now()));
     do {
         cr_assert_eq(request(d, true), OUTCOME_OK, "%s", d->f.error.text);
         const stamped_page_t *stamped = pages_ready(d->pages);

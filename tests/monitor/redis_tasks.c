@@ -1,6 +1,6 @@
 /* Side tasks beside scans, with fake tasks: when a task steps, which messages wake it, and how an outcome affects this task and
  * other tasks. */
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 #include "monitor/tasks.h"
 #include "monitor_fixture.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dialects/registry.h"
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -38,6 +38,13 @@ static inline backup_status_t status_of(int64_t entries) {
     return (backup_status_t){.entries = entries, .now = REDIS_NOW + now_ms, .armed = true};
 }
 
+/* As the monitor does. */
+static inline bool begin_with(const backup_status_t *found) {
+    bool search = scan_search_due(&scan, now());
+    scan_take_status(&scan, found, now());
+    return search ? scan_search_begin(&scan, now()) : scan_begin(&scan, now());
+}
+
 /* Breaks off the scan in progress, if there is one. */
 static inline bool begin_scan(int64_t entries, int64_t stamps, int64_t reports, bool alone) {
     if (scan.state != SCAN_WAIT) scan_enter(&scan, SCAN_WAIT);
@@ -45,13 +52,13 @@ static inline bool begin_scan(int64_t entries, int64_t stamps, int64_t reports, 
     found.stamps = stamps;
     found.reports = reports;
     found.marker_alone = alone;
-    return scan_begin(&scan, &found, now());
+    return begin_with(&found);
 }
 
 static inline bool begin_scan_unarmed(void) {
     backup_status_t found = status_of(0);
     found.armed = false;
-    return scan_begin(&scan, &found, now());
+    return begin_with(&found);
 }
 
 /* Adds a page with `jobs` jobs and a sentinel at index `sentinel` (-1 = no sentinel). */

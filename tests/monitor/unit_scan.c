@@ -221,7 +221,7 @@ Test(unit_scan, a_scan_of_unknown_length_ends_with_the_last_page) {
     static backup_page_t p;
     backup_status_t open = {.entries = 256, .open = true};
     scan.rotation = 10;
-    cr_assert(scan_begin(&scan, &open, now()));
+    cr_assert(begin_with(&open));
     cr_assert(scan_pass(&scan)->in_place);
     for (int i = 0; i < 20; i++) {
         size_t wanted = scan_entries_wanted(&scan);

@@ -1,5 +1,5 @@
 /* Names of workers by job. */
-#include "monitor/workers.h"
+#include "monitor/scan/workers.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

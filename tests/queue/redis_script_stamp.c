@@ -161,8 +161,7 @@ Test(redis_script_push_marker, pushes_one_sentinel_for_each_number) {
     expect_word(push_marker(f.r, "T", "", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":1", "LINDEX email:backup 0");
     expect_word(push_marker(f.r, "T", "", OTHER), "other");
-    expect_word(push_marker(f.r, "T", "1", OTHER),
-                "other"); /* the random part never changes, or scans would not recognize it */
+    expect_word(push_marker(f.r, "T", "1", OTHER), "other"); /* the random part never changes, or scans would not recognize it */
     expect_word(push_marker(f.r, "T", "1", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":2", "LINDEX email:backup 0");
     expect_word(push_marker(f.r, "T", "1", RANDOM), "other");

@@ -1,6 +1,6 @@
 // A search looks for the jobs of reports at the ends of the list. Most of them are near an end: workers push to the head, and
 // rotation of a short list leaves new jobs at the tail.
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 
 enum {
     FEW_REPORTS = 16,          // a search always reads so few reports: Redis needs one short script for them
@@ -17,6 +17,10 @@ enum {
 bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now) {
     bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
     return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.read_reports, now);
+}
+
+bool scan_search_due(const scan_t *scan, mono_t now) {
+    return mono_reached(scan->timer.search, now) && !mono_reached(scan->timer.next, now);
 }
 
 bool scan_search_begin(scan_t *scan, mono_t now) {

@@ -1,4 +1,4 @@
-#include "monitor/duplicates.h"
+#include "monitor/scan/duplicates.h"
 
 enum { REPEATED_MAX = 200000 }; // digests of this and the last scan
 

@@ -1,4 +1,4 @@
-#include "monitor/report_table.h"
+#include "monitor/scan/report_table.h"
 
 #include "base/buffer.h"
 

@@ -1,4 +1,4 @@
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 
 #include "base/buffer.h"
 #include "base/log.h"
@@ -157,14 +157,6 @@ mono_t scan_next(const scan_t *scan) {
 
 bool scan_wants(const scan_t *scan, mono_t now) { return mono_reached(scan_next(scan), now); }
 
-// Takes over a new state, but keeps the last marker, which the new state does not have.
-static void scan_take_status(scan_t *scan, const backup_status_t *status) {
-    buffer_t known = scan->status.marker;
-    scan->status = *status;
-    scan->status.marker_met = false;
-    scan->status.marker = known;
-}
-
 static void scan_become_idle(scan_t *scan, mono_t now) {
     scan->completed++;
     scan->timer.empty_scans = 0;
@@ -196,15 +188,20 @@ static bool scan_list_is_long(const scan_t *scan, int64_t entries) {
     return entries > scan->rotation || (scan->is_long && entries > scan->rotation / 2);
 }
 
-bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
-    bool search = mono_reached(scan->timer.search, now) && !mono_reached(scan->timer.next, now);
-    scan_take_status(scan, status);
+void scan_take_status(scan_t *scan, const backup_status_t *status, mono_t now) {
+    buffer_t known = scan->status.marker; // the new state does not have it
+    scan->status = *status;
+    scan->status.marker_met = false;
+    scan->status.marker = known;
     scan_forget_refusals(scan); // drop the refusals of a scan that was broken off
     scan->timer.search = mono_never();
     scan->timer.changed = scan->timer.rescan = false;
     scan->clock.now = status->now;
     scan->clock.certain_at = scan_certain_at(scan, status->now, now);
-    if (search) return scan_search_begin(scan, now);
+}
+
+bool scan_begin(scan_t *scan, mono_t now) {
+    const backup_status_t *status = &scan->status;
     scan->timer.began = now;
     scan->clock.next_verdict_at = INT64_MAX;
     scan->is_long = scan_list_is_long(scan, status->entries);
@@ -223,6 +220,11 @@ bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now) {
     duplicates_begin(&scan->duplicates, (size_t)status->entries);
     if (!scan_pass(scan)->reports_kept) report_table_begin(&scan->reports);
     return true;
+}
+
+bool scan_all_read(scan_t *scan) {
+    scan_enter(scan, SCAN_PRUNE);
+    return scan->status.stamps > scan_pass(scan)->jobs || scan->status.entries == 0;
 }
 
 // The time to keep the stamp of a requeued job that is not in the list. Only a job with a date of its own needs the stamp: the

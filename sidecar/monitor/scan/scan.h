@@ -7,10 +7,10 @@
 #include "dialects/dialect.h"
 #include "model/metrics.h"
 #include "model/verdict.h"
-#include "monitor/duplicates.h"
-#include "monitor/place.h"
-#include "monitor/report_table.h"
-#include "monitor/workers.h"
+#include "monitor/scan/duplicates.h"
+#include "monitor/scan/place.h"
+#include "monitor/scan/report_table.h"
+#include "monitor/scan/workers.h"
 #include "queue/report_end.h"
 
 enum {
@@ -180,8 +180,10 @@ bool scan_blocked(const scan_t *scan, bool retries, const char *ready);
 bool scan_wants(const scan_t *scan, mono_t now); // whether a step of the scan, or a new scan, is due
 mono_t scan_next(const scan_t *scan);            // when the next step or scan is due
 
-// Begins a scan, or a search if only reports ask for one. False: it has no work and is over.
-bool scan_begin(scan_t *scan, const backup_status_t *status, mono_t now);
+// Stores a new state of the list. Then scan_begin or scan_search_begin follows.
+void scan_take_status(scan_t *scan, const backup_status_t *status, mono_t now);
+// Begins a scan. False: it has no work and is over.
+bool scan_begin(scan_t *scan, mono_t now);
 bool scan_is_empty(const scan_t *scan);      // the list had no job when its state was read, and no report is there
 mono_t scan_reports_due(const scan_t *scan); // when the reports may be read again
 
@@ -197,8 +199,9 @@ void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t 
 // keep their stamps. Call it once at the end of a scan.
 bool scan_meets_repeats(scan_t *scan);
 
-// A search: scan_search.c. scan_begin calls the first one.
-bool scan_search_begin(scan_t *scan, mono_t now);
+// A search: search.c.
+bool scan_search_due(const scan_t *scan, mono_t now); // whether a search begins in place of a scan: only reports ask for one
+bool scan_search_begin(scan_t *scan, mono_t now);     // false: it has no work and is over
 // Whether a search that begins now reads all reports first.
 bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now);
 // Sets the end and the number of entries to read next; false = the search is over. Call scan_search_read and scan_search_found

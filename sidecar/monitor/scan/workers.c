@@ -1,4 +1,4 @@
-#include "monitor/workers.h"
+#include "monitor/scan/workers.h"
 
 #include "base/utf8.h"
 

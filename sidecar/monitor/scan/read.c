@@ -1,5 +1,5 @@
 // A scan reads all jobs in progress: how much it requests, and what it keeps of them.
-#include "monitor/scan.h"
+#include "monitor/scan/scan.h"
 
 enum {
     PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request
@@ -98,9 +98,4 @@ void scan_note_verdict(scan_t *scan, const verdict_t *verdict) {
 bool scan_may_end(const scan_t *scan) {
     bool exact = scan->ops->rotation && scan->status.entries <= SETTLE_EXACT_ENTRIES;
     return exact || scan->completed >= SCAN_SURE_SCANS;
-}
-
-bool scan_all_read(scan_t *scan) {
-    scan_enter(scan, SCAN_PRUNE);
-    return scan->status.stamps > scan_pass(scan)->jobs || scan->status.entries == 0;
 }

@@ -1,4 +1,4 @@
-#include "monitor/place.h"
+#include "monitor/scan/place.h"
 
 enum {
     OVERLAP_SHARE = 8,                    // of a page, so that large jobs are not all read twice
