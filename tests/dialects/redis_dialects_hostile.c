@@ -287,10 +287,12 @@ ParameterizedTestParameters(redis_dialects_hostile, clutter_is_kept_or_ended) {
     return cr_make_param_array(int, numbers, CASE_COUNT);
 }
 
+static setup_t d;
+SUITE(redis_dialects_hostile, , close_setup(&d));
+
 ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended, .timeout = 120) {
     const dialect_case_t *table = &CASES[*number];
     clutter_t clutter = clutter_new();
-    setup_t d;
     open_case(&d, table);
     redis_ok(d.f.r, "RPUSH bank precious");
     redis_ok(d.f.r, "RPUSH other:backup precious");
@@ -307,7 +309,6 @@ ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended,
     cr_assert_eq(redis_int(d.f.r, "LLEN bank") + redis_int(d.f.r, "LLEN other:backup"), 2);
     fprintf(stderr, "%s: %lld ready, %lld ended\n", table->name, waiting, ended);
     clutter_free(&clutter);
-    close_setup(&d);
 }
 
 ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
@@ -319,7 +320,6 @@ ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
 /* Each key of the queue in turn has a wrong type. After the key is deleted the valid job is retried. */
 ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing, .timeout = 300) {
     const dialect_case_t *table = &CASES[*number];
-    setup_t d;
     open_case(&d, table);
     redis_keys_t used = config_redis_keys(&d.f.config->queues[0]);
     for (size_t k = 0; k < used.count; k++) {
@@ -336,7 +336,6 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
             cr_assert_fail("%s: no retry after %s was a %s", table->name, used.items[k].name, wrong);
     }
     config_redis_keys_free(&used);
-    close_setup(&d);
 }
 
 static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
@@ -345,7 +344,6 @@ static void note(void *self, preflight_level_t finding, const char *queue, const
 
 /* BullMQ uses the same key names for its jobs: the sidecar must not move, mark or end them. */
 Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
-    setup_t d;
     buffer_t said = {0};
     redis_error_t error;
     open_setup(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
@@ -362,5 +360,4 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     cr_assert_eq(redis_int(d.f.r, "EXISTS bull:email:wait bull:email:stalled bull:email:stalled-check bull:email:failed"), 0);
     buffer_free(&said);
     conn_free(conn);
-    close_setup(&d);
 }

@@ -80,8 +80,10 @@ static void expect_mark(redis_t *r, const char *what, const char *by) {
     free(mark);
 }
 
+static fixture_t f;
+SUITE(redis_script_requeue, f = fixture_start(NULL), fixture_stop(&f));
+
 Test(redis_script_requeue, pushes_behind_waiting_jobs_and_writes_a_record) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "RPUSH email newest oldest");
     redis_ok(f.r, "HSET sidecar:email:meta bytes 100");
     answered(f.r, ask_new());
@@ -98,11 +100,9 @@ Test(redis_script_requeue, pushes_behind_waiting_jobs_and_writes_a_record) {
     freeReplyObject(entry);
     redis_expect(f.r, "134", "HGET sidecar:email:meta bytes"); /* 100, 21, and 13 of `at` */
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, a_second_answer_needs_again) {
-    fixture_t f = fixture_start(NULL);
     ask_t other = ask_new();
     other.by = "bob@host";
     answered(f.r, ask_new());
@@ -114,11 +114,9 @@ Test(redis_script_requeue, a_second_answer_needs_again) {
     cr_assert_eq(in_list(f.r, "email", slice_text(JOB)), 2);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 2);
     expect_mark(f.r, "requeued", "bob@host");
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, a_discarded_job_is_not_pushed_and_stays_discarded) {
-    fixture_t f = fixture_start(NULL);
     answered(f.r, ask_discard());
     cr_assert_eq(redis_int(f.r, "EXISTS email"), 0);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
@@ -129,11 +127,9 @@ Test(redis_script_requeue, a_discarded_job_is_not_pushed_and_stays_discarded) {
     answered(f.r, again);
     expect_mark(f.r, "requeued", "ann@host");
     cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, a_stamp_begins_a_new_life) {
-    fixture_t f = fixture_start(NULL);
     ask_t ask = ask_new();
     ask.stamp = true;
     set_stamp(f.r, ask.job, (stamp_t){.born_us = 5, .seen = 5, .retries = 3, .retried_at = 5});
@@ -149,11 +145,9 @@ Test(redis_script_requeue, a_stamp_begins_a_new_life) {
     answered(f.r, ask);
     stamp = stamp_of(f.r, ask.job);
     cr_assert(stamp.born_us % 1000 == 0 && stamp.born_us / 1000 >= before && stamp.born_us / 1000 <= call_now_ms(f.r));
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, another_queue_gets_job_and_stamp_and_the_first_gets_the_record) {
-    fixture_t f = fixture_start(NULL);
     ask_t ask = ask_new();
     ask.to = "sms";
     ask.stamp = true;
@@ -163,7 +157,6 @@ Test(redis_script_requeue, another_queue_gets_job_and_stamp_and_the_first_gets_t
     cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:sms:meta life"), 1);
     cr_assert_eq(redis_int(f.r, "EXISTS email sidecar:email:stamps sidecar:sms:failures sidecar:sms:requeued"), 0);
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures sidecar:email:requeued"), 2);
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, keys_of_the_wrong_type_change_nothing) {
@@ -172,7 +165,6 @@ Test(redis_script_requeue, keys_of_the_wrong_type_change_nothing) {
     } keys[] = {{"sidecar:email:requeued", "hash"}, {"sidecar:email:failures", "stream"},
                 {"sidecar:email:meta", "hash"},     {"sms", "list"},
                 {"sidecar:sms:stamps", "hash"},     {"sidecar:sms:meta", "hash"}};
-    fixture_t f = fixture_start(NULL);
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             redis_ok(f.r, "FLUSHALL");
@@ -185,7 +177,6 @@ Test(redis_script_requeue, keys_of_the_wrong_type_change_nothing) {
             ask.what = "discarded";
             expect_type(answer_with(f.r, ask, true), keys[k].key, fixture_types[t]);
         }
-    fixture_stop(&f);
 }
 
 /* Expects an error that contains the text, and no changed key. */
@@ -196,18 +187,15 @@ static void refused_by_error(redis_t *r, ask_t ask, const char *text) {
 }
 
 Test(redis_script_requeue, a_stream_at_its_last_id_leaves_the_failure_as_it_was) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
     refused_by_error(f.r, ask_discard(), "last possible");
     refused_by_error(f.r, ask_new(), "last possible");
     redis_ok(f.r, "DEL sidecar:email:failures");
     answered(f.r, ask_new());
     cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, a_full_redis_refuses_the_script) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     if (server_major(f.server) < 7) { /* the proof of rights has written, and then Redis 6.2 refuses nothing for lack of memory */
         answered(f.r, ask_new());
@@ -220,11 +208,9 @@ Test(redis_script_requeue, a_full_redis_refuses_the_script) {
     freeReplyObject(reply);
     redis_ok(f.r, "CONFIG SET maxmemory 0");
     answered(f.r, ask_new());
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, names_a_missing_right_and_keeps_the_earlier_marker) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "HSET sidecar:email:requeued %s %s", EVENT, "discarded 5 bob");
     ask_t again = ask_new();
     again.again = "1";
@@ -239,12 +225,10 @@ Test(redis_script_requeue, names_a_missing_right_and_keeps_the_earlier_marker) {
     answered(f.r, again);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
-    fixture_stop(&f);
 }
 
 /* A queue with unique ids, as in KMQueue: an id is in a set while its job waits or runs. */
 Test(redis_script_requeue, unique_job_is_queued_once) {
-    fixture_t f = fixture_start(NULL);
     ask_t ask = ask_new();
     ask.mark = "email_unique";
     answered(f.r, ask);
@@ -262,7 +246,6 @@ Test(redis_script_requeue, unique_job_is_queued_once) {
         fixture_make_key(f.r, "email_unique", fixture_types[t]);
         expect_type(answer_with(f.r, ask, true), "email_unique", fixture_types[t]);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, keeps_the_bytes_of_a_job) {
@@ -270,7 +253,6 @@ Test(redis_script_requeue, keeps_the_bytes_of_a_job) {
     char *huge = malloc(HUGE_JOB);
     for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
     const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\0", 1}, {"\xff\xfe\xc3", 3}, {"12345678901234567890", 20}, {huge, HUGE_JOB}};
-    fixture_t f = fixture_start(NULL);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         redis_ok(f.r, "FLUSHALL");
         ask_t ask = ask_new();
@@ -280,12 +262,10 @@ Test(redis_script_requeue, keeps_the_bytes_of_a_job) {
         cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
     }
     free(huge);
-    fixture_stop(&f);
 }
 
 Test(redis_script_requeue, malformed_counters_do_not_stop_a_requeue) {
     static const char *const strange[] = {"abc", "", "1.5", "-3", "1e300", "nan", "inf"};
-    fixture_t f = fixture_start(NULL);
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
         redis_ok(f.r, "FLUSHALL");
         redis_ok(f.r, "HSET sidecar:email:meta bytes %b life %b", strange[i], strlen(strange[i]), strange[i], strlen(strange[i]));
@@ -295,38 +275,34 @@ Test(redis_script_requeue, malformed_counters_do_not_stop_a_requeue) {
         redis_expect(f.r, "34", "HGET sidecar:email:meta bytes");
         cr_assert(stamp_of(f.r, ask.job).born_us > 0);
     }
-    fixture_stop(&f);
 }
 
 /* Prunes requeue markers as the leader does, until the whole hash was read. */
-static void prune(fixture_t *f, const char *token, int64_t before_ms, outcome_t expected) {
-    const call_t call = fixture_call(f, token);
+static void prune(const char *token, int64_t before_ms, outcome_t expected) {
+    const call_t call = fixture_call(&f, token);
     uint64_t cursor = 0;
-    do cr_assert_eq(requeue_prune(&call, before_ms, &cursor), expected, "%s", f->error.text);
+    do cr_assert_eq(requeue_prune(&call, before_ms, &cursor), expected, "%s", f.error.text);
     while (cursor && expected == OUTCOME_OK);
 }
 
 Test(redis_script_requeue, the_leader_prunes_old_requeue_markers) {
     enum { MARKS = 3000 };
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "SET sidecar:app:lock T");
     redis_ok(f.r, "EVAL %s 1 sidecar:email:requeued %d",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'm' .. i, 'requeued ' .. i .. ' ann b') end", MARKS);
     redis_ok(f.r, "HSET sidecar:email:requeued strange text");
-    prune(&f, "other", MARKS, OUTCOME_FENCED);
+    prune("other", MARKS, OUTCOME_FENCED);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:requeued"), MARKS + 1);
-    prune(&f, "T", 1001, OUTCOME_OK);
+    prune("T", 1001, OUTCOME_OK);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:requeued"), MARKS - 1000 + 1);
     cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1001"), 1);
     cr_assert_eq(redis_int(f.r, "HEXISTS sidecar:email:requeued m1000"), 0);
-    prune(&f, "T", 1001, OUTCOME_OK);
+    prune("T", 1001, OUTCOME_OK);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:requeued"), MARKS - 1000 + 1);
-    fixture_stop(&f);
 }
 
 /* In private_queues a requeued job is no dead letter any more, and may become one again. */
 Test(redis_script_requeue, removes_the_dead_letter) {
-    fixture_t f = fixture_start(NULL);
     char *sha1 = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
     ask_t ask = ask_new();
     ask.letters = "email:dead";
@@ -353,5 +329,4 @@ Test(redis_script_requeue, removes_the_dead_letter) {
     fixture_make_key(f.r, "email:dead", "string");
     expect_type(answer_with(f.r, ask, true), "email:dead", "string");
     free(sha1);
-    fixture_stop(&f);
 }

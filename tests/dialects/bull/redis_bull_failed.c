@@ -35,8 +35,10 @@ static void fail_ago(redis_t *r, const char *id, long long ago_ms) {
     bull_fail(r, id, finished, "boom");
 }
 
+static fixture_t f;
+SUITE(redis_bull_failed, f = setup(), fixture_stop(&f));
+
 Test(redis_bull_failed, failures_before_adoption_count_as_recorded) {
-    fixture_t f = setup();
     fail_ago(f.r, "old", 3600000);
     fail_ago(f.r, "new", 1000);
     fail_ago(f.r, "ahead", -3600000);
@@ -44,23 +46,19 @@ Test(redis_bull_failed, failures_before_adoption_count_as_recorded) {
     cr_expect_leq(llabs(at - call_now_ms(f.r)), 60000);
     cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 3); /* new, ahead and :seen; older failures are never read */
     cr_expect_eq(seen(f.r, "100", ""), at, "a second call does not move `:seen`");
-    fixture_stop(&f);
 }
 
 /* More jobs failed within the overlap than get a mark, so reads must begin behind the failures without one. */
 Test(redis_bull_failed, a_queue_with_many_failures_is_adopted_in_one_bounded_step) {
-    fixture_t f = setup();
     long long now = call_now_ms(f.r);
     redis_ok(f.r, "EVAL %s 1 " BULL "failed %lld",
              "for i = 1, 3000 do redis.call('ZADD', KEYS[1], ARGV[1] - 300000 + i, 'job' .. i) end", now);
     long long at = seen(f.r, "1200", "");
     cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 1201);
     cr_expect_eq(at - 600000, now - 300000 + 1801, "reads begin at the oldest failure with a mark");
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, seen_moves_forwards_and_removes_old_marks) {
-    fixture_t f = setup();
     char move[32], before[32];
     long long at = seen(f.r, "100", "");
     snprintf(move, sizeof move, "%lld", at + 1000);
@@ -70,13 +68,11 @@ Test(redis_bull_failed, seen_moves_forwards_and_removes_old_marks) {
     cr_expect_eq(seen(f.r, "100", before), at + 1000);
     cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 2);
     redis_expect(f.r, NULL, "ZSCORE " SIDECAR "recorded gone");
-    fixture_stop(&f);
 }
 
 /* Redis's clock may be set back, which makes the sidecar read old failures again: without their marks it would record them again.
  */
 Test(redis_bull_failed, marks_stay_as_long_as_their_failures) {
-    fixture_t f = setup();
     char move[32];
     long long at = seen(f.r, "100", ""), old = at - 7200000;
     snprintf(move, sizeof move, "%lld", at);
@@ -92,12 +88,10 @@ Test(redis_bull_failed, marks_stay_as_long_as_their_failures) {
     cr_expect_eq(redis_int(f.r, "EVAL %s 1 " SIDECAR "recorded %lld",
                            "return redis.call('ZSCORE', KEYS[1], 'a:b:' .. ARGV[1]) and 1 or 0", old),
                  1);
-    fixture_stop(&f);
 }
 
 /* Redis's clock was a day ahead and has been corrected. */
 Test(redis_bull_failed, seen_in_the_future_is_corrected) {
-    fixture_t f = setup();
     char now[32];
     long long at = seen(f.r, "100", ""), day = 86400000;
     snprintf(now, sizeof now, "%lld", at);
@@ -106,11 +100,9 @@ Test(redis_bull_failed, seen_in_the_future_is_corrected) {
     cr_expect_eq(seen(f.r, "100", now), at);
     redis_expect(f.r, NULL, "ZSCORE " SIDECAR "recorded old");
     cr_expect_eq(redis_int(f.r, "ZCARD " SIDECAR "recorded"), 2);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, seen_is_fenced_and_checks_types) {
-    fixture_t f = setup();
     expect_word(ask_seen(f.r, "other", "100", ""), "fenced");
     cr_expect_eq(redis_int(f.r, "EXISTS " SIDECAR "recorded"), 0);
     fixture_make_key(f.r, BULL "failed", "list");
@@ -118,7 +110,6 @@ Test(redis_bull_failed, seen_is_fenced_and_checks_types) {
     fixture_make_key(f.r, SIDECAR "recorded", "hash");
     redis_ok(f.r, "DEL " BULL "failed");
     expect_type(ask_seen(f.r, "T", "100", ""), "recorded", "hash");
-    fixture_stop(&f);
 }
 
 /* ---- bull_failed */
@@ -167,7 +158,6 @@ static void expect_page(redis_t *r, page_t ask, long long looked, const char *la
 }
 
 Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
-    fixture_t f = setup();
     bull_fail(f.r, "7", "1700000001000", "boom");
     redisReply *page = read_page(f.r, page_new());
     bull_job_t job = {0};
@@ -183,11 +173,9 @@ Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
     cr_expect_eq(bull_number(&job, BULL_PROCESSED_ON), 1700000000010);
     cr_expect_eq(job.fields[BULL_DEID].len, 0);
     freeReplyObject(page);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, each_page_begins_where_the_last_ended) {
-    fixture_t f = setup();
     page_t ask = page_new();
     expect_page(f.r, ask, 0, "", 0, "");
     for (int i = 0; i < 5; i++) {
@@ -210,11 +198,9 @@ Test(redis_bull_failed, each_page_begins_where_the_last_ended) {
     ask.jobs = "2";
     ask.size = "4194304";
     expect_page(f.r, ask, 4, "2000", 2, "b= d="); /* d failed again since 1999 */
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, strange_jobs_do_not_affect_others) {
-    fixture_t f = setup();
     char *large = calloc(1, 2000001);
     memset(large, 'x', 2000000);
     bull_fail(f.r, "good", "4", "boom");
@@ -236,11 +222,9 @@ Test(redis_bull_failed, strange_jobs_do_not_affect_others) {
     cr_expect_str_eq(page_value(page, 3, 3 + BULL_FAILED_REASON)->str, "boom");
     freeReplyObject(page);
     free(large);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, reads_jobs_by_id) {
-    fixture_t f = setup();
     page_t ask = page_new();
     bull_fail(f.r, "behind", "5", "boom");
     bull_fail(f.r, "known", "6", "boom");
@@ -253,7 +237,6 @@ Test(redis_bull_failed, reads_jobs_by_id) {
     ask.ids[2] = "known";
     ask.ids[3] = "retried";
     expect_page(f.r, ask, 4, "", 1, "gone=none behind= retried=");
-    fixture_stop(&f);
 }
 
 /* ---- bull_record */
@@ -278,7 +261,6 @@ static void expect_recorded(redis_t *r, const char *id, const char *score) {
 }
 
 Test(redis_bull_failed, a_failure_is_recorded_once) {
-    fixture_t f = setup();
     bull_fail(f.r, "7", "1700000001000", "boom");
     expect_recorded(f.r, "7", "1700000001000");
     expect_refused(f.r, "T", "7", "1700000001000", "1000000", "changed"); /* a lost reply: the same request again */
@@ -292,11 +274,9 @@ Test(redis_bull_failed, a_failure_is_recorded_once) {
     expect_refused(f.r, "T", "7", "1700000001000", "1000000", "gone");
     expect_recorded(f.r, "7", "1700000002000");
     cr_expect_eq(redis_int(f.r, "XLEN " SIDECAR "failures"), 2);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, each_failed_precondition_refuses_the_record) {
-    fixture_t f = setup();
     expect_refused(f.r, "T", "7", "5", "1000000", "gone");
     bull_fail(f.r, "7", "5", "boom");
     expect_refused(f.r, "other", "7", "5", "1000000", "fenced");
@@ -307,16 +287,13 @@ Test(redis_bull_failed, each_failed_precondition_refuses_the_record) {
     expect_recorded(f.r, "7", "5");
     redis_ok(f.r, "DEL " BULL_LOCK);
     expect_refused(f.r, "T", "7", "5", "1000000", "fenced");
-    fixture_stop(&f);
 }
 
 /* Bull removed the job at once, so only its message is left, and there is no score to mark. */
 Test(redis_bull_failed, a_message_alone_leaves_no_mark) {
-    fixture_t f = setup();
     expect_recorded(f.r, "7", "");
     cr_expect_eq(redis_int(f.r, "EXISTS " SIDECAR "recorded"), 0);
     cr_expect_eq(redis_int(f.r, "XLEN " SIDECAR "failures"), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
@@ -326,7 +303,6 @@ Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
                 {"recorded", SIDECAR "recorded", "zset"},
                 {"failures", SIDECAR "failures", "stream"},
                 {"meta", SIDECAR "meta", "hash"}};
-    fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
@@ -337,13 +313,11 @@ Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
             eval_t call = record_call("T", "7", "5", "1000000");
             expect_type(call_in_vain(&call, f.r), keys[k].what, fixture_types[t]);
         }
-    fixture_stop(&f);
 }
 
 /* Without any one right there is no record without its mark. Such a failure would be recorded again and again. */
 Test(redis_bull_failed, a_missing_right_leaves_no_record_without_its_mark) {
     static const char *const rights[] = {"-xadd", "-zadd", "-hset", "-zscore", "-hmget", "-xlen", "-time", "-type", "-get"};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         redis_ok(f.r, "DEL " SIDECAR "failures " SIDECAR "recorded " SIDECAR "meta");
         bull_fail(f.r, "7", "5", "boom");
@@ -353,13 +327,10 @@ Test(redis_bull_failed, a_missing_right_leaves_no_record_without_its_mark) {
         redis_ok(f.r, "ACL SETUSER default +@all");
         cr_expect_eq(redis_int(f.r, "XLEN " SIDECAR "failures"), redis_int(f.r, "ZCARD " SIDECAR "recorded"), "%s", rights[i]);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_failed, records_failures_when_redis_is_full) {
-    fixture_t f = setup();
     bull_fail(f.r, "7", "5", "boom");
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     expect_recorded(f.r, "7", "5");
-    fixture_stop(&f);
 }

@@ -84,8 +84,10 @@ static void receive_message(setup_t *setup, const char *id, const char *error) {
 
 static void expect_jobs(setup_t *setup, const char *ids) { expect_records(setup->f.r, "job", ids); }
 
+static setup_t setup;
+SUITE(redis_bull_reader, setup = setup_start(), setup_stop(&setup));
+
 Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     fail(&setup, "7", 0);
     read_failures(&setup);
@@ -119,11 +121,9 @@ Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
     free(payload);
     cr_expect_eq(metric_get(&setup.metrics->queues[0].failed_recorded), 1);
     cr_expect_eq(metric_get(&setup.metrics->queues[0].ended_by[REASON_worker_failed]), 1);
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, records_each_failure_once_over_several_leaders) {
-    setup_t setup = setup_start();
     fail(&setup, "before", -1000);
     read_failures(&setup);
     for (int leader = 0; leader < 3; leader++) {
@@ -140,12 +140,10 @@ Test(redis_bull_reader, records_each_failure_once_over_several_leaders) {
     fail(&setup, "1", 1); /* requeued, and failed again */
     read_failures(&setup);
     expect_jobs(&setup, "1 2 1");
-    setup_stop(&setup);
 }
 
 /* A failover may lose the mark, so the failure is recorded again. The record has the same event id: the audit log has one row. */
 Test(redis_bull_reader, a_record_made_again_is_the_same_event) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     fail(&setup, "7", 0);
     read_failures(&setup);
@@ -158,11 +156,9 @@ Test(redis_bull_reader, a_record_made_again_is_the_same_event) {
     read_failures(&setup);
     expect_records(setup.f.r, "event", first);
     free(first);
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, clocks_of_workers_may_be_wrong) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     fail(&setup, "ahead", 3600000);
     read_failures(&setup);
@@ -182,12 +178,10 @@ Test(redis_bull_reader, clocks_of_workers_may_be_wrong) {
     receive_message(&setup, "an_hour_behind", "boom");
     read_failures(&setup);
     expect_jobs(&setup, "ahead right minutes_behind an_hour_behind");
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_burst_of_failures) {
     enum { COUNT = 10000 };
-    setup_t setup = setup_start();
     read_failures(&setup);
     redis_ok(setup.f.r, "EVAL %s 1 " BULL "failed %lld %d",
              "for i = 1, ARGV[2] do redis.call('HSET', 'bull:video:' .. i, 'name', 'n', 'data', '{}', 'opts', '{}') "
@@ -199,12 +193,10 @@ Test(redis_bull_reader, a_burst_of_failures) {
     forget_state(&setup);
     read_failures(&setup);
     cr_expect_eq(redis_int(setup.f.r, "XLEN " SIDECAR "failures"), COUNT);
-    setup_stop(&setup);
 }
 
 /* Bull removed the jobs in the step that failed them, so only their messages are left. */
 Test(redis_bull_reader, a_job_removed_at_once_is_recorded_from_its_message) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     receive_message(&setup, "7", "no such \\\"image\\\"");
     receive_message(&setup, "8", BULL_STALLED_MESSAGE);
@@ -218,12 +210,10 @@ Test(redis_bull_reader, a_job_removed_at_once_is_recorded_from_its_message) {
     receive_message(&setup, "7", "again"); /* a new job with the same id */
     read_failures(&setup);
     expect_jobs(&setup, "7 8 7");
-    setup_stop(&setup);
 }
 
 /* A failure while no instance leads is recorded later. A failure while record_failed is false is never recorded. */
 Test(redis_bull_reader, failures_while_record_failed_is_false_are_never_recorded) {
-    setup_t setup = setup_start();
     const side_task_ops_t *ops = &bull_failed_task;
     read_failures(&setup);
     fail(&setup, "1", 0);
@@ -247,13 +237,11 @@ Test(redis_bull_reader, failures_while_record_failed_is_false_are_never_recorded
     read_failures(&setup);
     expect_jobs(&setup, "1 2 5");
     ops->close(off);
-    setup_stop(&setup);
 }
 
 /* With removeOnFail: 1 Bull removes a job when the next job fails. The sidecar may handle the message of the first job after
  * that. */
 Test(redis_bull_reader, a_late_message_is_no_second_failure) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     fail(&setup, "7", 0);
     read_failures(&setup);
@@ -266,14 +254,12 @@ Test(redis_bull_reader, a_late_message_is_no_second_failure) {
     receive_message(&setup, "8", "boom");
     read_failures(&setup);
     expect_jobs(&setup, "7");
-    setup_stop(&setup);
 }
 
 /* A message has no date, but Bull sends one for each failure: a second message of an id within a minute is another failure. */
 Test(redis_bull_reader, an_id_that_fails_again_is_another_failure) {
     static const bool orders[][2] = {
         {true, false}, {false, true}, {false, false}}; /* message before the read, message before the removal */
-    setup_t setup = setup_start();
     read_failures(&setup);
     char *expected = mem_str("");
     for (size_t i = 0; i < 3; i++) {
@@ -299,12 +285,12 @@ Test(redis_bull_reader, an_id_that_fails_again_is_another_failure) {
         expect_jobs(&setup, expected);
     }
     free(expected);
-    setup_stop(&setup);
 }
 
 /* removeOnFail: 5 in a burst of failures: Bull removes a job between the read of `failed` and the record. Its message is left. */
 Test(redis_bull_reader, a_job_removed_after_the_read_is_recorded_from_its_message) {
-    setup_t setup = setup_start_as("", true);
+    setup_stop(&setup);
+    setup = setup_start_as("", true);
     const proxy_rule_t gone = {
         .action = PROXY_REFUSE, .match = SIDECAR "recorded " SIDECAR "failures ", .error = "*1\r\n$4\r\ngone"};
     mono_t next;
@@ -337,22 +323,20 @@ Test(redis_bull_reader, a_job_removed_after_the_read_is_recorded_from_its_messag
     redis_ok(setup.f.r, "DEL " BULL "failed"); /* requeued meanwhile: its hash stays */
     read_failures(&setup);
     expect_jobs(&setup, "6 7 9 8");
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_message_without_a_change_is_handled) {
-    setup_t setup = setup_start();
     mono_t next;
     read_failures(&setup);
     fail(&setup, "7", -3600000);
     receive_message(&setup, "7", "boom");
     for (int i = 0; i < 3; i++) cr_assert_eq(step(&setup, false, &next), OUTCOME_OK);
     expect_jobs(&setup, "7");
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_full_stream_loses_no_failure) {
-    setup_t setup = setup_start_with("stream = { max_bytes = \"1MiB\"; };");
+    setup_stop(&setup);
+    setup = setup_start_with("stream = { max_bytes = \"1MiB\"; };");
     read_failures(&setup);
     redis_ok(setup.f.r, "HSET " SIDECAR "meta bytes 1048576");
     for (int i = 0; i < 200; i++) {
@@ -376,11 +360,9 @@ Test(redis_bull_reader, a_full_stream_loses_no_failure) {
     fixture_step_boottime(11000);
     cr_assert_eq(run_steps_after(&setup, false), OUTCOME_OK);
     cr_expect_eq(redis_int(setup.f.r, "XLEN " SIDECAR "failures"), 201);
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
-    setup_t setup = setup_start();
     char *large = calloc(1, 70001), *error;
     memset(large, 'x', 70000);
     read_failures(&setup);
@@ -402,12 +384,10 @@ Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
     cr_expect_eq(fixture_log_count("larger than max_payload"), 1);
     free(error);
     free(large);
-    setup_stop(&setup);
 }
 
 /* The record does not show whose stalled check ended the job: the text is Bull's own. */
 Test(redis_bull_reader, records_jobs_that_a_workers_check_ended) {
-    setup_t setup = setup_start();
     char finished[32];
     read_failures(&setup);
     snprintf(finished, sizeof finished, "%lld", call_now_ms(setup.f.r));
@@ -417,11 +397,9 @@ Test(redis_bull_reader, records_jobs_that_a_workers_check_ended) {
     expect_records(setup.f.r, "reason", "retries_exhausted");
     expect_records(setup.f.r, "error", BULL_STALLED_REASON);
     expect_records(setup.f.r, "attempts", "3");
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_former_leader_records_nothing) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     fail(&setup, "7", 0);
     redis_ok(setup.f.r, "SET " BULL_LOCK " other");
@@ -430,11 +408,9 @@ Test(redis_bull_reader, a_former_leader_records_nothing) {
     forget_state(&setup);
     cr_assert_eq(run_steps(&setup), OUTCOME_FENCED);
     cr_expect_eq(redis_int(setup.f.r, "EXISTS " SIDECAR "failures"), 0);
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, recovers_from_a_key_of_the_wrong_type) {
-    setup_t setup = setup_start();
     fixture_make_key(setup.f.r, BULL "failed", "list");
     cr_expect_eq(run_steps(&setup), OUTCOME_REFUSED);
     cr_expect(strstr(setup.f.error.text, "failed") && strstr(setup.f.error.text, "list"), "%s", setup.f.error.text);
@@ -446,21 +422,17 @@ Test(redis_bull_reader, recovers_from_a_key_of_the_wrong_type) {
     redis_ok(setup.f.r, "DEL " SIDECAR "failures");
     read_failures(&setup);
     expect_jobs(&setup, "7");
-    setup_stop(&setup);
 }
 
 Test(redis_bull_reader, a_lost_connection_records_nothing_twice) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     fail(&setup, "7", 0);
     server_kill(setup.f.server);
     cr_expect_eq(run_steps(&setup), OUTCOME_DISCONNECTED);
-    setup_stop(&setup);
 }
 
 /* The queue has far more failures than a read after a change covers. The cost of a change does not grow with them. */
 Test(redis_bull_reader, a_change_does_not_read_all_failures_again) {
-    setup_t setup = setup_start();
     read_failures(&setup);
     redis_ok(setup.f.r, "EVAL %s 2 " BULL "failed " SIDECAR "recorded %lld",
              "for i = 1, 50000 do redis.call('ZADD', KEYS[1], ARGV[1] - i * 10, i) "
@@ -471,5 +443,4 @@ Test(redis_bull_reader, a_change_does_not_read_all_failures_again) {
     read_failures(&setup);
     expect_jobs(&setup, "new");
     cr_expect_lt(server_commandstat(setup.f.server, "zscore") - before, 1000);
-    setup_stop(&setup);
 }

@@ -133,8 +133,10 @@ static void expect_same_as_bull(const char *version) {
 Test(redis_bull_promote, equals_the_newest_bull) { expect_same_as_bull("4.16.5"); }
 Test(redis_bull_promote, equals_the_oldest_bull) { expect_same_as_bull("4.10.4"); }
 
+static fixture_t f;
+SUITE(redis_bull_promote, f = setup(), fixture_stop(&f));
+
 Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
-    fixture_t f = setup();
     long long now = bull_now_ms(f.r);
     bull_job(f.r, "1", "0"), bull_job(f.r, "2", "0"), bull_job(f.r, "3", "0");
     delay(f.r, "1", now, 4095); /* due in this very millisecond */
@@ -147,12 +149,10 @@ Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
     delay(f.r, "2", soon, 0);
     while (promoted(f.r, ASK) == 0) continue;
     cr_assert_geq(bull_now_ms(f.r), soon);
-    fixture_stop(&f);
 }
 
 /* An id that names no job stays in delayed, is postponed and enters the quarantine. No other key changes. */
 Test(redis_bull_promote, quarantines_ids_without_a_job) {
-    fixture_t f = setup();
     char huge[8193];
     memset(huge, 'h', sizeof huge - 1);
     huge[sizeof huge - 1] = '\0';
@@ -193,7 +193,6 @@ Test(redis_bull_promote, quarantines_ids_without_a_job) {
         redis_expect(f.r, "none", "TYPE " BULL "ghost");
         cr_assert_eq(promoted(f.r, ASK), 0, "a postponed id is due again");
     }
-    fixture_stop(&f);
 }
 
 /* A hash without a priority is a job. No value of a priority makes the script fail between the push and the removal. */
@@ -201,7 +200,6 @@ Test(redis_bull_promote, a_job_with_a_wrong_priority_moves_once) {
     static const char *const odd[] = {"nan", "-nan", "inf", "-inf", "-5", "1e3", " 7",
                                       "7 ",  "0x10", "abc", "",     "00", "0.0", "1e400"};
     enum { ODD = sizeof odd / sizeof *odd };
-    fixture_t f = setup();
     redis_ok(f.r, "HSET " BULL "bare name n");
     delay(f.r, "bare", 1, 0);
     for (size_t i = 0; i < ODD; i++) {
@@ -214,11 +212,9 @@ Test(redis_bull_promote, a_job_with_a_wrong_priority_moves_once) {
     cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), ODD + 1);
     cr_assert_eq(redis_int(f.r, "EXISTS " BULL "delayed sidecar:video:aside"), 0);
     for (size_t i = 0; i < ODD; i++) cr_assert_eq(redis_int(f.r, "LREM " BULL "wait 0 %d", (int)i), 1, "%s", odd[i]);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_promote, a_pause_between_batches_moves_the_rest_to_paused) {
-    fixture_t f = setup();
     for (int i = 0; i < 6; i++) due(f.r, (char[]){(char)('a' + i), '\0'}, "0");
     ask_t two = ASK;
     two.batch = "2";
@@ -232,11 +228,9 @@ Test(redis_bull_promote, a_pause_between_batches_moves_the_rest_to_paused) {
     redis_ok(f.r, "DEL " BULL "meta-paused");
     cr_assert_eq(promoted(f.r, two), 2);
     for (int i = 0; i < 6; i++) redis_expect(f.r, (char[]){(char)('a' + i), '\0'}, "RPOP " BULL "wait");
-    fixture_stop(&f);
 }
 
 Test(redis_bull_promote, each_failed_precondition_changes_nothing) {
-    fixture_t f = setup();
     due(f.r, "1", "0"), due(f.r, "2", "3"), due(f.r, "ghost", "0");
     redis_ok(f.r, "DEL " BULL "ghost");
     ask_t ask = ASK;
@@ -264,7 +258,6 @@ Test(redis_bull_promote, each_failed_precondition_changes_nothing) {
             fixture_make_key(f.r, KEYS[k + 1], fixture_types[t]);
             bull_expect(promote_unchanged(f.r, ASK), "type", keys[k].what, fixture_types[t]);
         }
-    fixture_stop(&f);
 }
 
 /* A key that only BullMQ has refuses the queue, unless the key is a hash: then it is a job of Bull with that id. */
@@ -276,7 +269,6 @@ Test(redis_bull_promote, a_queue_of_bullmq_is_refused) {
                 {BULL "marker", "list"},
                 {BULL "prioritized", "zset"},
                 {BULL "pc", "string"}};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         due(f.r, "1", "0");
         fixture_make_key(f.r, keys[i].key, keys[i].type);
@@ -289,7 +281,6 @@ Test(redis_bull_promote, a_queue_of_bullmq_is_refused) {
         redis_ok(f.r, "FLUSHALL");
         redis_ok(f.r, "SET " BULL_LOCK " T");
     }
-    fixture_stop(&f);
 }
 
 static void subscribe(redis_t *subscriber, const char *command, const char *channel) {
@@ -306,7 +297,6 @@ static void expect_message(redis_t *subscriber, const char *channel, const char 
 }
 
 Test(redis_bull_promote, bulls_subscribers_get_messages) {
-    fixture_t f = setup();
     redis_t *subscriber = redis_open(f.server), *other = redis_open(f.server);
     subscribe(subscriber, "PSUBSCRIBE", BULL "waiting*");
     subscribe(other, "SUBSCRIBE", BULL "delayed");
@@ -318,7 +308,6 @@ Test(redis_bull_promote, bulls_subscribers_get_messages) {
     expect_message(other, BULL "delayed", "2197265625001"); /* in ms, rounded up */
     redis_close(subscriber);
     redis_close(other);
-    fixture_stop(&f);
 }
 
 /* Without any one of the script's rights no job is lost or doubled. */
@@ -327,7 +316,6 @@ Test(redis_bull_promote, a_missing_right_loses_and_doubles_no_job) {
         "publish", "pubsub",  "sort",   "hget",          "hexists", "hset",    "zadd", "zrem",   "zremrangebyrank",
         "lpush",   "linsert", "lindex", "zcount",        "llen",    "exists",  "lrem", "lrange", "rpush",
         "type",    "time",    "zrange", "zrangebyscore", "rename",  "zmscore", "del"};
-    fixture_t f = setup();
     redis_t *user = redis_open(f.server);
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         redis_ok(f.r, "FLUSHALL");
@@ -353,22 +341,18 @@ Test(redis_bull_promote, a_missing_right_loses_and_doubles_no_job) {
         }
     }
     redis_close(user);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_promote, works_when_redis_is_full) {
-    fixture_t f = setup();
     due(f.r, "1", "0"), due(f.r, "2", "3"), due(f.r, "ghost", "0");
     redis_ok(f.r, "DEL " BULL "ghost");
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     cr_assert_eq(promoted(f.r, ASK), 2);
     cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), 2);
-    fixture_stop(&f);
 }
 
 /* Each insert walks over a long list, so a batch ends early to keep Redis responsive; later batches move the rest. */
 Test(redis_bull_promote, a_long_list_makes_small_batches) {
-    fixture_t f = setup();
     redis_ok(f.r, "EVAL %s 2 " BULL "wait " BULL "priority",
              "for i = 1, 5000 do redis.call('LPUSH', KEYS[1], 'w' .. i) redis.call('ZADD', KEYS[2], 1, 'w' .. i) end");
     for (int i = 0; i < 20; i++) due(f.r, (char[]){(char)('a' + i), '\0'}, "1");
@@ -380,5 +364,4 @@ Test(redis_bull_promote, a_long_list_makes_small_batches) {
     cr_assert(first > 0 && first < 20, "%lld", first);
     for (long long moved; (moved = promoted(f.r, ask)) > 0;) all += moved;
     cr_assert_eq(all, 20);
-    fixture_stop(&f);
 }

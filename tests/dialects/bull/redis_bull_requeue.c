@@ -77,8 +77,10 @@ static fixture_t setup(void) {
     return f;
 }
 
+static fixture_t f;
+SUITE(redis_bull_requeue, f = setup(), fixture_stop(&f));
+
 Test(redis_bull_requeue, pushes_the_job_and_writes_a_record) {
-    fixture_t f = setup();
     redis_ok(f.r, "RPUSH " BULL "wait newest oldest");
     redis_ok(f.r, "HSET " SIDECAR "meta bytes 100");
     requeued(f.r, ask_new());
@@ -95,11 +97,9 @@ Test(redis_bull_requeue, pushes_the_job_and_writes_a_record) {
     expect_records(f.r, "worker", "ann@host");
     redis_expect(f.r, "139", "HGET " SIDECAR "meta bytes"); /* 100, 26, and 13 of `at` */
     refused(f.r, ask_new(), "known", "requeued ");
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, lifo_and_paused) {
-    fixture_t f = setup();
     ask_t ask = ask_new();
     redis_ok(f.r, "SET " BULL "meta-paused 1");
     redis_ok(f.r, "RPUSH " BULL "paused other");
@@ -107,11 +107,9 @@ Test(redis_bull_requeue, lifo_and_paused) {
     requeued(f.r, ask);
     redis_expect(f.r, "7", "LINDEX " BULL "paused -1");
     cr_expect_eq(redis_int(f.r, "EXISTS " BULL "wait"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, workers_get_a_message) {
-    fixture_t f = setup();
     redis_t *subscriber = redis_open(f.server);
     redis_ok(subscriber, "PSUBSCRIBE " BULL "waiting*");
     requeued(f.r, ask_new());
@@ -121,11 +119,9 @@ Test(redis_bull_requeue, workers_get_a_message) {
     cr_expect_str_eq(reply->element[3]->str, "7");
     freeReplyObject(reply);
     redis_close(subscriber);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, rebuilds_a_removed_job) {
-    fixture_t f = setup();
     requeued(f.r, ask_new());
     char *kept = hash_of(f.r, "7");
     redis_ok(f.r, "FLUSHALL");
@@ -139,19 +135,16 @@ Test(redis_bull_requeue, rebuilds_a_removed_job) {
     refused(f.r, again, "waiting", "it is no longer failed");
     free(kept);
     free(made);
-    fixture_stop(&f);
 }
 
 /* If a job is removed while it runs, its worker still writes some fields (Job._saveAttempt). A hash of these is no job. */
 Test(redis_bull_requeue, a_hash_without_a_name_is_no_job) {
-    fixture_t f = setup();
     redis_ok(f.r, "DEL " BULL "7 " BULL "failed");
     redis_ok(f.r, "HSET " BULL "7 attemptsMade 9 failedReason x");
     requeued(f.r, ask_new());
     redis_expect(f.r, BULL_DATA_OF, "HGET " BULL "7 data");
     redis_expect(f.r, "2", "HGET " BULL "7 attemptsMade");
     cr_expect_eq(redis_int(f.r, "HEXISTS " BULL "7 failedReason"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, the_counter_of_ids_is_only_raised) {
@@ -164,7 +157,6 @@ Test(redis_bull_requeue, the_counter_of_ids_is_only_raised) {
                 {"007", NULL, NULL},
                 {"7", "odd", "7"},
                 {"1234567890123456", "5", "5"}};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ask_t ask = ask_new();
         redis_ok(f.r, "FLUSHALL");
@@ -173,11 +165,9 @@ Test(redis_bull_requeue, the_counter_of_ids_is_only_raised) {
         requeued(f.r, ask);
         redis_expect(f.r, rows[i].after, "GET " BULL "id");
     }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, a_job_that_is_not_failed_stays_where_it_is) {
-    fixture_t f = setup();
     ask_t again = ask_new();
     redis_ok(f.r, "SET " BULL "7:lock token");
     refused(f.r, ask_new(), "waiting", "a worker has it");
@@ -202,14 +192,12 @@ Test(redis_bull_requeue, a_job_that_is_not_failed_stays_where_it_is) {
         refused(f.r, ask_new(), "waiting", "its key holds a ");
     }
     cr_assert_eq(redis_int(f.r, "EXISTS " BULL "wait"), 0, "no job was requeued");
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, resets_a_stall_counter_above_max_stalled) {
     static const struct {
         const char *stalls, *before, *after;
     } rows[] = {{"1", "2", "0"}, {"1", "1", "1"}, {"3", "2", "2"}, {"0", "1", "0"}, {"1", "odd", "odd"}};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ask_t ask = ask_new();
         redis_ok(f.r, "FLUSHALL");
@@ -219,11 +207,9 @@ Test(redis_bull_requeue, resets_a_stall_counter_above_max_stalled) {
         requeued(f.r, ask);
         redis_expect(f.r, rows[i].after, "HGET " BULL "7 stalledCounter");
     }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, again_requeues_a_job_that_failed_again) {
-    fixture_t f = setup();
     ask_t again = ask_new();
     again.again = "1";
     again.by = "bob@host";
@@ -235,7 +221,6 @@ Test(redis_bull_requeue, again_requeues_a_job_that_failed_again) {
     char *mark = redis_str(f.r, "HGET " SIDECAR "requeued %s", EVENT);
     cr_expect(strstr(mark, " bob@host"), "%s", mark);
     free(mark);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
@@ -245,7 +230,6 @@ Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
                 {BULL "failed", "zset"},        {BULL "wait", "list"},          {BULL "paused", "list"},
                 {BULL "meta-paused", "string"}, {BULL "active", "list"},        {BULL "delayed", "zset"},
                 {BULL "id", "string"}};
-    fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
@@ -255,14 +239,12 @@ Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
             eval_t call = requeue_call(ask_new());
             expect_type(call_in_vain(&call, f.r), keys[k].key, fixture_types[t]);
         }
-    fixture_stop(&f);
 }
 
 /* Without any one right, the script either requeues the job in full or changes nothing. */
 Test(redis_bull_requeue, a_missing_right_leaves_no_job_in_two_places) {
     static const char *const rights[] = {"-lpush", "-zrem",   "-hset",  "-hdel", "-set", "-del",    "-publish", "-xadd",
                                          "-lpos",  "-zscore", "-hmget", "-hget", "-get", "-exists", "-time",    "-type"};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++)
         for (int gone = 0; gone < 2; gone++) {
             redis_ok(f.r, "FLUSHALL");
@@ -280,11 +262,9 @@ Test(redis_bull_requeue, a_missing_right_leaves_no_job_in_two_places) {
             if (gone && !waits && strcmp(rights[i], "-del") != 0)
                 cr_expect_eq(redis_int(f.r, "EXISTS " BULL "7"), 0, "%s", rights[i]);
         }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, a_full_redis_refuses_the_script) {
-    fixture_t f = setup();
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     if (server_major(f.server) < 7) { /* the proof of rights has written, and then Redis 6.2 refuses nothing for lack of memory */
         requeued(f.r, ask_new());
@@ -295,24 +275,20 @@ Test(redis_bull_requeue, a_full_redis_refuses_the_script) {
     redisReply *reply = call_in_vain(&call, f.r);
     cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);
     freeReplyObject(reply);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, a_stream_at_its_last_id_leaves_the_failure_as_it_was) {
-    fixture_t f = setup();
     redis_ok(f.r, "XADD " SIDECAR "failures 18446744073709551615-18446744073709551615 f v");
     eval_t call = requeue_call(ask_new());
     redisReply *reply = call_in_vain(&call, f.r);
     cr_assert(reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "last possible"), "%s", reply->str);
     freeReplyObject(reply);
-    fixture_stop(&f);
 }
 
 /* Requeues a job by the sidecar's script and by Bull's own (Job.retry), from eight states of the queue. All of Bull's keys must
  * be equal afterwards, except retriedOn. */
 static void expect_as_bulls_own(const char *version) {
     char *script = bull_own_script(version, "reprocessJob");
-    fixture_t f = fixture_start(NULL);
     for (int way = 0; way < 8; way++) {
         char *dumps[2];
         ask_t ask = ask_new();
@@ -343,7 +319,6 @@ static void expect_as_bulls_own(const char *version) {
         free(dumps[1]);
     }
     free(script);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_requeue, as_bulls_own_script_4_10) { expect_as_bulls_own("4.10.4"); }

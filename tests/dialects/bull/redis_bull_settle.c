@@ -70,8 +70,10 @@ static void expect_field(redis_t *r, const char *name, const char *value) {
                  name);
 }
 
+static fixture_t f;
+SUITE(redis_bull_settle, f = setup(), fixture_stop(&f));
+
 Test(redis_bull_settle, workers_take_a_retry_next) {
-    fixture_t f = setup();
     settled(f.r, ask_new("retry"), 1);
     redis_expect(f.r, "1", "RPOP " BULL "wait");
     redis_expect(f.r, "1", "HGET " BULL "1 stalledCounter");
@@ -80,11 +82,9 @@ Test(redis_bull_settle, workers_take_a_retry_next) {
     expect_field(f.r, "kind", "x");
     expect_field(f.r, "error", NULL);
     refused(f.r, ask_new("retry"), "gone"); /* a lost reply, sent again */
-    fixture_stop(&f);
 }
 
 Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
-    fixture_t f = setup();
     long long before = bull_now_ms(f.r);
     redis_ok(f.r, "HSET " BULL "1 stalledCounter 1");
     ask_t ask = ask_new("end");
@@ -105,11 +105,9 @@ Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
     free(bytes);
     free(finished);
     free(score);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_settle, each_failed_precondition_changes_nothing) {
-    fixture_t f = setup();
     static const char *const verdicts[] = {"retry", "end", "broken"};
     for (size_t v = 0; v < 3; v++) {
         ask_t ask = ask_new(verdicts[v]);
@@ -141,7 +139,6 @@ Test(redis_bull_settle, each_failed_precondition_changes_nothing) {
         redis_ok(f.r, "HDEL " BULL "1 name");
         refused(f.r, ask, "changed");
     }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_settle, keys_of_the_wrong_type_lose_nothing) {
@@ -156,7 +153,6 @@ Test(redis_bull_settle, keys_of_the_wrong_type_lose_nothing) {
                 {"recorded", RECORDED, "zset"},
                 {"failures", STREAM, "stream"},
                 {"meta", META, "hash"}};
-    fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
@@ -176,11 +172,9 @@ Test(redis_bull_settle, keys_of_the_wrong_type_lose_nothing) {
         cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 1);
         cr_assert_eq(redis_int(f.r, "EXISTS " BULL "failed"), 0);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_bull_settle, a_full_stream_stops_ends_but_not_retries) {
-    fixture_t f = setup();
     ask_t ask = ask_new("end");
     ask.most = "30";
     refused(f.r, ask, "full");
@@ -202,11 +196,9 @@ Test(redis_bull_settle, a_full_stream_stops_ends_but_not_retries) {
     redis_ok(f.r, "XADD " STREAM " 18446744073709551615-18446744073709551615 f v");
     refused(f.r, ask_new("end"), "full");
     settled(f.r, ask_new("retry"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_settle, settles_without_the_right_to_publish) {
-    fixture_t f = setup();
     redis_t *user = redis_open(f.server);
     redis_ok(f.r, "ACL SETUSER worker reset on >x +@all ~* &* -publish");
     redis_ok(user, "AUTH worker x");
@@ -216,7 +208,6 @@ Test(redis_bull_settle, settles_without_the_right_to_publish) {
     cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 1);
     cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 1, "job 2 is still active, job 1 is not");
     redis_close(user);
-    fixture_stop(&f);
 }
 
 /* ---- Comparison with Bull's own check. */
@@ -278,7 +269,6 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
                 {"{\"removeOnFail\":0}", "1", true, true, false, 0},
                 {"{\"removeOnFail\":5}", "1", true, false, false, 0},
                 {"{\"removeOnFail\":{\"age\":3600,\"count\":9}}", "1", true, false, false, 0}};
-    fixture_t f = setup();
     redis_t *subscriber = redis_open(f.server);
     freeReplyObject(redis_do(subscriber, "SUBSCRIBE " BULL "failed"));
     freeReplyObject(redis_do(subscriber, "PSUBSCRIBE " BULL "stalled*"));
@@ -307,5 +297,4 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
     }
     redis_close(subscriber);
     free(script);
-    fixture_stop(&f);
 }

@@ -205,13 +205,15 @@ Test(redis_bull_settle_page, a_lock_keeps_one_job) { cr_assert_eq(each_place(spo
 Test(redis_bull_settle_page, a_changed_counter_keeps_one_job) { cr_assert_eq(each_place(spoil_counter, JOBS), 3 * PLACES); }
 Test(redis_bull_settle_page, a_changed_hash_keeps_one_job) { cr_assert_eq(each_place(spoil_job, ALL), 5 * PLACES); }
 Test(redis_bull_settle_page, a_finished_job_stays_away) { cr_assert_eq(each_place(spoil_place, ALL), 5 * PLACES); }
+static fixture_t f;
+SUITE(redis_bull_settle_page, f = fixture_start(NULL), fixture_stop(&f));
+
 Test(redis_bull_settle_page, a_record_without_room_keeps_one_ended_job) {
     cr_assert_eq(each_place(spoil_record, ENDS), 3 * PLACES);
 }
 
 /* A walk along the marks may meet an id twice. */
 Test(redis_bull_settle_page, an_id_twice_in_a_page_is_settled_once) {
-    fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);
     p->r = f.r;
     for (const char *const *flags = ALL; *flags; flags++) {
@@ -229,14 +231,12 @@ Test(redis_bull_settle_page, an_id_twice_in_a_page_is_settled_once) {
     }
     freeReplyObject(p->reply);
     free(p);
-    fixture_stop(&f);
 }
 
 /* The stream fills up in the middle of a page. Ends behind that wait; retries go on without a record. */
 Test(redis_bull_settle_page, a_stream_that_fills_up_takes_what_fits) {
     enum { COUNT = 64, FIT = 20 };
     static char large[1000];
-    fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);
     memset(large, 'x', sizeof large - 1);
     p->r = f.r;
@@ -264,12 +264,10 @@ Test(redis_bull_settle_page, a_stream_that_fills_up_takes_what_fits) {
     }
     freeReplyObject(p->reply);
     free(p);
-    fixture_stop(&f);
 }
 
 /* The stream has ids for three more records. */
 Test(redis_bull_settle_page, a_stream_out_of_ids_takes_what_it_can) {
-    fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);
     p->r = f.r;
     for (const char *const *flags = ALL; *flags; flags++) {
@@ -290,13 +288,11 @@ Test(redis_bull_settle_page, a_stream_out_of_ids_takes_what_it_can) {
     }
     freeReplyObject(p->reply);
     free(p);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_settle_page, another_leader_and_wrong_types_keep_every_job) {
     static const char *const keys[] = {BULL "stalled", BULL "active", BULL "wait", BULL "paused", BULL "meta-paused",
                                        BULL "failed",  RECORDED,      STREAM,      META};
-    fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);
     p->r = f.r;
     for (const char *const *flags = ALL; *flags; flags++)
@@ -315,14 +311,12 @@ Test(redis_bull_settle_page, another_leader_and_wrong_types_keep_every_job) {
         }
     freeReplyObject(p->reply);
     free(p);
-    fixture_stop(&f);
 }
 
 /* The jobs stand between others, and the window that the check has read is another by now. One LREM removes all of them, or
  * without the right to LSET one for each. */
 Test(redis_bull_settle_page, finds_jobs_anywhere_in_active) {
     static const long long windows[][2] = {{0, 0}, {0, 5}, {0, 500}, {40, 90}, {100, 130}, {400, 499}};
-    fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);
     p->r = f.r;
     for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
@@ -353,12 +347,10 @@ Test(redis_bull_settle_page, finds_jobs_anywhere_in_active) {
         }
     freeReplyObject(p->reply);
     free(p);
-    fixture_stop(&f);
 }
 
 /* An id is twice in active: the settle removes one entry, as Bull does. */
 Test(redis_bull_settle_page, one_entry_of_two_is_removed) {
-    fixture_t f = fixture_start(NULL);
     page_t *p = calloc(1, sizeof *p);
     p->r = f.r;
     for (int way = 0; way < 4; way++) {
@@ -376,5 +368,4 @@ Test(redis_bull_settle_page, one_entry_of_two_is_removed) {
     }
     freeReplyObject(p->reply);
     free(p);
-    fixture_stop(&f);
 }

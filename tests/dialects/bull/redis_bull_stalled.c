@@ -66,8 +66,10 @@ static void expect_stalled(redisReply *reply, long long all, const char *const *
     freeReplyObject(reply);
 }
 
+static fixture_t f;
+SUITE(redis_bull_stalled, f = setup(), fixture_stop(&f));
+
 Test(redis_bull_stalled, marks_exactly_the_active_jobs) {
-    fixture_t f = setup();
     redis_ok(f.r, "SADD " BULL "stalled old");
     redis_ok(f.r, "LPUSH " BULL "active 4");
     mark(f.r, "60000", "marked");
@@ -84,12 +86,10 @@ Test(redis_bull_stalled, marks_exactly_the_active_jobs) {
     redis_ok(f.r, "LTRIM " BULL "active -3 -1");
     mark(f.r, "0", "marked");
     cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 3);
-    fixture_stop(&f);
 }
 
 /* While parts of active are not marked yet, no job has stalled, whatever the time of the last interval was. */
 Test(redis_bull_stalled, an_interval_begins_with_the_last_part) {
-    fixture_t f = setup();
     redis_ok(f.r, "EVAL %s 1 " BULL "active", "for i = 1, 998 do redis.call('LPUSH', KEYS[1], 'x' .. i) end");
     mark(f.r, "0", "marked");
     long long passed = mark_next(f.r, 0, "400");
@@ -104,12 +104,10 @@ Test(redis_bull_stalled, an_interval_begins_with_the_last_part) {
     redis_ok(f.r, "EVAL %s 1 " BULL "active", "redis.call('LTRIM', KEYS[1], 0, -65)");
     cr_assert_eq(mark_next(f.r, passed, "400"), 0);
     cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 1002);
-    fixture_stop(&f);
 }
 
 /* stalled-check has expired between two parts, so workers may have changed the marks; or another leader begins. */
 Test(redis_bull_stalled, marking_begins_again_when_others_may_have_marked) {
-    fixture_t f = setup();
     redis_ok(f.r, "EVAL %s 1 " BULL "active", "for i = 1, 998 do redis.call('LPUSH', KEYS[1], 'x' .. i) end");
     for (int way = 0; way < 3; way++) {
         redis_ok(f.r, "DEL " META);
@@ -123,12 +121,10 @@ Test(redis_bull_stalled, marking_begins_again_when_others_may_have_marked) {
         cr_assert_eq(redis_int(f.r, "SCARD " BULL "stalled"), 10);
         bull_expect(stalled_now(f.r), "early", NULL, NULL);
     }
-    fixture_stop(&f);
 }
 
 /* A job has stalled if it has no lock when a whole interval has passed since the sidecar marked it. */
 Test(redis_bull_stalled, no_job_is_stalled_before_a_whole_interval) {
-    fixture_t f = setup();
     bull_expect(stalled_now(f.r), "early", NULL, NULL); /* no job is marked */
     redis_ok(f.r, "SET " BULL "stalled-check 1700000000000 PX 60000");
     redis_ok(f.r, "HSET " META " marked 1");
@@ -144,11 +140,9 @@ Test(redis_bull_stalled, no_job_is_stalled_before_a_whole_interval) {
     redis_ok(f.r, "HSET " META " marked 99999999999999"); /* the clock was set back */
     bull_expect(stalled_now(f.r), "early", NULL, NULL);
     mark(f.r, "60000", "marked");
-    fixture_stop(&f);
 }
 
 Test(redis_bull_stalled, a_check_has_the_fields_of_a_record) {
-    fixture_t f = setup();
     redis_ok(f.r, "LPUSH " BULL "active ghost text large");
     redis_ok(f.r, "SET " BULL "text x");
     char large[5000];
@@ -169,7 +163,6 @@ Test(redis_bull_stalled, a_check_has_the_fields_of_a_record) {
     reply = read_stalled(f.r, "0", "1", "2", "1000");
     cr_assert(reply->element[2]->integer == 4 && reply->elements == 4 + 2 * 4, "the second and third of four jobs");
     freeReplyObject(reply);
-    fixture_stop(&f);
 }
 
 /* Reads a part of active and expects the ids from `from` down to `to`, in this order, and skips those with a lock. */
@@ -190,7 +183,6 @@ static void expect_walk(redisReply *reply, const char *next, long long passed, i
 
 /* Job 200 is the oldest. Each tenth job has a lock. */
 Test(redis_bull_stalled, many_marks_are_read_along_active) {
-    fixture_t f = setup();
     redis_ok(f.r, "FLUSHALL");
     redis_ok(f.r, "SET " BULL_LOCK " T");
     redis_ok(f.r, "EVAL %s 0",
@@ -212,14 +204,12 @@ Test(redis_bull_stalled, many_marks_are_read_along_active) {
     cr_assert_str_eq(reply->element[3]->str, "0");
     cr_assert(reply->element[2]->integer == 57 && reply->elements == 4 + 57 * 4, "%lld", reply->element[2]->integer);
     freeReplyObject(reply);
-    fixture_stop(&f);
 }
 
 static long long stalled_check_ttl_ms(redis_t *r) { return redis_int(r, "PTTL " BULL "stalled-check"); }
 
 /* Workers do their own check only when the marks are a whole interval old, also after the sidecar ended or died. */
 Test(redis_bull_stalled, stalled_check_key_outlives_the_interval) {
-    fixture_t f = setup();
     bull_expect(mark_with(f.r, "T", "600000", "10", false), "marked", NULL, NULL);
     cr_assert_gt(stalled_check_ttl_ms(f.r), 580000);
     bull_expect(mark_with(f.r, "T", "600000", "900000", false), "held", NULL, NULL);
@@ -231,11 +221,9 @@ Test(redis_bull_stalled, stalled_check_key_outlives_the_interval) {
     cr_assert(wait_for(redis_int(f.r, "EXISTS " BULL "stalled-check") == 0, 3000));
     redis_ok(f.r, "SET " BULL "stalled-check 17 PX 60000"); /* written by a worker */
     bull_expect(mark_with(f.r, "T", "60000", "", true), "left", NULL, NULL);
-    fixture_stop(&f);
 }
 
 Test(redis_bull_stalled, marking_is_fenced_and_checks_types_first) {
-    fixture_t f = setup();
     bull_expect(mark_with(f.r, "t", "60000", "90000", true), "fenced", NULL, NULL);
     bull_expect(mark_with(f.r, "t", "60000", "", true), "fenced", NULL, NULL);
     static const struct {
@@ -257,5 +245,4 @@ Test(redis_bull_stalled, marking_is_fenced_and_checks_types_first) {
             bull_expect(mark_with(f.r, "T", "60000", "90000", true), "type", keys[k].what, found);
             free(found);
         }
-    fixture_stop(&f);
 }

@@ -11,11 +11,13 @@ static void mark_all(setup_t *s) {
     cr_assert_gt(steps, 1, "the first step marks a part");
 }
 
+static setup_t s;
+SUITE(redis_bull_storm, s = setup(), teardown(&s));
+
 /* Workers finish jobs, also those that a walk along active has passed: the walk misses some of the dead ones behind them. The
  * same check finds these by their marks. */
 Test(redis_bull_storm, jobs_that_finish_during_a_check_hide_no_stalled_job, .timeout = 60) {
     enum { ALL = 4000 };
-    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     redis_ok(r, "EVAL %s 0 %d",
@@ -41,13 +43,11 @@ Test(redis_bull_storm, jobs_that_finish_during_a_check_hide_no_stalled_job, .tim
     cr_assert_eq(redis_int(r, "XLEN " STREAM), ALL / 2);
     free(marked);
     free(now);
-    teardown(&s);
 }
 
 /* The cost of one step does not depend on the number of active jobs, and all steps together find each stalled job. */
 Test(redis_bull_storm, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 60) {
     enum { ALL = 10000, DEAD = 100, FINISHED = 40 };
-    setup_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "EVAL %s 0 %d %d",
              "for i = 1, ARGV[1] do local key = 'bull:video:' .. i redis.call('LPUSH', 'bull:video:active', i) "
@@ -82,5 +82,4 @@ Test(redis_bull_storm, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 
     cr_assert_eq(redis_int(r, "LLEN " BULL "active"), ALL - DEAD - FINISHED);
     free(marked);
     free(now);
-    teardown(&s);
 }

@@ -2,8 +2,10 @@
 #include "bull_tasks.h"
 #include "dialects/registry.h"
 
+static setup_t s;
+SUITE(redis_bull_tasks, s = setup(), teardown(&s));
+
 Test(redis_bull_tasks, a_stalled_job_is_retried_and_then_ends) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     active(r, "1", NULL);
@@ -39,12 +41,10 @@ Test(redis_bull_tasks, a_stalled_job_is_retried_and_then_ends) {
     cr_assert_eq(metric_get(&s.metrics->queues[0].stalled), 2);
     cr_assert_eq(metric_get(&s.metrics->queues[0].stalled_by[CAUSE_lock_lost]), 2);
     cr_assert_eq(metric_get(&s.metrics->queues[0].ended_by[REASON_retries_exhausted]), 1);
-    teardown(&s);
 }
 
 /* Job 1 has a lock. A worker takes job 2 after the mark, and makes its lock a moment after BRPOPLPUSH. */
 Test(redis_bull_tasks, a_job_taken_since_the_mark_has_not_stalled) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     active(r, "1", NULL);
     redis_ok(r, "SET " BULL "1:lock w");
@@ -62,11 +62,9 @@ Test(redis_bull_tasks, a_job_taken_since_the_mark_has_not_stalled) {
     cr_assert_eq(redis_int(r, "EXISTS " STREAM), 0);
     check_once(&s);
     cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0, "without locks after a whole interval both jobs end");
-    teardown(&s);
 }
 
 Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "LPUSH " BULL "active ghost wait meta");
     redis_ok(r, "RPUSH " BULL "wait x");
@@ -80,11 +78,9 @@ Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
     cr_assert_eq(redis_int(r, "EXISTS " BULL "active " BULL "failed " BULL "ghost"), 0);
     redis_expect(r, "x", "LINDEX " BULL "wait 0");
     cr_assert_eq(redis_int(r, "HLEN " BULL "meta"), 1);
-    teardown(&s);
 }
 
 Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     char now[24];
     snprintf(now, sizeof now, "%lld", bull_now_ms(r));
@@ -96,12 +92,10 @@ Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
     expect_field(r, "young", "reason", "stalled");
     expect_field(r, "odd", "reason", "stalled");
     redis_expect(r, "job is older than its alive_timeout", "HGET " BULL "old failedReason");
-    teardown(&s);
 }
 
 /* As in Bull, the values true and 0 remove the job, and any other value keeps it. */
 Test(redis_bull_tasks, remove_on_fail_is_true_or_0) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     char deep[160], *large = malloc((1 << 20) + 64);
@@ -144,11 +138,9 @@ Test(redis_bull_tasks, remove_on_fail_is_true_or_0) {
     }
     cr_assert_eq(redis_int(r, "XLEN " STREAM), ROWS);
     free(large);
-    teardown(&s);
 }
 
 Test(redis_bull_tasks, settles_many_jobs_and_large_jobs) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     s.f.config->queues[0].policy.max_payload = 1000;
@@ -163,12 +155,10 @@ Test(redis_bull_tasks, settles_many_jobs_and_large_jobs) {
     expect_field(r, "1", "payload", NULL);
     expect_field(r, "1", "size", "2023");
     cr_assert_eq(redis_int(r, "HEXISTS " BULL "1 data"), 1, "no record has its data, so the job stays");
-    teardown(&s);
 }
 
 /* While the stream is full no job ends, but jobs behind those are still retried. */
 Test(redis_bull_tasks, a_full_stream_does_not_stop_retries) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     s.f.config->queues[0].policy.alive_timeout_ms = 0;
     s.f.config->stream.max_bytes = 1;
@@ -181,57 +171,51 @@ Test(redis_bull_tasks, a_full_stream_does_not_stop_retries) {
     s.f.config->stream.max_bytes = 1 << 30;
     check_until(&s, 100);
     cr_assert_eq(redis_int(r, "XLEN " STREAM), 80);
-    teardown(&s);
 }
 
 Test(redis_bull_tasks, a_lost_lock_fences_it) {
-    setup_t s = setup();
     active(s.f.r, "1", NULL);
     cr_assert_eq(step_as(&s, "other"), OUTCOME_FENCED);
     step(&s);
     redis_ok(s.f.r, "SET " BULL_LOCK " other");
     cr_assert(wait_for((mono_reached(s.call.next, mono_now()) && step_as(&s, "T") == OUTCOME_FENCED), 5000));
     cr_assert_eq(redis_int(s.f.r, "LLEN " BULL "active"), 1);
-    teardown(&s);
 }
 
 /* Workers may do their own check when the marks are an interval old, not later. */
 Test(redis_bull_tasks, leaves_the_check_to_the_workers) {
-    setup_t s = setup();
     bull_config(&s.f.config->queues[0])->stalled_interval_ms = 60000;
     step(&s);
     cr_assert_gt(redis_int(s.f.r, "PTTL " BULL "stalled-check"), 40000);
     redis_ok(s.f.r, "HSET sidecar:video:meta marked 1700000000000");
     cr_assert_eq(bull_stalled_task.leave(s.states[0], &s.call), OUTCOME_OK);
     cr_assert(wait_for(redis_int(s.f.r, "EXISTS " BULL "stalled-check") == 0, 5000));
-    teardown(&s);
 }
 
 /* ---- Ids that promotion has quarantined. */
 
-static void promote(setup_t *s) {
+static void promote(void) {
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
-    const call_t call = fixture_call(&s->f, "T");
+    const call_t call = fixture_call(&s.f, "T");
     ops->append(&call, &(promote_request_t){.batch = 100});
-    cr_assert_eq(promote_read_reply(s->f.conn, &reply, &s->f.error), OUTCOME_OK, "%s", s->f.error.text);
+    cr_assert_eq(promote_read_reply(s.f.conn, &reply, &s.f.error), OUTCOME_OK, "%s", s.f.error.text);
 }
 
-static bool quarantine_is_empty(setup_t *s) {
-    step(s);
-    return redis_int(s->f.r, "EXISTS sidecar:video:aside") == 0;
+static bool quarantine_is_empty(void) {
+    step(&s);
+    return redis_int(s.f.r, "EXISTS sidecar:video:aside") == 0;
 }
 
 Test(redis_bull_tasks, ids_in_delayed_that_name_no_job_end) {
-    setup_t s = setup();
     redis_t *r = s.f.r;
     redis_ok(r, "RPUSH " BULL "wait x");
     redis_ok(r, "HSET " BULL "meta paused 1");
     redis_ok(r, "ZADD " BULL "delayed 1 ghost 2 wait 3 meta 4 gone 5 late 6 %b", "a\0b", (size_t)3);
-    promote(&s);
+    promote();
     redis_ok(r, "ZREM " BULL "delayed gone"); /* a client removed it, and another client made a job with a long name */
     redis_ok(r, "EVAL %s 1 " BULL "late", "redis.call('HSET', KEYS[1], 'name', string.rep('x', 2^24 + 1))");
-    cr_assert(wait_for(quarantine_is_empty(&s), 5000));
+    cr_assert(wait_for(quarantine_is_empty(), 5000));
     expect_field(r, "ghost", "reason", "unreadable");
     expect_field(r, "meta", "reason", "unreadable");
     expect_field(r, "wait", "reason", "invalid_target");
@@ -246,29 +230,26 @@ Test(redis_bull_tasks, ids_in_delayed_that_name_no_job_end) {
     cr_assert_eq(metric_get(&s.metrics->queues[0].ended), 4);
     cr_assert_eq(metric_get(&s.metrics->queues[0].ended_by[REASON_invalid_target]), 1);
     cr_assert_eq(metric_get(&s.metrics->queues[0].ended_by[REASON_unreadable]), 3);
-    teardown(&s);
 }
 
 Test(redis_bull_tasks, quarantined_ids_wait_while_the_stream_is_full) {
-    setup_t s = setup();
     s.f.config->stream.max_bytes = 1;
     for (int i = 0; i < 40; i++) redis_ok(s.f.r, "ZADD " BULL "delayed %d g%d", i + 1, i);
-    promote(&s);
+    promote();
     cr_assert(wait_for((step(&s), fixture_log_count("the failure stream is full")), 5000));
     cr_assert_eq(redis_int(s.f.r, "ZCARD " BULL "delayed"), 40);
     s.f.config->stream.max_bytes = 1 << 30;
-    cr_assert(wait_for(quarantine_is_empty(&s), 10000));
+    cr_assert(wait_for(quarantine_is_empty(), 10000));
     cr_assert_eq(redis_int(s.f.r, "XLEN " STREAM), 40);
-    teardown(&s);
 }
 
 /* ---- Adoption. */
 
-static void expect_refusal(setup_t *s, const char *refusal) {
+static void expect_refusal(const char *refusal) {
     buffer_t text = {0};
-    const call_t call = fixture_call(&s->f, NULL);
+    const call_t call = fixture_call(&s.f, NULL);
     outcome_t outcome = dialect_bull.adopt(&call, &text);
-    cr_assert_eq(outcome, OUTCOME_OK, "%s", s->f.error.text);
+    cr_assert_eq(outcome, OUTCOME_OK, "%s", s.f.error.text);
     cr_assert_str_eq(buffer_text(&text), refusal);
     buffer_free(&text);
 }
@@ -287,22 +268,20 @@ Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
          "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"},
         {"HSET " BULL "meta version bullmq:5.63.2",
          "the queue belongs to BullMQ (bull:video:meta names its version): dialect bull serves Bull 4"}};
-    setup_t s = setup();
-    expect_refusal(&s, "");
+    expect_refusal("");
     redis_ok(s.f.r, "HSET " BULL "meta paused 1");
     bull_job(s.f.r, "events", "0"), bull_job(s.f.r, "pc", "0");
-    expect_refusal(&s, "");
+    expect_refusal("");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(s.f.r, "FLUSHALL");
         redis_ok(s.f.r, rows[i].make);
-        expect_refusal(&s, rows[i].refusal);
+        expect_refusal(rows[i].refusal);
     }
     redis_ok(s.f.r, "SET " BULL "meta x"); /* `meta` of a wrong type: an error, not BullMQ */
     buffer_t text = {0};
     const call_t call = fixture_call(&s.f, NULL);
     cr_assert_eq(dialect_bull.adopt(&call, &text), OUTCOME_REFUSED);
     cr_assert_eq(text.len, 0);
-    teardown(&s);
 }
 
 /* Each row is a part of one script's request; the proxy breaks the reply of this script. */
@@ -310,7 +289,8 @@ Test(redis_bull_tasks, broken_replies_are_refused) {
     static const char *const requests[] = {"bull:video:marker", "recorded T 600000",
                                            "recorded bull:video: ", "sidecar:video:meta bull:video:active"};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
-        setup_t s = {.f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true}), .metrics = metrics_new(1)};
+        teardown(&s);
+        s = (setup_t){.f = fixture_start(&(fixture_options_t){.config = CONFIG, .proxy = true}), .metrics = metrics_new(1)};
         bull_config_t *own = bull_config(&s.f.config->queues[0]);
         own->record_failed = true;
         own->stalled_interval_ms = INTERVAL_MS;
@@ -320,12 +300,10 @@ Test(redis_bull_tasks, broken_replies_are_refused) {
         proxy_rule(s.f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = requests[i], .error = "+what", .times = -1});
         cr_expect(wait_for(step_as(&s, "T") == OUTCOME_REFUSED, 2000), "%s", requests[i]);
         cr_expect(strstr(s.f.error.text, "unexpected reply"), "%s: %s", requests[i], s.f.error.text);
-        teardown(&s);
     }
 }
 
 Test(redis_bull_tasks, a_queue_that_bullmq_takes_over_is_refused) {
-    setup_t s = setup();
     redis_ok(s.f.r, "XADD " BULL "events * f v");
     cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
     cr_assert_str_eq(s.f.error.text,
@@ -335,13 +313,11 @@ Test(redis_bull_tasks, a_queue_that_bullmq_takes_over_is_refused) {
     fixture_make_key(s.f.r, BULL "stalled", "list");
     cr_assert_eq(step_as(&s, "T"), OUTCOME_REFUSED);
     cr_assert_str_eq(s.f.error.text, "stalled holds a list");
-    teardown(&s);
 }
 
 /* ---- Promotion from C. */
 
 Test(redis_bull_tasks, promotes_through_the_interface) {
-    setup_t s = setup();
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
     long long due = bull_now_ms(s.f.r) - 1234;
@@ -359,5 +335,4 @@ Test(redis_bull_tasks, promotes_through_the_interface) {
     cr_assert_eq(ops->due_us(queue, 1e300), INT64_MAX);
     cr_assert_eq(ops->due_us(queue, -1e300), INT64_MIN);
     cr_assert_eq(ops->due_us(queue, -1), -1000);
-    teardown(&s);
 }

@@ -48,8 +48,11 @@ static int distinct(const native_t *native, const char *word, int *all) {
     return count;
 }
 
+static cluster_t s;
+SUITE(daemon_delayed_beside, s = cluster_begin(&(server_options_t){.tcp = true}), cluster_end(&s));
+TestSuite(daemon_delayed_native, .init = suite_start, .fini = suite_stop);
+
 Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .timeout = 120) {
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("delayed_queue", s.server);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
     child_t *workers[WORKERS];
@@ -95,19 +98,17 @@ Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .
             done, records, POISONS);
     free(in);
     native_end(&native);
-    cluster_end(&s);
 }
 
 /* Returns the time at which the next event is due, in ms. */
-static long long next_due(const cluster_t *s) {
-    return redis_int(s->r, "EVAL %s 1 de_delayed_events",
+static long long next_due(void) {
+    return redis_int(s.r, "EVAL %s 1 de_delayed_events",
                      "return math.floor(redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2])");
 }
 
 /* No worker takes an event for some delays, as in a deploy or after a crash. Then each event is handled once. */
 Test(daemon_delayed_native, events_wait_once_while_no_application_runs, .timeout = 120) {
     enum { DELAYS = 4, DELAY_MS = 1000 };
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("delayed_queue", s.server);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = QUEUE});
     char *in = NULL;
@@ -118,8 +119,8 @@ Test(daemon_delayed_native, events_wait_once_while_no_application_runs, .timeout
     fclose(out);
     native_finish(&native, (const char *const[]){"produce", "example.PaymentCheck", NULL}, ENV, in);
     if (!wait_for(redis_int(s.r, "LLEN de_paymentcheck") >= EVENTS, ALL_MS)) cluster_fail(&s, "the events are not sent");
-    long long due = next_due(&s);
-    if (!wait_for(next_due(&s) >= due + DELAYS * DELAY_MS, ALL_MS)) cluster_fail(&s, "the events are not due again");
+    long long due = next_due();
+    if (!wait_for(next_due() >= due + DELAYS * DELAY_MS, ALL_MS)) cluster_fail(&s, "the events are not due again");
     cr_assert_eq(redis_int(s.r, "LLEN de_paymentcheck"), EVENTS, "the list has copies");
     daemon_pause(d); /* an event that a slow worker holds for a delay would be sent again */
     static const char *const working[] = {"QS_ATTEMPTS=4", "QS_THREADS=2", NULL};
@@ -137,5 +138,4 @@ Test(daemon_delayed_native, events_wait_once_while_no_application_runs, .timeout
     cr_assert_eq(daemon_log_count(d, "the scheduler of delayedQueue runs too"), 0);
     free(in);
     native_end(&native);
-    cluster_end(&s);
 }

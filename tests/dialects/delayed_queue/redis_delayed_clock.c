@@ -28,10 +28,12 @@ static void take(setup_t *d, long long events) {
     redis_ok(d->f.r, "DEL de_paymentcheck");
 }
 
+static setup_t d;
+SUITE(redis_delayed_clock, , close_setup(&d));
+
 /* A handler takes an event and dies. The event is due again after its delay. */
 Test(redis_delayed_clock, an_event_sent_while_the_clock_was_ahead_is_sent_again) {
     for (int i = 0; i < STEP_COUNT; i++) {
-        setup_t d;
         open_stepped(&d, NULL, STEPS[i]);
         de_add(d.f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
         de_add(d.f.r, PAYMENT "###2", slice_text(SLOW));
@@ -50,7 +52,6 @@ Test(redis_delayed_clock, an_event_sent_while_the_clock_was_ahead_is_sent_again)
 
 /* An application may schedule an event for any time. A send of any version shows in the attempt. */
 Test(redis_delayed_clock, an_event_that_was_never_sent_keeps_its_time) {
-    setup_t d;
     open_stepped(&d, NULL, STEPS[1]);
     schedule(&d, PAYMENT "###1", ENVELOPE(1), "4102444800000");
     schedule(&d, PAYMENT "###2", SLOW, "4102444800001");
@@ -71,12 +72,10 @@ Test(redis_delayed_clock, an_event_that_was_never_sent_keeps_its_time) {
     cr_assert_str_eq(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###5"), "4102444800003");
     cr_assert_str_eq(de_score(d.f.r, DELAYED_KEYS, "none"), "4102444800005");
     cr_assert_eq(count(&d, "LLEN de_paymentcheck"), 0);
-    close_setup(&d);
 }
 
 /* Each attempt has its own delay; the last push keeps its mark. */
 Test(redis_delayed_clock, each_event_gets_the_delay_of_its_attempt) {
-    setup_t d;
     open_stepped(&d, DE_QUEUE(DE_TYPES "retry_attempts = 13;"), STEPS[1]);
     de_add(d.f.r, PAYMENT "###1", slice_text(ENVELOPE(11)));
     de_add(d.f.r, PAYMENT "###2", slice_text("{\"payload\":{\"id\":\"2\"}" TAIL(12)));
@@ -91,13 +90,11 @@ Test(redis_delayed_clock, each_event_gets_the_delay_of_its_attempt) {
     instance_lead(&d.instance, d.f.r);
     until(&d, records(&d) == 1);
     expect_recorded(&d, "attempts", "12");
-    close_setup(&d);
 }
 
 /* `since` is a time of Redis's clock, too. */
 Test(redis_delayed_clock, an_unknown_class_ends_after_protected_timeout) {
     for (int i = 0; i < STEP_COUNT; i++) {
-        setup_t d;
         open_stepped(&d, DE_QUEUE("types = [\"" WELCOME "\"]; protected_timeout = \"2s\";"), STEPS[i]);
         de_add(d.f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
         until(&d, count(&d, "ZCARD sidecar:email:aside") == 1);
@@ -114,7 +111,6 @@ Test(redis_delayed_clock, an_unknown_class_ends_after_protected_timeout) {
 
 /* Many pages, of members with equal scores, some of which keep their time. */
 Test(redis_delayed_clock, a_pass_reads_every_event) {
-    setup_t d;
     open_stepped(&d, NULL, STEPS[0]);
     redis_ok(d.f.r, "HSET sidecar:email:meta sent 4102444800000");
     redis_ok(d.f.r, "EVAL %s 2 de_events " DELAYED_KEYS " %s %s %s %d",
@@ -127,12 +123,10 @@ Test(redis_delayed_clock, a_pass_reads_every_event) {
     char *sent = redis_str(d.f.r, "HGET sidecar:email:meta sent");
     cr_assert_leq(strtoll(sent, NULL, 10), call_now_ms(d.f.r));
     free(sent);
-    close_setup(&d);
 }
 
 /* While the clock is not set back, nothing is read. */
 Test(redis_delayed_clock, an_ordinary_look_reads_no_event) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     de_add(d.f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
     take(&d, 1);
@@ -147,7 +141,6 @@ Test(redis_delayed_clock, an_ordinary_look_reads_no_event) {
     cr_assert_lt(server_commandstat(d.f.server, "zrangebyscore") - before, 60);
     cr_assert_str_eq(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###1"), "4102444800000");
     cr_assert_eq(fixture_log_count("the clock of Redis was set back"), 0);
-    close_setup(&d);
 }
 
 /* An old leader must not write: another one may have sent these events meanwhile. */

@@ -86,8 +86,10 @@ static void check_vector(redis_t *r, const vector_t *v) {
     buffer_free(&last);
 }
 
+static fixture_t f;
+SUITE(redis_delayed_promote, f = de_setup(), fixture_stop(&f));
+
 Test(redis_delayed_promote, only_the_digits_of_attempt_change) {
-    fixture_t f = de_setup();
     char *all = temp_read("tests/data/delayed_queue/jackson-2.17.2.jsonl"), *rest = all, *text = malloc(MAX_VECTOR);
     vector_t v = {0};
     int scenes = 0;
@@ -107,7 +109,6 @@ Test(redis_delayed_promote, only_the_digits_of_attempt_change) {
     vector_free(&v);
     free(all);
     free(text);
-    fixture_stop(&f);
 }
 
 /* ---- Events to send, and events for the monitor */
@@ -147,7 +148,6 @@ static const struct {
 };
 
 Test(redis_delayed_promote, detects_the_shape_of_an_envelope) {
-    fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         slice_t envelope = slice_text(shapes[i].envelope);
         redis_ok(f.r, "DEL " DELAYED_KEYS " de_events de_paymentcheck sidecar:email:aside");
@@ -158,13 +158,11 @@ Test(redis_delayed_promote, detects_the_shape_of_an_envelope) {
         cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), shapes[i].next != NULL);
         if (shapes[i].next) de_expect_popped(f.r, "de_paymentcheck", envelope);
     }
-    fixture_stop(&f);
 }
 
 /* A payload of 1 MiB with every byte value stays unchanged. */
 Test(redis_delayed_promote, payload_bytes_stay_unchanged) {
     enum { SIZE = 1 << 20 };
-    fixture_t f = de_setup();
     buffer_t envelope = {0}, next = {0};
     buffer_str(&envelope, "{\"payload\":{\"id\":\"");
     for (int i = 0; i < SIZE; i++) buffer_add(&envelope, &(char){(char)(i * 7 % 256)}, 1);
@@ -177,7 +175,6 @@ Test(redis_delayed_promote, payload_bytes_stay_unchanged) {
     de_expect_stored(f.r, PAYMENT "###1", (slice_t){next.data, next.len});
     buffer_free(&envelope);
     buffer_free(&next);
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_promote, the_class_selects_the_list) {
@@ -198,7 +195,6 @@ Test(redis_delayed_promote, the_class_selects_the_list) {
         {"sidecar:app:lock###1", "sidecar:app:lock", NULL},
         {PAYMENT "###9", WELCOME, NULL},
     };
-    fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *envelope = mem_printf("{\"payload\":{},\"type\":\"%s\",\"attempt\":1,\"logContext\":{}}", rows[i].class);
         redis_ok(f.r, "FLUSHALL");
@@ -209,7 +205,6 @@ Test(redis_delayed_promote, the_class_selects_the_list) {
         cr_assert_eq(redis_int(f.r, "EXISTS de_paymentcheck de_welcome"), 0, "%s", rows[i].member);
         free(envelope);
     }
-    fixture_stop(&f);
 }
 
 /* The delays are those of the library's nextDelay. The oldest event is sent first. */
@@ -220,7 +215,6 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
     } rows[] = {{ENVELOPE(1), 10},   {ENVELOPE(8), 10},    {ENVELOPE(9), 60},    {ENVELOPE(18), 60},  {ENVELOPE(19), 300},
                 {ENVELOPE(38), 300}, {ENVELOPE(39), 1440}, {ENVELOPE(68), 1440}, {ENVELOPE(69), 1440}};
     enum { ROWS = sizeof rows / sizeof *rows };
-    fixture_t f = de_setup();
     for (int i = 0; i < ROWS; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
         redis_ok(f.r, "ZADD " DELAYED_KEYS " %d %s", 1000 + i, member);
@@ -244,7 +238,6 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
         free(member);
     }
     cr_assert_eq(de_moved(f.r, de_new()), 0, "events that are not due must stay");
-    fixture_stop(&f);
 }
 
 /* Input: retry_attempts, the envelope, the score. Result: whether the event is sent, and the fraction of the new score. */
@@ -272,7 +265,6 @@ Test(redis_delayed_promote, retry_attempts_limits_pushes) {
         {69, ENVELOPE(70), "7.5", false, ".75"}, /* the limit was lowered */
         {60, ENVELOPE(65), "7", true, ".5"},     /* the limit was lowered between two attempts: one push */
     };
-    fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         de_ask_t ask = de_new();
         ask.attempts = rows[i].attempts;
@@ -285,13 +277,11 @@ Test(redis_delayed_promote, retry_attempts_limits_pushes) {
         cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), rows[i].sent);
         if (!rows[i].sent) de_expect_stored(f.r, PAYMENT "###1", slice_text(rows[i].envelope));
     }
-    fixture_stop(&f);
 }
 
 /* ---- Handlers that finish: HDEL and ZREM, or one of them */
 
 Test(redis_delayed_promote, does_not_send_finished_events) {
-    fixture_t f = de_setup();
     de_add(f.r, PAYMENT "###hdel", slice_text(ENVELOPE(1)));
     de_add(f.r, PAYMENT "###zrem", slice_text(ENVELOPE(1)));
     de_add(f.r, PAYMENT "###both", slice_text(ENVELOPE(1)));
@@ -307,14 +297,12 @@ Test(redis_delayed_promote, does_not_send_finished_events) {
     de_due(f.r);
     cr_assert_eq(de_moved(f.r, de_new()), 0);
     cr_assert_eq(redis_int(f.r, "EXISTS " DELAYED_KEYS), 0);
-    fixture_stop(&f);
 }
 
 /* ---- Quarantine */
 
 Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
     enum { POISON = 40 };
-    fixture_t f = de_setup();
     char quarantine[64];
     for (int i = 0; i < POISON; i++) {
         char *member = mem_printf("example.Unknown###%d", i);
@@ -341,12 +329,10 @@ Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
     cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:aside"), POISON);
     cr_assert_str_eq(de_score(f.r, "sidecar:email:aside", "example.Unknown###7"), quarantine, "the time in quarantine changed");
     cr_assert_str_eq(strchr(de_score(f.r, DELAYED_KEYS, "example.Unknown###7"), '.'), ".25");
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     enum { EVENTS = 12, SIZE = 300000 };
-    fixture_t f = de_setup();
     buffer_t large = {0};
     buffer_str(&large, "{\"payload\":{\"id\":\"");
     for (int i = 0; i < SIZE; i++) buffer_str(&large, "x");
@@ -367,13 +353,11 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), 8);
     cr_assert_eq(redis_int(f.r, "ZCARD " DELAYED_KEYS), EVENTS);
     buffer_free(&large);
-    fixture_stop(&f);
 }
 
 /* ---- Preconditions and errors of Redis */
 
 Test(redis_delayed_promote, only_the_owner_with_the_lock_promotes) {
-    fixture_t f = de_setup();
     de_ask_t ask = de_new();
     de_add(f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
     ask.token = "another";
@@ -387,7 +371,6 @@ Test(redis_delayed_promote, only_the_owner_with_the_lock_promotes) {
     expect_word(reply, "owner");
     redis_ok(f.r, "HSET sidecar:email:meta group app");
     cr_assert_eq(de_moved(f.r, ask), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_promote, keys_of_the_wrong_type_change_nothing) {
@@ -398,7 +381,6 @@ Test(redis_delayed_promote, keys_of_the_wrong_type_change_nothing) {
                 {"sidecar:email:meta", "meta", "hash"},
                 {"sidecar:email:aside", "aside", "zset"},
                 {"de_paymentcheck", "ready", "list"}};
-    fixture_t f = de_setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
@@ -411,12 +393,10 @@ Test(redis_delayed_promote, keys_of_the_wrong_type_change_nothing) {
             eval_t call = de_call(&ask);
             expect_type(call_in_vain(&call, f.r), keys[k].name, fixture_types[t]);
         }
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_promote, a_missing_right_sends_nothing_until_it_is_back) {
     static const char *const commands[] = {"zadd", "lpush", "hset", "zrem", "hmget", "zrangebyscore", "type", "time", "zrange"};
-    fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         redis_ok(f.r, "DEL " DELAYED_KEYS " de_events de_paymentcheck sidecar:email:aside");
         de_add(f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
@@ -435,14 +415,11 @@ Test(redis_delayed_promote, a_missing_right_sends_nothing_until_it_is_back) {
         cr_assert_eq(redis_int(f.r, "HEXISTS de_events " PAYMENT "###1"), 1);
         cr_assert_eq(redis_int(f.r, "ZCARD " DELAYED_KEYS), 1);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_promote, a_full_redis_still_sends) {
-    fixture_t f = de_setup();
     de_add(f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
     de_add(f.r, "odd", slice_text(ENVELOPE(1)));
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     if (conn_version(f.conn) >= 70000) cr_assert_eq(de_moved(f.r, de_new()), 1);
-    fixture_stop(&f);
 }

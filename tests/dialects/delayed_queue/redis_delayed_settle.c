@@ -84,8 +84,10 @@ static void lay_out(redis_t *r) {
 
 static const char *const verdicts[] = {"forget", "push", "end"};
 
+static fixture_t f;
+SUITE(redis_delayed_settle, f = de_setup(), fixture_stop(&f));
+
 Test(redis_delayed_settle, applies_each_verdict) {
-    fixture_t f = de_setup();
     lay_out(f.r);
     expect_word(settle(f.r, settle_new("forget")), "settled");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside"), 0);
@@ -108,12 +110,10 @@ Test(redis_delayed_settle, applies_each_verdict) {
     expect_word(settle(f.r, settle_new("end")), "settled");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside de_events " DELAYED_KEYS " de_paymentcheck"), 0);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
-    fixture_stop(&f);
 }
 
 /* The last push waits in the list, or the list is too long to search. */
 Test(redis_delayed_settle, does_not_send_again_what_waits_in_its_list) {
-    fixture_t f = de_setup();
     settle_t ask = settle_new("push");
     ask.envelope = ENVELOPE(2);
     ask.pushed = ENVELOPE(1);
@@ -127,7 +127,6 @@ Test(redis_delayed_settle, does_not_send_again_what_waits_in_its_list) {
     redis_ok(f.r, "LPOP de_paymentcheck");
     expect_word(settle(f.r, ask), "settled");
     cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), 2001);
-    fixture_stop(&f);
 }
 
 /* The lock, the score or the envelope changes between the read and the settle. */
@@ -140,7 +139,6 @@ Test(redis_delayed_settle, refuses_changed_events) {
         {{"ZADD", "1800000000000"}, "changed", false},  {{"ZREM", NULL}, "changed", false},
         {{"HSET", ENVELOPE(2)}, "changed", true},       {{"HDEL", NULL}, "changed", true},
     };
-    fixture_t f = de_setup();
     for (size_t v = 0; v < 3; v++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             lay_out(f.r);
@@ -162,11 +160,9 @@ Test(redis_delayed_settle, refuses_changed_events) {
     expect_word(settle(f.r, ask), "settled");
     lay_out(f.r);
     expect_word(settle(f.r, ask), "changed");
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_settle, settles_bull_jobs_without_envelopes) {
-    fixture_t f = de_setup();
     settle_t ask = settle_new("end");
     ask.events = DELAYED_KEYS;
     ask.envelope = "";
@@ -179,7 +175,6 @@ Test(redis_delayed_settle, settles_bull_jobs_without_envelopes) {
     expect_word(settle(f.r, ask), "settled");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:aside " DELAYED_KEYS), 0);
     de_expect_stored(f.r, MEMBER, slice_text(ENVELOPE(1)));
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
@@ -192,7 +187,6 @@ Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
                 {"de_paymentcheck", "ready", "list", true},
                 {"sidecar:email:failures", "failures", "stream", false},
                 {"sidecar:email:meta", "meta", "hash", false}};
-    fixture_t f = de_setup();
     for (size_t v = 0; v < 3; v++)
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -202,13 +196,11 @@ Test(redis_delayed_settle, keys_of_the_wrong_type_change_nothing) {
                 settle_t ask = settle_new(verdicts[v]);
                 expect_type(settle_in_vain(f.r, ask), keys[k].name, fixture_types[t]);
             }
-    fixture_stop(&f);
 }
 
 /* If Redis refuses any command of an end, the event stays and has no record. A refused push does not push twice. */
 Test(redis_delayed_settle, a_missing_right_loses_and_records_nothing) {
     static const char *const commands[] = {"zrem", "hdel", "xadd", "xlen", "hmget", "zscore", "hget", "lpush", "zadd", "hset"};
-    fixture_t f = de_setup();
     for (size_t v = 1; v < 3; v++)
         for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
             lay_out(f.r);
@@ -224,11 +216,9 @@ Test(redis_delayed_settle, a_missing_right_loses_and_records_nothing) {
             if (strcmp(commands[i], "hset") != 0)
                 cr_assert_eq(records, v == 2 && !there, "%s without %s", verdicts[v], commands[i]);
         }
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_settle, a_full_stream_ends_nothing) {
-    fixture_t f = de_setup();
     settle_t ask = settle_new("end");
     ask.most = "10";
     lay_out(f.r);
@@ -239,7 +229,6 @@ Test(redis_delayed_settle, a_full_stream_ends_nothing) {
     ask.most = "400";
     expect_word(settle(f.r, ask), "settled");
     redis_expect(f.r, "2", "HGET sidecar:email:meta entries");
-    fixture_stop(&f);
 }
 
 static redisReply *read_page(redis_t *r, const char *skip, const char *count, const char *size, const char *payload) {
@@ -250,7 +239,6 @@ static redisReply *read_page(redis_t *r, const char *skip, const char *count, co
 }
 
 Test(redis_delayed_settle, a_read_is_bounded) {
-    fixture_t f = de_setup();
     for (int i = 0; i < 10; i++) {
         redis_ok(f.r, "ZADD sidecar:email:aside %d m%d", i, i);
         if (i != 4) redis_ok(f.r, "ZADD " DELAYED_KEYS " %d.25 m%d", 100 + i, i);
@@ -277,7 +265,6 @@ Test(redis_delayed_settle, a_read_is_bounded) {
         fixture_make_key(f.r, keys[i], "set");
         expect_type(read_page(f.r, "0", "10", "13", "1000"), names[i], "set");
     }
-    fixture_stop(&f);
 }
 
 /* ---- delayed_requeue */
@@ -299,7 +286,6 @@ static redisReply *requeue(redis_t *r, const char *again) {
 }
 
 Test(redis_delayed_settle, a_requeue_schedules_at_once_and_once) {
-    fixture_t f = de_setup();
     expect_word(requeue(f.r, "0"), "done");
     de_expect_stored(f.r, MEMBER, slice_text(ENVELOPE(1)));
     long long due = strtoll(de_score(f.r, DELAYED_KEYS, MEMBER), NULL, 10);
@@ -317,7 +303,6 @@ Test(redis_delayed_settle, a_requeue_schedules_at_once_and_once) {
     redis_ok(f.r, "DEL " DELAYED_KEYS);
     expect_word(requeue(f.r, "1"), "done");
     cr_assert(wait_for(de_moved(f.r, de_new()) == 1, 1000)); /* its score has a fraction of a millisecond */
-    fixture_stop(&f);
 }
 
 /* The leader's config may lack a class that the config of the operator has. */
@@ -331,7 +316,6 @@ Test(redis_delayed_settle, a_requeue_waits_until_the_leader_sends_its_class) {
                 {" x." PAYMENT " ", false},
                 {" " WELCOME "  " PAYMENT " ", true},
                 {NULL, true}}; /* a leader of an older version says nothing */
-    fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "DEL sidecar:email:meta");
         if (rows[i].classes) redis_ok(f.r, "HSET sidecar:email:meta types %s", rows[i].classes);
@@ -339,11 +323,9 @@ Test(redis_delayed_settle, a_requeue_waits_until_the_leader_sends_its_class) {
         expect_word(rows[i].done ? call_end(&call, f.r) : call_in_vain(&call, f.r), rows[i].done ? "done" : "unfit");
         redis_ok(f.r, "DEL de_events " DELAYED_KEYS);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_settle, a_requeue_that_is_refused_leaves_nothing) {
-    fixture_t f = de_setup();
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
     eval_t last = requeue_call("0");
     redisReply *reply = call_in_vain(&last, f.r);
@@ -357,5 +339,4 @@ Test(redis_delayed_settle, a_requeue_that_is_refused_leaves_nothing) {
         eval_t call = requeue_call("0");
         expect_type(call_in_vain(&call, f.r), keys[i], "set");
     }
-    fixture_stop(&f);
 }

@@ -171,6 +171,9 @@ static int each_place(spoil_fn *spoil, unsigned verdicts) {
 
 enum { PLACES = 4 * 3, RELEASE = 1 << QUARANTINE_RELEASE, PUSH = 1 << QUARANTINE_PUSH, END = 1 << QUARANTINE_END };
 
+static fixture_t f;
+SUITE(redis_delayed_settle_page, , fixture_stop(&f));
+
 Test(redis_delayed_settle_page, a_changed_score_keeps_one_member) {
     cr_assert_eq(each_place(spoil_score, RELEASE | PUSH | END), 3 * PLACES);
 }
@@ -188,7 +191,7 @@ Test(redis_delayed_settle_page, a_list_of_the_wrong_type_keeps_one_member) {
 Test(redis_delayed_settle_page, a_record_without_room_keeps_one_member) { cr_assert_eq(each_place(spoil_record, END), PLACES); }
 
 Test(redis_delayed_settle_page, a_member_twice_in_a_page_is_settled_once) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    f = fixture_start(&(fixture_options_t){.config = CONFIG});
     page_t *p = mem_alloc(sizeof *p);
     p->f = &f;
     for (int v = QUARANTINE_RELEASE; v <= QUARANTINE_END; v++) {
@@ -202,13 +205,12 @@ Test(redis_delayed_settle_page, a_member_twice_in_a_page_is_settled_once) {
         cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), v == QUARANTINE_END ? 2 : 0);
     }
     free(p);
-    fixture_stop(&f);
 }
 
 /* Pushes, releases and ends share a page. The stream fills up in the middle of it. */
 Test(redis_delayed_settle_page, a_stream_that_fills_up_takes_what_fits) {
     static char large[100 << 10];
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    f = fixture_start(&(fixture_options_t){.config = CONFIG});
     page_t *p = mem_alloc(sizeof *p);
     memset(large, 'x', sizeof large);
     p->f = &f;
@@ -233,11 +235,10 @@ Test(redis_delayed_settle_page, a_stream_that_fills_up_takes_what_fits) {
         redis_expect(f.r, "10", "HGET sidecar:email:meta entries");
     }
     free(p);
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_settle_page, a_stream_out_of_ids_takes_what_it_can) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    f = fixture_start(&(fixture_options_t){.config = CONFIG});
     page_t *p = mem_alloc(sizeof *p);
     *p = (page_t){.f = &f, .count = 8, .verdict = QUARANTINE_END};
     page_lay_out(p);
@@ -248,11 +249,10 @@ Test(redis_delayed_settle_page, a_stream_out_of_ids_takes_what_it_can) {
         cr_assert(i < 3 ? is_settled(p, i) : is_quarantined(p, i), "member %zu", i);
     }
     free(p);
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_settle_page, another_leader_keeps_every_member) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
+    f = fixture_start(&(fixture_options_t){.config = CONFIG});
     page_t *p = mem_alloc(sizeof *p);
     p->f = &f;
     for (int v = QUARANTINE_RELEASE; v <= QUARANTINE_END; v++) {
@@ -267,5 +267,4 @@ Test(redis_delayed_settle_page, another_leader_keeps_every_member) {
         free(before);
     }
     free(p);
-    fixture_stop(&f);
 }

@@ -24,6 +24,9 @@ static void expect_said(fixture_t *f, const char *expected) {
 
 #define NESTED "example.Letters.Welcome"
 
+static setup_t d;
+SUITE(redis_delayed_survey, , close_setup(&d));
+
 Test(redis_delayed_survey, names_classes_that_are_not_configured) {
     static const struct {
         const char *types, *member, *said;
@@ -71,36 +74,33 @@ Test(redis_delayed_survey, a_member_larger_than_other_replies_is_read) {
 }
 
 /* The library sets its lock at each run, and deletes it a moment later. */
-static void run_library(setup_t *d) {
-    redis_ok(d->f.r, "SET de_delayed_events_lock value EX 2000000 NX");
-    redis_ok(d->f.r, "DEL de_delayed_events_lock");
+static void run_library(void) {
+    redis_ok(d.f.r, "SET de_delayed_events_lock value EX 2000000 NX");
+    redis_ok(d.f.r, "DEL de_delayed_events_lock");
 }
 
 Test(redis_delayed_survey, warns_of_the_scheduler_of_the_library) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     redis_ok(d.f.r, "HSET de_events x y"); /* so that the application is known */
     driver_run(&d.instance.driver, 100);
-    run_library(&d);
+    run_library();
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(fixture_log_count("the scheduler of delayedQueue runs too"), 0, "one change is no proof");
     expect_said(&d.f, NULL);
     for (int i = 0; i < 3; i++) {
         fixture_step_boottime(10001);
         driver_run(&d.instance.driver, 100);
-        run_library(&d);
+        run_library();
         until(&d, count(&d, "HEXISTS sidecar:email:meta scheduler") == 1);
     }
     cr_assert_eq(fixture_log_count("the scheduler of delayedQueue runs too"), 1);
     expect_said(&d.f, "warning email: the scheduler of delayedQueue runs too");
     redis_ok(d.f.r, "HSET sidecar:email:meta scheduler %lld", call_now_ms(d.f.r) - 6 * 60 * 1000);
     expect_said(&d.f, NULL); /* it was put off meanwhile */
-    close_setup(&d);
 }
 
 /* Refused keys must not stop the work on the queue. */
 Test(redis_delayed_survey, a_refused_look_at_the_lock_stops_nothing) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     redis_ok(d.f.r, "ACL SETUSER default resetkeys ~de_* ~sidecar:*");
     redis_ok(d.f.r, "SET de_delayed_events_lock value");
@@ -111,17 +111,15 @@ Test(redis_delayed_survey, a_refused_look_at_the_lock_stops_nothing) {
     de_add(d.f.r, PAYMENT "###1", slice_text("broken"));
     until(&d, records(&d) == 2);
     cr_assert_eq(fixture_log_count("redis refuses the monitor"), 0, "%s", fixture_log());
-    close_setup(&d);
 }
 
 /* The field for `status` is refused at maxmemory. The monitor must not back off and begin its scans anew. */
 Test(redis_delayed_survey, a_full_redis_does_not_stop_the_monitor) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     driver_run(&d.instance.driver, 100);
     for (int i = 0; i < 4; i++) {
         redis_ok(d.f.r, "CONFIG SET maxmemory 0");
-        run_library(&d);
+        run_library();
         redis_ok(d.f.r, "CONFIG SET maxmemory 1");
         driver_run(&d.instance.driver, 100);
         fixture_step_boottime(10001);
@@ -129,11 +127,9 @@ Test(redis_delayed_survey, a_full_redis_does_not_stop_the_monitor) {
     }
     cr_assert_eq(fixture_log_count("the scheduler of delayedQueue runs too"), 1);
     cr_assert_eq(fixture_log_count("redis is not ready"), 0, "%s", fixture_log());
-    close_setup(&d);
 }
 
 Test(redis_delayed_survey, without_tracking_the_monitor_does_not_spin) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES), .proxy = true});
     proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM no", .times = -1});
     until(&d, proxy_fired(d.f.proxy) > 1); /* dispatcher and monitor */
@@ -141,5 +137,4 @@ Test(redis_delayed_survey, without_tracking_the_monitor_does_not_spin) {
     long long before = server_commandstat(d.f.server, "evalsha");
     driver_run(&d.instance.driver, 500);
     cr_assert_lt(server_commandstat(d.f.server, "evalsha") - before, 50);
-    close_setup(&d);
 }

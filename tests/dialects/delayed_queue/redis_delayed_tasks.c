@@ -24,8 +24,10 @@ static void expect_calm(setup_t *d) {
                  "the monitor keeps reading events that it leaves in quarantine");
 }
 
+static setup_t d;
+SUITE(redis_delayed_tasks, , close_setup(&d));
+
 Test(redis_delayed_tasks, sends_envelopes_of_another_shape) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 100;")});
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         de_add(d.f.r, PAYMENT "###1", slice_text(odd[i].first));
@@ -39,12 +41,10 @@ Test(redis_delayed_tasks, sends_envelopes_of_another_shape) {
     }
     cr_assert_eq(metric_get(&of(&d)->promoted), 4);
     cr_assert_eq(records(&d), 0);
-    close_setup(&d);
 }
 
 /* No worker takes the event: it is sent once and stays in quarantine. */
 Test(redis_delayed_tasks, does_not_send_another_shape_again_while_it_waits) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
     until(&d, count(&d, "LLEN de_paymentcheck") == 1 && count(&d, "EXISTS sidecar:email:aside") == 0);
@@ -58,13 +58,11 @@ Test(redis_delayed_tasks, does_not_send_another_shape_again_while_it_waits) {
     fixture_step_boottime(10001);
     until(&d, count(&d, "LLEN de_paymentcheck") == 1);
     de_expect_popped(d.f.r, "de_paymentcheck", slice_text(odd[0].second));
-    close_setup(&d);
 }
 
 /* Held events must not keep dispatcher or monitor busy. */
 Test(redis_delayed_tasks, is_calm_while_events_wait_in_their_list) {
     enum { MANY = 1000 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     redis_ok(d.f.r, "EVAL %s 3 de_events " DELAYED_KEYS " de_paymentcheck %s %s",
              "for i = 1, 1000 do redis.call('HSET', KEYS[1], ARGV[1] .. i, '{\"payload\":{\"id\":' .. i .. '}' .. ARGV[2]) "
@@ -76,11 +74,9 @@ Test(redis_delayed_tasks, is_calm_while_events_wait_in_their_list) {
     expect_calm(&d);
     cr_assert_eq(count(&d, "LLEN de_paymentcheck"), MANY);
     cr_assert_eq(metric_get(&of(&d)->promoted), MANY);
-    close_setup(&d);
 }
 
 Test(redis_delayed_tasks, the_last_push_of_another_shape_is_marked) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
     until(&d, count(&d, "LLEN de_paymentcheck") == 1 && count(&d, "EXISTS sidecar:email:aside") == 0);
@@ -96,12 +92,10 @@ Test(redis_delayed_tasks, the_last_push_of_another_shape_is_marked) {
     expect_recorded(&d, "reason", "retries_exhausted");
     expect_recorded(&d, "payload", odd[0].second);
     expect_empty(&d);
-    close_setup(&d);
 }
 
 /* All attempts, one after the other; then the end with a complete record. */
 Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 4;")});
     de_add(d.f.r, WELCOME "###a###b", slice_text("{\"payload\":{},\"type\":\"" WELCOME "\",\"attempt\":1,\"logContext\":{}}"));
     for (int sent = 1; sent <= 3; sent++) {
@@ -131,13 +125,11 @@ Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
                                 "for i = 2, #e[2], 2 do n = n + #e[2][i] end end return n");
     cr_assert_eq(strtoll(counted, NULL, 10), bytes);
     free(counted);
-    close_setup(&d);
 }
 
 /* Workers are late by more than all delays: waiting events have not failed, and the monitor reads them seldom. */
 Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     enum { MANY = 40 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 0; i < MANY; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
@@ -166,12 +158,10 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     fixture_step_boottime(10001);
     until(&d, records(&d) == MANY);
     expect_empty(&d);
-    close_setup(&d);
 }
 
 /* A handler finishes during the last delay, and a producer enqueues again. */
 Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 1; i <= 3; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
@@ -190,12 +180,10 @@ Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(records(&d), 1);
     cr_assert_eq(count(&d, "ZCARD " DELAYED_KEYS), 1);
-    close_setup(&d);
 }
 
 /* The application schedules quarantined events again: the monitor leaves them, and no event is sent or ended early. */
 Test(redis_delayed_tasks, leaves_rescheduled_events_until_they_are_due) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     driver_run(&d.instance.driver, 50);
     static const char *const scores[] = {"2000000000000", "2000000000000.5"};
@@ -208,7 +196,6 @@ Test(redis_delayed_tasks, leaves_rescheduled_events_until_they_are_due) {
         cr_assert_str_eq(de_score(d.f.r, DELAYED_KEYS, PAYMENT "###odd"), scores[i]);
         de_expect_stored(d.f.r, PAYMENT "###odd", slice_text(odd[0].first));
     }
-    close_setup(&d);
 }
 
 /* Entries that are no events, and the reason of their end. No entry is sent, and no other key changes. */
@@ -238,7 +225,6 @@ static const struct {
 };
 
 Test(redis_delayed_tasks, ends_invalid_events_with_their_reason, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " protected_timeout = \"50ms\";")});
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         de_add(d.f.r, hostile[i].member, slice_text(hostile[i].envelope));
@@ -247,7 +233,6 @@ Test(redis_delayed_tasks, ends_invalid_events_with_their_reason, .timeout = 60) 
         if (*hostile[i].envelope) expect_recorded(&d, "payload", hostile[i].envelope);
         expect_empty(&d);
     }
-    close_setup(&d);
 }
 
 /* A digest replaces an id that the audit log cannot store. */
@@ -257,7 +242,6 @@ Test(redis_delayed_tasks, replaces_ids_that_the_log_cannot_store) {
         size_t len;
         bool kept;
     } rows[] = {{"1", 1, true}, {"\xc3\xbc \"\\:*{}", 9, true}, {"a\0b", 3, false}, {"\xff", 1, false}, {"", 0, false}};
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         buffer_t member = {0};
@@ -276,12 +260,10 @@ Test(redis_delayed_tasks, replaces_ids_that_the_log_cannot_store) {
         free(job);
         buffer_free(&member);
     }
-    close_setup(&d);
 }
 
 /* Events of a class that is not in the config stay for protected_timeout. Once the config has the class, they are sent. */
 Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
     for (int i = 0; i < 40; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
@@ -313,7 +295,6 @@ Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
 }
 
 Test(redis_delayed_tasks, a_full_stream_delays_ends_only) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     redis_ok(d.f.r, "XADD sidecar:email:failures 1-1 a b");
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 268435456 entries 1");
@@ -327,12 +308,10 @@ Test(redis_delayed_tasks, a_full_stream_delays_ends_only) {
     redis_ok(d.f.r, "HSET sidecar:email:meta bytes 0");
     until(&d, records(&d) == 2);
     cr_assert_eq(fixture_log_count("the failure stream is full"), 1);
-    close_setup(&d);
 }
 
 /* As many events as the monitor remembers as logged (LOGGED_MAX). */
 Test(redis_delayed_tasks, logs_many_large_envelopes_once) {
-    setup_t d;
     char large[2100];
     memset(large, 'x', sizeof large);
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
@@ -346,11 +325,9 @@ Test(redis_delayed_tasks, logs_many_large_envelopes_once) {
     redis_ok(d.f.r, "CLIENT KILL TYPE normal"); /* a new connection reads all of them again */
     driver_run(&d.instance.driver, 500);
     cr_assert_eq(metric_get(&of(&d)->large), 64);
-    close_setup(&d);
 }
 
 Test(redis_delayed_tasks, leaves_envelopes_larger_than_max_payload_and_logs_them_once) {
-    setup_t d;
     char large[2100];
     memset(large, 'x', sizeof large);
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
@@ -368,13 +345,11 @@ Test(redis_delayed_tasks, leaves_envelopes_larger_than_max_payload_and_logs_them
     redis_ok(d.f.r, "ZREM " DELAYED_KEYS " " PAYMENT "###1");
     redis_ok(d.f.r, "ZADD sidecar:email:aside 2 gone");
     until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
-    close_setup(&d);
 }
 
 /* Several pages; some events stay in quarantine between events that leave it. */
 Test(redis_delayed_tasks, settles_many_events_at_once, .timeout = 60) {
     enum { EVENTS = 500 };
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     for (int i = 0; i < EVENTS; i++) {
         char *member = mem_printf("%s###%d", i % 5 == 0 ? "example.Other" : PAYMENT, i);
@@ -385,14 +360,12 @@ Test(redis_delayed_tasks, settles_many_events_at_once, .timeout = 60) {
     until(&d, count(&d, "ZCARD sidecar:email:aside") == EVENTS / 5);
     cr_assert_eq(count(&d, "HLEN de_events"), EVENTS / 5 * 4);
     cr_assert_eq(count(&d, "ZCARD " DELAYED_KEYS), EVENTS / 5 * 4);
-    close_setup(&d);
 }
 
 enum { FOREIGN = 30000 };
 
 /* Events of a class that is not configured keep arriving: many events wait, and the quarantine changes at each read. */
 Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES)});
     redis_ok(d.f.r, "EVAL %s 2 de_events " DELAYED_KEYS " %d",
              "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'a.Foreign###' .. i, '{}') "
@@ -407,14 +380,12 @@ Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) 
         cr_assert_lt(i, 100, "changes of the quarantine keep an event from its turn");
         free(member);
     }
-    close_setup(&d);
 }
 
 /* Each request or each reply is lost once: no event is recorded twice, no event is lost. */
 Test(redis_delayed_tasks, lost_requests_and_replies_double_nothing, .timeout = 60) {
     static const proxy_action_t actions[] = {PROXY_DROP, PROXY_LOSE};
     static const char *const steps[] = {"EXISTS sidecar:email:aside", "sidecar:email:aside", "push", " end "};
-    setup_t d;
     long long ended = 0;
     open_setup(&d, (fixture_options_t){.proxy = true});
     for (size_t a = 0; a < 2; a++)
@@ -432,11 +403,9 @@ Test(redis_delayed_tasks, lost_requests_and_replies_double_nothing, .timeout = 6
             redis_ok(d.f.r, "DEL de_paymentcheck " DELAYED_KEYS " de_events");
             proxy_pass(d.f.proxy);
         }
-    close_setup(&d);
 }
 
 Test(redis_delayed_tasks, a_lock_that_is_lost_changes_nothing) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){0});
     driver_run(&d.instance.driver, 50);
     redis_ok(d.f.r, "SET sidecar:app:lock another");
@@ -448,5 +417,4 @@ Test(redis_delayed_tasks, a_lock_that_is_lost_changes_nothing) {
     cr_assert_eq(records(&d), 0);
     instance_lead(&d.instance, d.f.r);
     until(&d, records(&d) == 1);
-    close_setup(&d);
 }

@@ -8,10 +8,12 @@ static void de_fill(redis_t *r, int count, const char *text) {
              "redis.call('DEL', KEYS[1]) for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], ARGV[2]) end", count, text);
 }
 
+static fixture_t f;
+SUITE(redis_delayed_waiting, f = de_setup(), fixture_stop(&f));
+
 /* No worker takes events for six delays: each event is sent once and keeps its attempts. */
 Test(redis_delayed_waiting, does_not_send_again_what_waits_in_its_list) {
     enum { EVENTS = 200 };
-    fixture_t f = de_setup();
     for (int i = 0; i < EVENTS; i++) {
         char *member = mem_printf(PAYMENT "###%d", i), *envelope = mem_printf("{\"payload\":{\"id\":\"%d\"}" TAIL(1), i);
         de_add(f.r, member, slice_text(envelope));
@@ -31,7 +33,6 @@ Test(redis_delayed_waiting, does_not_send_again_what_waits_in_its_list) {
     for (int i = 0; i < 3; i++) redis_ok(f.r, "RPOP de_paymentcheck"); /* workers have taken these events */
     de_due(f.r);
     cr_assert_eq(de_moved(f.r, de_new()), 3);
-    fixture_stop(&f);
 }
 
 Test(redis_delayed_waiting, sends_again_what_its_list_does_not_hold) {
@@ -45,7 +46,6 @@ Test(redis_delayed_waiting, sends_again_what_its_list_does_not_hold) {
         {ENVELOPE(1), ENVELOPE(3), 1},     {ENVELOPE(3), ENVELOPE(2), 1},
         {ENVELOPE(1) " ", ENVELOPE(2), 1},
     };
-    fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "DEL " DELAYED_KEYS " de_events de_paymentcheck");
         redis_ok(f.r, "RPUSH de_paymentcheck a b %s c", rows[i].waits);
@@ -54,7 +54,6 @@ Test(redis_delayed_waiting, sends_again_what_its_list_does_not_hold) {
         ask.attempts = 1000000;
         cr_assert_eq(de_moved(f.r, ask), rows[i].sent, "row %zu", i);
     }
-    fixture_stop(&f);
 }
 
 /* A list that is too long to read may hold every event that was sent before. */
@@ -64,7 +63,6 @@ Test(redis_delayed_waiting, a_long_list_delays_only_events_that_were_sent_before
         long long bytes; /* ARGV[5] */
         int sent;
     } rows[] = {{2000, 1 << 30, 3}, {2001, 1 << 30, 1}, {2000, 15000, 1}, {2000, 20000, 3}, {1, 10, 3}, {1, 9, 3}, {2, 9, 1}};
-    fixture_t f = de_setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "DEL " DELAYED_KEYS " de_events");
         de_fill(f.r, rows[i].count, "0123456789");
@@ -76,5 +74,4 @@ Test(redis_delayed_waiting, a_long_list_delays_only_events_that_were_sent_before
         int sent = (int)de_moved(f.r, ask);
         cr_assert_eq(sent, rows[i].sent, "row %zu: %d", i, sent);
     }
-    fixture_stop(&f);
 }

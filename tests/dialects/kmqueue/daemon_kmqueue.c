@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(daemon_kmqueue, .timeout = 180);
-
 enum { ALL_MS = 60000 };
 
 #define BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
@@ -47,9 +45,11 @@ static void take(cluster_t *s, const char *id, int retry) {
              id, retry);
 }
 
+static cluster_t s;
+SUITE_WITHIN(180, daemon_kmqueue, s = cluster_begin(&(server_options_t){.tcp = true}), cluster_end(&s));
+
 /* The sidecar dies before and after each script. The next sidecar continues: no task is lost or settled twice. */
 ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = GROUP("heartbeat = \"off\"; protected_timeout = \"200ms\"; retry_times = 1;"),
                             .scan = "50ms"};
     char *variable = NULL, *config = cluster_config(&s, spec);
@@ -70,7 +70,6 @@ ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", variable);
     await(&s, audit_log_rows(daemon_audit_path(next)) == 1);
     free(again), free(variable), free(config);
-    cluster_end(&s);
 }
 
 static const char *const WORK[] = {"work", "worker1_queue", "worker2_queue:safe", NULL};
@@ -117,10 +116,9 @@ static int distinct(const native_t *native, const char *word, const char *kind) 
 }
 
 /* Whether Redis holds no task, no unique id, and at most the marker. */
-static bool all_gone(const cluster_t *s) {
-    return redis_int(s->r, "LLEN worker1_queue") + redis_int(s->r, "LLEN " SAFE) + redis_int(s->r, "SCARD " SAFE "_unique") ==
-               0 &&
-           redis_int(s->r, "LLEN " BACKUP) <= 1;
+static bool all_gone(void) {
+    return redis_int(s.r, "LLEN worker1_queue") + redis_int(s.r, "LLEN " SAFE) + redis_int(s.r, "SCARD " SAFE "_unique") == 0 &&
+           redis_int(s.r, "LLEN " BACKUP) <= 1;
 }
 
 /* A worker kills itself in the middle of a task; the next worker gets the task, although the leader is killed meanwhile. A task
@@ -128,7 +126,6 @@ static bool all_gone(const cluster_t *s) {
 Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
     enum { OK = 60, DIE = 3, FLAKY = 5, POISON = 3 };
     const sidecar_t spec = {.queues = GROUP("protected_timeout = \"1s\"; retry_times = 2;"), .scan = "100ms"};
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
     /* One thread: if a second thread popped a task before the process dies, and had not pushed it to backup, the task is lost. */
     const char *const env[] = {"QS_BEAT_MS=200", "QS_THREADS=1", NULL};
@@ -147,7 +144,7 @@ Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
     }
     await(&s, distinct(&native, "done", "ok") == OK && distinct(&native, "done", "flaky") == FLAKY &&
                   distinct(&native, "done", "die") == DIE);
-    await(&s, all_gone(&s));
+    await(&s, all_gone());
     await(&s, audit_log_rows(daemon_audit_path(s.sidecars[s.count - 1])) > 0);
     cr_expect_eq(native_count(&native, "failed", "poison-0"), 3, "a task runs once, and twice by retries");
     cr_expect_eq(
@@ -160,13 +157,11 @@ Test(daemon_kmqueue, a_real_worker_that_dies_loses_no_task) {
         POISON);
     end_worker(worker, false);
     native_end(&native);
-    cluster_end(&s);
 }
 
 /* A worker that is slower than the protected timeout keeps its task while it sends heartbeats. A killed worker loses the task,
  * and the sidecar pushes the bytes that KMQueue's own monitor would push. */
 Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
     const char *const env[] = {"QS_BEAT_MS=200", NULL};
     /* Two scans are 1 s apart, so a worker that stopped together with the whole machine sends a heartbeat before the second. */
@@ -189,18 +184,16 @@ Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     cr_assert_str_eq(after + head + 26, at + 27);
     worker = native_start(&native, WORK, env, NULL);
     await(&s, native_count(&native, "finished", "hang-0") == 1);
-    await(&s, all_gone(&s));
+    await(&s, all_gone());
     end_worker(worker, false);
     free(before), free(after);
     native_end(&native);
-    cluster_end(&s);
 }
 
 /* The manager of the workers has the names of `queues` in another order, so they use another backup list. */
 Test(daemon_kmqueue, status_names_the_backup_list_of_a_real_manager_with_another_order) {
     static const char *const work[] = {"work", "worker2_queue:safe", "worker1_queue", NULL};
     const sidecar_t spec = {.queues = GROUP(""), .ttl = "20s"};
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
     char *config = cluster_config_file(&s, spec);
     cluster_sidecar_up(&s, spec);
@@ -215,13 +208,11 @@ Test(daemon_kmqueue, status_names_the_backup_list_of_a_real_manager_with_another
     end_worker(worker, true);
     native_end(&native);
     free(config);
-    cluster_end(&s);
 }
 
 /* KMQueue's own monitor beside the sidecar: some tasks run twice, as docs/dialects/kmqueue.md says, and no task is lost. */
 Test(daemon_kmqueue, both_monitors_lose_no_task) {
     enum { OK = 200, FLAKY = 30 };
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("kmqueue", s.server);
     daemon_t *d = cluster_sidecar_up(
         &s, (sidecar_t){.queues = GROUP("protected_timeout = \"500ms\"; heartbeat = \"off\";"), .scan = "50ms"});
@@ -242,10 +233,9 @@ Test(daemon_kmqueue, both_monitors_lose_no_task) {
     produce(&native, "flaky", FLAKY / 3 * 2, FLAKY, false);
     produce(&native, "ok", 0, OK, false);
     await(&s, distinct(&native, "done", "ok") == OK && distinct(&native, "done", "flaky") == FLAKY);
-    await(&s, all_gone(&s));
+    await(&s, all_gone());
     cr_assert_eq(audit_log_int(daemon_audit_path(d), "SELECT count(*) FROM events WHERE kind = 'failed'"), 0);
     end_worker(monitor, false);
     for (int i = 0; i < 2; i++) end_worker(workers[i], false);
     native_end(&native);
-    cluster_end(&s);
 }

@@ -34,8 +34,10 @@ static void expect_anew(redis_t *r, const char *task, int64_t before) {
     free(found), free(expected), free(anew);
 }
 
+static cluster_t s;
+SUITE(daemon_kmqueue_requeue, s = cluster_begin(NULL), cluster_end(&s));
+
 Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_unique_id) {
-    cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {TASK("u", SAFE, "true"), TASK("c", SAFE, "false")};
     daemon_t *d = ended(&s, tasks, 2);
     for (int i = 0; i < 2; i++) {
@@ -50,12 +52,10 @@ Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_unique_id) {
         free(ref);
     }
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 2);
-    cluster_end(&s);
 }
 
 /* The producer has pushed the task again before the requeue. */
 Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
-    cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {TASK("u", SAFE, "true")};
     daemon_t *d = ended(&s, tasks, 1);
     char *ref = ref_of(d, "\"id\":\"u\"");
@@ -69,11 +69,9 @@ Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     cr_assert_eq(done->code, 0, "the requeue failed: %s%s", done->out, done->err);
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1);
     free(ref);
-    cluster_end(&s);
 }
 
 Test(daemon_kmqueue_requeue, refuses_to_requeue_a_task_without_a_list) {
-    cluster_t s = cluster_begin(NULL);
     const char *const tasks[] = {"no task", TASK("f", "elsewhere", "true")};
     static const char *const why[] = {"its payload is not a task of KMQueue", "its list `elsewhere` is not among `queues`"};
     daemon_t *d = ended(&s, tasks, 2);
@@ -85,5 +83,4 @@ Test(daemon_kmqueue_requeue, refuses_to_requeue_a_task_without_a_list) {
         cr_assert_eq(redis_int(s.r, "EXISTS elsewhere elsewhere_unique " SAFE), 0);
         free(ref);
     }
-    cluster_end(&s);
 }

@@ -2,8 +2,10 @@
  * byte, or ends. Its unique id stays until the end. Times and heartbeats follow KMQueue. */
 #include "kmqueue_fixture.h"
 
+static setup_t d;
+SUITE(redis_kmqueue, , close_setup(&d));
+
 Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 1;")});
     char *first = km_json(d.f.r, (km_t){0}), *again = km_again(first, 0, "normal");
     redis_ok(d.f.r, "LPUSH " SAFE " behind");
@@ -28,11 +30,9 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     km_expect(&d, "payload", second);
     cr_assert_eq(count(&d, "EXISTS " PLAIN " sidecar:email:stamps"), 0);
     free(first), free(again), free(second);
-    close_setup(&d);
 }
 
 Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
     redis_ok(d.f.r, "SET 7\"\xc3\xbc_alive host-9");
     char *bytes = km_json(d.f.r, (km_t){.id = "7\\\"\\u00fc", .retry = 2, .exc = -9000, .gen = -70000});
@@ -52,12 +52,10 @@ Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
     km_expect(&d, "created", created);
     km_expect(&d, "started", started);
     free(created), free(started), free(bytes);
-    close_setup(&d);
 }
 
 /* A task may also name a list in mode default: KMQueue's own monitor pushes to any list that a task names. */
 Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *bytes = km_json(d.f.r, (km_t){.queue = "worker\\u0031_queue", .state = "", .retry = 1});
     char *again = km_again(bytes, 1, "");
@@ -66,11 +64,9 @@ Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
     cr_assert_eq(count(&d, "EXISTS " SAFE " " UNIQUE), 0);
     expect_reason(&d, "retried", "stalled 2 -");
     free(bytes), free(again);
-    close_setup(&d);
 }
 
 Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SADD " UNIQUE " a b c");
     redis_ok(d.f.r, "SADD " PLAIN "_unique a b c");
@@ -83,11 +79,9 @@ Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
     cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "the id b belongs to another task, because this task is not unique");
     cr_assert_eq(count(&d, "SCARD " PLAIN "_unique"), 3);
     free(one), free(other);
-    close_setup(&d);
 }
 
 Test(redis_kmqueue, a_unique_set_of_another_type_keeps_the_task) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("retry_times = 0;")});
     redis_ok(d.f.r, "SET " UNIQUE " x");
     char *bytes = km_json(d.f.r, (km_t){0});
@@ -96,7 +90,6 @@ Test(redis_kmqueue, a_unique_set_of_another_type_keeps_the_task) {
     cr_assert_eq(in(&d, BACKUP, bytes), 1);
     cr_assert_eq(records(&d), 0);
     free(bytes);
-    close_setup(&d);
 }
 
 /* Times of a task, and the result. exc, gen: ms from now. */
@@ -124,7 +117,6 @@ static const struct {
 
 Test(redis_kmqueue, times_table, .timeout = 120) {
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        setup_t d;
         char *queue =
             mem_printf("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect "
                        "= \"kmqueue\"; queues = [\"worker1_queue\", \"worker2_queue:safe\"]; heartbeat = \"off\"; %s%s } );",
@@ -149,7 +141,6 @@ Test(redis_kmqueue, times_table, .timeout = 120) {
 
 /* The worker's clock is ahead by less than the protected timeout. */
 Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config =
                                            "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                            "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
@@ -160,7 +151,6 @@ Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
     until(&d, records(&d) == 1);
     cr_assert_geq(call_now_ms(d.f.r) - began, 1400);
     free(bytes);
-    close_setup(&d);
 }
 
 Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
@@ -170,7 +160,6 @@ Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
         bool alive;
     } rows[] = {{"", 0, false}, {" \t\r\n\x1f\x01\0", 7, false}, {"x", 1, true}, {"  .", 3, true}, {"\xa0", 1, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        setup_t d;
         open_setup(&d, (fixture_options_t){.config = KM("")});
         redis_ok(d.f.r, "SET t-1_alive %b", rows[i].value, rows[i].len);
         char *bytes = km_json(d.f.r, (km_t){0});
@@ -188,7 +177,6 @@ Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
 }
 
 Test(redis_kmqueue, a_heartbeat_of_another_type_counts) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM("")});
     char *bytes = km_json(d.f.r, (km_t){0});
     km_take(&d, bytes);
@@ -202,13 +190,11 @@ Test(redis_kmqueue, a_heartbeat_of_another_type_counts) {
     redis_ok(d.f.r, "DEL t-1_alive");
     until(&d, records(&d) == 1);
     free(bytes);
-    close_setup(&d);
 }
 
 /* The proxy drops one request of a scan. Meanwhile the worker finishes the task, as RedisTaskQueue.finishTask does. */
 Test(redis_kmqueue, a_worker_may_finish_at_any_step, .timeout = 60) {
     static const char *const steps[] = {"LLEN " BACKUP, "RPOPLPUSH", "HMGET sidecar:email:stamps", "GETRANGE", "retried"};
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .redis = "timeout = \"20s\";", .config = KM("retry_times = 9;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         char id[8];
@@ -228,12 +214,10 @@ Test(redis_kmqueue, a_worker_may_finish_at_any_step, .timeout = 60) {
     }
     cr_assert_eq(records(&d), 0);
     cr_assert_eq(count(&d, "EXISTS " UNIQUE), 0);
-    close_setup(&d);
 }
 
 /* A worker slower than the protected timeout finds no entry to remove, and the task runs again. KMQueue does the same. */
 Test(redis_kmqueue, a_worker_may_finish_after_the_retry) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *bytes = km_json(d.f.r, (km_t){0}), *again = km_again(bytes, 0, "normal");
     km_take(&d, bytes);
@@ -243,13 +227,11 @@ Test(redis_kmqueue, a_worker_may_finish_after_the_retry) {
     cr_assert_eq(in(&d, SAFE, again), 1);
     cr_assert_eq(records(&d), 1);
     free(bytes), free(again);
-    close_setup(&d);
 }
 
 /* The reply of each script is lost: no task is settled twice. */
 Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
     static const char *const steps[] = {"retried", "failed"};
-    setup_t d;
     open_setup(&d, (fixture_options_t){.proxy = true, .config = KM_DEAF("retry_times = 1;")});
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         proxy_rule(d.f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = steps[i]});
@@ -266,5 +248,4 @@ Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
         cr_assert_eq(records(&d), (long long)i + 1);
         free(bytes), free(again);
     }
-    close_setup(&d);
 }

@@ -57,8 +57,10 @@ static void fence_keys(setup_t *d) {
 
 static void unfence_keys(setup_t *d) { redis_ok(d->f.r, "ACL SETUSER default allkeys"); }
 
+static setup_t d;
+SUITE(redis_kmqueue_hostile, , close_setup(&d));
+
 Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM("retry_times = 2;")});
     char *lock = redis_str(d.f.r, "GET sidecar:app:lock");
     char *good = km_json(d.f.r, (km_t){0}), *again = km_again(good, 0, "normal");
@@ -86,12 +88,10 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     cr_assert_eq(count(&d, "EXISTS other_queue other_queue_unique _unique *"), 4);
     cr_assert_eq(count(&d, "EXISTS i_alive t-1_alive"), 0);
     free(lock), free(good), free(again);
-    close_setup(&d);
 }
 
 /* The monitor retries stalled duplicates of a valid task. It cannot retry invalid entries, so their duplicates end one by one. */
 Test(redis_kmqueue_hostile, ends_duplicates_of_invalid_entries, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     char *foreign = km_json(d.f.r, (km_t){.queue = "other_queue"});
     for (int i = 0; i < 3; i++) {
@@ -106,12 +106,10 @@ Test(redis_kmqueue_hostile, ends_duplicates_of_invalid_entries, .timeout = 60) {
                            "if not ids[e[2][i + 1]] then n = n + 1 end ids[e[2][i + 1]] = true end end end return n"),
                  6, "each entry must have its own event id");
     free(foreign);
-    close_setup(&d);
 }
 
 /* A task that names another list stays while its worker sends heartbeats. An unreadable entry has no heartbeat. */
 Test(redis_kmqueue_hostile, a_living_worker_keeps_a_task_with_an_invalid_target) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM("")});
     redis_ok(d.f.r, "SET i_alive me");
     km_take(&d, NAMES("other_queue"));
@@ -122,7 +120,6 @@ Test(redis_kmqueue_hostile, a_living_worker_keeps_a_task_with_an_invalid_target)
     redis_ok(d.f.r, "DEL i_alive");
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "invalid_target 1 -");
-    close_setup(&d);
 }
 
 /* Returns a task with about `fill` bytes of data, made of `unit`; owned. */
@@ -137,7 +134,6 @@ static char *large_task(size_t fill, const char *unit) {
 Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
     static const size_t sizes[] = {65 * 1024, 5 * 1024 * 1024};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        setup_t d;
         open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
         char *bytes = large_task(sizes[i], "\\\"retry\\\":0,\\\"state\\\":\\\"normal\\\" \\u00e9\\ud83d\\ude00 ");
         char *again = km_again(bytes, 0, "normal");
@@ -150,7 +146,6 @@ Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
 }
 
 Test(redis_kmqueue_hostile, keeps_oversized_tasks_and_ends_too_deep_tasks, .timeout = 60) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
     char *large = large_task(1024 * 1024, "0123456789");
     buffer_t deep = {0};
@@ -167,80 +162,72 @@ Test(redis_kmqueue_hostile, keeps_oversized_tasks_and_ends_too_deep_tasks, .time
     cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
     free(large);
     buffer_free(&deep);
-    close_setup(&d);
 }
 
-static int64_t stale(setup_t *d) { return metric_get(&of(d)->stale_unique); }
+static int64_t stale(void) { return metric_get(&of(&d)->stale_unique); }
 static int logged(void) { return fixture_log_count("orphaned ids in sets of unique tasks: "); }
 
 /* Steps the clock by a minute, to the monitor's next count of unique ids. */
-static void next_count(setup_t *d) {
+static void next_count(void) {
     fixture_step_boottime(61000);
-    for (int i = 0; i < 30; i++) driver_step(&d->instance.driver, 10);
+    for (int i = 0; i < 30; i++) driver_step(&d.instance.driver, 10);
 }
 
 /* Does the same as KMQueueManager.init when a worker starts. */
-static void make_backup(setup_t *d) {
-    redis_ok(d->f.r, "LPUSH " BACKUP " %s",
+static void make_backup(void) {
+    redis_ok(d.f.r, "LPUSH " BACKUP " %s",
              "{\"id\":\"m\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":2,\"retry\":0,"
              "\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}");
 }
 
 Test(redis_kmqueue_hostile, reports_and_keeps_orphaned_unique_ids) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
-    make_backup(&d);
+    make_backup();
     redis_ok(d.f.r, "SADD " UNIQUE " lost-1 lost-2");
     redis_ok(d.f.r, "SADD " PLAIN "_unique lost-3");
-    until(&d, stale(&d) == 3);
-    next_count(&d);
+    until(&d, stale() == 3);
+    next_count();
     cr_assert_eq(logged(), 1, "the same ids must be logged once");
     cr_assert_eq(fixture_log_count("\"sets\":\"" PLAIN "_unique: 1, " UNIQUE ": 2\",\"ids\":3"), 1);
     cr_assert_eq(fixture_log_count("push the task again only if it has not run"), 1);
     redis_expect(d.f.r, "3", "HGET sidecar:email:meta stale_unique");
     redis_ok(d.f.r, "SREM " UNIQUE " lost-1");
-    next_count(&d);
-    cr_assert_eq(stale(&d), 2);
+    next_count();
+    cr_assert_eq(stale(), 2);
     cr_assert_eq(logged(), 1);
     redis_expect(d.f.r, "2", "HGET sidecar:email:meta stale_unique");
     redis_ok(d.f.r, "SADD " UNIQUE " lost-4");
-    next_count(&d);
-    cr_assert_eq(stale(&d), 3);
+    next_count();
+    cr_assert_eq(stale(), 3);
     cr_assert_eq(logged(), 2);
     redis_ok(d.f.r, "DEL " BACKUP " " UNIQUE " " PLAIN "_unique");
-    next_count(&d);
-    cr_assert_eq(stale(&d), 0);
+    next_count();
+    cr_assert_eq(stale(), 0);
     cr_assert_eq(count(&d, "HEXISTS sidecar:email:meta stale_unique"), 0);
-    close_setup(&d);
 }
 
 /* Workers whose manager has other names keep their tasks in another backup list. */
 Test(redis_kmqueue_hostile, no_unique_id_is_orphaned_without_a_backup_list) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "SADD " UNIQUE " in-another-list");
-    for (int counts = 0; counts < 4; counts++) next_count(&d);
-    cr_assert_eq(stale(&d), 0);
+    for (int counts = 0; counts < 4; counts++) next_count();
+    cr_assert_eq(stale(), 0);
     cr_assert_eq(logged(), 0);
-    make_backup(&d);
-    for (int counts = 0; counts < 3 && !stale(&d); counts++) next_count(&d);
-    cr_assert_eq(stale(&d), 1);
-    close_setup(&d);
+    make_backup();
+    for (int counts = 0; counts < 3 && !stale(); counts++) next_count();
+    cr_assert_eq(stale(), 1);
 }
 
 /* Another leader may have counted ids that an operator has removed since. */
 Test(redis_kmqueue_hostile, forgets_orphaned_ids_that_an_earlier_leader_counted) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "HSET sidecar:email:meta stale_unique 5 group app");
     until(&d, count(&d, "HEXISTS sidecar:email:meta stale_unique") == 0);
     cr_assert_eq(count(&d, "HEXISTS sidecar:email:meta group"), 1, "only the count goes");
-    close_setup(&d);
 }
 
 /* While a task waits or is in progress, no unique id counts as orphaned. */
 Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
-    setup_t d;
     open_setup(&d,
                (fixture_options_t){.config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = "
                                              "\"email\"; dialect = \"kmqueue\"; queues = [\"worker1_queue\", "
@@ -251,7 +238,7 @@ Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
                  {"LPUSH " PLAIN " task", "DEL " PLAIN},
                  {"LPUSH " BACKUP " task", "LREM " BACKUP " 0 task"},
                  {"LPUSH " BACKUP " task task", "LREM " BACKUP " 0 task"}};
-    make_backup(&d);
+    make_backup();
     redis_ok(d.f.r, "SADD " UNIQUE " a");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         redis_ok(d.f.r, cases[i].begin);
@@ -259,42 +246,38 @@ Test(redis_kmqueue_hostile, counts_unique_ids_while_there_is_no_task) {
             fixture_step_boottime(1801000);
             for (int n = 0; n < 15; n++) driver_step(&d.instance.driver, 10);
         }
-        cr_assert_eq(stale(&d), 0, "%s", cases[i].begin);
+        cr_assert_eq(stale(), 0, "%s", cases[i].begin);
         redis_ok(d.f.r, cases[i].end);
     }
     for (int counts = 0; counts < 3; counts++) {
-        next_count(&d);
-        cr_assert_eq(stale(&d), 0, "the task may be on its way between two lists");
+        next_count();
+        cr_assert_eq(stale(), 0, "the task may be on its way between two lists");
     }
     redis_ok(d.f.r, "LPUSH " SAFE " task");
-    next_count(&d);
+    next_count();
     redis_ok(d.f.r, "DEL " SAFE);
-    next_count(&d);
-    cr_assert_eq(stale(&d), 0, "a count from before the task is no proof");
+    next_count();
+    cr_assert_eq(stale(), 0, "a count from before the task is no proof");
     fixture_step_boottime(1801000);
-    until(&d, stale(&d) == 1);
-    close_setup(&d);
+    until(&d, stale() == 1);
 }
 
 /* Workers whose manager has other names fill another backup list. */
 Test(redis_kmqueue_hostile, logs_tasks_that_wait_without_a_backup_list) {
     static const char log[] = "tasks wait, but the backup list does not exist";
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "LPUSH " PLAIN " task");
-    next_count(&d);
+    next_count();
     cr_assert_eq(fixture_log_count(log), 0, "the manager may be about to start");
-    for (int i = 0; i < 3; i++) next_count(&d);
+    for (int i = 0; i < 3; i++) next_count();
     cr_assert_eq(fixture_log_count(log), 1);
     cr_assert_eq(fixture_log_count("\"backup\":\"" BACKUP "\""), 1);
     redis_ok(d.f.r, "LPUSH " BACKUP " entry");
-    next_count(&d);
+    next_count();
     cr_assert_eq(fixture_log_count("the backup list exists again, or no task waits any more"), 1);
-    close_setup(&d);
 }
 
 Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     redis_ok(d.f.r, "SET " UNIQUE " x");
     until(&d, metric_get(&of(&d)->faults) > 0);
@@ -303,5 +286,4 @@ Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
     until(&d, in(&d, PLAIN, again));
     cr_assert_geq(fixture_log_count(UNIQUE), 1, "the log must name the key");
     free(bytes), free(again);
-    close_setup(&d);
 }

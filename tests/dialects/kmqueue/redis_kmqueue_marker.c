@@ -28,8 +28,10 @@ static long long entries(setup_t *d) { return count(d, "LLEN " BACKUP); }
 static int64_t pushed(setup_t *d) { return metric_get(&of(d)->sentinels); }
 static int64_t removed(setup_t *d) { return metric_get(&of(d)->old_sentinels); }
 
+static setup_t d;
+SUITE(redis_kmqueue_marker, , close_setup(&d));
+
 Test(redis_kmqueue_marker, uses_the_managers_marker) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM});
     cr_assert(manager_starts(&d, "m"));
     char *marker = redis_str(d.f.r, "LINDEX " BACKUP " 0"), *task = a_task(&d, "1");
@@ -40,11 +42,9 @@ Test(redis_kmqueue_marker, uses_the_managers_marker) {
     cr_assert_eq(in(&d, BACKUP, marker), 1);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 1, "the marker got a stamp, as a task does");
     free(marker), free(task);
-    close_setup(&d);
 }
 
 Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
     km_take(&d, task);
@@ -60,11 +60,9 @@ Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
                             "tostring(t.unique) end end");
     cr_assert_str_eq(found, BACKUP " 36 normal false");
     free(found), free(task);
-    close_setup(&d);
 }
 
 Test(redis_kmqueue_marker, keeps_one_of_two_markers) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM});
     for (int i = 0; i < 600; i++) { /* several pages, so that no page has both markers */
         char id[16];
@@ -82,12 +80,10 @@ Test(redis_kmqueue_marker, keeps_one_of_two_markers) {
     cr_assert_eq(removed(&d), 1);
     cr_assert_eq(pushed(&d), 0);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 600);
-    close_setup(&d);
 }
 
 /* The marker is deleted together with its list. A few scans later, scans add and remove no further marker. */
 Test(redis_kmqueue_marker, a_lost_marker_is_replaced_once) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM});
     char *task = a_task(&d, "1");
     manager_starts(&d, "before");
@@ -107,12 +103,10 @@ Test(redis_kmqueue_marker, a_lost_marker_is_replaced_once) {
         cr_assert_eq(entries(&d), 2);
     }
     free(task);
-    close_setup(&d);
 }
 
 /* While backup holds only the marker, the monitor sends no request. A worker's push wakes the monitor. */
 Test(redis_kmqueue_marker, a_marker_alone_causes_no_requests) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = CALM, .proxy = true});
     manager_starts(&d, "m");
     char *task = a_task(&d, "1");
@@ -129,7 +123,6 @@ Test(redis_kmqueue_marker, a_marker_alone_causes_no_requests) {
         until(&d, stamp_of(d.f.r, slice_text(task)).seen);
     }
     free(task);
-    close_setup(&d);
 }
 
 /* Each of these tasks ends a scan of KMQueue's own monitor, which then never reads the tasks behind it. */
@@ -144,7 +137,6 @@ Test(redis_kmqueue_marker, no_task_counts_as_a_marker, .timeout = 60) {
     static const char *const reasons[] = {"retries_exhausted 1 -", "invalid_target 1 -", "invalid_target 1 -",
                                           "invalid_target 1 -"};
     for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
-        setup_t d;
         open_setup(&d, (fixture_options_t){.config = i ? KM_DEAF("") : KM_DEAF("retry_times = 0;")});
         char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");
         km_take(&d, task);
@@ -166,7 +158,6 @@ Test(redis_kmqueue_marker, no_task_counts_as_a_marker, .timeout = 60) {
 }
 
 Test(redis_kmqueue_marker, a_full_redis_keeps_all_markers) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("")});
     manager_starts(&d, "m");
     char *task = km_json(d.f.r, (km_t){0}), *again = km_again(task, 0, "normal");
@@ -178,5 +169,4 @@ Test(redis_kmqueue_marker, a_full_redis_keeps_all_markers) {
     redis_ok(d.f.r, "CONFIG SET maxmemory 0");
     until(&d, entries(&d) == 1);
     free(task), free(again);
-    close_setup(&d);
 }

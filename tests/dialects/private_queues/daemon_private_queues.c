@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(daemon_private, .timeout = 120);
-
 #define FIGHTS(more)                                                                                                             \
     "{ name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dlq = "                \
     "\"fights-dlq\"; "                                                                                                           \
@@ -40,9 +38,11 @@ static void add(char **text, const char *kind, int from, int to) {
     }
 }
 
+static cluster_t s;
+SUITE_WITHIN(120, daemon_private, s = cluster_begin(&(server_options_t){.tcp = true}), cluster_end(&s));
+
 Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     enum { OK = 200, DIE = 4, FLAKY = 5, POISON = 3 };
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("private_queues", s.server);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"3s\";"), .scan = "50ms"});
     char *lines = NULL, name[16];
@@ -74,12 +74,10 @@ Test(daemon_private, jobs_of_workers_that_die_are_done_by_others) {
     cr_expect_eq(redis_int(s.r, "XLEN sidecar:fights:failures"), POISON + DIE, "each job of a dead worker must be retried once");
     free(lines);
     native_end(&native);
-    cluster_end(&s);
 }
 
 /* With heartbeats a slow worker keeps its job past the protected timeout. */
 Test(daemon_private, a_heartbeat_protects_a_slow_worker) {
-    cluster_t s = cluster_begin(&(server_options_t){.tcp = true});
     native_t native = native_begin("private_queues", s.server);
     cluster_sidecar_up(&s,
                        (sidecar_t){.queues = FIGHTS("heartbeat = \"*_alive\"; protected_timeout = \"200ms\";"), .scan = "500ms"});
@@ -92,7 +90,6 @@ Test(daemon_private, a_heartbeat_protects_a_slow_worker) {
     child_free(slow);
     await(&s, redis_int(s.r, "LLEN fight-requests") == 1, 30000);
     native_end(&native);
-    cluster_end(&s);
 }
 
 static const char *const POINTS[] = {"stamp_before", "stamp_answered", "settle_before", "settle_sent", "settle_answered"};
@@ -107,7 +104,6 @@ ParameterizedTestParameters(daemon_private, crash_points) {
 /* The sidecar dies at each failpoint. The next sidecar continues: no job is lost or doubled. */
 ParameterizedTest(int *number, daemon_private, crash_points) {
     static const char QUEUE[] = FIGHTS("protected_timeout = \"100ms\"; retry_times = 1;");
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.queues = QUEUE, .scan = "50ms"};
     redis_ok(s.r, "LPUSH queue-w1 one");
     redis_ok(s.r, "LPUSH queue-w2 two");
@@ -122,12 +118,10 @@ ParameterizedTest(int *number, daemon_private, crash_points) {
     cr_assert_eq(redis_int(s.r, "EXISTS queue-w3 fight-requests"), 0);
     cr_assert(cluster_stays(redis_int(s.r, "XLEN sidecar:fights:failures") == 4, 500),
               "the sidecar's own dead letters must not get a second record");
-    cluster_end(&s);
 }
 
 /* `audit requeue` pushes the job to the left of main, so workers take it last. */
 Test(daemon_private, requeues_a_dead_letter) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = FIGHTS("protected_timeout = \"1h\";"), .scan = "50ms"});
     redis_ok(s.r, "LPUSH fights-dlq %s", "{\"id\":\"a1\"}");
     await(&s, audit_log_rows(daemon_audit_path(d)) == 1, 10000);
@@ -138,5 +132,4 @@ Test(daemon_private, requeues_a_dead_letter) {
     redis_expect(s.r, "{\"id\":\"a1\"}", "LINDEX fight-requests 0");
     cr_assert_eq(redis_int(s.r, "LLEN fight-requests"), 2);
     cr_assert_eq(redis_int(s.r, "LLEN fights-dlq"), 0, "the requeued job must leave dlq");
-    cluster_end(&s);
 }

@@ -5,8 +5,10 @@
 
 #define LETTERS(settings) FIGHTS("dlq = \"fights-dlq\"; " settings)
 
+static setup_t d;
+SUITE(redis_dead_letters, , close_setup(&d));
+
 Test(redis_dead_letters, are_recorded_once_and_stay) {
-    setup_t d;
     open_fights(&d, LETTERS("id_path = \"/id\"; type_path = \"/type\";"));
     redis_ok(d.f.r, "LPUSH fights-dlq old older"); /* from before the first start of the sidecar */
     until(&d, reasons(&d, "dead_letter") == 2);
@@ -20,11 +22,9 @@ Test(redis_dead_letters, are_recorded_once_and_stay) {
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 3);
     cr_assert_eq(metric_get(&of(&d)->failed_recorded), 3);
     cr_assert_eq(metric_get(&of(&d)->ended_by[REASON_dead_letter]), 3);
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, tracking_triggers_a_read) {
-    setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "dlq = \"fights-dlq\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
     driver_settle(&d.instance.driver, d.f.r);
@@ -32,11 +32,9 @@ Test(redis_dead_letters, tracking_triggers_a_read) {
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 1, "the dead letter stays in its list");
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, records_many_at_both_ends_of_the_list) {
-    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 1000 do redis.call('RPUSH', 'fights-dlq', 'job' .. i) end");
     until(&d, reasons(&d, "dead_letter") == 1000);
@@ -46,12 +44,10 @@ Test(redis_dead_letters, records_many_at_both_ends_of_the_list) {
     redis_ok(d.f.r, "LPUSH fights-dlq unknown job1"); /* a recorded entry before a new entry does not hide it */
     until(&d, reasons(&d, "dead_letter") == 1502);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 1503);
-    close_setup(&d);
 }
 
 /* 100 such entries exceed the bytes of one read. */
 Test(redis_dead_letters, records_large_entries_at_the_tail_at_once, .timeout = 60) {
-    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 120 do redis.call('RPUSH', 'fights-dlq', i .. string.rep('x', 10000)) end");
     until(&d, reasons(&d, "dead_letter") == 120);
@@ -59,11 +55,9 @@ Test(redis_dead_letters, records_large_entries_at_the_tail_at_once, .timeout = 6
     redis_ok(d.f.r, "RPUSH fights-dlq at-the-other-end");
     until(&d, reasons(&d, "dead_letter") == 121);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 121);
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, another_leader_and_a_reconnect_record_nothing_anew) {
-    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq one two");
     until(&d, reasons(&d, "dead_letter") == 2);
@@ -73,11 +67,9 @@ Test(redis_dead_letters, another_leader_and_a_reconnect_record_nothing_anew) {
     until(&d, reasons(&d, "dead_letter") == 3);
     passes(&d, 4);
     cr_assert_eq(records(&d), 3);
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, a_shortened_list_records_only_new_entries) {
-    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq one two three");
     until(&d, reasons(&d, "dead_letter") == 3);
@@ -88,12 +80,10 @@ Test(redis_dead_letters, a_shortened_list_records_only_new_entries) {
     redis_ok(d.f.r, "LPUSH fights-dlq five");
     until(&d, reasons(&d, "dead_letter") == 5);
     cr_assert_eq(records(&d), 5);
-    close_setup(&d);
 }
 
 /* A dead letter of the sidecar has a record already. */
 Test(redis_dead_letters, does_not_record_the_sidecars_own) {
-    setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     passes(&d, 2);
     take(&d, "w1", "poison");
@@ -105,11 +95,9 @@ Test(redis_dead_letters, does_not_record_the_sidecars_own) {
     until(&d, reasons(&d, "dead_letter") == 2);
     cr_assert_eq(reasons(&d, "retries_exhausted"), 1);
     cr_assert_eq(records(&d), 3);
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, a_quarter_of_the_stream_is_kept_for_jobs_that_end) {
-    setup_t d;
     open_fights(
         &d,
         "group = \"app\"; stream = { max_bytes = \"1MiB\"; }; monitor = { scan_interval = \"50ms\"; }; queues = ( " FIGHTS_QUEUE(
@@ -121,22 +109,18 @@ Test(redis_dead_letters, a_quarter_of_the_stream_is_kept_for_jobs_that_end) {
     take(&d, "w1", "poison");
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(reasons(&d, "dead_letter"), recorded);
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, names_a_list_of_the_wrong_type_and_scans_the_others) {
-    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "SET fights-dlq text");
     take(&d, "w1", "job");
     until(&d, there(&d, "fights", "job"));
     until(&d, fixture_log_count("fights-dlq holds a string") > 0);
     cr_assert_eq(reasons(&d, "dead_letter"), 0);
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, logs_oversized_entries_without_a_record) {
-    setup_t d;
     char large[3000];
     memset(large, 'L', sizeof large);
     open_fights(&d, LETTERS("max_payload = \"2KiB\";"));
@@ -144,54 +128,49 @@ Test(redis_dead_letters, logs_oversized_entries_without_a_record) {
     until(&d, reasons(&d, "dead_letter") == 2);
     until(&d, fixture_log_count("did not record a dead letter that is larger") > 0);
     cr_assert_eq(records(&d), 2);
-    close_setup(&d);
 }
 
 /* Requeues a job of this failure's queue, as an operator does. */
-static void requeue_job(setup_t *d, const char *job, const char *queue) {
+static void requeue_job(const char *job, const char *queue) {
     requeue_reply_t reply;
     digest_t digest = digest_of(job, strlen(job));
-    char *id = value_of(d, "failed", "event");
+    char *id = value_of(&d, "failed", "event");
     char *marker = keyspace_requeued_of(slice_text(queue));
     const event_t record = {.kind = slice_text("requeued"), .answers = slice_text(id)};
-    const requeue_push_t where = {.ready = d->f.keys->queues[0].config->ready, .job = slice_text(job)};
-    cr_assert_eq(conn_open(d->f.conn, &d->f.error), OUTCOME_OK);
-    requeue_append(d->f.conn, d->f.keys,
+    const requeue_push_t where = {.ready = d.f.keys->queues[0].config->ready, .job = slice_text(job)};
+    cr_assert_eq(conn_open(d.f.conn, &d.f.error), OUTCOME_OK);
+    requeue_append(d.f.conn, d.f.keys,
                    &(requeue_request_t){.marker = marker, .where = &where, .digest = &digest, .by = "ann", .record = &record});
-    cr_assert_eq(requeue_read(d->f.conn, &reply, &d->f.error), OUTCOME_OK, "%s", d->f.error.text);
+    cr_assert_eq(requeue_read(d.f.conn, &reply, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
     cr_assert_eq(reply.kind, REQUEUE_DONE, "%s", reply.why);
     free(marker);
     free(id);
 }
 
 Test(redis_dead_letters, a_requeued_job_of_another_queue_removes_no_dead_letter) {
-    setup_t d;
     open_fights(&d, LETTERS(""));
     redis_ok(d.f.r, "LPUSH fights-dlq job");
     until(&d, reasons(&d, "dead_letter") == 1);
-    requeue_job(&d, "job", "gone");
+    requeue_job("job", "gone");
     cr_assert_eq(there(&d, "fights", "job"), 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
-    close_setup(&d);
 }
 
 Test(redis_dead_letters, a_requeued_job_that_fails_again_has_a_second_record) {
-    setup_t d;
     open_fights(&d, LETTERS("retry_times = 0;"));
     redis_ok(d.f.r, "LPUSH fights-dlq other job");
     until(&d, reasons(&d, "dead_letter") == 2);
-    requeue_job(&d, "job", d.f.config->queues[0].name);
+    requeue_job("job", d.f.config->queues[0].name);
     cr_assert_eq(there(&d, "fights", "job"), 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 0);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 2);
     redis_ok(d.f.r, "LMOVE fights fights-dlq RIGHT LEFT"); /* a worker pushes the job to dlq again */
     until(&d, reasons(&d, "dead_letter") == 3);
-    requeue_job(&d, "job", d.f.config->queues[0].name);
+    requeue_job("job", d.f.config->queues[0].name);
     redis_ok(d.f.r, "LMOVE fights queue-w1 RIGHT LEFT"); /* the next worker dies with the job, so the sidecar ends the job */
     until(&d, reasons(&d, "retries_exhausted") == 1);
     cr_assert_eq(there(&d, "fights-dlq", "job"), 1);
     driver_run(&d.instance.driver, 100);
     cr_assert_eq(reasons(&d, "dead_letter"), 3, "the sidecar's dead letter counts as a worker's");
-    close_setup(&d);
 }

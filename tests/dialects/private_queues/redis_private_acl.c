@@ -22,8 +22,10 @@ static void put(setup_t *d) {
     redis_ok(d->f.r, "LPUSH fights-dlq theirs");
 }
 
+static setup_t d;
+SUITE(redis_private_acl, , close_setup(&d));
+
 Test(redis_private_acl, the_published_lines_are_enough) {
-    setup_t d;
     rights_t rights = rights_read("private_queues");
     open_setup(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
     rights_grant(d.f.r, &rights, NULL);
@@ -41,7 +43,6 @@ Test(redis_private_acl, the_published_lines_are_enough) {
     buffer_free(&said);
     conn_free(conn);
     rights_free(&rights);
-    close_setup(&d);
 }
 
 /* The job stays in its list or goes to dlq: never both, never neither. */
@@ -49,7 +50,6 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
     rights_t rights = rights_read("private_queues");
     for (size_t i = rights.own; i < rights.count; i++) {
         if (strcmp(rights.words[i], "+sscan") == 0) continue; /* only a registry needs it */
-        setup_t d;
         open_setup(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
         rights_grant(d.f.r, &rights, rights.words[i]);
         put(&d);
@@ -66,7 +66,6 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
 
 /* The right to read lists is withdrawn while a job is in progress. A forgotten stamp would give the job all its retries again. */
 Test(redis_private_acl, the_retries_of_jobs_are_kept_while_redis_refuses_all_lists) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", ""), .redis = RIGHTS_LOGIN});
     redis_ok(d.f.r, "ACL SETUSER sidecar reset on >secret +@all ~* &*");
     instance_lead(&d.instance, d.f.r);
@@ -80,12 +79,10 @@ Test(redis_private_acl, the_retries_of_jobs_are_kept_while_redis_refuses_all_lis
     redis_ok(d.f.r, "ACL SETUSER sidecar +lindex");
     redis_ok(d.f.r, "LPOP queue-w1");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
-    close_setup(&d);
 }
 
 /* The registry names keys that the ACL forbids: the monitor logs these keys and scans the other lists. */
 Test(redis_private_acl, a_refused_name_in_the_registry_does_not_stop_the_others) {
-    setup_t d;
     rights_t rights = rights_read("private_queues");
     open_setup(&d,
                (fixture_options_t){
@@ -102,7 +99,6 @@ Test(redis_private_acl, a_refused_name_in_the_registry_does_not_stop_the_others)
     cr_assert(fixture_log_count("\"reason\":\"bank: ") > 0 && fixture_log_count("\"reason\":\"another-bank: ") > 0);
     cr_assert_eq(count(&d, "LLEN bank"), 1);
     rights_free(&rights);
-    close_setup(&d);
 }
 
 #define OF "dialect = \"private_queues\"; private = \""

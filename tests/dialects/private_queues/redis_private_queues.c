@@ -1,8 +1,10 @@
 /* private_queues: the monitor finds the jobs of dead workers in their private lists, and changes no other key. */
 #include "private_fixture.h"
 
+static setup_t d;
+SUITE(redis_private, , close_setup(&d));
+
 Test(redis_private, a_stalled_job_goes_back_to_the_right_end_of_main) {
-    setup_t d;
     open_fights(&d, FIGHTS("retry_times = 1;"));
     redis_ok(d.f.r, "RPUSH fights first next");
     take(&d, "w1", "job");
@@ -20,11 +22,9 @@ Test(redis_private, a_stalled_job_goes_back_to_the_right_end_of_main) {
     expect_value(&d, "failed", "worker", "w2");
     expect_value(&d, "failed", "payload", "job");
     cr_assert_eq(count(&d, "LLEN fights"), 2);
-    close_setup(&d);
 }
 
 Test(redis_private, a_worker_that_goes_on_is_left_alone) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 1; "), .preload = "shim_clock"});
     char job[32];
     for (int i = 0; i < 10; i++) { /* each job takes less time than the timeout, all jobs together take more */
@@ -37,11 +37,9 @@ Test(redis_private, a_worker_that_goes_on_is_left_alone) {
     }
     cr_assert_eq(records(&d), 0);
     cr_assert_eq(count(&d, "EXISTS fights"), 0);
-    close_setup(&d);
 }
 
 Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
-    setup_t d;
     open_fights(&d, FIGHTS_IN("400ms", "retry_times = 9;"));
     redis_ok(d.f.r, "RPUSH queue-w1 third second first");
     until(&d, there(&d, "fights", "first"));
@@ -49,11 +47,9 @@ Test(redis_private, jobs_behind_the_tail_wait_for_their_turn) {
     until(&d, count(&d, "EXISTS queue-w1") == 0);
     redis_expect(d.f.r, "third", "LINDEX fights -1");
     redis_expect(d.f.r, "first", "LINDEX fights 0"); /* the order is reversed, which is allowed */
-    close_setup(&d);
 }
 
 Test(redis_private, a_missing_heartbeat_alone_proves_a_stall) {
-    setup_t d;
     open_fights(&d, FIGHTS_IN("1h", "heartbeat = \"*_alive\";"));
     redis_ok(d.f.r, "SET living_alive 1");
     redis_ok(d.f.r, "RPUSH queue-dead second first");
@@ -65,12 +61,10 @@ Test(redis_private, a_missing_heartbeat_alone_proves_a_stall) {
     cr_assert_eq(metric_get(&of(&d)->stalled_by[CAUSE_worker_gone]), 2);
     redis_ok(d.f.r, "DEL living_alive");
     until(&d, there(&d, "fights", "its job"));
-    close_setup(&d);
 }
 
 /* The two scans without a heartbeat must be a scan interval apart, however many scans there are. */
 Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
-    setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"1h\"; }; queues = ( " FIGHTS_QUEUE(
                         "heartbeat = \"*_alive\"; protected_timeout = \"1h\"; retry_window = \"24h\";") " );");
     take(&d, "w1", "job");
@@ -79,11 +73,9 @@ Test(redis_private, a_heartbeat_that_is_late_saves_the_job) {
         passes(&d, 1);
     }
     cr_assert_eq(there(&d, "queue-w1", "job"), 1);
-    close_setup(&d);
 }
 
 Test(redis_private, another_leader_keeps_the_stamps) {
-    setup_t d;
     open_setup(&d, (fixture_options_t){.config = FIGHTS_IN("1h", "retry_times = 9;"), .preload = "shim_clock"});
     take(&d, "w1", "job");
     passes(&d, 2);
@@ -94,7 +86,6 @@ Test(redis_private, another_leader_keeps_the_stamps) {
     cr_assert(same_stamp(stamp_of(d.f.r, slice_text("job")), stamp), "a new term changed the stamp");
     server_step_clock(d.f.server, 3600 * 1000);
     until(&d, there(&d, "fights", "job"));
-    close_setup(&d);
 }
 
 #define EVERYTHING                                                                                                               \
@@ -104,7 +95,6 @@ Test(redis_private, another_leader_keeps_the_stamps) {
 
 Test(redis_private, never_takes_configured_keys_or_other_types) {
     static const char *const lists[] = {"queue-main", "queue-dlq", "queue-other"};
-    setup_t d;
     open_fights(&d, EVERYTHING);
     for (size_t i = 0; i < 3; i++) redis_ok(d.f.r, "RPUSH %s precious", lists[i]);
     redis_ok(d.f.r, "SET queue-counter 7");
@@ -117,12 +107,10 @@ Test(redis_private, never_takes_configured_keys_or_other_types) {
     for (size_t i = 0; i < 3; i++) cr_assert_eq(there(&d, lists[i], "precious"), 1, "%s", lists[i]);
     redis_expect(d.f.r, "7", "GET queue-counter");
     cr_assert_eq(count(&d, "SCARD queue-done") + count(&d, "ZCARD queue-zset") + count(&d, "LLEN sidecar:queue-1"), 3);
-    close_setup(&d);
 }
 
 /* SCAN's special characters in a pattern match only themselves. */
 Test(redis_private, only_the_star_of_a_pattern_is_special) {
-    setup_t d;
     open_fights(&d, "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
                     "\"private_queues\"; main = \"fights\"; private = \"q[a-z]?\\\\*-end\"; protected_timeout = \"100ms\"; } );");
     redis_ok(d.f.r, "RPUSH %s job", "q[a-z]?\\w1-end");
@@ -131,7 +119,6 @@ Test(redis_private, only_the_star_of_a_pattern_is_special) {
     until(&d, there(&d, "fights", "job"));
     expect_value(&d, "retried", "worker", "w1");
     cr_assert_eq(count(&d, "LLEN fights"), 1);
-    close_setup(&d);
 }
 
 #define REGISTRY(settings)                                                                                                       \
@@ -142,7 +129,6 @@ Test(redis_private, a_registry_names_the_lists) {
     static const char *const fills[] = {"SADD workers mine-1 fights sidecar:app:lock nothing",
                                         "HSET workers mine-1 host fights x", "RPUSH workers mine-1 mine-1 mine-1 fights"};
     for (size_t i = 0; i < 3; i++) {
-        setup_t d;
         open_fights(&d, REGISTRY("retry_times = 0;"));
         redis_ok(d.f.r, "RPUSH queue-stranger precious");
         redis_ok(d.f.r, fills[i]);
@@ -160,18 +146,15 @@ Test(redis_private, a_registry_names_the_lists) {
 Test(redis_private, a_registry_may_have_large_values) {
     static const char fill[] =
         "for i = 1, 500 do redis.call('HSET', 'workers', 'mine-' .. i, string.rep('x', 40000)) end return 1";
-    setup_t d;
     open_fights(&d, REGISTRY(""));
     redis_ok(d.f.r, "EVAL %s 0", fill);
     redis_ok(d.f.r, "RPUSH mine-1 job");
     until(&d, there(&d, "fights", "job"));
     cr_assert_eq(redis_int(d.f.r, "LLEN mine-1"), 0);
     cr_assert_eq(redis_int(d.f.r, "LLEN fights"), 1);
-    close_setup(&d);
 }
 
 Test(redis_private, a_registry_name_must_match_the_pattern) {
-    setup_t d;
     open_fights(&d, REGISTRY("private = \"queue-*\";"));
     redis_ok(d.f.r, "SADD workers queue-w1 bank-accounts");
     redis_ok(d.f.r, "RPUSH bank-accounts precious");
@@ -179,33 +162,27 @@ Test(redis_private, a_registry_name_must_match_the_pattern) {
     until(&d, there(&d, "fights", "job"));
     passes(&d, 4);
     cr_assert_eq(there(&d, "bank-accounts", "precious"), 1);
-    close_setup(&d);
 }
 
 Test(redis_private, logs_a_registry_of_the_wrong_type) {
-    setup_t d;
     open_fights(&d, REGISTRY(""));
     driver_run(&d.instance.driver, 100); /* no registry yet: no lists */
     redis_ok(d.f.r, "SET workers text");
     until(&d, metric_get(&of(&d)->faults) > 0);
     cr_assert(fixture_log_count("workers is a string") > 0);
-    close_setup(&d);
 }
 
 Test(redis_private, equal_bytes_in_two_lists_are_retried_and_never_lost) {
-    setup_t d;
     open_fights(&d, FIGHTS("retry_times = 0;"));
     passes(&d, 3);
     take(&d, "w1", "same");
     take(&d, "w2", "same");
     until(&d, count(&d, "EXISTS queue-w1 queue-w2") == 0);
     cr_assert_eq(there(&d, "fights", "same") + reasons(&d, "retries_exhausted"), 2);
-    close_setup(&d);
 }
 
 /* A new leader does not know the duplicates yet, and settle.lua reads only one list. */
 Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
-    setup_t d;
     open_fights(&d, FIGHTS_IN("1h", "retry_times = 0;"));
     take(&d, "w1", "same");
     take(&d, "w2", "same");
@@ -216,12 +193,10 @@ Test(redis_private, equal_bytes_in_two_lists_are_not_ended_by_a_new_leader) {
     instance_lead(&d.instance, d.f.r);
     until(&d, there(&d, "fights", "same") || reasons(&d, "retries_exhausted"));
     cr_assert_eq(reasons(&d, "retries_exhausted"), 0);
-    close_setup(&d);
 }
 
 /* One job's error does not stop the jobs of lists that a scan reads later. */
 Test(redis_private, a_refused_job_does_not_stop_the_others, .timeout = 300) {
-    setup_t d;
     char job[32];
     open_fights(&d, FIGHTS("registry = \"workers\"; dedup = \"fights-done\"; id_path = \"/id\";"));
     redis_ok(d.f.r, "SET fights-done text"); /* the monitor looks up only jobs with an id */
@@ -235,11 +210,9 @@ Test(redis_private, a_refused_job_does_not_stop_the_others, .timeout = 300) {
         driver_until(&d.instance.driver, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each scan with an error */
     redis_ok(d.f.r, "DEL fights-done");
     cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 400, 20000));
-    close_setup(&d);
 }
 
 Test(redis_private, scans_ten_thousand_lists) {
-    setup_t d;
     open_fights(&d, FIGHTS_IN("1h", ""));
     redis_ok(d.f.r, "EVAL %s 0", "for i = 1, 10000 do redis.call('RPUSH', 'queue-w' .. i, 'job' .. i) end");
     until(&d, metric_get(&of(&d)->in_progress) == 10000);
@@ -248,7 +221,6 @@ Test(redis_private, scans_ten_thousand_lists) {
     redis_ok(d.f.r, "EVAL %s 0", "for i = 101, 10000 do redis.call('DEL', 'queue-w' .. i) end");
     until(&d, count(&d, "HLEN sidecar:email:stamps") == 0);
     cr_assert_eq(records(&d), 0);
-    close_setup(&d);
 }
 
 static double cpu_us(server_t *server) {
@@ -261,7 +233,6 @@ static double cpu_us(server_t *server) {
 
 /* Each SCAN step through a large database blocks Redis for less than 1 ms. */
 Test(redis_private, finds_lists_among_a_million_other_keys, .timeout = 120) {
-    setup_t d;
     open_fights(&d, FIGHTS(""));
     for (int i = 0; i < 10; i++) redis_ok(d.f.r, "DEBUG POPULATE 100000 other%d", i);
     take(&d, "w1", "job");
@@ -273,11 +244,9 @@ Test(redis_private, finds_lists_among_a_million_other_keys, .timeout = 120) {
     cr_assert_geq(scans, 2000);
     fprintf(stderr, "%lld steps of SCAN, %.0f us of Redis each\n", scans, each);
     cr_assert_lt(each, 1000);
-    close_setup(&d);
 }
 
 Test(redis_private, keeps_oversized_jobs_and_retries_binary_jobs) {
-    setup_t d;
     char *large = malloc(17 << 20);
     memset(large, 'L', 17 << 20);
     open_fights(&d, FIGHTS(""));
@@ -293,7 +262,6 @@ Test(redis_private, keeps_oversized_jobs_and_retries_binary_jobs) {
     cr_assert(metric_get(&of(&d)->large) > 0);
     cr_assert(fixture_log_count("larger than max_payload") > 0);
     free(large);
-    close_setup(&d);
 }
 
 /* The reply has more jobs than the request had lists. */
@@ -326,7 +294,6 @@ Test(redis_private, a_broken_reply_overflows_no_page) {
 #define DEDUP(settings) FIGHTS("dedup = \"fights-done\"; id_path = \"/id\"; " settings)
 
 Test(redis_private, drops_a_finished_job_instead_of_a_retry) {
-    setup_t d;
     open_fights(&d, DEDUP("retry_times = 0;"));
     redis_ok(d.f.r, "SADD fights-done 7 eight");
     take(&d, "w1", "{\"id\":7}");
@@ -339,11 +306,9 @@ Test(redis_private, drops_a_finished_job_instead_of_a_retry) {
     cr_assert_eq(records(&d), 2);
     cr_assert_eq(count(&d, "SCARD fights-done"), 2);
     cr_assert_eq(count(&d, "EXISTS sidecar:email:stamps"), 0);
-    close_setup(&d);
 }
 
 Test(redis_private, a_dedup_set_of_the_wrong_type_keeps_the_job) {
-    setup_t d;
     open_fights(&d, DEDUP(""));
     redis_ok(d.f.r, "SET fights-done text");
     take(&d, "w1", "{\"id\":7}");
@@ -352,5 +317,4 @@ Test(redis_private, a_dedup_set_of_the_wrong_type_keeps_the_job) {
     cr_assert(fixture_log_count("holds a string") > 0);
     redis_ok(d.f.r, "DEL fights-done");
     redis_ok(d.f.r, "SADD fights-done 7");
-    close_setup(&d);
 }

@@ -25,9 +25,11 @@ static void expect_tail(const redisReply *reply, size_t nth, long long list, con
     cr_assert_eq(reply->element[4 + 4 * nth]->len, *tail ? 0 : 40);
 }
 
+static fixture_t f;
+SUITE(redis_private_scripts, f = fixture_start(NULL), fixture_stop(&f));
+
 Test(redis_private_scripts, tails_of_many_lists) {
     static const char *const names[] = {"queue-a", "queue-b", "queue-c", "queue-d", "queue-e"};
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "RPUSH queue-a behind tail-a");
     redis_ok(f.r, "SET queue-b text"); /* not a list: does not affect the others */
     redis_ok(f.r, "RPUSH queue-d %b", "\0x\0", (size_t)3);
@@ -44,7 +46,6 @@ Test(redis_private_scripts, tails_of_many_lists) {
     cr_assert_eq(reply->element[0]->integer, 1);
     cr_assert_eq(reply->elements, 1 + 4);
     freeReplyObject(reply);
-    fixture_stop(&f);
 }
 
 typedef struct {
@@ -71,7 +72,6 @@ static redisReply *expect_letters(redisReply *reply, long long looked, long long
 }
 
 Test(redis_private_scripts, letters_without_a_record) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "SET %s T", LOCK);
     freeReplyObject(expect_letters(letters(f.r, LETTERS), 0, 1, 0));
     for (int i = 0; i < 20; i++) redis_ok(f.r, "RPUSH fights-dlq job%d", i);
@@ -107,14 +107,12 @@ Test(redis_private_scripts, letters_without_a_record) {
     cr_assert_eq(reply->element[5 + 3 * 9]->integer, 5);
     freeReplyObject(reply);
     free(mark);
-    fixture_stop(&f);
 }
 
 Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
     static const struct {
         const char *what, *key, *right;
     } keys[] = {{"fights-dlq", "fights-dlq", "list"}, {RECORDED, RECORDED, "zset"}};
-    fixture_t f = fixture_start(NULL);
     letters_t ask = LETTERS;
     ask.forget = "60000"; /* so that the call would also remove marks */
     for (size_t k = 0; k < 2; k++)
@@ -130,11 +128,9 @@ Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
             redis_expect(f.r, before, "DEBUG DIGEST");
             free(before);
         }
-    fixture_stop(&f);
 }
 
 Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
-    fixture_t f = fixture_start(NULL);
     char *there = NULL, *gone = NULL;
     long long before = call_now_ms(f.r);
     redis_ok(f.r, "SET %s T", LOCK);
@@ -152,7 +148,6 @@ Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
     char *score = redis_str(f.r, "ZSCORE %s %s", RECORDED, there);
     cr_assert(score && strtoll(score, NULL, 10) >= before, "%s", score);
     free(score), free(there), free(gone);
-    fixture_stop(&f);
 }
 
 static redisReply *record(redis_t *r, const char *token, const char *mark, const char *most, bool in_vain) {
@@ -163,7 +158,6 @@ static redisReply *record(redis_t *r, const char *token, const char *mark, const
 }
 
 Test(redis_private_scripts, a_record_is_written_once) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "SET %s T", LOCK);
     expect_word(record(f.r, "T", "m", "1000", false), "settled");
     expect_word(record(f.r, "T", "m", "1000", true), "changed");
@@ -189,5 +183,4 @@ Test(redis_private_scripts, a_record_is_written_once) {
     redis_ok(f.r, "SET %s T", LOCK);
     redis_ok(f.r, "XADD %s 18446744073709551615-18446744073709551615 event last", FAILURES); /* no id can follow */
     expect_word(record(f.r, "T", "m", "1000", true), "full");
-    fixture_stop(&f);
 }

@@ -77,8 +77,10 @@ static bool refused(fixture_t *f, settled_t expected) {
     return all;
 }
 
+static fixture_t f;
+SUITE(redis_private_settle, f = setup(), fixture_stop(&f));
+
 Test(redis_private_settle, a_retry_goes_to_the_right_end_of_main) {
-    fixture_t f = setup();
     cr_assert_eq(settle(&f, false), SETTLED);
     redis_expect(f.r, JOB, "LINDEX fights -1");
     redis_expect(f.r, "behind", "LINDEX queue-w1 -1");
@@ -86,11 +88,9 @@ Test(redis_private_settle, a_retry_goes_to_the_right_end_of_main) {
     cr_assert(same_stamp(stamp_of(f.r, slice_text(JOB)), NEW));
     cr_assert_eq(redis_int(f.r, "EXISTS fights-dlq sidecar:email:recorded"), 0);
     cr_assert(refused(&f, SETTLED_CHANGED)); /* a lost reply, sent again */
-    fixture_stop(&f);
 }
 
 Test(redis_private_settle, an_end_pushes_to_dlq_with_a_mark) {
-    fixture_t f = setup();
     cr_assert_eq(settle(&f, true), SETTLED);
     redis_expect(f.r, JOB, "LINDEX fights-dlq 0");
     cr_assert_eq(redis_int(f.r, "LLEN queue-w1"), 1);
@@ -99,39 +99,34 @@ Test(redis_private_settle, an_end_pushes_to_dlq_with_a_mark) {
     char *score = redis_str(f.r, "ZSCORE sidecar:email:recorded %s", mark);
     cr_assert_not_null(score, "without a mark the monitor would record the entry as a worker's");
     free(mark), free(score);
-    fixture_stop(&f);
 }
 
 Test(redis_private_settle, settles_only_the_last_entry) {
-    fixture_t f = setup();
     redis_ok(f.r, "RPUSH queue-w1 other"); /* JOB is in the list, but is not the running job */
     cr_assert(refused(&f, SETTLED_GONE));
     redis_ok(f.r, "DEL queue-w1"); /* finished */
     cr_assert(refused(&f, SETTLED_GONE));
     redis_ok(f.r, "LPUSH queue-w1 next"); /* the worker has taken the next job */
     cr_assert(refused(&f, SETTLED_GONE));
-    fixture_stop(&f);
 }
 
 Test(redis_private_settle, refuses_while_the_worker_has_a_heartbeat) {
-    fixture_t f = setup();
     redis_ok(f.r, "SET w1_alive 1");
     cr_assert(refused(&f, SETTLED_ALIVE));
     redis_ok(f.r, "DEL w1_alive");
     redis_ok(f.r, "SET other_alive 1");
     cr_assert_eq(settle(&f, false), SETTLED);
-    fixture_stop(&f);
 }
 
 Test(redis_private_settle, drops_a_finished_job) {
     for (int ends = 0; ends < 2; ends++) {
-        fixture_t f = setup();
+        fixture_stop(&f);
+        f = setup();
         redis_ok(f.r, "SADD fights-done 42");
         cr_assert_eq(settle(&f, ends), SETTLED_DROPPED);
         cr_assert_eq(redis_int(f.r, "LLEN queue-w1"), 1);
         cr_assert_eq(redis_int(f.r, "LLEN fights"), 1);
         cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures sidecar:email:stamps fights-dlq sidecar:email:recorded"), 0);
-        fixture_stop(&f);
     }
 }
 
@@ -141,7 +136,6 @@ Test(redis_private_settle, keys_of_the_wrong_type_lose_nothing) {
         int from; /* 0: a retry and an end use the key; 1: only an end */
     } keys[] = {{"queue-w1", "list", 0},   {"fights", "list", 0},     {"sidecar:email:stamps", "hash", 0},
                 {"fights-done", "set", 0}, {"fights-dlq", "list", 1}, {"sidecar:email:recorded", "zset", 1}};
-    fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
@@ -154,12 +148,10 @@ Test(redis_private_settle, keys_of_the_wrong_type_lose_nothing) {
                 free(before);
             }
         }
-    fixture_stop(&f);
 }
 
 /* If Redis refuses one write, the job stays in its list, and all other writes are undone. */
 Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
-    fixture_t f = setup();
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 event last"); /* no id can follow */
     char *before = fixture_digest(f.r);
     settled_t settled;
@@ -186,5 +178,4 @@ Test(redis_private_settle, a_record_that_is_refused_leaves_no_dead_letter) {
     cr_assert_eq(settled, SETTLED_FULL);
     redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);
-    fixture_stop(&f);
 }
