@@ -8,8 +8,11 @@
 #define STREAM   "sidecar:email:failures"
 #define AUDITORS "sidecar:email:auditors"
 
+static fixture_t f;
+SUITE(redis_acknowledge, , fixture_stop(&f));
+
 Test(redis_acknowledge, acknowledgements_go_upwards_and_one_bad_key_spoils_no_other) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
     stream_id_t all[3] = {"5-1", "6-1", ""};
     redis_ok(f.r, "SET sidecar:email:auditors x");
@@ -24,40 +27,38 @@ Test(redis_acknowledge, acknowledgements_go_upwards_and_one_bad_key_spoils_no_ot
     char *value = redis_str(f.r, "HGET sidecar:sms:auditors me");
     cr_assert(strncmp(value, "6-1 ", 4) == 0 && strtoll(value + 4, NULL, 10) > call_now_ms(f.r) - 60000, "%s", value);
     free(value);
-    fixture_stop(&f);
 }
 
-static void store(fixture_t *f, const char *instance, const char *position) {
-    redis_ok(f->r, "EVAL %s 1 " AUDITORS " %s %s",
+static void store(const char *instance, const char *position) {
+    redis_ok(f.r, "EVAL %s 1 " AUDITORS " %s %s",
              "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. redis.call('TIME')[1] .. '000')", instance, position);
 }
 
-static int64_t trimmed(fixture_t *f) {
+static int64_t trimmed(void) {
     stream_trimmed_t done;
-    const call_t call = fixture_call(f, "T");
-    cr_assert_eq(stream_trim(&call, stream_room(f->keys), STREAM_TRIM_MAX, &done), OUTCOME_OK, "%s", f->error.text);
+    const call_t call = fixture_call(&f, "T");
+    cr_assert_eq(stream_trim(&call, stream_room(f.keys), STREAM_TRIM_MAX, &done), OUTCOME_OK, "%s", f.error.text);
     return done.removed;
 }
 
 /* An id above the last one of the stream is of an earlier stream. It vouches for no record of the new one. */
 Test(redis_acknowledge, positions_of_an_earlier_stream_do_not_count) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 0; "
-                                                               "min_copies = 2; }; queues = ( { name = \"email\"; } );"});
+    f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 0; "
+                                                     "min_copies = 2; }; queues = ( { name = \"email\"; } );"});
     stream_id_t position = "1-3";
     redis_ok(f.r, "SET sidecar:app:lock T");
     for (int i = 1; i <= 5; i++) redis_ok(f.r, "XADD " STREAM " 1-%d event abc", i);
-    store(&f, "a", "1-5");
-    store(&f, "b", STREAM_ID_MAX);
-    cr_assert_eq(trimmed(&f), 0, "one log has the records");
+    store("a", "1-5");
+    store("b", STREAM_ID_MAX);
+    cr_assert_eq(trimmed(), 0, "one log has the records");
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " b"), 0);
-    store(&f, "b", STREAM_ID_MAX);
-    store(&f, "c", "1-6");
+    store("b", STREAM_ID_MAX);
+    store("c", "1-6");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     char *value = redis_str(f.r, "HGET " AUDITORS " b");
     cr_assert(strncmp(value, "1-3 ", 4) == 0, "%s", value);
     free(value);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " c"), 0);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " a"), 1);
-    cr_assert_eq(trimmed(&f), 3);
-    fixture_stop(&f);
+    cr_assert_eq(trimmed(), 3);
 }

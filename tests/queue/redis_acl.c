@@ -98,8 +98,10 @@ static fixture_t setup(void) {
     return f;
 }
 
+static fixture_t f;
+SUITE(redis_acl, f = setup(), fixture_stop(&f));
+
 Test(redis_acl, the_published_line_is_enough) {
-    fixture_t f = setup();
     rights_t line = rights_read(NULL);
     rights_grant(f.r, &line, NULL);
     lay_out(f.r);
@@ -123,7 +125,6 @@ Test(redis_acl, the_published_line_is_enough) {
     instance_stop(&instance);
     buffer_free(&findings.text);
     rights_free(&line);
-    fixture_stop(&f);
 }
 
 /* Redis refuses AUTH to nobody; the line has it for the people who read the line. */
@@ -140,22 +141,21 @@ static bool names_command(const findings_t *findings, const char *command) {
 static bool claimed(redis_t *r) { return redis_int(r, "HSTRLEN sidecar:app:queues email"); }
 
 /* Lets a leader, a dispatcher and a standby work with the current rights until Redis refuses the command, or all is done. */
-static void let_work(fixture_t *f, const char *command) {
+static void let_work(const char *command) {
     instance_t instance, standby;
-    instance_start(&instance, f->keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
-    instance_start(&standby, f->keys, INSTANCE_LEADER);
-    driver_until(&instance.driver, metric_get(&instance.metrics->leading) || refused(f->r, command), 10000);
+    instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
+    instance_start(&standby, f.keys, INSTANCE_LEADER);
+    driver_until(&instance.driver, metric_get(&instance.metrics->leading) || refused(f.r, command), 10000);
     for (int i = 0; i < 3; i++) driver_step(&standby.driver, 1);
-    driver_until(&instance.driver, claimed(f->r) || refused(f->r, command), 10000);
+    driver_until(&instance.driver, claimed(f.r) || refused(f.r, command), 10000);
     fixture_step_boottime(5001); /* the dispatcher asks again for the queue that the other group owned */
-    driver_until(&instance.driver, refused(f->r, command), 10000);
+    driver_until(&instance.driver, refused(f.r, command), 10000);
     leader_finish(instance.leader);
     instance_stop(&standby);
     instance_stop(&instance);
 }
 
 Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeout = 60) {
-    fixture_t f = setup();
     rights_t line = rights_read(NULL);
     for (size_t i = 0; i < line.count; i++) {
         if (line.words[i][0] != '+' || never_refused(line.words[i] + 1)) continue;
@@ -166,7 +166,7 @@ Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeo
         findings_t findings = run_preflight(&f);
         cr_expect(names_command(&findings, command), "preflight does not name the missing %s: %s", command,
                   buffer_text(&findings.text));
-        if (!refused(f.r, command)) let_work(&f, command);
+        if (!refused(f.r, command)) let_work(command);
         cr_expect(refused(f.r, command), "nothing needs %s", line.words[i]);
         cr_expect(copies_of(f.r, "job1") > 0 && copies_of(f.r, "job2") > 0, "without %s a job is lost", command);
         cr_expect(redis_int(f.r, "ZCARD email:delayed") >= 1);
@@ -177,7 +177,6 @@ Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeo
         free(command);
     }
     rights_free(&line);
-    fixture_stop(&f);
 }
 
 /* An empty argument in a format of redis_do. */
@@ -219,23 +218,23 @@ static const struct {
 
 /* Makes call number `nth` as the user `sidecar`, without one right. *before is the digest of the data before the call. The caller
  * owns *before and the reply. */
-static redisReply *call(const fixture_t *f, redis_t *user, const rights_t *line, const char *without, size_t nth, char **before) {
+static redisReply *call(redis_t *user, const rights_t *line, const char *without, size_t nth, char **before) {
     size_t len;
     const char *text = fixture_script(CALLS[nth].script, &len);
-    lay_out(f->r);
-    if (CALLS[nth].script != &script_acquire) redis_ok(f->r, "SET sidecar:app:lock T PX 60000");
-    char *sha = redis_str(f->r, "SCRIPT LOAD %b", text, len), *format = mem_printf("EVALSHA %%s %s", CALLS[nth].arguments);
-    *before = fixture_digest(f->r);
-    rights_grant(f->r, line, without);
+    lay_out(f.r);
+    if (CALLS[nth].script != &script_acquire) redis_ok(f.r, "SET sidecar:app:lock T PX 60000");
+    char *sha = redis_str(f.r, "SCRIPT LOAD %b", text, len), *format = mem_printf("EVALSHA %%s %s", CALLS[nth].arguments);
+    *before = fixture_digest(f.r);
+    rights_grant(f.r, line, without);
     redisReply *reply = redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
     free(format);
     free(sha);
     return CALLS[nth].script == &script_promote ? promote_answer(reply) : settle_answer(reply);
 }
 
-static redis_t *open_user(const fixture_t *f, const rights_t *line) {
-    rights_grant(f->r, line, NULL);
-    redis_t *user = redis_open(f->server);
+static redis_t *open_user(const rights_t *line) {
+    rights_grant(f.r, line, NULL);
+    redis_t *user = redis_open(f.server);
     redis_ok(user, "AUTH sidecar secret");
     redis_ok(user, "SELECT 1");
     return user;
@@ -243,16 +242,15 @@ static redis_t *open_user(const fixture_t *f, const rights_t *line) {
 
 /* Otherwise the next test would prove nothing. */
 Test(redis_acl, with_all_rights_each_call_succeeds) {
-    fixture_t f = setup();
     rights_t line = rights_read(NULL);
-    redis_t *user = open_user(&f, &line);
+    redis_t *user = open_user(&line);
     for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
         const script_t *script = CALLS[c].script;
         bool reads = script == &script_next_due || script == &script_sizes || script == &script_stream_ends ||
                      script == &script_reports || script == &script_list_end ||
                      script == &script_renew; /* a digest has no TTLs */
         char *before;
-        redisReply *reply = call(&f, user, &line, NULL, c, &before);
+        redisReply *reply = call(user, &line, NULL, c, &before);
         char *after = fixture_digest(f.r);
         cr_expect_neq(reply->type, REDIS_REPLY_ERROR, "%s: %s", script->name, reply->str);
         cr_expect_eq(strcmp(before, after) == 0, reads, "%zu, %s: it writes %s", c, script->name, reads ? "" : "nothing");
@@ -262,20 +260,18 @@ Test(redis_acl, with_all_rights_each_call_succeeds) {
     }
     redis_close(user);
     rights_free(&line);
-    fixture_stop(&f);
 }
 
 Test(redis_acl, no_missing_command_costs_a_job) {
     static const char everywhere[] = "local n = 0 for _, key in ipairs(KEYS) do "
                                      "n = n + #redis.call('LPOS', key, 'job3', 'COUNT', 0) end return n";
-    fixture_t f = setup();
     rights_t line = rights_read(NULL);
-    redis_t *user = open_user(&f, &line);
+    redis_t *user = open_user(&line);
     for (size_t i = 0; i < line.count; i++) {
         if (line.words[i][0] != '+') continue;
         for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
             char *before;
-            redisReply *reply = call(&f, user, &line, line.words[i], c, &before);
+            redisReply *reply = call(user, &line, line.words[i], c, &before);
             long long one = copies_of(f.r, "job1"), two = copies_of(f.r, "job2");
             cr_assert(one == two && (one == 1 || one == 2), "%s without %s: %lld and %lld copies", CALLS[c].script->name,
                       line.words[i], one, two);
@@ -307,14 +303,12 @@ Test(redis_acl, no_missing_command_costs_a_job) {
     }
     redis_close(user);
     rights_free(&line);
-    fixture_stop(&f);
 }
 
 Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
     static const struct {
         const char *word, *key;
     } rows[] = {{"~email", "email"}, {"~email:*", "email:delayed"}, {"~sidecar:*", "sidecar:app:lock"}};
-    fixture_t f = setup();
     rights_t line = rights_read(NULL);
     size_t tried = 0;
     for (size_t i = 0; i < line.count; i++) {
@@ -338,5 +332,4 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
     }
     cr_assert_eq(tried, 3, "docs/acl.md has other words for these keys");
     rights_free(&line);
-    fixture_stop(&f);
 }

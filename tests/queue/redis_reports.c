@@ -44,8 +44,11 @@ static int walk_all(fixture_t *f, seen_t *seen, int count) {
     return requests;
 }
 
+static fixture_t f;
+SUITE(redis_reports, f = fixture_start(NULL), fixture_stop(&f));
+TestSuite(redis_list_end, .init = suite_start, .fini = suite_stop);
+
 Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
-    fixture_t f = fixture_start(NULL);
     char *job = malloc(LARGE);
     seen_t seen;
     memset(job, 'x', LARGE);
@@ -65,7 +68,6 @@ Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
         cr_assert(seen.smalls == 2 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
     }
     free(job);
-    fixture_stop(&f);
 }
 
 static void note_last(void *self, const report_ref_t *report) {
@@ -75,39 +77,35 @@ static void note_last(void *self, const report_ref_t *report) {
 }
 
 /* Returns the only report; its id is owned. */
-static report_ref_t only_report(fixture_t *f, const char *text, size_t len) {
+static report_ref_t only_report(const char *text, size_t len) {
     reports_walk_t walk = {0};
-    const call_t call = fixture_call(f, NULL);
+    const call_t call = fixture_call(&f, NULL);
     report_ref_t report = {0};
-    redis_ok(f->r, "HSET email:errors job %b", text, len);
-    while (!walk.ended) cr_assert_eq(reports_scan(&call, &walk, note_last, &report), OUTCOME_OK, "%s", f->error.text);
+    redis_ok(f.r, "HSET email:errors job %b", text, len);
+    while (!walk.ended) cr_assert_eq(reports_scan(&call, &walk, note_last, &report), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(walk.count, len > 1 << 20 ? 1 : 64, "after a large text, Redis reads one report a request");
     return report;
 }
 
 Test(redis_reports, a_large_text_is_known_by_its_head_and_its_length) {
     enum { HEAD = 65536, LONG = 2 << 20 };
-    fixture_t f = fixture_start(NULL);
     char *text = malloc(LONG);
     memset(text, '!', LONG);
-    report_ref_t whole = only_report(&f, text, HEAD), large = only_report(&f, text, LONG),
-                 shorter = only_report(&f, text, LONG - 1);
+    report_ref_t whole = only_report(text, HEAD), large = only_report(text, LONG), shorter = only_report(text, LONG - 1);
     text[HEAD] = 'x';
-    report_ref_t tail = only_report(&f, text, LONG);
+    report_ref_t tail = only_report(text, LONG);
     text[HEAD - 1] = 'x';
-    report_ref_t head = only_report(&f, text, LONG);
+    report_ref_t head = only_report(text, LONG);
     cr_assert(whole.ends && strlen(whole.id) == 40 && whole.large == 0);
     cr_assert(large.ends && strncmp(large.id, whole.id, 40) == 0 && large.large == LONG && shorter.large == LONG - 1);
     cr_assert(strcmp(large.id, shorter.id) && strcmp(large.id, head.id) && strcmp(large.id, tail.id) == 0);
     const report_ref_t *const all[] = {&whole, &large, &shorter, &tail, &head};
     for (size_t i = 0; i < 5; i++) free((char *)all[i]->id);
     free(text);
-    fixture_stop(&f);
 }
 
 /* HSCAN returns a hash in compact encoding as a whole, even if its jobs are large. */
 Test(redis_reports, reports_of_one_step_are_read_in_parts) {
-    fixture_t f = fixture_start(NULL);
     char *job = malloc(LARGE);
     seen_t seen;
     redis_ok(f.r, "CONFIG SET hash-max-ziplist-value %d", 2 * LARGE);
@@ -123,26 +121,25 @@ Test(redis_reports, reports_of_one_step_are_read_in_parts) {
     cr_assert_geq(walk_all(&f, &seen, 0), LARGES / 2);
     cr_assert(seen.smalls == 5 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
     free(job);
-    fixture_stop(&f);
 }
 
 static backup_page_t page; /* of the last read */
 static report_end_t end;
 
-static void read_end(fixture_t *f, bool tail, size_t skip, size_t count) {
-    backup_status_t status = {.config = f->keys->queues[0].config, .rotation = dialect_list.scan->rotation};
-    const call_t call = fixture_call(f, NULL);
+static void read_end(bool tail, size_t skip, size_t count) {
+    backup_status_t status = {.config = f.keys->queues[0].config, .rotation = dialect_list.scan->rotation};
+    const call_t call = fixture_call(&f, NULL);
     end.tail = tail;
     end.skip = skip;
     end.count = count;
     backup_page_clear(&page);
-    cr_assert_eq(report_end_read(&call, &status, &end, &page), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(report_end_read(&call, &status, &end, &page), OUTCOME_OK, "%s", f.error.text);
 }
 
 /* The jobs of the page are "a b c ", the nearest to the tail first. */
-static void expect_end(fixture_t *f, bool tail, size_t skip, size_t count, bool ended, const char *expected) {
+static void expect_end(bool tail, size_t skip, size_t count, bool ended, const char *expected) {
     buffer_t text = {0};
-    read_end(f, tail, skip, count);
+    read_end(tail, skip, count);
     cr_assert_eq(page.ended, ended);
     for (size_t i = 0; i < page.count; i++) {
         slice_t job = page.entries[i].bytes;
@@ -155,34 +152,31 @@ static void expect_end(fixture_t *f, bool tail, size_t skip, size_t count, bool 
 }
 
 Test(redis_list_end, returns_the_reported_jobs_of_one_end) {
-    fixture_t f = fixture_start(NULL);
-    expect_end(&f, false, 0, 3, true, "");
+    expect_end(false, 0, 3, true, "");
     redis_ok(f.r, "RPUSH email:backup a b c d e");
-    expect_end(&f, false, 0, 3, false, "");
+    expect_end(false, 0, 3, false, "");
     cr_assert(end.read == 3 && end.bytes == 3 && end.largest == 1);
     redis_ok(f.r, "HSET email:errors a x b x c x d x e x f x");
-    expect_end(&f, false, 0, 2, false, "b a ");
-    expect_end(&f, false, 2, 2, false, "d c ");
-    expect_end(&f, false, 3, 5, true, "e d ");
+    expect_end(false, 0, 2, false, "b a ");
+    expect_end(false, 2, 2, false, "d c ");
+    expect_end(false, 3, 5, true, "e d ");
     cr_assert(end.read == 2 && end.bytes == 2);
-    expect_end(&f, true, 0, 2, false, "e d ");
-    expect_end(&f, true, 2, 2, false, "c b ");
-    expect_end(&f, true, 3, 5, true, "b a ");
-    expect_end(&f, true, 9, 5, true, "");
+    expect_end(true, 0, 2, false, "e d ");
+    expect_end(true, 2, 2, false, "c b ");
+    expect_end(true, 3, 5, true, "b a ");
+    expect_end(true, 9, 5, true, "");
     redis_ok(f.r, "HDEL email:errors b d");
-    expect_end(&f, false, 0, 5, false, "e c a ");
-    expect_end(&f, true, 1, 4, false, "c a ");
+    expect_end(false, 0, 5, false, "e c a ");
+    expect_end(true, 1, 4, false, "c a ");
     cr_assert(end.read == 4 && end.bytes == 4);
-    fixture_stop(&f);
 }
 
 Test(redis_list_end, returns_many_jobs_in_order) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "EVAL %s 2 email:backup email:errors",
              "for i = 0, 999 do redis.call('RPUSH', KEYS[1], i) "
              "if i % 3 == 0 then redis.call('HSET', KEYS[2], i, 'boom') end end");
     for (int tail = 0; tail < 2; tail++) {
-        read_end(&f, tail, 100, 256);
+        read_end(tail, 100, 256);
         cr_assert_eq(end.read, 256);
         int last = tail ? 900 : 357;
         for (size_t i = 0; i < page.count; i++, last -= 3)
@@ -190,20 +184,18 @@ Test(redis_list_end, returns_many_jobs_in_order) {
         cr_assert(page.count >= 85 && page.count <= 86);
         backup_page_clear(&page);
     }
-    fixture_stop(&f);
 }
 
 /* A settle compares the id, so both scripts must make the same. */
 Test(redis_list_end, tells_of_a_report_what_a_walk_tells) {
     enum { LONG = 2 << 20 };
     static const size_t lens[] = {0, 1, 65536, 65537, LONG};
-    fixture_t f = fixture_start(NULL);
     char *text = malloc(LONG);
     memset(text, '!', LONG);
     redis_ok(f.r, "RPUSH email:backup job");
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
-        report_ref_t walked = only_report(&f, text, lens[i]);
-        read_end(&f, i % 2, 0, 8);
+        report_ref_t walked = only_report(text, lens[i]);
+        read_end(i % 2, 0, 8);
         cr_assert_eq(page.count, 1);
         cr_assert_str_eq(end.reports[0].id, walked.id);
         cr_assert(end.reports[0].ends == walked.ends && end.reports[0].large == walked.large);
@@ -211,13 +203,11 @@ Test(redis_list_end, tells_of_a_report_what_a_walk_tells) {
         backup_page_clear(&page);
     }
     free(text);
-    fixture_stop(&f);
 }
 
 /* Small entries tell little about those behind them. */
 Test(redis_list_end, steps_stay_short_where_large_texts_are_known) {
     enum { SMALL = 15 };
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "EVAL %s 2 email:backup email:errors %d %d",
              "for i = 1, 100 do redis.call('RPUSH', KEYS[1], i) "
              "redis.call('HSET', KEYS[2], i, string.rep('x', i <= tonumber(ARGV[1]) and 1 or ARGV[2])) end",
@@ -225,11 +215,10 @@ Test(redis_list_end, steps_stay_short_where_large_texts_are_known) {
     for (int i = 0; i < 3; i++) {
         end.large = i > 0;
         if (i == 2) redis_ok(f.r, "ACL SETUSER default -hstrlen");
-        read_end(&f, false, 0, 256);
+        read_end(false, 0, 256);
         cr_assert(end.read > SMALL && end.read <= SMALL + (i < 2 ? 1 : 8), "%zu entries", end.read);
         backup_page_clear(&page);
     }
-    fixture_stop(&f);
 }
 
 /* Redis copies texts for the script, although the reply does not have them. */
@@ -237,7 +226,6 @@ Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
     static const char *const loads[] = {
         "redis.call('RPUSH', KEYS[1], i .. string.rep('x', ARGV[1]))",
         "redis.call('RPUSH', KEYS[1], i) redis.call('HSET', KEYS[2], i, string.rep('x', ARGV[1]))"};
-    fixture_t f = fixture_start(NULL);
     for (int i = 0; i < 2; i++) {
         char *script = mem_printf("for i = 1, 100 do %s end", loads[i]);
         redis_ok(f.r, "DEL email:backup email:errors");
@@ -245,12 +233,11 @@ Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
         free(script);
         for (int large = 0; large < 2; large++) {
             end.large = large;
-            read_end(&f, false, 0, 256);
+            read_end(false, 0, 256);
             cr_assert(end.read >= 1 && end.read <= (large || i == 1 ? 1 : 8), "%zu entries", end.read);
             if (i == 0) cr_assert_eq(end.largest, LARGE + 1);
             cr_assert_not(page.ended);
             backup_page_clear(&page);
         }
     }
-    fixture_stop(&f);
 }

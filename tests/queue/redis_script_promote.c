@@ -4,8 +4,10 @@
 
 #include <math.h>
 
+static fixture_t f;
+SUITE(redis_script_promote, f = setup(), fixture_stop(&f));
+
 Test(redis_script_promote, moves_due_jobs_oldest_first) {
-    fixture_t f = setup();
     redis_ok(f.r, "RPUSH email earlier");
     redis_ok(f.r, "ZADD email:delayed 3000 c 1000 a 2000 b 9999999999999 later");
     redisReply *reply = promote(&f, ask_new());
@@ -17,11 +19,9 @@ Test(redis_script_promote, moves_due_jobs_oldest_first) {
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 1);
     cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 0);
     cr_assert_eq(redis_int(f.r, "EXISTS email"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, never_early) {
-    fixture_t f = setup();
     static const char *const units[] = {"ms", "s"};
     static const double per_us[] = {1e-3, 1e-6};
     for (int round = 0; round < 20; round++) {
@@ -38,11 +38,9 @@ Test(redis_script_promote, never_early) {
         }
         redis_expect(f.r, "job", "RPOP email");
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, odd_scores) {
-    fixture_t f = setup();
     redis_ok(f.r, "ZADD email:delayed -inf e -1.5e300 d -7 c -0.5 b 0 a 0.25 f 1e-320 g +inf never 1e300 far");
     double soon = (double)server_now_us(f.r) / 1e3 + 3600e3;
     redis_ok(f.r, "ZADD email:delayed %.17g hour %.17g seconds", soon, soon / 1e3);
@@ -58,7 +56,6 @@ Test(redis_script_promote, odd_scores) {
     cr_assert_eq(take_moved(promote(&f, ask), NULL), 1, "a score in ms is far in the future if the unit is s");
     redis_expect(f.r, "due", "RPOP email");
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed"), 4);
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, bytes_do_not_change) {
@@ -75,7 +72,6 @@ Test(redis_script_promote, bytes_do_not_change) {
                 {" ", 1},
                 {"-inf", 4}};
     enum { JOBS = sizeof jobs / sizeof *jobs };
-    fixture_t f = setup();
     for (size_t i = 0; i < JOBS; i++) redis_ok(f.r, "ZADD email:delayed %d %b", (int)i, jobs[i].bytes, jobs[i].len);
     cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), JOBS);
     for (size_t i = 0; i < JOBS; i++) {
@@ -86,11 +82,9 @@ Test(redis_script_promote, bytes_do_not_change) {
         freeReplyObject(reply);
     }
     cr_assert_eq(redis_int(f.r, "DBSIZE"), 1, "only the lock is left");
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, the_largest_batch) {
-    fixture_t f = setup();
     for (int i = 0; i < 6000; i++) redisAppendCommand(f.r, "ZADD email:delayed %d job%d", i / 7, i);
     for (int i = 0; i < 6000; i++) {
         redisReply *reply;
@@ -105,11 +99,9 @@ Test(redis_script_promote, the_largest_batch) {
     cr_assert_eq(take_moved(promote(&f, ask), NULL), 1000);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 6000);
     redis_expect(f.r, "job0", "RPOP email");
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, small_batches_move_all_equal_scores) {
-    fixture_t f = setup();
     for (int i = 0; i < 100; i++) redis_ok(f.r, "ZADD email:delayed %s job%02d", i < 50 ? "-3" : "5", i);
     ask_t ask = ask_new();
     ask.batch = 7;
@@ -124,21 +116,17 @@ Test(redis_script_promote, small_batches_move_all_equal_scores) {
         snprintf(expected, sizeof expected, "job%02d", i);
         redis_expect(f.r, expected, "RPOP email");
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, bytes_that_are_in_ready_already_are_a_job_of_their_own) {
-    fixture_t f = setup();
     redis_ok(f.r, "LPUSH email same");
     redis_ok(f.r, "ZADD email:delayed 1 same");
     cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 1);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
     cr_assert_eq(redis_int(f.r, "EXISTS email:delayed"), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, ready_grows_to_its_limit) {
-    fixture_t f = setup();
     redis_ok(f.r, "RPUSH email x");
     redis_ok(f.r, "ZADD email:delayed 1 a 2 b 3 c 4 d 5 e");
     ask_t ask = ask_new();
@@ -157,11 +145,9 @@ Test(redis_script_promote, ready_grows_to_its_limit) {
     }
     redis_ok(f.r, "DEL email");
     cr_assert_eq(take_moved(promote(&f, ask), NULL), 3);
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, skip_never_removes_a_job_that_was_not_pushed) {
-    fixture_t f = setup();
     for (long long skip = 0; skip < 8; skip++) {
         redis_ok(f.r, "DEL email email:delayed");
         redis_ok(f.r, "ZADD email:delayed -9 a -8 b -inf c 0 d 5 e 9999999999999 later");
@@ -182,121 +168,111 @@ Test(redis_script_promote, skip_never_removes_a_job_that_was_not_pushed) {
         }
         if (due) redis_expect(f.r, order[skip], "RPOP email");
     }
-    fixture_stop(&f);
 }
 
 /* Calls promote.lua and checks that the call changes nothing. */
-static redisReply *promote_in_vain(fixture_t *f) {
-    char *before = fixture_digest(f->r);
-    redisReply *reply = promote(f, ask_new());
-    redis_expect(f->r, before, "DEBUG DIGEST");
+static redisReply *promote_in_vain(void) {
+    char *before = fixture_digest(f.r);
+    redisReply *reply = promote(&f, ask_new());
+    redis_expect(f.r, before, "DEBUG DIGEST");
     free(before);
     return reply;
 }
 
 Test(redis_script_promote, moves_nothing_without_the_lock) {
-    fixture_t f = setup();
     redis_ok(f.r, "ZADD email:delayed 1 a 2 b");
     static const char *const locks[] = {"SET sidecar:app:lock other", "SET sidecar:app:lock %b", "DEL sidecar:app:lock",
                                         "SET sidecar:app:lock TT", "SET sidecar:app:lock t"};
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
         redis_ok(f.r, locks[i], "", (size_t)0);
-        redisReply *reply = promote_in_vain(&f);
+        redisReply *reply = promote_in_vain();
         cr_assert_eq(reply->elements, 1);
         expect_reply(reply, "fenced", NULL, NULL);
     }
     redis_ok(f.r, "SET sidecar:app:lock T PX 1");
     cr_assert(wait_for(redis_int(f.r, "EXISTS sidecar:app:lock") == 0, 3000));
-    expect_reply(promote_in_vain(&f), "fenced", NULL, NULL);
-    fixture_stop(&f);
+    expect_reply(promote_in_vain(), "fenced", NULL, NULL);
 }
 
 Test(redis_script_promote, leaves_the_queues_of_other_groups_alone) {
-    fixture_t f = setup();
     redis_ok(f.r, "ZADD email:delayed 1 a");
     redis_ok(f.r, "HSET sidecar:email:meta group others");
-    expect_reply(promote_in_vain(&f), "owner", "others", NULL);
+    expect_reply(promote_in_vain(), "owner", "others", NULL);
     redis_ok(f.r, "HSET sidecar:email:meta group %b", "", (size_t)0);
-    expect_reply(promote_in_vain(&f), "owner", "", NULL);
+    expect_reply(promote_in_vain(), "owner", "", NULL);
     redis_ok(f.r, "DEL sidecar:email:meta");
     redis_ok(f.r, "HSET sidecar:email:meta another field");
     cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 1);
     redis_ok(f.r, "ZADD email:delayed 1 a");
     redis_ok(f.r, "HSET sidecar:email:meta group app");
     cr_assert_eq(take_moved(promote(&f, ask_new()), NULL), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, keys_of_the_wrong_type_lose_nothing) {
     static const struct {
         const char *what, *key, *right;
     } keys[] = {{"delayed", "email:delayed", "zset"}, {"ready", "email", "list"}, {"meta", "sidecar:email:meta", "hash"}};
-    fixture_t f = setup();
     for (size_t k = 0; k < 3; k++) {
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
             redis_ok(f.r, "DEL email email:delayed sidecar:email:meta");
             redis_ok(f.r, "ZADD email:delayed 1 a 2 b");
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            expect_reply(promote_in_vain(&f), "type", keys[k].what, fixture_types[t]);
+            expect_reply(promote_in_vain(), "type", keys[k].what, fixture_types[t]);
         }
     }
     redis_ok(f.r, "DEL sidecar:email:meta");
     for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a string is the token of another leader */
         fixture_make_key(f.r, "sidecar:app:lock", fixture_types[t]);
-        redisReply *reply = promote_in_vain(&f);
+        redisReply *reply = promote_in_vain();
         if (strcmp(fixture_types[t], "string") == 0)
             cr_assert_str_eq(word(reply, 0), "fenced");
         else
             cr_assert(reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "WRONGTYPE "), "%s", reply->str);
         freeReplyObject(reply);
     }
-    fixture_stop(&f);
 }
 
 /* Three queues with 300 due jobs each, in one call. Owned. */
-static redisReply *promote_three(fixture_t *f, long long slice, const char *change) {
+static redisReply *promote_three(long long slice, const char *change) {
     size_t len;
     const char *text = fixture_script(&script_promote, &len);
-    redis_ok(f->r, "DEL a b c");
-    redis_ok(f->r, "EVAL %s 3 a:delayed b:delayed c:delayed",
+    redis_ok(f.r, "DEL a b c");
+    redis_ok(f.r, "EVAL %s 3 a:delayed b:delayed c:delayed",
              "for _, key in ipairs(KEYS) do for i = 1, 300 do redis.call('ZADD', key, i, i) end end return 1");
-    redis_ok(f->r, change);
+    redis_ok(f.r, change);
 #define OF_QUEUE " 500 ms 0 9999 0 999999 2"
     return redis_do(
-        f->r, "EVAL %b 10 sidecar:app:lock a:delayed a am b:delayed b bm c:delayed c cm T app %lld" OF_QUEUE OF_QUEUE OF_QUEUE,
+        f.r, "EVAL %b 10 sidecar:app:lock a:delayed a am b:delayed b bm c:delayed c cm T app %lld" OF_QUEUE OF_QUEUE OF_QUEUE,
         text, len, slice);
 }
 
-static void expect_moved_of(fixture_t *f, const char *queue, const redisReply *reply, const char *kind, long long moved) {
+static void expect_moved_of(const char *queue, const redisReply *reply, const char *kind, long long moved) {
     cr_assert_str_eq(word(reply, 0), kind, "%s", queue);
     if (moved) cr_assert_eq(number(reply, 1), moved, "%s", queue);
-    cr_assert_eq(redis_int(f->r, "LLEN %s", queue), moved);
-    cr_assert_eq(redis_int(f->r, "ZCARD %s:delayed", queue), 300 - moved);
+    cr_assert_eq(redis_int(f.r, "LLEN %s", queue), moved);
+    cr_assert_eq(redis_int(f.r, "ZCARD %s:delayed", queue), 300 - moved);
 }
 
 /* The first queue has its turn even if there is no time at all. A batch ends between two chunks. */
 Test(redis_script_promote, ends_when_the_slice_is_over) {
     enum { CHUNK = 128 };
-    fixture_t f = setup();
-    redisReply *reply = promote_three(&f, 1, "PING");
+    redisReply *reply = promote_three(1, "PING");
     cr_assert_eq(reply->elements, 3);
-    expect_moved_of(&f, "a", reply->element[0], "more", CHUNK);
-    expect_moved_of(&f, "b", reply->element[1], "later", 0);
-    expect_moved_of(&f, "c", reply->element[2], "later", 0);
+    expect_moved_of("a", reply->element[0], "more", CHUNK);
+    expect_moved_of("b", reply->element[1], "later", 0);
+    expect_moved_of("c", reply->element[2], "later", 0);
     freeReplyObject(reply);
-    reply = promote_three(&f, 1000000000, "PING");
-    for (size_t i = 0; i < 3; i++) expect_moved_of(&f, i == 0 ? "a" : i == 1 ? "b" : "c", reply->element[i], "moved", 300);
+    reply = promote_three(1000000000, "PING");
+    for (size_t i = 0; i < 3; i++) expect_moved_of(i == 0 ? "a" : i == 1 ? "b" : "c", reply->element[i], "moved", 300);
     freeReplyObject(reply);
     redis_expect(f.r, "1", "RPOP c");
     redis_expect(f.r, "300", "LPOP c");
-    fixture_stop(&f);
 }
 
 /* A chunk of 128 jobs of 10 KB would take Redis some 3 ms. */
 Test(redis_script_promote, a_chunk_of_long_jobs_is_short) {
     enum { JOBS = 40, CHUNK_BYTES = 128 * 1024, LONG = 10000 };
-    fixture_t f = setup();
     redis_ok(f.r, "EVAL %s 1 email:delayed %d %d",
              "for i = 1, ARGV[1] do redis.call('ZADD', KEYS[1], i, string.format('%04d', i) .. string.rep('x', ARGV[2] - 4)) end "
              "return 1",
@@ -310,13 +286,11 @@ Test(redis_script_promote, a_chunk_of_long_jobs_is_short) {
     freeReplyObject(reply);
     ask.slice = 1000000000;
     cr_assert_eq(take_moved(promote(&f, ask), NULL), JOBS - CHUNK_BYTES / LONG - 1, "a batch goes on behind a short chunk");
-    fixture_stop(&f);
 }
 
 /* The size of the entries before says nothing about the next ones. 600 of them at once would take Redis 30 ms. */
 Test(redis_script_promote, long_jobs_behind_short_ones_are_read_in_steps) {
     enum { SHORT = 128, LONG = 600, LONG_BYTES = 60000, STEPS_BYTES = 8 * 1024 * 1024 };
-    fixture_t f = setup();
     redis_ok(f.r, "EVAL %s 1 email:delayed %d %d %d",
              "for i = 1, ARGV[1] + ARGV[2] do local job = string.format('%04d', i) "
              "if i > tonumber(ARGV[1]) then job = job .. string.rep('x', ARGV[3] - 4) end "
@@ -331,21 +305,20 @@ Test(redis_script_promote, long_jobs_behind_short_ones_are_read_in_steps) {
     cr_assert_lt(number(reply, 4), STEPS_BYTES, "%lld bytes", number(reply, 4));
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed") + redis_int(f.r, "LLEN email"), SHORT + LONG);
     freeReplyObject(reply);
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote, an_error_of_one_queue_leaves_the_others_valid) {
     static const char *const breaks[] = {"SET b x", "HSET bm group others", "SET bm x"}, *const kinds[] = {"type", "owner",
                                                                                                            "type"};
     for (size_t i = 0; i < 3; i++) {
-        fixture_t f = setup();
-        redisReply *reply = promote_three(&f, 1000000000, breaks[i]);
-        expect_moved_of(&f, "a", reply->element[0], "moved", 300);
+        fixture_stop(&f);
+        f = setup();
+        redisReply *reply = promote_three(1000000000, breaks[i]);
+        expect_moved_of("a", reply->element[0], "moved", 300);
         cr_assert_str_eq(word(reply->element[1], 0), kinds[i]);
         cr_assert_eq(redis_int(f.r, "ZCARD b:delayed"), 300);
-        expect_moved_of(&f, "c", reply->element[2], "moved", 300);
+        expect_moved_of("c", reply->element[2], "moved", 300);
         freeReplyObject(reply);
-        fixture_stop(&f);
     }
 }
 
@@ -418,7 +391,6 @@ static void mark_all(char *seen, redis_t *r, const char *command, unsigned seed)
 }
 
 Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
-    fixture_t f = setup();
     const char *chosen = getenv("QS_TEST_SEED");
     unsigned seed = chosen ? (unsigned)strtoul(chosen, NULL, 10) : (unsigned)wait_now_us();
     history_t h = {.f = &f, .seed = seed};
@@ -438,5 +410,4 @@ Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
     cr_assert_gt(reply->elements, 100, "this history moved too few jobs, seed %u", seed);
     freeReplyObject(reply);
     free(seen);
-    fixture_stop(&f);
 }

@@ -11,8 +11,10 @@ static void fill(fixture_t *f, const char *pattern) {
     }
 }
 
+static fixture_t f;
+SUITE(redis_script_promote_large, f = setup(), fixture_stop(&f));
+
 Test(redis_script_promote_large, large_entries_stay_and_are_named) {
-    fixture_t f = setup();
     fill(&f, "sLsLs");
     ask_t ask = ask_new();
     ask.payload = 1999;
@@ -35,13 +37,11 @@ Test(redis_script_promote_large, large_entries_stay_and_are_named) {
     ask.payload = 2000;
     cr_assert_eq(take_moved(promote(&f, ask), &large), 2, "an entry of max_payload bytes fits");
     cr_assert_eq(large, 0);
-    fixture_stop(&f);
 }
 
 /* With `skip` too, the reply has the score and the SHA-1 of the same entry. */
 Test(redis_script_promote_large, names_the_first_large_entry_behind_skip) {
     static const char *const first[] = {"-3", "-2", "0", "0", "1"}; /* score of the first L of "LLsLLs" behind each skip */
-    fixture_t f = setup();
     ask_t ask = ask_new();
     ask.payload = 1999;
     for (ask.skip = 0; ask.skip < (long long)(sizeof first / sizeof *first); ask.skip++) {
@@ -56,12 +56,10 @@ Test(redis_script_promote_large, names_the_first_large_entry_behind_skip) {
         freeReplyObject(reply);
         free(digest);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote_large, large_entries_in_any_place) {
     static const char *const patterns[] = {"Lss", "sLs", "ssL", "LLL", "LLLsss", "sssLLL", "LsLsLs", "sLLs", "LLLLLLLLs", "L"};
-    fixture_t f = setup();
     ask_t ask = ask_new();
     ask.payload = 100;
     for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
@@ -87,13 +85,11 @@ Test(redis_script_promote_large, large_entries_in_any_place) {
             cr_assert_eq(take_moved(promote(&f, ask), NULL), 1);
         }
     }
-    fixture_stop(&f);
 }
 
 /* No call reads many more bytes than `bytes`, even if jobs are large. */
 Test(redis_script_promote_large, ends_a_batch_by_its_bytes) {
     static const char fill[] = "for i = 100, 139 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 997)) end";
-    fixture_t f = setup();
     ask_t ask = ask_new();
     ask.bytes = 5000;
     redis_ok(f.r, "EVAL %s 1 email:delayed", fill);
@@ -105,12 +101,10 @@ Test(redis_script_promote_large, ends_a_batch_by_its_bytes) {
         redis_int(f.r, "EVAL %s 1 email",
                   "for i = 100, 139 do if redis.call('RPOP', KEYS[1]):sub(1, 3) + 0 ~= i then return i end end return 0"),
         0);
-    fixture_stop(&f);
 }
 
 /* promote.lua reads oversized entries too, so their bytes count. */
 Test(redis_script_promote_large, bytes_of_skipped_jobs_end_a_batch_too) {
-    fixture_t f = setup();
     fill(&f, "LLLLLLLLs");
     ask_t ask = ask_new();
     ask.payload = 100;
@@ -118,12 +112,10 @@ Test(redis_script_promote_large, bytes_of_skipped_jobs_end_a_batch_too) {
     long long large = 0;
     cr_assert_eq(take_moved(promote(&f, ask), &large), 0);
     cr_assert(large >= 2 && large <= 4, "%lld entries of 2000 bytes were read", large);
-    fixture_stop(&f);
 }
 
 Test(redis_script_promote_large, reads_as_many_entries_as_first_allows) {
     static const struct { long long first, calls; } rows[] = {{100, 1}, {500, 1}, {40, 2}, {2, 3}, {1, 4}, {0, 4}, {-5, 4}};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "EVAL %s 1 email:delayed", "for i = 1, 150 do redis.call('ZADD', KEYS[1], i, 'job' .. i) end");
         redis_ok(f.r, "CONFIG RESETSTAT");
@@ -134,5 +126,4 @@ Test(redis_script_promote_large, reads_as_many_entries_as_first_allows) {
         cr_assert_eq(server_commandstat(f.server, "zrangebyscore"), rows[i].calls, "first %lld", ask.first);
         cr_assert_eq(take_moved(promote(&f, ask), NULL), 50);
     }
-    fixture_stop(&f);
 }

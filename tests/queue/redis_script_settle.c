@@ -1,8 +1,10 @@
 /* settle.lua against a real server: after each call a job is in exactly one place, or has ended with a record. */
 #include "settle_call.h"
 
+static fixture_t f;
+SUITE(redis_script_settle, f = setup(), fixture_stop(&f));
+
 Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
-    fixture_t f = setup();
     long long before = call_now_ms(f.r);
     settled(f.r, ask_new(), 1);
     redis_expect(f.r, JOB, "RPOP email"); /* the next worker takes this job */
@@ -19,17 +21,14 @@ Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
     cr_assert_eq(strtoll(bytes, NULL, 10), 13 + 7 + 10, "at, kind, payload");
     free(bytes);
     refused(f.r, ask_new(), "changed"); /* a lost reply, sent again */
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, an_end_leaves_a_record_and_nothing_else) {
-    fixture_t f = setup();
     settled(f.r, ask_end(), 1);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)) + in_list(f.r, "email", slice_text(JOB)), 0);
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
     refused(f.r, ask_end(), "changed");
-    fixture_stop(&f);
 }
 
 static double score(redis_t *r) {
@@ -41,7 +40,6 @@ static double score(redis_t *r) {
 }
 
 Test(redis_script_settle, a_delayed_retry_is_never_early) {
-    fixture_t f = setup();
     static const struct {
         const char *unit;
         double per_ms;
@@ -58,11 +56,9 @@ Test(redis_script_settle, a_delayed_retry_is_never_early) {
         cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
         cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 2);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, the_same_bytes_in_delayed_do_not_swallow_the_job) {
-    fixture_t f = setup();
     ask_t ask = ask_new();
     ask.delay = "1000";
     redis_ok(f.r, "ZADD email:delayed 5 %s", JOB);
@@ -70,11 +66,9 @@ Test(redis_script_settle, the_same_bytes_in_delayed_do_not_swallow_the_job) {
     cr_assert_eq(score(f.r), 5, "the other job keeps its time");
     redis_expect(f.r, JOB, "LINDEX email -1");
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, each_broken_precondition_leaves_everything_as_it_is) {
-    fixture_t f = setup();
     for (int ends = 0; ends < 2; ends++) {
         ask_t ask = ask_new();
         ask.ends = ends;
@@ -111,7 +105,6 @@ Test(redis_script_settle, each_broken_precondition_leaves_everything_as_it_is) {
     redis_ok(f.r, "DEL sidecar:app:lock");
     refused(f.r, ask_end(), "fenced");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:failures"), 0, "nothing was ended or retried");
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, keys_of_the_wrong_type_lose_nothing) {
@@ -125,7 +118,6 @@ Test(redis_script_settle, keys_of_the_wrong_type_lose_nothing) {
                 {"errors", "email:errors", "hash", ""},
                 {"failures", "sidecar:email:failures", "stream", ""},
                 {"meta", "sidecar:email:meta", "hash", ""}};
-    fixture_t f = setup();
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             lay_out(f.r);
@@ -143,13 +135,11 @@ Test(redis_script_settle, keys_of_the_wrong_type_lose_nothing) {
     redisReply *reply = settle_with(f.r, ask_end(), true);
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
     freeReplyObject(reply);
-    fixture_stop(&f);
 }
 
 /* The text of a report becomes the error, cut at 64 KiB. */
 Test(redis_script_settle, a_report_is_answered_once) {
     static const char SHA1[] = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8";
-    fixture_t f = setup();
     for (int ends = 0; ends < 2; ends++) {
         lay_out(f.r);
         redis_ok(f.r, "HSET email:errors %s a keeps it", JOB);
@@ -186,12 +176,10 @@ Test(redis_script_settle, a_report_is_answered_once) {
                  "for i = 1, #e, 2 do if e[i] == 'error' then return tostring(#e[i + 1]) end end");
     free(id);
     free(text);
-    fixture_stop(&f);
 }
 
 /* A dlq of a wrong type is refused before the first write. */
 Test(redis_script_settle, an_ended_job_goes_to_the_dead_letter_list) {
-    fixture_t f = setup();
     ask_t ask = ask_end();
     ask.dlq = "email:dead";
     for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -204,11 +192,9 @@ Test(redis_script_settle, an_ended_job_goes_to_the_dead_letter_list) {
     redis_expect(f.r, JOB, "LINDEX email:dead 0");
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
-    fixture_t f = setup();
     redis_ok(f.r, "LPUSH email:backup %s", JOB);
     refused(f.r, ask_end(), "duplicates");
     settled(f.r, ask_new(), 1);
@@ -222,12 +208,10 @@ Test(redis_script_settle, copies_are_not_ended_and_one_retry_takes_one) {
     settled(f.r, ask, 1);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 1);
     redis_expect(f.r, "last", "LINDEX email:backup -1");
-    fixture_stop(&f);
 }
 
 /* Workers have pushed jobs since the page was read, so the entries that the script reads at once are not enough. */
 Test(redis_script_settle, searches_behind_the_entries_that_it_reads_at_once) {
-    fixture_t f = setup();
     ask_t retry = ask_new(), end = ask_end();
     retry.near = "1";
     end.near = "2";
@@ -241,11 +225,9 @@ Test(redis_script_settle, searches_behind_the_entries_that_it_reads_at_once) {
     refused(f.r, end, "duplicates");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), entries, "both copies must stay");
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), records, "no copy may end");
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, searches_no_deeper_than_depth) {
-    fixture_t f = setup();
     ask_t ask = ask_end();
     ask.depth = "1";
     refused(f.r, ask, "gone");
@@ -255,11 +237,9 @@ Test(redis_script_settle, searches_no_deeper_than_depth) {
     ask.depth = "2";
     settled(f.r, ask, 1);
     cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, a_full_stream_ends_nothing_and_retries_go_on) {
-    fixture_t f = setup();
     ask_t ask = ask_end();
     ask.most = "28"; /* at, kind and payload are 13 + 6 + 10 */
     refused(f.r, ask, "full");
@@ -282,11 +262,9 @@ Test(redis_script_settle, a_full_stream_ends_nothing_and_retries_go_on) {
         redis_expect(f.r, "29", "HGET sidecar:email:meta bytes");
         cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, a_stream_at_its_last_id_ends_nothing_and_retries_go_on) {
-    fixture_t f = setup();
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
     ask_t ask = ask_end();
     ask.dlq = "email:dead";
@@ -295,11 +273,9 @@ Test(redis_script_settle, a_stream_at_its_last_id_ends_nothing_and_retries_go_on
     redis_expect(f.r, JOB, "LINDEX email -1");
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(JOB)), 0);
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:meta"), 0, "the retry has no record");
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, works_when_redis_is_full) {
-    fixture_t f = setup();
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     char *refusal = redis_error(f.r, "SET x y");
     cr_assert(strncmp(refusal, "OOM", 3) == 0, "%s", refusal);
@@ -310,7 +286,6 @@ Test(redis_script_settle, works_when_redis_is_full) {
     lay_out(f.r);
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     settled(f.r, ask, 1);
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle, bytes_do_not_change) {
@@ -318,7 +293,6 @@ Test(redis_script_settle, bytes_do_not_change) {
     char *huge = malloc(HUGE_JOB);
     for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
     const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\0", 1}, {"\xff\xfe\xc3", 3}, {"12345678901234567890", 20}, {huge, HUGE_JOB}};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         ask_t ask = ask_new();
         ask.job = jobs[i];
@@ -334,7 +308,6 @@ Test(redis_script_settle, bytes_do_not_change) {
         }
     }
     free(huge);
-    fixture_stop(&f);
 }
 
 /* A random history: jobs are taken, rotated, stamped, reported, retried and ended, by right and wrong requests. A job is always
@@ -407,7 +380,6 @@ static void step(history_t *h) {
 }
 
 Test(redis_script_settle, no_random_history_loses_or_doubles_a_job) {
-    fixture_t f = setup();
     redis_ok(f.r, "DEL email email:backup sidecar:email:stamps");
     const char *chosen = getenv("QS_TEST_SEED");
     unsigned seed = chosen ? (unsigned)strtoul(chosen, NULL, 10) : (unsigned)wait_now_us();
@@ -420,5 +392,4 @@ Test(redis_script_settle, no_random_history_loses_or_doubles_a_job) {
     }
     cr_assert_gt(redis_int(f.r, "SCARD ended"), 10, "this history ended too few jobs, seed %u", seed);
     cr_assert_geq(redis_int(f.r, "XLEN sidecar:email:failures"), redis_int(f.r, "SCARD ended"));
-    fixture_stop(&f);
 }

@@ -189,13 +189,15 @@ Test(redis_script_settle_page, a_heartbeat_keeps_one_job) { cr_assert_eq(each_pl
 Test(redis_script_settle_page, a_key_of_the_wrong_type_keeps_one_job) { cr_assert_eq(each_place(spoil_type, true), 2 * PLACES); }
 Test(redis_script_settle_page, a_finished_job_stays_away) { cr_assert_eq(each_place(spoil_place, true), 2 * PLACES); }
 Test(redis_script_settle_page, equal_bytes_keep_one_ended_job) { cr_assert_eq(each_place(spoil_bytes, false), PLACES); }
+static fixture_t f;
+SUITE(redis_script_settle_page, f = small_stream(), fixture_stop(&f));
+
 Test(redis_script_settle_page, a_record_without_room_keeps_one_ended_job) {
     cr_assert_eq(each_place(spoil_record, false), PLACES);
 }
 
 /* Two entries of the page have the same bytes, and so the same stamp: the second waits for the next scan. */
 Test(redis_script_settle_page, equal_bytes_are_retried_once_and_not_ended) {
-    fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     *p = (page_t){.f = &f, .count = 3, .bad = 2};
     for (int ends = 0; ends < 2; ends++) {
@@ -216,7 +218,6 @@ Test(redis_script_settle_page, equal_bytes_are_retried_once_and_not_ended) {
     cr_assert(p->answers[0] == SETTLED && p->answers[2] == SETTLED_CHANGED, "%d %d", (int)p->answers[0], (int)p->answers[2]);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(p->names[0])), 1);
     free(p);
-    fixture_stop(&f);
 }
 
 /* One LRANGE takes the place of an LPOS for each job. Large entries are not read: Redis would copy them. */
@@ -228,7 +229,6 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
     } cases[] = {{0, 1000, 0, false, true},       {0, 10, 0, false, false},     {0, 0, 0, false, false},
                  {132, 1000, 100, false, true},   {132, 50, 100, false, false}, {2000, 2500, 100, false, true},
                  {2000, 1900, 100, false, false}, {0, 1000, 0, true, true},     {0, 200, 0, true, false}};
-    fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         *p = (page_t){.f = &f, .count = 32, .small = cases[c].small, .ends = cases[c].ends};
@@ -250,17 +250,15 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
         cr_assert_eq(server_commandstat(f.server, "lpos"), (long long)count, "an ended job needs one search");
     }
     free(p);
-    fixture_stop(&f);
 }
 
 /* Redis 6.2 has no acl_check_cmd: a script tries each write once on a scratch key. */
-static int tries(const fixture_t *f) { return server_major(f->server) < 7; }
+static int tries(void) { return server_major(f.server) < 7; }
 
 /* Far from an end of the list one LREM removes all jobs, whose places LSET has marked; without the right to LSET there is one
  * LREM for each. Other entries and their order stay, and of equal entries the nearest to that end goes. */
 Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
     enum { COUNT = 32, LIVING = 300 };
-    fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     for (int tail = 0; tail < 2; tail++)
         for (int right = 0; right < 2; right++) {
@@ -277,7 +275,7 @@ Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
             redis_ok(f.r, "CONFIG RESETSTAT");
             cr_assert(page_settle(p, "T"), "%s", f.error.text);
             const long long sets = server_commandstat(f.server, "lset"), removals = server_commandstat(f.server, "lrem");
-            const int tried = tries(&f);
+            const int tried = tries();
             cr_assert_eq(sets, right ? COUNT + tried : 0);
             cr_assert_eq(removals, (right ? 1 : COUNT) + tried);
             redis_ok(f.r, "ACL SETUSER default +lset");
@@ -292,13 +290,11 @@ Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
             }
         }
     free(p);
-    fixture_stop(&f);
 }
 
 /* The stream takes three more records. Jobs without one keep their places. */
 Test(redis_script_settle_page, a_stream_that_runs_out_of_ids_keeps_jobs_far_from_the_end) {
     enum { COUNT = 32, LIVING = 300, IDS = 3 };
-    fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     *p = (page_t){.f = &f, .count = COUNT, .small = 1000, .ends = true};
     page_lay_out(p);
@@ -307,18 +303,16 @@ Test(redis_script_settle_page, a_stream_that_runs_out_of_ids_keeps_jobs_far_from
     for (size_t i = 0; i < COUNT; i++) p->asks[i].near = LIVING + COUNT + 1;
     redis_ok(f.r, "CONFIG RESETSTAT");
     cr_assert(page_settle(p, "T"), "%s", f.error.text);
-    cr_assert_eq(server_commandstat(f.server, "lset"), IDS + tries(&f));
+    cr_assert_eq(server_commandstat(f.server, "lset"), IDS + tries());
     for (size_t i = 0; i < COUNT; i++) cr_assert(i < IDS ? is_settled(p, i) : is_in_progress(p, i), "job %zu", i);
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), LIVING + COUNT - IDS + 1);
     free(p);
-    fixture_stop(&f);
 }
 
 /* The stream fills up in the middle of a page. Ends behind that wait; retries go on without a record. */
 Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
     enum { COUNT = 64, FIT = 20, RECORD = 48 << 10 };
     static char large[RECORD];
-    fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     *p = (page_t){.f = &f, .count = COUNT};
     memset(large, 'x', sizeof large);
@@ -343,11 +337,9 @@ Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
         free(entries);
     }
     free(p);
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle_page, another_leader_keeps_every_job) {
-    fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     *p = (page_t){.f = &f, .count = MOST_JOBS};
     for (int ends = 0; ends < 2; ends++) {
@@ -360,12 +352,10 @@ Test(redis_script_settle_page, another_leader_keeps_every_job) {
         free(before);
     }
     free(p);
-    fixture_stop(&f);
 }
 
 Test(redis_script_settle_page, jobs_of_several_lists_share_a_page) {
     static char lists[8][24];
-    fixture_t f = small_stream();
     page_t *p = mem_alloc(sizeof *p);
     *p = (page_t){.f = &f, .count = 64};
     page_lay_out(p);
@@ -380,5 +370,4 @@ Test(redis_script_settle_page, jobs_of_several_lists_share_a_page) {
     cr_assert_eq(redis_int(f.r, "LLEN email"), 64);
     for (size_t i = 0; i < 8; i++) cr_assert_eq(redis_int(f.r, "EXISTS %s", lists[i]), 0);
     free(p);
-    fixture_stop(&f);
 }

@@ -5,8 +5,10 @@
 
 static void has_stamp(redis_t *r, bool expected) { cr_assert_eq(stamp_of(r, slice_text(JOB)).born_us != 0, expected); }
 
-Test(redis_script_settle, a_retry_may_push_other_bytes_and_leave_no_stamp) {
-    fixture_t f = setup();
+static fixture_t f;
+SUITE(redis_script_settle_where, f = setup(), fixture_stop(&f));
+
+Test(redis_script_settle_where, a_retry_may_push_other_bytes_and_leave_no_stamp) {
     ask_t ask = ask_new();
     ask.again = OTHER;
     ask.forgets = true;
@@ -31,12 +33,10 @@ Test(redis_script_settle, a_retry_may_push_other_bytes_and_leave_no_stamp) {
     ask.again = OTHER; /* an end does not push these bytes */
     settled(f.r, ask, 1);
     cr_assert_eq(in_list(f.r, "email", slice_text(OTHER)) + in_list(f.r, "email", slice_text(JOB)), 0);
-    fixture_stop(&f);
 }
 
 /* The mark keeps out a second job of the same id, so the mark must stay until the first job ends. */
-Test(redis_script_settle, the_mark_of_a_job_goes_with_its_end) {
-    fixture_t f = setup();
+Test(redis_script_settle_where, the_mark_of_a_job_goes_with_its_end) {
     redis_ok(f.r, "SADD email_unique mark_id other");
     ask_t ask = ask_end();
     ask.mark = "email_unique";
@@ -51,11 +51,9 @@ Test(redis_script_settle, the_mark_of_a_job_goes_with_its_end) {
     cr_assert_eq(redis_int(f.r, "SCARD email_unique"), 1);
     lay_out(f.r);
     settled(f.r, ask, 1); /* without a mark: not every job is unique */
-    fixture_stop(&f);
 }
 
-Test(redis_script_settle, a_done_job_is_dropped_without_a_record) {
-    fixture_t f = setup();
+Test(redis_script_settle_where, a_done_job_is_dropped_without_a_record) {
     for (int ends = 0; ends < 2; ends++) {
         lay_out(f.r);
         redis_ok(f.r, "SADD finished other");
@@ -80,12 +78,10 @@ Test(redis_script_settle, a_done_job_is_dropped_without_a_record) {
         settled(f.r, ask, 1); /* the set has another id */
         cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 1);
     }
-    fixture_stop(&f);
 }
 
 /* A scan of the dead-letter list then knows which entries have a record already. A refused record leaves no SHA-1. */
-Test(redis_script_settle, a_dead_letter_is_noted_in_recorded) {
-    fixture_t f = setup();
+Test(redis_script_settle_where, a_dead_letter_is_noted_in_recorded) {
     ask_t ask = ask_end();
     ask.dlq = "email:dead";
     ask.recorded = "sidecar:email:recorded";
@@ -100,11 +96,9 @@ Test(redis_script_settle, a_dead_letter_is_noted_in_recorded) {
     lay_out(f.r);
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");
     refused(f.r, ask, "full"); /* a SHA-1 would hide the next dead letter of these bytes */
-    fixture_stop(&f);
 }
 
-Test(redis_script_settle, other_keys_of_the_wrong_type_lose_nothing) {
-    fixture_t f = setup();
+Test(redis_script_settle_where, other_keys_of_the_wrong_type_lose_nothing) {
     static const char *const keys[][2] = {{"mark", "set"}, {"done", "set"}, {"recorded", "zset"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -115,14 +109,12 @@ Test(redis_script_settle, other_keys_of_the_wrong_type_lose_nothing) {
             fixture_make_key(f.r, "some", fixture_types[t]);
             expect_type(settle_with(f.r, ask, true), keys[k][0], fixture_types[t]);
         }
-    fixture_stop(&f);
 }
 
 /* KMQueue trims a heartbeat by Java's String.trim(): every byte up to the space counts as white space. */
-Test(redis_script_settle, a_blank_heartbeat_may_count_as_none) {
+Test(redis_script_settle_where, a_blank_heartbeat_may_count_as_none) {
     static const slice_t blank[] = {{"", 0}, {" ", 1}, {" \t\r\n\v\f", 6}, {"\0\1\37", 3}};
     static const slice_t beats[] = {{"x", 1}, {"  worker 1  ", 12}, {"\0x", 2}, {"\xff", 1}, {"\177", 1}};
-    fixture_t f = setup();
     ask_t ask = ask_new();
     ask.heartbeat = "1_alive";
     for (size_t i = 0; i < sizeof beats / sizeof *beats; i++) {
@@ -147,12 +139,10 @@ Test(redis_script_settle, a_blank_heartbeat_may_count_as_none) {
     }
     lay_out(f.r);
     settled(f.r, ask, 1);
-    fixture_stop(&f);
 }
 
 /* A search settles reported jobs that have no stamp yet. */
-Test(redis_script_settle, a_job_without_a_stamp_is_settled) {
-    fixture_t f = setup();
+Test(redis_script_settle_where, a_job_without_a_stamp_is_settled) {
     digest_t digest = digest_of(JOB, strlen(JOB));
     for (int n = 0; n < 4; n++) {
         ask_t ask = n % 2 ? ask_end() : ask_new();
@@ -165,5 +155,4 @@ Test(redis_script_settle, a_job_without_a_stamp_is_settled) {
         cr_assert_eq(redis_int(f.r, "HSTRLEN sidecar:email:stamps %b", digest.bytes, (size_t)STAMP_FIELD_BYTES),
                      ask.ends ? 0 : STAMP_BYTES);
     }
-    fixture_stop(&f);
 }

@@ -35,8 +35,12 @@ static void change(fixture_t *f, const char *job, stamp_raw_t old, stamp_raw_t n
     expect_word(reply, "stamped");
 }
 
+static fixture_t f;
+SUITE(redis_script_stamp, f = setup(), fixture_stop(&f));
+TestSuite(redis_script_push_marker, .init = suite_start, .fini = suite_stop);
+TestSuite(redis_script_prune, .init = suite_start, .fini = suite_stop);
+
 Test(redis_script_stamp, gives_each_stamp_its_own_life) {
-    fixture_t f = setup();
     long long before = call_now_ms(f.r);
     stamp_change_t changes[BACKUP_PAGE];
     digest_t digests[BACKUP_PAGE];
@@ -54,7 +58,6 @@ Test(redis_script_stamp, gives_each_stamp_its_own_life) {
         last = stamp.born_us;
     }
     cr_assert_eq(redis_int(f.r, "HSTRLEN sidecar:email:meta life"), 16);
-    fixture_stop(&f);
 }
 
 /* The number makes a birth unique. The time of a birth is true, also after a birth by a clock that was ahead. */
@@ -70,7 +73,6 @@ Test(redis_script_stamp, a_birth_has_the_present_time_and_the_next_number) {
                 {"-5", 6},
                 {"abc", 1},
                 {"", 1}};
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         redis_ok(f.r, "HSET sidecar:email:meta life %b", rows[i].life, strlen(rows[i].life));
         long long before = call_now_ms(f.r);
@@ -82,11 +84,9 @@ Test(redis_script_stamp, a_birth_has_the_present_time_and_the_next_number) {
         cr_expect_eq(strtoll(life, NULL, 10), born_us, "row %zu", i);
         free(life);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_stamp, changes_only_the_stamp_that_was_read) {
-    fixture_t f = setup();
     stamp_t one = {
         .born_us = 1700000000000001, .seen = 1700000000000, .missing = 5, .retries = 32767, .retried_at = 1, .requeued = true};
     stamp_t two = {.born_us = 1700000000000001, .seen = 1700000000001};
@@ -102,11 +102,9 @@ Test(redis_script_stamp, changes_only_the_stamp_that_was_read) {
     change(&f, "job", first, second, 1);
     found = stamp_of(f.r, slice_text("job"));
     cr_assert(same_stamp(found, two) && !found.requeued);
-    fixture_stop(&f);
 }
 
 Test(redis_script_stamp, a_foreign_stamp_is_replaced) {
-    fixture_t f = setup();
     digest_t digest = digest_text("job");
     static const size_t lens[] = {0, 1, 27, 29, 100};
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
@@ -116,11 +114,9 @@ Test(redis_script_stamp, a_foreign_stamp_is_replaced) {
         change(&f, "job", NONE, begun(1), 1);
         cr_assert_neq(stamp_of(f.r, slice_text("job")).born_us, 0);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
-    fixture_t f = setup();
     digest_t digest = digest_text("job");
     static const char *const tokens[] = {"t", "TT", "", "other"};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
@@ -136,7 +132,6 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
             fixture_make_key(f.r, keys[k][0], fixture_types[t]);
             expect_type(call_in_vain(&call, f.r), keys[k][1], fixture_types[t]);
         }
-    fixture_stop(&f);
 }
 
 /* Calls push_marker.lua with the sentinel that dialect `list` would make. */
@@ -154,7 +149,6 @@ static redisReply *push_marker(redis_t *r, const char *token, const char *n, con
 #define OTHER  "fedcba9876543210fedcba9876543210"
 
 Test(redis_script_push_marker, pushes_one_sentinel_for_each_number) {
-    fixture_t f = setup();
     expect_word(push_marker(f.r, "T", "", RANDOM), "empty");
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:sentinel"), 0);
     redis_ok(f.r, "RPUSH email:backup job");
@@ -170,7 +164,6 @@ Test(redis_script_push_marker, pushes_one_sentinel_for_each_number) {
     expect_word(push_marker(f.r, "T", "99999999999999", RANDOM), "pushed");
     redis_expect(f.r, "sidecar-sentinel:" RANDOM ":100000000000000", "LINDEX email:backup 0");
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), 4);
-    fixture_stop(&f);
 }
 
 /* The next scan recognizes the sentinel, even if the hash had malformed fields before. */
@@ -184,7 +177,6 @@ Test(redis_script_push_marker, a_pushed_sentinel_is_recognized) {
                                           {RANDOM, "007"},
                                           {"0123456789abcdef0123456789abcdeX", "7"},
                                           {RANDOM, "99999999999999"}};
-    fixture_t f = setup();
     const call_t call = fixture_call(&f, "T");
     const rotation_ops_t *rotation = dialect_list.scan->rotation;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -211,11 +203,9 @@ Test(redis_script_push_marker, a_pushed_sentinel_is_recognized) {
         backup_page_clear(&page);
         buffer_free(&status.marker);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_script_push_marker, does_nothing_with_wrong_types) {
-    fixture_t f = setup();
     static const char *const keys[][3] = {{"email:backup", "backup", "list"}, {"sidecar:email:sentinel", "sentinel", "hash"}};
     for (size_t k = 0; k < 2; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
@@ -227,7 +217,6 @@ Test(redis_script_push_marker, does_nothing_with_wrong_types) {
             redis_expect(f.r, before, "DEBUG DIGEST");
             free(before);
         }
-    fixture_stop(&f);
 }
 
 static redisReply *prune(redis_t *r, const char *token, const char *by, slice_t field, slice_t value) {
@@ -239,7 +228,6 @@ static redisReply *prune(redis_t *r, const char *token, const char *by, slice_t 
 }
 
 Test(redis_script_prune, removes_only_unchanged_stamps) {
-    fixture_t f = setup();
     static const char SHA1[] = "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"; /* of "a" */
     slice_t odd = {"x\0\xff", 3};
     redis_ok(f.r, "HSET email:errors %b a other a", odd.data, odd.len);
@@ -261,7 +249,6 @@ Test(redis_script_prune, removes_only_unchanged_stamps) {
         expect_type(prune(f.r, "T", "value", odd, odd), "hash", fixture_types[t]);
     }
     free(before);
-    fixture_stop(&f);
 }
 
 /* Keeps stamps with an even `seen`, and changes every eighth. */
@@ -274,7 +261,6 @@ static bool keep_even(void *self, const uint8_t field[STAMP_FIELD_BYTES], stamp_
 
 Test(redis_script_prune, goes_through_every_stamp) {
     enum { STAMPS_MADE = 5000 };
-    fixture_t f = setup();
     for (int i = 1; i <= STAMPS_MADE; i++)
         set_stamp(f.r, (slice_t){(const char *)&i, sizeof i}, (stamp_t){.born_us = i, .seen = i});
     redis_ok(f.r, "HSET sidecar:email:stamps short 0123456789012345678901234567 %b junk", "0123456789abcdef", (size_t)16);
@@ -289,5 +275,4 @@ Test(redis_script_prune, goes_through_every_stamp) {
     set_stamp(f.r, slice_text("x"), (stamp_t){.born_us = 1, .seen = 1});
     cr_assert_eq(stamps_prune(&fenced, &cursor, keep_even, NULL), OUTCOME_FENCED);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:email:stamps"), 1);
-    fixture_stop(&f);
 }

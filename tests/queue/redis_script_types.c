@@ -76,8 +76,10 @@ static int expect_no_trace(redis_t *r, size_t at, const char *key) {
     return refusals;
 }
 
+static fixture_t f;
+SUITE(redis_script_types, f = fixture_start(NULL), fixture_stop(&f));
+
 Test(redis_script_types, a_refused_call_has_written_nothing, .timeout = 120) {
-    fixture_t f = fixture_start(NULL);
     int refusals = 0;
     cr_assert_eq(CALL_COUNT, all_script_count);
     for (size_t at = 0; at < CALL_COUNT; at++) {
@@ -87,7 +89,6 @@ Test(redis_script_types, a_refused_call_has_written_nothing, .timeout = 120) {
         free(copy);
     }
     cr_assert_gt(refusals, 400, "most scripts check their keys");
-    fixture_stop(&f);
 }
 
 /* The jobs of lay_out that are in no list, zset or stream; owned. */
@@ -123,7 +124,6 @@ static const char *next_command(const char *at, char *out, size_t size) {
 
 /* Calls each script without the right to one of its commands, for each of these commands: no job is lost. */
 Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
-    fixture_t f = fixture_start(NULL);
     redis_ok(f.r, "ACL SETUSER worker on nopass +@all ~* &*");
     redis_t *worker = redis_open(f.server);
     redis_ok(worker, "AUTH worker any");
@@ -148,5 +148,4 @@ Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
     }
     cr_assert_gt(refused, 100);
     redis_close(worker);
-    fixture_stop(&f);
 }

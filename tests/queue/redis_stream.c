@@ -1,8 +1,11 @@
 /* acknowledge.lua, trim.lua and stream_ends.lua with each precondition broken, and the functions of stream.h that call them. */
 #include "trim_call.h"
 
+static fixture_t f;
+SUITE(redis_stream, , fixture_stop(&f));
+
 Test(redis_stream, trim_is_fenced) {
-    fixture_t f = setup();
+    f = setup();
     add(&f, 5);
     add_auditor(&f, "a", "1-5", 0);
     ask_t ask = ask_new();
@@ -12,14 +15,13 @@ Test(redis_stream, trim_is_fenced) {
     expect_kind(&f, ask_new(), "fenced", NULL, NULL);
     redis_ok(f.r, "SET sidecar:app:lock T");
     cr_assert_eq(trim(&f, ask_new(), NULL), 5);
-    fixture_stop(&f);
 }
 
 Test(redis_stream, trim_touches_no_key_of_another_type) {
     static const struct {
         const char *key, *name, *type;
     } rows[] = {{STREAM, "failures", "stream"}, {AUDITORS, "auditors", "hash"}, {META, "meta", "hash"}};
-    fixture_t f = setup();
+    f = setup();
     for (size_t row = 0; row < 3; row++) {
         for (int i = 0; i < FIXTURE_TYPES; i++) {
             if (strcmp(fixture_types[i], rows[row].type) == 0) continue;
@@ -35,11 +37,10 @@ Test(redis_stream, trim_touches_no_key_of_another_type) {
     cr_assert_eq(trim(&f, ask_new(), &wait_ms), 0);
     cr_assert_eq(wait_ms, -1);
     cr_assert_eq(redis_int(f.r, "EXISTS " STREAM " " AUDITORS " " META), 0, "a trim of an absent stream creates no key");
-    fixture_stop(&f);
 }
 
 Test(redis_stream, trim_removes_only_records_with_min_copies) {
-    fixture_t f = setup();
+    f = setup();
     ask_t two = ask_new();
     two.copies = 2;
     long long wait_ms;
@@ -61,22 +62,20 @@ Test(redis_stream, trim_removes_only_records_with_min_copies) {
     cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 3);
     redis_expect(f.r, "1-7", "HGET " META " trimmed");
     redis_expect(f.r, "15", "HGET " META " bytes");
-    fixture_stop(&f);
 }
 
 Test(redis_stream, trim_forgets_an_auditor_silent_for_a_week) {
-    fixture_t f = setup();
+    f = setup();
     add(&f, 5);
     add_auditor(&f, "old", "1-5", 7 * 86400000LL + 60000);
     add_auditor(&f, "young", "1-5", 7 * 86400000LL - 60000);
     trim(&f, ask_new(), NULL);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " old"), 0);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " young"), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_stream, trim_keeps_young_records_and_min_records) {
-    fixture_t f = setup();
+    f = setup();
     ask_t ask = ask_new();
     long long now = server_ms(f.r), wait_ms;
     ask.retain = 60000;
@@ -100,12 +99,11 @@ Test(redis_stream, trim_keeps_young_records_and_min_records) {
     cr_assert_eq(trim(&f, ask, &wait_ms), 1);
     cr_assert(wait_ms > 20000, "%lld", wait_ms);
     redis_expect(f.r, "3", "HGET " META " bytes");
-    fixture_stop(&f);
 }
 
 /* 2^53 and 2^53 + 1 are the same double. */
 Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
-    fixture_t f = setup();
+    f = setup();
     redis_ok(f.r, "XADD " STREAM " 1-9007199254740992 event a");
     redis_ok(f.r, "XADD " STREAM " 1-9007199254740993 event b");
     redis_ok(f.r, "XADD " STREAM " 1-18446744073709551614 event c");
@@ -132,7 +130,6 @@ Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
     cr_assert_eq(wait_ms, 1);
     redis_expect(f.r, "1-18446744073709551614", "HGET " META " trimmed");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)none, &f.error), OUTCOME_OK);
-    fixture_stop(&f);
 }
 
 Test(redis_stream, ids_are_compared_as_numbers) {
@@ -151,7 +148,7 @@ Test(redis_stream, ids_are_compared_as_numbers) {
  */
 Test(redis_stream, entries_with_future_ids_grow_old) {
     enum { RETAIN_MS = 60000, YEAR_S = 365 * 86400 };
-    fixture_t f = fixture_start(&(fixture_options_t){.preload = "shim_clock"});
+    f = fixture_start(&(fixture_options_t){.preload = "shim_clock"});
     ask_t ask = ask_new();
     long long wait_ms;
     ask.retain = RETAIN_MS;
@@ -180,11 +177,10 @@ Test(redis_stream, entries_with_future_ids_grow_old) {
     cr_assert_leq(wait_ms, RETAIN_MS + 1);
     server_step_clock(f.server, RETAIN_MS + 1000);
     cr_assert_eq(trim(&f, ask, &wait_ms), 1);
-    fixture_stop(&f);
 }
 
 Test(redis_stream, ten_thousand_entries_go_in_bounded_steps) {
-    fixture_t f = setup();
+    f = setup();
     ask_t ask = ask_new();
     enum { ENTRIES = 10000, RECORDS = 500 };
     add(&f, ENTRIES);
@@ -202,11 +198,10 @@ Test(redis_stream, ten_thousand_entries_go_in_bounded_steps) {
     ask.records = 0;
     cr_assert_eq(trim(&f, ask, NULL), RECORDS);
     redis_expect(f.r, "0", "HGET " META " bytes");
-    fixture_stop(&f);
 }
 
 Test(redis_stream, large_entries_end_a_step_early) {
-    fixture_t f = setup();
+    f = setup();
     ask_t ask = ask_new();
     char *large = calloc(1, 300000);
     for (int i = 0; i < 30; i++) redis_ok(f.r, "XADD " STREAM " 1-%d event %b", i + 1, large, (size_t)300000);
@@ -217,11 +212,10 @@ Test(redis_stream, large_entries_end_a_step_early) {
     for (long long more; (more = trim(&f, ask, NULL)) > 0;) removed += more;
     cr_assert_eq(removed, 30);
     free(large);
-    fixture_stop(&f);
 }
 
 Test(redis_stream, a_wrong_count_of_bytes_does_not_go_below_zero) {
-    fixture_t f = setup();
+    f = setup();
     add(&f, 10);
     add_auditor(&f, "a", "1-5", 0);
     redis_ok(f.r, "HSET " META " bytes 7 group app");
@@ -232,11 +226,10 @@ Test(redis_stream, a_wrong_count_of_bytes_does_not_go_below_zero) {
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
     redis_expect(f.r, "0", "HGET " META " bytes");
     redis_expect(f.r, "app", "HGET " META " group");
-    fixture_stop(&f);
 }
 
 Test(redis_stream, reads_the_event_of_a_wanted_entry) {
-    fixture_t f = fixture_start(
+    f = fixture_start(
         &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"});
     static const char event[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     stream_id_t wanted[2] = {"7-1", ""};
@@ -254,11 +247,10 @@ Test(redis_stream, reads_the_event_of_a_wanted_entry) {
     cr_assert_str_eq(ends[0].event, STREAM_NO_EVENT);
     cr_assert_str_eq(ends[1].event, "", "no such entry");
     stream_ends_free(ends, 2);
-    fixture_stop(&f);
 }
 
 Test(redis_stream, reads_where_streams_begin_and_end) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
     stream_ends_t *looks = mem_array(3, sizeof *looks);
     int64_t now_ms;
@@ -281,7 +273,6 @@ Test(redis_stream, reads_where_streams_begin_and_end) {
     cr_assert_str_eq(looks[0].first, STREAM_ID_NONE);
     cr_assert_str_eq(looks[0].last, "1-5");
     stream_ends_free(looks, 3);
-    fixture_stop(&f);
 }
 
 typedef struct {
@@ -298,17 +289,17 @@ static void see(void *self, size_t queue, const char *id, const event_t *event, 
     seen->known += event->event.len > 0;
 }
 
-static outcome_t take(fixture_t *f, seen_t *seen, bool *arrived) {
-    outcome_t outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->error);
+static outcome_t take(seen_t *seen, bool *arrived) {
+    outcome_t outcome = stream_read_take(f.conn, f.keys, see, seen, arrived, &f.error);
     while (outcome == OUTCOME_OK && !*arrived) {
-        poll(&(struct pollfd){.fd = conn_fd(f->conn), .events = POLLIN}, 1, 5000);
-        outcome = stream_read_take(f->conn, f->keys, see, seen, arrived, &f->error);
+        poll(&(struct pollfd){.fd = conn_fd(f.conn), .events = POLLIN}, 1, 5000);
+        outcome = stream_read_take(f.conn, f.keys, see, seen, arrived, &f.error);
     }
     return outcome;
 }
 
 Test(redis_stream, one_read_waits_for_all_queues) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; }, { name = \"fax\"; } );"});
     stream_id_t positions[3] = {STREAM_ID_NONE, STREAM_ID_NONE, ""};
     seen_t seen = {0};
@@ -320,31 +311,30 @@ Test(redis_stream, one_read_waits_for_all_queues) {
     cr_assert(!arrived);
     redis_ok(f.r, "XADD sidecar:fax:failures 1-1 event e"); /* the read does not include this queue */
     redis_ok(f.r, "XADD sidecar:sms:failures 1-1 event e payload hello attempts 3 strange field");
-    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
+    cr_assert_eq(take(&seen, &arrived), OUTCOME_OK);
     cr_assert_str_eq(seen.log, "1:1-1:hello:3:12 ");
     redis_ok(f.r, "XADD sidecar:email:failures 1-1 stranger x");
     redis_ok(f.r, "XADD sidecar:email:failures 1-2 event e attempts many");
     stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 0);
     conn_flush(f.conn, &f.error);
     seen = (seen_t){0};
-    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
+    cr_assert_eq(take(&seen, &arrived), OUTCOME_OK);
     cr_assert_str_eq(seen.log, "0:1-1::0:1 0:1-2::0:5 1:1-1:hello:3:12 ");
     cr_assert_eq(seen.known, 2);
     stream_read_append(f.conn, f.keys, (const stream_id_t *)&(stream_id_t[3]){"9-9", "9-9", ""}, 10, 1);
     conn_flush(f.conn, &f.error);
-    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_OK);
+    cr_assert_eq(take(&seen, &arrived), OUTCOME_OK);
     cr_assert(arrived && seen.entries == 3);
     redis_ok(f.r, "SET sidecar:sms:failures x");
     stream_read_append(f.conn, f.keys, (const stream_id_t *)positions, 10, 1);
     conn_flush(f.conn, &f.error);
-    cr_assert_eq(take(&f, &seen, &arrived), OUTCOME_REFUSED);
+    cr_assert_eq(take(&seen, &arrived), OUTCOME_REFUSED);
     cr_assert(arrived);
-    fixture_stop(&f);
 }
 
 Test(redis_stream, stream_trim_follows_the_config) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 4; };"
-                                                               "queues = ( { name = \"email\"; } );"});
+    f = fixture_start(&(fixture_options_t){.config = "group = \"app\"; stream = { retain = \"1m\"; min_records = 4; };"
+                                                     "queues = ( { name = \"email\"; } );"});
     stream_trimmed_t done;
     const call_t call = fixture_call(&f, "T"), fenced = fixture_call(&f, "other");
     redis_ok(f.r, "SET sidecar:app:lock T");
@@ -356,5 +346,4 @@ Test(redis_stream, stream_trim_follows_the_config) {
     redis_ok(f.r, "SET " META " x");
     cr_assert_eq(stream_trim(&call, stream_room(f.keys), STREAM_TRIM_MAX, &done), OUTCOME_REFUSED);
     cr_assert(strstr(f.error.text, "meta"), "%s", f.error.text);
-    fixture_stop(&f);
 }

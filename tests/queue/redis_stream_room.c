@@ -41,8 +41,10 @@ static const struct trim_case {
     {"a log of an earlier stream is no copy", 0, 0, 1, 11, 0, 0, 0, 0, 0},
 };
 
+static fixture_t f;
+SUITE(redis_stream_room, f = setup(), fixture_stop(&f));
+
 Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
-    fixture_t f = setup();
     for (size_t i = 0; i < sizeof trim_cases / sizeof *trim_cases; i++) {
         const struct trim_case *row = &trim_cases[i];
         ask_t ask = ask_new();
@@ -73,12 +75,10 @@ Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
     ask_t ask = ask_new();
     ask.room = 0, ask.token = "other";
     expect_kind(&f, ask, "fenced", NULL, NULL);
-    fixture_stop(&f);
 }
 
 /* A stream that somebody has trimmed by hand must not count as large for ever. */
 Test(redis_stream_room, a_trim_corrects_the_count_of_a_stream_trimmed_by_hand) {
-    fixture_t f = setup();
     add(&f, 10);
     redis_ok(f.r, "HSET " META " bytes 5000 entries 1000");
     acknowledge_all(&f);
@@ -87,17 +87,16 @@ Test(redis_stream_room, a_trim_corrects_the_count_of_a_stream_trimmed_by_hand) {
     cr_assert_eq(trim(&f, ask, NULL), 4);
     redis_expect(f.r, "30", "HGET " META " bytes");
     redis_expect(f.r, "6", "HGET " META " entries");
-    fixture_stop(&f);
 }
 
 /* Ends a job with a record of 29 bytes; the stream may have 100. Returns the first word of the reply; owned. */
-static char *end_job(fixture_t *f) {
+static char *end_job(void) {
     size_t len;
     const char *text = fixture_script(&script_settle, &len);
-    redis_ok(f->r, "DEL email:backup");
-    redis_ok(f->r, "RPUSH email:backup job");
+    redis_ok(f.r, "DEL email:backup");
+    redis_ok(f.r, "RPUSH email:backup job");
     redisReply *reply =
-        settle_answer(redis_do(f->r,
+        settle_answer(redis_do(f.r,
                                "EVAL %b 11 sidecar:app:lock sidecar:email:stamps email:errors " STREAM " " META
                                " sidecar:app:lock sidecar:app:lock sidecar:app:lock sidecar:app:lock email:backup email "
                                "T ms 100 0 0 0 %s 0 2 kind payload %s job digest %s %s failed 0123456789",
@@ -108,31 +107,29 @@ static char *end_job(fixture_t *f) {
     return word;
 }
 
-static void expect_ends(fixture_t *f, const char *word, const char *bytes) {
-    char *said = end_job(f);
+static void expect_ends(const char *word, const char *bytes) {
+    char *said = end_job();
     cr_assert_str_eq(said, word);
-    redis_expect(f->r, bytes, "HGET " META " bytes");
+    redis_expect(f.r, bytes, "HGET " META " bytes");
     free(said);
 }
 
 /* An operator trims a full stream by hand. Then the stream has room, although trim.lua has not counted the removal. */
 Test(redis_stream_room, a_full_stream_trimmed_by_hand_has_room_again) {
-    fixture_t f = setup();
-    expect_ends(&f, "settled", "29");
-    expect_ends(&f, "settled", "58");
-    expect_ends(&f, "settled", "87");
-    expect_ends(&f, "full", "87");
+    expect_ends("settled", "29");
+    expect_ends("settled", "58");
+    expect_ends("settled", "87");
+    expect_ends("full", "87");
     redis_ok(f.r, "XTRIM " STREAM " MAXLEN 1");
-    expect_ends(&f, "settled", "58");
-    expect_ends(&f, "settled", "87");
+    expect_ends("settled", "58");
+    expect_ends("settled", "87");
     redis_ok(f.r, "DEL " STREAM);
-    expect_ends(&f, "settled", "29");
-    expect_ends(&f, "settled", "58");
+    expect_ends("settled", "29");
+    expect_ends("settled", "58");
     acknowledge_all(&f);
     ask_t ask = ask_new();
     ask.records = 1;
     ask.retain = -1000; /* entries of this millisecond are old too */
     cr_assert_eq(trim(&f, ask, NULL), 1, "one entry is above min_records");
-    expect_ends(&f, "settled", "58");
-    fixture_stop(&f);
+    expect_ends("settled", "58");
 }
