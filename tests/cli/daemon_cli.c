@@ -22,7 +22,8 @@ static void set_audit_path(void) {
     free(path);
 }
 
-TestSuite(daemon_cli, .init = set_audit_path);
+static cluster_t s;
+SUITE(daemon_cli, set_audit_path(); s = cluster_begin(NULL), cluster_end(&s));
 
 Test(daemon_cli, exit_codes_of_help_version_and_misuse) {
     cr_assert_eq(daemon_run("version")->code, 0);
@@ -86,7 +87,6 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
 
 /* Red, and an override of the direction of text. */
 Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
-    cluster_t s = cluster_begin(NULL);
     proxy_t *proxy = proxy_start(server_socket(s.server));
     static const char version[] = "redis_version:7.0.15 \x1b[31m\xe2\x80\xae";
     char *info = mem_printf("$%zu\r\n%s", sizeof version - 1, version);
@@ -109,11 +109,9 @@ Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
     free(path);
     free(info);
     proxy_stop(proxy);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, check_names_the_primary_of_a_replica) {
-    cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "REPLICAOF 127.0.0.1 1");
     for (int i = 0; i < 2; i++) {
@@ -124,11 +122,9 @@ Test(daemon_cli, check_names_the_primary_of_a_replica) {
         redis_ok(s.r, "CONFIG SET replica-serve-stale-data no"); /* it then answers nearly nothing */
     }
     free(path);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, check_reports_missing_redis_features) {
-    cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     const daemon_output_t *good = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(good->code, 0, "%s%s", good->out, good->err);
@@ -164,11 +160,9 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     free(server);
     free(target);
     free(path);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     char *path = cluster_config_file(&s, (sidecar_t){0}), *free_one = temp_path(temp_root(), "free.db"),
          *foreign = temp_path(temp_root(), "foreign.db"), *unfinished = temp_path(temp_root(), "unfinished.db");
@@ -202,11 +196,9 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
     }
     cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
     free(path), free(free_one), free(foreign), free(unfinished);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, check_reports_a_foreign_lock) {
-    cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "SET sidecar:g:lock hello");
     const daemon_output_t *found = daemon_run("check", "-c", path, "--redis");
@@ -218,13 +210,11 @@ Test(daemon_cli, check_reports_a_foreign_lock) {
     found = daemon_run("check", "-c", path, "--redis");
     cr_assert(found->code == 1 && has(found->out, "FAULT    cannot read the leader of \"g\": "), "%s%s", found->out, found->err);
     free(path);
-    cluster_end(&s);
 }
 
 /* Output goes to fd 1, so fd 1 must not become the socket of Redis. */
 Test(daemon_cli, closed_standard_files_do_not_become_the_redis_socket) {
     static const char *const closed[] = {">&-", "<&- >/dev/null", "<&- >&-"};
-    cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0});
     for (size_t i = 0; i < 3; i++) {
         char *command = NULL;
@@ -233,11 +223,9 @@ Test(daemon_cli, closed_standard_files_do_not_become_the_redis_socket) {
         free(command);
     }
     free(path);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, run_starts_before_redis) {
-    cluster_t s = cluster_begin(NULL);
     server_kill(s.server);
     daemon_t *d = cluster_sidecar(&s, (sidecar_t){0});
     cr_assert(daemon_wait_log(d, "cannot reach redis", 5000));
@@ -245,7 +233,6 @@ Test(daemon_cli, run_starts_before_redis) {
     cluster_reopen(&s);
     cluster_round(&s, "q", 0);
     cluster_works(&s, "q");
-    cluster_end(&s);
 }
 
 /* Returns the path of a script that runs the binary with at most QS_FDS file descriptors. The caller owns the path. */
@@ -265,7 +252,6 @@ enum { FEWEST_FDS = 4, FDS_TO_RUN = 16, FDS_TO_CHECK = 6 };
 
 Test(daemon_cli, too_few_file_descriptors_are_reported) {
     if (tls_harness_is_on()) cr_skip_test("the numbers are those of the plain program");
-    cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0}), *text = temp_read(path), *binary = limited_binary();
     for (int fds = FEWEST_FDS; fds <= FDS_TO_RUN; fds++) {
         char limit[16];
@@ -291,12 +277,10 @@ Test(daemon_cli, too_few_file_descriptors_are_reported) {
     free(binary);
     free(path);
     free(text);
-    cluster_end(&s);
 }
 
 /* The service manager waits for a message that cannot be sent, because no descriptor is left. */
 Test(daemon_cli, a_failed_notification_of_the_service_manager_is_logged) {
-    cluster_t s = cluster_begin(NULL);
     char *path = cluster_config_file(&s, (sidecar_t){0}), *binary = limited_binary();
     const daemon_options_t options = {.binary = binary, .env = (const char *const[]){"QS_FDS=5", "NOTIFY_SOCKET=/nowhere", NULL}};
     const daemon_output_t *ended = daemon_run_argv(&options, (const char *const[]){"run", "-c", path, NULL});
@@ -307,11 +291,9 @@ Test(daemon_cli, a_failed_notification_of_the_service_manager_is_logged) {
         "%s", ended->err);
     free(binary);
     free(path);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, secrets_are_never_printed_or_logged) {
-    cluster_t s = cluster_begin(NULL);
     redis_ok(s.r, "ACL SETUSER sidecar on >s3cr3tword ~* &* +@all");
     redis_ok(s.r, "ACL SETUSER default off");
     char *path = cluster_config_file(&s, (sidecar_t){.redis = "username = \"sidecar\"; password = \"s3cr3tword\";"});
@@ -327,7 +309,6 @@ Test(daemon_cli, secrets_are_never_printed_or_logged) {
     cr_assert(daemon_wait_log(bad, "WRONGPASS", 5000));
     cr_assert_eq(daemon_log_count(bad, "s3cr3t"), 0);
     free(path);
-    cluster_end(&s);
 }
 
 /* Checks a JSON string strictly. Returns the text behind the string; NULL = it is not valid. */
@@ -377,7 +358,6 @@ static int lines_of_json(const daemon_t *d) {
 }
 
 Test(daemon_cli, log_lines_are_json_without_payloads) {
-    cluster_t s = cluster_begin(NULL);
     static const char queues[] =
         "{ name = \"q\"; max_payload = \"1KiB\"; }, "
         "{ name = \"odd\\\"name\\\\\xe2\x82\xac.\"; ready = \"odd\\n\\x01\"; delayed = \"odd\\tdelayed\"; }";
@@ -403,35 +383,29 @@ Test(daemon_cli, log_lines_are_json_without_payloads) {
     cr_assert_eq(daemon_terminate(d, 5000).code, 0);
     cr_assert_geq(lines_of_json(d), 10);
     cr_assert_eq(daemon_log_count(d, "payl0ad"), 0);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, sigusr1_logs_the_counters) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"p\"; }"});
     for (int i = 0; i < 7; i++) cluster_round(&s, "q", 0);
     /* A job can be seen in Redis a moment before it is counted. */
     cr_assert(wait_for((daemon_signal(d, SIGUSR1), cluster_says(d, "\"queue\":\"q\"", "\"promoted\":7,")), 5000));
     cr_assert(wait_for(cluster_says(d, "\"queue\":\"p\"", "\"promoted\":0,"), 5000)); /* each queue has a line of its own */
     cr_assert(daemon_wait_log(d, "\"leading\":1", 5000));
-    cluster_end(&s);
 }
 
 Test(daemon_cli, sigint_stops_it_like_sigterm) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     cluster_works(&s, "q");
     daemon_signal(d, SIGINT);
     cr_assert_eq(daemon_wait_exit(d, 5000).code, 0);
     cr_assert_eq(daemon_log_count(d, "released the lock"), 1);
     cr_assert_eq(redis_int(s.r, "EXISTS sidecar:g:lock"), 0);
-    cluster_end(&s);
 }
 
 Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
     enum { QUEUES = 100, PLAIN_KIB = 8 * 1024, TLS_KIB = 4 * 1024 }; /* docs/benchmarks.md tells what TLS takes */
     char *queues = cluster_queues("", "q", QUEUES);
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = queues});
     free(queues);
     for (int i = 0; i < QUEUES; i++)
@@ -441,7 +415,6 @@ Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
     if (daemon_is_sanitized(d)) cr_skip_test("memory is measured without sanitizers");
     long most_kib = tls_harness_is_on() ? PLAIN_KIB + TLS_KIB : PLAIN_KIB;
     cr_assert_leq(daemon_rss_kib(d), most_kib, "%ld KiB", daemon_rss_kib(d));
-    cluster_end(&s);
 }
 
 Test(daemon_cli, check_does_not_call_a_single_server_a_cluster) {

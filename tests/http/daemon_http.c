@@ -3,8 +3,11 @@
 
 #include <signal.h>
 
+static cluster_t cluster;
+SUITE(daemon_http, , cluster_end(&cluster));
+
 Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
-    cluster_t cluster = cluster_begin(NULL);
+    cluster = cluster_begin(NULL);
     int first, second;
     daemon_t *leader = serving(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\"; }"}, &first);
     await_says(leader, first, "/readyz", "\"state\": \"leading\"");
@@ -18,11 +21,9 @@ Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
     cr_assert(says(first, "/metrics", "\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
     cr_assert(says(first, "/metrics", "\nqueue_sidecar_leader 1\n") && says(second, "/metrics", "\nqueue_sidecar_leader 0\n"));
     cr_assert(says(first, "/metrics", "promoted_total{queue=\"a\\\"b\"} 0\n"), "%s", get(first, "/metrics"));
-    cluster_end(&cluster);
 }
 
 Test(daemon_http, without_redis_alive_but_not_ready) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     server_kill(cluster.server);
@@ -37,11 +38,9 @@ Test(daemon_http, without_redis_alive_but_not_ready) {
     cluster_reopen(&cluster);
     await_says(d, port, "/readyz", "HTTP/1.1 200");
     cr_assert(!says(port, "/readyz", "cannot connect"));
-    cluster_end(&cluster);
 }
 
 Test(daemon_http, refused_configuration_is_shown_and_a_good_one_counted) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
     cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; colour = 1; }", .port = port});
@@ -55,11 +54,9 @@ Test(daemon_http, refused_configuration_is_shown_and_a_good_one_counted) {
     cr_assert(says(port, "/readyz", "\"check\": \"config\", \"ok\": true"));
     cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"new\"; }", .port = port});
     cr_assert(wait_for(!says(port, "/metrics", "{queue=\"q\"}"), 10000), "a removed queue has no metrics");
-    cluster_end(&cluster);
 }
 
 Test(daemon_http, changed_timeout_is_shown_in_effect) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
     await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 180\n");
@@ -75,11 +72,10 @@ Test(daemon_http, changed_timeout_is_shown_in_effect) {
     await_says(d, port, "/readyz", "Z: q: protected_timeout \\\"3m\\\" -> \\\"1500ms\\\", q: retry_times 3 -> 7\"}");
     const daemon_output_t *out = daemon_run("status", "-c", daemon_config_path(d));
     cr_assert(strstr(out->out, "\nconfig   in effect since 20") && strstr(out->out, "retry_times 3 -> 7\n"), "%s", out->out);
-    cluster_end(&cluster);
 }
 
 Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
-    cluster_t cluster = cluster_begin(NULL);
+    cluster = cluster_begin(NULL);
     int holder, port = free_port(&holder);
     cr_assert_eq(listen(holder, 1), 0);
     daemon_t *d = cluster_sidecar(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
@@ -87,11 +83,9 @@ Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
     cr_assert(cluster_says(d, CANNOT, "Address already in use"));
     cluster_works(&cluster, "q");
     close(holder);
-    cluster_end(&cluster);
 }
 
 Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     static const struct {
@@ -124,13 +118,11 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
     cr_assert(daemon_running(d));
     free(large);
-    cluster_end(&cluster);
 }
 
 enum { CROWD = 1000 };
 
 Test(daemon_http, thousand_connections_block_no_probe_and_no_job) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
     static int crowd[CROWD];
@@ -146,11 +138,9 @@ Test(daemon_http, thousand_connections_block_no_probe_and_no_job) {
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
     for (int i = 0; i < CROWD; i++) close(crowd[i]);
     cr_assert(daemon_running(d));
-    cluster_end(&cluster);
 }
 
 Test(daemon_http, slow_request_is_closed) {
-    cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){0}, &port);
     int fd = connect_to(port);
@@ -166,11 +156,9 @@ Test(daemon_http, slow_request_is_closed) {
     cr_assert_geq(wait_now_us() - began_us, 9000000,
                   "closed too early: a request has ten seconds from its accept, which may be a second before the first byte");
     close(fd);
-    cluster_end(&cluster);
 }
 
 Test(daemon_http, healthcheck_asks_the_running_instance) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
@@ -184,12 +172,11 @@ Test(daemon_http, healthcheck_asks_the_running_instance) {
     const daemon_output_t *gone = daemon_run("healthcheck", "-c", daemon_config_path(d));
     cr_assert_eq(gone->code, 1);
     cr_assert(strstr(gone->err, "refused"), "%s", gone->err);
-    cluster_end(&cluster);
 }
 
 /* A probe that restarted the instance now would stop it for good: it could not start with the refused config. */
 Test(daemon_http, refused_config_keeps_the_instance_healthy) {
-    cluster_t cluster = cluster_begin(NULL);
+    cluster = cluster_begin(NULL);
     int port;
     daemon_t *d = serving(&cluster, (sidecar_t){0}, &port);
     const char *path = daemon_config_path(d);
@@ -216,5 +203,4 @@ Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     run = daemon_run_argv(&options, args);
     cr_assert(run->code == 78 && strstr(run->err, "refused"), "%d: %s", run->code, run->err);
     free(variable);
-    cluster_end(&cluster);
 }

@@ -33,8 +33,11 @@ static double value(int port, const char *series) {
 /* The number of reads of the sizes. Only these reads send XLEN in these tests: no failure stream needs trimming. */
 static long long counts(const cluster_t *cluster) { return server_commandstat(cluster->server, "xlen"); }
 
+static cluster_t cluster;
+SUITE(daemon_metrics, , cluster_end(&cluster));
+
 Test(daemon_metrics, sizes_equal_those_in_redis) {
-    cluster_t cluster = cluster_begin(NULL);
+    cluster = cluster_begin(NULL);
     sidecar_t spec = {.ttl = "6s",
                       .queues = "{ name = \"q\"; heartbeat = \"off\"; " BOTH " }, { name = \"a\\\"b\\\\c\"; }, "
                                 "{ name = \"full\"; ready_limit = 1; }"};
@@ -75,11 +78,9 @@ Test(daemon_metrics, sizes_equal_those_in_redis) {
     daemon_kill(leader);
     cluster_await_leader(&cluster, "g", leader, 20000);
     await_value(standby, second, "delayed_jobs{queue=\"q\"}", 2);
-    cluster_end(&cluster);
 }
 
 Test(daemon_metrics, key_of_wrong_type_has_no_size_and_spoils_no_other) {
-    cluster_t cluster;
     int port;
     /* With this TTL the leader sleeps for a minute and more unless it is woken. */
     daemon_t *d = leading(&cluster, (sidecar_t){.ttl = "5m", .queues = "{ name = \"q\"; }, { name = \"r\"; }"}, &port);
@@ -93,11 +94,9 @@ Test(daemon_metrics, key_of_wrong_type_has_no_size_and_spoils_no_other) {
     cr_assert(wait_for(cluster_says(d, "cannot read some queue sizes", "q:delayed: WRONGTYPE"), 10000));
     redis_ok(cluster.r, "DEL q:delayed");
     await_value(d, port, "delayed_jobs{queue=\"q\"}", 0);
-    cluster_end(&cluster);
 }
 
 Test(daemon_metrics, nothing_is_measured_without_scrapes) {
-    cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){.ttl = "10s"}, &port);
     long long before = counts(&cluster); /* by the preflight */
@@ -109,12 +108,11 @@ Test(daemon_metrics, nothing_is_measured_without_scrapes) {
     cr_assert(wait_for(counts(&cluster) > before, 10000));
     calls = server_commandstat(cluster.server, "evalsha") - calls;
     cr_assert_lt(calls, 100, "many scrapes share one reading of the sizes");
-    cluster_end(&cluster);
 }
 
 /* Returns how many records of kind `failed` with this reason the failure stream holds. */
-static long long recorded(cluster_t *cluster, const char *reason) {
-    return redis_int(cluster->r, "EVAL %s 1 sidecar:q:failures %s",
+static long long recorded(const char *reason) {
+    return redis_int(cluster.r, "EVAL %s 1 sidecar:q:failures %s",
                      "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
                      "for i = 1, #e[2], 2 do f[e[2][i]] = e[2][i + 1] end "
                      "if f.kind == 'failed' and f.reason == ARGV[1] then n = n + 1 end end return n",
@@ -125,7 +123,6 @@ Test(daemon_metrics, failures_are_counted_by_reason_and_stalls_by_cause) {
     static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
                                           "invalid_target",    "dead_letter", "worker_failed"};
     static const char *const causes[] = {"timeout", "heartbeat_lost", "worker_gone", "lock_lost", "alive_timeout"};
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster,
                           (sidecar_t){.scan = "50ms",
@@ -145,15 +142,13 @@ Test(daemon_metrics, failures_are_counted_by_reason_and_stalls_by_cause) {
     redis_ok(cluster.r, "LPUSH q:backup %s", "reported");
     await_value(d, port, "final_failures_total{queue=\"q\",reason=\"reported\"}", 1);
     cr_assert_eq(value(port, "stalled_total{queue=\"q\",cause=\"timeout\"}"), 5);
-    cr_assert(recorded(&cluster, "retries_exhausted") == 5 && recorded(&cluster, "reported") == 1);
+    cr_assert(recorded("retries_exhausted") == 5 && recorded("reported") == 1);
     await_value(d, port, "failure_stream_records{queue=\"q\"}", 6);
     cr_assert_gt(value(port, "failure_stream_bytes{queue=\"q\"}"), 6 * 64);
     await_value(d, port, "audit_rows_total", 6);
-    cluster_end(&cluster);
 }
 
 Test(daemon_metrics, roles_in_trouble_are_shown) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     static const char *const troubled[] = {"role_trouble_seconds{role=\"leader\"}", "role_trouble_seconds{role=\"auditor\"}"};
@@ -164,7 +159,6 @@ Test(daemon_metrics, roles_in_trouble_are_shown) {
     server_restart(cluster.server, SERVER_LOSE_DATA);
     cluster_reopen(&cluster);
     for (size_t i = 0; i < 2; i++) await_value(d, port, troubled[i], 0);
-    cluster_end(&cluster);
 }
 
 static void check_by_promtool(const char *scrape) {
@@ -185,7 +179,6 @@ static void check_by_promtool(const char *scrape) {
 }
 
 Test(daemon_metrics, promtool_accepts_the_metrics) {
-    cluster_t cluster;
     int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\\\\c\\xc3\\xa9\"; }"}, &port);
     redis_ok(cluster.r, "ZADD q:delayed 9000000000123 a");
@@ -195,12 +188,10 @@ Test(daemon_metrics, promtool_accepts_the_metrics) {
     cr_assert(body);
     check_by_promtool(body + 4);
     free(scrape);
-    cluster_end(&cluster);
 }
 
 /* A scrape holds every family of `help metrics`, with its type and its help text, and no other family. */
 Test(daemon_metrics, scrape_holds_every_metric_of_help) {
-    cluster_t cluster;
     int port;
     leading(&cluster, (sidecar_t){0}, &port);
     char *scrape = get(port, "/metrics"), *help = strdup(daemon_run("help", "metrics")->out), *rest = help, *line;
@@ -217,5 +208,4 @@ Test(daemon_metrics, scrape_holds_every_metric_of_help) {
     cr_assert_eq(types, families);
     cr_assert_gt(families, 50);
     free(scrape), free(help);
-    cluster_end(&cluster);
 }

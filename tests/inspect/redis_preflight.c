@@ -41,8 +41,11 @@ static void expect_results(fixture_t *f, int warnings, int queues, int faults, c
     buffer_free(&results.text);
 }
 
+static fixture_t f;
+SUITE(redis_preflight, , fixture_stop(&f));
+
 Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     bool valkey;
     char *version = server_version(f.server, &valkey),
          *line = mem_printf("server is %s %s at ", valkey ? "valkey" : "redis", version);
@@ -58,7 +61,6 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     free(before);
     free(line);
     free(version);
-    fixture_stop(&f);
 }
 
 /* A dry run of delayed_queue's scripts once left scratch keys that went only when they expired. */
@@ -69,7 +71,7 @@ Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
         "dialect = \"private_queues\"; main = \"m\"; private = \"queue-*\"; dlq = \"dead\"; heartbeat = \"off\";"};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         char *config = mem_printf("group = \"app\"; queues = ( { name = \"q\"; %s } );", settings[i]);
-        fixture_t f = fixture_start(&(fixture_options_t){.config = config});
+        f = fixture_start(&(fixture_options_t){.config = config});
         results_t results = {0};
         cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
         cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
@@ -85,29 +87,27 @@ Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
 
 /* The preflight runs scripts on a scratch key. They must log nothing. */
 Test(redis_preflight, does_not_report_scratch_jobs) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"video\"; dialect = \"bull\"; } );"});
     expect_results(&f, 0, 0, 0, NULL);
     char *log = fixture_log();
     cr_expect_str_empty(log);
     free(log);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, warns_of_eviction) {
     static const char *const policies[] = {"allkeys-lru", "volatile-ttl", "allkeys-random"};
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     for (size_t i = 0; i < 3; i++) {
         redis_ok(f.r, "CONFIG SET maxmemory-policy %s", policies[i]);
         char *named = mem_printf("maxmemory-policy of %s is %s:", conn_target(f.conn), policies[i]);
         expect_results(&f, 1, 0, 0, named);
         free(named);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, refuses_a_replica) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     redis_ok(f.r, "REPLICAOF 127.0.0.1 1");
     results_t results = {0};
     outcome_t outcome = run_preflight(&f, &results);
@@ -115,11 +115,10 @@ Test(redis_preflight, refuses_a_replica) {
     cr_assert_not_null(strstr(buffer_text(&results.text), "refused -: "), "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "is a replica: the sidecar must talk to the primary"));
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE,
                                        .match = "TYPE sidecar:preflight",
                                        .error = "-" SLOT_IS_MOVING "ASK 7 10.0.0.5:6379",
@@ -129,7 +128,6 @@ Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
     cr_assert_eq(proxy_fired(f.proxy), 1);
     cr_assert_null(strstr(buffer_text(&results.text), "is refused"), "%s", buffer_text(&results.text));
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, refuses_versions_before_6_2) {
@@ -137,7 +135,7 @@ Test(redis_preflight, refuses_versions_before_6_2) {
         const char *version;
         bool old;
     } rows[] = {{"6.0.16", true}, {"6.2.0", false}, {"5.0.14", true}, {"7.2.4", false}};
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     for (size_t i = 0; i < 4; i++) {
         char *bulk = mem_printf("$%zu\r\nredis_version:%s", strlen(rows[i].version) + 14, rows[i].version);
         proxy_pass(f.proxy);
@@ -147,7 +145,6 @@ Test(redis_preflight, refuses_versions_before_6_2) {
         expect_results(&f, 0, 0, rows[i].old, rows[i].old ? "is too old: Redis 6.2 or Valkey 7.2 is needed" : rows[i].version);
         free(bulk);
     }
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, names_each_key_of_the_wrong_type) {
@@ -164,7 +161,7 @@ Test(redis_preflight, names_each_key_of_the_wrong_type) {
                 {"sidecar:email:meta", "hash", false},
                 {"sidecar:app:lock", "string", true},
                 {"sidecar:app:queues", "hash", true}};
-    fixture_t f = fixture_start(&(fixture_options_t){
+    f = fixture_start(&(fixture_options_t){
         .config =
             "group = \"app\"; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, { name = \"sms\"; } );"});
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
@@ -180,24 +177,21 @@ Test(redis_preflight, names_each_key_of_the_wrong_type) {
     fixture_make_key(f.r, "email", "set");
     fixture_make_key(f.r, "sms:delayed", "list");
     expect_results(&f, 0, 2, 0, "queue sms: delayed key \"sms:delayed\" holds a list where a zset is wanted");
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, checks_only_keys_that_its_roles_use) {
-    fixture_t f = fixture_start(
+    f = fixture_start(
         &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; roles = [\"dispatcher\"]; } );"});
     fixture_make_key(f.r, "email:backup", "string");
     fixture_make_key(f.r, "email:errors", "string");
     expect_results(&f, 0, 0, 0, NULL);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, passes_on_a_full_server) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     redis_ok(f.r, "ZADD email:delayed 1 a");
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     expect_results(&f, 0, 0, 0, NULL);
-    fixture_stop(&f);
 }
 
 static const char *const RETRYABLE[] = {"-LOADING x",     "-MASTERDOWN x", "-BUSY x",    "-READONLY x",
@@ -205,7 +199,7 @@ static const char *const RETRYABLE[] = {"-LOADING x",     "-MASTERDOWN x", "-BUS
 
 Test(redis_preflight, a_transient_error_is_no_result) {
     static const char *const steps[] = {"INFO memory", "ROLE", "INFO cluster", "TYPE", "EVALSHA", "ZADD"};
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     results_t results = {0};
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         for (size_t i = 0; i < sizeof RETRYABLE / sizeof *RETRYABLE; i++) {
@@ -219,11 +213,10 @@ Test(redis_preflight, a_transient_error_is_no_result) {
         }
     }
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     results_t results = {0};
     for (int nth = 1; nth <= 5; nth++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "TYPE", .error = "-BUSY x", .nth = nth});
@@ -239,7 +232,6 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
         conn_reply_free(reply);
     }
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 #define SCRATCH_WITHOUT_TTL                                                                                                      \
@@ -247,7 +239,7 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
     "if redis.call('PTTL', key) < 0 then n = n + 1 end end return n"
 
 Test(redis_preflight, the_scratch_key_expires_where_del_is_refused) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     results_t results = {0};
     redis_ok(f.r, "ACL SETUSER default -del");
     cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
@@ -255,11 +247,10 @@ Test(redis_preflight, the_scratch_key_expires_where_del_is_refused) {
     cr_assert_eq(redis_int(f.r, "DBSIZE"), 1);
     cr_assert_eq(redis_int(f.r, "EVAL %s 0", SCRATCH_WITHOUT_TTL), 0);
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, a_lost_connection_is_reported_at_every_step) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     results_t results = {0};
     long before = proxy_requests(f.proxy, NULL);
     cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK);
@@ -273,19 +264,18 @@ Test(redis_preflight, a_lost_connection_is_reported_at_every_step) {
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     }
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 /* The second connection may fail while the first one works. Then the preflight must delete its scratch key at once, and not leave
  * it to the TTL. */
-static void expect_no_scratch(fixture_t *f, const char *when) {
-    long long left = redis_int(f->r, "EVAL %s 0", "return #redis.call('KEYS', 'sidecar:preflight-*')");
+static void expect_no_scratch(const char *when) {
+    long long left = redis_int(f.r, "EVAL %s 0", "return #redis.call('KEYS', 'sidecar:preflight-*')");
     cr_assert_eq(left, 0, "%lld scratch keys are left: %s", left, when);
-    cr_assert_eq(redis_int(f->r, "DBSIZE"), 0);
+    cr_assert_eq(redis_int(f.r, "DBSIZE"), 0);
 }
 
 Test(redis_preflight, a_second_connection_that_fails_leaves_no_scratch_keys) {
-    fixture_t f = fixture_start(&(fixture_options_t){.proxy = true});
+    f = fixture_start(&(fixture_options_t){.proxy = true});
     results_t results = {0};
     for (int nth = 0; nth <= 2; nth++) { /* 0: no new connection is accepted; 1 or 2: the first or second new one is cut */
         if (nth == 0)
@@ -297,17 +287,16 @@ Test(redis_preflight, a_second_connection_that_fails_leaves_no_scratch_keys) {
         cr_assert_not_null(strstr(f.error.text, conn_target(f.conn)), "%s", f.error.text);
         cr_assert_neq(f.error.text[strlen(conn_target(f.conn))], '\0', "the error has no reason: %s", f.error.text);
         cr_assert(conn_is_open(f.conn));
-        expect_no_scratch(&f, f.error.text);
+        expect_no_scratch(f.error.text);
         proxy_pass(f.proxy);
     }
     cr_assert_gt(proxy_requests(f.proxy, "sidecar:preflight-"), 0);
     expect_results(&f, 0, 0, 0, NULL);
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, a_server_at_maxclients_keeps_no_scratch_keys) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     results_t results = {0};
     redis_ok(f.r, "CONFIG SET maxclients 2"); /* the connection of the preflight and the one of the test */
     outcome_t outcome = run_preflight(&f, &results);
@@ -316,53 +305,49 @@ Test(redis_preflight, a_server_at_maxclients_keeps_no_scratch_keys) {
     bool told = strstr(buffer_text(&results.text), "max number of clients reached") != NULL;
     cr_assert(lost || told, "%s\n%s", f.error.text, buffer_text(&results.text));
     cr_assert(conn_is_open(f.conn));
-    expect_no_scratch(&f, f.error.text);
+    expect_no_scratch(f.error.text);
     redis_ok(f.r, "CONFIG SET maxclients 100");
     expect_results(&f, 0, 0, 0, NULL);
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 /* A leader that connects again runs the preflight while the stream begins with the record of a large job. */
 Test(redis_preflight, a_large_record_stops_no_preflight) {
-    fixture_t f = fixture_start(NULL);
+    f = fixture_start(NULL);
     redis_ok(f.r, "EVAL %s 1 sidecar:email:failures %d", "redis.call('XADD', KEYS[1], '*', 'payload', string.rep('x', ARGV[1]))",
              MAX_REPLY + 1);
     expect_results(&f, 0, 0, 0, NULL);
     cr_assert_lt(conn_received(f.conn), MAX_REPLY, "reads the record");
-    fixture_stop(&f);
 }
 
 #define CLUSTER_CONFIG(scope, names) "group = \"app\"; lock = { scope = \"" scope "\"; }; queues = ( " names " );"
 
-static fixture_t cluster(const char *config, bool slots) {
+static void cluster_fixture(const char *config, bool slots) {
     static const char *const args[] = {"--cluster-enabled", "yes", NULL};
-    fixture_t f = fixture_start(&(fixture_options_t){.args = args, .config = config, .tcp = true, .closed = true});
-    if (!slots) return f;
+    f = fixture_start(&(fixture_options_t){.args = args, .config = config, .tcp = true, .closed = true});
+    if (!slots) return;
     server_serve_all_slots(f.server);
     char *info = NULL;
     cr_assert(wait_for((free(info), info = redis_str(f.r, "CLUSTER INFO"), strstr(info, "cluster_state:ok") != NULL), 15000));
     free(info);
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
-    return f;
 }
 
 Test(redis_preflight, in_a_cluster_each_queue_needs_a_lock_of_its_slot, .timeout = 60) {
-    fixture_t f = cluster(CLUSTER_CONFIG("group", "{ name = \"email\"; }, { name = \"{sms}\"; }"), true);
+    cluster_fixture(CLUSTER_CONFIG("group", "{ name = \"email\"; }, { name = \"{sms}\"; }"), true);
     results_t results = {0};
     cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(results.counts[PREFLIGHT_QUEUE_REFUSED], 2, "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "queue email: in Redis Cluster"), "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "lock.scope = \"queue\""));
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout = 60) {
-    fixture_t f =
-        cluster(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; heartbeat = \"{email}*_alive\"; protected_timeout = \"100ms\"; }, "
-                                        "{ name = \"{sms}\"; heartbeat = \"off\"; protected_timeout = \"100ms\"; }"),
-                true);
+    cluster_fixture(CLUSTER_CONFIG("queue",
+                                   "{ name = \"{email}\"; heartbeat = \"{email}*_alive\"; protected_timeout = \"100ms\"; }, "
+                                   "{ name = \"{sms}\"; heartbeat = \"off\"; protected_timeout = \"100ms\"; }"),
+                    true);
     expect_results(&f, 0, 0, 0, NULL);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
@@ -379,14 +364,12 @@ Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout =
     cr_assert_null(strstr(errors, "CROSSSLOT"), "%s", errors);
     free(errors);
     instance_stop(&instance);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, warns_of_patterns_without_the_hash_tag_in_a_cluster, .timeout = 60) {
-    fixture_t f =
-        cluster(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }, { name = \"a{f}\"; dialect = \"private_queues\"; main = "
-                                        "\"{f}\"; private = \"queue-*\"; heartbeat = \"{f}*\"; }"),
-                true);
+    cluster_fixture(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }, { name = \"a{f}\"; dialect = \"private_queues\"; main = "
+                                            "\"{f}\"; private = \"queue-*\"; heartbeat = \"{f}*\"; }"),
+                    true);
     results_t results = {0};
     cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(results.counts[PREFLIGHT_WARNING], 2, "%s", buffer_text(&results.text));
@@ -394,30 +377,27 @@ Test(redis_preflight, warns_of_patterns_without_the_hash_tag_in_a_cluster, .time
     cr_assert_not_null(strstr(buffer_text(&results.text), "`heartbeat`, which is \"*_alive\""), "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "`private`, which is \"queue-*\""), "%s", buffer_text(&results.text));
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 Test(redis_preflight, a_cluster_without_slots_is_not_ready) {
-    fixture_t f = cluster(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }"), false);
+    cluster_fixture(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }"), false);
     results_t results = {0};
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(run_preflight(&f, &results), OUTCOME_RETRY);
     cr_assert_eq(strncmp(f.error.text, "CLUSTERDOWN", 11), 0, "%s", f.error.text);
     buffer_free(&results.text);
-    fixture_stop(&f);
 }
 
 /* A reload runs the preflight while it holds the lock, and must end before the lock expires. */
 Test(redis_preflight, sends_the_requests_of_all_queues_before_it_reads_a_reply) {
-    fixture_t f =
-        fixture_start(&(fixture_options_t){.proxy = true,
-                                           .redis = "timeout = \"3s\";", /* all requests before the held one take less */
-                                           .config = "group = \"app\"; queues = ({ name = \"a\"; }, { name = \"b\"; });"});
+    f = fixture_start(&(fixture_options_t){.proxy = true,
+                                           .redis = "timeout = \"3s\";",
+                                           /* all requests before the held one take less */ .config =
+                                               "group = \"app\"; queues = ({ name = \"a\"; }, { name = \"b\"; });"});
     results_t results = {0};
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "TYPE sidecar:app:lock"});
     cr_assert_eq(run_preflight(&f, &results), OUTCOME_DISCONNECTED);
     cr_assert_eq(proxy_requests(f.proxy, "TYPE a:delayed"), 1);
     cr_assert_eq(proxy_requests(f.proxy, "TYPE sidecar:b:auditors"), 1);
     buffer_free(&results.text);
-    fixture_stop(&f);
 }

@@ -45,19 +45,21 @@ static int64_t now_ms(fixture_t *f) {
     return redis_int(f->r, "EVAL %s 0", "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)");
 }
 
+static fixture_t f;
+SUITE(redis_sizes, , fixture_stop(&f));
+
 Test(redis_sizes, an_empty_queue) {
-    fixture_t f = setup(QUEUES(EMAIL));
+    f = setup(QUEUES(EMAIL));
     int64_t before = now_ms(&f);
     sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, 0);
     cr_assert(c.now_ms >= before && c.now_ms <= now_ms(&f));
     cr_assert(c.next_due_ms == SIZES_UNKNOWN && c.oldest_in_progress_ms == SIZES_UNKNOWN);
     cr_assert(c.records == 0 && c.record_bytes == 0 && sizes_overdue_ms(&c) == 0);
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, counts_jobs_in_lists_and_zsets) {
-    fixture_t f = setup(QUEUES(EMAIL));
+    f = setup(QUEUES(EMAIL));
     int64_t now = now_ms(&f);
     redis_ok(f.r, "ZADD email:delayed %lld a %lld b", (long long)now - 5000, (long long)now + 5000);
     redis_ok(f.r, "RPUSH email 1 2 3");
@@ -79,7 +81,6 @@ Test(redis_sizes, counts_jobs_in_lists_and_zsets) {
     redis_ok(f.r, "HSET sidecar:email:meta bytes 1000 entries 4"); /* somebody has trimmed three of four entries */
     c = read_first(&f);
     cr_assert_eq(c.record_bytes, 250, "the same estimate as in settle.lua");
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, scores_of_any_kind) {
@@ -95,7 +96,7 @@ Test(redis_sizes, scores_of_any_kind) {
                  {"s", "1e300", INT64_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *config = mem_printf(QUEUES("{ name = \"email\"; score_unit = \"%s\"; }"), cases[i].unit);
-        fixture_t f = setup(config);
+        f = setup(config);
         redis_ok(f.r, "ZADD email:delayed %s a", cases[i].score);
         sizes_t c = read_first(&f);
         cr_expect_eq(c.next_due_ms, cases[i].due_ms, "%s %s: %lld", cases[i].score, cases[i].unit, (long long)c.next_due_ms);
@@ -106,7 +107,7 @@ Test(redis_sizes, scores_of_any_kind) {
 }
 
 Test(redis_sizes, recognizes_a_sentinel_in_lists_of_any_length) {
-    fixture_t f = setup(QUEUES(EMAIL));
+    f = setup(QUEUES(EMAIL));
     redis_ok(f.r, "HSET sidecar:email:sentinel random 0123456789abcdef0123456789abcdef n 7");
     sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, 0); /* the list was deleted */
@@ -124,11 +125,10 @@ Test(redis_sizes, recognizes_a_sentinel_in_lists_of_any_length) {
     redis_ok(f.r, "EVAL %s 1 email:backup", "redis.call('RPUSH', KEYS[1], string.rep('x', 5000))");
     c = read_first(&f);
     expect_sizes(&c, 0, 0, 1); /* the script does not return an entry of this size */
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, does_not_count_the_sentinel_of_a_running_monitor) {
-    fixture_t f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
+    f = setup("group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( " EMAIL " );");
     instance_t instance;
     redis_ok(f.r, "RPUSH email:backup job");
     instance_start(&instance, f.keys, INSTANCE_MONITOR);
@@ -145,7 +145,6 @@ Test(redis_sizes, does_not_count_the_sentinel_of_a_running_monitor) {
     c = read_first(&f);
     expect_sizes(&c, 0, 0, 0);
     instance_stop(&instance);
-    fixture_stop(&f);
 }
 
 #define KMQUEUE                                                                                                                  \
@@ -155,7 +154,7 @@ Test(redis_sizes, does_not_count_the_sentinel_of_a_running_monitor) {
     "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}"
 
 Test(redis_sizes, of_kmqueue) {
-    fixture_t f = setup(QUEUES(KMQUEUE));
+    f = setup(QUEUES(KMQUEUE));
     redis_ok(f.r, "RPUSH worker1_queue 1 2");
     redis_ok(f.r, "RPUSH worker2_queue 1 2 3");
     redis_ok(f.r, "RPUSH back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ== %s", MARKER); /* the marker of KMQueue's own monitor */
@@ -165,11 +164,10 @@ Test(redis_sizes, of_kmqueue) {
     redis_ok(f.r, "HSET sidecar:email:sentinel n 1 random x");
     c = read_first(&f);
     expect_sizes(&c, SIZES_UNKNOWN, 5, 1);
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, of_bull) {
-    fixture_t f = setup(QUEUES("{ name = \"video\"; dialect = \"bull\"; }"));
+    f = setup(QUEUES("{ name = \"video\"; dialect = \"bull\"; }"));
     int64_t now = now_ms(&f);
     redis_ok(f.r, "ZADD bull:video:delayed %lld 7", ((long long)now + 60000) * 4096 + 7);
     redis_ok(f.r, "RPUSH bull:video:wait 1 2");
@@ -187,12 +185,10 @@ Test(redis_sizes, of_bull) {
     fixture_make_key(f.r, "bull:video:4", "string");
     c = read_first(&f);
     cr_assert(c.in_progress == SIZES_UNKNOWN && c.ready == 3 && strstr(c.error, "bull:video:active: WRONGTYPE"), "%s", c.error);
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, of_delayed_queue) {
-    fixture_t f =
-        setup(QUEUES("{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"com.example.A=one\", \"com.example.B=one\", "
+    f = setup(QUEUES("{ name = \"events\"; dialect = \"delayed_queue\"; types = [\"com.example.A=one\", \"com.example.B=one\", "
                      "\"com.example.C\"]; }"));
     redis_ok(f.r, "ZADD de_delayed_events 1700000000000 com.example.A###1 1800000000000 com.example.A###2");
     redis_ok(f.r, "RPUSH de_one a b");
@@ -200,11 +196,10 @@ Test(redis_sizes, of_delayed_queue) {
     sizes_t c = read_first(&f);
     expect_sizes(&c, 2, 3, SIZES_UNKNOWN);
     cr_assert_eq(c.next_due_ms, 1700000000000);
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, of_private_queues) {
-    fixture_t f = setup(QUEUES("{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; }"));
+    f = setup(QUEUES("{ name = \"email\"; dialect = \"private_queues\"; main = \"fights\"; private = \"queue-*\"; }"));
     redis_ok(f.r, "RPUSH fights 1 2");
     sizes_t c = sizes_of(&f, 0, SIZES_ENDS);
     expect_sizes(&c, SIZES_UNKNOWN, 2, SIZES_UNKNOWN);
@@ -216,18 +211,16 @@ Test(redis_sizes, of_private_queues) {
     c = read_first(&f);
     expect_sizes(&c, SIZES_UNKNOWN, 2, 2);
     cr_assert_eq(c.oldest_in_progress_ms, 1700000000000);
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, reads_no_sizes_for_absent_roles) {
-    fixture_t f = setup(QUEUES("{ name = \"email\"; roles = [\"dispatcher\"]; }, { name = \"sms\"; roles = [\"monitor\"]; }"));
+    f = setup(QUEUES("{ name = \"email\"; roles = [\"dispatcher\"]; }, { name = \"sms\"; roles = [\"monitor\"]; }"));
     fixture_make_key(f.r, "email:backup", "string");
     fixture_make_key(f.r, "sms:delayed", "string");
     sizes_t c = read_first(&f);
     expect_sizes(&c, 0, 0, SIZES_UNKNOWN);
     c = sizes_of(&f, 1, SIZES_STAMPS);
     expect_sizes(&c, SIZES_UNKNOWN, 0, 0);
-    fixture_stop(&f);
 }
 
 /* `lost` is the number that is unknown when the key has a wrong type; 0 = none. */
@@ -245,7 +238,7 @@ Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout
     static const size_t numbers[] = {offsetof(sizes_t, ready),        offsetof(sizes_t, delayed),
                                      offsetof(sizes_t, in_progress),  offsetof(sizes_t, records),
                                      offsetof(sizes_t, record_bytes), offsetof(sizes_t, oldest_in_progress_ms)};
-    fixture_t f = setup(QUEUES(EMAIL ", { name = \"sms\"; }"));
+    f = setup(QUEUES(EMAIL ", { name = \"sms\"; }"));
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].type) == 0) continue;
@@ -265,13 +258,12 @@ Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout
             }
             expect_sizes(&c[1], 0, 3, 0);
         }
-    fixture_stop(&f);
 }
 
 static const char AS_SIDECAR[] = "username = \"sidecar\"; password = \"secret\";";
 
 Test(redis_sizes, one_key_that_may_not_be_read_spoils_its_own_number_only) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    f = fixture_start(&(fixture_options_t){
         .config = QUEUES(EMAIL ", { name = \"sms\"; }, { name = \"fax\"; }"), .redis = AS_SIDECAR, .closed = true});
     redis_ok(f.r, "ACL SETUSER sidecar on >secret +@all ~email:* ~sidecar:* ~sms ~sms:* ~fax:* ~fax");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
@@ -286,7 +278,6 @@ Test(redis_sizes, one_key_that_may_not_be_read_spoils_its_own_number_only) {
     redis_ok(f.r, "ACL SETUSER sidecar -evalsha"); /* now every number is unknown */
     cr_assert_eq(read_sizes(&f, 3, c), OUTCOME_OK);
     for (int i = 0; i < 3; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && strstr(c[i].error, "NOPERM"), "%s", c[i].error);
-    fixture_stop(&f);
 }
 
 static char *many(int count, const char *scope) {
@@ -302,7 +293,7 @@ static char *many(int count, const char *scope) {
 Test(redis_sizes, a_thousand_queues_by_few_requests) {
     for (int scope = 0; scope < 2; scope++) {
         char *config = many(1000, scope ? "queue" : "group");
-        fixture_t f = setup(config);
+        f = setup(config);
         sizes_t *c = calloc(1000, sizeof *c);
         redis_ok(f.r, scope ? "RPUSH {q998} 1 2" : "RPUSH q998 1 2");
         redis_ok(f.r, scope ? "SET {q500}:delayed x" : "SET q500:delayed x");
@@ -329,7 +320,7 @@ Test(redis_sizes, a_thousand_queues_by_few_requests) {
 Test(redis_sizes, reads_stamps_up_to_a_limit, .timeout = 60) {
     static const char FILL[] = "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('HSET', KEYS[1], "
                                "string.format('%016d', i), ARGV[3]) end";
-    fixture_t f = setup(QUEUES(EMAIL));
+    f = setup(QUEUES(EMAIL));
     stamp_raw_t raw = stamp_pack(&(stamp_t){.born_us = 1, .seen = 1800000000000});
     redis_ok(f.r, "RPUSH email:backup 1 2 3");
     redis_ok(f.r, "EVAL %s 1 sidecar:email:stamps 1 15000 %b", FILL, raw.bytes, raw.len);
@@ -341,12 +332,11 @@ Test(redis_sizes, reads_stamps_up_to_a_limit, .timeout = 60) {
     c = read_first(&f);
     expect_sizes(&c, 0, 0, 3);
     cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN, "the oldest of a part of the stamps may not be the oldest of all");
-    fixture_stop(&f);
 }
 
 Test(redis_sizes, writes_nothing_and_ends_with_its_server) {
-    fixture_t f = setup(QUEUES(EMAIL ", "
-                                     "{ name = \"video\"; dialect = \"bull\"; }"));
+    f = setup(QUEUES(EMAIL ", "
+                           "{ name = \"video\"; dialect = \"bull\"; }"));
     sizes_t c[2];
     redis_ok(f.r, "LPUSH bull:video:active 4");
     char *before = fixture_digest(f.r);
@@ -356,5 +346,4 @@ Test(redis_sizes, writes_nothing_and_ends_with_its_server) {
     server_kill(f.server);
     cr_assert_eq(read_sizes(&f, 2, c), OUTCOME_DISCONNECTED);
     free(before), free(after);
-    fixture_stop(&f);
 }

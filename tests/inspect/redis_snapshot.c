@@ -30,8 +30,10 @@ static void lead(fixture_t *f, size_t lock, const char *token) {
     lock_state_clear(&state);
 }
 
+static fixture_t f;
+SUITE(redis_snapshot, f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES}), fixture_stop(&f));
+
 Test(redis_snapshot, an_empty_server_has_no_leader) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.lock_count, 1);
     cr_assert_str_empty(view.locks[0].holder);
@@ -48,11 +50,9 @@ Test(redis_snapshot, an_empty_server_has_no_leader) {
         cr_assert_eq(view.queues[i].copy_count, 0);
     }
     snapshot_free(&view);
-    fixture_stop(&f);
 }
 
 Test(redis_snapshot, names_leaders_and_copies) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     const stream_id_t one[2] = {"7-1", ""}, other[2] = {"5-5", ""};
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
     lead(&f, 0, "T1");
@@ -90,18 +90,16 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_not(view.queues[0].served);
     snapshot_free(&view);
     free(before);
-    fixture_stop(&f);
 }
 
-static int64_t uncopied(fixture_t *f) {
-    snapshot_t view = read_snapshot(f);
+static int64_t uncopied(void) {
+    snapshot_t view = read_snapshot(&f);
     int64_t at = view.queues[0].uncopied_ms;
     snapshot_free(&view);
     return at;
 }
 
 Test(redis_snapshot, names_standbys_and_silent_instances) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     lock_state_t state = {0};
     redis_ok(f.r, "HSET sidecar:app:standbys gone %s", "1 5000");
     lead(&f, 0, "0123456789abcdef0123456789abcdef-5000");
@@ -133,44 +131,41 @@ Test(redis_snapshot, names_standbys_and_silent_instances) {
         cr_assert(!state.acquired && state.pttl_ms > 0);
     }
     lock_state_clear(&state);
-    fixture_stop(&f);
 }
 
 Test(redis_snapshot, finds_the_oldest_record_that_too_few_logs_have) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = "stream = { min_copies = 2; }; " TWO_QUEUES});
+    fixture_stop(&f);
+    f = fixture_start(&(fixture_options_t){.config = "stream = { min_copies = 2; }; " TWO_QUEUES});
     const stream_id_t all[2] = {"9-0", ""}, half[2] = {"5-0", ""}, most[2] = {"7-0", ""};
-    cr_assert_eq(uncopied(&f), 0);
+    cr_assert_eq(uncopied(), 0);
     for (int i = 5; i <= 9; i++) redis_ok(f.r, "XADD sidecar:email:failures %d-0 kind failed", i);
-    cr_assert_eq(uncopied(&f), 5, "no log has a record");
+    cr_assert_eq(uncopied(), 5, "no log has a record");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", all, &f.error), OUTCOME_OK);
-    cr_assert_eq(uncopied(&f), 5, "one log has the records, min_copies is 2");
+    cr_assert_eq(uncopied(), 5, "one log has the records, min_copies is 2");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", half, &f.error), OUTCOME_OK);
-    cr_assert_eq(uncopied(&f), 6);
+    cr_assert_eq(uncopied(), 6);
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "c", most, &f.error), OUTCOME_OK);
-    cr_assert_eq(uncopied(&f), 8);
+    cr_assert_eq(uncopied(), 8);
     redis_ok(f.r, "XDEL sidecar:email:failures 8-0 9-0");
-    cr_assert_eq(uncopied(&f), 0);
+    cr_assert_eq(uncopied(), 0);
     /* A log without an acknowledgement for a day no longer counts as a copy. */
     redis_ok(f.r, "HSET sidecar:email:auditors c %s", "7-0 1");
     redis_ok(f.r, "HSET sidecar:email:auditors a %s", "9-0 1");
-    cr_assert_eq(uncopied(&f), 5);
-    fixture_stop(&f);
+    cr_assert_eq(uncopied(), 5);
 }
 
 /* Somebody has deleted the stream, and a new one has begun below the ids of the old one. */
 Test(redis_snapshot, a_position_in_an_earlier_stream_is_no_copy) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     const stream_id_t all[2] = {"9-0", ""};
     redis_ok(f.r, "XADD sidecar:email:failures 9-0 kind failed");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "a", all, &f.error), OUTCOME_OK);
     redis_ok(f.r, "DEL sidecar:email:failures");
-    cr_assert_eq(uncopied(&f), 0);
+    cr_assert_eq(uncopied(), 0);
     redis_ok(f.r, "XADD sidecar:email:failures 5-0 kind failed");
-    cr_assert_eq(uncopied(&f), 5, "no log has read the new stream");
+    cr_assert_eq(uncopied(), 5, "no log has read the new stream");
     snapshot_t view = read_snapshot(&f);
     cr_assert_str_eq(view.queues[0].copies[0].position, STREAM_ID_NONE);
     snapshot_free(&view);
-    fixture_stop(&f);
 }
 
 /* Gives each key every wrong type. The snapshot still has all facts from the other keys. */
@@ -178,7 +173,6 @@ Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
     static const char *const keys[] = {"sidecar:app:lock",   "sidecar:app:queues",     "sidecar:app:standbys",
                                        "sidecar:email:meta", "sidecar:email:failures", "sidecar:email:auditors"};
     static const char *const types[] = {"string", "hash", "hash", "hash", "stream", "hash"};
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             redis_ok(f.r, "FLUSHALL");
@@ -196,11 +190,11 @@ Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
             cr_assert_str_eq(view.queues[1].owner, "app");
             snapshot_free(&view);
         }
-    fixture_stop(&f);
 }
 
 Test(redis_snapshot, a_lock_for_each_queue) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
+    fixture_stop(&f);
+    f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
     lead(&f, 1, "T1");
     snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.lock_count, 2);
@@ -208,22 +202,18 @@ Test(redis_snapshot, a_lock_for_each_queue) {
     cr_assert_str_eq(view.locks[1].holder, "T1");
     cr_assert(!view.queues[0].served && view.queues[1].served);
     snapshot_free(&view);
-    fixture_stop(&f);
 }
 
 Test(redis_snapshot, a_lost_server_gives_no_snapshot) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     snapshot_t view;
     server_kill(f.server);
     cr_assert_eq(snapshot_read(f.conn, f.keys, &view, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not(conn_is_open(f.conn));
     snapshot_free(&view);
-    fixture_stop(&f);
 }
 
 /* The leader writes the field; an old one, or one by a foreign hand, says nothing. */
 Test(redis_snapshot, growth_of_ready_counts_only_while_it_is_recent) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES});
     const struct {
         long long ago_ms;
         int64_t grows_ms, grows_to;
@@ -240,5 +230,4 @@ Test(redis_snapshot, growth_of_ready_counts_only_while_it_is_recent) {
     snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.queues[0].grows_ms, 0);
     snapshot_free(&view);
-    fixture_stop(&f);
 }

@@ -44,8 +44,11 @@ static void expect_results(fixture_t *f, const char *const *texts) {
 #define expect(f, ...) expect_results(f, (const char *const[]){__VA_ARGS__, NULL})
 #define expect_none(f) expect_results(f, (const char *const[]){NULL})
 
+static fixture_t f;
+SUITE(redis_survey, , fixture_stop(&f));
+
 Test(redis_survey, warns_of_a_manager_with_the_same_names_in_another_order) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
     redis_ok(f.r, "LPUSH " TURNED " %s", MARKER(TURNED));
     expect(&f, "note email: its backup list \"" BACKUP "\" does not exist: no KMQueueManager with exactly these `queues`");
     redis_ok(f.r, "LPUSH worker2_queue %s", TASK("worker2_queue"));
@@ -55,35 +58,32 @@ Test(redis_survey, warns_of_a_manager_with_the_same_names_in_another_order) {
     expect(&f, "warning email: the workers of its list \"worker2_queue\" use the backup list \"" TURNED "\", not \"" BACKUP "\"");
     redis_ok(f.r, "LPUSH " BACKUP " %s", MARKER(BACKUP)); /* left by a manager of another time */
     expect(&f, "warning email: the workers of its list \"worker2_queue\" use the backup list \"" TURNED "\", not \"" BACKUP "\"");
-    fixture_stop(&f);
 }
 
 Test(redis_survey, notes_a_backup_list_with_tasks_of_no_queue) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
     redis_ok(f.r, "LPUSH " BACKUP " %s", MARKER(BACKUP));
     redis_ok(f.r, "LPUSH " OTHER " %s", MARKER(OTHER));
     expect_none(&f);
     redis_ok(f.r, "RPUSH " OTHER " %s", TASK("mail"));
     expect(&f, "note -: no queue of this config has the backup list \"" OTHER "\", which has tasks of the list \"mail\"");
-    fixture_stop(&f);
 }
 
 /* A reply with jobs may be larger than others, and the survey must not end the preflight. */
 Test(redis_survey, reads_a_backup_list_with_large_tasks) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
     redis_ok(f.r, "LPUSH " BACKUP " %s", MARKER(BACKUP));
     redis_ok(f.r, "EVAL %s 1 " OTHER " %d", "redis.call('RPUSH', KEYS[1], string.rep('x', ARGV[1]))", MAX_REPLY + 1);
     expect_none(&f);
     redis_ok(f.r, "RPUSH " OTHER " %s", TASK("mail"));
     expect(&f, "note -: no queue of this config has the backup list \"" OTHER "\", which has tasks of the list \"mail\"");
-    fixture_stop(&f);
 }
 
 Test(redis_survey, says_nothing_of_the_managers_that_the_config_names) {
-    fixture_t f = fixture_start(
-        &(fixture_options_t){.config = "group = \"app\"; queues = ( { name = \"email\"; dialect = \"kmqueue\"; queues = "
-                                       "[\"worker1_queue\", \"worker2_queue:safe\"]; }, { name = \"mail\"; dialect = "
-                                       "\"kmqueue\"; queues = [\"mail:safe\"]; } );"});
+    f = fixture_start(&(fixture_options_t){.config =
+                                               "group = \"app\"; queues = ( { name = \"email\"; dialect = \"kmqueue\"; queues = "
+                                               "[\"worker1_queue\", \"worker2_queue:safe\"]; }, { name = \"mail\"; dialect = "
+                                               "\"kmqueue\"; queues = [\"mail:safe\"]; } );"});
     redis_ok(f.r, "LPUSH " BACKUP " %s %s", MARKER(BACKUP), TASK("worker2_queue"));
     redis_ok(f.r, "LPUSH worker2_queue %s", TASK("worker2_queue"));
     char *backup = mem_str(f.config->queues[1].backup);
@@ -93,20 +93,18 @@ Test(redis_survey, says_nothing_of_the_managers_that_the_config_names) {
     redis_ok(f.r, "LPUSH " TURNED " %s", TASK("worker1_queue"));
     expect(&f, "warning email: the workers of its list \"worker1_queue\" use the backup list \"" TURNED "\"");
     free(backup);
-    fixture_stop(&f);
 }
 
 Test(redis_survey, without_the_right_to_scan_it_still_sees_an_absent_backup_list) {
-    fixture_t f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
+    f = fixture_start(&(fixture_options_t){.config = KMQUEUE});
     redis_ok(f.r, "ACL SETUSER default -scan");
     expect(&f, "note email: its backup list");
     redis_ok(f.r, "LPUSH worker1_queue task");
     expect(&f, "warning email: tasks wait");
-    fixture_stop(&f);
 }
 
 Test(redis_survey, notes_a_queue_of_which_no_key_exists) {
-    fixture_t f = fixture_start(&(fixture_options_t){
+    f = fixture_start(&(fixture_options_t){
         .config = "group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; }, { name = \"events\"; dialect = "
                   "\"delayed_queue\"; types = [\"a.Check\"]; }, { name = \"sms\"; } );"});
     redis_ok(f.r, "SET bull:video:stalled-check 1"); /* the sidecar's own */
@@ -115,5 +113,4 @@ Test(redis_survey, notes_a_queue_of_which_no_key_exists) {
     redis_ok(f.r, "INCR bull:video:id");
     redis_ok(f.r, "LPUSH de_check event");
     expect_none(&f);
-    fixture_stop(&f);
 }

@@ -22,8 +22,6 @@ static void no_log_here(void) {
     free(path);
 }
 
-TestSuite(daemon_status, .init = no_log_here);
-
 typedef struct {
     const daemon_output_t *run;
     slice_t json;
@@ -63,8 +61,10 @@ static answer_t ask_until(const char *config, const char *code) {
     return answer;
 }
 
+static cluster_t s;
+SUITE(daemon_status, no_log_here(); s = cluster_begin(NULL), cluster_end(&s));
+
 Test(daemon_status, reports_a_leader_until_it_is_killed) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, STEADY);
     char *config = cluster_config_file(&s, STEADY), pid[32];
     snprintf(pid, sizeof(pid), "/%d\"", (int)daemon_pid(d));
@@ -100,11 +100,9 @@ Test(daemon_status, reports_a_leader_until_it_is_killed) {
     cr_assert(has(daemon_run("status", "-c", config)->out, "\nleader   nobody\n"));
     free(before);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, lists_the_standbys) {
-    cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, STEADY), name[64];
     daemon_t *d[2] = {cluster_sidecar_up(&s, STEADY), cluster_sidecar_up(&s, STEADY)};
     bool first = cluster_await_leader(&s, "g", NULL, 10000) == d[0];
@@ -117,11 +115,9 @@ Test(daemon_status, lists_the_standbys) {
     daemon_kill(d[first ? 1 : 0]);
     cr_assert(wait_for(has(daemon_run("status", "-c", config)->out, "\nstandby  none\n"), 20000));
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, reports_queues_its_leader_skips) {
-    cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; }"});
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .group = "others", .queues = "{ name = \"p\"; }"});
     char *config = cluster_config_file(&s, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"fresh\"; }, { name = \"p\"; }"});
@@ -134,11 +130,9 @@ Test(daemon_status, reports_queues_its_leader_skips) {
     cr_assert(has(one->out, "nothing is wrong with these queues") && !has(one->out, "fresh"), "%s", one->out);
     cr_assert_eq(daemon_run("status", "-c", config, "-q", "q", "-q", "fresh")->code, 1);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, reports_due_jobs_that_wait) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d =
         cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .queues = "{ name = \"q\"; ready_limit = 2; }, { name = \"p\"; }"});
     char *config =
@@ -155,11 +149,9 @@ Test(daemon_status, reports_due_jobs_that_wait) {
     cr_assert(found(&answer, "overdue") && found(&answer, "clock_step"), "%s", answer.run->out);
     cr_assert_gt(number(&answer, "/queues/1/overdue_seconds"), 1e9);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, reports_a_full_stream_and_uncopied_records) {
-    cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){.more = "stream = { max_bytes = \"1MiB\"; };\n"});
     redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported", (long long)cluster_ms(s.r) - 120000);
     redis_ok(s.r, "HSET sidecar:q:meta bytes 1048570 entries 1");
@@ -176,13 +168,11 @@ Test(daemon_status, reports_a_full_stream_and_uncopied_records) {
     answer = ask(config);
     cr_assert(!found(&answer, "stream_full") && !found(&answer, "stream_fills"), "%s", answer.run->out);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; protected_timeout = \"50ms\"; "
                                  "retry_times = 1; }";
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     char *config = cluster_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     redis_ok(s.r, "LPUSH q:backup stalls poison");
@@ -205,12 +195,10 @@ Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     cr_assert(found(&by_stream, "failures") && has(by_stream.run->out, "audit list -c "));
     cr_assert_eq(by_log->code, 0, "final failures alone are no fault: %s", by_log->out);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, reports_the_age_of_the_oldest_job_in_progress) {
     static const char queues[] = "{ name = \"q\"; roles = [\"monitor\"]; heartbeat = \"off\"; }";
-    cluster_t s = cluster_begin(NULL);
     cluster_sidecar_up(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     char *config = cluster_config_file(&s, (sidecar_t){.ttl = "3s", .scan = "50ms", .queues = queues});
     redis_ok(s.r, "LPUSH q:backup job");
@@ -219,11 +207,9 @@ Test(daemon_status, reports_the_age_of_the_oldest_job_in_progress) {
     double oldest = number(&answer, "/queues/0/oldest_in_progress_seconds");
     cr_assert(oldest >= 0 && oldest < 60, "%g: %s", oldest, answer.run->out);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.more = "audit = { retain_rows = 1; };\n"};
     daemon_t *d = cluster_sidecar_up(&s, spec);
     char *config = cluster_config_file(&s, spec);
@@ -238,12 +224,10 @@ Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
               "%s", out->out);
     cr_assert(has(out->out, "at least 1 final failure"), "%s", out->out);
     free(config);
-    cluster_end(&s);
 }
 
 /* The instance hangs, so its log lacks failures that are recorded meanwhile. */
 Test(daemon_status, a_log_that_is_behind_is_not_used_for_counts) {
-    cluster_t s = cluster_begin(NULL);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){0});
     char *config = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(s.r, "XADD sidecar:q:failures %lld-0 kind failed reason reported event %s", (long long)cluster_ms(s.r) - 20000,
@@ -260,11 +244,9 @@ Test(daemon_status, a_log_that_is_behind_is_not_used_for_counts) {
     cr_assert(has(out->out, "\"last_hour_from\":\"failure_stream\"") && has(out->out, "\"failed_last_hour\":2"), "%s", out->out);
     daemon_continue(d);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, a_large_stream_makes_the_count_partial) {
-    cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){0});
     redis_ok(
         s.r, "EVAL %s 1 sidecar:q:failures",
@@ -276,7 +258,6 @@ Test(daemon_status, a_large_stream_makes_the_count_partial) {
     cr_assert(counted >= 8 && counted < 40, "%g", counted);
     cr_assert(has(answer.run->out, "at least "));
     free(config);
-    cluster_end(&s);
 }
 
 #define ALL_DIALECTS                                                                                                             \
@@ -287,7 +268,6 @@ Test(daemon_status, a_large_stream_makes_the_count_partial) {
     "[\"monitor\"]; }"
 
 Test(daemon_status, counts_each_dialect_by_its_own_keys) {
-    cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){.queues = ALL_DIALECTS});
     redis_ok(s.r, "LPUSH q:backup a b c");
     redis_ok(s.r, "LPUSH bull:video:wait 1 2");
@@ -312,13 +292,11 @@ Test(daemon_status, counts_each_dialect_by_its_own_keys) {
     answer = ask(config);
     cr_assert(has(answer.run->out, "BullMQ"), "%s", answer.run->out);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
     static const char queues[] =
         "{ name = \"mail\"; dialect = \"kmqueue\"; queues = [\"w2:safe\", \"w1\"]; roles = [\"monitor\"]; }";
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.ttl = "3s", .queues = queues};
     cluster_sidecar_up(&s, spec);
     char *config = cluster_config_file(&s, spec);
@@ -333,7 +311,6 @@ Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
     cr_assert(check->code == 0 && has(check->out, "\nwarning  queue \"mail\": tasks wait, but the backup list "), "%s",
               check->out);
     free(config);
-    cluster_end(&s);
 }
 
 /* A worker of KMQueue dies in finishTask, between LREM and SREM (RedisTaskQueue.java): the task is done. */
@@ -342,7 +319,6 @@ Test(daemon_status, warns_of_unique_ids_without_a_task) {
                                  "\"w:backup\"; roles = [\"monitor\"]; protected_timeout = \"200ms\"; }";
     static const char marker[] = "{\"id\":\"m\",\"queue\":\"w:backup\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":1,"
                                  "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}";
-    cluster_t s = cluster_begin(NULL);
     const sidecar_t spec = {.ttl = "3s", .queues = queues};
     redis_ok(s.r, "LPUSH w:backup %s", marker);
     redis_ok(s.r, "SADD w2_unique task");
@@ -351,7 +327,6 @@ Test(daemon_status, warns_of_unique_ids_without_a_task) {
     answer_t answer = ask_until(config, "stale_unique");
     cr_assert(answer.run->code == 1 && has(answer.run->out, "or it died after the task was done"), "%s", answer.run->out);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) {
@@ -364,7 +339,6 @@ Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) 
                                        "sidecar:q:auditors",
                                        "sidecar:g:queues",
                                        "sidecar:g:lock"};
-    cluster_t s = cluster_begin(NULL);
     static const char queues[] = "{ name = \"q\"; roles = [\"dispatcher\", \"monitor\"]; }, { name = \"p\"; }";
     char *config = cluster_config_file(&s, (sidecar_t){.queues = queues});
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
@@ -383,13 +357,11 @@ Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) 
         cr_assert_eq(daemon_run("status", "-c", config)->code, 1);
     }
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
     enum { QUEUES = 1000, MAX_MS = 4000 }; /* it takes 100 to 300 ms on a quiet machine */
     char *queues = cluster_queues("", "queue-number-", QUEUES);
-    cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){.queues = queues});
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.ttl = "1m", .queues = queues});
     int64_t best = INT64_MAX;
@@ -406,12 +378,10 @@ Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
     daemon_kill(d);
     free(config);
     free(queues);
-    cluster_end(&s);
 }
 
 /* The head and the findings agree about the log. */
 Test(daemon_status, an_unreadable_log_is_not_reported_as_absent) {
-    cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){0}), *below = NULL;
     cr_assert(has(daemon_run("status", "-c", config)->out, "none.db does not exist\n"));
     cr_assert_gt(asprintf(&below, "%s/audit.db", config), 0); /* the config is a file, not a directory */
@@ -421,11 +391,9 @@ Test(daemon_status, an_unreadable_log_is_not_reported_as_absent) {
               run->out);
     free(below);
     free(config);
-    cluster_end(&s);
 }
 
 Test(daemon_status, exit_codes_of_misuse_bad_config_and_unreachable_redis) {
-    cluster_t s = cluster_begin(NULL);
     char *config = cluster_config_file(&s, (sidecar_t){0});
     static const char *const misuse[][3] = {{"--nonsense"},     {"-o", "yaml"},   {"2s"},
                                             {"--watch", "1ms"}, {"--queue", "p"}, {"-w", "2h"}};
@@ -445,5 +413,4 @@ Test(daemon_status, exit_codes_of_misuse_bad_config_and_unreachable_redis) {
     cr_assert_eq(table->code, 69);
     cr_assert(has(table->out, "FAULT    Redis at "), "%s", table->out);
     free(config);
-    cluster_end(&s);
 }

@@ -2,6 +2,7 @@
 #include "base/buffer.h"
 #include "daemon.h"
 #include "redis_cluster.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "text.h"
 #include "wait.h"
@@ -53,8 +54,10 @@ static void expect_part(const char *text, const char *format, ...) {
     cr_assert(has(text, part), "no %s in %s", part, text);
 }
 
+static fixture_t f;
+SUITE(daemon_status_cluster, f = begin(), finish(&f));
+
 Test(daemon_status_cluster, each_primary_tells_of_itself_and_its_queues, .timeout = 60) {
-    fixture_t f = begin();
     const daemon_output_t *check = daemon_run("check", "-c", f.config, "--redis");
     cr_assert_eq(check->code, 0, "%s%s", check->out, check->err);
     expect_part(check->out, "\nok       cluster, queues on 2 primaries\n");
@@ -68,11 +71,9 @@ Test(daemon_status_cluster, each_primary_tells_of_itself_and_its_queues, .timeou
     for (int i = 0; i < 2; i++)
         expect_part(json->out, "\"primary\":\"%s\",\"slot\":%u,\"waits_for_slot\":null",
                     nodes_address(&f.nodes, nodes_owner(&f.nodes, f.slots[i])), f.slots[i]);
-    finish(&f);
 }
 
 Test(daemon_status_cluster, a_queue_whose_slot_is_being_moved_is_named_once, .timeout = 60) {
-    fixture_t f = begin();
     nodes_move_begin(&f.nodes, f.slots[0], nodes_owner(&f.nodes, f.slots[1]));
     const daemon_output_t *json = daemon_run("status", "-c", f.config, "-o", "json");
     expect_part(json->out, "\"waits_for_slot\":\"its slot, %u, is being moved to another node\"", f.slots[0]);
@@ -83,11 +84,9 @@ Test(daemon_status_cluster, a_queue_whose_slot_is_being_moved_is_named_once, .ti
     cr_assert_eq(check->code, 0, "%s%s", check->out, check->err);
     expect_part(check->out, "warning  queue \"{q0}\": its slot, %u, is being moved to another node", f.slots[0]);
     cr_assert(!has(check->out, "cannot look at key"), "%s", check->out);
-    finish(&f);
 }
 
 Test(daemon_status_cluster, a_dead_primary_hides_no_other_queue, .timeout = 60) {
-    fixture_t f = begin();
     redis_t *r = nodes_open(&f.nodes, "{q0}");
     for (int i = 0; i < 2; i++) {
         redis_t *any = redis_open(f.nodes.servers[i]);
@@ -109,5 +108,4 @@ Test(daemon_status_cluster, a_dead_primary_hides_no_other_queue, .timeout = 60) 
     expect_part(check->out, "; queue {q0}\n");
     redis_close(r);
     f.nodes.down[dead] = true;
-    finish(&f);
 }

@@ -4,8 +4,10 @@
 #include "rights.h"
 #include "text.h"
 
+static cluster_t s;
+SUITE(daemon_status_instance, , cluster_end(&s));
+
 Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_config, .timeout = 120) {
-    cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *d = leading(&s, spec, &spec.port);
     char *path = cluster_config_file(&s, spec);
@@ -33,13 +35,11 @@ Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_co
     run = cluster_status(d, path);
     cr_assert(has(run->out, "\"answered\":false") && has(run->out, "\"code\":\"no_answer\""), "%s", run->out);
     free(path);
-    cluster_end(&s);
 }
 
 /* One mistake in a template may put a fault into every queue. */
 Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 60) {
     enum { QUEUES = 200 };
-    cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *d = leading(&s, spec, &spec.port);
     char *path = cluster_config_file(&s, spec);
@@ -53,12 +53,10 @@ Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 
     cr_assert(has(run->out, "{\"check\":\"lock\",\"ok\":true"), "%s", run->out);
     buffer_free(&queues);
     free(path);
-    cluster_end(&s);
 }
 
 /* A probe of that port would report the health of the other instance. */
 Test(daemon_status_instance, reports_a_sidecar_of_another_group_on_our_port, .timeout = 60) {
-    cluster_t s;
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *other = leading(&s, spec, &spec.port);
     char *path = cluster_config_file(&s, spec);
@@ -75,11 +73,10 @@ Test(daemon_status_instance, reports_a_sidecar_of_another_group_on_our_port, .ti
     cr_assert(run->code == 1 && has(run->out, "\"code\":\"another\"") && has(run->out, "\"answered\":false"), "%s", run->out);
     cr_assert(has(run->out, "\"checks\":[]"), "%s", run->out);
     free(path);
-    cluster_end(&s);
 }
 
 Test(daemon_status_instance, the_published_rights_are_enough) {
-    cluster_t s = cluster_begin(NULL);
+    s = cluster_begin(NULL);
     const sidecar_t spec = {
         .ttl = "3s", .redis = RIGHTS_LOGIN, .queues = "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }"};
     rights_t rights = rights_read(NULL);
@@ -95,5 +92,4 @@ Test(daemon_status_instance, the_published_rights_are_enough) {
     cr_assert(has(run->out, "\"in_progress\":1") && has(run->out, "\"fault\":null"), "%s", run->out);
     rights_free(&rights);
     free(path);
-    cluster_end(&s);
 }

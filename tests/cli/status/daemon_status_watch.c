@@ -79,8 +79,11 @@ static bool shows(watch_t *w, const char *part) {
 
 static int frames(watch_t *w) { return count(terminal_raw(w->terminal), "\x1b[H"); }
 
+static watch_t w;
+SUITE(daemon_status_watch, , end(&w));
+
 Test(daemon_status_watch, draws_in_place_and_leaves_the_terminal_clean) {
-    watch_t w = prepare(2);
+    w = prepare(2);
     w.terminal = terminal_open(100, 40);
     start(&w, NULL, NULL);
     cr_assert(wait_for(shows(&w, "all is well"), 10000), "%s", terminal_raw(w.terminal));
@@ -94,11 +97,10 @@ Test(daemon_status_watch, draws_in_place_and_leaves_the_terminal_clean) {
     cr_assert_eq(strncmp(raw, ENTER, strlen(ENTER)), 0);
     cr_assert_str_eq(raw + strlen(raw) - strlen(LEAVE), LEAVE);
     cr_assert_eq(count(raw, ENTER), 1);
-    end(&w);
 }
 
 Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
-    watch_t w = prepare(60);
+    w = prepare(60);
     w.terminal = terminal_open(80, 24);
     redis_ok(w.cluster.r, "DEL q57");
     redis_ok(w.cluster.r, "SET q57 text");
@@ -119,7 +121,6 @@ Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
     child_signal(w.child, SIGWINCH);
     cr_assert(wait_for(shows(&w, "\nq59 "), 10000), "%s", terminal_raw(w.terminal));
     interrupt(&w, SIGTERM);
-    end(&w);
 }
 
 static bool is_stopped(const child_t *child) {
@@ -129,7 +130,7 @@ static bool is_stopped(const child_t *child) {
 
 /* Ctrl-Z restores the screen of the shell; after fg, `status` draws again. */
 Test(daemon_status_watch, ctrl_z_restores_the_screen_until_fg) {
-    watch_t w = prepare(1);
+    w = prepare(1);
     w.terminal = terminal_open(100, 30);
     start(&w, NULL, NULL);
     cr_assert(wait_for(shows(&w, "all is well"), 10000));
@@ -141,22 +142,20 @@ Test(daemon_status_watch, ctrl_z_restores_the_screen_until_fg) {
     cr_assert(wait_for(count(terminal_raw(w.terminal), ENTER) == 2 && shows(&w, "all is well"), 10000), "%s",
               terminal_raw(w.terminal));
     interrupt(&w, SIGINT);
-    end(&w);
 }
 
 Test(daemon_status_watch, prints_block_after_block_without_a_terminal) {
-    watch_t w = prepare(1);
+    w = prepare(1);
     start(&w, NULL, NULL);
     char *text = NULL;
     cr_assert(wait_for((free(text), text = temp_read(w.out), count(text, "all is well") >= 3), 10000), "%s", text);
     cr_assert_null(strchr(text, '\x1b'), "%s", text);
     interrupt(&w, SIGINT);
     free(text);
-    end(&w);
 }
 
 Test(daemon_status_watch, json_is_one_line_a_frame_even_on_a_terminal) {
-    watch_t w = prepare(1);
+    w = prepare(1);
     w.terminal = terminal_open(100, 30);
     start(&w, (const char *const[]){"-o", "json", NULL}, NULL);
     cr_assert(wait_for(count(terminal_raw(w.terminal), "\n") >= 3, 10000));
@@ -167,16 +166,15 @@ Test(daemon_status_watch, json_is_one_line_a_frame_even_on_a_terminal) {
     cr_assert_null(strchr(raw, '\x1b'), "%s", raw);
     cr_assert_null(strstr(raw, "\x9b"), "%s", raw);
     cr_assert_eq(count(raw, "{\"at\":"), count(raw, "}\r\n"), "%s", raw);
-    end(&w);
 }
 
-static bool draws_nothing(watch_t *w) {
-    int seen = frames(w);
-    return cluster_stays(frames(w) == seen, 600);
+static bool draws_nothing(void) {
+    int seen = frames(&w);
+    return cluster_stays(frames(&w) == seen, 600);
 }
 
 Test(daemon_status_watch, survives_a_restart_of_redis) {
-    watch_t w = prepare(1);
+    w = prepare(1);
     w.terminal = terminal_open(100, 30);
     start(&w, NULL, NULL);
     cr_assert(wait_for(shows(&w, "all is well"), 10000));
@@ -186,10 +184,9 @@ Test(daemon_status_watch, survives_a_restart_of_redis) {
     cluster_reopen(&w.cluster);
     cr_assert(wait_for(shows(&w, "all is well"), 20000), "%s", terminal_raw(w.terminal));
     server_freeze(w.cluster.server);
-    cr_assert(wait_for(draws_nothing(&w), 20000), "it redraws while Redis does not answer");
+    cr_assert(wait_for(draws_nothing(), 20000), "it redraws while Redis does not answer");
     interrupt(&w, SIGINT);
     const char *raw = terminal_raw(w.terminal);
     cr_assert_str_eq(raw + strlen(raw) - strlen(LEAVE), LEAVE);
     server_thaw(w.cluster.server);
-    end(&w);
 }

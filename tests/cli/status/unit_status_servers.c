@@ -45,19 +45,21 @@ static world_t two_sentinels(void) {
     return w;
 }
 
+static world_t w;
+SUITE(unit_status_servers, , end(&w));
+
 Test(unit_status_servers, sentinels_and_primary_are_both_shown) {
-    world_t w = two_sentinels();
+    w = two_sentinels();
     char *head = head_of(&w);
     cr_assert(strstr(head, "\nredis    1 of 2 sentinels answer: \"main\" is 10.0.0.1:6379; quorum 2, epoch 7; 1 cannot reach it\n"
                            "         10.0.0.1:6379: TLS 1.2, certificate until 2026-11-22; 2 replicas, 1 in time for "
                            "min-replicas-to-write;\n         maxmemory-policy noeviction\nleader"),
               "%s", head);
     free(head);
-    end(&w);
 }
 
 Test(unit_status_servers, json_has_primaries_and_sentinels) {
-    world_t w = two_sentinels();
+    w = two_sentinels();
     expect_member(&w, "/redis/mode", "sentinel");
     expect_member(&w, "/redis/primaries/0/tls", "TLS 1.2");
     expect_member(&w, "/redis/primaries/0/certificate_end", "2026-11-22T");
@@ -66,11 +68,10 @@ Test(unit_status_servers, json_has_primaries_and_sentinels) {
     expect_member(&w, "/redis/sentinels/0/epoch", "7");
     expect_member(&w, "/redis/sentinels/1/epoch", "null");
     expect_member(&w, "/redis/sentinels/1/error", "a\\u001b");
-    end(&w);
 }
 
 Test(unit_status_servers, the_certificate_that_ends_first_is_named) {
-    world_t w = two_sentinels();
+    w = two_sentinels();
     buffer_t what = {0};
     primary_view_t *primary = w.s.servers.primaries;
     cr_assert(servers_certificate_ends(&w.s.servers, NOW, &what));
@@ -87,23 +88,21 @@ Test(unit_status_servers, the_certificate_that_ends_first_is_named) {
     cr_assert(servers_certificate_ends(&w.s.servers, NOW, &what));
     cr_assert_str_eq(buffer_text(&what), "the certificate of the sidecar (redis.tls_cert_file) has ended");
     buffer_free(&what);
-    end(&w);
 }
 
 /* Then their word is most wanted. */
 Test(unit_status_servers, sentinels_are_shown_although_redis_is_unreachable) {
-    world_t w = two_sentinels();
+    w = two_sentinels();
     w.s.reached = false;
     *w.s.servers.believed = '\0';
     char *head = head_of(&w);
     cr_assert(strstr(head, "\nredis    1 of 2 sentinels name a primary for \"main\"\nlog"), "%s", head);
     free(head);
     expect_member(&w, "/redis/sentinels/0/address", "10.0.0.1:26379");
-    end(&w);
 }
 
 Test(unit_status_servers, with_a_lock_for_each_queue_a_free_lock_names_its_queue) {
-    world_t w = well("lock = { scope = \"queue\"; };" QUEUES);
+    w = well("lock = { scope = \"queue\"; };" QUEUES);
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 0);
     status_findings_free(&found);
@@ -114,11 +113,10 @@ Test(unit_status_servers, with_a_lock_for_each_queue_a_free_lock_names_its_queue
     cr_assert_eq(found.items[0].queues[0], 3);
     cr_assert_not_null(strstr(found.items[0].what, "sidecar:d:lock"));
     status_findings_free(&found);
-    end(&w);
 }
 
 Test(unit_status_servers, many_queues_with_one_trouble_share_a_finding_worst_first) {
-    world_t w = well(QUEUES);
+    w = well(QUEUES);
     for (size_t i = 0; i < 3; i++) w.s.sizes[i].next_due_ms = NOW - 60000 - (int64_t)i;
     status_findings_t found = status_diagnose(&w.s, NULL);
     cr_assert_eq(found.count, 3);
@@ -137,5 +135,4 @@ Test(unit_status_servers, many_queues_with_one_trouble_share_a_finding_worst_fir
     cr_assert_eq(found.count, 2);
     cr_assert(found.items[0].queues[0] == 4 && found.items[1].queues[0] == 0);
     status_findings_free(&found);
-    end(&w);
 }
