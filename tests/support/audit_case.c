@@ -1,4 +1,5 @@
 #include "audit_case.h"
+#include "kept.h"
 #include "tempdir.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +26,7 @@ char *audit_case_refused(const char *path, audit_mode_t mode) {
     audit_t *audit = audit_open(path, mode, &why);
     cr_assert_null(audit, "the audit log was opened");
     cr_assert_gt(why.len, 0);
-    return why.data;
+    return kept(why.data);
 }
 
 void audit_case_event(audit_case_event_t *of, const char *kind, int n, int64_t at) {
@@ -68,7 +69,7 @@ static char *ask(const char *path, const char *sql, int column, const char *afte
     cr_assert_eq(code, SQLITE_DONE, "%s: %s", sql, sqlite3_errmsg(db));
     sqlite3_finalize(of);
     sqlite3_close(db);
-    return out.data ? out.data : mem_str("");
+    return kept(out.data ? out.data : mem_str(""));
 }
 
 char *audit_case_sql(const char *path, const char *sql) { return ask(path, sql, 0, ""); }

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns the path <a new directory>/audit.db, owned by the caller. */
+/* Returns the path <a new directory>/audit.db. */
 char *audit_case_path(void);
 /* Opens the audit log at `path`. Owned by the caller: audit_close. */
 audit_t *audit_case_open(const char *path, audit_mode_t mode);
-/* Expects that the audit log at `path` cannot be opened; returns the reason, owned by the caller. */
+/* Expects that the audit log at `path` cannot be opened; returns the reason. */
 char *audit_case_refused(const char *path, audit_mode_t mode);
 
 /* An event of job `n` in queue q; its id is the sha256 of "<kind> <n>". The caller may change every field. Do not copy it: the
@@ -24,10 +24,10 @@ void audit_case_event(audit_case_event_t *of, const char *kind, int n, int64_t a
 /* Inserts the event in a transaction of its own; returns whether the event was new. */
 bool audit_case_put(audit_t *audit, const event_t *event);
 
-/* Runs a statement on a connection of its own; returns the first column of all rows, joined; owned by the caller. */
+/* Runs a statement on a connection of its own; returns the first column of all rows, joined. */
 char *audit_case_sql(const char *path, const char *sql);
 int64_t audit_case_count(const char *path, const char *sql);
-/* Returns SQLite's plan for a query: the lines of EXPLAIN QUERY PLAN; owned by the caller. */
+/* Returns SQLite's plan for a query: the lines of EXPLAIN QUERY PLAN. */
 char *audit_case_plan(const char *path, const char *sql);
 /* True: the query of the plan reads in the order of an index, and sorts only rows that are equal there. */
 bool audit_case_sorts_rest(const char *plan);

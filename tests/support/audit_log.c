@@ -1,4 +1,5 @@
 #include "audit_log.h"
+#include "kept.h"
 
 #include <criterion/criterion.h>
 #include <sqlite3.h>
@@ -40,7 +41,7 @@ char *audit_log_word(const char *path, const char *sql) {
     char *text = strdup(found ? found : "");
     sqlite3_finalize(statement);
     sqlite3_close(db);
-    return text;
+    return kept(text);
 }
 
 char *audit_log_text(const char *path) {

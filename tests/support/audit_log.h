@@ -5,11 +5,11 @@
 
 /* Returns the number that a query yields; -1 while the file or table is missing or locked. */
 long long audit_log_int(const char *path, const char *sql);
-/* Returns the text that a query yields; fails the test without a row. Owned by the caller. */
+/* Returns the text that a query yields; fails the test without a row. */
 char *audit_log_word(const char *path, const char *sql);
 /* Returns the number of rows of kind failed. */
 long long audit_log_rows(const char *path);
-/* Returns all rows but gaps as text, ordered by event id; owned by the caller. */
+/* Returns all rows but gaps as text, ordered by event id. */
 char *audit_log_text(const char *path);
 /* Fails the test unless the log holds each of the records first .. first + count - 1 of the queue exactly once. */
 void audit_log_expect(const char *path, const char *queue, int first, int count);

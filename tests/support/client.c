@@ -1,4 +1,5 @@
 #include "client.h"
+#include "kept.h"
 
 #include "wait.h"
 
@@ -42,7 +43,7 @@ redisReply *redis_do(redis_t *r, const char *format, ...) {
     va_start(arguments, format);
     redisReply *reply = ask(r, format, arguments);
     va_end(arguments);
-    return reply;
+    return kept(reply);
 }
 
 long long redis_int(redis_t *r, const char *format, ...) {
@@ -71,7 +72,7 @@ char *redis_str(redis_t *r, const char *format, ...) {
     va_start(arguments, format);
     redisReply *reply = ask_well(r, format, arguments);
     va_end(arguments);
-    return take_text(reply, format);
+    return kept(take_text(reply, format));
 }
 
 void redis_ok(redis_t *r, const char *format, ...) {
@@ -103,5 +104,5 @@ char *redis_error(redis_t *r, const char *format, ...) {
     redisReply *reply = ask(r, format, arguments);
     va_end(arguments);
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "%s: reply of type %d is no error", format, reply->type);
-    return take_text(reply, format);
+    return kept(take_text(reply, format));
 }

@@ -1,4 +1,5 @@
 #include "cluster.h"
+#include "kept.h"
 
 #include "tempdir.h"
 #include "tls_harness.h"
@@ -45,7 +46,7 @@ char *cluster_queues(const char *first, const char *prefix, int count) {
     fprintf(out, "%s", first);
     for (int i = 0; i < count; i++) fprintf(out, "%s{ name = \"%s%d\"; }", *first || i ? ", " : "", prefix, i);
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 char *cluster_config(const cluster_t *cluster, sidecar_t spec) {
@@ -65,7 +66,7 @@ char *cluster_config(const cluster_t *cluster, sidecar_t spec) {
                           either(spec.dispatcher, ""), either(spec.scan, "auto"), either(spec.monitor, ""), spec.port,
                           either(spec.level, "info"), either(spec.queues, "{ name = \"q\"; }"), either(spec.more, ""));
     if (length < 0) abort();
-    return text;
+    return kept(text);
 }
 
 char *cluster_config_file(const cluster_t *cluster, sidecar_t spec) {
@@ -181,7 +182,7 @@ char *cluster_take(redis_t *r, const char *queue, int timeout_ms) {
     cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "BRPOP %s: %s", queue, reply->str);
     char *job = reply->type == REDIS_REPLY_ARRAY ? strdup(reply->element[1]->str) : NULL;
     freeReplyObject(reply);
-    return job;
+    return kept(job);
 }
 
 int64_t cluster_round(cluster_t *cluster, const char *queue, int delay_ms) {

@@ -45,11 +45,11 @@ void cluster_end(cluster_t *cluster);
 /* Connects cluster->r again after a restart of the server. */
 void cluster_reopen(cluster_t *cluster);
 
-/* Returns queues for a config: `first` (empty: none), <prefix>0, <prefix>1 ...; owned by the caller. */
+/* Returns queues for a config: `first` (empty: none), <prefix>0, <prefix>1 ... */
 char *cluster_queues(const char *first, const char *prefix, int count);
-/* Returns the text of a config for this server, owned by the caller. */
+/* Returns the text of a config for this server. */
 char *cluster_config(const cluster_t *cluster, sidecar_t spec);
-/* Writes such a config to a file; returns its path, owned by the caller. */
+/* Writes such a config to a file; returns its path. */
 char *cluster_config_file(const cluster_t *cluster, sidecar_t spec);
 /* Writes such a config to the file of a sidecar and sends SIGHUP. */
 void cluster_reconfigure(const cluster_t *cluster, daemon_t *d, sidecar_t spec);
@@ -77,7 +77,7 @@ int64_t cluster_ms(redis_t *r);
 int64_t cluster_us(redis_t *r);
 /* Adds a job to <queue>:delayed, due delay_ms from now by Redis's clock; returns the due time in ms. */
 int64_t cluster_delay(redis_t *r, const char *queue, const char *job, int64_t delay_ms);
-/* Takes a job from ready by BRPOP; returns the job, owned by the caller, or NULL after timeout_ms (scaled). */
+/* Takes a job from ready by BRPOP; returns the job, or NULL after timeout_ms (scaled). */
 char *cluster_take(redis_t *r, const char *queue, int timeout_ms);
 /* Delays a new job by delay_ms and takes it from ready, within 15 s (scaled). Fails if another job comes, or if the job comes
  * early. Returns how many ms it was late. */

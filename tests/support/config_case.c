@@ -1,4 +1,5 @@
 #include "config_case.h"
+#include "kept.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ char *config_case_messages(const buffer_t *messages) {
         buffer_str(&out, "F");
     }
     buffer_str(&out, text);
-    return out.data ? out.data : mem_str("");
+    return kept(out.data ? out.data : mem_str(""));
 }
 
 void config_case_expect_fault(const char *text, const char *expected) {

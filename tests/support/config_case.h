@@ -1,6 +1,8 @@
 // Config files of a test: written into a directory of the test's own, loaded, and their messages compared.
 #pragma once
 
+#include "kept.h"
+
 #include <stddef.h>
 
 #include "dialects/registry.h"
@@ -16,7 +18,7 @@ void config_case_write(const char *file, const void *bytes, size_t len);
 config_t *config_case_read(const char *path, buffer_t *messages); // config_load with the dialects of the program
 config_t *config_case_load(const char *text, buffer_t *messages);
 
-// Returns the messages with F in place of the path of the file; owned.
+// Returns the messages with F in place of the path of the file.
 char *config_case_messages(const buffer_t *messages);
 
 // Loads a config that must be refused with exactly these messages.
@@ -32,5 +34,5 @@ void config_case_expect_faults(const config_case_row_t *rows, size_t count);
 // Removes the sidecar's variables from the environment.
 void config_case_forget_environment(void);
 
-// Loads a config that must be good; sets *warnings (owned). `warnings` NULL: there must be none.
+// Loads a config that must be good; sets *warnings. `warnings` NULL: there must be none.
 config_t *config_case_good(const char *text, char **warnings);

@@ -52,7 +52,7 @@ const char *daemon_dir(const daemon_t *d);
 const char *daemon_audit_path(const daemon_t *d); /* its audit log, unless the options' env gives another */
 const char *daemon_config_path(const daemon_t *d);
 const char *daemon_log_path(const daemon_t *d);
-/* Returns the stderr so far, owned by the caller. */
+/* Returns the stderr so far. */
 char *daemon_log(const daemon_t *d);
 /* Counts the lines of the stderr that contain the text. */
 int daemon_log_count(const daemon_t *d, const char *text);

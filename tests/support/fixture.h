@@ -56,7 +56,7 @@ lock_call_t fixture_lock_call(fixture_t *f, size_t lock, const char *token, int6
 /* The script's text for the server of the last fixture_start: with the first line from Redis 7 on. */
 const char *fixture_script(const script_t *script, size_t *len);
 
-/* Returns a digest of the whole data set, owned by the caller. */
+/* Returns a digest of the whole data set. */
 char *fixture_digest(redis_t *r);
 
 /* The types of Redis keys; fixture_make_key replaces a key by one of this type. */
@@ -66,7 +66,7 @@ void fixture_make_key(redis_t *r, const char *key, const char *type);
 
 /* From now on the stderr of this process goes to a file. A sanitizer still reports to the real stderr. */
 void fixture_capture_log(void);
-/* Returns the content of that file, owned by the caller. */
+/* Returns the content of that file. */
 char *fixture_log(void);
 /* Counts the lines of that file that contain the text. */
 int fixture_log_count(const char *text);

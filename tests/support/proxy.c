@@ -1,3 +1,4 @@
+#include "kept.h"
 #include "proxy_link.h"
 
 #include "tempdir.h"
@@ -254,5 +255,5 @@ char *proxy_log(proxy_t *proxy) {
     for (size_t i = 0; i < proxy->log_count; i++) fprintf(out, "%s\n", proxy->log[i]);
     pthread_mutex_unlock(&proxy->lock);
     fclose(out);
-    return text;
+    return kept(text);
 }

@@ -1,4 +1,5 @@
 #include "redis_cluster.h"
+#include "kept.h"
 
 #include "wait.h"
 
@@ -177,7 +178,7 @@ char *nodes_seeds(const nodes_t *nodes) {
     for (size_t i = 0; i < nodes->count; i++)
         if (nodes->servers[i]) fprintf(out, "%s\"%s\"", written++ ? ", " : "", nodes_address(nodes, i));
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 /* Waits until all living nodes name another primary than `old` for the slot. */

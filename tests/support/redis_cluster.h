@@ -26,7 +26,7 @@ size_t nodes_owner(nodes_t *nodes, unsigned slot);
 redis_t *nodes_open(nodes_t *nodes, const char *key);
 /* Returns the text "host:port" of a node; valid until the next call. */
 const char *nodes_address(const nodes_t *nodes, size_t node);
-/* The seeds of all nodes, as a list of a config: "127.0.0.1:1", "127.0.0.1:2"; owned by the caller. */
+/* The seeds of all nodes, as a list of a config: "127.0.0.1:1", "127.0.0.1:2". */
 char *nodes_seeds(const nodes_t *nodes);
 
 /* Sends a command to each living node, which must answer OK. */

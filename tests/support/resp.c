@@ -1,4 +1,5 @@
 #include "resp.h"
+#include "kept.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ char *resp_request_text(const char *data, size_t length, size_t max_argument) {
         }
     }
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 bool resp_is_push(const char *data, size_t length) {

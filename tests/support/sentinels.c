@@ -1,4 +1,5 @@
 #include "sentinels.h"
+#include "kept.h"
 
 #include "certificates.h"
 #include "tempdir.h"
@@ -179,7 +180,7 @@ char *sentinels_settings(const sentinels_t *s) {
     fprintf(out, "]; master = \"" SENTINEL_MASTER "\";");
     if (s->tls) fprintf(out, " tls = true; tls_ca_file = \"%s/ca.crt\";", s->tls);
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 /* The value of a field in a flat array of names and values; "" = none. */

@@ -43,7 +43,7 @@ void sentinels_end(sentinels_t *s);
 
 /* The port at which the sentinels monitor a server. */
 int sentinels_port(const sentinels_t *s, int server);
-/* Returns settings for `redis = { }` with all sentinels and the name of the primary; owned by the caller. */
+/* Returns settings for `redis = { }` with all sentinels and the name of the primary. */
 char *sentinels_settings(const sentinels_t *s);
 
 /* Returns the number of the server that the sentinel with the highest config epoch names; -1: none. *epoch may be NULL. */

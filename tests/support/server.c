@@ -1,4 +1,5 @@
 #include "server.h"
+#include "kept.h"
 
 #include "certificates.h"
 #include "child.h"
@@ -76,7 +77,7 @@ char *server_shim_path(const char *shim) {
     }
     char *full = realpath(path, NULL);
     cr_assert_not_null(full, "shim %s is not built (run from the top of the tree, or set QS_SHIM_DIR)", path);
-    return full;
+    return kept(full);
 }
 
 static void map_clock(server_t *server) {

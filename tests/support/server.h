@@ -45,7 +45,7 @@ void server_free(server_t *server);
 /* Steps the server's wall clock by `ms`; needs .preload = "shim_clock". Its monotonic clock does not step. */
 void server_step_clock(server_t *server, int64_t ms);
 
-/* Absolute path of a shim for LD_PRELOAD, owned by the caller; a bare name is looked for in QS_SHIM_DIR, by default build/tests.
+/* Absolute path of a shim for LD_PRELOAD; a bare name is looked for in QS_SHIM_DIR, by default build/tests.
  */
 char *server_shim_path(const char *shim);
 
@@ -61,7 +61,7 @@ int server_major(const server_t *server); /* of its version: 6 for Redis 6.2, 8 
 pid_t server_pid(const server_t *server);
 bool server_running(server_t *server);
 const char *server_dir(const server_t *server);
-/* Returns its log so far, owned by the caller. */
+/* Returns its log so far. */
 char *server_log(const server_t *server);
 
 /* Opens a connection; a command may take 10 s (scaled). Owned by the caller: redis_close. */
@@ -70,7 +70,7 @@ redis_t *redis_open(const server_t *server);
 /* Gives all slots to a server that runs with --cluster-enabled. */
 void server_serve_all_slots(const server_t *server);
 
-/* Returns INFO <section>, owned by the caller. */
+/* Returns INFO <section>. */
 char *server_info(const server_t *server, const char *section);
 /* Returns an integer field of INFO; -1 = no such field. */
 long long server_info_int(const server_t *server, const char *section, const char *field);
@@ -78,5 +78,5 @@ long long server_info_int(const server_t *server, const char *section, const cha
 long long server_commandstat(const server_t *server, const char *command);
 /* Returns a TCP port that was free a moment ago. Another process may take it, so try a failed start again. */
 int server_free_port(void);
-/* "7.0.15", "8.0.2", or the version of Valkey; owned by the caller. is_valkey may be NULL. */
+/* "7.0.15", "8.0.2", or the version of Valkey. is_valkey may be NULL. */
 char *server_version(const server_t *server, bool *is_valkey);

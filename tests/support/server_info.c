@@ -1,4 +1,5 @@
 /* Fields of INFO. */
+#include "kept.h"
 #include "server.h"
 
 #include <criterion/criterion.h>
@@ -48,5 +49,5 @@ char *server_version(const server_t *server, bool *is_valkey) {
     char *version = strndup(value, strcspn(value, "\r\n"));
     if (is_valkey) *is_valkey = valkey != NULL;
     free(info);
-    return version;
+    return kept(version);
 }

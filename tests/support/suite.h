@@ -2,6 +2,8 @@
  * new in each test. */
 #pragma once
 
+#include "kept.h"
+
 #include <criterion/criterion.h>
 
 /* Before each test of `suite` the statement `start` runs (it may be empty: then each test starts what it needs), and after it

@@ -1,4 +1,5 @@
 #include "tempdir.h"
+#include "kept.h"
 
 #include <criterion/criterion.h>
 #include <criterion/hooks.h>
@@ -98,20 +99,20 @@ const char *temp_root(void) {
 char *temp_path(const char *dir, const char *name) {
     char *path = NULL;
     if (asprintf(&path, "%s/%s", dir, name) < 0) abort();
-    return path;
+    return kept(path);
 }
 
 char *temp_dir(const char *name) {
     static int number;
     char *path = NULL;
     if (asprintf(&path, "%s/%s-%d", temp_root(), name, ++number) < 0 || mkdir(path, 0700) != 0) abort();
-    return path;
+    return kept(path);
 }
 
 char *temp_read(const char *path) {
     char *text = calloc(1, 1);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return text;
+    if (fd < 0) return kept(text);
     size_t length = 0;
     for (;;) {
         text = realloc(text, length + 65537);
@@ -122,7 +123,7 @@ char *temp_read(const char *path) {
     }
     text[length] = '\0';
     close(fd);
-    return text;
+    return kept(text);
 }
 
 void temp_write(const char *path, const char *text) {

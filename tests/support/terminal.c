@@ -1,4 +1,5 @@
 #include "terminal.h"
+#include "kept.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -88,5 +89,5 @@ char *terminal_screen(terminal_t *terminal) {
         at++;
     }
     cr_assert_leq(rows, terminal->rows, "there are too many lines: %s", last);
-    return out;
+    return kept(out);
 }

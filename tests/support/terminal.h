@@ -14,6 +14,6 @@ void terminal_resize(terminal_t *terminal, int columns, int rows);
 
 /* Returns all bytes written so far; borrowed until the next call. */
 const char *terminal_raw(terminal_t *terminal);
-/* Returns the lines written since the last move to the upper left corner, without escape sequences; owned by the caller. Fails
+/* Returns the lines written since the last move to the upper left corner, without escape sequences. Fails
  * the test if a line is wider than the screen, or if there are more lines than rows. */
 char *terminal_screen(terminal_t *terminal);

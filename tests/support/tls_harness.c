@@ -1,4 +1,5 @@
 #include "tls_harness.h"
+#include "kept.h"
 
 #include "certificates.h"
 #include "relay.h"
@@ -77,5 +78,5 @@ char *tls_harness_config(const char *text) {
     }
     fputs(text, stream);
     fclose(stream);
-    return out;
+    return kept(out);
 }

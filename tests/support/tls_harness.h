@@ -12,5 +12,5 @@ void tls_harness_add(const char *socket, int port);
 void tls_harness_relay(const char *socket);
 void tls_harness_remove(const char *socket); /* stops the relay, if there is one */
 
-/* The text with TLS in place of each known socket; owned by the caller. */
+/* The text with TLS in place of each known socket. */
 char *tls_harness_config(const char *text);
