@@ -17,7 +17,7 @@ static void note(void *self, preflight_level_t finding, const char *queue, const
     if (finding != PREFLIGHT_FACT) buffer_printf(self, "%s%s\n", finding == PREFLIGHT_REFUSED ? NOBODY_LEADS : "", text);
 }
 
-/* The findings of the preflight with the present rights. Owned. */
+/* The findings of the preflight with the present rights. Kept. */
 static char *findings(fixture_t *f) {
     buffer_t said = {0};
     conn_close(f->conn);
@@ -29,13 +29,10 @@ static char *findings(fixture_t *f) {
 
 /* Starts a server with the queue of the sample. */
 static fixture_t setup(const char *dialect) {
-    char *path = mem_printf("conf/%s.cfg", dialect), *sample = temp_read(path), *queues = strstr(sample, "\nqueues = (");
+    char *path = kept_printf("conf/%s.cfg", dialect), *sample = temp_read(path), *queues = strstr(sample, "\nqueues = (");
     cr_assert_not_null(queues, "%s", path);
-    char *config = mem_printf("group = \"app\";%s", queues);
+    char *config = kept_printf("group = \"app\";%s", queues);
     fixture_t f = fixture_start(&(fixture_options_t){.config = config, .redis = RIGHTS_LOGIN, .closed = true});
-    free(config);
-    free(sample);
-    free(path);
     return f;
 }
 

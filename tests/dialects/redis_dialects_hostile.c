@@ -40,7 +40,7 @@ static void add_text(clutter_t *clutter, const char *text) { add(clutter, text, 
 
 static clutter_t clutter_new(void) {
     clutter_t clutter = {.count = 0};
-    char *much = malloc(LARGE + 64);
+    char *much = kept(malloc(LARGE + 64));
     add(&clutter, "", 0);
     add(&clutter, "\0\0\0", 3);
     add(&clutter, "\xff\xfe\x80", 3);
@@ -62,7 +62,6 @@ static clutter_t clutter_new(void) {
     add_text(&clutter, KM_TASK("sidecar:app:lock", "0", "normal"));
     add_text(&clutter, "{\"id\":{},\"queue\":[],\"type\":1e400,\"taskStatus\":null}");
     add_text(&clutter, "{\"id\":\"\\u0000\",\"queue\":\"\\ud800\"}");
-    free(much);
     return clutter;
 }
 

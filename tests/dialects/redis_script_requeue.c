@@ -32,7 +32,7 @@ static ask_t ask_discard(void) {
 
 static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
     digest_t digest = digest_of(ask.job.data, ask.job.len);
-    char *stamps = mem_printf("sidecar:%s:stamps", ask.to), *births = mem_printf("sidecar:%s:meta", ask.to);
+    char *stamps = kept_printf("sidecar:%s:stamps", ask.to), *births = kept_printf("sidecar:%s:meta", ask.to);
     eval_t call = call_begin(&script_requeue, "9");
     const char *const keys[] = {"sidecar:email:requeued",
                                 "sidecar:email:failures",
@@ -53,9 +53,7 @@ static redisReply *answer_with(redis_t *r, ask_t ask, bool in_vain) {
     const char *const rest[] = {"21", "id", "kind", ask.what, "worker", ask.by, "x", "12345"};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);
-    free(stamps);
-    free(births);
-    return reply;
+    return kept(reply);
 }
 
 static void answered(redis_t *r, ask_t ask) { expect_word(answer_with(r, ask, false), "done"); }
@@ -77,7 +75,6 @@ static void expect_mark(redis_t *r, const char *what, const char *by) {
     cr_assert_str_eq(state, what);
     cr_assert_str_eq(who, by);
     cr_assert(at > call_now_ms(r) - 60000 && at <= call_now_ms(r));
-    free(mark);
 }
 
 static fixture_t f;
@@ -97,7 +94,6 @@ Test(redis_script_requeue, pushes_behind_waiting_jobs_and_writes_a_record) {
     for (size_t i = 0; i < 8; i++)
         if (expected[i]) cr_assert_str_eq(fields->element[i]->str, expected[i]);
     cr_assert_leq(llabs(strtoll(fields->element[1]->str, NULL, 10) - call_now_ms(f.r)), 60000);
-    freeReplyObject(entry);
     redis_expect(f.r, "134", "HGET sidecar:email:meta bytes"); /* 100, 21, and 13 of `at` */
     cr_assert_eq(redis_int(f.r, "EXISTS sidecar:email:stamps"), 0);
 }
@@ -139,7 +135,6 @@ Test(redis_script_requeue, a_stamp_begins_a_new_life) {
     cr_assert(stamp.born_us / 1000 >= before && stamp.retried_at >= before && !stamp.seen && !stamp.retries && stamp.requeued);
     char *life = redis_str(f.r, "HGET sidecar:email:meta life");
     cr_assert_eq(strtoll(life, NULL, 10), stamp.born_us);
-    free(life);
     redis_ok(f.r, "HSET sidecar:email:meta life 9000000000000999"); /* by a clock that was ahead */
     ask.again = "1";
     answered(f.r, ask);
@@ -183,7 +178,6 @@ Test(redis_script_requeue, keys_of_the_wrong_type_change_nothing) {
 static void refused_by_error(redis_t *r, ask_t ask, const char *text) {
     redisReply *reply = answer_with(r, ask, true);
     cr_assert(reply->type == REDIS_REPLY_ERROR && strstr(reply->str, text), "%s", reply->str);
-    freeReplyObject(reply);
 }
 
 Test(redis_script_requeue, a_stream_at_its_last_id_leaves_the_failure_as_it_was) {
@@ -205,7 +199,6 @@ Test(redis_script_requeue, a_full_redis_refuses_the_script) {
     }
     redisReply *reply = answer_with(f.r, ask_new(), true);
     cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);
-    freeReplyObject(reply);
     redis_ok(f.r, "CONFIG SET maxmemory 0");
     answered(f.r, ask_new());
 }
@@ -250,7 +243,7 @@ Test(redis_script_requeue, unique_job_is_queued_once) {
 
 Test(redis_script_requeue, keeps_the_bytes_of_a_job) {
     enum { HUGE_JOB = 16 << 20 };
-    char *huge = malloc(HUGE_JOB);
+    char *huge = kept(malloc(HUGE_JOB));
     for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
     const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\0", 1}, {"\xff\xfe\xc3", 3}, {"12345678901234567890", 20}, {huge, HUGE_JOB}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
@@ -261,7 +254,6 @@ Test(redis_script_requeue, keeps_the_bytes_of_a_job) {
         cr_assert_eq(in_list(f.r, "email", ask.job), 1, "job %zu", i);
         cr_assert_eq(redis_int(f.r, "LLEN email"), 1);
     }
-    free(huge);
 }
 
 Test(redis_script_requeue, malformed_counters_do_not_stop_a_requeue) {
@@ -328,5 +320,4 @@ Test(redis_script_requeue, removes_the_dead_letter) {
     ask.what = "requeued";
     fixture_make_key(f.r, "email:dead", "string");
     expect_type(answer_with(f.r, ask, true), "email:dead", "string");
-    free(sha1);
 }

@@ -57,7 +57,6 @@ static inline redisReply *bull_end_unchanged(bull_call_t *call, redis_t *r) {
     char *before = fixture_digest(r);
     redisReply *reply = bull_end(call, r);
     redis_expect(r, before, "DEBUG DIGEST");
-    free(before);
     return reply;
 }
 
@@ -76,11 +75,10 @@ static inline void bull_expect(redisReply *reply, const char *word, const char *
 static inline long long bull_now_ms(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
     return ms;
 }
 
-/* All keys that begin with `bull:`, with their content, as text. Owned. */
+/* All keys that begin with `bull:`, with their content, as text. Kept. */
 static inline char *bull_dump(redis_t *r) {
     return redis_str(r, "EVAL %s 0",
                      "local out, keys = {}, redis.call('KEYS', 'bull:*') table.sort(keys) "
@@ -96,7 +94,7 @@ static inline char *bull_dump(redis_t *r) {
                      "return table.concat(out, '\\n')");
 }
 
-/* Bull's own script of this version, with its includes inserted as Bull does. Owned. If npm's package is not installed, skips the
+/* Bull's own script of this version, with its includes inserted as Bull does. Kept. If npm's package is not installed, skips the
  * test, or fails it with QS_CLIENTS_REQUIRED=1, as in CI. */
 static inline char *bull_own_script(const char *version, const char *name) {
     const char *clients = getenv("QS_CLIENTS_DIR");
@@ -126,12 +124,11 @@ static inline char *bull_own_script(const char *version, const char *name) {
         char *part = temp_read(include);
         cr_assert_neq(*part, '\0', "no %s", include);
         fprintf(out, "%s\n", part);
-        free(part);
     }
     fclose(in);
     fclose(out);
     globfree(&found);
-    return text;
+    return kept(text);
 }
 
 /* Makes the hash of a job as Bull writes it. */

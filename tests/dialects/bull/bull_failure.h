@@ -19,7 +19,7 @@ static inline void bull_fail(redis_t *r, const char *id, const char *finished, c
     redis_ok(r, "ZADD " BULL "failed %s %s", finished, id);
 }
 
-/* The values of one field in all records, oldest first, joined by spaces. Owned. */
+/* The values of one field in all records, oldest first, joined by spaces. Kept. */
 static inline char *bull_records(redis_t *r, const char *name) {
     redisReply *all = redis_do(r, "XRANGE " SIDECAR "failures - +");
     buffer_t out = {0};
@@ -29,14 +29,12 @@ static inline char *bull_records(redis_t *r, const char *name) {
             if (strcmp(fields->element[k]->str, name) == 0)
                 buffer_printf(&out, "%s%s", out.len ? " " : "", fields->element[k + 1]->str);
     }
-    freeReplyObject(all);
     char *text = mem_str(buffer_text(&out));
     buffer_free(&out);
-    return text;
+    return kept(text);
 }
 
 static inline void expect_records(redis_t *r, const char *name, const char *expected) {
     char *found = bull_records(r, name);
     cr_expect_str_eq(found, expected, "%s: %s", name, found);
-    free(found);
 }

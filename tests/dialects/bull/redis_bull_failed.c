@@ -16,7 +16,7 @@ static redisReply *ask_seen(redis_t *r, const char *token, const char *most, con
     eval_t call = call_begin(&script_bull_seen, "3");
     const char *const words[] = {BULL_LOCK, BULL "failed", SIDECAR "recorded", token, OVERLAP, most, seen};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) call_text(&call, words[i]);
-    return call_end(&call, r);
+    return kept(call_end(&call, r));
 }
 
 static long long seen(redis_t *r, const char *most, const char *move) {
@@ -25,7 +25,6 @@ static long long seen(redis_t *r, const char *most, const char *move) {
     cr_assert_str_eq(reply->element[0]->str, "seen");
     cr_assert_leq(llabs(strtoll(reply->element[1]->str, NULL, 10) - call_now_ms(r)), 60000);
     long long at = strtoll(reply->element[2]->str, NULL, 10);
-    freeReplyObject(reply);
     return at;
 }
 
@@ -136,7 +135,7 @@ static redisReply *read_page(redis_t *r, page_t ask) {
     redisReply *reply = call_in_vain(&call, r);
     cr_assert(reply->type == REDIS_REPLY_ARRAY && reply->elements >= 4, "%s", reply->str);
     cr_assert_eq((reply->elements - 4) % (3 + BULL_FIELDS), 0);
-    return reply;
+    return kept(reply);
 }
 
 static const redisReply *page_value(const redisReply *page, size_t index, size_t of) {
@@ -154,7 +153,6 @@ static void expect_page(redis_t *r, page_t ask, long long looked, const char *la
     cr_expect_eq(page->element[3]->integer, same, "%lld have the last score", page->element[3]->integer);
     cr_expect_str_eq(buffer_text(&found), ids, "%s", buffer_text(&found));
     buffer_free(&found);
-    freeReplyObject(page);
 }
 
 Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
@@ -172,7 +170,6 @@ Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
     cr_expect_eq(bull_number(&job, BULL_ATTEMPTS_MADE), 2);
     cr_expect_eq(bull_number(&job, BULL_PROCESSED_ON), 1700000000010);
     cr_expect_eq(job.fields[BULL_DEID].len, 0);
-    freeReplyObject(page);
 }
 
 Test(redis_bull_failed, each_page_begins_where_the_last_ended) {
@@ -201,7 +198,7 @@ Test(redis_bull_failed, each_page_begins_where_the_last_ended) {
 }
 
 Test(redis_bull_failed, strange_jobs_do_not_affect_others) {
-    char *large = calloc(1, 2000001);
+    char *large = kept(calloc(1, 2000001));
     memset(large, 'x', 2000000);
     bull_fail(f.r, "good", "4", "boom");
     bull_fail(f.r, "large", "3", "boom");
@@ -220,8 +217,6 @@ Test(redis_bull_failed, strange_jobs_do_not_affect_others) {
     }
     cr_expect_eq(page_value(page, 3, 3 + BULL_DATA)->len, 0);
     cr_expect_str_eq(page_value(page, 3, 3 + BULL_FAILED_REASON)->str, "boom");
-    freeReplyObject(page);
-    free(large);
 }
 
 Test(redis_bull_failed, reads_jobs_by_id) {

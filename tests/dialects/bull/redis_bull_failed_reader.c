@@ -77,9 +77,8 @@ static void fail(setup_t *setup, const char *id, long long ahead_ms) {
 }
 
 static void receive_message(setup_t *setup, const char *id, const char *error) {
-    char *message = mem_printf("{\"jobId\":\"%s\",\"val\":\"%s\"}", id, error);
+    char *message = kept_printf("{\"jobId\":\"%s\",\"val\":\"%s\"}", id, error);
     bull_failed_task.on_message(setup->reader, NULL, slice_text(message));
-    free(message);
 }
 
 static void expect_jobs(setup_t *setup, const char *ids) { expect_records(setup->f.r, "job", ids); }
@@ -116,9 +115,6 @@ Test(redis_bull_reader, a_record_has_the_fields_of_the_job) {
     digest_t digest = digest_of(payload, strlen(payload));
     digest_hex(&digest, hex);
     cr_expect_str_eq(sha256, hex);
-    free(at);
-    free(sha256);
-    free(payload);
     cr_expect_eq(metric_get(&setup.metrics->queues[0].failed_recorded), 1);
     cr_expect_eq(metric_get(&setup.metrics->queues[0].ended_by[REASON_worker_failed]), 1);
 }
@@ -155,7 +151,6 @@ Test(redis_bull_reader, a_record_made_again_is_the_same_event) {
     forget_state(&setup);
     read_failures(&setup);
     expect_records(setup.f.r, "event", first);
-    free(first);
 }
 
 Test(redis_bull_reader, clocks_of_workers_may_be_wrong) {
@@ -363,7 +358,7 @@ Test(redis_bull_reader, a_full_stream_loses_no_failure) {
 }
 
 Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
-    char *large = calloc(1, 70001), *error;
+    char *large = kept(calloc(1, 70001)), *error;
     memset(large, 'x', 70000);
     read_failures(&setup);
     fail(&setup, "large", 0);
@@ -383,7 +378,6 @@ Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
     cr_expect(strstr(error, "\"data64\":\"cGxhaW4=\""), "%s", error);
     cr_expect_eq(fixture_log_count("larger than max_payload"), 1);
     free(error);
-    free(large);
 }
 
 /* The record does not show whose stalled check ended the job: the text is Bull's own. */

@@ -31,7 +31,7 @@ static redisReply *promote_with(redis_t *r, ask_t ask, bool unchanged) {
     bull_call_t call = bull_begin(&script_bull_promote, KEYS);
     const char *const argv[] = {ask.token, ask.group, ask.batch, ask.limit, ask.prefix, ask.later, ask.work};
     for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
-    return unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r);
+    return kept(unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r));
 }
 
 static redisReply *promote_unchanged(redis_t *r, ask_t ask) { return promote_with(r, ask, true); }
@@ -43,7 +43,6 @@ static long long promoted(redis_t *r, ask_t ask) {
     cr_assert_str_eq(reply->element[0]->str, "moved");
     cr_assert_eq(strlen(reply->element[2]->str), 16);
     long long moved = reply->element[1]->integer;
-    freeReplyObject(reply);
     return moved;
 }
 
@@ -124,10 +123,8 @@ static void expect_same_as_bull(const char *version) {
         ours = bull_dump(f.r);
         cr_assert_str_eq(ours, theirs, "round %d, small batches", round);
         free(ours);
-        free(theirs);
     }
     fixture_stop(&f);
-    free(script);
 }
 
 Test(redis_bull_promote, equals_the_newest_bull) { expect_same_as_bull("4.16.5"); }
@@ -185,8 +182,6 @@ Test(redis_bull_promote, quarantines_ids_without_a_job) {
             char *since = redis_str(f.r, "ZSCORE sidecar:video:aside %b", odd[i].id, odd[i].len);
             cr_assert(score && strtod(score, NULL) / 4096 >= (double)before + 10000 && since &&
                       strtod(since, NULL) >= (double)before);
-            free(score);
-            free(since);
         }
         redis_expect(f.r, NULL, "HGET " BULL "meta delay");
         redis_expect(f.r, NULL, "HGET " BULL "empty delay");
@@ -272,9 +267,8 @@ Test(redis_bull_promote, a_queue_of_bullmq_is_refused) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         due(f.r, "1", "0");
         fixture_make_key(f.r, keys[i].key, keys[i].type);
-        char *found = mem_printf("%s" OF_BULLMQ, keys[i].type);
+        char *found = kept_printf("%s" OF_BULLMQ, keys[i].type);
         bull_expect(promote_unchanged(f.r, ASK), "type", keys[i].key, found);
-        free(found);
         redis_ok(f.r, "DEL %s", keys[i].key);
         due(f.r, strrchr(keys[i].key, ':') + 1, "0");
         cr_assert_eq(promoted(f.r, ASK), 2);

@@ -57,7 +57,7 @@ static void refused(redis_t *r, ask_t ask, const char *word, const char *detail)
     expect_word(reply, word);
 }
 
-/* The hash of a job as sorted "field=value", without retriedOn, which this function deletes. Owned. */
+/* The hash of a job as sorted "field=value", without retriedOn, which this function deletes. Kept. */
 static char *hash_of(redis_t *r, const char *id) {
     redisReply *all =
         redis_do(r, "EVAL %s 1 " BULL "%s",
@@ -67,7 +67,7 @@ static char *hash_of(redis_t *r, const char *id) {
                  id);
     char *text = strdup(all->str);
     freeReplyObject(all);
-    return text;
+    return kept(text);
 }
 
 static fixture_t setup(void) {
@@ -92,7 +92,6 @@ Test(redis_bull_requeue, pushes_the_job_and_writes_a_record) {
     redis_expect(f.r, "2", "HGET " BULL "7 attemptsMade");
     char *at = redis_str(f.r, "HGET " BULL "7 retriedOn");
     cr_expect_leq(llabs(strtoll(at, NULL, 10) - call_now_ms(f.r)), 60000);
-    free(at);
     expect_records(f.r, "kind", "requeued");
     expect_records(f.r, "worker", "ann@host");
     redis_expect(f.r, "139", "HGET " SIDECAR "meta bytes"); /* 100, 26, and 13 of `at` */
@@ -133,8 +132,6 @@ Test(redis_bull_requeue, rebuilds_a_removed_job) {
     ask_t again = ask_new();
     again.again = "1";
     refused(f.r, again, "waiting", "it is no longer failed");
-    free(kept);
-    free(made);
 }
 
 /* If a job is removed while it runs, its worker still writes some fields (Job._saveAttempt). A hash of these is no job. */
@@ -220,7 +217,6 @@ Test(redis_bull_requeue, again_requeues_a_job_that_failed_again) {
     requeued(f.r, again);
     char *mark = redis_str(f.r, "HGET " SIDECAR "requeued %s", EVENT);
     cr_expect(strstr(mark, " bob@host"), "%s", mark);
-    free(mark);
 }
 
 Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
@@ -272,17 +268,15 @@ Test(redis_bull_requeue, a_full_redis_refuses_the_script) {
         return;
     }
     eval_t call = requeue_call(ask_new());
-    redisReply *reply = call_in_vain(&call, f.r);
+    redisReply *reply = kept(call_in_vain(&call, f.r));
     cr_assert(reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "OOM", 3) == 0, "%s", reply->str);
-    freeReplyObject(reply);
 }
 
 Test(redis_bull_requeue, a_stream_at_its_last_id_leaves_the_failure_as_it_was) {
     redis_ok(f.r, "XADD " SIDECAR "failures 18446744073709551615-18446744073709551615 f v");
     eval_t call = requeue_call(ask_new());
-    redisReply *reply = call_in_vain(&call, f.r);
+    redisReply *reply = kept(call_in_vain(&call, f.r));
     cr_assert(reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "last possible"), "%s", reply->str);
-    freeReplyObject(reply);
 }
 
 /* Requeues a job by the sidecar's script and by Bull's own (Job.retry), from eight states of the queue. All of Bull's keys must
@@ -318,7 +312,6 @@ static void expect_as_bulls_own(const char *version) {
         free(dumps[0]);
         free(dumps[1]);
     }
-    free(script);
 }
 
 Test(redis_bull_requeue, as_bulls_own_script_4_10) { expect_as_bulls_own("4.10.4"); }

@@ -102,9 +102,6 @@ Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
     cr_assert_eq((size_t)strtoll(bytes, NULL, 10), 13 + 1 + 10 + strlen(ask.error));
     redis_expect(f.r, "1", "HGET " META " entries");
     refused(f.r, ask, "gone");
-    free(bytes);
-    free(finished);
-    free(score);
 }
 
 Test(redis_bull_settle, each_failed_precondition_changes_nothing) {
@@ -241,7 +238,7 @@ static char *plain_dump(redis_t *r) {
         }
     }
     *to = '\0';
-    return dump;
+    return kept(dump);
 }
 
 static char *message_of(redis_t *subscriber) {
@@ -249,7 +246,7 @@ static char *message_of(redis_t *subscriber) {
     if (redisGetReply(subscriber, (void **)&reply) != REDIS_OK) cr_assert_fail("%s", subscriber->errstr);
     char *text = strdup(reply->element[reply->elements - 1]->str);
     freeReplyObject(reply);
-    return text;
+    return kept(text);
 }
 
 Test(redis_bull_settle, changes_a_job_as_bull_does) {
@@ -290,11 +287,6 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
         char *ours = plain_dump(f.r), *our_message = message_of(subscriber);
         cr_assert_str_eq(ours, theirs, "row %zu", i);
         cr_assert_str_eq(our_message, their_message, "row %zu", i);
-        free(theirs);
-        free(their_message);
-        free(ours);
-        free(our_message);
     }
     redis_close(subscriber);
-    free(script);
 }

@@ -62,7 +62,7 @@ static bool has(const page_t *p, char flag) { return strchr(p->flags, flag) != N
 static const char *page_settle(page_t *p, const char *token) {
     static const char *const head[HEAD_KEYS] = {BULL_LOCK,          BULL "stalled", BULL "active", BULL "wait", BULL "paused",
                                                 BULL "meta-paused", BULL "failed",  RECORDED,      STREAM,      META};
-    words_t *words = calloc(1, sizeof *words);
+    words_t *words = kept(calloc(1, sizeof *words));
     size_t len;
     char number[24], from[24], to[24];
     size_t keys = HEAD_KEYS + p->count * (2 + (size_t)has(p, 'x') + (size_t)has(p, 'd'));
@@ -90,7 +90,6 @@ static const char *page_settle(page_t *p, const char *token) {
     cr_assert_not_null(p->reply, "%s", p->r->errstr);
     for (size_t i = 0; i < p->count && p->reply->type == REDIS_REPLY_ARRAY && i + 2 < p->reply->elements; i++)
         p->answers[i] = bull_word(p->reply->element[i + 2]);
-    free(words);
     return bull_word(p->reply);
 }
 
@@ -117,8 +116,6 @@ static bool is_settled(const page_t *p, size_t i) {
                 redis_int(r, "EXISTS " BULL "%s:logs", id) == !has(p, 'x') &&
                 redis_int(r, "EXISTS " BULL "de:%s", id) == !has(p, 'd') &&
                 redis_int(r, "EXISTS " BULL "%s", id) == (!has(p, 'x') && !has(p, 'b'));
-    free(counter);
-    free(score);
     return good;
 }
 
@@ -170,7 +167,7 @@ static const char *spoil_record(page_t *p, size_t bad) { /* larger than the whol
 static int each_place(spoil_fn *spoil, const char *const *flags) {
     static const size_t counts[] = {1, 2, 64, MOST_JOBS};
     fixture_t f = fixture_start(NULL);
-    page_t *p = calloc(1, sizeof *p);
+    page_t *p = kept(calloc(1, sizeof *p));
     int pages = 0;
     p->r = f.r;
     for (; *flags; flags++)
@@ -191,7 +188,6 @@ static int each_place(spoil_fn *spoil, const char *const *flags) {
                 pages++;
             }
     freeReplyObject(p->reply);
-    free(p);
     fixture_stop(&f);
     return pages;
 }
@@ -214,7 +210,7 @@ Test(redis_bull_settle_page, a_record_without_room_keeps_one_ended_job) {
 
 /* A walk along the marks may meet an id twice. */
 Test(redis_bull_settle_page, an_id_twice_in_a_page_is_settled_once) {
-    page_t *p = calloc(1, sizeof *p);
+    page_t *p = kept(calloc(1, sizeof *p));
     p->r = f.r;
     for (const char *const *flags = ALL; *flags; flags++) {
         p->count = 3;
@@ -230,14 +226,13 @@ Test(redis_bull_settle_page, an_id_twice_in_a_page_is_settled_once) {
         cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 2);
     }
     freeReplyObject(p->reply);
-    free(p);
 }
 
 /* The stream fills up in the middle of a page. Ends behind that wait; retries go on without a record. */
 Test(redis_bull_settle_page, a_stream_that_fills_up_takes_what_fits) {
     enum { COUNT = 64, FIT = 20 };
     static char large[1000];
-    page_t *p = calloc(1, sizeof *p);
+    page_t *p = kept(calloc(1, sizeof *p));
     memset(large, 'x', sizeof large - 1);
     p->r = f.r;
     for (const char *const *flags = ALL; *flags; flags++) {
@@ -259,16 +254,13 @@ Test(redis_bull_settle_page, a_stream_that_fills_up_takes_what_fits) {
         char *bytes = redis_str(f.r, "HGET " META " bytes"), *entries = redis_str(f.r, "HGET " META " entries");
         cr_assert(strtoll(bytes, NULL, 10) > 20000 && strtoll(bytes, NULL, 10) <= 22000, "%s", bytes);
         cr_assert_eq(strtoll(entries, NULL, 10), settled);
-        free(bytes);
-        free(entries);
     }
     freeReplyObject(p->reply);
-    free(p);
 }
 
 /* The stream has ids for three more records. */
 Test(redis_bull_settle_page, a_stream_out_of_ids_takes_what_it_can) {
-    page_t *p = calloc(1, sizeof *p);
+    page_t *p = kept(calloc(1, sizeof *p));
     p->r = f.r;
     for (const char *const *flags = ALL; *flags; flags++) {
         p->count = 8;
@@ -284,16 +276,14 @@ Test(redis_bull_settle_page, a_stream_out_of_ids_takes_what_it_can) {
         redis_expect(f.r, "4", "HGET " META " entries");
         char *bytes = redis_str(f.r, "HGET " META " bytes"); /* 'at', 'video', 'x', and of ends 'why' */
         cr_assert_eq(strtoll(bytes, NULL, 10), 3 * (13 + 5 + 1 + (*p->flags == 'r' ? 0 : 3)), "%s", bytes);
-        free(bytes);
     }
     freeReplyObject(p->reply);
-    free(p);
 }
 
 Test(redis_bull_settle_page, another_leader_and_wrong_types_keep_every_job) {
     static const char *const keys[] = {BULL "stalled", BULL "active", BULL "wait", BULL "paused", BULL "meta-paused",
                                        BULL "failed",  RECORDED,      STREAM,      META};
-    page_t *p = calloc(1, sizeof *p);
+    page_t *p = kept(calloc(1, sizeof *p));
     p->r = f.r;
     for (const char *const *flags = ALL; *flags; flags++)
         for (size_t k = 0; k <= sizeof keys / sizeof *keys; k++) {
@@ -307,17 +297,15 @@ Test(redis_bull_settle_page, another_leader_and_wrong_types_keep_every_job) {
             char *before = fixture_digest(f.r);
             cr_assert_str_eq(page_settle(p, k == 0 ? "S" : "T"), k == 0 ? "fenced" : "type");
             redis_expect(f.r, before, "DEBUG DIGEST");
-            free(before);
         }
     freeReplyObject(p->reply);
-    free(p);
 }
 
 /* The jobs stand between others, and the window that the check has read is another by now. One LREM removes all of them, or
  * without the right to LSET one for each. */
 Test(redis_bull_settle_page, finds_jobs_anywhere_in_active) {
     static const long long windows[][2] = {{0, 0}, {0, 5}, {0, 500}, {40, 90}, {100, 130}, {400, 499}};
-    page_t *p = calloc(1, sizeof *p);
+    page_t *p = kept(calloc(1, sizeof *p));
     p->r = f.r;
     for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
         for (int way = 0; way < 4; way++) {
@@ -346,12 +334,11 @@ Test(redis_bull_settle_page, finds_jobs_anywhere_in_active) {
             cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 102);
         }
     freeReplyObject(p->reply);
-    free(p);
 }
 
 /* An id is twice in active: the settle removes one entry, as Bull does. */
 Test(redis_bull_settle_page, one_entry_of_two_is_removed) {
-    page_t *p = calloc(1, sizeof *p);
+    page_t *p = kept(calloc(1, sizeof *p));
     p->r = f.r;
     for (int way = 0; way < 4; way++) {
         p->count = 3;
@@ -367,5 +354,4 @@ Test(redis_bull_settle_page, one_entry_of_two_is_removed) {
         cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), 3);
     }
     freeReplyObject(p->reply);
-    free(p);
 }

@@ -14,7 +14,7 @@ static redisReply *mark_part(redis_t *r, const char *const argv[3], long long pa
     for (int i = 0; i < 3; i++) bull_text(&call, argv[i]);
     bull_text(&call, number);
     bull_text(&call, count);
-    return unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r);
+    return kept(unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r));
 }
 
 static redisReply *mark_with(redis_t *r, const char *token, const char *interval, const char *ttl, bool unchanged) {
@@ -28,7 +28,6 @@ static long long mark_next(redis_t *r, long long passed, const char *count) {
     if (!more) cr_assert_str_eq(bull_word(reply), "marked");
     if (more) cr_assert_gt(reply->element[1]->integer, 0, "the script tells how long it took");
     passed = more ? reply->element[2]->integer : 0;
-    freeReplyObject(reply);
     return passed;
 }
 
@@ -241,8 +240,7 @@ Test(redis_bull_stalled, marking_is_fenced_and_checks_types_first) {
             if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
             lay_out(f.r);
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            char *found = mem_printf("%s%s", fixture_types[t], keys[k].what == keys[k].key ? OF_BULLMQ : "");
+            char *found = kept_printf("%s%s", fixture_types[t], keys[k].what == keys[k].key ? OF_BULLMQ : "");
             bull_expect(mark_with(f.r, "T", "60000", "90000", true), "type", keys[k].what, found);
-            free(found);
         }
 }

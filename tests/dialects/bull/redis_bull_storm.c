@@ -41,7 +41,6 @@ Test(redis_bull_storm, jobs_that_finish_during_a_check_hide_no_stalled_job, .tim
     cr_assert_eq(metric_get(&s.metrics->queues[0].retried), ALL / 2);
     cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), ALL / 2);
     cr_assert_eq(redis_int(r, "XLEN " STREAM), ALL / 2);
-    free(marked);
     free(now);
 }
 
@@ -80,6 +79,5 @@ Test(redis_bull_storm, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 
     cr_assert_eq(metric_get(&s.metrics->queues[0].retried), DEAD);
     cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), DEAD);
     cr_assert_eq(redis_int(r, "LLEN " BULL "active"), ALL - DEAD - FINISHED);
-    free(marked);
     free(now);
 }

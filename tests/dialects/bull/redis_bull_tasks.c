@@ -34,7 +34,6 @@ Test(redis_bull_tasks, a_stalled_job_is_retried_and_then_ends) {
     char *payload = field(r, "1", "payload");
     cr_assert(payload && strstr(payload, "\"id\":\"1\"") && strstr(payload, "\"name\":\"n\"") && strstr(payload, "\"data\":{}"),
               "%s", payload);
-    free(payload);
     redis_expect(r, "2", "HGET " BULL "1 stalledCounter");
     cr_assert_eq(redis_int(r, "ZCARD " BULL "failed"), 1);
     cr_assert_eq(redis_int(r, "EXISTS " BULL "active"), 0);
@@ -134,7 +133,6 @@ Test(redis_bull_tasks, remove_on_fail_is_true_or_0) {
         long long left = redis_int(r, "EXISTS " BULL "%d " BULL "%d:logs", (int)i, (int)i);
         char *score = redis_str(r, "ZSCORE " BULL "failed %d", (int)i);
         cr_assert(left == (rows[i].removes ? 0 : 2) && !score == rows[i].removes, "%s", rows[i].opts);
-        free(score);
     }
     cr_assert_eq(redis_int(r, "XLEN " STREAM), ROWS);
     free(large);

@@ -204,7 +204,7 @@ Test(unit_bull_job, an_error_is_the_reason_and_the_last_stack) {
 
 Test(unit_bull_job, an_error_is_cut_at_64_KiB) {
     enum { LONG = 100000 };
-    char *text = malloc(LONG + 5);
+    char *text = kept(malloc(LONG + 5));
     memset(text, 'x', LONG + 4);
     memcpy(text, "[\"", 2);
     memcpy(text + LONG, "\"]", 3);
@@ -219,7 +219,6 @@ Test(unit_bull_job, an_error_is_cut_at_64_KiB) {
     bull_error(&job, &error);
     cr_expect_eq(error.len, 65536);
     buffer_free(&error);
-    free(text);
 }
 
 Test(unit_bull_job, reads_invalid_numbers_as_0) {
@@ -310,7 +309,7 @@ Test(unit_bull_messages, keeps_a_bounded_list_in_order) {
 
 Test(unit_bull_messages, large_messages_make_room) {
     enum { LARGE = 1 << 20 };
-    char *message = malloc(LARGE + 64);
+    char *message = kept(malloc(LARGE + 64));
     int at = sprintf(message, "{\"jobId\":\"1\",\"val\":\"");
     memset(message + at, 'x', LARGE);
     strcpy(message + at + LARGE, "\"}");
@@ -319,7 +318,6 @@ Test(unit_bull_messages, large_messages_make_room) {
     cr_expect(!bull_messages_add(messages, slice_text(message)));
     cr_expect_eq(messages->count, 3);
     messages_free(messages);
-    free(message);
 }
 
 Test(unit_bull_messages, expects_a_message_for_a_minute) {

@@ -18,7 +18,7 @@ static const char QUEUE[] =
     "delays = [\"*: 1s\"]; roles = [\"dispatcher\", \"monitor\"]; }";
 static const char *const ENV[] = {"QS_NATIVE=on", "QS_ATTEMPTS=4", "QS_DELAY_MS=1000", "QS_THREADS=2", NULL};
 
-/* Lines for the producer. One event of 25 fails each time, one of 20 fails the first time; a third is delayed. Owned. */
+/* Lines for the producer. One event of 25 fails each time, one of 20 fails the first time; a third is delayed. Kept. */
 static char *events(void) {
     char *text = NULL;
     size_t size;
@@ -27,7 +27,7 @@ static char *events(void) {
     for (int i = 0; i < EVENTS; i++)
         fprintf(out, "%d %s %d text\n", i % 3 ? 0 : i * 5, i % 25 == 7 ? "poison" : i % 20 == 3 ? "flaky" : "ok", i);
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 /* Returns the number of events with this word in the workers' output. *all: the number of lines with this word. */
@@ -96,7 +96,6 @@ Test(daemon_delayed_beside, no_event_is_lost_and_no_failure_is_recorded_twice, .
     cr_expect_eq(daemon_log_count(d, "\"level\":\"error\""), 0);
     fprintf(stderr, "beside: %d events were sent %d times and done %d times; %lld of %d failures are recorded\n", EVENTS, taken,
             done, records, POISONS);
-    free(in);
     native_end(&native);
 }
 

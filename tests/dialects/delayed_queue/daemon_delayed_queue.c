@@ -20,7 +20,7 @@ Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
     cr_assert_eq(redis_int(s.r, "EXISTS de_events de_delayed_events sidecar:q:aside de_other"), 0);
     const daemon_output_t *list = cli(d, "list", "-o", "json");
     cr_assert(has(list->out, "\"reason\":\"invalid_target\"") && has(list->out, "\"type\":\"" OTHER "\""), "%s", list->out);
-    char *ref = ref_of(d, "1");
+    char *ref = kept(ref_of(d, "1"));
     const daemon_output_t *refused = cli(d, "requeue", ref);
     cr_assert_neq(refused->code, 0);
     cr_assert(has(refused->err, "its class is not among `types`"), "%s", refused->err);
@@ -47,7 +47,5 @@ Test(daemon_delayed, ends_and_requeues_events_of_an_unknown_class) {
               again->err);
     cr_assert(!has(again->out, "use --again") && !has(again->err, "use --again"), "--again was given: %s", again->err);
     cr_assert_eq(redis_int(s.r, "ZCARD de_delayed_events"), 1);
-    free(event);
-    free(ref);
     cluster_end(&s);
 }

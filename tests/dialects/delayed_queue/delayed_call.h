@@ -49,7 +49,7 @@ static inline eval_t de_call(const de_ask_t *ask) {
 
 static inline redisReply *delayed_promote_call(redis_t *r, de_ask_t ask) {
     eval_t call = de_call(&ask);
-    return call_end(&call, r);
+    return kept(call_end(&call, r));
 }
 
 /* Calls delayed_promote. Returns the number of moved events. */
@@ -59,7 +59,6 @@ static inline long long de_moved(redis_t *r, de_ask_t ask) {
     cr_assert_str_eq(reply->element[0]->str, "moved");
     cr_assert_eq(strlen(reply->element[2]->str), 16);
     long long moved = reply->element[1]->integer;
-    freeReplyObject(reply);
     return moved;
 }
 
@@ -101,7 +100,6 @@ static inline void de_expect_popped(redis_t *r, const char *list, slice_t expect
     cr_assert(reply->type == REDIS_REPLY_STRING && reply->len == expected.len &&
                   memcmp(reply->str, expected.data, expected.len) == 0,
               "%s: %s", list, reply->str);
-    freeReplyObject(reply);
 }
 
 /* Returns the score of a member as text, "" = no such member. Static. */
@@ -109,7 +107,6 @@ static inline const char *de_score(redis_t *r, const char *key, const char *memb
     static char score[64];
     char *found = redis_str(r, "ZSCORE %s %s", key, member);
     snprintf(score, sizeof score, "%s", found ? found : "");
-    free(found);
     return score;
 }
 

@@ -90,7 +90,7 @@ static fixture_t f;
 SUITE(redis_delayed_promote, f = de_setup(), fixture_stop(&f));
 
 Test(redis_delayed_promote, only_the_digits_of_attempt_change) {
-    char *all = temp_read("tests/data/delayed_queue/jackson-2.17.2.jsonl"), *rest = all, *text = malloc(MAX_VECTOR);
+    char *all = temp_read("tests/data/delayed_queue/jackson-2.17.2.jsonl"), *rest = all, *text = kept(malloc(MAX_VECTOR));
     vector_t v = {0};
     int scenes = 0;
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
@@ -107,8 +107,6 @@ Test(redis_delayed_promote, only_the_digits_of_attempt_change) {
     }
     cr_assert_geq(scenes, 8, "%d scenes", scenes);
     vector_free(&v);
-    free(all);
-    free(text);
 }
 
 /* ---- Events to send, and events for the monitor */
@@ -196,14 +194,13 @@ Test(redis_delayed_promote, the_class_selects_the_list) {
         {PAYMENT "###9", WELCOME, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *envelope = mem_printf("{\"payload\":{},\"type\":\"%s\",\"attempt\":1,\"logContext\":{}}", rows[i].class);
+        char *envelope = kept_printf("{\"payload\":{},\"type\":\"%s\",\"attempt\":1,\"logContext\":{}}", rows[i].class);
         redis_ok(f.r, "FLUSHALL");
         redis_ok(f.r, "SET sidecar:app:lock T");
         de_add(f.r, rows[i].member, slice_text(envelope));
         cr_assert_eq(de_moved(f.r, de_new()), rows[i].list != NULL, "%s", rows[i].member);
         if (rows[i].list) de_expect_popped(f.r, rows[i].list, slice_text(envelope));
         cr_assert_eq(redis_int(f.r, "EXISTS de_paymentcheck de_welcome"), 0, "%s", rows[i].member);
-        free(envelope);
     }
 }
 
@@ -226,7 +223,6 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
     redisReply *reply = delayed_promote_call(f.r, de_new());
     cr_assert_eq(reply->element[1]->integer, ROWS + 1);
     cr_assert_str_eq(reply->element[3]->str, "-inf");
-    freeReplyObject(reply);
     de_expect_popped(f.r, "de_paymentcheck", slice_text(ENVELOPE(3)));
     for (int i = 0; i < ROWS; i++) {
         char *member = mem_printf(PAYMENT "###%d", i);
@@ -305,9 +301,8 @@ Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
     enum { POISON = 40 };
     char quarantine[64];
     for (int i = 0; i < POISON; i++) {
-        char *member = mem_printf("example.Unknown###%d", i);
+        char *member = kept_printf("example.Unknown###%d", i);
         de_add(f.r, member, slice_text(ENVELOPE(1)));
-        free(member);
     }
     redis_ok(f.r, "ZADD " DELAYED_KEYS " 1800000000 " PAYMENT "###1"); /* all other members sort before this one */
     redis_ok(f.r, "EVAL %s 1 " DELAYED_KEYS,
@@ -338,9 +333,8 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     for (int i = 0; i < SIZE; i++) buffer_str(&large, "x");
     buffer_str(&large, "\"}" TAIL(1));
     for (int i = 0; i < EVENTS; i++) {
-        char *member = mem_printf(PAYMENT "###%02d", i);
+        char *member = kept_printf(PAYMENT "###%02d", i);
         de_add(f.r, member, (slice_t){large.data, large.len});
-        free(member);
     }
     de_ask_t ask = de_new();
     ask.first = 2;
@@ -406,7 +400,6 @@ Test(redis_delayed_promote, a_missing_right_sends_nothing_until_it_is_back) {
         for (int twice = 0; twice < 2; twice++) {
             redisReply *reply = delayed_promote_call(f.r, de_new());
             cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "the script does not use %s", commands[i]);
-            freeReplyObject(reply);
         }
         redis_ok(f.r, "ACL SETUSER default +@all");
         cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), 0, "without %s the event is sent", commands[i]);

@@ -66,7 +66,6 @@ static bool member_is(const page_t *p, size_t i, bool aside, const char *envelop
     bool there = *de_score(r, "sidecar:email:aside", p->members[i]) != '\0';
     char *stored = redis_str(r, "HGET de_events %s", p->members[i]);
     bool good = there == aside && (envelope ? stored && strcmp(stored, envelope) == 0 : !stored);
-    free(stored);
     return good;
 }
 
@@ -148,7 +147,7 @@ static settled_t spoil_record(page_t *p, size_t bad) { /* larger than the whole 
 static int each_place(spoil_fn *spoil, unsigned verdicts) {
     static const size_t counts[] = {1, 2, 17, MOST_JOBS};
     fixture_t f = fixture_start(&(fixture_options_t){.config = CONFIG});
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     int pages = 0;
     p->f = &f;
     for (int v = QUARANTINE_RELEASE; v <= QUARANTINE_END; v++)
@@ -164,7 +163,6 @@ static int each_place(spoil_fn *spoil, unsigned verdicts) {
                 cr_assert(is_quarantined(p, p->bad), "verdict %d, member %zu of %zu", v, p->bad, p->count);
                 pages++;
             }
-    free(p);
     fixture_stop(&f);
     return pages;
 }
@@ -211,7 +209,7 @@ Test(redis_delayed_settle_page, a_member_twice_in_a_page_is_settled_once) {
 Test(redis_delayed_settle_page, a_stream_that_fills_up_takes_what_fits) {
     static char large[100 << 10];
     f = fixture_start(&(fixture_options_t){.config = CONFIG});
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     memset(large, 'x', sizeof large);
     p->f = &f;
     for (int at_once = 0; at_once < 2; at_once++) {
@@ -234,12 +232,11 @@ Test(redis_delayed_settle_page, a_stream_that_fills_up_takes_what_fits) {
         cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), 10);
         redis_expect(f.r, "10", "HGET sidecar:email:meta entries");
     }
-    free(p);
 }
 
 Test(redis_delayed_settle_page, a_stream_out_of_ids_takes_what_it_can) {
     f = fixture_start(&(fixture_options_t){.config = CONFIG});
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     *p = (page_t){.f = &f, .count = 8, .verdict = QUARANTINE_END};
     page_lay_out(p);
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551612 f v");
@@ -248,12 +245,11 @@ Test(redis_delayed_settle_page, a_stream_out_of_ids_takes_what_it_can) {
         cr_assert_eq(p->answers[i], i < 3 ? SETTLED : SETTLED_FULL, "member %zu: %d", i, (int)p->answers[i]);
         cr_assert(i < 3 ? is_settled(p, i) : is_quarantined(p, i), "member %zu", i);
     }
-    free(p);
 }
 
 Test(redis_delayed_settle_page, another_leader_keeps_every_member) {
     f = fixture_start(&(fixture_options_t){.config = CONFIG});
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     p->f = &f;
     for (int v = QUARANTINE_RELEASE; v <= QUARANTINE_END; v++) {
         p->verdict = (quarantine_verdict_t)v;
@@ -264,7 +260,5 @@ Test(redis_delayed_settle_page, another_leader_keeps_every_member) {
         cr_assert_eq(p->answered, 0);
         cr_assert_eq(f.error.outcome, OUTCOME_FENCED, "%s", f.error.text);
         redis_expect(f.r, before, "DEBUG DIGEST");
-        free(before);
     }
-    free(p);
 }

@@ -124,7 +124,6 @@ static void check(redis_t *r, const char *member, slice_t envelope, int *good, i
     else /* not valid JSON, or a doubled member: only digits at the end may differ */
         cr_assert(!json_pick(envelope, NULL, 0) || stored.len - envelope.len <= 1, "%.*s", (int)envelope.len, envelope.data);
     freeReplyObject(reply);
-    free(quarantine);
     buffer_free(&wanted);
 }
 

@@ -6,20 +6,19 @@ static void add_result(void *self, preflight_level_t level, const char *queue, c
     buffer_printf(self, "%s %s: %s\n", level == PREFLIGHT_WARNING ? "warning" : "note", queue, text);
 }
 
-/* Returns one line for each result; owned. */
+/* Returns one line for each result; kept. */
 static char *results(fixture_t *f) {
     buffer_t said = {0};
     conn_t *conn = conn_new(f->shard, "test", NULL);
     cr_assert_eq(conn_open(conn, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(survey(&(preflight_call_t){conn, f->keys, add_result, &said, &f->error}), OUTCOME_OK, "%s", f->error.text);
     conn_free(conn);
-    return said.len ? said.data : strdup("");
+    return kept(said.len ? said.data : strdup(""));
 }
 
 static void expect_said(fixture_t *f, const char *expected) {
     char *said = results(f);
     cr_assert(expected ? strstr(said, expected) != NULL : !*said, "%s instead of: %s", said, expected);
-    free(said);
 }
 
 #define NESTED "example.Letters.Welcome"
@@ -42,13 +41,12 @@ Test(redis_delayed_survey, names_classes_that_are_not_configured) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int quarantined = 0; quarantined < 2; quarantined++) {
-            char *config = mem_printf(DE_QUEUE("%s"), rows[i].types);
+            char *config = kept_printf(DE_QUEUE("%s"), rows[i].types);
             fixture_t f = fixture_start(&(fixture_options_t){.config = config});
             redis_ok(f.r, "ZADD " DELAYED_KEYS " 9000000000000 " PAYMENT "###known");
             redis_ok(f.r, "ZADD %s 9000000000000 %s", quarantined ? "sidecar:email:aside" : DELAYED_KEYS, rows[i].member);
             expect_said(&f, rows[i].said);
             fixture_stop(&f);
-            free(config);
         }
 }
 
@@ -61,7 +59,6 @@ Test(redis_delayed_survey, names_each_class_once_and_not_too_many) {
     for (const char *at = said; (at = strchr(at, '\n')); at++) lines++;
     for (const char *at = said; (at = strstr(at, "\"a.C3\"")); at++) third++;
     cr_assert(lines == 8 && third == 1, "%s", said);
-    free(said);
     fixture_stop(&f);
 }
 

@@ -124,7 +124,6 @@ Test(redis_delayed_tasks, an_unhandled_event_is_ended) {
                                 "local n = 0 for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do "
                                 "for i = 2, #e[2], 2 do n = n + #e[2][i] end end return n");
     cr_assert_eq(strtoll(counted, NULL, 10), bytes);
-    free(counted);
 }
 
 /* Workers are late by more than all delays: waiting events have not failed, and the monitor reads them seldom. */
@@ -132,11 +131,9 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
     enum { MANY = 40 };
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 0; i < MANY; i++) {
-        char *member = mem_printf(PAYMENT "###%d", i);
-        char *envelope = mem_printf("{\"payload\":{\"id\":%d},\"type\":\"" PAYMENT "\",\"attempt\":1,\"logContext\":{}}", i);
+        char *member = kept_printf(PAYMENT "###%d", i);
+        char *envelope = kept_printf("{\"payload\":{\"id\":%d},\"type\":\"" PAYMENT "\",\"attempt\":1,\"logContext\":{}}", i);
         de_add(d.f.r, member, slice_text(envelope));
-        free(member);
-        free(envelope);
     }
     until(&d, count(&d, "LLEN de_paymentcheck") == MANY);
     de_due(d.f.r);
@@ -164,9 +161,8 @@ Test(redis_delayed_tasks, does_not_end_an_event_that_waits_in_its_list) {
 Test(redis_delayed_tasks, does_not_end_finished_or_rescheduled_events) {
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES "retry_attempts = 2;")});
     for (int i = 1; i <= 3; i++) {
-        char *member = mem_printf(PAYMENT "###%d", i);
+        char *member = kept_printf(PAYMENT "###%d", i);
         de_add(d.f.r, member, slice_text(ENVELOPE(1)));
-        free(member);
     }
     until(&d, count(&d, "LLEN de_paymentcheck") == 3);
     redis_ok(d.f.r, "DEL de_paymentcheck"); /* workers have taken the events */
@@ -257,7 +253,6 @@ Test(redis_delayed_tasks, replaces_ids_that_the_log_cannot_store) {
             cr_assert(strncmp(job, "sha256:", 7) == 0 && strlen(job) == 71, "%s", job);
         expect_recorded(&d, "type", rows[i].kept ? PAYMENT : NULL);
         expect_empty(&d);
-        free(job);
         buffer_free(&member);
     }
 }
@@ -266,9 +261,8 @@ Test(redis_delayed_tasks, replaces_ids_that_the_log_cannot_store) {
 Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE("types = [\"" WELCOME "\"];")});
     for (int i = 0; i < 40; i++) {
-        char *member = mem_printf(PAYMENT "###%d", i);
+        char *member = kept_printf(PAYMENT "###%d", i);
         de_add(d.f.r, member, slice_text(ENVELOPE(1)));
-        free(member);
     }
     until(&d, fixture_log_count("class is not among") == 1);
     cr_assert_eq(fixture_log_count(PAYMENT), 1);
@@ -316,9 +310,8 @@ Test(redis_delayed_tasks, logs_many_large_envelopes_once) {
     memset(large, 'x', sizeof large);
     open_setup(&d, (fixture_options_t){.config = DE_QUEUE(DE_TYPES " max_payload = \"1KiB\";")});
     for (int i = 0; i < 64; i++) {
-        char *member = mem_printf(PAYMENT "###%d", i);
+        char *member = kept_printf(PAYMENT "###%d", i);
         de_add(d.f.r, member, (slice_t){large, sizeof large});
-        free(member);
     }
     until(&d, metric_get(&of(&d)->large) == 64);
     driver_run(&d.instance.driver, 50);
@@ -352,9 +345,8 @@ Test(redis_delayed_tasks, settles_many_events_at_once, .timeout = 60) {
     enum { EVENTS = 500 };
     open_setup(&d, (fixture_options_t){0});
     for (int i = 0; i < EVENTS; i++) {
-        char *member = mem_printf("%s###%d", i % 5 == 0 ? "example.Other" : PAYMENT, i);
+        char *member = kept_printf("%s###%d", i % 5 == 0 ? "example.Other" : PAYMENT, i);
         de_add(d.f.r, member, slice_text(i % 5 == 0 ? ENVELOPE(1) : i % 5 == 1 ? "broken" : odd[0].first));
-        free(member);
     }
     until(&d, records(&d) == EVENTS / 5 && count(&d, "LLEN de_paymentcheck") == EVENTS / 5 * 3);
     until(&d, count(&d, "ZCARD sidecar:email:aside") == EVENTS / 5);
@@ -374,11 +366,10 @@ Test(redis_delayed_tasks, a_waiting_event_does_not_delay_others, .timeout = 60) 
     until(&d, count(&d, "ZCARD sidecar:email:aside") == FOREIGN);
     de_add(d.f.r, PAYMENT "###1", slice_text(odd[0].first));
     for (int i = 1; count(&d, "LLEN de_paymentcheck") == 0; i++) {
-        char *member = mem_printf("a.Foreign###+%d", i);
+        char *member = kept_printf("a.Foreign###+%d", i);
         de_add(d.f.r, member, slice_text("{}"));
         until(&d, count(&d, "ZCARD sidecar:email:aside") >= FOREIGN + i);
         cr_assert_lt(i, 100, "changes of the quarantine keep an event from its turn");
-        free(member);
     }
 }
 

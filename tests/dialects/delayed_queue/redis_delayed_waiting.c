@@ -15,10 +15,8 @@ SUITE(redis_delayed_waiting, f = de_setup(), fixture_stop(&f));
 Test(redis_delayed_waiting, does_not_send_again_what_waits_in_its_list) {
     enum { EVENTS = 200 };
     for (int i = 0; i < EVENTS; i++) {
-        char *member = mem_printf(PAYMENT "###%d", i), *envelope = mem_printf("{\"payload\":{\"id\":\"%d\"}" TAIL(1), i);
+        char *member = kept_printf(PAYMENT "###%d", i), *envelope = kept_printf("{\"payload\":{\"id\":\"%d\"}" TAIL(1), i);
         de_add(f.r, member, slice_text(envelope));
-        free(member);
-        free(envelope);
     }
     cr_assert_eq(de_moved(f.r, de_new()), EVENTS);
     for (int i = 0; i < 6; i++) {

@@ -69,13 +69,13 @@ ParameterizedTest(int *number, daemon_kmqueue, kill_points) {
     cr_assert_eq(redis_int(s.r, "SCARD " SAFE "_unique"), 1);
     cr_assert_eq(redis_int(s.r, "XLEN sidecar:q:failures"), 2, "%s", variable);
     await(&s, audit_log_rows(daemon_audit_path(next)) == 1);
-    free(again), free(variable), free(config);
+    free(variable);
 }
 
 static const char *const WORK[] = {"work", "worker1_queue", "worker2_queue:safe", NULL};
 static const char *const PRODUCE[] = {"produce", "worker1_queue", "worker2_queue:safe", NULL};
 
-/* Returns one line for each task, as stdin of the producer; owned. */
+/* Returns one line for each task, as stdin of the producer; kept. */
 static char *story(const char *kind, int from, int to) {
     char *text = NULL;
     size_t size;
@@ -84,13 +84,12 @@ static char *story(const char *kind, int from, int to) {
     for (int i = from; i < to; i++)
         fprintf(out, "0 %s %d caf\xc3\xa9 \"quoted\" \\ {\"retry\":9} 12345678901234567890\n", kind, i);
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 static void produce(const native_t *native, const char *kind, int from, int to, bool unique) {
     char *in = story(kind, from, to);
     native_finish(native, PRODUCE, unique ? (const char *const[]){"QS_UNIQUE=1", NULL} : NULL, in);
-    free(in);
 }
 
 static void end_worker(child_t *worker, bool kill) {
@@ -186,7 +185,6 @@ Test(daemon_kmqueue, a_real_heartbeat_keeps_a_task) {
     await(&s, native_count(&native, "finished", "hang-0") == 1);
     await(&s, all_gone());
     end_worker(worker, false);
-    free(before), free(after);
     native_end(&native);
 }
 
@@ -207,7 +205,6 @@ Test(daemon_kmqueue, status_names_the_backup_list_of_a_real_manager_with_another
               status->out);
     end_worker(worker, true);
     native_end(&native);
-    free(config);
 }
 
 /* KMQueue's own monitor beside the sidecar: some tasks run twice, as docs/dialects/kmqueue.md says, and no task is lost. */

@@ -31,7 +31,7 @@ static void expect_anew(redis_t *r, const char *task, int64_t before) {
     char *anew = NULL;
     cr_assert_gt(asprintf(&anew, "%.*s\"retry\":0,\"state\":\"normal\"%s", (int)(retry - expected), expected, retry + 25), 0);
     cr_assert_str_eq(found, anew);
-    free(found), free(expected), free(anew);
+    free(expected), free(anew);
 }
 
 static cluster_t s;
@@ -41,7 +41,7 @@ Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_unique_id) {
     const char *const tasks[] = {TASK("u", SAFE, "true"), TASK("c", SAFE, "false")};
     daemon_t *d = ended(&s, tasks, 2);
     for (int i = 0; i < 2; i++) {
-        char *ref = ref_of(d, i ? "\"id\":\"c\"" : "\"id\":\"u\"");
+        char *ref = kept(ref_of(d, i ? "\"id\":\"c\"" : "\"id\":\"u\""));
         int64_t before = cluster_ms(s.r);
         const daemon_output_t *done = cli(d, "requeue", ref, "--because", "mended");
         cr_assert_eq(done->code, 0, "%s%s", done->out, done->err);
@@ -49,7 +49,6 @@ Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_unique_id) {
         cr_assert_eq(redis_int(s.r, "SCARD " SAFE "_unique"), 1, "only the unique task has an id in the set");
         cr_assert_eq(redis_int(s.r, "SISMEMBER " SAFE "_unique u"), 1);
         await(&s, answers(d, i + 1), COPY_MS);
-        free(ref);
     }
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 2);
 }
@@ -58,7 +57,7 @@ Test(daemon_kmqueue_requeue, a_task_begins_anew_with_its_unique_id) {
 Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     const char *const tasks[] = {TASK("u", SAFE, "true")};
     daemon_t *d = ended(&s, tasks, 1);
-    char *ref = ref_of(d, "\"id\":\"u\"");
+    char *ref = kept(ref_of(d, "\"id\":\"u\""));
     redis_ok(s.r, "SADD " SAFE "_unique u");
     const daemon_output_t *refused = cli(d, "requeue", ref);
     cr_assert_eq(refused->code, 1, "%s%s", refused->out, refused->err);
@@ -68,7 +67,6 @@ Test(daemon_kmqueue_requeue, a_unique_task_that_waits_is_not_doubled) {
     const daemon_output_t *done = cli(d, "requeue", ref);
     cr_assert_eq(done->code, 0, "the requeue failed: %s%s", done->out, done->err);
     cr_assert_eq(redis_int(s.r, "LLEN " SAFE), 1);
-    free(ref);
 }
 
 Test(daemon_kmqueue_requeue, refuses_to_requeue_a_task_without_a_list) {
@@ -76,11 +74,10 @@ Test(daemon_kmqueue_requeue, refuses_to_requeue_a_task_without_a_list) {
     static const char *const why[] = {"its payload is not a task of KMQueue", "its list `elsewhere` is not among `queues`"};
     daemon_t *d = ended(&s, tasks, 2);
     for (int i = 0; i < 2; i++) {
-        char *ref = ref_of(d, i ? "elsewhere" : "no task");
+        char *ref = kept(ref_of(d, i ? "elsewhere" : "no task"));
         const daemon_output_t *refused = cli(d, "requeue", ref);
         cr_assert_eq(refused->code, 1, "%s%s", refused->out, refused->err);
         cr_assert(has(refused->err, why[i]), "%s", refused->err);
         cr_assert_eq(redis_int(s.r, "EXISTS elsewhere elsewhere_unique " SAFE), 0);
-        free(ref);
     }
 }

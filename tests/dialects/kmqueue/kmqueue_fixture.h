@@ -33,23 +33,22 @@ static inline char *km_json(redis_t *r, km_t t) {
                    t.id ? t.id : "t-1", t.queue ? t.queue : SAFE, exc, gen, t.retry, t.state ? t.state : "normal",
                    t.type ? t.type : "mail", t.common ? "false" : "true");
     free(exc), free(gen);
-    return bytes;
+    return kept(bytes);
 }
 
-/* The bytes with one text in them replaced; owned. */
+/* The bytes with one text in them replaced; kept. */
 static inline char *km_with(const char *bytes, const char *from, const char *to) {
     const char *at = strstr(bytes, from);
     cr_assert(at, "%s is not in %s", from, bytes);
     return mem_printf("%.*s%s%s", (int)(at - bytes), bytes, to, at + strlen(from));
 }
 
-/* Returns the bytes that a retry of this task must push; owned. */
+/* Returns the bytes that a retry of this task must push; kept. */
 static inline char *km_again(const char *bytes, long long retries, const char *state) {
-    char *from = mem_printf("\"retry\":%lld,\"state\":\"%s\"", retries, state);
-    char *to = mem_printf("\"retry\":%lld,\"state\":\"retry\"", retries + 1);
+    char *from = kept_printf("\"retry\":%lld,\"state\":\"%s\"", retries, state);
+    char *to = kept_printf("\"retry\":%lld,\"state\":\"retry\"", retries + 1);
     char *again = km_with(bytes, from, to);
-    free(from), free(to);
-    return again;
+    return kept(again);
 }
 
 static inline long long in(setup_t *d, const char *list, const char *bytes) { return in_list(d->f.r, list, slice_text(bytes)); }
@@ -57,7 +56,7 @@ static inline long long in(setup_t *d, const char *list, const char *bytes) { re
 /* Pushes the task to backup, as a worker that runs it. */
 static inline void km_take(setup_t *d, const char *bytes) { redis_ok(d->f.r, "LPUSH " BACKUP " %s", bytes); }
 
-/* Returns a field of the last record; owned. "-": the record lacks the field. */
+/* Returns a field of the last record; kept. "-": the record lacks the field. */
 static inline char *km_last(setup_t *d, const char *field) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %s",
                      "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][2] "
@@ -68,5 +67,4 @@ static inline char *km_last(setup_t *d, const char *field) {
 static inline void km_expect(setup_t *d, const char *field, const char *expected) {
     char *found = km_last(d, field);
     cr_assert_str_eq(found, expected, "%s", field);
-    free(found);
 }

@@ -29,7 +29,7 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     cr_assert_eq(count(&d, "SCARD " UNIQUE), 1);
     km_expect(&d, "payload", second);
     cr_assert_eq(count(&d, "EXISTS " PLAIN " sidecar:email:stamps"), 0);
-    free(first), free(again), free(second);
+    free(second);
 }
 
 Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
@@ -48,10 +48,9 @@ Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
     km_expect(&d, "attempts", "3");
     km_expect(&d, "payload", bytes);
     const char *gen = strstr(bytes, "\"genTimestamp\":") + 15, *exc = strstr(bytes, "\"excTimestamp\":") + 15;
-    char *created = mem_printf("%.*s", (int)strcspn(gen, ","), gen), *started = mem_printf("%.*s", (int)strcspn(exc, ","), exc);
+    char *created = kept_printf("%.*s", (int)strcspn(gen, ","), gen), *started = kept_printf("%.*s", (int)strcspn(exc, ","), exc);
     km_expect(&d, "created", created);
     km_expect(&d, "started", started);
-    free(created), free(started), free(bytes);
 }
 
 /* A task may also name a list in mode default: KMQueue's own monitor pushes to any list that a task names. */
@@ -63,7 +62,6 @@ Test(redis_kmqueue, a_task_goes_to_the_list_that_it_names) {
     until(&d, in(&d, PLAIN, again));
     cr_assert_eq(count(&d, "EXISTS " SAFE " " UNIQUE), 0);
     expect_reason(&d, "retried", "stalled 2 -");
-    free(bytes), free(again);
 }
 
 Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
@@ -78,7 +76,6 @@ Test(redis_kmqueue, removes_a_unique_id_with_its_task_only) {
     cr_assert_eq(count(&d, "SISMEMBER " UNIQUE " a"), 0);
     cr_assert_eq(count(&d, "SCARD " UNIQUE), 2, "the id b belongs to another task, because this task is not unique");
     cr_assert_eq(count(&d, "SCARD " PLAIN "_unique"), 3);
-    free(one), free(other);
 }
 
 Test(redis_kmqueue, a_unique_set_of_another_type_keeps_the_task) {
@@ -89,7 +86,6 @@ Test(redis_kmqueue, a_unique_set_of_another_type_keeps_the_task) {
     until(&d, metric_get(&of(&d)->faults) > 0);
     cr_assert_eq(in(&d, BACKUP, bytes), 1);
     cr_assert_eq(records(&d), 0);
-    free(bytes);
 }
 
 /* Times of a task, and the result. exc, gen: ms from now. */
@@ -134,7 +130,7 @@ Test(redis_kmqueue, times_table, .timeout = 120) {
             passes(&d, 4);
             cr_expect_eq(in(&d, BACKUP, bytes), 1, "%s", times[i].what);
         }
-        free(bytes), free(queue);
+        free(queue);
         close_setup(&d);
     }
 }
@@ -150,7 +146,6 @@ Test(redis_kmqueue, a_task_is_protected_from_its_own_begin) {
     km_take(&d, bytes);
     until(&d, records(&d) == 1);
     cr_assert_geq(call_now_ms(d.f.r) - began, 1400);
-    free(bytes);
 }
 
 Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
@@ -171,7 +166,6 @@ Test(redis_kmqueue, a_blank_heartbeat_counts_as_missing) {
         } else {
             until(&d, records(&d) == 1);
         }
-        free(bytes);
         close_setup(&d);
     }
 }
@@ -189,7 +183,6 @@ Test(redis_kmqueue, a_heartbeat_of_another_type_counts) {
     }
     redis_ok(d.f.r, "DEL t-1_alive");
     until(&d, records(&d) == 1);
-    free(bytes);
 }
 
 /* The proxy drops one request of a scan. Meanwhile the worker finishes the task, as RedisTaskQueue.finishTask does. */
@@ -210,7 +203,6 @@ Test(redis_kmqueue, a_worker_may_finish_at_any_step, .timeout = 60) {
         redis_ok(d.f.r, "SREM " UNIQUE " %s", id);
         until(&d, !stamp_of(d.f.r, slice_text(bytes)).born_us);
         cr_assert_eq(count(&d, "LLEN " SAFE), 0, "a finished task was retried: %s", steps[i]);
-        free(bytes);
     }
     cr_assert_eq(records(&d), 0);
     cr_assert_eq(count(&d, "EXISTS " UNIQUE), 0);
@@ -226,7 +218,6 @@ Test(redis_kmqueue, a_worker_may_finish_after_the_retry) {
     driver_run(&d.instance.driver, 200);
     cr_assert_eq(in(&d, SAFE, again), 1);
     cr_assert_eq(records(&d), 1);
-    free(bytes), free(again);
 }
 
 /* The reply of each script is lost: no task is settled twice. */
@@ -246,6 +237,5 @@ Test(redis_kmqueue, lost_replies_double_nothing, .timeout = 60) {
         cr_assert_eq(in(&d, BACKUP, bytes), 0);
         cr_assert_eq(count(&d, "SCARD " UNIQUE), i == 0);
         cr_assert_eq(records(&d), (long long)i + 1);
-        free(bytes), free(again);
     }
 }

@@ -26,7 +26,6 @@ Test(redis_kmqueue_acl, the_published_rights_are_enough) {
     driver_run(&d.instance.driver, 300);
     until(&d, metric_get(&of(&d)->stale_unique) == 1);
     cr_assert_eq(metric_get(&of(&d)->faults), 0);
-    free(first), free(again), free(last);
     close_setup(&d);
 }
 
@@ -46,7 +45,6 @@ Test(redis_kmqueue_acl, missing_right_loses_no_task, .timeout = 60) {
         driver_run(&d.instance.driver, 400);
         cr_assert_eq(in(&d, BACKUP, first) + in(&d, SAFE, again), 1, "%s", rights[i]);
         cr_assert_eq(in(&d, BACKUP, last) + (records(&d) > 0 && count(&d, "SISMEMBER " UNIQUE " t-2") == 0), 1, "%s", rights[i]);
-        free(first), free(again), free(last);
         close_setup(&d);
     }
 }

@@ -40,7 +40,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static slice_t row_bytes(size_t i) { return (slice_t){rows[i].bytes, rows[i].len ? rows[i].len : strlen(rows[i].bytes)}; }
 
-/* Returns reason and attempts of the record with this payload; owned. */
+/* Returns reason and attempts of the record with this payload; kept. */
 static char *reason_for(setup_t *d, slice_t bytes) {
     return redis_str(d->f.r, "EVAL %s 1 sidecar:email:failures %b",
                      "for _, e in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do local f = {} "
@@ -75,7 +75,6 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     for (size_t i = 0; i < ROWS; i++) {
         char *reason = reason_for(&d, row_bytes(i));
         cr_expect(reason && strcmp(reason, rows[i].reason) == 0, "row %zu: %s, not %s", i, reason, rows[i].reason);
-        free(reason);
     }
     cr_assert_eq(count(&d, "LLEN " BACKUP), 1, "backup must hold only the marker");
     cr_assert_eq(count(&d, "LLEN " SAFE), 1);
@@ -87,7 +86,6 @@ Test(redis_kmqueue_hostile, each_ends_with_its_reason, .timeout = 60) {
     redis_expect(d.f.r, "kept", "GET other_queue");
     cr_assert_eq(count(&d, "EXISTS other_queue other_queue_unique _unique *"), 4);
     cr_assert_eq(count(&d, "EXISTS i_alive t-1_alive"), 0);
-    free(lock), free(good), free(again);
 }
 
 /* The monitor retries stalled duplicates of a valid task. It cannot retry invalid entries, so their duplicates end one by one. */
@@ -105,7 +103,6 @@ Test(redis_kmqueue_hostile, ends_duplicates_of_invalid_entries, .timeout = 60) {
                            "for i = 1, #e[2], 2 do if e[2][i] == 'event' then "
                            "if not ids[e[2][i + 1]] then n = n + 1 end ids[e[2][i + 1]] = true end end end return n"),
                  6, "each entry must have its own event id");
-    free(foreign);
 }
 
 /* A task that names another list stays while its worker sends heartbeats. An unreadable entry has no heartbeat. */
@@ -122,13 +119,13 @@ Test(redis_kmqueue_hostile, a_living_worker_keeps_a_task_with_an_invalid_target)
     expect_reason(&d, "failed", "invalid_target 1 -");
 }
 
-/* Returns a task with about `fill` bytes of data, made of `unit`; owned. */
+/* Returns a task with about `fill` bytes of data, made of `unit`; kept. */
 static char *large_task(size_t fill, const char *unit) {
     buffer_t text = {0};
     buffer_str(&text, "{\"data\":\"");
     while (text.len < fill) buffer_str(&text, unit);
     buffer_str(&text, "\",\"id\":\"t-1\",\"queue\":\"" SAFE "\"," STATUS ",\"type\":\"marker\",\"unique\":true}");
-    return text.data;
+    return kept(text.data);
 }
 
 Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
@@ -140,7 +137,6 @@ Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
         km_take(&d, bytes);
         until(&d, in(&d, SAFE, again));
         cr_assert_eq(in(&d, BACKUP, bytes), 0);
-        free(bytes), free(again);
         close_setup(&d);
     }
 }
@@ -160,7 +156,6 @@ Test(redis_kmqueue_hostile, keeps_oversized_tasks_and_ends_too_deep_tasks, .time
     passes(&d, 3);
     cr_assert_eq(in(&d, BACKUP, large), 1);
     cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
-    free(large);
     buffer_free(&deep);
 }
 
@@ -285,5 +280,4 @@ Test(redis_kmqueue_hostile, a_set_of_another_type_is_a_fault_of_this_queue) {
     km_take(&d, bytes);
     until(&d, in(&d, PLAIN, again));
     cr_assert_geq(fixture_log_count(UNIQUE), 1, "the log must name the key");
-    free(bytes), free(again);
 }

@@ -14,11 +14,10 @@ static const char CALM[] = "group = \"app\"; monitor = { scan_interval = \"50ms\
 /* Acts as KMQueueManager.init when a worker starts (RedisBackupQueue.java, initQueue). False: backup exists already. */
 static bool manager_starts(setup_t *d, const char *id) {
     if (count(d, "EXISTS " BACKUP)) return false;
-    char *marker = mem_printf("{\"id\":\"%s\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,"
-                              "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}",
-                              id, call_now_ms(d->f.r));
+    char *marker = kept_printf("{\"id\":\"%s\",\"queue\":\"" BACKUP "\",\"taskStatus\":{\"excTimestamp\":0,\"genTimestamp\":%lld,"
+                               "\"retry\":0,\"state\":\"normal\"},\"type\":\"marker\",\"unique\":false}",
+                               id, call_now_ms(d->f.r));
     redis_ok(d->f.r, "LPUSH " BACKUP " %s", marker);
-    free(marker);
     return true;
 }
 
@@ -41,7 +40,6 @@ Test(redis_kmqueue_marker, uses_the_managers_marker) {
     cr_assert_eq(entries(&d), 2);
     cr_assert_eq(in(&d, BACKUP, marker), 1);
     cr_assert_eq(count(&d, "HLEN sidecar:email:stamps"), 1, "the marker got a stamp, as a task does");
-    free(marker), free(task);
 }
 
 Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
@@ -59,7 +57,6 @@ Test(redis_kmqueue_marker, pushes_a_marker_if_there_is_none) {
                             "if t.type == 'marker' then return t.queue .. ' ' .. #t.id .. ' ' .. t.taskStatus.state .. ' ' .. "
                             "tostring(t.unique) end end");
     cr_assert_str_eq(found, BACKUP " 36 normal false");
-    free(found), free(task);
 }
 
 Test(redis_kmqueue_marker, keeps_one_of_two_markers) {
@@ -72,7 +69,6 @@ Test(redis_kmqueue_marker, keeps_one_of_two_markers) {
             redis_ok(d.f.r, "LPUSH " BACKUP " %s",
                      i < 300 ? MARKER("m1", BACKUP, "", "marker") : MARKER("m2", BACKUP, "", "marker"));
         km_take(&d, task);
-        free(task);
     }
     until(&d, entries(&d) == 601);
     passes(&d, 10);
@@ -102,7 +98,6 @@ Test(redis_kmqueue_marker, a_lost_marker_is_replaced_once) {
         cr_assert_leq(pushes, 2);
         cr_assert_eq(entries(&d), 2);
     }
-    free(task);
 }
 
 /* While backup holds only the marker, the monitor sends no request. A worker's push wakes the monitor. */
@@ -122,7 +117,6 @@ Test(redis_kmqueue_marker, a_marker_alone_causes_no_requests) {
         km_take(&d, task);
         until(&d, stamp_of(d.f.r, slice_text(task)).seen);
     }
-    free(task);
 }
 
 /* Each of these tasks ends a scan of KMQueue's own monitor, which then never reads the tasks behind it. */
@@ -152,7 +146,7 @@ Test(redis_kmqueue_marker, no_task_counts_as_a_marker, .timeout = 60) {
                       "if f.payload == ARGV[1] then return f.reason .. ' ' .. f.attempts .. ' ' .. (f.error or '-') end end",
                       forged[i]);
         cr_assert_str_eq(reason, reasons[i]);
-        free(reason), free(task), free(again);
+        free(reason);
         close_setup(&d);
     }
 }
@@ -168,5 +162,4 @@ Test(redis_kmqueue_marker, a_full_redis_keeps_all_markers) {
     cr_assert_eq(entries(&d), 2);
     redis_ok(d.f.r, "CONFIG SET maxmemory 0");
     until(&d, entries(&d) == 1);
-    free(task), free(again);
 }

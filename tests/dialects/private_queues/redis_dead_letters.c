@@ -135,7 +135,7 @@ static void requeue_job(const char *job, const char *queue) {
     requeue_reply_t reply;
     digest_t digest = digest_of(job, strlen(job));
     char *id = value_of(&d, "failed", "event");
-    char *marker = keyspace_requeued_of(slice_text(queue));
+    char *marker = kept(keyspace_requeued_of(slice_text(queue)));
     const event_t record = {.kind = slice_text("requeued"), .answers = slice_text(id)};
     const requeue_push_t where = {.ready = d.f.keys->queues[0].config->ready, .job = slice_text(job)};
     cr_assert_eq(conn_open(d.f.conn, &d.f.error), OUTCOME_OK);
@@ -143,8 +143,6 @@ static void requeue_job(const char *job, const char *queue) {
                    &(requeue_request_t){.marker = marker, .where = &where, .digest = &digest, .by = "ann", .record = &record});
     cr_assert_eq(requeue_read(d.f.conn, &reply, &d.f.error), OUTCOME_OK, "%s", d.f.error.text);
     cr_assert_eq(reply.kind, REQUEUE_DONE, "%s", reply.why);
-    free(marker);
-    free(id);
 }
 
 Test(redis_dead_letters, a_requeued_job_of_another_queue_removes_no_dead_letter) {

@@ -227,7 +227,6 @@ static double cpu_us(server_t *server) {
     char *info = server_info(server, "cpu"), *user = strstr(info, "used_cpu_user:"), *sys = strstr(info, "used_cpu_sys:");
     cr_assert(user && sys);
     double us = (strtod(user + strlen("used_cpu_user:"), NULL) + strtod(sys + strlen("used_cpu_sys:"), NULL)) * 1e6;
-    free(info);
     return us;
 }
 
@@ -247,7 +246,7 @@ Test(redis_private, finds_lists_among_a_million_other_keys, .timeout = 120) {
 }
 
 Test(redis_private, keeps_oversized_jobs_and_retries_binary_jobs) {
-    char *large = malloc(17 << 20);
+    char *large = kept(malloc(17 << 20));
     memset(large, 'L', 17 << 20);
     open_fights(&d, FIGHTS(""));
     redis_ok(d.f.r, "RPUSH queue-w1 %b", large, (size_t)(17 << 20));
@@ -261,7 +260,6 @@ Test(redis_private, keeps_oversized_jobs_and_retries_binary_jobs) {
     cr_assert_eq(count(&d, "LLEN queue-w1"), 1);
     cr_assert(metric_get(&of(&d)->large) > 0);
     cr_assert(fixture_log_count("larger than max_payload") > 0);
-    free(large);
 }
 
 /* The reply has more jobs than the request had lists. */

@@ -106,7 +106,6 @@ Test(redis_private_scripts, letters_without_a_record) {
     cr_assert_eq(reply->element[4 + 3 * 9]->len, 0);
     cr_assert_eq(reply->element[5 + 3 * 9]->integer, 5);
     freeReplyObject(reply);
-    free(mark);
 }
 
 Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
@@ -126,7 +125,6 @@ Test(redis_private_scripts, letters_of_the_wrong_type_change_nothing) {
             char *before = fixture_digest(f.r);
             expect_type(letters(f.r, ask), keys[k].what, fixture_types[t]);
             redis_expect(f.r, before, "DEBUG DIGEST");
-            free(before);
         }
 }
 
@@ -147,7 +145,7 @@ Test(redis_private_scripts, removes_marks_of_removed_dead_letters) {
     redis_expect(f.r, NULL, "ZSCORE %s %s", RECORDED, gone);
     char *score = redis_str(f.r, "ZSCORE %s %s", RECORDED, there);
     cr_assert(score && strtoll(score, NULL, 10) >= before, "%s", score);
-    free(score), free(there), free(gone);
+    free(there), free(gone);
 }
 
 static redisReply *record(redis_t *r, const char *token, const char *mark, const char *most, bool in_vain) {
