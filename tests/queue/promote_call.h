@@ -40,7 +40,7 @@ static inline redisReply *promote(fixture_t *f, ask_t ask) {
     redisReply *all = redis_do(
         f->r, "EVAL %b 4 sidecar:app:lock email:delayed email sidecar:email:meta %s %s %lld %lld %s %lld %lld %lld %lld %lld",
         text, len, ask.token, ask.group, ask.slice, ask.batch, ask.unit, ask.limit, ask.payload, ask.skip, ask.bytes, ask.first);
-    return promote_answer(all);
+    return kept(promote_answer(all));
 }
 
 static const char *word(const redisReply *reply, size_t index) {
@@ -81,6 +81,5 @@ static inline void expect_reply(redisReply *reply, const char *kind, const char 
 static inline long long server_now_us(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     long long now = strtoll(reply->element[0]->str, NULL, 10) * 1000000 + strtoll(reply->element[1]->str, NULL, 10);
-    freeReplyObject(reply);
     return now;
 }

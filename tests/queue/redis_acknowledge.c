@@ -26,7 +26,6 @@ Test(redis_acknowledge, acknowledgements_go_upwards_and_one_bad_key_spoils_no_ot
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)all, &f.error), OUTCOME_OK);
     char *value = redis_str(f.r, "HGET sidecar:sms:auditors me");
     cr_assert(strncmp(value, "6-1 ", 4) == 0 && strtoll(value + 4, NULL, 10) > call_now_ms(f.r) - 60000, "%s", value);
-    free(value);
 }
 
 static void store(const char *instance, const char *position) {
@@ -57,7 +56,6 @@ Test(redis_acknowledge, positions_of_an_earlier_stream_do_not_count) {
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "b", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     char *value = redis_str(f.r, "HGET " AUDITORS " b");
     cr_assert(strncmp(value, "1-3 ", 4) == 0, "%s", value);
-    free(value);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " c"), 0);
     cr_assert_eq(redis_int(f.r, "HEXISTS " AUDITORS " a"), 1);
     cr_assert_eq(trimmed(), 3);

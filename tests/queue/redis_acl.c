@@ -20,9 +20,9 @@
     "queues = ( { name = \"email\"; max_payload = \"1KiB\"; ready_limit = 5; } );"
 #define AS_SIDECAR RIGHTS_LOGIN " db = 1;"
 
-/* The name by which the server refuses a command: Redis 6.2 names "client" in place of "client|id". Owned by the caller. */
+/* The name by which the server refuses a command: Redis 6.2 names "client" in place of "client|id". Kept. */
 static char *refused_name(const fixture_t *f, const char *command) {
-    return strndup(command, server_major(f->server) < 7 ? strcspn(command, "|") : strlen(command));
+    return kept(strndup(command, server_major(f->server) < 7 ? strcspn(command, "|") : strlen(command)));
 }
 
 /* Whether Redis has refused the command to a user. */
@@ -34,7 +34,6 @@ static bool refused(redis_t *r, const char *command) {
         for (size_t k = 0; k + 1 < entry->elements; k += 2)
             found |= strcmp(entry->element[k]->str, "object") == 0 && strcasecmp(entry->element[k + 1]->str, command) == 0;
     }
-    freeReplyObject(log);
     return found;
 }
 
@@ -54,18 +53,14 @@ static void lay_out(redis_t *r) {
 static long long copies_of(redis_t *r, const char *job) {
     redisReply *found = redis_do(r, "LPOS email %s COUNT 0", job);
     long long count = (long long)found->elements;
-    freeReplyObject(found);
     char *score = redis_str(r, "ZSCORE email:delayed %s", job);
     count += score != NULL;
-    free(score);
     return count;
 }
 
 static bool in_progress(redis_t *r, const char *job) {
     redisReply *backup = redis_do(r, "LPOS email:backup %s COUNT 0", job), *ready = redis_do(r, "LPOS email %s COUNT 0", job);
     bool found = backup->elements || ready->elements;
-    freeReplyObject(backup);
-    freeReplyObject(ready);
     return found;
 }
 
@@ -172,9 +167,7 @@ Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeo
         cr_expect(redis_int(f.r, "ZCARD email:delayed") >= 1);
         redisReply *left = redis_do(f.r, "KEYS *preflight*");
         cr_expect(left->elements == 0 || strcmp(command, "del") == 0, "without %s scratch keys are left", command);
-        freeReplyObject(left);
         buffer_free(&findings.text);
-        free(command);
     }
     rights_free(&line);
 }
@@ -216,20 +209,17 @@ static const struct {
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
 };
 
-/* Makes call number `nth` as the user `sidecar`, without one right. *before is the digest of the data before the call. The caller
- * owns *before and the reply. */
+/* Makes call number `nth` as the user `sidecar`, without one right. *before is the digest of the data before the call. */
 static redisReply *call(redis_t *user, const rights_t *line, const char *without, size_t nth, char **before) {
     size_t len;
     const char *text = fixture_script(CALLS[nth].script, &len);
     lay_out(f.r);
     if (CALLS[nth].script != &script_acquire) redis_ok(f.r, "SET sidecar:app:lock T PX 60000");
-    char *sha = redis_str(f.r, "SCRIPT LOAD %b", text, len), *format = mem_printf("EVALSHA %%s %s", CALLS[nth].arguments);
+    char *sha = redis_str(f.r, "SCRIPT LOAD %b", text, len), *format = kept_printf("EVALSHA %%s %s", CALLS[nth].arguments);
     *before = fixture_digest(f.r);
     rights_grant(f.r, line, without);
     redisReply *reply = redis_do(user, format, sha, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0, "", (size_t)0);
-    free(format);
-    free(sha);
-    return CALLS[nth].script == &script_promote ? promote_answer(reply) : settle_answer(reply);
+    return kept(CALLS[nth].script == &script_promote ? promote_answer(reply) : settle_answer(reply));
 }
 
 static redis_t *open_user(const rights_t *line) {
@@ -254,9 +244,6 @@ Test(redis_acl, with_all_rights_each_call_succeeds) {
         char *after = fixture_digest(f.r);
         cr_expect_neq(reply->type, REDIS_REPLY_ERROR, "%s: %s", script->name, reply->str);
         cr_expect_eq(strcmp(before, after) == 0, reads, "%zu, %s: it writes %s", c, script->name, reads ? "" : "nothing");
-        freeReplyObject(reply);
-        free(before);
-        free(after);
     }
     redis_close(user);
     rights_free(&line);
@@ -296,9 +283,6 @@ Test(redis_acl, no_missing_command_costs_a_job) {
             if (reply->type == REDIS_REPLY_ERROR && !writes_first)
                 cr_assert_str_eq(before, after, "%s without %s: changed the data before the error", CALLS[c].script->name,
                                  line.words[i]);
-            freeReplyObject(reply);
-            free(before);
-            free(after);
         }
     }
     redis_close(user);
@@ -319,14 +303,13 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
             redis_ok(f.r, "SET sidecar:app:lock T");
             rights_grant(f.r, &line, line.words[i]);
             findings_t findings = run_preflight(&f);
-            char *quoted = mem_printf("\"%s\"", rows[k].key);
+            char *quoted = kept_printf("\"%s\"", rows[k].key);
             cr_assert_not_null(strstr(buffer_text(&findings.text), quoted), "%s", buffer_text(&findings.text));
             instance_t instance;
             instance_start(&instance, f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER);
             driver_run(&instance.driver, 300);
             instance_stop(&instance);
             cr_assert(copies_of(f.r, "job1") == 1 && copies_of(f.r, "job2") == 1);
-            free(quoted);
             buffer_free(&findings.text);
         }
     }

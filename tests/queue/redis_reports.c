@@ -49,7 +49,7 @@ SUITE(redis_reports, f = fixture_start(NULL), fixture_stop(&f));
 TestSuite(redis_list_end, .init = suite_start, .fini = suite_stop);
 
 Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
-    char *job = malloc(LARGE);
+    char *job = kept(malloc(LARGE));
     seen_t seen;
     memset(job, 'x', LARGE);
     cr_assert_eq(walk_all(&f, &seen, 0), 1);
@@ -67,7 +67,6 @@ Test(redis_reports, large_jobs_come_one_by_one_and_small_ones_together) {
         walk_all(&f, &seen, count);
         cr_assert(seen.smalls == 2 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
     }
-    free(job);
 }
 
 static void note_last(void *self, const report_ref_t *report) {
@@ -89,7 +88,7 @@ static report_ref_t only_report(const char *text, size_t len) {
 
 Test(redis_reports, a_large_text_is_known_by_its_head_and_its_length) {
     enum { HEAD = 65536, LONG = 2 << 20 };
-    char *text = malloc(LONG);
+    char *text = kept(malloc(LONG));
     memset(text, '!', LONG);
     report_ref_t whole = only_report(text, HEAD), large = only_report(text, LONG), shorter = only_report(text, LONG - 1);
     text[HEAD] = 'x';
@@ -101,12 +100,11 @@ Test(redis_reports, a_large_text_is_known_by_its_head_and_its_length) {
     cr_assert(strcmp(large.id, shorter.id) && strcmp(large.id, head.id) && strcmp(large.id, tail.id) == 0);
     const report_ref_t *const all[] = {&whole, &large, &shorter, &tail, &head};
     for (size_t i = 0; i < 5; i++) free((char *)all[i]->id);
-    free(text);
 }
 
 /* HSCAN returns a hash in compact encoding as a whole, even if its jobs are large. */
 Test(redis_reports, reports_of_one_step_are_read_in_parts) {
-    char *job = malloc(LARGE);
+    char *job = kept(malloc(LARGE));
     seen_t seen;
     redis_ok(f.r, "CONFIG SET hash-max-ziplist-value %d", 2 * LARGE);
     memset(job, 'x', LARGE);
@@ -117,10 +115,8 @@ Test(redis_reports, reports_of_one_step_are_read_in_parts) {
     }
     redisReply *all = redis_do(f.r, "HSCAN email:errors 0 COUNT 1");
     cr_assert_eq(all->element[1]->elements, 2 * (LARGES + 5), "one HSCAN returns all reports");
-    freeReplyObject(all);
     cr_assert_geq(walk_all(&f, &seen, 0), LARGES / 2);
     cr_assert(seen.smalls == 5 && seen.larges == LARGES, "%d, %d", seen.smalls, seen.larges);
-    free(job);
 }
 
 static backup_page_t page; /* of the last read */
@@ -190,7 +186,7 @@ Test(redis_list_end, returns_many_jobs_in_order) {
 Test(redis_list_end, tells_of_a_report_what_a_walk_tells) {
     enum { LONG = 2 << 20 };
     static const size_t lens[] = {0, 1, 65536, 65537, LONG};
-    char *text = malloc(LONG);
+    char *text = kept(malloc(LONG));
     memset(text, '!', LONG);
     redis_ok(f.r, "RPUSH email:backup job");
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
@@ -202,7 +198,6 @@ Test(redis_list_end, tells_of_a_report_what_a_walk_tells) {
         free((char *)walked.id);
         backup_page_clear(&page);
     }
-    free(text);
 }
 
 /* Small entries tell little about those behind them. */
@@ -227,10 +222,9 @@ Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
         "redis.call('RPUSH', KEYS[1], i .. string.rep('x', ARGV[1]))",
         "redis.call('RPUSH', KEYS[1], i) redis.call('HSET', KEYS[2], i, string.rep('x', ARGV[1]))"};
     for (int i = 0; i < 2; i++) {
-        char *script = mem_printf("for i = 1, 100 do %s end", loads[i]);
+        char *script = kept_printf("for i = 1, 100 do %s end", loads[i]);
         redis_ok(f.r, "DEL email:backup email:errors");
         redis_ok(f.r, "EVAL %s 2 email:backup email:errors %d", script, LARGE);
-        free(script);
         for (int large = 0; large < 2; large++) {
             end.large = large;
             read_end(false, 0, 256);

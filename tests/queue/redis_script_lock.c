@@ -73,7 +73,6 @@ static int64_t who_leads(const char *token) {
     cr_assert_str_eq(strtok_r(who, " ", &rest), token);
     int64_t since = strtoll(strtok_r(NULL, " ", &rest), NULL, 10);
     cr_assert_str_eq(strtok_r(NULL, "", &rest), instance_name());
-    free(who);
     return since;
 }
 
@@ -110,7 +109,6 @@ Test(redis_script_acquire, leaves_the_lock_of_another_alone) {
     redis_ok(f.r, "HSET sidecar:app:queues sms other");
     redis_ok(f.r, "DEL sidecar:app:standbys"); /* the standby has written its name */
     redis_expect(f.r, before, "DEBUG DIGEST");
-    free(before);
     lock_state_clear(&state);
 }
 
@@ -149,7 +147,6 @@ Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
         cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_REFUSED);
         cr_assert_eq(strncmp(f.error.text, "WRONGTYPE", 9), 0, "%s", f.error.text);
         redis_expect(f.r, before, "DEBUG DIGEST");
-        free(before);
     }
     redis_ok(f.r, "DEL sidecar:app:lock");
     for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* acquire replaces the sidecar's own key */
@@ -277,7 +274,6 @@ Test(redis_script_claim, takes_a_queue_only_from_a_group_without_a_leader) {
     cr_assert_not(claim(&sms));
     cr_assert_str_eq(sms.owner, "others");
     redis_expect(f.r, before, "DEBUG DIGEST");
-    free(before);
     redis_ok(f.r, "HSET sidecar:sms:meta group third");
     redis_ok(f.r, "DEL sidecar:others:lock");
     cr_assert_not(claim(&sms), "another owner than the one whose lock was checked");
@@ -300,7 +296,6 @@ Test(redis_script_claim, is_fenced) {
         cr_assert_not(claim(&sms));
         redis_expect(f.r, before, "DEBUG DIGEST");
         cr_assert_str_eq(sms.owner, "others");
-        free(before);
     }
 }
 
@@ -312,7 +307,6 @@ static void read_next_due(next_due_t heads[2], const int64_t skip[2]) {
     cr_assert_eq(next_due_read(f.conn, 2, false, heads, &now_us, &f.error), OUTCOME_OK, "%s", f.error.text);
     redisReply *time = redis_do(f.r, "TIME");
     int64_t after_us = strtoll(time->element[0]->str, NULL, 10) * 1000000 + strtoll(time->element[1]->str, NULL, 10);
-    freeReplyObject(time);
     cr_assert(now_us <= after_us && now_us > after_us - 10000000, "now is %lld, was %lld", (long long)after_us,
               (long long)now_us);
 }
@@ -355,7 +349,7 @@ Test(redis_script_next_due, reads_a_thousand_queues) {
     fixture_stop(&f);
     f = fixture_start(&(fixture_options_t){.config = buffer_text(&config)});
     next_due_request_t asks[1000] = {{0}};
-    next_due_t *heads = calloc(1000, sizeof *heads);
+    next_due_t *heads = kept(calloc(1000, sizeof *heads));
     int64_t now_us;
     for (size_t i = 0; i < 1000; i++) asks[i].queue = 999 - i;
     redis_ok(f.r, "ZADD q3:delayed 3 x");
@@ -369,7 +363,6 @@ Test(redis_script_next_due, reads_a_thousand_queues) {
     cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(state.unserved_count, 0);
     lock_state_clear(&state);
-    free(heads);
     buffer_free(&config);
 }
 
@@ -378,7 +371,6 @@ static void fill_memory(redis_t *r) {
     redis_ok(r, "CONFIG SET maxmemory %d", 1);
     char *error = redis_error(r, "SET one more");
     cr_assert_eq(strncmp(error, "OOM", 3), 0, "%s", error);
-    free(error);
 }
 
 Test(redis_script_full_memory, refuses_no_script) {
@@ -418,9 +410,8 @@ Test(redis_script_text, runs_without_its_first_line) {
         text = script_text(CALLS[i].script, false, &cut);
         cr_assert_eq(strncmp(text, "-- ", 3), 0, "%s", name);
         cr_assert_eq(strlen(text), cut);
-        char *format = mem_printf("EVAL %%b %s", CALLS[i].arguments);
+        char *format = kept_printf("EVAL %%b %s", CALLS[i].arguments);
         redis_ok(f.r, format, text, cut);
-        free(format);
         cr_assert_eq(redis_int(f.r, "EXISTS sidecar:app:lock"), CALLS[i].script != &script_release, "after %s", name);
     }
     redis_expect(f.r, "job", "LINDEX email 0");

@@ -79,7 +79,6 @@ Test(redis_script_promote, bytes_do_not_change) {
         cr_assert_eq(reply->type, REDIS_REPLY_STRING);
         cr_assert_eq(reply->len, jobs[i].len);
         cr_assert_eq(memcmp(reply->str, jobs[i].bytes, reply->len), 0, "job %zu", i);
-        freeReplyObject(reply);
     }
     cr_assert_eq(redis_int(f.r, "DBSIZE"), 1, "only the lock is left");
 }
@@ -140,7 +139,6 @@ Test(redis_script_promote, ready_grows_to_its_limit) {
         cr_assert_eq(reply->elements, 2);
         expect_reply(reply, "full", NULL, NULL);
         redis_expect(f.r, before, "DEBUG DIGEST");
-        free(before);
         redis_ok(f.r, "LPUSH email y");
     }
     redis_ok(f.r, "DEL email");
@@ -175,8 +173,7 @@ static redisReply *promote_in_vain(void) {
     char *before = fixture_digest(f.r);
     redisReply *reply = promote(&f, ask_new());
     redis_expect(f.r, before, "DEBUG DIGEST");
-    free(before);
-    return reply;
+    return kept(reply);
 }
 
 Test(redis_script_promote, moves_nothing_without_the_lock) {
@@ -229,11 +226,10 @@ Test(redis_script_promote, keys_of_the_wrong_type_lose_nothing) {
             cr_assert_str_eq(word(reply, 0), "fenced");
         else
             cr_assert(reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "WRONGTYPE "), "%s", reply->str);
-        freeReplyObject(reply);
     }
 }
 
-/* Three queues with 300 due jobs each, in one call. Owned. */
+/* Three queues with 300 due jobs each, in one call. Kept. */
 static redisReply *promote_three(long long slice, const char *change) {
     size_t len;
     const char *text = fixture_script(&script_promote, &len);
@@ -283,7 +279,6 @@ Test(redis_script_promote, a_chunk_of_long_jobs_is_short) {
     cr_assert_str_eq(word(reply, 0), "more");
     cr_assert_eq(number(reply, 1), CHUNK_BYTES / LONG + 1);
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed") + redis_int(f.r, "LLEN email"), JOBS);
-    freeReplyObject(reply);
     ask.slice = 1000000000;
     cr_assert_eq(take_moved(promote(&f, ask), NULL), JOBS - CHUNK_BYTES / LONG - 1, "a batch goes on behind a short chunk");
 }
@@ -304,7 +299,6 @@ Test(redis_script_promote, long_jobs_behind_short_ones_are_read_in_steps) {
     cr_assert_gt(number(reply, 1), SHORT);
     cr_assert_lt(number(reply, 4), STEPS_BYTES, "%lld bytes", number(reply, 4));
     cr_assert_eq(redis_int(f.r, "ZCARD email:delayed") + redis_int(f.r, "LLEN email"), SHORT + LONG);
-    freeReplyObject(reply);
 }
 
 Test(redis_script_promote, an_error_of_one_queue_leaves_the_others_valid) {
@@ -318,7 +312,6 @@ Test(redis_script_promote, an_error_of_one_queue_leaves_the_others_valid) {
         cr_assert_str_eq(word(reply->element[1], 0), kinds[i]);
         cr_assert_eq(redis_int(f.r, "ZCARD b:delayed"), 300);
         expect_moved_of("c", reply->element[2], "moved", 300);
-        freeReplyObject(reply);
     }
 }
 
@@ -387,7 +380,6 @@ static void mark(char *seen, const redisReply *job, unsigned seed) {
 static void mark_all(char *seen, redis_t *r, const char *command, unsigned seed) {
     redisReply *reply = redis_do(r, command);
     for (size_t i = 0; i < reply->elements; i++) mark(seen, reply->element[i], seed);
-    freeReplyObject(reply);
 }
 
 Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
@@ -401,13 +393,11 @@ Test(redis_script_promote, no_random_history_loses_or_doubles_a_job) {
         if (draw(&h, 3) == 0) take_some(&h);
         promote_some(&h);
     }
-    char *seen = calloc(MEMBERS, 1);
+    char *seen = kept(calloc(MEMBERS, 1));
     mark_all(seen, f.r, "LRANGE email 0 -1", seed);
     mark_all(seen, f.r, "LRANGE done 0 -1", seed);
     mark_all(seen, f.r, "ZRANGE email:delayed 0 -1", seed);
     for (int i = 0; i < MEMBERS; i++) cr_assert(seen[i], "job %d is lost, QS_TEST_SEED=%u", i, seed);
     redisReply *reply = redis_do(f.r, "LRANGE done 0 -1");
     cr_assert_gt(reply->elements, 100, "this history moved too few jobs, seed %u", seed);
-    freeReplyObject(reply);
-    free(seen);
 }

@@ -16,10 +16,8 @@ Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
     expect_field(f.r, "error", NULL);
     char *at = field(f.r, "at");
     cr_assert(strtoll(at, NULL, 10) >= before && strtoll(at, NULL, 10) <= call_now_ms(f.r));
-    free(at);
     char *bytes = redis_str(f.r, "HGET sidecar:email:meta bytes");
     cr_assert_eq(strtoll(bytes, NULL, 10), 13 + 7 + 10, "at, kind, payload");
-    free(bytes);
     refused(f.r, ask_new(), "changed"); /* a lost reply, sent again */
 }
 
@@ -35,7 +33,6 @@ static double score(redis_t *r) {
     char *text = redis_str(r, "ZSCORE email:delayed %s", JOB);
     cr_assert_not_null(text);
     double found = strtod(text, NULL);
-    free(text);
     return found;
 }
 
@@ -134,7 +131,6 @@ Test(redis_script_settle, keys_of_the_wrong_type_lose_nothing) {
     fixture_make_key(f.r, "sidecar:app:lock", "list");
     redisReply *reply = settle_with(f.r, ask_end(), true);
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
-    freeReplyObject(reply);
 }
 
 /* The text of a report becomes the error, cut at 64 KiB. */
@@ -153,7 +149,7 @@ Test(redis_script_settle, a_report_is_answered_once) {
     }
     lay_out(f.r);
     size_t size = 70000;
-    char *text = malloc(size);
+    char *text = kept(malloc(size));
     memset(text, 'x', size);
     text[5] = '\0';
     redis_ok(f.r, "HSET email:errors %s %b", JOB, text, size);
@@ -175,7 +171,6 @@ Test(redis_script_settle, a_report_is_answered_once) {
                  "local e = redis.call('XREVRANGE', KEYS[1], '+', '-')[1][2] "
                  "for i = 1, #e, 2 do if e[i] == 'error' then return tostring(#e[i + 1]) end end");
     free(id);
-    free(text);
 }
 
 /* A dlq of a wrong type is refused before the first write. */
@@ -279,7 +274,6 @@ Test(redis_script_settle, works_when_redis_is_full) {
     redis_ok(f.r, "CONFIG SET maxmemory 1");
     char *refusal = redis_error(f.r, "SET x y");
     cr_assert(strncmp(refusal, "OOM", 3) == 0, "%s", refusal);
-    free(refusal);
     settled(f.r, ask_new(), 1);
     ask_t ask = ask_end();
     redis_ok(f.r, "CONFIG SET maxmemory 0");
@@ -290,7 +284,7 @@ Test(redis_script_settle, works_when_redis_is_full) {
 
 Test(redis_script_settle, bytes_do_not_change) {
     enum { HUGE_JOB = 16 << 20 };
-    char *huge = malloc(HUGE_JOB);
+    char *huge = kept(malloc(HUGE_JOB));
     for (size_t i = 0; i < HUGE_JOB; i++) huge[i] = (char)(i * 7);
     const slice_t jobs[] = {{"", 0}, {"a\0b", 3}, {"\0", 1}, {"\xff\xfe\xc3", 3}, {"12345678901234567890", 20}, {huge, HUGE_JOB}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
@@ -307,7 +301,6 @@ Test(redis_script_settle, bytes_do_not_change) {
             cr_assert_eq(in_list(f.r, "email:backup", ask.job), 0);
         }
     }
-    free(huge);
 }
 
 /* A random history: jobs are taken, rotated, stamped, reported, retried and ended, by right and wrong requests. A job is always
@@ -354,8 +347,6 @@ static void settle_some(history_t *h) {
     cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
     if (ask.ends && reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "settled") == 0)
         redis_ok(h->r, "SADD ended %b", job.data, job.len);
-    freeReplyObject(reply);
-    free(report);
     free(sha1);
 }
 

@@ -158,7 +158,7 @@ enum { PAGE_COUNT = sizeof PAGES / sizeof *PAGES };
 /* Returns the number of pages that were settled. */
 static int each_place(spoil_fn *spoil, bool retries_too) {
     fixture_t f = small_stream();
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     int pages = 0;
     p->f = &f;
     for (size_t n = 0; n < PAGE_COUNT; n++)
@@ -176,7 +176,6 @@ static int each_place(spoil_fn *spoil, bool retries_too) {
                 if (spoil != spoil_place) cr_assert(is_in_progress(p, p->bad), "job %zu of %zu", p->bad, p->count);
                 pages++;
             }
-    free(p);
     fixture_stop(&f);
     return pages;
 }
@@ -198,7 +197,7 @@ Test(redis_script_settle_page, a_record_without_room_keeps_one_ended_job) {
 
 /* Two entries of the page have the same bytes, and so the same stamp: the second waits for the next scan. */
 Test(redis_script_settle_page, equal_bytes_are_retried_once_and_not_ended) {
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     *p = (page_t){.f = &f, .count = 3, .bad = 2};
     for (int ends = 0; ends < 2; ends++) {
         p->ends = ends;
@@ -217,7 +216,6 @@ Test(redis_script_settle_page, equal_bytes_are_retried_once_and_not_ended) {
     cr_assert(page_settle(p, "T"), "%s", f.error.text);
     cr_assert(p->answers[0] == SETTLED && p->answers[2] == SETTLED_CHANGED, "%d %d", (int)p->answers[0], (int)p->answers[2]);
     cr_assert_eq(in_list(f.r, "email:backup", slice_text(p->names[0])), 1);
-    free(p);
 }
 
 /* One LRANGE takes the place of an LPOS for each job. Large entries are not read: Redis would copy them. */
@@ -229,7 +227,7 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
     } cases[] = {{0, 1000, 0, false, true},       {0, 10, 0, false, false},     {0, 0, 0, false, false},
                  {132, 1000, 100, false, true},   {132, 50, 100, false, false}, {2000, 2500, 100, false, true},
                  {2000, 1900, 100, false, false}, {0, 1000, 0, true, true},     {0, 200, 0, true, false}};
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         *p = (page_t){.f = &f, .count = 32, .small = cases[c].small, .ends = cases[c].ends};
         page_lay_out(p);
@@ -249,7 +247,6 @@ Test(redis_script_settle_page, the_end_of_a_list_is_read_once_if_its_entries_are
         cr_assert_eq(server_commandstat(f.server, "lrange"), 0);
         cr_assert_eq(server_commandstat(f.server, "lpos"), (long long)count, "an ended job needs one search");
     }
-    free(p);
 }
 
 /* Redis 6.2 has no acl_check_cmd: a script tries each write once on a scratch key. */
@@ -259,7 +256,7 @@ static int tries(void) { return server_major(f.server) < 7; }
  * LREM for each. Other entries and their order stay, and of equal entries the nearest to that end goes. */
 Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
     enum { COUNT = 32, LIVING = 300 };
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     for (int tail = 0; tail < 2; tail++)
         for (int right = 0; right < 2; right++) {
             *p = (page_t){.f = &f, .count = COUNT, .small = 1000};
@@ -289,13 +286,12 @@ Test(redis_script_settle_page, jobs_far_from_the_end_are_removed_at_once) {
                 redis_expect(f.r, living, "LINDEX email:backup %d", tail ? i + 2 : LIVING - 1 - i);
             }
         }
-    free(p);
 }
 
 /* The stream takes three more records. Jobs without one keep their places. */
 Test(redis_script_settle_page, a_stream_that_runs_out_of_ids_keeps_jobs_far_from_the_end) {
     enum { COUNT = 32, LIVING = 300, IDS = 3 };
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     *p = (page_t){.f = &f, .count = COUNT, .small = 1000, .ends = true};
     page_lay_out(p);
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551612 f v");
@@ -306,14 +302,13 @@ Test(redis_script_settle_page, a_stream_that_runs_out_of_ids_keeps_jobs_far_from
     cr_assert_eq(server_commandstat(f.server, "lset"), IDS + tries());
     for (size_t i = 0; i < COUNT; i++) cr_assert(i < IDS ? is_settled(p, i) : is_in_progress(p, i), "job %zu", i);
     cr_assert_eq(redis_int(f.r, "LLEN email:backup"), LIVING + COUNT - IDS + 1);
-    free(p);
 }
 
 /* The stream fills up in the middle of a page. Ends behind that wait; retries go on without a record. */
 Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
     enum { COUNT = 64, FIT = 20, RECORD = 48 << 10 };
     static char large[RECORD];
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     *p = (page_t){.f = &f, .count = COUNT};
     memset(large, 'x', sizeof large);
     for (int ends = 0; ends < 2; ends++) {
@@ -333,14 +328,12 @@ Test(redis_script_settle_page, a_stream_that_fills_up_takes_what_fits) {
              *entries = redis_str(f.r, "HGET sidecar:email:meta entries");
         cr_assert_leq(strtoll(bytes, NULL, 10), 1 << 20);
         cr_assert_eq(strtoull(entries, NULL, 10), settled);
-        free(bytes);
         free(entries);
     }
-    free(p);
 }
 
 Test(redis_script_settle_page, another_leader_keeps_every_job) {
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     *p = (page_t){.f = &f, .count = MOST_JOBS};
     for (int ends = 0; ends < 2; ends++) {
         p->ends = ends;
@@ -349,14 +342,12 @@ Test(redis_script_settle_page, another_leader_keeps_every_job) {
         cr_assert_not(page_settle(p, "S"));
         cr_assert_eq(f.error.outcome, OUTCOME_FENCED, "%s", f.error.text);
         redis_expect(f.r, before, "DEBUG DIGEST");
-        free(before);
     }
-    free(p);
 }
 
 Test(redis_script_settle_page, jobs_of_several_lists_share_a_page) {
     static char lists[8][24];
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     *p = (page_t){.f = &f, .count = 64};
     page_lay_out(p);
     for (size_t i = 0; i < p->count; i++) {
@@ -369,5 +360,4 @@ Test(redis_script_settle_page, jobs_of_several_lists_share_a_page) {
     for (size_t i = 0; i < p->count; i++) cr_assert_eq(p->answers[i], SETTLED, "job %zu", i);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 64);
     for (size_t i = 0; i < 8; i++) cr_assert_eq(redis_int(f.r, "EXISTS %s", lists[i]), 0);
-    free(p);
 }

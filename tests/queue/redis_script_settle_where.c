@@ -90,8 +90,6 @@ Test(redis_script_settle_where, a_dead_letter_is_noted_in_recorded) {
     char *sha1 = redis_str(f.r, "EVAL %s 0 %s", "return redis.sha1hex(ARGV[1])", JOB);
     char *when = redis_str(f.r, "ZSCORE sidecar:email:recorded %s", sha1);
     cr_assert(when && strtoll(when, NULL, 10) >= before && strtoll(when, NULL, 10) <= call_now_ms(f.r));
-    free(when);
-    free(sha1);
     redis_expect(f.r, JOB, "LINDEX email:dead 0");
     lay_out(f.r);
     redis_ok(f.r, "XADD sidecar:email:failures 18446744073709551615-18446744073709551615 f v");

@@ -82,7 +82,6 @@ Test(redis_script_stamp, a_birth_has_the_present_time_and_the_next_number) {
         cr_expect_eq(born_us % 1000, rows[i].number, "row %zu", i);
         char *life = redis_str(f.r, "HGET sidecar:email:meta life");
         cr_expect_eq(strtoll(life, NULL, 10), born_us, "row %zu", i);
-        free(life);
     }
 }
 
@@ -136,12 +135,11 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
 
 /* Calls push_marker.lua with the sentinel that dialect `list` would make. */
 static redisReply *push_marker(redis_t *r, const char *token, const char *n, const char *random) {
-    char *sentinel = mem_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
+    char *sentinel = kept_printf("sidecar-sentinel:%s:%lld", random, strtoll(n, NULL, 10) + 1);
     eval_t call = call_begin(&script_push_marker, "3");
     call_text(&call, LOCK), call_text(&call, "email:backup"), call_text(&call, "sidecar:email:sentinel");
     call_text(&call, token), call_text(&call, n), call_text(&call, random), call_text(&call, sentinel);
     redisReply *reply = call_end(&call, r);
-    free(sentinel);
     return reply;
 }
 
@@ -215,7 +213,6 @@ Test(redis_script_push_marker, does_nothing_with_wrong_types) {
             char *before = fixture_digest(f.r);
             expect_type(push_marker(f.r, "T", "", RANDOM), keys[k][1], fixture_types[t]);
             redis_expect(f.r, before, "DEBUG DIGEST");
-            free(before);
         }
 }
 
@@ -224,7 +221,7 @@ static redisReply *prune(redis_t *r, const char *token, const char *by, slice_t 
     call_text(&call, LOCK), call_text(&call, "email:errors"), call_text(&call, token), call_text(&call, by);
     call_add(&call, field.data, field.len);
     call_add(&call, value.data, value.len);
-    return call_end(&call, r);
+    return kept(call_end(&call, r));
 }
 
 Test(redis_script_prune, removes_only_unchanged_stamps) {
@@ -239,7 +236,6 @@ Test(redis_script_prune, removes_only_unchanged_stamps) {
     redis_expect(f.r, before, "DEBUG DIGEST");
     redisReply *reply = prune(f.r, "T", "report", odd, slice_text(SHA1));
     cr_assert_eq(reply->element[1]->integer, 1);
-    freeReplyObject(reply);
     cr_assert_eq(redis_int(f.r, "HLEN email:errors"), 1);
     expect_word(prune(f.r, "T", "value", slice_text("other"), slice_text("a")), "pruned");
     cr_assert_eq(redis_int(f.r, "EXISTS email:errors"), 0);
@@ -248,7 +244,6 @@ Test(redis_script_prune, removes_only_unchanged_stamps) {
         fixture_make_key(f.r, "email:errors", fixture_types[t]);
         expect_type(prune(f.r, "T", "value", odd, odd), "hash", fixture_types[t]);
     }
-    free(before);
 }
 
 /* Keeps stamps with an even `seen`, and changes every eighth. */

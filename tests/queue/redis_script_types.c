@@ -14,10 +14,9 @@ enum { CALL_COUNT = sizeof CALLS / sizeof *CALLS, MAX_KEYS = 16 };
 static redisReply *call(redis_t *r, size_t at) {
     size_t len;
     const char *text = fixture_script(CALLS[at].script, &len);
-    char *format = mem_printf("EVAL %%b %s", CALLS[at].arguments);
+    char *format = kept_printf("EVAL %%b %s", CALLS[at].arguments);
     redisReply *reply = redis_do(r, format, text, len);
-    free(format);
-    return CALLS[at].script == &script_promote ? promote_answer(reply) : reply;
+    return kept(CALLS[at].script == &script_promote ? promote_answer(reply) : reply);
 }
 
 /* Makes the calls before number `at`. Then adds the lock with the token T, and jobs to move and to end. */
@@ -69,9 +68,6 @@ static int expect_no_trace(redis_t *r, size_t at, const char *key) {
         if (is_refusal(reply))
             cr_expect_str_eq(before, after, "%s wrote before it refused %s, a %s: %s", CALLS[at].script->name, key,
                              fixture_types[t], reply->str ? reply->str : "");
-        freeReplyObject(reply);
-        free(before);
-        free(after);
     }
     return refusals;
 }
@@ -83,15 +79,14 @@ Test(redis_script_types, a_refused_call_has_written_nothing, .timeout = 120) {
     int refusals = 0;
     cr_assert_eq(CALL_COUNT, all_script_count);
     for (size_t at = 0; at < CALL_COUNT; at++) {
-        char *copy = mem_printf("%s", CALLS[at].arguments), *keys[MAX_KEYS];
+        char *copy = kept_printf("%s", CALLS[at].arguments), *keys[MAX_KEYS];
         size_t count = keys_of(copy, keys);
         for (size_t k = 0; k < count; k++) refusals += expect_no_trace(f.r, at, keys[k]);
-        free(copy);
     }
     cr_assert_gt(refusals, 400, "most scripts check their keys");
 }
 
-/* The jobs of lay_out that are in no list, zset or stream; owned. */
+/* The jobs of lay_out that are in no list, zset or stream; kept. */
 static char *gone(redis_t *r) {
     static const char script[] = "local seen = {} "
                                  "local function see(all) for _, one in ipairs(all) do if type(one) == 'table' then see(one) "
@@ -141,9 +136,6 @@ Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
             refused += reply->type == REDIS_REPLY_ERROR;
             if (reply->type == REDIS_REPLY_ERROR)
                 cr_expect_str_eq(after, before, "%s without %s has lost %s", CALLS[at].script->name, command, after);
-            freeReplyObject(reply);
-            free(before);
-            free(after);
         }
     }
     cr_assert_gt(refused, 100);

@@ -203,7 +203,7 @@ Test(redis_stream, ten_thousand_entries_go_in_bounded_steps) {
 Test(redis_stream, large_entries_end_a_step_early) {
     f = setup();
     ask_t ask = ask_new();
-    char *large = calloc(1, 300000);
+    char *large = kept(calloc(1, 300000));
     for (int i = 0; i < 30; i++) redis_ok(f.r, "XADD " STREAM " 1-%d event %b", i + 1, large, (size_t)300000);
     acknowledge_all(&f);
     long long wait_ms, removed = trim(&f, ask, &wait_ms);
@@ -211,7 +211,6 @@ Test(redis_stream, large_entries_end_a_step_early) {
     cr_assert_eq(wait_ms, 0);
     for (long long more; (more = trim(&f, ask, NULL)) > 0;) removed += more;
     cr_assert_eq(removed, 30);
-    free(large);
 }
 
 Test(redis_stream, a_wrong_count_of_bytes_does_not_go_below_zero) {

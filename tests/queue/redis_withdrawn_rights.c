@@ -37,7 +37,7 @@ static redisReply *do_line(redis_t *r, const char *line) {
     redisReply *reply = redisCommandArgv(r, words.argc, words.argv, words.lens);
     cr_assert_not_null(reply, "%s: %s", line, r->errstr);
     free(words.text);
-    return reply;
+    return kept(reply);
 }
 
 /* The keys with their types and lengths. */
@@ -63,18 +63,16 @@ static void lay_out(redis_t *r, const withdrawn_call_t *call) {
     for (size_t i = 0; i < MAX_WITHDRAWN_SETUP && call->setup[i]; i++) {
         redisReply *reply = do_line(r, call->setup[i]);
         cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s: %s: %s", call->branch, call->setup[i], reply->str);
-        freeReplyObject(reply);
     }
 }
 
 static redisReply *call_as_sidecar(table_t *t, const withdrawn_call_t *call, const char *sha) {
-    char *line = mem_printf("EVALSHA %s %s", sha, call->arguments);
+    char *line = kept_printf("EVALSHA %s %s", sha, call->arguments);
     redisReply *reply = do_line(t->user, line);
-    free(line);
-    if (call->script == &script_promote) return promote_answer(reply);
+    if (call->script == &script_promote) return kept(promote_answer(reply));
     bool answers_each =
         call->script == &script_settle || call->script == &script_bull_settle || call->script == &script_quarantine_settle;
-    return answers_each ? settle_answer(reply) : reply;
+    return kept(answers_each ? settle_answer(reply) : reply);
 }
 
 static void expect_reply(const redisReply *reply, const withdrawn_call_t *call, const char *what) {
@@ -84,17 +82,14 @@ static void expect_reply(const redisReply *reply, const withdrawn_call_t *call, 
     cr_expect_str_eq(word, call->reply ? call->reply : word, "%s, %s, %s: %s", call->script->name, call->branch, what, word);
 }
 
-/* Calls with all rights. Asserts that the branch is the right one, and returns what there is then; owned. */
+/* Calls with all rights. Asserts that the branch is the right one, and returns what there is then; kept. */
 static char *succeed(table_t *t, const withdrawn_call_t *call, const char *sha, const char *after) {
     char *before = fixture_digest(t->f.r);
     rights_grant(t->f.r, &t->rights, NULL);
     redisReply *reply = call_as_sidecar(t, call, sha);
     expect_reply(reply, call, after);
-    freeReplyObject(reply);
     char *digest = fixture_digest(t->f.r);
     cr_assert_str_neq(before, digest, "%s, %s writes nothing", call->script->name, call->branch);
-    free(before);
-    free(digest);
     return summary_of(t->f.r);
 }
 
@@ -104,33 +99,26 @@ static bool withdraw(table_t *t, const withdrawn_call_t *call, const char *sha, 
     char *before = fixture_digest(r);
     redisReply *reply = call_as_sidecar(t, call, sha);
     bool refused = reply->type == REDIS_REPLY_ERROR;
-    char *what = mem_printf("%s, %s, without %s: %s", call->script->name, call->branch, word, refused ? reply->str : "no error");
+    char *what = kept_printf("%s, %s, without %s: %s", call->script->name, call->branch, word, refused ? reply->str : "no error");
     if (refused) {
         char *after = fixture_digest(r);
         cr_expect_str_eq(before, after, "%s: something has changed", what);
-        free(after);
         char *again = succeed(t, call, sha, what);
         cr_expect_str_eq(again, complete, "%s: with the right again: %s, not %s", what, again, complete);
-        free(again);
     } else if (strcmp(word, "+xinfo|stream") != 0) { /* without the last id of the stream a script does less */
         char *summary = summary_of(r);
         expect_reply(reply, call, what);
         cr_expect_str_eq(summary, complete, "%s: %s, not %s", what, summary, complete);
-        free(summary);
     }
-    freeReplyObject(reply);
-    free(before);
-    free(what);
     return refused;
 }
 
 static void try_all_rights(table_t *t, const withdrawn_call_t *call) {
     size_t len, refusals = 0;
     const char *text = fixture_script(call->script, &len);
-    char *copy = mem_str(text);
+    char *copy = kept(mem_str(text));
     for (char *at = copy; t->old && (at = strstr(at, "redis.acl_check_cmd"));) memcpy(at, "redis.acl_check_not", 19);
     char *sha = redis_str(t->f.r, "SCRIPT LOAD %b", copy, len);
-    free(copy);
     lay_out(t->f.r, call);
     char *complete = succeed(t, call, sha, "with all rights");
     for (size_t i = 0; i < t->rights.count; i++) {
@@ -139,17 +127,14 @@ static void try_all_rights(table_t *t, const withdrawn_call_t *call) {
         rights_grant(t->f.r, &t->rights, word);
         refusals += withdraw(t, call, sha, complete, word);
         if (*word != '~' || t->old || server_major(t->f.server) < 7) continue; /* %R~ is new in Redis 7 */
-        char *reads = mem_printf("%%R%s", word);
+        char *reads = kept_printf("%%R%s", word);
         t->rights.words[i] = reads;
         lay_out(t->f.r, call);
         rights_grant(t->f.r, &t->rights, NULL);
         t->rights.words[i] = word;
         refusals += withdraw(t, call, sha, complete, reads);
-        free(reads);
     }
     cr_assert_geq(refusals, 3, "%s, %s: only %zu rights matter", call->script->name, call->branch, refusals);
-    free(complete);
-    free(sha);
 }
 
 static void try_calls(const char *dialect, const withdrawn_call_t *calls, size_t count) {

@@ -52,11 +52,11 @@ static inline ask_t ask_end(void) {
 static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     digest_t digest = digest_of(ask.job.data, ask.job.len);
     stamp_raw_t old = ask.old.born_us ? stamp_pack(&ask.old) : (stamp_raw_t){.len = 0}, new = stamp_pack(&NEW);
-    char *payload = calloc(1, ask.payload + 1);
+    char *payload = kept(calloc(1, ask.payload + 1));
     eval_t call = call_begin(&script_settle, "13");
     bool tail = *ask.from == '-', delayed = *ask.delay && !ask.ends;
     /* keys 10 to 13: backup, ready, mark, heartbeat */
-    char *kind = mem_printf("10,11,%s,%s%s,%s,%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12",
+    char *kind = kept_printf("10,11,%s,%s%s,%s,%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12",
                             tail ? "-" : "", ask.depth, strcmp(ask.alone, "1") == 0 ? ask.depth : "0",
                             ask.ends  ? "e"
                             : delayed ? "d"
@@ -95,9 +95,7 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) call_text(&call, rest[i]);
     call_add(&call, payload, ask.payload);
     redisReply *reply = in_vain ? call_in_vain(&call, r) : call_end(&call, r);
-    free(payload);
-    free(kind);
-    return settle_answer(reply);
+    return kept(settle_answer(reply));
 }
 
 static inline redisReply *settle(redis_t *r, ask_t ask) { return settle_with(r, ask, false); }
@@ -124,7 +122,7 @@ static inline fixture_t setup(void) {
     return f;
 }
 
-/* A field of the last record; owned; NULL = the record does not have the field. */
+/* A field of the last record; kept; NULL = the record does not have the field. */
 static inline char *field(redis_t *r, const char *name) {
     redisReply *reply = redis_do(r, "XREVRANGE sidecar:email:failures + - COUNT 1");
     char *value = NULL;
@@ -132,12 +130,10 @@ static inline char *field(redis_t *r, const char *name) {
     const redisReply *fields = reply->element[0]->element[1];
     for (size_t i = 0; i < fields->elements; i += 2)
         if (strcmp(fields->element[i]->str, name) == 0) value = strndup(fields->element[i + 1]->str, fields->element[i + 1]->len);
-    freeReplyObject(reply);
     return value;
 }
 
 static inline void expect_field(redis_t *r, const char *name, const char *expected) {
     char *value = field(r, name);
     cr_assert(expected ? value && strcmp(value, expected) == 0 : !value, "%s is %s", name, value);
-    free(value);
 }

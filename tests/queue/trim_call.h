@@ -49,7 +49,6 @@ static inline long long trim(fixture_t *f, ask_t ask, long long *wait_ms) {
     long long removed = reply->element[1]->integer;
     cr_assert_eq(reply->element[2]->integer, redis_int(f->r, "XLEN " STREAM));
     if (wait_ms) *wait_ms = reply->element[3]->integer;
-    freeReplyObject(reply);
     return removed;
 }
 
@@ -60,17 +59,13 @@ static inline void expect_kind(fixture_t *f, ask_t ask, const char *kind, const 
     cr_assert_str_eq(reply->element[0]->str, kind);
     if (key) cr_assert_str_eq(reply->element[1]->str, key);
     if (found) cr_assert_str_eq(reply->element[2]->str, found);
-    freeReplyObject(reply);
     char *after = fixture_digest(f->r);
     cr_assert_str_eq(before, after, "%s, but the data changed", kind);
-    free(before);
-    free(after);
 }
 
 static inline long long server_ms(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
     return ms;
 }
 
@@ -84,7 +79,6 @@ static inline void add_auditor(fixture_t *f, const char *instance, const char *p
 static inline void acknowledge_all(fixture_t *f) {
     char *last = redis_str(f->r, "EVAL %s 1 " STREAM, "return redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]");
     add_auditor(f, "a", last, 0);
-    free(last);
 }
 
 /* Entries 1-1 to 1-n of five bytes each, counted in meta. */
