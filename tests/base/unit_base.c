@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The last line of the log from its second field on, owned. */
+/* The last line of the log from its second field on, kept. */
 static char *last_line(void) {
     char *log = fixture_log();
     size_t len = strlen(log);
@@ -24,15 +24,13 @@ static char *last_line(void) {
     log[len - 1] = '\0';
     char *line = strrchr(log, '\n') ? strrchr(log, '\n') + 1 : log;
     char *copy = mem_str(line);
-    free(log);
-    return copy;
+    return kept(copy);
 }
 
 static void expect_line_end(const char *expected) {
     char *line = last_line();
     size_t len = strlen(line), want = strlen(expected);
     cr_assert(len >= want && strcmp(line + len - want, expected) == 0, "got      %s\nexpected ...%s", line, expected);
-    free(line);
 }
 
 static void start_json(void) {
@@ -50,7 +48,6 @@ Test(unit_log, writes_one_object_per_line) {
         sscanf(line, "{\"ts\":\"%4d-%2d-%2dT%2d:%2d:%2d.%3dZ\",%n", &year, &month, &day, &hour, &minute, &second, &ms, &used), 7);
     cr_assert_str_eq(line + used, "\"level\":\"info\",\"msg\":\"hello\",\"role\":\"leader\",\"queue\":\"email\",\"a\":\"b\","
                                   "\"n\":-9223372036854775808,\"x\":0.5}");
-    free(line);
 }
 
 Test(unit_log, omits_null_fields) {
@@ -72,10 +69,10 @@ Test(unit_log, escapes_bytes_that_json_forbids) {
         {"", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *expected = mem_printf("\"level\":\"info\",\"msg\":\"%s\",\"role\":\"r\",\"k\":\"%s\"}", rows[i].json, rows[i].json);
+        char *expected =
+            kept_printf("\"level\":\"info\",\"msg\":\"%s\",\"role\":\"r\",\"k\":\"%s\"}", rows[i].json, rows[i].json);
         log_info("r", NULL, rows[i].text, F_STR("k", rows[i].text));
         expect_line_end(expected);
-        free(expected);
     }
 }
 
@@ -150,9 +147,8 @@ Test(unit_log, writes_all_fields_when_a_message_comes_back) {
         fixture_step_boottime(1500);
     }
     for (int storm = 0; storm < 4; storm++) {
-        char *fact = mem_printf("\"job\":%d}", 10 * storm);
+        char *fact = kept_printf("\"job\":%d}", 10 * storm);
         cr_assert_eq(fixture_log_count(fact), 1, "%s", fixture_log());
-        free(fact);
     }
     cr_assert_eq(fixture_log_count("\"seconds_ago\":10,\"repeated\":2}"), 4);
     cr_assert_eq(fixture_log_count("\"failed\""), 8);
@@ -288,7 +284,6 @@ Test(unit_log, keeps_lines_of_threads_apart) {
     for (char *line = strsep(&rest, "\n"); line && *line; line = strsep(&rest, "\n"), lines++)
         cr_assert(strncmp(line, "{\"ts\":", 6) == 0 && strcmp(line + strlen(line) - 3, "x\"}") == 0, "%s", line);
     cr_assert_eq(lines, WRITERS * LINES);
-    free(log);
 }
 
 Test(unit_backoff, doubles_with_a_jitter_of_half_up_to_its_bound) {
@@ -394,9 +389,8 @@ Test(unit_buffer, grows_and_always_ends_in_nul) {
     buffer_free(&buffer);
     cr_assert_null(buffer.data);
     buffer_free(&buffer);
-    char *empty = mem_printf("%s", "");
+    char *empty = kept(mem_printf("%s", ""));
     cr_assert_str_eq(empty, "");
-    free(empty);
 }
 
 Test(unit_utf8, knows_well_formed_sequences) {

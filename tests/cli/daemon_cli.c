@@ -19,7 +19,6 @@
 static void set_audit_path(void) {
     char *path = temp_path(temp_root(), "check.db");
     setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
-    free(path);
 }
 
 static cluster_t s;
@@ -65,7 +64,6 @@ Test(daemon_cli, check_reports_every_config_fault_with_its_line) {
     }
     cr_assert_eq(daemon_run("check", "-c", "no/such/file.cfg")->code, 78);
     cr_assert_eq(daemon_run("run", "-c", "no/such/file.cfg")->code, 78);
-    free(path);
 }
 
 Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
@@ -75,13 +73,11 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
                                           {"bull", ""},
                                           {"private_queues", "main = \"m\"; private = \"w-*\";"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *text = mem_printf("queues = (\n  { name = \"q\"; dialect = \"%s\"; %s } );\n", rows[i][0], rows[i][1]);
+        char *text = kept_printf("queues = (\n  { name = \"q\"; dialect = \"%s\"; %s } );\n", rows[i][0], rows[i][1]);
         char *path = temp_file("test.cfg", text);
         const daemon_output_t *check = daemon_run("check", "-c", path);
         cr_assert_eq(check->code, 0, "%s: %s", rows[i][0], check->err);
         cr_assert_str_empty(check->err);
-        free(text);
-        free(path);
     }
 }
 
@@ -89,7 +85,7 @@ Test(daemon_cli, check_accepts_a_queue_of_each_dialect) {
 Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
     proxy_t *proxy = proxy_start(server_socket(s.server));
     static const char version[] = "redis_version:7.0.15 \x1b[31m\xe2\x80\xae";
-    char *info = mem_printf("$%zu\r\n%s", sizeof version - 1, version);
+    char *info = kept_printf("$%zu\r\n%s", sizeof version - 1, version);
     const proxy_rule_t rules[] = {{PROXY_REPLACE, "TYPE q:delayed", "+list\x1b[31m\xe2\x80\xae", .times = -1},
                                   {PROXY_REPLACE, "ROLE", "*1\r\n$15\r\nslave\x1b[31m\xe2\x80\xae..", .times = -1},
                                   {PROXY_REPLACE, "HGETALL sidecar:", "-ERR \x1b[31m\xe2\x80\xae", .times = -1},
@@ -106,8 +102,6 @@ Test(daemon_cli, answers_of_a_hostile_server_are_printed_escaped) {
             cr_assert(!strchr(text, '\x1b') && !has(text, "\xe2\x80\xae"), "%s", text);
         }
     }
-    free(path);
-    free(info);
     proxy_stop(proxy);
 }
 
@@ -121,7 +115,6 @@ Test(daemon_cli, check_names_the_primary_of_a_replica) {
         cr_assert(!has(check->out, "passed") && !has(check->err, "READONLY"), "%s%s", check->out, check->err);
         redis_ok(s.r, "CONFIG SET replica-serve-stale-data no"); /* it then answers nearly nothing */
     }
-    free(path);
 }
 
 Test(daemon_cli, check_reports_missing_redis_features) {
@@ -131,7 +124,7 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     cr_assert(has(good->out, "preflight passed") && has(good->out, "\"g\" has no leader now"), "%s", good->out);
     char *target =
         tls_harness_is_on() ? mem_printf("127.0.0.1:%d", server_product_port(s.server)) : mem_str(server_socket(s.server));
-    char *server = mem_printf("\nok       single server %s: ", target);
+    char *server = kept_printf("\nok       single server %s: ", target);
     cr_assert(has(good->out, server) && has(good->out, "; 0 replicas; maxmemory-policy noeviction\n"), "%s", good->out);
     cr_assert_eq(redis_int(s.r, "DBSIZE"), 0); /* `check` leaves no key behind */
     redis_ok(s.r, "SET q:delayed string");
@@ -157,9 +150,7 @@ Test(daemon_cli, check_reports_missing_redis_features) {
     const daemon_output_t *unreachable = daemon_run("check", "-c", path, "--redis");
     cr_assert_eq(unreachable->code, 69);
     cr_assert(has(unreachable->err, target), "%s", unreachable->err);
-    free(server);
     free(target);
-    free(path);
 }
 
 Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
@@ -195,7 +186,7 @@ Test(daemon_cli, check_reports_whether_the_audit_path_is_usable) {
         free(place), free(bytes);
     }
     cr_expect_neq(access(free_one, F_OK), 0, "`check` created a file");
-    free(path), free(free_one), free(foreign), free(unfinished);
+    free(foreign);
 }
 
 Test(daemon_cli, check_reports_a_foreign_lock) {
@@ -209,7 +200,6 @@ Test(daemon_cli, check_reports_a_foreign_lock) {
     redis_ok(s.r, "SADD sidecar:g:lock hello");
     found = daemon_run("check", "-c", path, "--redis");
     cr_assert(found->code == 1 && has(found->out, "FAULT    cannot read the leader of \"g\": "), "%s%s", found->out, found->err);
-    free(path);
 }
 
 /* Output goes to fd 1, so fd 1 must not become the socket of Redis. */
@@ -222,7 +212,6 @@ Test(daemon_cli, closed_standard_files_do_not_become_the_redis_socket) {
         cr_assert_eq(system(command), 0, "%s", command);
         free(command);
     }
-    free(path);
 }
 
 Test(daemon_cli, run_starts_before_redis) {
@@ -235,12 +224,11 @@ Test(daemon_cli, run_starts_before_redis) {
     cluster_works(&s, "q");
 }
 
-/* Returns the path of a script that runs the binary with at most QS_FDS file descriptors. The caller owns the path. */
+/* Returns the path of a script that runs the binary with at most QS_FDS file descriptors. */
 static char *limited_binary(void) {
-    char *script = mem_printf("#!/bin/sh\nulimit -n \"$QS_FDS\"\nexec '%s' \"$@\"\n", daemon_program());
+    char *script = kept_printf("#!/bin/sh\nulimit -n \"$QS_FDS\"\nexec '%s' \"$@\"\n", daemon_program());
     char *path = temp_file("limited", script);
     cr_assert_eq(chmod(path, 0700), 0);
-    free(script);
     return path;
 }
 
@@ -274,9 +262,6 @@ Test(daemon_cli, too_few_file_descriptors_are_reported) {
             cr_assert(daemon_running(d));
         }
     }
-    free(binary);
-    free(path);
-    free(text);
 }
 
 /* The service manager waits for a message that cannot be sent, because no descriptor is left. */
@@ -289,8 +274,6 @@ Test(daemon_cli, a_failed_notification_of_the_service_manager_is_logged) {
         has(ended->err,
             "cannot notify the service manager\",\"role\":\"main\",\"socket\":\"/nowhere\",\"reason\":\"Too many open files"),
         "%s", ended->err);
-    free(binary);
-    free(path);
 }
 
 Test(daemon_cli, secrets_are_never_printed_or_logged) {
@@ -308,7 +291,6 @@ Test(daemon_cli, secrets_are_never_printed_or_logged) {
         cluster_sidecar(&s, (sidecar_t){.level = "debug", .redis = "username = \"sidecar\"; password = \"s3cr3t-but-wrong\";"});
     cr_assert(daemon_wait_log(bad, "WRONGPASS", 5000));
     cr_assert_eq(daemon_log_count(bad, "s3cr3t"), 0);
-    free(path);
 }
 
 /* Checks a JSON string strictly. Returns the text behind the string; NULL = it is not valid. */
@@ -353,7 +335,6 @@ static int lines_of_json(const daemon_t *d) {
         cr_assert(json_object(line), "no JSON: %s", line);
         cr_assert(has(line, "{\"ts\":\"") && has(line, "\"level\":\"") && has(line, "\"msg\":\""), "%s", line);
     }
-    free(log);
     return lines;
 }
 
@@ -407,7 +388,6 @@ Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
     enum { QUEUES = 100, PLAIN_KIB = 8 * 1024, TLS_KIB = 4 * 1024 }; /* docs/benchmarks.md tells what TLS takes */
     char *queues = cluster_queues("", "q", QUEUES);
     daemon_t *d = cluster_sidecar_up(&s, (sidecar_t){.queues = queues});
-    free(queues);
     for (int i = 0; i < QUEUES; i++)
         redis_ok(s.r, "EVAL %s 1 q%d:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 100)) end",
                  i);
@@ -419,13 +399,11 @@ Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
 
 Test(daemon_cli, check_does_not_call_a_single_server_a_cluster) {
     server_t *server = server_start(&(server_options_t){.tcp = true});
-    char *text = mem_printf("redis = { nodes = [\"127.0.0.1:%d\"]; };\nqueues = ( { name = \"q\"; } );\n", server_port(server));
+    char *text = kept_printf("redis = { nodes = [\"127.0.0.1:%d\"]; };\nqueues = ( { name = \"q\"; } );\n", server_port(server));
     char *path = temp_file("nodes.cfg", text);
     const daemon_output_t *check = daemon_run("check", "--redis", "-c", path);
     cr_assert_eq(check->code, 1);
     cr_assert_not_null(strstr(check->out, "FAULT    cluster, no primary is known"), "%s", check->out);
     cr_assert_not_null(strstr(check->err, "this server is no Cluster"), "%s", check->err);
-    free(path);
-    free(text);
     server_free(server);
 }

@@ -32,7 +32,7 @@ static bool have(const char *shell) {
     return ended;
 }
 
-/* Runs a program to its end and returns what it printed, owned. */
+/* Runs a program to its end and returns what it printed, kept. */
 static char *output_of(const char *const *argv, const char *const *env) {
     char *out = temp_path(temp_root(), "out"), *err = temp_path(temp_root(), "err");
     unlink(out);
@@ -41,9 +41,6 @@ static char *output_of(const char *const *argv, const char *const *env) {
     char *said = temp_read(err), *printed = temp_read(out);
     cr_assert_eq(child->exit_code, 0, "%s %s: %s", argv[0], argv[1], said);
     child_free(child);
-    free(said);
-    free(out);
-    free(err);
     return printed;
 }
 
@@ -86,14 +83,14 @@ static const row_t bash_rows[] = {
     {{"nonsense", ""}, ""},
 };
 
-/* The text with CONFIG and FOLDER filled in, owned. */
+/* The text with CONFIG and FOLDER filled in, kept. */
 static char *filled(const char *text) {
     if (strcmp(text, "CONFIG") == 0) text = "FOLDER/two.cfg";
     char *all = NULL;
     const char *folder = strstr(text, "FOLDER");
     int before = folder ? (int)(folder - text) : 0;
     cr_assert_geq(asprintf(&all, "%.*s%s%s", before, text, folder ? temp_root() : "", folder ? folder + 6 : text), 0);
-    return all;
+    return kept(all);
 }
 
 static void expect_offers(const char *shell, const row_t *row, const char *offers) {
@@ -105,7 +102,6 @@ static void expect_offers(const char *shell, const row_t *row, const char *offer
     for (int i = 0; row->words[i]; i++) buffer_printf(&line, "%s[%s]", i ? " " : "", row->words[i]);
     cr_expect(same, "%s, %s: got <%s>, not <%s>", shell, buffer_text(&line), offers, row->offers);
     buffer_free(&line);
-    free(expected);
 }
 
 static void expect_bash_completes(const char *with) {
@@ -120,7 +116,6 @@ static void expect_bash_completes(const char *with) {
         for (int w = 0; row->words[w]; w++) argv[4 + w] = words[w] = filled(row->words[w]);
         char *offers = output_of(argv, (const char *const[]){"QUEUE_SIDECAR_CONFIG=/nowhere", NULL});
         expect_offers(with, row, strcmp(offers, "\n") == 0 ? "" : offers);
-        free(offers);
         for (int w = 0; words[w]; w++) free(words[w]);
     }
 }
@@ -164,11 +159,10 @@ static void expect_listed(const zsh_row_t *row, const char *line, const char *al
     cr_assert_not_null(from, "%s: %s", line, all);
     from += strlen(head);
     const char *end = strstr(from, "\n== ");
-    char *listed = strndup(from, end ? (size_t)(end - from) : strlen(from));
+    char *listed = kept(strndup(from, end ? (size_t)(end - from) : strlen(from)));
     for (int p = 0; p < 4 && row->parts[p]; p++)
         cr_expect_not_null(strstr(listed, row->parts[p]), "<%s> does not offer <%s>: %s", line, row->parts[p], listed);
     cr_expect(!row->lacks || !strstr(listed, row->lacks), "<%s> offers <%s>: %s", line, row->lacks, listed);
-    free(listed);
     free(head);
 }
 
@@ -190,7 +184,6 @@ static void expect_zsh_completes(const char *fpath) {
         expect_listed(&zsh_rows[i], lines[i], all);
         free(lines[i]);
     }
-    free(all);
     free(path);
 }
 
@@ -200,8 +193,6 @@ Test(daemon_completion, zsh_completes_from_its_function_path, .timeout = 120) {
     char *dir = temp_dir("zsh"), *file = temp_path(dir, "_queue-sidecar");
     temp_write(file, daemon_run("completion", "zsh")->out);
     expect_zsh_completes(dir);
-    free(file);
-    free(dir);
 }
 
 Test(daemon_completion, completion_refuses_an_unknown_shell) {

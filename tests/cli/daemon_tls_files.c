@@ -24,9 +24,8 @@ static void write_encrypted(const char *path) {
     pem = (gnutls_datum_t){(unsigned char *)text, (unsigned)size};
     cr_assert_neq(gnutls_x509_privkey_import(key, &pem, GNUTLS_X509_FMT_PEM), 0, "the key is not encrypted");
     gnutls_x509_privkey_deinit(key);
-    char *whole = mem_printf("%.*s", (int)size, text);
+    char *whole = kept_printf("%.*s", (int)size, text);
     temp_write(path, whole);
-    free(whole);
 }
 
 typedef struct {
@@ -42,7 +41,7 @@ static char *config_of(const char *dir, const row_t *row, const char *more) {
     buffer_printf(&text, row->cert ? "tls_cert_file = \"%s/%s\";\n" : "\n", dir, row->cert);
     buffer_printf(&text, row->key ? "tls_key_file = \"%s/%s\";\n" : "\n", dir, row->key);
     buffer_printf(&text, "}; http = { port = 0; };\n%s queues = ( { name = \"q\"; } );\n", more);
-    return text.data;
+    return kept(text.data);
 }
 
 Test(daemon_tls_files, check_names_the_file_the_line_and_the_key) {
@@ -71,20 +70,13 @@ Test(daemon_tls_files, check_names_the_file_the_line_and_the_key) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *config = config_of(dir, &rows[i], ""), *path = temp_file("tls.cfg", config);
         const daemon_output_t *output = daemon_run("check", "-c", path);
-        char *place = mem_printf("%s:%d: ", path, rows[i].line);
+        char *place = kept_printf("%s:%d: ", path, rows[i].line);
         cr_expect_eq(output->code, rows[i].line ? 78 : 0, "row %zu: %d: %s", i, output->code, output->err);
         if (rows[i].line) {
             cr_expect_eq(strncmp(output->err, place, strlen(place)), 0, "row %zu: %s", i, output->err);
             cr_expect_not_null(strstr(output->err, rows[i].words), "row %zu: %s", i, output->err);
         }
-        free(place);
-        free(path);
-        free(config);
     }
-    free(encrypted);
-    free(text);
-    free(empty);
-    free(dir);
 }
 
 Test(daemon_tls_files, run_refuses_what_check_refuses) {
@@ -94,9 +86,6 @@ Test(daemon_tls_files, run_refuses_what_check_refuses) {
     const daemon_output_t *output = daemon_run("run", "-c", path);
     cr_expect_eq(output->code, 78);
     cr_expect_not_null(strstr(output->err, "tls.cfg:4: redis.tls_key_file "), "%s", output->err);
-    free(path);
-    free(config);
-    free(dir);
 }
 
 Test(daemon_tls_files, a_variable_is_named_in_place_of_the_file) {
@@ -107,9 +96,6 @@ Test(daemon_tls_files, a_variable_is_named_in_place_of_the_file) {
     cr_expect_str_eq(output->err, "QUEUE_SIDECAR_REDIS_TLS_CA_FILE: cannot read redis.tls_ca_file /no/such/file: No such file or "
                                   "directory\n");
     unsetenv("QUEUE_SIDECAR_REDIS_TLS_CA_FILE");
-    free(path);
-    free(config);
-    free(dir);
 }
 
 Test(daemon_tls_files, a_key_in_the_place_of_its_file_is_not_shown) {
@@ -123,9 +109,7 @@ Test(daemon_tls_files, a_key_in_the_place_of_its_file_is_not_shown) {
     cr_expect_eq(output->code, 78);
     cr_expect_null(strstr(output->err, "s3cret"), "%s", output->err);
     cr_expect_null(strstr(output->out, "s3cret"));
-    free(path);
     free(text);
-    free(dir);
 }
 
 Test(daemon_tls_files, a_relative_path_is_shown) {

@@ -36,7 +36,7 @@ static char *text_of(FILE *file) {
     buffer_t text = {0};
     char chunk[1024];
     for (size_t got; (got = fread(chunk, 1, sizeof chunk, file)) > 0;) buffer_add(&text, chunk, got);
-    return text.data ? text.data : mem_str("");
+    return kept(text.data ? text.data : mem_str(""));
 }
 
 static void expect_usage(int status, const char *expected) {
@@ -44,7 +44,6 @@ static void expect_usage(int status, const char *expected) {
     fclose(stderr);
     char *got = text_of(cr_get_redirected_stderr());
     cr_expect_str_eq(got, expected);
-    free(got);
 }
 
 Test(unit_cli, suggests_a_command) {
@@ -92,7 +91,6 @@ Test(unit_cli, prints_help_and_version) {
         cr_expect_not_null(found, "%s", parts[i]);
         if (found) at = found;
     }
-    free(got);
 }
 
 Test(unit_cli, fails_when_standard_output_is_full) {
@@ -180,9 +178,8 @@ static void expect_page(const cli_command_t *command, size_t width) {
     cr_expect_not_null(strstr(buffer_text(&page), "\nExit codes: 0 "), "%s", command->name);
     for (size_t i = 0; i < command->option_count; i++) {
         const cli_option_t *option = &command->options[i];
-        char *spelled = mem_printf("%s%s", option->name ? "--" : "\n  ", option->name ? option->name : option->argument);
+        char *spelled = kept_printf("%s%s", option->name ? "--" : "\n  ", option->name ? option->name : option->argument);
         cr_expect_not_null(strstr(buffer_text(&page), spelled), "%s: %s", command->name, spelled);
-        free(spelled);
     }
     bool text = false; // examples stay whole, so that people can copy them
     for (const char *line = buffer_text(&page); *line; line += strcspn(line, "\n") + 1) {
@@ -222,13 +219,9 @@ Test(unit_cli, check_prints_the_effective_config) {
     fclose(stdout);
     fclose(stderr);
     char *out = text_of(cr_get_redirected_stdout()), *err = text_of(cr_get_redirected_stderr());
-    char *expected = mem_printf("warning: %s:1: `redis`: inline secret: use password_file\n"
-                                "%s: No such file or directory: name the config with -c FILE or QUEUE_SIDECAR_CONFIG\n",
-                                path, path);
+    char *expected = kept_printf("warning: %s:1: `redis`: inline secret: use password_file\n"
+                                 "%s: No such file or directory: name the config with -c FILE or QUEUE_SIDECAR_CONFIG\n",
+                                 path, path);
     cr_expect_not_null(strstr(out, "\n        name              = \"q\";"));
     cr_expect_str_eq(err, expected);
-    free(out);
-    free(err);
-    free(expected);
-    free(path);
 }

@@ -1,6 +1,7 @@
 /* Candidates of the hidden command `complete`, by the words that bash passes. */
 #include "base/buffer.h"
 #include "cli/cli.h"
+#include "kept.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 
 enum { WORDS_MAX = 8 };
 
-/* The candidates for these words, each followed by a space, without descriptions. Owned. */
+/* The candidates for these words, each followed by a space, without descriptions. Kept. */
 static char *candidates(const char *const *words) {
     char *typed[WORDS_MAX] = {NULL}, *printed = NULL;
     size_t size = 0;
@@ -25,7 +26,7 @@ static char *candidates(const char *const *words) {
         buffer_printf(&out, "%.*s ", (int)strcspn(line, "\t\n"), line);
     while (count > 0) free(typed[--count]);
     free(printed);
-    return out.data ? out.data : mem_str("");
+    return kept(out.data ? out.data : mem_str(""));
 }
 
 Test(unit_complete, offers_words_for_each_position) {
@@ -49,7 +50,6 @@ Test(unit_complete, offers_words_for_each_position) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *got = candidates(rows[i].words);
         cr_expect_str_eq(got, rows[i].candidates, "row %zu: %s", i, got);
-        free(got);
     }
 }
 
@@ -58,8 +58,6 @@ Test(unit_complete, joins_words_that_bash_splits) {
     char *split = candidates(rows[0]), *apart = candidates(rows[1]);
     cr_expect_str_eq(split, "json ");
     cr_expect_str_eq(apart, "", "a space separates words: %s", apart);
-    free(split);
-    free(apart);
 }
 
 Test(unit_complete, reads_quotes_as_a_shell_does) {
@@ -68,6 +66,5 @@ Test(unit_complete, reads_quotes_as_a_shell_does) {
     for (size_t i = 0; i < 3; i++) {
         char *got = candidates(rows[i]);
         cr_expect_str_eq(got, expected[i], "row %zu: %s", i, got);
-        free(got);
     }
 }

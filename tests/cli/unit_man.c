@@ -10,10 +10,9 @@
 
 static void expect_exits(const cli_command_t *command) {
     for (const char *line = command->exits; line && *line; line = strchr(line, '\n') + 1) {
-        char *code = mem_printf("\n%.*s ", (int)strcspn(line, " "), line);
+        char *code = kept_printf("\n%.*s ", (int)strcspn(line, " "), line);
         cr_expect(strncmp(help_exits, code + 1, strlen(code) - 1) == 0 || strstr(help_exits, code),
                   "%s exits with %s, EXIT STATUS does not say so", command->name, code + 1);
-        free(code);
     }
 }
 
@@ -29,11 +28,10 @@ Test(unit_man, each_page_has_its_sections_in_order) {
                                            "SIGNALS", "ENVIRONMENT", "FILES",       "METRICS",  "EXAMPLES"};
     const char *at = text_man_program;
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
-        char *head = mem_printf("\n.SH %s\n", sections[i]);
+        char *head = kept_printf("\n.SH %s\n", sections[i]);
         const char *found = strstr(at, head);
         cr_expect_not_null(found, "section %s is missing, or not in this order", sections[i]);
         if (found) at = found;
-        free(head);
     }
     cr_expect_not_null(strstr(text_man_config, "\n.SH KEYS\n"));
     cr_expect_null(strstr(text_man_program, "@CONFIG@"));
@@ -52,6 +50,4 @@ Test(unit_man, the_example_of_the_config_page_is_a_good_config) {
     cr_expect_eq(messages.len, 0, "%s", buffer_text(&messages));
     config_free(config);
     buffer_free(&messages);
-    free(path);
-    free(page);
 }

@@ -51,7 +51,6 @@ static daemon_t *start_sidecar(const story_t *s) {
                                "defaults = { heartbeat = \"off\"; };\nqueues = ( %s );\n",
                                seeds, queues);
     free(queues);
-    free(seeds);
     return d;
 }
 
@@ -80,13 +79,12 @@ static __attribute__((noreturn)) void fail(const story_t *s, const char *why) {
     for (int i = 0; i < SIDECARS; i++) {
         char *log = daemon_log(s->sidecars[i]);
         fprintf(stderr, "%s", log);
-        free(log);
     }
     native_fail(&s->native, why);
     abort();
 }
 
-/* The input of the producer for a round. Owned by the caller. */
+/* The input of the producer for a round. Kept. */
 static char *lines_of(const story_t *s, int round) {
     char *text = NULL;
     size_t size;
@@ -94,7 +92,7 @@ static char *lines_of(const story_t *s, int round) {
     for (int i = s->count * round / ROUNDS; i < s->count * (round + 1) / ROUNDS; i++)
         fprintf(out, "%d %s %d caf\xc3\xa9 \"quoted\"\n", i % 5 ? 0 : 1000, kind_of(i), i);
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 static void move_slot(story_t *s, const char *queue) {
@@ -116,7 +114,6 @@ static void round_of(story_t *s, int round) {
         move_slot(s, round ? "{q2}" : "{q0}");
     if (!child_wait(producer, ALL_MS) || producer->exit_code != 0) fail(s, "the producer failed");
     child_free(producer);
-    free(in);
 }
 
 typedef struct {
@@ -143,9 +140,8 @@ static int count_done(const story_t *s, fate_t *fates, const native_lines_t *all
 
 static bool all_done(const story_t *s, int wanted) {
     native_lines_t all = native_lines(&s->native);
-    fate_t *fates = calloc((size_t)s->count, sizeof(*fates));
+    fate_t *fates = kept(calloc((size_t)s->count, sizeof(*fates)));
     bool done = count_done(s, fates, &all) == wanted;
-    free(fates);
     native_free_lines(&all);
     return done;
 }

@@ -39,7 +39,7 @@ static size_t jobs(void) {
     return stress && stress[0] == '1' ? JOBS_LONG : JOBS;
 }
 
-/* The input of the producer, lines "DELAY_MS KIND NUMBER TEXT". One message of five is due at once. Owned by the caller. */
+/* The input of the producer, lines "DELAY_MS KIND NUMBER TEXT". One message of five is due at once. Kept. */
 static char *story(size_t from, size_t to, uint64_t *seed) {
     char *text = NULL;
     size_t size;
@@ -50,7 +50,7 @@ static char *story(size_t from, size_t to, uint64_t *seed) {
         fprintf(out, "%llu %s %zu caf\xc3\xa9 \"quoted\" \\ {\"n\": 12345678901234567890}\n", delay, i % 7 ? "ok" : "slow", i);
     }
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 static int came(const native_t *native) { return native_count(native, "taken", NULL) + native_count(native, "polled", NULL); }
@@ -61,7 +61,6 @@ static void before_sidecars(const native_t *native, size_t count, uint64_t *seed
     native_finish(native, (const char *const[]){"produce", "delay-queue", NULL}, NULL, in);
     if (!wait_for(native_count(native, "polled", NULL) == (int)count / (ROUNDS + 1), ALL_MS))
         native_fail(native, "the old loop does not take the due messages");
-    free(in);
 }
 
 /* Produces another part of the messages, and ends the leader meanwhile. The standby takes over; a new sidecar stands by. */
@@ -79,7 +78,6 @@ static void round_of(cluster_t *cluster, const native_t *native, int round, size
     cluster_sidecar(cluster, (sidecar_t){.queues = QUEUE});
     cr_assert(child_wait(producer, ALL_MS) && producer->exit_code == 0);
     child_free(producer);
-    free(in);
 }
 
 static size_t number_of(const native_line_t *line, size_t count) {
@@ -165,9 +163,6 @@ static size_t current_vectors(const char *client, const char *program, const cha
     while (now[same] && now[same] == kept[same]) line += now[same++] == '\n';
     cr_assert(now[same] == kept[same], "%s:%zu: the library now writes other bytes; run make vectors, and see the difference",
               file, line);
-    free(kept);
-    free(now);
-    free(out);
     free(native.run);
     free(native.dir);
     server_free(server);

@@ -86,7 +86,7 @@ static const char *kind_of(const run_t *s, size_t number) {
     return number % 7 ? "ok" : "slow";
 }
 
-/* The input of the producer for a round. Owned by the caller. */
+/* The input of the producer for a round. Kept. */
 static char *lines_of(run_t *s, int round) {
     char *text = NULL;
     size_t size;
@@ -98,7 +98,7 @@ static char *lines_of(run_t *s, int round) {
                 kind_of(s, i), i);
     }
     fclose(out);
-    return text;
+    return kept(text);
 }
 
 static child_t *worker(run_t *s) {
@@ -134,7 +134,6 @@ static run_t begin(const story_t *story) {
     if (!wait_for(native_count(&s.native, "ready", NULL) == WORKERS, ALL_MS)) native_fail(&s.native, "the workers do not start");
     char *out = temp_path(s.native.dir, "out");
     cr_assert((s.out = fopen(out, "re")));
-    free(out);
     return s;
 }
 
@@ -197,7 +196,6 @@ static void round_of(run_t *s, int round) {
     daemon_restart(leader);
     if (!child_wait(producer, ALL_MS) || producer->exit_code != 0) native_fail(&s->native, "the producer failed");
     child_free(producer);
-    free(in);
 }
 
 static bool is(const native_line_t *line, const char *word) { return strcmp(line->word, word) == 0; }
@@ -268,7 +266,6 @@ static void expect_record(const run_t *s, const char *path, const job_history_t 
         cr_expect_not_null(strstr(payload, job->hex), "%s: the record does not contain the job's data: %s", job->id, payload);
     else
         cr_expect_leq(apart(payload, job->hex), s->story->distinct ? WINDOW : 0, "%s: %s became %s", job->id, job->hex, payload);
-    free(payload);
 }
 
 /* Number of jobs with the right end for their kind: delivered at least once, in the same bytes, then done or recorded. */

@@ -14,7 +14,7 @@ TestSuite(unit_config, .init = config_case_begin, .fini = config_case_end);
 static char *dump(const config_t *config) {
     buffer_t out = {0};
     config_dump(config, &out);
-    return out.data;
+    return kept(out.data);
 }
 
 // Cuts every comment, and the blanks before it.
@@ -210,7 +210,7 @@ Test(unit_config, splits_a_url_into_its_parts) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const url_row_t *row = &rows[i];
-        char *text = mem_printf("redis = { url = \"%s\"; };\n" Q, row->url);
+        char *text = kept_printf("redis = { url = \"%s\"; };\n" Q, row->url);
         char *warnings;
         config_t *config = config_case_good(text, &warnings);
         cr_expect_str_eq(config->redis.url, "");
@@ -224,7 +224,6 @@ Test(unit_config, splits_a_url_into_its_parts) {
                                    : *row->username ? USER_ALONE
                                                     : "");
         free(warnings);
-        free(text);
         config_free(config);
     }
 }
@@ -237,9 +236,8 @@ Test(unit_config, refuses_bad_urls_without_showing_them) {
     static const char *const bad[] = {"http://x",     "redis://",        "redis://:6379",     "unix://run/x",   "redis://a:%zz@x",
                                       "redis://[::1", "redis://x/1?a=b", "redis://a:%00@x/1", "redis://[::1]x", "localhost:6379"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char *text = mem_printf("redis = { url = \"%s\"; };\n" Q, bad[i]);
+        char *text = kept_printf("redis = { url = \"%s\"; };\n" Q, bad[i]);
         config_case_expect_fault(text, MUST);
-        free(text);
     }
     static const config_case_row_t rows[] = {
         {"redis = { url = \"redis://x:70000\"; };\n" Q,
@@ -314,7 +312,6 @@ Test(unit_config, a_dump_shows_no_password_and_sets_none) {
     config_t *second = config_case_good(text, &warnings);
     free(warnings);
     cr_expect_str_eq(second->redis.password, "");
-    free(text);
     config_free(first);
     config_free(second);
 }
@@ -345,8 +342,6 @@ Test(unit_config, a_dump_loads_again) {
     strip_comments(text);
     strip_comments(again);
     cr_expect_str_eq(text, again);
-    free(text);
-    free(again);
     config_free(first);
     config_free(second);
 }
@@ -373,7 +368,6 @@ Test(unit_config, dumps_where_each_value_came_from) {
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         cr_expect_not_null(strstr(text, lines[i]), "%s not in\n%s", lines[i], text);
-    free(text);
     config_free(config);
     config_case_forget_environment();
 }
@@ -451,8 +445,6 @@ Test(unit_config, shows_the_defaults_in_the_sample) {
     strip_comments(left);
     strip_comments(right);
     cr_expect_str_eq(left, right);
-    free(left);
-    free(right);
     config_free(sample);
     config_free(plain);
     buffer_free(&messages);

@@ -11,7 +11,7 @@
 
 TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_end);
 
-/* The keys as lines "role name type how"; `how` is r (read) or w (written), with * for a pattern. Owned. */
+/* The keys as lines "role name type how"; `how` is r (read) or w (written), with * for a pattern. Kept. */
 static char *keys_of(const config_t *config, size_t queue) {
     buffer_t out = {0};
     redis_keys_t keys = config_redis_keys(&config->queues[queue]);
@@ -21,14 +21,13 @@ static char *keys_of(const config_t *config, size_t queue) {
                       key->use == KEY_WRITES ? "w" : "r", key->pattern ? "*" : "");
     }
     config_redis_keys_free(&keys);
-    return out.data;
+    return kept(out.data);
 }
 
 static void expect_keys(const char *text, const char *expected) {
     config_t *config = config_case_good(text, NULL);
     char *got = keys_of(config, 0);
     cr_expect_str_eq(got, expected, "%s\n got:\n%s", text, got);
-    free(got);
     config_free(config);
 }
 
@@ -138,11 +137,10 @@ Test(unit_config_dialects, derives_simple_names_as_java_does) {
                 {"pkg.Outer$In$Most", "de_most"},    {"p.Q=Some List", "de_Some List"},
                 {"p.\xc3\x9cnder=a=b", "de_a=b"},    {"p.Outer$1=anon", "de_anon"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *text = mem_printf("queues = ( { name = \"q\"; dialect = \"delayed_queue\"; types = [\"%s\"]; } );", rows[i].type);
+        char *text = kept_printf("queues = ( { name = \"q\"; dialect = \"delayed_queue\"; types = [\"%s\"]; } );", rows[i].type);
         config_t *config = config_case_good(text, NULL);
         cr_expect_str_eq(delayed_config(&config->queues[0])->lists.items[0], rows[i].list);
         config_free(config);
-        free(text);
     }
 }
 
@@ -166,15 +164,13 @@ Test(unit_config_dialects, names_backup_lists_of_kmqueue_as_java_does) {
         {"\"mail:safe:\"", "uDqIalxDfM2awVRz/W8XiA==", "mail"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *text = mem_printf("queues = ( { name = \"q\"; dialect = \"kmqueue\"; queues = [%s]; } );", rows[i].queues);
+        char *text = kept_printf("queues = ( { name = \"q\"; dialect = \"kmqueue\"; queues = [%s]; } );", rows[i].queues);
         config_t *config = config_case_good(text, NULL);
         const queue_config_t *queue = &config->queues[0];
-        char *backup = mem_printf("back_up_queue_%s", rows[i].backup);
+        char *backup = kept_printf("back_up_queue_%s", rows[i].backup);
         cr_expect_str_eq(queue->backup, backup, "%s: %s", text, queue->backup);
         cr_expect_str_eq(kmqueue_config(queue)->lists.items[0], rows[i].first, "%s", text);
-        free(backup);
         config_free(config);
-        free(text);
     }
 }
 
@@ -316,8 +312,6 @@ Test(unit_config_dialects, reads_its_dump_back) {
             cr_assert_eq(*at, *other, "%s\n differs from\n%s", buffer_text(&first), buffer_text(&second));
             if (!*at) break;
         }
-        free(keys);
-        free(again);
         buffer_free(&first);
         buffer_free(&second);
         config_free(config);

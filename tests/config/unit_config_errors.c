@@ -340,9 +340,8 @@ Test(unit_config_errors, refuses_a_config_that_is_not_a_regular_file) {
     config_case_expect_fault("// @include \"this.cfg\"\n@include \"more.cfg\"\n" Q, expected);
     free(expected);
     expected = mem_printf("F:1: included file %s is not a regular file\n", more);
-    char *text = mem_printf("@include \"%s\"\n" Q, more);
+    char *text = kept_printf("@include \"%s\"\n" Q, more);
     if (!libconfig_is_old()) config_case_expect_fault(text, expected); // an older libconfig puts its directory before the path
-    free(text);
     free(expected);
     cr_assert_eq(rename(more, deep), 0);
     config_case_write(more, "@include \"deep.cfg\"\n", 21);
@@ -358,7 +357,6 @@ Test(unit_config_errors, refuses_a_config_that_is_not_a_regular_file) {
     cr_expect_not_null(config, "%s", buffer_text(&messages));
     config_free(config);
     unlink(deep);
-    free(got);
     buffer_free(&messages);
 }
 

@@ -56,11 +56,10 @@ Test(unit_config_redis, refuses_more_than_32_addresses) {
         buffer_printf(&text, "redis = { %s = [\"h0:1\"", keys[i]);
         for (int k = 1; k <= 32; k++) buffer_printf(&text, ", \"h%d:1\"", k);
         buffer_str(&text, "]; };\n" Q);
-        char *expected = mem_printf("F:1: `redis.%s` is [\"h0:1\", \"h1:1\", \"h2:1\", \"h3:1\", ...], but must be a list of 0 "
-                                    "to 32 texts, each of 1 to 256 bytes\n",
-                                    keys[i]);
+        char *expected = kept_printf("F:1: `redis.%s` is [\"h0:1\", \"h1:1\", \"h2:1\", \"h3:1\", ...], but must be a list of 0 "
+                                     "to 32 texts, each of 1 to 256 bytes\n",
+                                     keys[i]);
         config_case_expect_fault(buffer_text(&text), expected);
-        free(expected);
         buffer_free(&text);
     }
 }
@@ -147,11 +146,10 @@ Test(unit_config_redis, warns_of_a_slice_that_is_long_for_the_ttl) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *warnings;
-        char *text = mem_printf("redis = { slice = \"%s\"; };\nlock = { ttl = \"%s\"; };\n" Q, rows[i].slice, rows[i].ttl);
+        char *text = kept_printf("redis = { slice = \"%s\"; };\nlock = { ttl = \"%s\"; };\n" Q, rows[i].slice, rows[i].ttl);
         config_free(config_case_good(text, &warnings));
         cr_expect_str_eq(warnings, rows[i].warning);
         free(warnings);
-        free(text);
     }
 }
 

@@ -34,7 +34,7 @@ static const struct {
      "list", false},
 };
 
-/* The values of a config, without the comments that name the origin of each value. Owned. */
+/* The values of a config, without the comments that name the origin of each value. Kept. */
 static char *values(const config_t *config) {
     buffer_t dump = {0}, out = {0};
     config_dump(config, &dump);
@@ -46,7 +46,7 @@ static char *values(const config_t *config) {
         if (*line != '#') buffer_printf(&out, "%.*s\n", (int)len, line);
     }
     buffer_free(&dump);
-    return out.data;
+    return kept(out.data);
 }
 
 static config_t *load_sample(const char *file) {
@@ -60,16 +60,13 @@ static config_t *load_sample(const char *file) {
 
 Test(unit_config_samples, show_the_defaults_of_their_dialects) {
     for (size_t i = 0; i < sizeof SAMPLES / sizeof *SAMPLES; i++) {
-        char *text = mem_printf("group = \"%s\"; queues = ( { %s } );", SAMPLES[i].group, SAMPLES[i].queue);
+        char *text = kept_printf("group = \"%s\"; queues = ( { %s } );", SAMPLES[i].group, SAMPLES[i].queue);
         config_t *sample = load_sample(SAMPLES[i].file), *plain = config_case_good(text, NULL);
         char *left = values(sample), *right = values(plain);
         cr_expect_str_eq(config_dialect_word(sample->queues[0].dialect), SAMPLES[i].dialect, "%s", SAMPLES[i].file);
         cr_expect_str_eq(left, right, "%s:\n%s\n%s", SAMPLES[i].file, left, right);
-        free(left);
-        free(right);
         config_free(sample);
         config_free(plain);
-        free(text);
     }
 }
 
@@ -94,11 +91,10 @@ Test(unit_config_samples, teach_every_key_of_their_dialects) {
             cr_expect(teaches(sample, key->name), "%s does not name %s", SAMPLES[i].file, key->name);
         }
         config_free(config);
-        free(sample);
     }
 }
 
-/* Takes the # off every line that sets a key: what somebody gets who wants all of it. Owned. */
+/* Takes the # off every line that sets a key: what somebody gets who wants all of it. Kept. */
 static char *with_comments_set(const char *sample) {
     buffer_t out = {0};
     for (const char *line = sample; *line;) {
@@ -112,7 +108,7 @@ static char *with_comments_set(const char *sample) {
             buffer_add(&out, line, len);
         line += len;
     }
-    return out.data;
+    return kept(out.data);
 }
 
 Test(unit_config_samples, of_modes_are_right_with_all_their_comments) {
@@ -149,7 +145,5 @@ Test(unit_config_samples, of_modes_are_right_with_all_their_comments) {
         config = config_case_good(whole, NULL);
         cr_expect(config->redis.tls && *config->redis.tls_ca_file && *config->redis.password_file, "%s", rows[i].file);
         config_free(config);
-        free(whole);
-        free(sample);
     }
 }

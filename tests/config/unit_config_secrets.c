@@ -153,11 +153,10 @@ Test(unit_config_secrets, a_variable_of_the_environment_is_not_repeated) {
                                          "redis://me:s3c/ret@cache:6379/0"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
-            char *variable = mem_printf("QUEUE_SIDECAR_%s", names[i]);
+            char *variable = kept_printf("QUEUE_SIDECAR_%s", names[i]);
             setenv(variable, values[k], 1);
             expect_hidden(Q);
             unsetenv(variable);
-            free(variable);
         }
     }
 }

@@ -106,7 +106,7 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
         cr_expect(end && (end[4] == '\0') == (strncmp(asked[i].request, "HEAD", 4) == 0), "%s: %s", asked[i].request, text);
         free(text);
     }
-    char *large = calloc(1, 1 << 18);
+    char *large = kept(calloc(1, 1 << 18));
     strcpy(large, "GET /healthz HTTP/1.1\r\nX: ");
     memset(large + strlen(large), 'x', 1 << 17);
     const char *const bad[] = {large, "\x16\x03\x01\x02\x05 not http at all\r\n\r\n"};
@@ -117,7 +117,6 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
     }
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
     cr_assert(daemon_running(d));
-    free(large);
 }
 
 enum { CROWD = 1000 };

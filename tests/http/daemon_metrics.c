@@ -22,7 +22,6 @@ static double value_of(const char *scrape, const char *series) {
 static double value(int port, const char *series) {
     char *scrape = get(port, "/metrics");
     double found = value_of(scrape, series);
-    free(scrape);
     return found;
 }
 
@@ -175,7 +174,6 @@ static void check_by_promtool(const char *scrape) {
     char *said = temp_read(out);
     cr_assert(child->exit_code == 0 && *said == '\0', "%d: %s", child->exit_code, said);
     child_free(child);
-    free(in), free(out), free(said);
 }
 
 Test(daemon_metrics, promtool_accepts_the_metrics) {
@@ -187,14 +185,13 @@ Test(daemon_metrics, promtool_accepts_the_metrics) {
     char *scrape = get(port, "/metrics"), *body = strstr(scrape, "\r\n\r\n");
     cr_assert(body);
     check_by_promtool(body + 4);
-    free(scrape);
 }
 
 /* A scrape holds every family of `help metrics`, with its type and its help text, and no other family. */
 Test(daemon_metrics, scrape_holds_every_metric_of_help) {
     int port;
     leading(&cluster, (sidecar_t){0}, &port);
-    char *scrape = get(port, "/metrics"), *help = strdup(daemon_run("help", "metrics")->out), *rest = help, *line;
+    char *scrape = get(port, "/metrics"), *help = kept(strdup(daemon_run("help", "metrics")->out)), *rest = help, *line;
     int families = 0, types = 0;
     while ((line = strsep(&rest, "\n")) && *line) {
         char *name = strsep(&line, "\t"), *type = strsep(&line, "\t"), *text = NULL;
@@ -207,5 +204,4 @@ Test(daemon_metrics, scrape_holds_every_metric_of_help) {
     for (const char *at = scrape; (at = strstr(at, "# TYPE ")); at++) types++;
     cr_assert_eq(types, families);
     cr_assert_gt(families, 50);
-    free(scrape), free(help);
 }

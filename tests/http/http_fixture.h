@@ -55,7 +55,7 @@ static inline int connect_to(int port) {
     return -1;
 }
 
-/* Returns all bytes until the server closes the connection or sends nothing for 15 s (scaled). Owned. */
+/* Returns all bytes until the server closes the connection or sends nothing for 15 s (scaled). Kept. */
 static inline char *read_all(int fd) {
     size_t len = 0, size = 1 << 20;
     char *text = malloc(size);
@@ -79,17 +79,16 @@ static inline char *ask(int port, const char *request) {
     return text;
 }
 
-/* Returns the response to a GET: head and body. Owned. */
+/* Returns the response to a GET: head and body. Kept. */
 static inline char *get(int port, const char *path) {
     char request[200];
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
-    return ask(port, request);
+    return kept(ask(port, request));
 }
 
 static inline bool says(int port, const char *path, const char *part) {
     char *text = get(port, path);
     bool found = strstr(text, part) != NULL;
-    free(text);
     return found;
 }
 

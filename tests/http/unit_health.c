@@ -1,5 +1,6 @@
 /* /readyz with one problem at a time: which check fails, with what text, and whether the instance is still ready. */
 #include "http/health.h"
+#include "kept.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -92,11 +93,10 @@ Test(unit_health, each_problem_fails_one_check_and_few_decide_readiness) {
         cr_expect_eq(count(text, "\"ok\": false"), ROWS[i].check != NULL, "row %zu: %s", i, text);
         for (size_t c = 0; c < sizeof checks / sizeof *checks; c++) {
             bool wrong = ROWS[i].check && strcmp(checks[c], ROWS[i].check) == 0;
-            char *head = mem_printf("{\"check\": \"%s\", \"ok\": %s", checks[c], wrong ? "false, \"why\": \"" : "true");
+            char *head = kept_printf("{\"check\": \"%s\", \"ok\": %s", checks[c], wrong ? "false, \"why\": \"" : "true");
             const char *at = strstr(text, head);
             cr_expect(at && (!wrong || strncmp(at + strlen(head), ROWS[i].why, strlen(ROWS[i].why)) == 0), "row %zu, %s: %s", i,
                       head, text);
-            free(head);
         }
         buffer_free(&json);
         health_free(w.health);

@@ -51,7 +51,7 @@ static bool is(const service_t *service, const char *verdict) { return strcmp(se
 
 static proxy_t *service_start(const cluster_t *s, const service_t *service) {
     proxy_t *proxy = proxy_start(server_socket(s->server));
-    char *refused = strdup(service->refused), *rest = NULL;
+    char *refused = kept(strdup(service->refused)), *rest = NULL;
     for (char *request = strtok_r(refused, ",", &rest); request; request = strtok_r(NULL, ",", &rest)) {
         bool anywhere = *request == '*';
         proxy_rule(
@@ -59,7 +59,6 @@ static proxy_t *service_start(const cluster_t *s, const service_t *service) {
             (proxy_rule_t){
                 .action = PROXY_REFUSE, .match = request + anywhere, .begins = !anywhere, .error = service->error, .times = -1});
     }
-    free(refused);
     return proxy;
 }
 
@@ -95,7 +94,6 @@ static void expect_goes_on(cluster_t *s, const service_t *service, const proxy_t
     char *config = cluster_config_file(s, (sidecar_t){.ttl = "20s", .socket = proxy_socket(proxy), .queues = QUEUES});
     const daemon_output_t *status = cluster_status(d, config);
     cr_assert(status->code == 0 && strstr(status->out, "\"well\":true"), "%s: %s", service->name, status->out);
-    free(config);
     cr_assert_eq(daemon_log_count(d, "redis refuses client tracking"), blind, "%s", service->name);
     cr_assert_eq(daemon_log_count(d, "\"level\":\"error\""), blind, "%s", service->name);
     static const char *const commands[] = {"CLIENT SETNAME", "ROLE", "INFO server", "INFO memory", "SCRIPT LOAD with #!lua"};
@@ -122,7 +120,6 @@ static void expect_checked(const cluster_t *s, const service_t *service, const p
     if (!good)
         cr_assert(strstr(out->out, "the server has no ") || strstr(out->err, "the server has no "), "%s: %s%s", service->name,
                   out->out, out->err);
-    free(config);
 }
 
 static void expect_refused(cluster_t *s, const proxy_t *proxy) {
@@ -167,5 +164,4 @@ Test(daemon_services, the_docs_have_each_verdict) {
         }
         free(service.text);
     }
-    free(guide);
 }

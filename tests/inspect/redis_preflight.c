@@ -58,9 +58,7 @@ Test(redis_preflight, passes_on_a_good_server_and_leaves_no_trace) {
     char *before = fixture_digest(f.r);
     expect_results(&f, 0, 0, 0, NULL);
     redis_expect(f.r, before, "DEBUG DIGEST");
-    free(before);
     free(line);
-    free(version);
 }
 
 /* A dry run of delayed_queue's scripts once left scratch keys that went only when they expired. */
@@ -70,7 +68,7 @@ Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
         "dialect = \"kmqueue\"; queues = [\"one:safe\"];",
         "dialect = \"private_queues\"; main = \"m\"; private = \"queue-*\"; dlq = \"dead\"; heartbeat = \"off\";"};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        char *config = mem_printf("group = \"app\"; queues = ( { name = \"q\"; %s } );", settings[i]);
+        char *config = kept_printf("group = \"app\"; queues = ( { name = \"q\"; %s } );", settings[i]);
         f = fixture_start(&(fixture_options_t){.config = config});
         results_t results = {0};
         cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
@@ -81,7 +79,6 @@ Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
         cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
         buffer_free(&results.text);
         fixture_stop(&f);
-        free(config);
     }
 }
 
@@ -92,7 +89,6 @@ Test(redis_preflight, does_not_report_scratch_jobs) {
     expect_results(&f, 0, 0, 0, NULL);
     char *log = fixture_log();
     cr_expect_str_empty(log);
-    free(log);
 }
 
 Test(redis_preflight, warns_of_eviction) {
@@ -100,9 +96,8 @@ Test(redis_preflight, warns_of_eviction) {
     f = fixture_start(NULL);
     for (size_t i = 0; i < 3; i++) {
         redis_ok(f.r, "CONFIG SET maxmemory-policy %s", policies[i]);
-        char *named = mem_printf("maxmemory-policy of %s is %s:", conn_target(f.conn), policies[i]);
+        char *named = kept_printf("maxmemory-policy of %s is %s:", conn_target(f.conn), policies[i]);
         expect_results(&f, 1, 0, 0, named);
-        free(named);
     }
 }
 
@@ -137,13 +132,12 @@ Test(redis_preflight, refuses_versions_before_6_2) {
     } rows[] = {{"6.0.16", true}, {"6.2.0", false}, {"5.0.14", true}, {"7.2.4", false}};
     f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true});
     for (size_t i = 0; i < 4; i++) {
-        char *bulk = mem_printf("$%zu\r\nredis_version:%s", strlen(rows[i].version) + 14, rows[i].version);
+        char *bulk = kept_printf("$%zu\r\nredis_version:%s", strlen(rows[i].version) + 14, rows[i].version);
         proxy_pass(f.proxy);
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REPLACE, .match = "INFO server", .error = bulk});
         conn_close(f.conn);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         expect_results(&f, 0, 0, rows[i].old, rows[i].old ? "is too old: Redis 6.2 or Valkey 7.2 is needed" : rows[i].version);
-        free(bulk);
     }
 }
 
@@ -168,9 +162,8 @@ Test(redis_preflight, names_each_key_of_the_wrong_type) {
         for (size_t t = 0; t < FIXTURE_TYPES; t++) {
             if (strcmp(fixture_types[t], keys[k].type) == 0) continue;
             fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            char *line = mem_printf("key \"%s\" holds a %s where a %s is wanted", keys[k].key, fixture_types[t], keys[k].type);
+            char *line = kept_printf("key \"%s\" holds a %s where a %s is wanted", keys[k].key, fixture_types[t], keys[k].type);
             expect_results(&f, 0, !keys[k].shared, keys[k].shared, line);
-            free(line);
         }
         redis_ok(f.r, "DEL %s", keys[k].key);
     }
@@ -362,7 +355,6 @@ Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout =
     cr_assert_eq(metric_get(&instance.metrics->leading), 2);
     char *errors = server_info(f.server, "errorstats");
     cr_assert_null(strstr(errors, "CROSSSLOT"), "%s", errors);
-    free(errors);
     instance_stop(&instance);
 }
 

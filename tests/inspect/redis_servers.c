@@ -60,9 +60,9 @@ Test(redis_servers, reports_the_end_of_the_sidecars_own_certificate) {
     certificate_t *own = certificate_new(NULL, (certificate_spec_t){.common_name = "own", .until_s = 10 * DAY_S});
     certificate_write(own, NULL, f.dir, "own");
     redis_ok(f.r, "CONFIG SET tls-auth-clients no"); /* own.crt is of no CA */
-    char *redis = mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_cert_file = \"%s/own.crt\"; tls_key_file = "
-                             "\"%s/own.key\";",
-                             f.dir, f.dir, f.dir);
+    char *redis = kept_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_cert_file = \"%s/own.crt\"; tls_key_file = "
+                              "\"%s/own.key\";",
+                              f.dir, f.dir, f.dir);
     tls_client_t client = tls_client("127.0.0.1", server_tls_port(f.server), redis);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
     servers_t servers = read_primary(client.conn);
@@ -76,12 +76,11 @@ Test(redis_servers, reports_the_end_of_the_sidecars_own_certificate) {
     tls_client_free(&client);
     certificate_free(own);
     tls_stop(&f);
-    free(redis);
 }
 
 Test(redis_servers, a_primary_tells_its_tls_version_and_the_end_of_its_certificate) {
     tls_fixture_t f = tls_start(NULL);
-    char *redis = mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_min = \"1.3\";", f.dir);
+    char *redis = kept_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_min = \"1.3\";", f.dir);
     tls_client_t client = tls_client("127.0.0.1", server_tls_port(f.server), redis);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
     servers_t servers = read_primary(client.conn);
@@ -96,7 +95,6 @@ Test(redis_servers, a_primary_tells_its_tls_version_and_the_end_of_its_certifica
     servers_free(&servers);
     tls_client_free(&client);
     tls_stop(&f);
-    free(redis);
 }
 
 /* The metric covers the client's certificate, which Redis does not know; the texts are about the server. */
@@ -105,9 +103,9 @@ Test(redis_servers, the_clients_certificate_may_end_first) {
     certificate_t *own =
         certificate_new(NULL, (certificate_spec_t){.common_name = "client", .from_s = -DAY_S, .until_s = 10 * (int64_t)DAY_S});
     certificate_write(own, NULL, f.dir, "own");
-    char *redis = mem_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_cert_file = \"%s/own.crt\"; "
-                             "tls_key_file = \"%s/own.key\";",
-                             f.dir, f.dir, f.dir);
+    char *redis = kept_printf("tls = true; tls_ca_file = \"%s/ca.crt\"; tls_cert_file = \"%s/own.crt\"; "
+                              "tls_key_file = \"%s/own.key\";",
+                              f.dir, f.dir, f.dir);
     tls_client_t client = tls_client("127.0.0.1", server_tls_port(f.server), redis);
     cr_assert_eq(conn_open(client.conn, &client.error), OUTCOME_OK, "%s", client.error.text);
     int64_t now_s = (int64_t)time(NULL);
@@ -116,7 +114,6 @@ Test(redis_servers, the_clients_certificate_may_end_first) {
     certificate_free(own);
     tls_client_free(&client);
     tls_stop(&f);
-    free(redis);
 }
 
 Test(redis_servers, a_refused_info_leaves_numbers_unknown) {
@@ -135,8 +132,8 @@ Test(redis_servers, sentinels_tell_who_they_name_and_who_is_silent, .timeout = 6
     buffer_t text = {0};
     servers_read_sentinels(&servers, &config->redis, NULL);
     servers_text_mode(&servers, &config->redis, &text);
-    char *expected = mem_printf("3 of 3 sentinels answer: \"" SENTINEL_MASTER "\" is 127.0.0.1:%d; quorum 2, epoch 0",
-                                server_port(s->servers[sentinels_primary(s, NULL)]));
+    char *expected = kept_printf("3 of 3 sentinels answer: \"" SENTINEL_MASTER "\" is 127.0.0.1:%d; quorum 2, epoch 0",
+                                 server_port(s->servers[sentinels_primary(s, NULL)]));
     cr_assert_str_eq(buffer_text(&text), expected);
     cr_assert_eq(servers_sentinels_silent(&servers, 0, &text), 0);
     sentinel_kill(s, 1);
@@ -146,11 +143,8 @@ Test(redis_servers, sentinels_tell_who_they_name_and_who_is_silent, .timeout = 6
     cr_assert_eq(strncmp(buffer_text(&text), "2 of 3 sentinels answer", 23), 0, "%s", buffer_text(&text));
     buffer_clear(&text);
     cr_assert_eq(servers_sentinels_silent(&servers, 0, &text), 1);
-    char *silent = mem_printf("127.0.0.1:%d", s->sentinels[1].port);
+    char *silent = kept_printf("127.0.0.1:%d", s->sentinels[1].port);
     cr_assert(strstr(buffer_text(&text), silent), "%s", buffer_text(&text));
-    free(silent);
-    free(expected);
-    free(settings);
     buffer_free(&text);
     servers_free(&servers);
     config_free(config);
@@ -172,11 +166,9 @@ Test(redis_servers, sentinels_that_disagree_are_named, .timeout = 60) {
     buffer_clear(&text);
     servers_read_sentinels(&servers, &config->redis, NULL);
     cr_assert_eq(servers_sentinels_quarrel(&servers, 0, &text), 1);
-    char *port = mem_printf(":%d (config epoch", server_port(s->servers[other]));
+    char *port = kept_printf(":%d (config epoch", server_port(s->servers[other]));
     cr_assert(strstr(buffer_text(&text), port), "%s", buffer_text(&text));
-    free(port);
     redis_close(liar);
-    free(settings);
     buffer_free(&text);
     servers_free(&servers);
     config_free(config);

@@ -95,14 +95,13 @@ Test(redis_sizes, scores_of_any_kind) {
                  {"s", "1.5", 1500},
                  {"s", "1e300", INT64_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *config = mem_printf(QUEUES("{ name = \"email\"; score_unit = \"%s\"; }"), cases[i].unit);
+        char *config = kept_printf(QUEUES("{ name = \"email\"; score_unit = \"%s\"; }"), cases[i].unit);
         f = setup(config);
         redis_ok(f.r, "ZADD email:delayed %s a", cases[i].score);
         sizes_t c = read_first(&f);
         cr_expect_eq(c.next_due_ms, cases[i].due_ms, "%s %s: %lld", cases[i].score, cases[i].unit, (long long)c.next_due_ms);
         cr_expect_eq(sizes_overdue_ms(&c) > 0, cases[i].due_ms != INT64_MAX);
         fixture_stop(&f);
-        free(config);
     }
 }
 
@@ -287,7 +286,7 @@ static char *many(int count, const char *scope) {
         buffer_printf(&config, "%s{ name = \"%s%d%s\"; }", i ? ", " : "", *scope == 'q' ? "{q" : "q", i,
                       *scope == 'q' ? "}" : "");
     buffer_str(&config, ");");
-    return config.data;
+    return kept(config.data);
 }
 
 Test(redis_sizes, a_thousand_queues_by_few_requests) {
@@ -313,7 +312,6 @@ Test(redis_sizes, a_thousand_queues_by_few_requests) {
         cr_assert_leq(errors, scope ? 1100 : 100, "when Redis refuses every request, the search for the refused key must end");
         free(c);
         fixture_stop(&f);
-        free(config);
     }
 }
 
@@ -345,5 +343,4 @@ Test(redis_sizes, writes_nothing_and_ends_with_its_server) {
     cr_assert_str_eq(before, after);
     server_kill(f.server);
     cr_assert_eq(read_sizes(&f, 2, c), OUTCOME_DISCONNECTED);
-    free(before), free(after);
 }

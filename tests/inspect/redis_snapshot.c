@@ -89,7 +89,6 @@ Test(redis_snapshot, names_leaders_and_copies) {
     cr_assert_eq(view.locks[0].since_ms, 0);
     cr_assert_not(view.queues[0].served);
     snapshot_free(&view);
-    free(before);
 }
 
 static int64_t uncopied(void) {
@@ -219,9 +218,8 @@ Test(redis_snapshot, growth_of_ready_counts_only_while_it_is_recent) {
         int64_t grows_ms, grows_to;
     } rows[] = {{0, 300000, 11}, {60000, 300000, 11}, {100000, 0, 0}, {-100000, 0, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *field = mem_printf("%lld 300000 11", cluster_ms(f.r) - rows[i].ago_ms);
+        char *field = kept_printf("%lld 300000 11", cluster_ms(f.r) - rows[i].ago_ms);
         redis_ok(f.r, "HSET sidecar:email:meta ready_grows %s", field);
-        free(field);
         snapshot_t view = read_snapshot(&f);
         cr_assert(view.queues[0].grows_ms == rows[i].grows_ms && view.queues[0].grows_to == rows[i].grows_to, "row %zu", i);
         snapshot_free(&view);

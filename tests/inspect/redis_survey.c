@@ -86,13 +86,12 @@ Test(redis_survey, says_nothing_of_the_managers_that_the_config_names) {
                                                "\"kmqueue\"; queues = [\"mail:safe\"]; } );"});
     redis_ok(f.r, "LPUSH " BACKUP " %s %s", MARKER(BACKUP), TASK("worker2_queue"));
     redis_ok(f.r, "LPUSH worker2_queue %s", TASK("worker2_queue"));
-    char *backup = mem_str(f.config->queues[1].backup);
+    char *backup = kept(mem_str(f.config->queues[1].backup));
     redis_ok(f.r, "LPUSH %s %s", backup, TASK("mail"));
     redis_ok(f.r, "EVAL %s 0", "for i = 1, 5000 do redis.call('SET', 'key' .. i, '') end"); /* several steps of SCAN */
     expect_none(&f);
     redis_ok(f.r, "LPUSH " TURNED " %s", TASK("worker1_queue"));
     expect(&f, "warning email: the workers of its list \"worker1_queue\" use the backup list \"" TURNED "\"");
-    free(backup);
 }
 
 Test(redis_survey, without_the_right_to_scan_it_still_sees_an_absent_backup_list) {

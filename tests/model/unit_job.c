@@ -1,4 +1,5 @@
 /* Reading a job by the settings of its queue. */
+#include "kept.h"
 #include "model/job.h"
 
 #include <criterion/criterion.h>
@@ -25,14 +26,13 @@ static void expect_digest_as_id(const job_t *job, slice_t bytes) {
     cr_expect_eq(memcmp(&job->digest, &digest, sizeof digest), 0);
 }
 
-/* Returns a job whose id and type have `letters` letters, owned. */
+/* Returns a job whose id and type have `letters` letters, kept. */
 static char *with_long_id(size_t letters) {
-    char *letter = malloc(letters + 1);
+    char *letter = kept(malloc(letters + 1));
     memset(letter, 'a', letters);
     letter[letters] = '\0';
     char *text = mem_printf("{\"meta\":{\"type\":\"%s\"},\"id\":\"%s\"}", letter, letter);
-    free(letter);
-    return text;
+    return kept(text);
 }
 
 Test(unit_job, reads_the_values_at_its_paths) {
@@ -131,7 +131,6 @@ Test(unit_job, bounds_of_ids_and_types) {
         job_t job = read_job(&all_paths, slice_text(text));
         cr_expect_eq(strlen(job.id), len <= MAX_JOB_ID ? len : DIGEST_HEX_SIZE - 1);
         cr_expect_eq(strlen(job.type), len <= MAX_JOB_TYPE ? len : 0);
-        free(text);
     }
     /* The bound is of the decoded text: 256 letters, here in 1536 bytes. */
     buffer_t escaped = {0};
@@ -196,12 +195,11 @@ Test(unit_job, reads_created_in_the_score_unit) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         queue_policy_t policy = all_paths;
-        char *text = mem_printf("{\"at\":%s}", rows[i].number);
+        char *text = kept_printf("{\"at\":%s}", rows[i].number);
         policy.score_unit = SCORE_MS;
         cr_expect_eq(read_job(&policy, slice_text(text)).created_ms, rows[i].ms, "%s ms", rows[i].number);
         policy.score_unit = SCORE_S;
         cr_expect_eq(read_job(&policy, slice_text(text)).created_ms, rows[i].s, "%s s", rows[i].number);
-        free(text);
     }
 }
 
@@ -224,11 +222,10 @@ Test(unit_job, heartbeat_keys) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         queue_policy_t policy = {.heartbeat = (char *)rows[i].pattern};
-        char *key = job_heartbeat_key(&policy, rows[i].id);
+        char *key = kept(job_heartbeat_key(&policy, rows[i].id));
         if (rows[i].key)
             cr_expect_str_eq(key, rows[i].key);
         else
             cr_expect_null(key);
-        free(key);
     }
 }

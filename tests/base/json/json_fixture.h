@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json/json.h"
+#include "kept.h"
 
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@ static inline slice_t slice_of(const buffer_t *buffer) { return (slice_t){buffer
 static inline char *exact_copy(slice_t text) {
     char *copy = malloc(text.len + (text.len == 0));
     if (text.len) memcpy(copy, text.data, text.len);
-    return copy;
+    return kept(copy);
 }
 
 /* Whether json_find accepts the text. */
@@ -19,7 +20,6 @@ static inline bool is_good_text(slice_t text) {
     char *copy = exact_copy(text);
     json_value_t value;
     bool good = json_find((slice_t){copy, text.len}, "", &value) == JSON_FOUND;
-    free(copy);
     return good;
 }
 
@@ -27,11 +27,10 @@ static inline bool is_good_text(slice_t text) {
 static inline bool picks(slice_t text, json_pick_t *wanted, size_t count) {
     char *copy = exact_copy(text);
     bool good = json_pick((slice_t){copy, text.len}, wanted, count);
-    free(copy);
     return good;
 }
 
-/* Returns the JSON pointer to `key`, or, unless `outer` is NULL, to `key` in the value of `outer`. Owned. */
+/* Returns the JSON pointer to `key`, or, unless `outer` is NULL, to `key` in the value of `outer`. Kept. */
 static inline char *pointer_to(const char *outer, const char *key) {
     buffer_t out = {0};
     for (int i = outer ? 0 : 1; i < 2; i++) {
@@ -43,5 +42,5 @@ static inline char *pointer_to(const char *outer, const char *key) {
                 buffer_add(&out, at, 1);
         }
     }
-    return out.data;
+    return kept(out.data);
 }

@@ -104,7 +104,6 @@ Test(unit_json_pick, finds_and_rejects_by_the_table) {
         cr_expect_eq(picks(text, &pick, 1), rows[i].found != JSON_BAD, "row %zu: %s", i, rows[i].text);
         cr_assert_eq(json_pick(text, &pick, 1), rows[i].found != JSON_BAD, "row %zu: %s", i, rows[i].text);
         cr_assert_eq(pick.found, rows[i].found, "row %zu: %s", i, rows[i].text);
-        free(pointer);
         if (pick.found != JSON_FOUND) continue;
         cr_expect_eq(pick.value.type, rows[i].type, "row %zu: %s", i, rows[i].text);
         cr_expect(slice_is(pick.value.raw, rows[i].raw), "row %zu: %.*s", i, (int)pick.value.raw.len, pick.value.raw.data);

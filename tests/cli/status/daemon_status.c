@@ -19,7 +19,6 @@ static void no_log_here(void) {
     char *path = temp_path(temp_root(), "none.db");
     setenv("QUEUE_SIDECAR_AUDIT_PATH", path, 1);
     unsetenv("COLUMNS");
-    free(path);
 }
 
 typedef struct {
@@ -98,8 +97,6 @@ Test(daemon_status, reports_a_leader_until_it_is_killed) {
     cr_assert(has(answer.run->out, "\"well\":false") && has(answer.run->out, "queue-sidecar run -c "));
     expect_null(&answer, "/locks/0/ttl_seconds");
     cr_assert(has(daemon_run("status", "-c", config)->out, "\nleader   nobody\n"));
-    free(before);
-    free(config);
 }
 
 Test(daemon_status, lists_the_standbys) {
@@ -114,7 +111,6 @@ Test(daemon_status, lists_the_standbys) {
     cr_assert(has(answer.run->out, "\"standbys\":[{\"instance\":"), "%s", answer.run->out);
     daemon_kill(d[first ? 1 : 0]);
     cr_assert(wait_for(has(daemon_run("status", "-c", config)->out, "\nstandby  none\n"), 20000));
-    free(config);
 }
 
 Test(daemon_status, reports_queues_its_leader_skips) {
@@ -129,7 +125,6 @@ Test(daemon_status, reports_queues_its_leader_skips) {
     cr_assert_eq(one->code, 0, "%s", one->out);
     cr_assert(has(one->out, "nothing is wrong with these queues") && !has(one->out, "fresh"), "%s", one->out);
     cr_assert_eq(daemon_run("status", "-c", config, "-q", "q", "-q", "fresh")->code, 1);
-    free(config);
 }
 
 Test(daemon_status, reports_due_jobs_that_wait) {
@@ -167,7 +162,6 @@ Test(daemon_status, reports_a_full_stream_and_uncopied_records) {
     redis_ok(s.r, "HSET sidecar:q:meta bytes 943718 entries 10"); /* as after a trim of nine records of ten */
     answer = ask(config);
     cr_assert(!found(&answer, "stream_full") && !found(&answer, "stream_fills"), "%s", answer.run->out);
-    free(config);
 }
 
 Test(daemon_status, log_and_streams_count_the_same_last_hour) {
@@ -194,7 +188,6 @@ Test(daemon_status, log_and_streams_count_the_same_last_hour) {
     cr_assert(has(by_log->out, sizes) && has(by_stream.run->out, sizes), "%s%s", by_log->out, by_stream.run->out);
     cr_assert(found(&by_stream, "failures") && has(by_stream.run->out, "audit list -c "));
     cr_assert_eq(by_log->code, 0, "final failures alone are no fault: %s", by_log->out);
-    free(config);
 }
 
 Test(daemon_status, reports_the_age_of_the_oldest_job_in_progress) {
@@ -206,7 +199,6 @@ Test(daemon_status, reports_the_age_of_the_oldest_job_in_progress) {
     answer_t answer = ask(config);
     double oldest = number(&answer, "/queues/0/oldest_in_progress_seconds");
     cr_assert(oldest >= 0 && oldest < 60, "%g: %s", oldest, answer.run->out);
-    free(config);
 }
 
 Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
@@ -223,7 +215,6 @@ Test(daemon_status, rows_removed_by_retention_make_the_count_partial) {
                        20000),
               "%s", out->out);
     cr_assert(has(out->out, "at least 1 final failure"), "%s", out->out);
-    free(config);
 }
 
 /* The instance hangs, so its log lacks failures that are recorded meanwhile. */
@@ -243,7 +234,6 @@ Test(daemon_status, a_log_that_is_behind_is_not_used_for_counts) {
     out = cluster_status(d, config);
     cr_assert(has(out->out, "\"last_hour_from\":\"failure_stream\"") && has(out->out, "\"failed_last_hour\":2"), "%s", out->out);
     daemon_continue(d);
-    free(config);
 }
 
 Test(daemon_status, a_large_stream_makes_the_count_partial) {
@@ -257,7 +247,6 @@ Test(daemon_status, a_large_stream_makes_the_count_partial) {
     double counted = number(&answer, "/queues/0/failed_last_hour");
     cr_assert(counted >= 8 && counted < 40, "%g", counted);
     cr_assert(has(answer.run->out, "at least "));
-    free(config);
 }
 
 #define ALL_DIALECTS                                                                                                             \
@@ -291,7 +280,6 @@ Test(daemon_status, counts_each_dialect_by_its_own_keys) {
     redis_ok(s.r, "HSET bull:video:meta version bullmq:5");
     answer = ask(config);
     cr_assert(has(answer.run->out, "BullMQ"), "%s", answer.run->out);
-    free(config);
 }
 
 Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
@@ -310,7 +298,6 @@ Test(daemon_status, warns_of_kmqueue_names_in_another_order_as_check_does) {
     const daemon_output_t *check = daemon_run("check", "-c", config, "--redis");
     cr_assert(check->code == 0 && has(check->out, "\nwarning  queue \"mail\": tasks wait, but the backup list "), "%s",
               check->out);
-    free(config);
 }
 
 /* A worker of KMQueue dies in finishTask, between LREM and SREM (RedisTaskQueue.java): the task is done. */
@@ -326,7 +313,6 @@ Test(daemon_status, warns_of_unique_ids_without_a_task) {
     char *config = cluster_config_file(&s, spec);
     answer_t answer = ask_until(config, "stale_unique");
     cr_assert(answer.run->code == 1 && has(answer.run->out, "or it died after the task was done"), "%s", answer.run->out);
-    free(config);
 }
 
 Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) {
@@ -356,7 +342,6 @@ Test(daemon_status, a_key_of_the_wrong_type_is_named_and_spoils_no_other_queue) 
         if (has(keys[i], "failures")) expect_null(&answer, "/queues/0/failed_last_hour");
         cr_assert_eq(daemon_run("status", "-c", config)->code, 1);
     }
-    free(config);
 }
 
 Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
@@ -376,8 +361,6 @@ Test(daemon_status, a_thousand_queues_take_less_than_4_seconds) {
     const daemon_output_t *unserved = daemon_run("status", "-c", config);
     cr_assert(has(unserved->out, "1,000 queues, the worst is \"queue-number-0\""), "%s", unserved->out);
     daemon_kill(d);
-    free(config);
-    free(queues);
 }
 
 /* The head and the findings agree about the log. */
@@ -390,7 +373,6 @@ Test(daemon_status, an_unreadable_log_is_not_reported_as_absent) {
     cr_assert(has(run->out, "/audit.db cannot be read\n") && has(run->out, "the local audit log cannot be read: "), "%s",
               run->out);
     free(below);
-    free(config);
 }
 
 Test(daemon_status, exit_codes_of_misuse_bad_config_and_unreachable_redis) {
@@ -412,5 +394,4 @@ Test(daemon_status, exit_codes_of_misuse_bad_config_and_unreachable_redis) {
     const daemon_output_t *table = daemon_run("status", "-c", config);
     cr_assert_eq(table->code, 69);
     cr_assert(has(table->out, "FAULT    Redis at "), "%s", table->out);
-    free(config);
 }

@@ -28,13 +28,10 @@ static fixture_t begin(void) {
         names[1] = mem_printf("{q%d}", ++other);
     }
     char *seeds = nodes_seeds(&f.nodes), *log = temp_path(temp_root(), "audit.db");
-    char *text = mem_printf("group = \"g\"; redis = { nodes = [%s]; }; http = { port = 0; }; audit = { path = \"%s\"; };\n"
-                            "defaults = { heartbeat = \"off\"; };\nqueues = ( { name = \"%s\"; }, { name = \"%s\"; } );\n",
-                            seeds, log, names[0], names[1]);
+    char *text = kept_printf("group = \"g\"; redis = { nodes = [%s]; }; http = { port = 0; }; audit = { path = \"%s\"; };\n"
+                             "defaults = { heartbeat = \"off\"; };\nqueues = ( { name = \"%s\"; }, { name = \"%s\"; } );\n",
+                             seeds, log, names[0], names[1]);
     f.config = temp_file("cluster.cfg", text);
-    free(text);
-    free(log);
-    free(seeds);
     for (int i = 0; i < 2; i++) free(names[i]);
     return f;
 }

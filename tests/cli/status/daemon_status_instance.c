@@ -34,7 +34,6 @@ Test(daemon_status_instance, shows_checks_of_the_local_instance_and_a_refused_co
     daemon_kill(d);
     run = cluster_status(d, path);
     cr_assert(has(run->out, "\"answered\":false") && has(run->out, "\"code\":\"no_answer\""), "%s", run->out);
-    free(path);
 }
 
 /* One mistake in a template may put a fault into every queue. */
@@ -52,7 +51,6 @@ Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 
     cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
     cr_assert(has(run->out, "{\"check\":\"lock\",\"ok\":true"), "%s", run->out);
     buffer_free(&queues);
-    free(path);
 }
 
 /* A probe of that port would report the health of the other instance. */
@@ -91,5 +89,4 @@ Test(daemon_status_instance, the_published_rights_are_enough) {
     cr_assert_eq(rights_refused(s.r), 0);
     cr_assert(has(run->out, "\"in_progress\":1") && has(run->out, "\"fault\":null"), "%s", run->out);
     rights_free(&rights);
-    free(path);
 }

@@ -36,7 +36,6 @@ static watch_t prepare(int queues) {
     w.out = temp_path(temp_root(), "out");
     w.config = cluster_config_file(&w.cluster, (sidecar_t){.queues = list});
     cluster_sidecar_up(&w.cluster, (sidecar_t){.queues = list});
-    free(list);
     return w;
 }
 
@@ -48,7 +47,6 @@ static void start(watch_t *w, const char *const *more, const char *env) {
     cr_assert_gt(asprintf(&audit, "QUEUE_SIDECAR_AUDIT_PATH=%s", none), 0);
     w->child = child_start(&(child_spec_t){
         .argv = argv, .env = (const char *const[]){"TERM=xterm", audit, env ? env : "LC_ALL=C", NULL}, .out = out});
-    free(none);
     free(audit);
 }
 
@@ -73,7 +71,6 @@ static bool shows(watch_t *w, const char *part) {
     if (len < 3 || strcmp(raw + len - 3, "\x1b[J") != 0) return false;
     char *screen = terminal_screen(w->terminal);
     bool yes = has(screen, part);
-    free(screen);
     return yes;
 }
 
@@ -111,7 +108,6 @@ Test(daemon_status_watch, fits_the_terminal_and_follows_its_size) {
     cr_assert(first && has(first, "\nq57 ") && strstr(first, "\nq57 ") < strstr(first, "\nq0 "),
               "a queue with a finding must come first: %s", screen);
     cr_assert(has(screen, "\nFAULT "), "%s", screen);
-    free(screen);
     cr_assert_null(strstr(terminal_raw(w.terminal), "\x1b[1;31m"), "NO_COLOR");
     terminal_resize(w.terminal, 60, 12);
     child_signal(w.child, SIGWINCH);

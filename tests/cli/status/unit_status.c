@@ -348,7 +348,6 @@ Test(unit_status, docs_status_lists_exactly_these_codes) {
             cr_expect(is_found(code), "no test finds %.*s", (int)code.len, code.data);
         }
     }
-    free(readme);
 }
 
 Test(unit_status, faults_come_first_and_findings_are_counted) {
