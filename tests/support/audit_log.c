@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 #include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Opens the audit log to read it; NULL: there is no file yet. */

@@ -58,18 +58,16 @@ char *config_case_messages(const buffer_t *messages) {
 }
 
 void config_case_expect_fault(const char *text, const char *expected) {
-    buffer_t messages = {0};
-    config_t *config = config_case_load(text, &messages);
+    scoped(buffer_free) buffer_t messages = {0};
+    scoped(config_drop) config_t *config = config_case_load(text, &messages);
     cr_expect_null(config, "accepted: %s", text);
     char *got = config_case_messages(&messages);
     cr_expect_str_eq(got, expected, "%s\n got      %s expected %s", text, got, expected);
     free(got);
-    buffer_free(&messages);
-    config_free(config);
 }
 
 config_t *config_case_good(const char *text, char **warnings) {
-    buffer_t messages = {0};
+    scoped(buffer_free) buffer_t messages = {0};
     config_t *config = config_case_load(text, &messages);
     cr_assert_not_null(config, "refused: %s\n%s", text, buffer_text(&messages));
     char *got = config_case_messages(&messages);
@@ -78,7 +76,6 @@ config_t *config_case_good(const char *text, char **warnings) {
     else
         cr_expect_str_eq(got, "", "%s", text);
     if (!warnings) free(got);
-    buffer_free(&messages);
     return config;
 }
 

@@ -1,7 +1,7 @@
 // Config files of a test: written into a directory of the test's own, loaded, and their messages compared.
 #pragma once
 
-#include "kept.h"
+#include "scoped.h"
 
 #include <stddef.h>
 

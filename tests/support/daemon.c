@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { MAX_ARGS = 64, RUN_MS = 30000, STOP_MS = 15000 };
 

@@ -74,6 +74,12 @@ fixture_t fixture_start(const fixture_options_t *options) {
     return f;
 }
 
+fixture_t fixture_start_locked(void) {
+    fixture_t f = fixture_start(NULL);
+    redis_ok(f.r, "SET sidecar:app:lock T");
+    return f;
+}
+
 call_t fixture_call(fixture_t *f, const char *token) { return (call_t){f->conn, f->keys, 0, token, &f->error}; }
 
 lock_call_t fixture_lock_call(fixture_t *f, size_t lock, const char *token, int64_t ttl_ms) {

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Loads a config from text. Owned by the caller: config_free. */
 config_t *fixture_config(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -48,6 +49,8 @@ typedef struct {
  * fixture_stop. */
 fixture_t fixture_start(const fixture_options_t *options);
 void fixture_stop(fixture_t *f);
+/* The same with all defaults; the lock holds the token "T", so calls with it are not fenced. */
+fixture_t fixture_start_locked(void);
 
 /* Returns a call for the first queue, with this token of a term. */
 call_t fixture_call(fixture_t *f, const char *token);
@@ -63,6 +66,10 @@ char *fixture_digest(redis_t *r);
 enum { FIXTURE_TYPES = 6 };
 extern const char *const fixture_types[FIXTURE_TYPES];
 void fixture_make_key(redis_t *r, const char *key, const char *type);
+/* Runs the block behind it with each type but `right`. */
+#define for_other_types(type, right)                                                                                             \
+    for (size_t type##_ = 0; type##_ < FIXTURE_TYPES; type##_++)                                                                 \
+        for (const char *type = fixture_types[type##_]; type && strcmp(type, right) != 0; type = NULL)
 
 /* From now on the stderr of this process goes to a file. A sanitizer still reports to the real stderr. */
 void fixture_capture_log(void);

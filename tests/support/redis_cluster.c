@@ -1,5 +1,5 @@
 #include "redis_cluster.h"
-#include "kept.h"
+#include "scoped.h"
 
 #include "wait.h"
 
@@ -28,9 +28,8 @@ static server_t *start_node(void) {
 static bool living(const nodes_t *nodes, size_t node) { return nodes->servers[node] && !nodes->down[node]; }
 
 static char *node_id(const nodes_t *nodes, size_t node) {
-    redis_t *r = redis_open(nodes->servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     char *id = redis_str(r, "CLUSTER MYID");
-    redis_close(r);
     return id;
 }
 
@@ -67,11 +66,10 @@ static size_t index_of_port(const nodes_t *nodes, long long port) {
 }
 
 static bool says(const nodes_t *nodes, size_t node, const char *command, const char *text) {
-    redis_t *r = redis_open(nodes->servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     char *answer = redis_str(r, command);
     bool found = strstr(answer, text) != NULL;
     free(answer);
-    redis_close(r);
     return found;
 }
 
@@ -97,16 +95,14 @@ static bool all_know(const nodes_t *nodes, size_t count) {
 }
 
 static void meet(const nodes_t *nodes, size_t node) {
-    redis_t *r = redis_open(nodes->servers[0]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[0]);
     redis_ok(r, "CLUSTER MEET 127.0.0.1 %d %d", server_port(nodes->servers[node]), server_bus_port(nodes->servers[node]));
-    redis_close(r);
 }
 
 static void replicate(const nodes_t *nodes, size_t node, size_t primary) {
     char *id = node_id(nodes, primary);
-    redis_t *r = redis_open(nodes->servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     redis_ok(r, "CLUSTER REPLICATE %s", id);
-    redis_close(r);
     free(id);
 }
 
@@ -115,10 +111,9 @@ nodes_t nodes_start(size_t primaries, size_t replicas) {
     cr_assert_leq(nodes.count, NODES_MAX);
     for (size_t i = 0; i < nodes.count; i++) nodes.servers[i] = start_node();
     for (size_t i = 0; i < primaries; i++) {
-        redis_t *r = redis_open(nodes.servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(nodes.servers[i]);
         redis_ok(r, "CLUSTER ADDSLOTSRANGE %d %d", (int)(i * SLOTS / primaries), (int)((i + 1) * SLOTS / primaries - 1));
         redis_ok(r, "CLUSTER SET-CONFIG-EPOCH %d", (int)i + 1);
-        redis_close(r);
     }
     for (size_t i = 1; i < nodes.count; i++) meet(&nodes, i);
     cr_assert(wait_for(all_know(&nodes, nodes.count), AGREE_MS), "the nodes do not meet");
@@ -140,9 +135,8 @@ void nodes_free(nodes_t *nodes) {
 unsigned nodes_slot(nodes_t *nodes, const char *key) {
     size_t node = 0;
     while (!living(nodes, node)) node++;
-    redis_t *r = redis_open(nodes->servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     unsigned slot = (unsigned)redis_int(r, "CLUSTER KEYSLOT %s", key);
-    redis_close(r);
     return slot;
 }
 
@@ -165,9 +159,8 @@ const char *nodes_address(const nodes_t *nodes, size_t node) {
 void nodes_do(const nodes_t *nodes, const char *command) {
     for (size_t i = 0; i < nodes->count; i++) {
         if (!living(nodes, i)) continue;
-        redis_t *r = redis_open(nodes->servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(nodes->servers[i]);
         redis_ok(r, command);
-        redis_close(r);
     }
 }
 
@@ -239,9 +232,8 @@ void nodes_restart_elsewhere(nodes_t *nodes) {
 
 static void set_slot(const nodes_t *nodes, size_t node, unsigned slot, const char *state, size_t other) {
     char *id = node_id(nodes, other);
-    redis_t *r = redis_open(nodes->servers[node]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     redis_ok(r, "CLUSTER SETSLOT %u %s %s", slot, state, id);
-    redis_close(r);
     free(id);
 }
 
@@ -252,14 +244,13 @@ void nodes_move_begin(nodes_t *nodes, unsigned slot, size_t to) {
 }
 
 long long nodes_move_keys(nodes_t *nodes, unsigned slot, size_t to, int count) {
-    redis_t *r = redis_open(nodes->servers[nodes_owner(nodes, slot)]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes->servers[nodes_owner(nodes, slot)]);
     redisReply *keys = redis_do(r, "CLUSTER GETKEYSINSLOT %u %d", slot, count);
     for (size_t i = 0; i < keys->elements; i++)
         redis_ok(r, "MIGRATE 127.0.0.1 %d %b 0 5000", server_port(nodes->servers[to]), keys->element[i]->str,
                  keys->element[i]->len);
     freeReplyObject(keys);
     long long left = redis_int(r, "CLUSTER COUNTKEYSINSLOT %u", slot);
-    redis_close(r);
     return left;
 }
 
@@ -298,9 +289,8 @@ void nodes_remove(nodes_t *nodes, size_t node) {
     char *id = node_id(nodes, node);
     for (size_t i = 0; i < nodes->count; i++) {
         if (i == node || !living(nodes, i)) continue;
-        redis_t *r = redis_open(nodes->servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(nodes->servers[i]);
         redis_ok(r, "CLUSTER FORGET %s", id);
-        redis_close(r);
     }
     free(id);
     server_free(nodes->servers[node]);

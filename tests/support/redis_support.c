@@ -1,18 +1,15 @@
 /* Tests of the test support: servers, clocks, clients and the end of a test process. */
 #include "server.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 static bool exists(const char *path) {
     struct stat st;
@@ -58,8 +55,8 @@ Test(redis_support_server, answers_and_goes_away) {
 }
 
 Test(redis_support_server, reports_its_own_state) {
-    server_t *server = server_start_args("--maxmemory", "64mb");
-    redis_t *r = redis_open(server);
+    scoped(server_drop) server_t *server = server_start_args("--maxmemory", "64mb");
+    scoped(redis_drop) redis_t *r = redis_open(server);
     cr_assert_eq(server_commandstat(server, "rpush"), 0);
     redis_ok(r, "RPUSH q a b c");
     redis_ok(r, "RPUSH q d");
@@ -72,33 +69,28 @@ Test(redis_support_server, reports_its_own_state) {
     cr_assert_geq(server_major(server), 6);
     cr_assert_eq(strtol(version, NULL, 10), server_major(server));
     free(version);
-    redis_close(r);
-    server_free(server);
 }
 
 Test(redis_support_server, listens_on_a_free_port_if_asked) {
-    server_t *one = server_start(&(server_options_t){.tcp = true});
-    server_t *two = server_start(&(server_options_t){.tcp = true});
+    scoped(server_drop) server_t *one = server_start(&(server_options_t){.tcp = true});
+    scoped(server_drop) server_t *two = server_start(&(server_options_t){.tcp = true});
     cr_assert_neq(server_port(one), server_port(two));
     redisContext *r = redisConnect("127.0.0.1", server_port(two));
     cr_assert_eq(r->err, 0);
     redis_expect(r, "PONG", "PING");
     redisFree(r);
-    server_free(one);
-    server_free(two);
 }
 
 static long long keys_after(server_t *server, server_data_t data) {
     server_restart(server, data);
-    redis_t *r = redis_open(server);
+    scoped(redis_drop) redis_t *r = redis_open(server);
     long long keys = redis_int(r, "DBSIZE");
     redis_ok(r, "SET k v");
-    redis_close(r);
     return keys;
 }
 
 Test(redis_support_server, restarts_with_and_without_its_data) {
-    server_t *server = server_start(NULL);
+    scoped(server_drop) server_t *server = server_start(NULL);
     redis_t *r = redis_open(server);
     redis_ok(r, "SET k v");
     redis_close(r);
@@ -107,22 +99,20 @@ Test(redis_support_server, restarts_with_and_without_its_data) {
     server_stop(server);
     cr_assert_not(server_running(server));
     cr_assert_eq(keys_after(server, SERVER_LOSE_DATA), 0);
-    server_free(server);
 }
 
 Test(redis_support_server, finds_its_append_only_file_after_kill) {
-    server_t *server = server_start_args("--appendonly", "yes", "--appendfsync", "always");
+    scoped(server_drop) server_t *server = server_start_args("--appendonly", "yes", "--appendfsync", "always");
     redis_t *r = redis_open(server);
     redis_ok(r, "SET k v");
     redis_close(r);
     server_kill(server);
     cr_assert_null(redis_open_path(server_socket(server), 1000));
     cr_assert_eq(keys_after(server, SERVER_KEEP_DATA), 1);
-    server_free(server);
 }
 
 Test(redis_support_server, freezes_and_thaws) {
-    server_t *server = server_start(NULL);
+    scoped(server_drop) server_t *server = server_start(NULL);
     for (int round = 0; round < 3; round++) {
         server_freeze(server);
         redis_t *r = redis_open_path(server_socket(server), 50);
@@ -135,7 +125,6 @@ Test(redis_support_server, freezes_and_thaws) {
         redis_close(r);
     }
     server_freeze(server);
-    server_free(server);
 }
 
 static long long server_seconds(redis_t *r) {
@@ -147,8 +136,8 @@ static long long server_seconds(redis_t *r) {
 
 Test(redis_support_clock, steps_an_hour_both_ways) {
     enum { HOUR = 3600 };
-    server_t *server = server_start(&(server_options_t){.preload = "shim_clock"});
-    redis_t *r = redis_open(server);
+    scoped(server_drop) server_t *server = server_start(&(server_options_t){.preload = "shim_clock"});
+    scoped(redis_drop) redis_t *r = redis_open(server);
     redis_ok(r, "SET k v PX 600000");
     long long start = server_seconds(r);
     server_step_clock(server, -HOUR * 1000);
@@ -161,8 +150,6 @@ Test(redis_support_clock, steps_an_hour_both_ways) {
     server_step_clock(server, HOUR * 1000);
     cr_assert_leq(llabs(server_seconds(r) - (start + HOUR)), 60);
     cr_assert_eq(redis_int(r, "PTTL k"), -2);
-    redis_close(r);
-    server_free(server);
 }
 
 /* Returns the time of a clock of the shim minus that of the real clock, in milliseconds. */

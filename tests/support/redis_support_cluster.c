@@ -1,26 +1,21 @@
 /* Tests of the test support: a real Redis Cluster. */
 #include "redis_cluster.h"
+#include "suite.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void expect_value(nodes_t *nodes, const char *key, const char *value) {
-    redis_t *r = nodes_open(nodes, key);
+    scoped(redis_drop) redis_t *r = nodes_open(nodes, key);
     redis_expect(r, value, "GET %s", key);
-    redis_close(r);
 }
 
 static void put(nodes_t *nodes, const char *key, const char *value) {
-    redis_t *r = nodes_open(nodes, key);
+    scoped(redis_drop) redis_t *r = nodes_open(nodes, key);
     redis_ok(r, "SET %s %s", key, value);
     cr_assert_eq(redis_int(r, "WAIT 1 5000"), 1);
-    redis_close(r);
 }
 
 Test(redis_support_cluster, fails_over_by_command_and_by_kill) {
-    nodes_t nodes = nodes_start(3, 1);
+    scoped(nodes_free) nodes_t nodes = nodes_start(3, 1);
     unsigned slot = nodes_slot(&nodes, "k");
     size_t first = nodes_owner(&nodes, slot);
     put(&nodes, "k", "v");
@@ -32,14 +27,13 @@ Test(redis_support_cluster, fails_over_by_command_and_by_kill) {
     cr_assert_eq(nodes_owner(&nodes, slot), first);
     expect_value(&nodes, "k", "v");
     nodes_revive(&nodes, second);
-    nodes_free(&nodes);
 }
 
 Test(redis_support_cluster, moves_a_slot_in_steps) {
-    nodes_t nodes = nodes_start(2, 0);
+    scoped(nodes_free) nodes_t nodes = nodes_start(2, 0);
     unsigned slot = nodes_slot(&nodes, "{t}");
     size_t from = nodes_owner(&nodes, slot), to = 1 - from;
-    redis_t *r = redis_open(nodes.servers[from]);
+    scoped(redis_drop) redis_t *r = redis_open(nodes.servers[from]);
     redis_ok(r, "SET {t}1 a");
     redis_ok(r, "SET {t}2 b");
     nodes_move_begin(&nodes, slot, to);
@@ -56,12 +50,10 @@ Test(redis_support_cluster, moves_a_slot_in_steps) {
     free(error);
     expect_value(&nodes, "{t}1", "a");
     expect_value(&nodes, "{t}2", "b");
-    redis_close(r);
-    nodes_free(&nodes);
 }
 
 Test(redis_support_cluster, adds_and_removes_a_node) {
-    nodes_t nodes = nodes_start(2, 0);
+    scoped(nodes_free) nodes_t nodes = nodes_start(2, 0);
     unsigned slot = nodes_slot(&nodes, "k");
     size_t old = nodes_owner(&nodes, slot), added = nodes_add(&nodes);
     redis_t *r = nodes_open(&nodes, "k");
@@ -72,5 +64,4 @@ Test(redis_support_cluster, adds_and_removes_a_node) {
     nodes_move(&nodes, slot, old);
     nodes_remove(&nodes, added);
     expect_value(&nodes, "k", "v");
-    nodes_free(&nodes);
 }

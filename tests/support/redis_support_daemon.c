@@ -1,14 +1,11 @@
 /* Tests of the test support: daemons, with a shell script in place of the sidecar. */
 #include "daemon.h"
 #include "sanitizer.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* Writes a script that daemon_start then runs in place of the sidecar. */

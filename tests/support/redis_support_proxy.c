@@ -2,11 +2,8 @@
 #include "proxy.h"
 #include "resp.h"
 #include "server.h"
+#include "suite.h"
 #include "wait.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct {
     server_t *server;
@@ -34,6 +31,9 @@ static void reconnect(setup_t *b) {
     b->r = redis_open_path(proxy_socket(b->proxy), 5000);
 }
 
+static setup_t b;
+SUITE(redis_support_proxy, b = setup(), teardown(&b));
+
 Test(redis_support_resp, finds_the_end_of_a_frame) {
     static const char *const frames[] = {"+OK\r\n",
                                          "$-1\r\n",
@@ -56,7 +56,6 @@ Test(redis_support_resp, finds_the_end_of_a_frame) {
 }
 
 Test(redis_support_proxy, passes_and_counts) {
-    setup_t b = setup();
     char *big = malloc(300000);
     memset(big, 'x', 300000);
     redis_ok(b.r, "SET big %b", big, (size_t)300000);
@@ -79,11 +78,9 @@ Test(redis_support_proxy, passes_and_counts) {
     cr_assert_not_null(strstr(log, "STRLEN big\nRPUSH q 0\nRPUSH q 1\n"));
     free(log);
     free(big);
-    teardown(&b);
 }
 
 Test(redis_support_proxy, passes_subscriptions_and_their_messages) {
-    setup_t b = setup();
     redisReply *reply = redis_do(b.r, "SUBSCRIBE one two");
     freeReplyObject(reply);
     cr_assert_eq(redisGetReply(b.r, (void **)&reply), REDIS_OK);
@@ -94,11 +91,9 @@ Test(redis_support_proxy, passes_subscriptions_and_their_messages) {
     cr_assert_str_eq(reply->element[2]->str, "hello");
     freeReplyObject(reply);
     cr_assert_eq(proxy_replies(b.proxy), 2);
-    teardown(&b);
 }
 
 Test(redis_support_proxy, loses_a_reply_though_the_command_ran) {
-    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "LPUSH", .nth = 2});
     cr_assert_eq(redis_int(b.r, "LPUSH q a"), 1);
     redis_ok(b.r, "PING");
@@ -107,11 +102,9 @@ Test(redis_support_proxy, loses_a_reply_though_the_command_ran) {
     cr_assert_eq(proxy_fired(b.proxy), 1);
     reconnect(&b);
     cr_assert_eq(redis_int(b.r, "LPUSH q c"), 3);
-    teardown(&b);
 }
 
 Test(redis_support_proxy, drops_a_request_unseen_after_answering_those_before) {
-    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_DROP, .match = "LPUSH q b"});
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q a"), REDIS_OK);
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q b"), REDIS_OK);
@@ -122,13 +115,11 @@ Test(redis_support_proxy, drops_a_request_unseen_after_answering_those_before) {
     freeReplyObject(reply);
     cr_assert_eq(redisGetReply(b.r, (void **)&reply), REDIS_ERR);
     cr_assert_eq(redis_int(b.direct, "LLEN q"), 1);
-    teardown(&b);
 }
 
 Test(redis_support_proxy, gives_errors_in_the_order_of_a_pipeline) {
     static const char *const errors[] = {"-LOADING x",  "-READONLY x", "-BUSY x",       "-MASTERDOWN x", "-CLUSTERDOWN x",
                                          "-TRYAGAIN x", "-MISCONF x",  "-NOREPLICAS x", "-NOPERM x"};
-    setup_t b = setup();
     for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
         proxy_action_t action = i % 2 ? PROXY_REFUSE : PROXY_REPLACE;
         proxy_rule(b.proxy, (proxy_rule_t){.action = action, .match = "INCR", .error = errors[i]});
@@ -146,11 +137,9 @@ Test(redis_support_proxy, gives_errors_in_the_order_of_a_pipeline) {
         proxy_pass(b.proxy);
     }
     cr_assert_eq(redis_int(b.r, "INCR n"), 2);
-    teardown(&b);
 }
 
 Test(redis_support_proxy, fires_as_often_as_asked) {
-    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .error = "-BUSY x", .times = 2});
     free(redis_error(b.r, "PING"));
     free(redis_error(b.r, "PING"));
@@ -161,11 +150,9 @@ Test(redis_support_proxy, fires_as_often_as_asked) {
     proxy_pass(b.proxy);
     redis_expect(b.r, NULL, "GET a");
     cr_assert_eq(proxy_fired(b.proxy), 7);
-    teardown(&b);
 }
 
 Test(redis_support_proxy, stalls_and_delivers_later) {
-    setup_t b = setup();
     proxy_stall(b.proxy, PROXY_DOWN);
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q a"), REDIS_OK);
     int done = 0;
@@ -182,11 +169,9 @@ Test(redis_support_proxy, stalls_and_delivers_later) {
     cr_assert_null(redisCommand(other, "LPUSH q b")); /* times out */
     redis_close(other);
     cr_assert_eq(redis_int(b.direct, "LLEN q"), 1);
-    teardown(&b);
 }
 
 Test(redis_support_proxy, holds_one_reply_back) {
-    setup_t b = setup();
     proxy_rule(b.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "LPUSH"});
     cr_assert_eq(redisAppendCommand(b.r, "LPUSH q a"), REDIS_OK);
     cr_assert_eq(redisAppendCommand(b.r, "PING"), REDIS_OK);
@@ -203,11 +188,9 @@ Test(redis_support_proxy, holds_one_reply_back) {
         cr_assert_eq(redisGetReply(b.r, (void **)&reply), REDIS_OK);
         freeReplyObject(reply);
     }
-    teardown(&b);
 }
 
 Test(redis_support_proxy, cuts_at_any_byte) {
-    setup_t b = setup();
     static const char request[] = "*3\r\n$5\r\nLPUSH\r\n$1\r\nq\r\n$1\r\na\r\n";
     for (long byte = 0; byte < (long)sizeof(request) - 1; byte++) {
         reconnect(&b);
@@ -220,11 +203,9 @@ Test(redis_support_proxy, cuts_at_any_byte) {
     cr_assert_null(redisCommand(b.r, "LPUSH q a"));
     cr_assert_eq(redis_int(b.direct, "LLEN q"), 1);
     cr_assert_eq(proxy_fired(b.proxy), (long)sizeof(request));
-    teardown(&b);
 }
 
 Test(redis_support_proxy, disconnects_and_refuses) {
-    setup_t b = setup();
     redis_ok(b.r, "PING");
     proxy_disconnect(b.proxy);
     cr_assert_null(redisCommand(b.r, "PING"));
@@ -242,5 +223,4 @@ Test(redis_support_proxy, disconnects_and_refuses) {
     reconnect(&b);
     redis_expect(b.r, "PONG", "PING");
     cr_assert_eq(proxy_connections_total(b.proxy), 4);
-    teardown(&b);
 }

@@ -1,15 +1,15 @@
 /* Tests of the support for Sentinel. */
+#include "scoped.h"
 #include "sentinels.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
 static bool has_role(sentinels_t *s, int server, const char *role) {
-    redis_t *r = redis_open(s->servers[server]);
+    scoped(redis_drop) redis_t *r = redis_open(s->servers[server]);
     redisReply *reply = redis_do(r, "ROLE");
     bool has = reply->type == REDIS_REPLY_ARRAY && strcmp(reply->element[0]->str, role) == 0;
     freeReplyObject(reply);
-    redis_close(r);
     return has;
 }
 
@@ -45,10 +45,9 @@ Test(redis_support_sentinels, fail_over_by_command_by_kill_and_by_freeze) {
 
 Test(redis_support_sentinels, know_names_and_passwords) {
     sentinels_t *s = sentinels_begin(&(sentinels_options_t){.hostnames = true, .password = "geheim"});
-    redis_t *r = sentinel_open(s, 1);
+    scoped(redis_drop) redis_t *r = sentinel_open(s, 1);
     redisReply *reply = redis_do(r, "SENTINEL GET-MASTER-ADDR-BY-NAME " SENTINEL_MASTER);
     cr_assert_str_eq(reply->element[0]->str, "localhost");
     freeReplyObject(reply);
-    redis_close(r);
     sentinels_end(s);
 }

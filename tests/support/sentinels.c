@@ -1,5 +1,5 @@
 #include "sentinels.h"
-#include "kept.h"
+#include "scoped.h"
 
 #include "certificates.h"
 #include "tempdir.h"
@@ -49,11 +49,10 @@ redis_t *sentinel_open(sentinels_t *s, int number) {
 }
 
 static bool sentinel_answers(sentinels_t *s, int number) {
-    redis_t *r = sentinel_connect(s, number);
+    scoped(redis_drop) redis_t *r = sentinel_connect(s, number);
     redisReply *reply = r ? redisCommand(r, "PING") : NULL;
     bool pong = reply && reply->type == REDIS_REPLY_STATUS;
     if (reply) freeReplyObject(reply);
-    redis_close(r);
     return pong;
 }
 
@@ -61,9 +60,8 @@ static bool sentinel_answers(sentinels_t *s, int number) {
  * (redis src/sentinel.c, sentinelSendPeriodicCommands). And it connects again after 0.2 s instead of 1 s: with down-after 0.5 s,
  * it would begin a second failover after many a first one. Redis 6.2 does not know the command: see down_after_ms. */
 static void sentinel_look_often(sentinels_t *s, int number) {
-    redis_t *r = sentinel_open(s, number);
+    scoped(redis_drop) redis_t *r = sentinel_open(s, number);
     freeReplyObject(redis_do(r, "SENTINEL DEBUG info-period 300 ping-period 200"));
-    redis_close(r);
 }
 
 static bool sentinel_launch(sentinels_t *s, int number) {
@@ -146,9 +144,8 @@ sentinels_t *sentinels_begin(const sentinels_options_t *options) {
     s->tls = options->tls ? certificate_dir() : NULL;
     for (int i = 0; i < SENTINEL_SERVERS; i++) s->servers[i] = start_server(s, options);
     for (int i = 1; i < SENTINEL_SERVERS; i++) {
-        redis_t *r = redis_open(s->servers[i]);
+        scoped(redis_drop) redis_t *r = redis_open(s->servers[i]);
         redis_ok(r, "REPLICAOF 127.0.0.1 %d", sentinels_port(s, 0));
-        redis_close(r);
     }
     for (int i = 0; i < SENTINELS; i++) sentinel_start(s, i, options);
     sentinels_await_settled(s);
@@ -198,7 +195,7 @@ static int server_of_port(const sentinels_t *s, int port) {
 
 /* Returns the server that this sentinel names, -1: none. */
 static int sentinel_names(sentinels_t *s, int number, long long *epoch) {
-    redis_t *r = child_running(s->sentinels[number].child) ? sentinel_connect(s, number) : NULL;
+    scoped(redis_drop) redis_t *r = child_running(s->sentinels[number].child) ? sentinel_connect(s, number) : NULL;
     redisReply *address = r ? redisCommand(r, "SENTINEL GET-MASTER-ADDR-BY-NAME " SENTINEL_MASTER) : NULL;
     redisReply *master = address ? redisCommand(r, "SENTINEL MASTER " SENTINEL_MASTER) : NULL;
     bool good = master && address->type == REDIS_REPLY_ARRAY && address->elements == 2 && master->type == REDIS_REPLY_ARRAY;
@@ -206,7 +203,6 @@ static int sentinel_names(sentinels_t *s, int number, long long *epoch) {
     *epoch = good ? strtoll(field(master, "config-epoch"), NULL, 10) : -1;
     if (address) freeReplyObject(address);
     if (master) freeReplyObject(master);
-    redis_close(r);
     return found;
 }
 
@@ -235,7 +231,7 @@ static bool sentinel_is_settled(sentinels_t *s, int number, int primary) {
     long long epoch;
     if (!child_running(s->sentinels[number].child)) return true;
     if (sentinel_names(s, number, &epoch) != primary) return false;
-    redis_t *r = sentinel_connect(s, number);
+    scoped(redis_drop) redis_t *r = sentinel_connect(s, number);
     redisReply *replicas = r ? redisCommand(r, "SENTINEL REPLICAS " SENTINEL_MASTER) : NULL;
     redisReply *master = replicas ? redisCommand(r, "SENTINEL MASTER " SENTINEL_MASTER) : NULL;
     int good = 0;
@@ -248,7 +244,6 @@ static bool sentinel_is_settled(sentinels_t *s, int number, int primary) {
                    atoi(field(master, "num-other-sentinels")) == SENTINELS - 1;
     if (replicas) freeReplyObject(replicas);
     if (master) freeReplyObject(master);
-    redis_close(r);
     return settled;
 }
 
@@ -266,14 +261,13 @@ static void print_views(sentinels_t *s) {
         long long epoch;
         int named = sentinel_names(s, i, &epoch);
         fprintf(stderr, "sentinel %d names server %d, epoch %lld\n", i, named, epoch);
-        redis_t *r = child_running(s->sentinels[i].child) ? sentinel_connect(s, i) : NULL;
+        scoped(redis_drop) redis_t *r = child_running(s->sentinels[i].child) ? sentinel_connect(s, i) : NULL;
         redisReply *replicas = r ? redisCommand(r, "SENTINEL REPLICAS " SENTINEL_MASTER) : NULL;
         for (size_t j = 0; replicas && j < replicas->elements; j++)
             fprintf(stderr, "  replica %s flags %s link %s of %s\n", field(replicas->element[j], "port"),
                     field(replicas->element[j], "flags"), field(replicas->element[j], "master-link-status"),
                     field(replicas->element[j], "master-port"));
         if (replicas) freeReplyObject(replicas);
-        redis_close(r);
     }
 }
 
@@ -287,11 +281,10 @@ void sentinels_failover(sentinels_t *s) {
     bool begun = false;
     for (wait_t wait = wait_begin(SWITCH_MS); !begun && wait_again(&wait);) {
         for (int i = 0; i < SENTINELS && !begun; i++) {
-            redis_t *r = child_running(s->sentinels[i].child) ? sentinel_connect(s, i) : NULL;
+            scoped(redis_drop) redis_t *r = child_running(s->sentinels[i].child) ? sentinel_connect(s, i) : NULL;
             redisReply *reply = r ? redisCommand(r, "SENTINEL FAILOVER " SENTINEL_MASTER) : NULL;
             begun = reply && reply->type == REDIS_REPLY_STATUS;
             if (reply) freeReplyObject(reply);
-            redis_close(r);
         }
     }
     cr_assert(begun, "no sentinel begins a failover");
@@ -300,9 +293,8 @@ void sentinels_failover(sentinels_t *s) {
 void sentinels_demote(sentinels_t *s, int server) {
     int primary = sentinels_primary(s, NULL);
     cr_assert_neq(primary, server, "the sentinels call server %d primary", server);
-    redis_t *r = redis_open(s->servers[server]);
+    scoped(redis_drop) redis_t *r = redis_open(s->servers[server]);
     redis_ok(r, "REPLICAOF 127.0.0.1 %d", sentinels_port(s, primary));
-    redis_close(r);
 }
 
 void sentinel_kill(sentinels_t *s, int number) { child_kill(s->sentinels[number].child); }

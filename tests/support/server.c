@@ -1,5 +1,5 @@
 #include "server.h"
-#include "kept.h"
+#include "scoped.h"
 
 #include "certificates.h"
 #include "child.h"
@@ -93,11 +93,10 @@ static void map_clock(server_t *server) {
 }
 
 static bool answers_ping(const server_t *server) {
-    redis_t *r = redis_open_path(server->socket, COMMAND_MS);
+    scoped(redis_drop) redis_t *r = redis_open_path(server->socket, COMMAND_MS);
     redisReply *reply = r ? redisCommand(r, "PING") : NULL;
     bool pong = reply && reply->type == REDIS_REPLY_STATUS;
     if (reply) freeReplyObject(reply);
-    redis_close(r);
     return pong;
 }
 
@@ -264,9 +263,8 @@ void server_restart(server_t *server, server_data_t data) {
     if (child_running(server->child)) {
         child_thaw(server->child);
         if (data == SERVER_KEEP_DATA) {
-            redis_t *r = redis_open(server);
+            scoped(redis_drop) redis_t *r = redis_open(server);
             redis_ok(r, "SAVE");
-            redis_close(r);
         }
         server_kill(server);
     }
@@ -311,13 +309,11 @@ const char *server_socket(const server_t *server) { return server->socket; }
 int server_port(const server_t *server) { return server->port; }
 int server_bus_port(const server_t *server) { return server->bus_port; }
 bool server_has_tls(void) {
-    server_t *server = server_start(NULL);
-    redis_t *r = redis_open(server);
+    scoped(server_drop) server_t *server = server_start(NULL);
+    scoped(redis_drop) redis_t *r = redis_open(server);
     redisReply *reply = redis_do(r, "CONFIG GET tls-port");
     bool found = reply->elements == 2;
     freeReplyObject(reply);
-    redis_close(r);
-    server_free(server);
     return found;
 }
 
@@ -344,9 +340,8 @@ void server_serve_all_slots(const server_t *server) {
         snprintf(numbers[i], sizeof(*numbers), "%d", i);
         argv[i + 2] = numbers[i];
     }
-    redis_t *r = redis_open(server);
+    scoped(redis_drop) redis_t *r = redis_open(server);
     redisReply *reply = redisCommandArgv(r, SLOTS + 2, argv, NULL);
     cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "CLUSTER ADDSLOTS: %s", reply ? reply->str : r->errstr);
     freeReplyObject(reply);
-    redis_close(r);
 }

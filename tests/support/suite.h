@@ -1,10 +1,15 @@
-/* Set-up and tear-down of a suite. Criterion runs each test in a process of its own, so a static variable that `start` fills is
- * new in each test. */
+/* What every file of tests uses: Criterion, the usual headers of C, and set-up and tear-down of a suite. Criterion runs each test
+ * in a process of its own, so a static variable that `start` fills is new in each test. */
 #pragma once
 
 #include "kept.h"
+#include "scoped.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* Before each test of `suite` the statement `start` runs (it may be empty: then each test starts what it needs), and after it
  * the statement `stop`. */

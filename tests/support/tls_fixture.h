@@ -63,7 +63,7 @@ static inline void tls_client_free(tls_client_t *client) {
 
 /* Connects once. `expected` NULL: it must succeed; otherwise it must fail with a text that contains this. */
 static inline void tls_expect(const char *what, const char *host, int port, const char *redis, const char *expected) {
-    tls_client_t client = tls_client(host, port, redis);
+    scoped(tls_client_free) tls_client_t client = tls_client(host, port, redis);
     outcome_t outcome = conn_open(client.conn, &client.error);
     if (expected) {
         cr_expect_neq(outcome, OUTCOME_OK, "%s: connected", what);
@@ -71,5 +71,4 @@ static inline void tls_expect(const char *what, const char *host, int port, cons
     } else {
         cr_expect_eq(outcome, OUTCOME_OK, "%s: %s", what, client.error.text);
     }
-    tls_client_free(&client);
 }
