@@ -5,10 +5,7 @@
 #include "rights.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <fnmatch.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char NOBODY_LEADS[] = "nobody leads: ";
 
@@ -37,7 +34,7 @@ static fixture_t setup(const char *dialect) {
 }
 
 static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
-    redis_keys_t keys = config_redis_keys(&f->config->queues[0]);
+    scoped(config_redis_keys_free) redis_keys_t keys = config_redis_keys(&f->config->queues[0]);
     for (size_t i = 0; i < keys.count; i++) {
         bool covered = false;
         for (size_t w = 0; w < rights->count; w++)
@@ -45,7 +42,6 @@ static void expect_keys_covered(const fixture_t *f, const rights_t *rights) {
         cr_expect(covered, "the rights in docs/acl.md for dialect %s do not reach %s",
                   config_dialect_word(f->config->queues[0].dialect), keys.items[i].name);
     }
-    config_redis_keys_free(&keys);
 }
 
 /* Rights that the preflight does not miss: Bull's scripts work without them, no private list may exist, and the preflight does
@@ -58,24 +54,21 @@ static bool preflight_ignores(const char *word) {
 }
 
 static void expect_rights(const char *word) {
-    rights_t rights = rights_read(word);
+    scoped(rights_free) rights_t rights = rights_read(word);
     fixture_t f = setup(word);
     rights_leave_out(&rights, "~email"); /* no sample has a queue `email` */
     expect_keys_covered(&f, &rights);
     rights_grant(f.r, &rights, NULL);
-    char *said = findings(&f);
+    char *said = kept(findings(&f));
     cr_assert_str_empty(said, "%s: %s", word, said);
-    free(said);
     for (size_t i = rights.own; i < rights.count; i++) {
         if (preflight_ignores(rights.words[i])) continue;
         rights_grant(f.r, &rights, rights.words[i]);
-        said = findings(&f);
+        said = kept(findings(&f));
         cr_expect_str_not_empty(said, "%s: preflight does not miss %s", word, rights.words[i]);
         cr_expect_null(strstr(said, NOBODY_LEADS), "dialect %s without %s: the preflight also stops queues of other dialects: %s",
                        word, rights.words[i], said);
-        free(said);
     }
-    rights_free(&rights);
     fixture_stop(&f);
 }
 

@@ -6,7 +6,6 @@
 #include "monitor/monitor_fixture.h"
 
 #include <criterion/parameterized.h>
-#include <stdio.h>
 #include <strings.h>
 
 #define SETTINGS(queue) "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; " queue " } );"
@@ -243,7 +242,7 @@ static bool is_scratch(const char *key) {
 
 /* Fails if a command wrote to a key that is not in the config. Closes the spy. Returns the number of writing commands. */
 static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
-    redis_keys_t used = config_redis_keys(&config->queues[0]);
+    scoped(config_redis_keys_free) redis_keys_t used = config_redis_keys(&config->queues[0]);
     int writes = 0;
     bool over = false;
     redis_ok(r, "ECHO end-of-test");
@@ -263,7 +262,6 @@ static int expect_own_keys(redis_t *spy, redis_t *r, const config_t *config) {
         }
         freeReplyObject(reply);
     }
-    config_redis_keys_free(&used);
     redis_close(spy);
     return writes;
 }
@@ -291,7 +289,7 @@ SUITE(redis_dialects_hostile, , close_setup(&d));
 
 ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended, .timeout = 120) {
     const dialect_case_t *table = &CASES[*number];
-    clutter_t clutter = clutter_new();
+    scoped(clutter_free) clutter_t clutter = clutter_new();
     open_case(&d, table);
     redis_ok(d.f.r, "RPUSH bank precious");
     redis_ok(d.f.r, "RPUSH other:backup precious");
@@ -307,7 +305,6 @@ ParameterizedTest(int *number, redis_dialects_hostile, clutter_is_kept_or_ended,
     cr_assert_gt(expect_own_keys(spy, d.f.r, d.f.config), 0);
     cr_assert_eq(redis_int(d.f.r, "LLEN bank") + redis_int(d.f.r, "LLEN other:backup"), 2);
     fprintf(stderr, "%s: %lld ready, %lld ended\n", table->name, waiting, ended);
-    clutter_free(&clutter);
 }
 
 ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
@@ -320,7 +317,7 @@ ParameterizedTestParameters(redis_dialects_hostile, wrong_types_lose_nothing) {
 ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing, .timeout = 300) {
     const dialect_case_t *table = &CASES[*number];
     open_case(&d, table);
-    redis_keys_t used = config_redis_keys(&d.f.config->queues[0]);
+    scoped(config_redis_keys_free) redis_keys_t used = config_redis_keys(&d.f.config->queues[0]);
     for (size_t k = 0; k < used.count; k++) {
         if (used.items[k].pattern || !used.items[k].type) continue;
         const char *wrong = strcmp(used.items[k].type, "string") == 0 ? "list" : "string";
@@ -334,7 +331,6 @@ ParameterizedTest(int *number, redis_dialects_hostile, wrong_types_lose_nothing,
         if (!driver_until(&d.instance.driver, comes_back(&d, table), 15000))
             cr_assert_fail("%s: no retry after %s was a %s", table->name, used.items[k].name, wrong);
     }
-    config_redis_keys_free(&used);
 }
 
 static void note(void *self, preflight_level_t finding, const char *queue, const char *text) {
@@ -343,7 +339,7 @@ static void note(void *self, preflight_level_t finding, const char *queue, const
 
 /* BullMQ uses the same key names for its jobs: the sidecar must not move, mark or end them. */
 Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
-    buffer_t said = {0};
+    scoped(buffer_free) buffer_t said = {0};
     redis_error_t error;
     open_setup(&d, (fixture_options_t){.config = SETTINGS("dialect = \"bull\"; stalled_interval = \"1s\";")});
     redis_ok(d.f.r, "XADD bull:email:events * event added");
@@ -351,12 +347,10 @@ Test(redis_dialects_hostile, a_queue_of_bullmq_is_not_served_as_bull) {
     redis_ok(d.f.r, "ZADD bull:email:delayed 4096 1");
     redis_ok(d.f.r, "LPUSH bull:email:active 2");
     driver_run(&d.instance.driver, 300);
-    conn_t *conn = conn_new(d.f.shard, "test", NULL);
+    scoped(conn_drop) conn_t *conn = conn_new(d.f.shard, "test", NULL);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
     (void)preflight(&(preflight_call_t){conn, d.f.keys, note, &said, &error});
     cr_assert_not_null(strstr(buffer_text(&said), "email: the queue belongs to BullMQ"), "%s", buffer_text(&said));
     cr_assert_eq(redis_int(d.f.r, "ZCARD bull:email:delayed") + redis_int(d.f.r, "LLEN bull:email:active"), 2);
     cr_assert_eq(redis_int(d.f.r, "EXISTS bull:email:wait bull:email:stalled bull:email:stalled-check bull:email:failed"), 0);
-    buffer_free(&said);
-    conn_free(conn);
 }

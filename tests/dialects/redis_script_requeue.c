@@ -161,16 +161,15 @@ Test(redis_script_requeue, keys_of_the_wrong_type_change_nothing) {
                 {"sidecar:email:meta", "hash"},     {"sms", "list"},
                 {"sidecar:sms:stamps", "hash"},     {"sidecar:sms:meta", "hash"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        for_other_types (type, keys[k].right) {
             redis_ok(f.r, "FLUSHALL");
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
             ask_t ask = ask_new();
             ask.to = "sms";
             ask.stamp = true;
-            expect_type(answer_with(f.r, ask, true), keys[k].key, fixture_types[t]);
+            expect_type(answer_with(f.r, ask, true), keys[k].key, type);
             ask.what = "discarded";
-            expect_type(answer_with(f.r, ask, true), keys[k].key, fixture_types[t]);
+            expect_type(answer_with(f.r, ask, true), keys[k].key, type);
         }
 }
 
@@ -234,10 +233,9 @@ Test(redis_script_requeue, unique_job_is_queued_once) {
     ask.again = "1";
     answered(f.r, ask);
     cr_assert_eq(redis_int(f.r, "LLEN email"), 2);
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-        if (strcmp(fixture_types[t], "set") == 0) continue;
-        fixture_make_key(f.r, "email_unique", fixture_types[t]);
-        expect_type(answer_with(f.r, ask, true), "email_unique", fixture_types[t]);
+    for_other_types (type, "set") {
+        fixture_make_key(f.r, "email_unique", type);
+        expect_type(answer_with(f.r, ask, true), "email_unique", type);
     }
 }
 

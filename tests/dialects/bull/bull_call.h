@@ -2,62 +2,25 @@
  * queue is `video`, the prefix is `bull`, and the lock's token is "T". */
 #pragma once
 
-#include "fixture.h"
+#include "monitor/monitor_call.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <glob.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BULL      "bull:video:"
 #define BULL_LOCK "sidecar:app:lock"
 /* Follows the type in the refusal of a key that only BullMQ has. */
 #define OF_BULLMQ ": the queue belongs to BullMQ, and dialect bull serves Bull 4"
 
-enum { BULL_ARGS = 48 };
-
-typedef struct {
-    const char *argv[BULL_ARGS];
-    size_t lens[BULL_ARGS];
-    int argc;
-} bull_call_t;
-
-static inline void bull_add(bull_call_t *call, const void *bytes, size_t len) {
-    cr_assert_lt(call->argc, BULL_ARGS);
-    call->argv[call->argc] = bytes;
-    call->lens[call->argc++] = len;
-}
-
-static inline void bull_text(bull_call_t *call, const char *text) { bull_add(call, text, strlen(text)); }
-
 /* Begins a call with these keys; the last one is NULL. */
-static inline bull_call_t bull_begin(const script_t *script, const char *const *keys) {
-    bull_call_t call = {0};
+static inline eval_t bull_begin(const script_t *script, const char *const *keys) {
     static char number[24]; /* of keys; the call borrows it */
-    size_t len, count = 0;
-    const char *text = fixture_script(script, &len);
+    size_t count = 0;
     while (keys[count]) count++;
     snprintf(number, sizeof number, "%zu", count);
-    bull_text(&call, "EVAL");
-    bull_add(&call, text, len);
-    bull_text(&call, number);
-    for (size_t i = 0; i < count; i++) bull_text(&call, keys[i]);
+    eval_t call = call_begin(script, number);
+    for (size_t i = 0; i < count; i++) call_text(&call, keys[i]);
     return call;
-}
-
-static inline redisReply *bull_end(bull_call_t *call, redis_t *r) {
-    redisReply *reply = redisCommandArgv(r, call->argc, call->argv, call->lens);
-    cr_assert_not_null(reply, "%s", r->errstr);
-    return reply;
-}
-
-/* Like bull_end, and expects that no key changes. */
-static inline redisReply *bull_end_unchanged(bull_call_t *call, redis_t *r) {
-    char *before = fixture_digest(r);
-    redisReply *reply = bull_end(call, r);
-    redis_expect(r, before, "DEBUG DIGEST");
-    return reply;
 }
 
 static inline const char *bull_word(const redisReply *reply) {
@@ -70,12 +33,6 @@ static inline void bull_expect(redisReply *reply, const char *word, const char *
     if (a) cr_assert_str_eq(reply->element[1]->str, a);
     if (b) cr_assert_str_eq(reply->element[2]->str, b);
     freeReplyObject(reply);
-}
-
-static inline long long bull_now_ms(redis_t *r) {
-    redisReply *reply = redis_do(r, "TIME");
-    long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    return ms;
 }
 
 /* All keys that begin with `bull:`, with their content, as text. Kept. */

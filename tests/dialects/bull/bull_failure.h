@@ -22,7 +22,7 @@ static inline void bull_fail(redis_t *r, const char *id, const char *finished, c
 /* The values of one field in all records, oldest first, joined by spaces. Kept. */
 static inline char *bull_records(redis_t *r, const char *name) {
     redisReply *all = redis_do(r, "XRANGE " SIDECAR "failures - +");
-    buffer_t out = {0};
+    scoped(buffer_free) buffer_t out = {0};
     for (size_t i = 0; i < all->elements; i++) {
         const redisReply *fields = all->element[i]->element[1];
         for (size_t k = 0; k + 1 < fields->elements; k += 2)
@@ -30,7 +30,6 @@ static inline char *bull_records(redis_t *r, const char *name) {
                 buffer_printf(&out, "%s%s", out.len ? " " : "", fields->element[k + 1]->str);
     }
     char *text = mem_str(buffer_text(&out));
-    buffer_free(&out);
     return kept(text);
 }
 

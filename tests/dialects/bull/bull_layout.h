@@ -17,9 +17,3 @@ static inline void lay_out(redis_t *r) {
     redis_ok(r, "SET " BULL "2:lock w");
     redis_ok(r, "LPUSH " BULL "wait 3");
 }
-
-static inline fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    lay_out(f.r);
-    return f;
-}

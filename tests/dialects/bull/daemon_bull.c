@@ -253,7 +253,7 @@ static size_t least_privilege(const char *version) {
                      .env = {version, "QS_STALLED_MS=600000", "QS_LOCK_MS=1000"}};
     redis_t *r = setup.cluster.r;
     char queue[256];
-    rights_t rights = rights_read("bull");
+    scoped(rights_free) rights_t rights = rights_read("bull");
     rights_leave_out(&rights, "~email"); /* this test has no queue `email` */
     rights_grant(r, &rights, NULL);
     setup.native = native_begin("bull", setup.cluster.server);
@@ -280,7 +280,6 @@ static size_t least_privilege(const char *version) {
     stop(&setup, lives);
     size_t refused = rights_refused(r);
     cr_expect_eq(daemon_log_count(setup.sidecar, "\"level\":\"error\""), 0);
-    rights_free(&rights);
     setup_end(&setup);
     return refused;
 }

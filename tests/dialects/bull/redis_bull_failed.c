@@ -4,12 +4,6 @@
 
 #define OVERLAP "600000"
 
-static fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET " BULL_LOCK " T");
-    return f;
-}
-
 /* ---- bull_seen */
 
 static redisReply *ask_seen(redis_t *r, const char *token, const char *most, const char *seen) {
@@ -35,7 +29,7 @@ static void fail_ago(redis_t *r, const char *id, long long ago_ms) {
 }
 
 static fixture_t f;
-SUITE(redis_bull_failed, f = setup(), fixture_stop(&f));
+SUITE(redis_bull_failed, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_bull_failed, failures_before_adoption_count_as_recorded) {
     fail_ago(f.r, "old", 3600000);
@@ -145,14 +139,13 @@ static const redisReply *page_value(const redisReply *page, size_t index, size_t
 /* Expects a page: entries read, the last score, how many entries have that score, and the returned jobs as id=state. */
 static void expect_page(redis_t *r, page_t ask, long long looked, const char *last, long long same, const char *ids) {
     redisReply *page = read_page(r, ask);
-    buffer_t found = {0};
+    scoped(buffer_free) buffer_t found = {0};
     for (size_t i = 0; 4 + i * (3 + BULL_FIELDS) < page->elements; i++)
         buffer_printf(&found, "%s%s=%s", i ? " " : "", page_value(page, i, 0)->str, page_value(page, i, 2)->str);
     cr_expect_eq(page->element[1]->integer, looked, "%lld entries read", page->element[1]->integer);
     cr_expect_str_eq(page->element[2]->str, last);
     cr_expect_eq(page->element[3]->integer, same, "%lld have the last score", page->element[3]->integer);
     cr_expect_str_eq(buffer_text(&found), ids, "%s", buffer_text(&found));
-    buffer_free(&found);
 }
 
 Test(redis_bull_failed, a_page_has_the_fields_of_a_record) {
@@ -299,14 +292,13 @@ Test(redis_bull_failed, keys_of_the_wrong_type_change_nothing) {
                 {"failures", SIDECAR "failures", "stream"},
                 {"meta", SIDECAR "meta", "hash"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             redis_ok(f.r, "FLUSHALL");
             redis_ok(f.r, "SET " BULL_LOCK " T");
             bull_fail(f.r, "7", "5", "boom");
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
             eval_t call = record_call("T", "7", "5", "1000000");
-            expect_type(call_in_vain(&call, f.r), keys[k].what, fixture_types[t]);
+            expect_type(call_in_vain(&call, f.r), keys[k].what, type);
         }
 }
 

@@ -377,7 +377,6 @@ Test(redis_bull_reader, records_of_malformed_jobs_have_the_readable_fields) {
     error = bull_records(setup.f.r, "payload");
     cr_expect(strstr(error, "\"data64\":\"cGxhaW4=\""), "%s", error);
     cr_expect_eq(fixture_log_count("larger than max_payload"), 1);
-    free(error);
 }
 
 /* The record does not show whose stalled check ended the job: the text is Bull's own. */

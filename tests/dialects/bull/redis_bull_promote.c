@@ -28,10 +28,10 @@ static const ask_t ASK = {
     .token = "T", .group = "app", .batch = "1000", .limit = "0", .prefix = BULL, .later = "10000", .work = "1000000"};
 
 static redisReply *promote_with(redis_t *r, ask_t ask, bool unchanged) {
-    bull_call_t call = bull_begin(&script_bull_promote, KEYS);
+    eval_t call = bull_begin(&script_bull_promote, KEYS);
     const char *const argv[] = {ask.token, ask.group, ask.batch, ask.limit, ask.prefix, ask.later, ask.work};
-    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
-    return kept(unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r));
+    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) call_text(&call, argv[i]);
+    return kept(unchanged ? call_in_vain(&call, r) : call_end(&call, r));
 }
 
 static redisReply *promote_unchanged(redis_t *r, ask_t ask) { return promote_with(r, ask, true); }
@@ -46,19 +46,13 @@ static long long promoted(redis_t *r, ask_t ask) {
     return moved;
 }
 
-static fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET " BULL_LOCK " T");
-    return f;
-}
-
 static void delay(redis_t *r, const char *id, long long due_ms, int counter) {
     redis_ok(r, "ZADD " BULL "delayed %lld %s", due_ms * 4096 + counter, id);
 }
 
 static void due(redis_t *r, const char *id, const char *priority) {
     bull_job(r, id, priority);
-    delay(r, id, bull_now_ms(r) - 5000, 0);
+    delay(r, id, call_now_ms(r) - 5000, 0);
 }
 
 /* A random queue: jobs due and not due, with and without priorities, waiting, active, paused, and ids that are in a list twice.
@@ -103,11 +97,11 @@ static void promote_by_bull(redis_t *r, const char *script, long long now) {
 
 static void expect_same_as_bull(const char *version) {
     char *script = bull_own_script(version, "updateDelaySet");
-    fixture_t f = setup();
+    fixture_t f = fixture_start_locked();
     uint64_t seed = cluster_seed("bull_promote");
     for (int round = 0; round < 150; round++) {
         uint64_t of = cluster_random(&seed, UINT64_MAX);
-        long long now = bull_now_ms(f.r);
+        long long now = call_now_ms(f.r);
         random_queue(f.r, of, now);
         promote_by_bull(f.r, script, now);
         char *theirs = bull_dump(f.r);
@@ -119,10 +113,8 @@ static void expect_same_as_bull(const char *version) {
         ask_t small = ASK;
         small.batch = "3", small.work = "10";
         for (int still = 0; still < 2;) still = promoted(f.r, small) ? 0 : still + 1;
-        free(ours);
         ours = bull_dump(f.r);
         cr_assert_str_eq(ours, theirs, "round %d, small batches", round);
-        free(ours);
     }
     fixture_stop(&f);
 }
@@ -131,10 +123,10 @@ Test(redis_bull_promote, equals_the_newest_bull) { expect_same_as_bull("4.16.5")
 Test(redis_bull_promote, equals_the_oldest_bull) { expect_same_as_bull("4.10.4"); }
 
 static fixture_t f;
-SUITE(redis_bull_promote, f = setup(), fixture_stop(&f));
+SUITE(redis_bull_promote, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
-    long long now = bull_now_ms(f.r);
+    long long now = call_now_ms(f.r);
     bull_job(f.r, "1", "0"), bull_job(f.r, "2", "0"), bull_job(f.r, "3", "0");
     delay(f.r, "1", now, 4095); /* due in this very millisecond */
     delay(f.r, "2", now + 60000, 0);
@@ -142,10 +134,10 @@ Test(redis_bull_promote, jobs_are_promoted_at_their_due_time) {
     cr_assert_eq(promoted(f.r, ASK), 2);
     redis_expect(f.r, "3", "RPOP " BULL "wait");
     redis_expect(f.r, "1", "RPOP " BULL "wait");
-    long long soon = bull_now_ms(f.r) + 300;
+    long long soon = call_now_ms(f.r) + 300;
     delay(f.r, "2", soon, 0);
     while (promoted(f.r, ASK) == 0) continue;
-    cr_assert_geq(bull_now_ms(f.r), soon);
+    cr_assert_geq(call_now_ms(f.r), soon);
 }
 
 /* An id that names no job stays in delayed, is postponed and enters the quarantine. No other key changes. */
@@ -171,7 +163,7 @@ Test(redis_bull_promote, quarantines_ids_without_a_job) {
             snprintf(id, sizeof id, "%d", i);
             due(f.r, id, i % 2 && jobs > 40 ? "7" : "0");
         }
-        long long before = bull_now_ms(f.r);
+        long long before = call_now_ms(f.r);
         for (size_t i = 0; i < ODD; i++) redis_ok(f.r, "ZADD " BULL "delayed %d %b", (int)i, odd[i].id, odd[i].len);
         cr_assert_eq(promoted(f.r, ASK), jobs);
         cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), jobs + 1);
@@ -245,13 +237,12 @@ Test(redis_bull_promote, each_failed_precondition_changes_nothing) {
     } keys[] = {{"delayed", "zset"},  {"wait", "list"},   {"paused", "list"}, {"meta-paused", "string"},
                 {"priority", "zset"}, {"active", "list"}, {"meta", "hash"},   {"aside", "zset"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             redis_ok(f.r, "FLUSHALL");
             redis_ok(f.r, "SET " BULL_LOCK " T");
             due(f.r, "1", "0"), due(f.r, "2", "3");
-            fixture_make_key(f.r, KEYS[k + 1], fixture_types[t]);
-            bull_expect(promote_unchanged(f.r, ASK), "type", keys[k].what, fixture_types[t]);
+            fixture_make_key(f.r, KEYS[k + 1], type);
+            bull_expect(promote_unchanged(f.r, ASK), "type", keys[k].what, type);
         }
 }
 
@@ -278,7 +269,7 @@ Test(redis_bull_promote, a_queue_of_bullmq_is_refused) {
 }
 
 static void subscribe(redis_t *subscriber, const char *command, const char *channel) {
-    freeReplyObject(redis_do(subscriber, "%s %s", command, channel));
+    redis_do(subscriber, "%s %s", command, channel);
 }
 
 /* Expects this message next. */
@@ -310,7 +301,7 @@ Test(redis_bull_promote, a_missing_right_loses_and_doubles_no_job) {
         "publish", "pubsub",  "sort",   "hget",          "hexists", "hset",    "zadd", "zrem",   "zremrangebyrank",
         "lpush",   "linsert", "lindex", "zcount",        "llen",    "exists",  "lrem", "lrange", "rpush",
         "type",    "time",    "zrange", "zrangebyscore", "rename",  "zmscore", "del"};
-    redis_t *user = redis_open(f.server);
+    scoped(redis_drop) redis_t *user = redis_open(f.server);
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         redis_ok(f.r, "FLUSHALL");
         redis_ok(f.r, "SET " BULL_LOCK " T");
@@ -322,10 +313,10 @@ Test(redis_bull_promote, a_missing_right_loses_and_doubles_no_job) {
         redis_ok(f.r, "LPUSH " BULL "active 7");
         redis_ok(f.r, "ACL SETUSER worker reset on >x +@all ~bull:video:* ~sidecar:* &* -%s", rights[i]);
         redis_ok(user, "AUTH worker x");
-        bull_call_t call = bull_begin(&script_bull_promote, KEYS);
+        eval_t call = bull_begin(&script_bull_promote, KEYS);
         const char *const argv[] = {ASK.token, ASK.group, ASK.batch, ASK.limit, ASK.prefix, ASK.later, ASK.work};
-        for (size_t a = 0; a < sizeof argv / sizeof *argv; a++) bull_text(&call, argv[a]);
-        for (int again = 0; again < 3; again++) freeReplyObject(bull_end(&call, user));
+        for (size_t a = 0; a < sizeof argv / sizeof *argv; a++) call_text(&call, argv[a]);
+        for (int again = 0; again < 3; again++) freeReplyObject(call_end(&call, user));
         for (int n = 0; n < 40; n++) {
             long long copies = redis_int(f.r, "EVAL %s 2 " BULL "delayed " BULL "wait %d",
                                          "return #redis.call('LPOS', KEYS[2], ARGV[1], 'COUNT', 0) + "
@@ -334,7 +325,6 @@ Test(redis_bull_promote, a_missing_right_loses_and_doubles_no_job) {
             cr_assert_eq(copies, 1, "without %s: %lld of job %d", rights[i], copies, n);
         }
     }
-    redis_close(user);
 }
 
 Test(redis_bull_promote, works_when_redis_is_full) {

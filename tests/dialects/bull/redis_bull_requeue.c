@@ -70,15 +70,9 @@ static char *hash_of(redis_t *r, const char *id) {
     return kept(text);
 }
 
-static fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    bull_fail(f.r, "7", "1700000001000", "boom");
-    redis_ok(f.r, "SET " BULL "id 7");
-    return f;
-}
-
 static fixture_t f;
-SUITE(redis_bull_requeue, f = setup(), fixture_stop(&f));
+SUITE(redis_bull_requeue, f = fixture_start(NULL); bull_fail(f.r, "7", "1700000001000", "boom");
+      redis_ok(f.r, "SET " BULL "id 7"), fixture_stop(&f));
 
 Test(redis_bull_requeue, pushes_the_job_and_writes_a_record) {
     redis_ok(f.r, "RPUSH " BULL "wait newest oldest");
@@ -109,7 +103,7 @@ Test(redis_bull_requeue, lifo_and_paused) {
 }
 
 Test(redis_bull_requeue, workers_get_a_message) {
-    redis_t *subscriber = redis_open(f.server);
+    scoped(redis_drop) redis_t *subscriber = redis_open(f.server);
     redis_ok(subscriber, "PSUBSCRIBE " BULL "waiting*");
     requeued(f.r, ask_new());
     redisReply *reply;
@@ -117,7 +111,6 @@ Test(redis_bull_requeue, workers_get_a_message) {
     cr_expect_str_eq(reply->element[2]->str, BULL "waiting@sidecar");
     cr_expect_str_eq(reply->element[3]->str, "7");
     freeReplyObject(reply);
-    redis_close(subscriber);
 }
 
 Test(redis_bull_requeue, rebuilds_a_removed_job) {
@@ -183,9 +176,8 @@ Test(redis_bull_requeue, a_job_that_is_not_failed_stays_where_it_is) {
     again.bare = true;
     redis_ok(f.r, "DEL " BULL "7");
     refused(f.r, again, "waiting", "its hash is gone");
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-        if (strcmp(fixture_types[t], "hash") == 0) continue;
-        fixture_make_key(f.r, BULL "7", fixture_types[t]);
+    for_other_types (type, "hash") {
+        fixture_make_key(f.r, BULL "7", type);
         refused(f.r, ask_new(), "waiting", "its key holds a ");
     }
     cr_assert_eq(redis_int(f.r, "EXISTS " BULL "wait"), 0, "no job was requeued");
@@ -227,13 +219,12 @@ Test(redis_bull_requeue, keys_of_the_wrong_type_change_nothing) {
                 {BULL "meta-paused", "string"}, {BULL "active", "list"},        {BULL "delayed", "zset"},
                 {BULL "id", "string"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             redis_ok(f.r, "FLUSHALL");
             bull_fail(f.r, "7", "5", "boom");
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
             eval_t call = requeue_call(ask_new());
-            expect_type(call_in_vain(&call, f.r), keys[k].key, fixture_types[t]);
+            expect_type(call_in_vain(&call, f.r), keys[k].key, type);
         }
 }
 

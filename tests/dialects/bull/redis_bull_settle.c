@@ -50,11 +50,11 @@ static redisReply *settle_with(redis_t *r, ask_t ask, bool unchanged) {
                                             : NULL,
                                 removes && debounces ? debounce : NULL,
                                 NULL};
-    bull_call_t call = bull_begin(&script_bull_settle, keys);
+    eval_t call = bull_begin(&script_bull_settle, keys);
     const char *const argv[] = {ask.token, ask.most, ask.from,    ask.to, "2",       "payload",   "0123456789", "1",
                                 "kind",    ask.id,   ask.counter, flags,  ask.error, ask.message, "x"};
-    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
-    return settle_answer(unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r));
+    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) call_text(&call, argv[i]);
+    return settle_answer(unchanged ? call_in_vain(&call, r) : call_end(&call, r));
 }
 
 static void refused(redis_t *r, ask_t ask, const char *word) { bull_expect(settle_with(r, ask, true), word, NULL, NULL); }
@@ -71,7 +71,7 @@ static void expect_field(redis_t *r, const char *name, const char *value) {
 }
 
 static fixture_t f;
-SUITE(redis_bull_settle, f = setup(), fixture_stop(&f));
+SUITE(redis_bull_settle, f = fixture_start(NULL); lay_out(f.r), fixture_stop(&f));
 
 Test(redis_bull_settle, workers_take_a_retry_next) {
     settled(f.r, ask_new("retry"), 1);
@@ -85,7 +85,7 @@ Test(redis_bull_settle, workers_take_a_retry_next) {
 }
 
 Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
-    long long before = bull_now_ms(f.r);
+    long long before = call_now_ms(f.r);
     redis_ok(f.r, "HSET " BULL "1 stalledCounter 1");
     ask_t ask = ask_new("end");
     ask.counter = "1";
@@ -94,7 +94,7 @@ Test(redis_bull_settle, an_end_is_a_failure_of_bull_and_a_record) {
     redis_expect(f.r, ask.error, "HGET " BULL "1 failedReason");
     char *score = redis_str(f.r, "ZSCORE " BULL "failed 1"), *finished = redis_str(f.r, "HGET " BULL "1 finishedOn");
     cr_assert_str_eq(score, finished);
-    cr_assert(strtoll(score, NULL, 10) >= before && strtoll(score, NULL, 10) <= bull_now_ms(f.r));
+    cr_assert(strtoll(score, NULL, 10) >= before && strtoll(score, NULL, 10) <= call_now_ms(f.r));
     redis_expect(f.r, score, "ZSCORE " RECORDED " 1:%s", score);
     expect_field(f.r, "error", ask.error);
     expect_field(f.r, "at", score);
@@ -151,21 +151,19 @@ Test(redis_bull_settle, keys_of_the_wrong_type_lose_nothing) {
                 {"failures", STREAM, "stream"},
                 {"meta", META, "hash"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             lay_out(f.r);
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            bull_expect(settle_with(f.r, ask_new("retry"), true), "type", keys[k].what, fixture_types[t]);
-            bull_expect(settle_with(f.r, ask_new("end"), true), "type", keys[k].what, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
+            bull_expect(settle_with(f.r, ask_new("retry"), true), "type", keys[k].what, type);
+            bull_expect(settle_with(f.r, ask_new("end"), true), "type", keys[k].what, type);
         }
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a job key of another type: only `broken` ends the id */
-        if (strcmp(fixture_types[t], "hash") == 0) continue;
+    for_other_types (type, "hash") { /* a job key of another type: only `broken` ends the id */
         lay_out(f.r);
-        fixture_make_key(f.r, BULL "1", fixture_types[t]);
+        fixture_make_key(f.r, BULL "1", type);
         refused(f.r, ask_new("retry"), "changed");
         refused(f.r, ask_new("end"), "changed");
         settled(f.r, ask_new("broken"), 1);
-        redis_expect(f.r, fixture_types[t], "TYPE " BULL "1");
+        redis_expect(f.r, type, "TYPE " BULL "1");
         cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 1);
         cr_assert_eq(redis_int(f.r, "EXISTS " BULL "failed"), 0);
     }
@@ -196,7 +194,7 @@ Test(redis_bull_settle, a_full_stream_stops_ends_but_not_retries) {
 }
 
 Test(redis_bull_settle, settles_without_the_right_to_publish) {
-    redis_t *user = redis_open(f.server);
+    scoped(redis_drop) redis_t *user = redis_open(f.server);
     redis_ok(f.r, "ACL SETUSER worker reset on >x +@all ~* &* -publish");
     redis_ok(user, "AUTH worker x");
     lay_out(f.r);
@@ -204,7 +202,6 @@ Test(redis_bull_settle, settles_without_the_right_to_publish) {
     redis_expect(f.r, "1", "RPOP " BULL "wait");
     cr_assert_eq(redis_int(f.r, "XLEN " STREAM), 1);
     cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 1, "job 2 is still active, job 1 is not");
-    redis_close(user);
 }
 
 /* ---- Comparison with Bull's own check. */
@@ -266,13 +263,13 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
                 {"{\"removeOnFail\":0}", "1", true, true, false, 0},
                 {"{\"removeOnFail\":5}", "1", true, false, false, 0},
                 {"{\"removeOnFail\":{\"age\":3600,\"count\":9}}", "1", true, false, false, 0}};
-    redis_t *subscriber = redis_open(f.server);
-    freeReplyObject(redis_do(subscriber, "SUBSCRIBE " BULL "failed"));
-    freeReplyObject(redis_do(subscriber, "PSUBSCRIBE " BULL "stalled*"));
+    scoped(redis_drop) redis_t *subscriber = redis_open(f.server);
+    redis_do(subscriber, "SUBSCRIBE " BULL "failed");
+    redis_do(subscriber, "PSUBSCRIBE " BULL "stalled*");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char now[24];
         stalled_job(f.r, rows[i].opts, rows[i].counter, rows[i].paused, rows[i].debounce);
-        snprintf(now, sizeof now, "%lld", bull_now_ms(f.r));
+        snprintf(now, sizeof now, "%lld", call_now_ms(f.r));
         redis_ok(f.r,
                  "EVAL %s 7 " BULL "stalled " BULL "wait " BULL "active " BULL "failed " BULL "stalled-check " BULL
                  "meta-paused " BULL "paused 1 " BULL " %s 30000",
@@ -288,5 +285,4 @@ Test(redis_bull_settle, changes_a_job_as_bull_does) {
         cr_assert_str_eq(ours, theirs, "row %zu", i);
         cr_assert_str_eq(our_message, their_message, "row %zu", i);
     }
-    redis_close(subscriber);
 }

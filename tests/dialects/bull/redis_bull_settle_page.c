@@ -93,14 +93,14 @@ static const char *page_settle(page_t *p, const char *token) {
     return bull_word(p->reply);
 }
 
-static long long in_list(redis_t *r, const char *list, const char *id) {
+static long long bull_in_list(redis_t *r, const char *list, const char *id) {
     return redis_int(r, "EVAL %s 1 %s %s", "return #redis.call('LPOS', KEYS[1], ARGV[1], 'COUNT', 0)", list, id);
 }
 
 static bool is_marked(const page_t *p, size_t i) { return redis_int(p->r, "SISMEMBER " BULL "stalled %s", p->ids[i]) == 1; }
 
 static bool is_in_progress(const page_t *p, size_t i) {
-    return in_list(p->r, BULL "active", p->ids[i]) == 1 && in_list(p->r, BULL "wait", p->ids[i]) == 0 &&
+    return bull_in_list(p->r, BULL "active", p->ids[i]) == 1 && bull_in_list(p->r, BULL "wait", p->ids[i]) == 0 &&
            redis_int(p->r, "EXISTS " BULL "failed") <= (long long)p->count - 1 &&
            redis_int(p->r, "EXISTS " BULL "%s:logs " BULL "de:%s", p->ids[i], p->ids[i]) == 2;
 }
@@ -111,7 +111,7 @@ static bool is_settled(const page_t *p, size_t i) {
     char *counter = redis_str(r, "EVAL %s 1 " BULL "%s", "return redis.call('HGET', KEYS[1], 'stalledCounter') or ''", id);
     char *score = redis_str(r, "ZSCORE " BULL "failed %s", id);
     bool fails = has(p, 'e') && !has(p, 'x'), counts = fails || has(p, 'r');
-    bool good = in_list(r, BULL "active", id) == 0 && !is_marked(p, i) && in_list(r, BULL "wait", id) == has(p, 'r') &&
+    bool good = bull_in_list(r, BULL "active", id) == 0 && !is_marked(p, i) && bull_in_list(r, BULL "wait", id) == has(p, 'r') &&
                 (strcmp(counter, "1") == 0) == counts && !score == !fails &&
                 redis_int(r, "EXISTS " BULL "%s:logs", id) == !has(p, 'x') &&
                 redis_int(r, "EXISTS " BULL "de:%s", id) == !has(p, 'd') &&
@@ -127,7 +127,7 @@ static void expect_others(page_t *p, const char *bad) {
         if (i != p->bad) cr_assert(is_settled(p, i), "%s: job %zu of %zu", p->flags, i, p->count);
     }
     cr_assert_eq(redis_int(p->r, "XLEN " STREAM), (long long)p->count - 1);
-    cr_assert_eq(in_list(p->r, BULL "active", "other") + in_list(p->r, BULL "active", "newest"), 2);
+    cr_assert_eq(bull_in_list(p->r, BULL "active", "other") + bull_in_list(p->r, BULL "active", "newest"), 2);
 }
 
 /* A way to spoil one job. Returns the answer that the job then gets. */
@@ -182,7 +182,7 @@ static int each_place(spoil_fn *spoil, const char *const *flags) {
                 cr_assert_str_eq(page_settle(p, "T"), "settled");
                 expect_others(p, answer);
                 if (spoil == spoil_place)
-                    cr_assert(!is_marked(p, p->bad) && in_list(f.r, BULL "wait", p->ids[p->bad]) == 0);
+                    cr_assert(!is_marked(p, p->bad) && bull_in_list(f.r, BULL "wait", p->ids[p->bad]) == 0);
                 else
                     cr_assert(is_in_progress(p, p->bad), "%s: job %zu of %zu", p->flags, p->bad, p->count);
                 pages++;
@@ -329,7 +329,7 @@ Test(redis_bull_settle_page, finds_jobs_anywhere_in_active) {
             for (int i = 1; i <= 100; i++) {
                 char id[WORD];
                 snprintf(id, sizeof id, "live%d", i);
-                cr_assert_eq(in_list(f.r, BULL "active", id), 1, "%s", id);
+                cr_assert_eq(bull_in_list(f.r, BULL "active", id), 1, "%s", id);
             }
             cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 102);
         }
@@ -349,7 +349,7 @@ Test(redis_bull_settle_page, one_entry_of_two_is_removed) {
         if (way < 2) p->to = 0;
         cr_assert_str_eq(page_settle(p, "T"), "settled");
         for (size_t i = 0; i < p->count; i++) cr_assert_str_eq(p->answers[i], "settled");
-        cr_assert_eq(in_list(f.r, BULL "active", "2"), 1);
+        cr_assert_eq(bull_in_list(f.r, BULL "active", "2"), 1);
         cr_assert_eq(redis_int(f.r, "LLEN " BULL "active"), 3);
         cr_assert_eq(redis_int(f.r, "LLEN " BULL "wait"), 3);
     }

@@ -9,12 +9,12 @@ static redisReply *mark_part(redis_t *r, const char *const argv[3], long long pa
     const char *const keys[] = {
         BULL_LOCK,          BULL "stalled", BULL "active", BULL "stalled-check", META, BULL "events", BULL "marker",
         BULL "prioritized", BULL "pc",      NULL};
-    bull_call_t call = bull_begin(&script_bull_mark, keys);
+    eval_t call = bull_begin(&script_bull_mark, keys);
     snprintf(number, sizeof number, "%lld", passed);
-    for (int i = 0; i < 3; i++) bull_text(&call, argv[i]);
-    bull_text(&call, number);
-    bull_text(&call, count);
-    return kept(unchanged ? bull_end_unchanged(&call, r) : bull_end(&call, r));
+    for (int i = 0; i < 3; i++) call_text(&call, argv[i]);
+    call_text(&call, number);
+    call_text(&call, count);
+    return kept(unchanged ? call_in_vain(&call, r) : call_end(&call, r));
 }
 
 static redisReply *mark_with(redis_t *r, const char *token, const char *interval, const char *ttl, bool unchanged) {
@@ -38,10 +38,10 @@ static void mark(redis_t *r, const char *interval, const char *word) {
 static redisReply *read_from(redis_t *r, const char *cursor, const char *interval, const char *skip, const char *most,
                              const char *payload) {
     const char *const keys[] = {BULL "stalled", BULL "stalled-check", META, BULL "active", NULL};
-    bull_call_t call = bull_begin(&script_bull_stalled, keys);
+    eval_t call = bull_begin(&script_bull_stalled, keys);
     const char *const argv[] = {BULL, interval, cursor, "100", skip, most, "1000000", payload, "name", "data"};
-    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) bull_text(&call, argv[i]);
-    return bull_end_unchanged(&call, r);
+    for (size_t i = 0; i < sizeof argv / sizeof *argv; i++) call_text(&call, argv[i]);
+    return call_in_vain(&call, r);
 }
 
 static redisReply *read_stalled(redis_t *r, const char *interval, const char *skip, const char *most, const char *payload) {
@@ -66,7 +66,7 @@ static void expect_stalled(redisReply *reply, long long all, const char *const *
 }
 
 static fixture_t f;
-SUITE(redis_bull_stalled, f = setup(), fixture_stop(&f));
+SUITE(redis_bull_stalled, f = fixture_start(NULL); lay_out(f.r), fixture_stop(&f));
 
 Test(redis_bull_stalled, marks_exactly_the_active_jobs) {
     redis_ok(f.r, "SADD " BULL "stalled old");
@@ -148,7 +148,7 @@ Test(redis_bull_stalled, a_check_has_the_fields_of_a_record) {
     memset(large, 'l', sizeof large);
     redis_ok(f.r, "HSET " BULL "large name n data %b", large, sizeof large);
     mark(f.r, "0", "marked");
-    redisReply *reply = stalled_now(f.r);
+    redisReply *reply = kept(stalled_now(f.r));
     cr_assert_eq(reply->element[2]->integer, 4);
     for (size_t i = 4; i < reply->elements; i += 4) {
         const char *id = reply->element[i]->str, *state = reply->element[i + 1]->str, *name = reply->element[i + 2]->str;
@@ -158,10 +158,8 @@ Test(redis_bull_stalled, a_check_has_the_fields_of_a_record) {
         if (strcmp(id, "text") == 0) cr_assert_str_eq(state, "string");
         if (strcmp(id, "large") == 0) cr_assert(strcmp(state, "large 5001") == 0 && strcmp(name, "n") == 0 && *data == '\0');
     }
-    freeReplyObject(reply);
-    reply = read_stalled(f.r, "0", "1", "2", "1000");
+    reply = kept(read_stalled(f.r, "0", "1", "2", "1000"));
     cr_assert(reply->element[2]->integer == 4 && reply->elements == 4 + 2 * 4, "the second and third of four jobs");
-    freeReplyObject(reply);
 }
 
 /* Reads a part of active and expects the ids from `from` down to `to`, in this order, and skips those with a lock. */
@@ -194,15 +192,13 @@ Test(redis_bull_stalled, many_marks_are_read_along_active) {
     expect_walk(read_from(f.r, "tail", "0", "195", "3", "1000"), "tail", 0, 5, 3);
     expect_walk(read_from(f.r, "tail", "0", "300", "999", "1000"), "end", 0, 0, 1);
     redis_ok(f.r, "SREM " BULL "stalled 5"); /* its worker has just made the lock, which has expired */
-    redisReply *reply = read_from(f.r, "tail", "0", "192", "999", "1000");
+    redisReply *reply = kept(read_from(f.r, "tail", "0", "192", "999", "1000"));
     cr_assert(reply->element[2]->integer == 1 && reply->elements == 4 + 7 * 4);
-    freeReplyObject(reply);
     redis_ok(f.r, "LTRIM " BULL "active -64 -1"); /* few marks: their order in active does not matter */
     mark(f.r, "0", "marked");
-    reply = read_from(f.r, "begin", "0", "0", "999", "1000");
+    reply = kept(read_from(f.r, "begin", "0", "0", "999", "1000"));
     cr_assert_str_eq(reply->element[3]->str, "0");
     cr_assert(reply->element[2]->integer == 57 && reply->elements == 4 + 57 * 4, "%lld", reply->element[2]->integer);
-    freeReplyObject(reply);
 }
 
 static long long stalled_check_ttl_ms(redis_t *r) { return redis_int(r, "PTTL " BULL "stalled-check"); }
@@ -236,11 +232,10 @@ Test(redis_bull_stalled, marking_is_fenced_and_checks_types_first) {
                 {BULL "prioritized", BULL "prioritized", "hash"},
                 {BULL "pc", BULL "pc", "hash"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             lay_out(f.r);
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            char *found = kept_printf("%s%s", fixture_types[t], keys[k].what == keys[k].key ? OF_BULLMQ : "");
+            fixture_make_key(f.r, keys[k].key, type);
+            char *found = kept_printf("%s%s", type, keys[k].what == keys[k].key ? OF_BULLMQ : "");
             bull_expect(mark_with(f.r, "T", "60000", "90000", true), "type", keys[k].what, found);
         }
 }

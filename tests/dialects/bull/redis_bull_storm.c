@@ -26,7 +26,7 @@ Test(redis_bull_storm, jobs_that_finish_during_a_check_hide_no_stalled_job, .tim
              "if i <= ARGV[1] / 2 then redis.call('SET', key .. ':lock', 'w') end end",
              ALL);
     mark_all(&s);
-    char *marked = redis_str(r, "HGET sidecar:video:meta marked"), *now = strdup(marked);
+    char *marked = redis_str(r, "HGET sidecar:video:meta marked"), *now = kept(strdup(marked));
     for (int finished = 0; strcmp(marked, now) == 0;) {
         if (!wait_for(mono_reached(s.call.next, mono_now()), 5000)) break;
         step(&s);
@@ -35,13 +35,11 @@ Test(redis_bull_storm, jobs_that_finish_during_a_check_hide_no_stalled_job, .tim
             redis_ok(r, "DEL " BULL "%d " BULL "%d:lock", finished, finished);
             redis_ok(r, "SREM " BULL "stalled %d", finished);
         }
-        free(now);
         now = redis_str(r, "HGET sidecar:video:meta marked");
     }
     cr_assert_eq(metric_get(&s.metrics->queues[0].retried), ALL / 2);
     cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), ALL / 2);
     cr_assert_eq(redis_int(r, "XLEN " STREAM), ALL / 2);
-    free(now);
 }
 
 /* The cost of one step does not depend on the number of active jobs, and all steps together find each stalled job. */
@@ -63,7 +61,7 @@ Test(redis_bull_storm, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 
              "redis.call('DEL', 'bull:video:' .. id, 'bull:video:' .. id .. ':lock') end",
              FINISHED);
     cr_assert(wait_for(mono_reached(s.call.next, mono_now()), 5000));
-    char *marked = redis_str(r, "HGET sidecar:video:meta marked"), *now = strdup(marked);
+    char *marked = redis_str(r, "HGET sidecar:video:meta marked"), *now = kept(strdup(marked));
     long long steps = 0, most = 0;
     for (; strcmp(marked, now) == 0; steps++) {
         cr_assert(wait_for(mono_reached(s.call.next, mono_now()), 5000));
@@ -71,7 +69,6 @@ Test(redis_bull_storm, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 
         step(&s);
         long long looked = server_commandstat(s.f.server, "exists") - before;
         if (looked > most) most = looked;
-        free(now);
         now = redis_str(r, "HGET sidecar:video:meta marked");
         cr_assert_lt(steps, 200);
     }
@@ -79,5 +76,4 @@ Test(redis_bull_storm, a_check_of_ten_thousand_jobs_has_small_steps, .timeout = 
     cr_assert_eq(metric_get(&s.metrics->queues[0].retried), DEAD);
     cr_assert_eq(redis_int(r, "LLEN " BULL "wait"), DEAD);
     cr_assert_eq(redis_int(r, "LLEN " BULL "active"), ALL - DEAD - FINISHED);
-    free(now);
 }

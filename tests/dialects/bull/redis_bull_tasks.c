@@ -82,7 +82,7 @@ Test(redis_bull_tasks, ids_without_a_job_end_with_their_reason) {
 Test(redis_bull_tasks, a_job_past_its_alive_timeout_ends) {
     redis_t *r = s.f.r;
     char now[24];
-    snprintf(now, sizeof now, "%lld", bull_now_ms(r));
+    snprintf(now, sizeof now, "%lld", call_now_ms(r));
     active(r, "old", NULL), active(r, "young", NULL), active(r, "odd", NULL);
     redis_ok(r, "HSET " BULL "young timestamp %s", now);
     redis_ok(r, "HSET " BULL "odd timestamp 9e99");
@@ -244,12 +244,11 @@ Test(redis_bull_tasks, quarantined_ids_wait_while_the_stream_is_full) {
 /* ---- Adoption. */
 
 static void expect_refusal(const char *refusal) {
-    buffer_t text = {0};
+    scoped(buffer_free) buffer_t text = {0};
     const call_t call = fixture_call(&s.f, NULL);
     outcome_t outcome = dialect_bull.adopt(&call, &text);
     cr_assert_eq(outcome, OUTCOME_OK, "%s", s.f.error.text);
     cr_assert_str_eq(buffer_text(&text), refusal);
-    buffer_free(&text);
 }
 
 Test(redis_bull_tasks, refuses_bullmq_and_the_unreleased_layout) {
@@ -318,7 +317,7 @@ Test(redis_bull_tasks, a_queue_that_bullmq_takes_over_is_refused) {
 Test(redis_bull_tasks, promotes_through_the_interface) {
     const promote_ops_t *ops = dialect_bull.promote;
     promote_reply_t reply;
-    long long due = bull_now_ms(s.f.r) - 1234;
+    long long due = call_now_ms(s.f.r) - 1234;
     bull_job(s.f.r, "1", "0");
     redis_ok(s.f.r, "ZADD " BULL "delayed %lld 1", due * 4096 + 17);
     const call_t call = fixture_call(&s.f, "T");

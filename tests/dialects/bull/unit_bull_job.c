@@ -4,10 +4,6 @@
 #include "dialects/bull/failed_channel.h"
 #include "dialects/bull/job.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 static bull_job_t job_new(void) {
     bull_job_t job = {.id = slice_text("17")};
     job.fields[BULL_NAME] = slice_text("resize");
@@ -33,9 +29,8 @@ static buffer_t expect_both_ways(const bull_job_t *job) {
 }
 
 static void expect_payload(const bull_job_t *job, const char *expected) {
-    buffer_t payload = expect_both_ways(job);
+    scoped(buffer_free) buffer_t payload = expect_both_ways(job);
     cr_expect_str_eq(payload.data, expected);
-    buffer_free(&payload);
 }
 
 Test(unit_bull_job, a_payload_holds_the_fields_of_the_hash) {
@@ -126,8 +121,7 @@ Test(unit_bull_job, rebuilds_any_hash) {
         bull_job_t job = {.id = slice_text("1")};
         for (size_t i = 0; i < BULL_KEPT_FIELDS; i++) job.fields[i] = (slice_t){room[i], random_field(&seed, room[i], MOST)};
         if (!job.fields[BULL_NAME].len) job.fields[BULL_NAME] = slice_text("n");
-        buffer_t payload = expect_both_ways(&job);
-        buffer_free(&payload);
+        scoped(buffer_free) buffer_t payload = expect_both_ways(&job);
     }
 }
 
@@ -145,10 +139,9 @@ Test(unit_bull_job, refuses_foreign_payloads) {
                                       "{\"id\":\"1\",\"name\":\"n\",\"data64\":5}",
                                       "{\"id\":\"1\",\"name\":\"n\",\"data\":1,\"data64\":\"AA==\"}",
                                       "{\"id\":\"1\",\"name\":\"\\ud800\"}"};
-    buffer_t room = {0};
+    scoped(buffer_free) buffer_t room = {0};
     bull_job_t job;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_expect(!bull_rebuild(slice_text(bad[i]), &job, &room), "%s", bad[i]);
-    buffer_free(&room);
 }
 
 /* The same truth test as Bull's `opts.lifo ? 'R' : 'L'`. */
@@ -193,12 +186,11 @@ Test(unit_bull_job, an_error_is_the_reason_and_the_last_stack) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bull_job_t job = {.id = slice_text("1")};
-        buffer_t error = {0};
+        scoped(buffer_free) buffer_t error = {0};
         job.fields[BULL_FAILED_REASON] = slice_text(rows[i].reason);
         job.fields[BULL_STACKTRACE] = slice_text(rows[i].stacks);
         bull_error(&job, &error);
         cr_expect_str_eq(buffer_text(&error), rows[i].expected);
-        buffer_free(&error);
     }
 }
 
@@ -209,7 +201,7 @@ Test(unit_bull_job, an_error_is_cut_at_64_KiB) {
     memcpy(text, "[\"", 2);
     memcpy(text + LONG, "\"]", 3);
     bull_job_t job = {.id = slice_text("1")};
-    buffer_t error = {0};
+    scoped(buffer_free) buffer_t error = {0};
     job.fields[BULL_FAILED_REASON] = slice_text("boom");
     job.fields[BULL_STACKTRACE] = slice_text(text);
     bull_error(&job, &error);
@@ -218,7 +210,6 @@ Test(unit_bull_job, an_error_is_cut_at_64_KiB) {
     job.fields[BULL_FAILED_REASON] = slice_text(text);
     bull_error(&job, &error);
     cr_expect_eq(error.len, 65536);
-    buffer_free(&error);
 }
 
 Test(unit_bull_job, reads_invalid_numbers_as_0) {

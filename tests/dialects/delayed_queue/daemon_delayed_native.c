@@ -5,11 +5,7 @@
 #include "cluster.h"
 #include "native.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { EVENTS = 300, POISONS = 12, WORKERS = 2, ALL_MS = 60000 };
 

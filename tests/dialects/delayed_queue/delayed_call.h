@@ -62,12 +62,6 @@ static inline long long de_moved(redis_t *r, de_ask_t ask) {
     return moved;
 }
 
-static inline fixture_t de_setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET sidecar:app:lock T");
-    return f;
-}
-
 /* Adds a due event. */
 static inline void de_add(redis_t *r, const char *member, slice_t envelope) {
     redis_ok(r, "ZADD " DELAYED_KEYS " 1700000000000 %s", member);

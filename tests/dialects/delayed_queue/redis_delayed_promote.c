@@ -2,9 +2,6 @@
 #include "delayed_call.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <ctype.h>
-
 /* ---- The bytes that Jackson writes */
 
 enum { MAX_VECTOR = 1 << 20 };
@@ -73,7 +70,7 @@ static void check_vector(redis_t *r, const vector_t *v) {
     cr_assert_eq(de_moved(r, de_new()), 1, "%s", v->what);
     de_expect_popped(r, v->list, first);
     de_expect_stored(r, v->member, second);
-    buffer_t last = {0};
+    scoped(buffer_free) buffer_t last = {0};
     size_t digits = v->seventieth_len - strlen("70,\"logContext\":{}}");
     buffer_add(&last, v->seventieth, digits);
     buffer_str(&last, "69,\"logContext\":{}}");
@@ -83,11 +80,10 @@ static void check_vector(redis_t *r, const vector_t *v) {
     de_expect_popped(r, v->list, (slice_t){last.data, last.len});
     de_expect_stored(r, v->member, (slice_t){v->seventieth, v->seventieth_len});
     cr_assert_str_eq(strchr(de_score(r, DELAYED_KEYS, v->member), '.'), ".5");
-    buffer_free(&last);
 }
 
 static fixture_t f;
-SUITE(redis_delayed_promote, f = de_setup(), fixture_stop(&f));
+SUITE(redis_delayed_promote, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_delayed_promote, only_the_digits_of_attempt_change) {
     char *all = temp_read("tests/data/delayed_queue/jackson-2.17.2.jsonl"), *rest = all, *text = kept(malloc(MAX_VECTOR));
@@ -213,10 +209,9 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
                 {ENVELOPE(38), 300}, {ENVELOPE(39), 1440}, {ENVELOPE(68), 1440}, {ENVELOPE(69), 1440}};
     enum { ROWS = sizeof rows / sizeof *rows };
     for (int i = 0; i < ROWS; i++) {
-        char *member = mem_printf(PAYMENT "###%d", i);
+        char *member = kept_printf(PAYMENT "###%d", i);
         redis_ok(f.r, "ZADD " DELAYED_KEYS " %d %s", 1000 + i, member);
         redis_ok(f.r, "HSET de_events %s %s", member, rows[i].envelope);
-        free(member);
     }
     redis_ok(f.r, "ZADD " DELAYED_KEYS " -inf " PAYMENT "###first %lld " PAYMENT "###soon", call_now_ms(f.r) + 60000);
     redis_ok(f.r, "HSET de_events " PAYMENT "###first %s " PAYMENT "###soon %s", ENVELOPE(3), ENVELOPE(4));
@@ -225,13 +220,12 @@ Test(redis_delayed_promote, sends_due_events_in_order_and_schedules_them_again) 
     cr_assert_str_eq(reply->element[3]->str, "-inf");
     de_expect_popped(f.r, "de_paymentcheck", slice_text(ENVELOPE(3)));
     for (int i = 0; i < ROWS; i++) {
-        char *member = mem_printf(PAYMENT "###%d", i);
+        char *member = kept_printf(PAYMENT "###%d", i);
         long long delay = de_delay(f.r, member);
         de_expect_popped(f.r, "de_paymentcheck", slice_text(rows[i].envelope));
         cr_assert(delay <= rows[i].delay_s * 1000 && delay > rows[i].delay_s * 1000 - 5000, "%s: %lld", rows[i].envelope, delay);
         cr_assert_eq(strchr(de_score(f.r, DELAYED_KEYS, member), '.') != NULL, i == ROWS - 1,
                      "only the push that sets attempt 70 is the last");
-        free(member);
     }
     cr_assert_eq(de_moved(f.r, de_new()), 0, "events that are not due must stay");
 }
@@ -328,7 +322,7 @@ Test(redis_delayed_promote, a_full_quarantine_does_not_delay_other_events) {
 
 Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     enum { EVENTS = 12, SIZE = 300000 };
-    buffer_t large = {0};
+    scoped(buffer_free) buffer_t large = {0};
     buffer_str(&large, "{\"payload\":{\"id\":\"");
     for (int i = 0; i < SIZE; i++) buffer_str(&large, "x");
     buffer_str(&large, "\"}" TAIL(1));
@@ -346,7 +340,6 @@ Test(redis_delayed_promote, large_envelopes_are_read_in_small_steps_or_left) {
     cr_assert_eq(redis_int(f.r, "ZCARD sidecar:email:aside"), 4);
     cr_assert_eq(redis_int(f.r, "LLEN de_paymentcheck"), 8);
     cr_assert_eq(redis_int(f.r, "ZCARD " DELAYED_KEYS), EVENTS);
-    buffer_free(&large);
 }
 
 /* ---- Preconditions and errors of Redis */
@@ -376,16 +369,15 @@ Test(redis_delayed_promote, keys_of_the_wrong_type_change_nothing) {
                 {"sidecar:email:aside", "aside", "zset"},
                 {"de_paymentcheck", "ready", "list"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             redis_ok(f.r, "FLUSHALL");
             redis_ok(f.r, "SET sidecar:app:lock T");
             de_add(f.r, PAYMENT "###1", slice_text(ENVELOPE(1)));
             de_add(f.r, "odd", slice_text(ENVELOPE(1)));
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
             de_ask_t ask = de_new();
             eval_t call = de_call(&ask);
-            expect_type(call_in_vain(&call, f.r), keys[k].name, fixture_types[t]);
+            expect_type(call_in_vain(&call, f.r), keys[k].name, type);
         }
 }
 

@@ -85,7 +85,7 @@ static void lay_out(redis_t *r) {
 static const char *const verdicts[] = {"forget", "push", "end"};
 
 static fixture_t f;
-SUITE(redis_delayed_settle, f = de_setup(), fixture_stop(&f));
+SUITE(redis_delayed_settle, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_delayed_settle, applies_each_verdict) {
     lay_out(f.r);
@@ -244,20 +244,17 @@ Test(redis_delayed_settle, a_read_is_bounded) {
         if (i != 4) redis_ok(f.r, "ZADD " DELAYED_KEYS " %d.25 m%d", 100 + i, i);
         if (i != 5) redis_ok(f.r, "HSET de_events m%d %s", i, "0123456789");
     }
-    redisReply *reply = read_page(f.r, "0", "10", "1000", "1000");
+    redisReply *reply = kept(read_page(f.r, "0", "10", "1000", "1000"));
     cr_assert_eq(reply->elements, 41);
     cr_assert_str_eq(reply->element[1]->str, "m0");
     cr_assert_str_eq(reply->element[3]->str, "100.25");
     cr_assert_str_eq(reply->element[4 * 4 + 3]->str, "");
     cr_assert_eq(reply->element[4 * 5 + 4]->type, REDIS_REPLY_INTEGER);
-    freeReplyObject(reply);
-    reply = read_page(f.r, "8", "10", "1000", "9");
+    reply = kept(read_page(f.r, "8", "10", "1000", "9"));
     cr_assert_eq(reply->elements, 9);
     cr_assert_eq(reply->element[4]->integer, 10, "an oversized envelope must be replaced by its size");
-    freeReplyObject(reply);
-    reply = read_page(f.r, "0", "10", "13", "1000");
+    reply = kept(read_page(f.r, "0", "10", "13", "1000"));
     cr_assert_eq(reply->elements, 9, "two envelopes exceed 13 bytes, so the reply must end");
-    freeReplyObject(reply);
     static const char *const keys[] = {"sidecar:email:aside", DELAYED_KEYS, "de_events"}, *const names[] = {"aside", "delayed",
                                                                                                             "events"};
     for (size_t i = 0; i < 3; i++) {

@@ -190,7 +190,7 @@ Test(redis_delayed_settle_page, a_record_without_room_keeps_one_member) { cr_ass
 
 Test(redis_delayed_settle_page, a_member_twice_in_a_page_is_settled_once) {
     f = fixture_start(&(fixture_options_t){.config = CONFIG});
-    page_t *p = mem_alloc(sizeof *p);
+    page_t *p = kept(mem_alloc(sizeof *p));
     p->f = &f;
     for (int v = QUARANTINE_RELEASE; v <= QUARANTINE_END; v++) {
         p->verdict = (quarantine_verdict_t)v;
@@ -202,7 +202,6 @@ Test(redis_delayed_settle_page, a_member_twice_in_a_page_is_settled_once) {
         cr_assert(is_settled(p, 0) && is_settled(p, 1) && is_quarantined(p, 2));
         cr_assert_eq(redis_int(f.r, "XLEN sidecar:email:failures"), v == QUARANTINE_END ? 2 : 0);
     }
-    free(p);
 }
 
 /* Pushes, releases and ends share a page. The stream fills up in the middle of it. */

@@ -109,7 +109,7 @@ static slice_t slice_of(const buffer_t *buffer) { return (slice_t){buffer_text(b
 
 /* Compares one envelope. Adds 1 to *good if the JSON reader accepts it, and to *sent if the script sent it. */
 static void check(redis_t *r, const char *member, slice_t envelope, int *good, int *sent) {
-    buffer_t wanted = {0};
+    scoped(buffer_free) buffer_t wanted = {0};
     bool reads = expected(envelope, &wanted);
     char *quarantine = redis_str(r, "ZSCORE sidecar:email:aside %s", member);
     redisReply *reply;
@@ -124,11 +124,10 @@ static void check(redis_t *r, const char *member, slice_t envelope, int *good, i
     else /* not valid JSON, or a doubled member: only digits at the end may differ */
         cr_assert(!json_pick(envelope, NULL, 0) || stored.len - envelope.len <= 1, "%.*s", (int)envelope.len, envelope.data);
     freeReplyObject(reply);
-    buffer_free(&wanted);
 }
 
 Test(redis_delayed_shape, the_script_agrees_with_the_json_reader, .timeout = 300) {
-    fixture_t f = de_setup();
+    fixture_t f = fixture_start_locked();
     uint64_t random = cluster_seed("redis_delayed_shape");
     static buffer_t all[AT_ONCE];
     int good = 0, sent = 0;

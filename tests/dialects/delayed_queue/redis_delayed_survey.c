@@ -9,10 +9,9 @@ static void add_result(void *self, preflight_level_t level, const char *queue, c
 /* Returns one line for each result; kept. */
 static char *results(fixture_t *f) {
     buffer_t said = {0};
-    conn_t *conn = conn_new(f->shard, "test", NULL);
+    scoped(conn_drop) conn_t *conn = conn_new(f->shard, "test", NULL);
     cr_assert_eq(conn_open(conn, &f->error), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(survey(&(preflight_call_t){conn, f->keys, add_result, &said, &f->error}), OUTCOME_OK, "%s", f->error.text);
-    conn_free(conn);
     return kept(said.len ? said.data : strdup(""));
 }
 

@@ -240,7 +240,7 @@ Test(redis_delayed_tasks, replaces_ids_that_the_log_cannot_store) {
     } rows[] = {{"1", 1, true}, {"\xc3\xbc \"\\:*{}", 9, true}, {"a\0b", 3, false}, {"\xff", 1, false}, {"", 0, false}};
     open_setup(&d, (fixture_options_t){0});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        buffer_t member = {0};
+        scoped(buffer_free) buffer_t member = {0};
         buffer_str(&member, PAYMENT "###");
         buffer_add(&member, rows[i].id, rows[i].len);
         redis_ok(d.f.r, "HSET de_events %b broken", member.data, member.len);
@@ -253,7 +253,6 @@ Test(redis_delayed_tasks, replaces_ids_that_the_log_cannot_store) {
             cr_assert(strncmp(job, "sha256:", 7) == 0 && strlen(job) == 71, "%s", job);
         expect_recorded(&d, "type", rows[i].kept ? PAYMENT : NULL);
         expect_empty(&d);
-        buffer_free(&member);
     }
 }
 
@@ -273,8 +272,9 @@ Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
     cr_assert_eq(count(&d, "HLEN de_events"), 40);
     expect_calm(&d);
     instance_stop(&d.instance);
-    config_t *config = fixture_config("redis = { socket = \"%s\"; }; %s", server_socket(d.f.server), DE_QUEUE(DE_TYPES));
-    keyspace_t *keys = keyspace_new(config);
+    scoped(config_drop) config_t *config =
+        fixture_config("redis = { socket = \"%s\"; }; %s", server_socket(d.f.server), DE_QUEUE(DE_TYPES));
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(config);
     instance_start(&d.instance, keys, INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     instance_lead(&d.instance, d.f.r);
     de_due(d.f.r);
@@ -283,8 +283,6 @@ Test(redis_delayed_tasks, sends_events_once_their_class_is_configured) {
     until(&d, count(&d, "EXISTS sidecar:email:aside") == 0);
     cr_assert_eq(records(&d), 0);
     instance_stop(&d.instance);
-    keyspace_free(keys);
-    config_free(config);
     fixture_stop(&d.f);
 }
 

@@ -1,15 +1,13 @@
 /* delayed_promote.lua: events whose last push still waits in its list. */
 #include "delayed_call.h"
 
-#include <criterion/criterion.h>
-
 static void de_fill(redis_t *r, int count, const char *text) {
     redis_ok(r, "EVAL %s 1 de_paymentcheck %d %s",
              "redis.call('DEL', KEYS[1]) for i = 1, ARGV[1] do redis.call('LPUSH', KEYS[1], ARGV[2]) end", count, text);
 }
 
 static fixture_t f;
-SUITE(redis_delayed_waiting, f = de_setup(), fixture_stop(&f));
+SUITE(redis_delayed_waiting, f = fixture_start_locked(), fixture_stop(&f));
 
 /* No worker takes events for six delays: each event is sent once and keeps its attempts. */
 Test(redis_delayed_waiting, does_not_send_again_what_waits_in_its_list) {

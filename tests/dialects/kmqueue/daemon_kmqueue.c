@@ -4,12 +4,8 @@
 #include "cluster.h"
 #include "native.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ALL_MS = 60000 };
 

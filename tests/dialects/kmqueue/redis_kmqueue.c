@@ -20,7 +20,7 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     redis_ok(d.f.r, "RPOP " SAFE);
     long long exc = call_now_ms(d.f.r) - 5000;
     char *from = strstr(again, "\"excTimestamp\":"), *second;
-    second = mem_printf("%.*s\"excTimestamp\":%lld%s", (int)(from - again), again, exc, strchr(from, ','));
+    second = kept_printf("%.*s\"excTimestamp\":%lld%s", (int)(from - again), again, exc, strchr(from, ','));
     km_take(&d, second);
     until(&d, records(&d) == 2);
     expect_reason(&d, "failed", "retries_exhausted 2 -");
@@ -29,7 +29,6 @@ Test(redis_kmqueue, a_stalled_task_goes_back_and_then_ends) {
     cr_assert_eq(count(&d, "SCARD " UNIQUE), 1);
     km_expect(&d, "payload", second);
     cr_assert_eq(count(&d, "EXISTS " PLAIN " sidecar:email:stamps"), 0);
-    free(second);
 }
 
 Test(redis_kmqueue, a_record_has_the_fields_of_the_task) {
@@ -174,12 +173,11 @@ Test(redis_kmqueue, a_heartbeat_of_another_type_counts) {
     open_setup(&d, (fixture_options_t){.config = KM("")});
     char *bytes = km_json(d.f.r, (km_t){0});
     km_take(&d, bytes);
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-        if (strcmp(fixture_types[t], "string") == 0) continue;
-        fixture_make_key(d.f.r, "t-1_alive", fixture_types[t]);
+    for_other_types (type, "string") {
+        fixture_make_key(d.f.r, "t-1_alive", type);
         long long began = call_now_ms(d.f.r);
         until(&d, call_now_ms(d.f.r) > began + 300);
-        cr_assert_eq(in(&d, BACKUP, bytes), 1, "%s", fixture_types[t]);
+        cr_assert_eq(in(&d, BACKUP, bytes), 1, "%s", type);
     }
     redis_ok(d.f.r, "DEL t-1_alive");
     until(&d, records(&d) == 1);

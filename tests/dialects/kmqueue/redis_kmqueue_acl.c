@@ -4,10 +4,9 @@
 #include "rights.h"
 
 static void open_as_sidecar(setup_t *d, const char *settings) {
-    rights_t rights = rights_read("kmqueue");
+    scoped(rights_free) rights_t rights = rights_read("kmqueue");
     open_setup(d, (fixture_options_t){.config = settings, .redis = RIGHTS_LOGIN});
     rights_grant(d->f.r, &rights, NULL);
-    rights_free(&rights);
 }
 
 Test(redis_kmqueue_acl, the_published_rights_are_enough) {

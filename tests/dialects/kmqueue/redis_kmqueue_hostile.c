@@ -144,7 +144,7 @@ Test(redis_kmqueue_hostile, large_tasks_go_back_byte_for_byte, .timeout = 60) {
 Test(redis_kmqueue_hostile, keeps_oversized_tasks_and_ends_too_deep_tasks, .timeout = 60) {
     open_setup(&d, (fixture_options_t){.config = KM_DEAF("max_payload = \"1MiB\";")});
     char *large = large_task(1024 * 1024, "0123456789");
-    buffer_t deep = {0};
+    scoped(buffer_free) buffer_t deep = {0};
     buffer_str(&deep, "{\"data\":");
     for (int i = 0; i < 64; i++) buffer_str(&deep, "[");
     for (int i = 0; i < 64; i++) buffer_str(&deep, "]");
@@ -156,7 +156,6 @@ Test(redis_kmqueue_hostile, keeps_oversized_tasks_and_ends_too_deep_tasks, .time
     passes(&d, 3);
     cr_assert_eq(in(&d, BACKUP, large), 1);
     cr_assert_geq(fixture_log_count("larger than max_payload"), 1);
-    buffer_free(&deep);
 }
 
 static int64_t stale(void) { return metric_get(&of(&d)->stale_unique); }

@@ -2,12 +2,8 @@
  * (tests/data/README.md). */
 #include "base/json/json.h"
 #include "dialects/kmqueue/task.h"
+#include "suite.h"
 #include "tempdir.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char VECTORS[] = "tests/data/kmqueue/fastjson-1.2.16.jsonl";
 static const char BACKUP[] = "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ==";
@@ -108,11 +104,10 @@ Test(unit_kmqueue, a_requeue_begins_anew) {
         "{\"data\":\"x\",\"id\":\"1\",\"queue\":\"q\",\"taskStatus\":{\"excTimestamp\":5,"
         "\"genTimestamp\":1800000000123,\"retry\":0,\"state\":\"normal\"},\"type\":\"t\",\"unique\":true}";
     kmqueue_task_t task;
-    buffer_t anew = {0};
+    scoped(buffer_free) buffer_t anew = {0};
     cr_assert(kmqueue_task_read(slice_text(before), &task));
     kmqueue_task_rewrite(&task, slice_text(before), 0, "normal", 1800000000123, &anew);
     cr_expect_str_eq(buffer_text(&anew), after);
-    buffer_free(&anew);
 }
 
 #define STATUS(exc, gen, retry, state)                                                                                           \
@@ -275,11 +270,10 @@ Test(unit_kmqueue, a_marker_is_recognized_for_any_list_name) {
     const char *names[] = {"q",     "a \"quoted\\\" name", "\t\x01\x7f", "\xc3\xa9\xe4\xbb\xbb\xe5\x8a\xa1", controls, quotes,
                            "marker"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        buffer_t made = {0};
+        scoped(buffer_free) buffer_t made = {0};
         kmqueue_marker(names[i], "ffffffffffffffffffffffffffffffff", INT64_MAX, &made);
         cr_expect(json_pick(bytes_of(&made), NULL, 0), "%s", made.data);
         cr_expect(kmqueue_is_marker(bytes_of(&made), names[i]), "%s", made.data);
-        buffer_free(&made);
     }
 }
 

@@ -4,12 +4,8 @@
 #include "cluster.h"
 #include "native.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define FIGHTS(more)                                                                                                             \
     "{ name = \"fights\"; dialect = \"private_queues\"; main = \"fight-requests\"; private = \"queue-*\"; dlq = "                \

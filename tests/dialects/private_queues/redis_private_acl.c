@@ -26,7 +26,7 @@ static setup_t d;
 SUITE(redis_private_acl, , close_setup(&d));
 
 Test(redis_private_acl, the_published_lines_are_enough) {
-    rights_t rights = rights_read("private_queues");
+    scoped(rights_free) rights_t rights = rights_read("private_queues");
     open_setup(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
     rights_grant(d.f.r, &rights, NULL);
     put(&d);
@@ -34,20 +34,17 @@ Test(redis_private_acl, the_published_lines_are_enough) {
     until(&d, metric_get(&of(&d)->duplicates_dropped) == 1);
     cr_assert_eq(count(&d, "LLEN fights-dlq"), 2);
     cr_assert_eq(rights_refused(d.f.r), 0);
-    buffer_t said = {0};
+    scoped(buffer_free) buffer_t said = {0};
     redis_error_t error;
-    conn_t *conn = conn_new(d.f.shard, "test", NULL);
+    scoped(conn_drop) conn_t *conn = conn_new(d.f.shard, "test", NULL);
     cr_assert_eq(conn_open(conn, &error), OUTCOME_OK, "%s", error.text);
     cr_assert_eq(preflight(&(preflight_call_t){conn, d.f.keys, note, &said, &error}), OUTCOME_OK, "%s", error.text);
     cr_assert_eq(said.len, 0, "%s", buffer_text(&said));
-    buffer_free(&said);
-    conn_free(conn);
-    rights_free(&rights);
 }
 
 /* The job stays in its list or goes to dlq: never both, never neither. */
 Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
-    rights_t rights = rights_read("private_queues");
+    scoped(rights_free) rights_t rights = rights_read("private_queues");
     for (size_t i = rights.own; i < rights.count; i++) {
         if (strcmp(rights.words[i], "+sscan") == 0) continue; /* only a registry needs it */
         open_setup(&d, (fixture_options_t){.config = PUBLISHED, .redis = RIGHTS_LOGIN});
@@ -61,7 +58,6 @@ Test(redis_private_acl, without_any_one_right_no_job_is_lost, .timeout = 120) {
         cr_assert_eq(there(&d, "fights-dlq", "theirs"), 1, "without %s", rights.words[i]);
         close_setup(&d);
     }
-    rights_free(&rights);
 }
 
 /* The right to read lists is withdrawn while a job is in progress. A forgotten stamp would give the job all its retries again. */
@@ -83,7 +79,7 @@ Test(redis_private_acl, the_retries_of_jobs_are_kept_while_redis_refuses_all_lis
 
 /* The registry names keys that the ACL forbids: the monitor logs these keys and scans the other lists. */
 Test(redis_private_acl, a_refused_name_in_the_registry_does_not_stop_the_others) {
-    rights_t rights = rights_read("private_queues");
+    scoped(rights_free) rights_t rights = rights_read("private_queues");
     open_setup(&d,
                (fixture_options_t){
                    .config = "group = \"app\"; monitor = { scan_interval = \"50ms\"; }; queues = ( { name = \"email\"; dialect = "
@@ -98,7 +94,6 @@ Test(redis_private_acl, a_refused_name_in_the_registry_does_not_stop_the_others)
     until(&d, there(&d, "fight-requests", "one") + there(&d, "fight-requests", "two") == 2);
     cr_assert(fixture_log_count("\"reason\":\"bank: ") > 0 && fixture_log_count("\"reason\":\"another-bank: ") > 0);
     cr_assert_eq(count(&d, "LLEN bank"), 1);
-    rights_free(&rights);
 }
 
 #define OF "dialect = \"private_queues\"; private = \""
@@ -119,12 +114,11 @@ Test(redis_private_acl, disables_only_the_queue_that_needs_a_missing_right) {
                                             {"scan", "acde"}, {"lpos", "abcde"},  {"linsert", ""}};
     fixture_t f = fixture_start(&(fixture_options_t){.config = EACH_KIND});
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
-        buffer_t said = {0};
+        scoped(buffer_free) buffer_t said = {0};
         redis_ok(f.r, "ACL SETUSER default +@all -%s", rights[i][0]);
         cr_assert_eq(preflight(&(preflight_call_t){f.conn, f.keys, note_disabled, &said, &f.error}), OUTCOME_OK, "%s",
                      f.error.text);
         cr_expect_str_eq(buffer_text(&said), rights[i][1], "without %s: %s", rights[i][0], buffer_text(&said));
-        buffer_free(&said);
     }
     fixture_stop(&f);
 }

@@ -270,7 +270,7 @@ Test(redis_private, a_broken_reply_overflows_no_page) {
     void *lists = ops->open(&f.keys->queues[0]);
     backup_page_t page = {.count = 0};
     backup_status_t status;
-    buffer_t broken = {0};
+    scoped(buffer_free) buffer_t broken = {0};
     buffer_printf(&broken, "*%d\r\n:1", 1 + 4 * 1000);
     for (int i = 0; i < 1000; i++) buffer_str(&broken, "\r\n:1\r\n$1\r\nx\r\n:1\r\n+");
     redis_ok(f.r, "LPUSH queue-w1 job");
@@ -285,7 +285,6 @@ Test(redis_private, a_broken_reply_overflows_no_page) {
     cr_assert_eq(page.vacant, 0);
     backup_page_clear(&page);
     ops->close(lists);
-    buffer_free(&broken);
     fixture_stop(&f);
 }
 

@@ -29,7 +29,7 @@ static settled_t settle(fixture_t *f, bool ends) {
     entry_t entry = {.bytes = slice_text(JOB), .kind = ENTRY_JOB, .from = "queue-w1", .owner = "w1"};
     entry.digest = digest_of(JOB, strlen(JOB));
     settle_where_t where = {.ready = at->config->ready};
-    buffer_t again = {0};
+    scoped(buffer_free) buffer_t again = {0};
     job_t job;
     job_read(&at->config->policy, entry.bytes, &job);
     cr_assert_str_eq(job.id, "42");
@@ -58,7 +58,6 @@ static settled_t settle(fixture_t *f, bool ends) {
     f->error = (redis_error_t){0};
     settle_read_answers(&call, 1, &settled, &reply);
     cr_assert_eq(f->error.outcome, settled == SETTLED_TYPE ? OUTCOME_REFUSED : OUTCOME_OK, "%s", f->error.text);
-    buffer_free(&again);
     return settled;
 }
 
@@ -133,13 +132,12 @@ Test(redis_private_settle, keys_of_the_wrong_type_lose_nothing) {
     } keys[] = {{"queue-w1", "list", 0},   {"fights", "list", 0},     {"sidecar:email:stamps", "hash", 0},
                 {"fights-done", "set", 0}, {"fights-dlq", "list", 1}, {"sidecar:email:recorded", "zset", 1}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             lay_out(f.r);
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
             for (int ends = keys[k].from; ends < 2; ends++) {
                 char *before = fixture_digest(f.r);
-                cr_assert_eq(settle(&f, ends), SETTLED_TYPE, "%s as a %s", keys[k].key, fixture_types[t]);
+                cr_assert_eq(settle(&f, ends), SETTLED_TYPE, "%s as a %s", keys[k].key, type);
                 redis_expect(f.r, before, "DEBUG DIGEST");
             }
         }
