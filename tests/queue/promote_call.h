@@ -6,10 +6,6 @@
 #include "queue/settle_reply.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The arguments of one call; ask_new has the usual ones. */
 typedef struct {
     const char *token, *group, *unit;
@@ -25,12 +21,6 @@ static inline ask_t ask_new(void) {
                    .payload = 16 << 20,
                    .bytes = 1 << 30,
                    .first = 2};
-}
-
-static inline fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET sidecar:app:lock T");
-    return f;
 }
 
 /* Returns the reply for the queue, or the reply that concerns all. */

@@ -2,9 +2,6 @@
 #include "monitor/monitor_call.h"
 #include "queue/stream.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define STREAM   "sidecar:email:failures"
 #define AUDITORS "sidecar:email:auditors"
 

@@ -8,12 +8,6 @@
 #include "rights.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* An entry above 1 KiB is oversized; ready has room for five. */
 #define ONE_QUEUE                                                                                                                \
     "group = \"app\"; lock = { ttl = \"300ms\"; }; dispatcher = { safety_poll = \"50ms\"; };"                                    \
@@ -97,7 +91,7 @@ static fixture_t f;
 SUITE(redis_acl, f = setup(), fixture_stop(&f));
 
 Test(redis_acl, the_published_line_is_enough) {
-    rights_t line = rights_read(NULL);
+    scoped(rights_free) rights_t line = rights_read(NULL);
     rights_grant(f.r, &line, NULL);
     lay_out(f.r);
     findings_t findings = run_preflight(&f);
@@ -119,7 +113,6 @@ Test(redis_acl, the_published_line_is_enough) {
     instance_stop(&standby);
     instance_stop(&instance);
     buffer_free(&findings.text);
-    rights_free(&line);
 }
 
 /* Redis refuses AUTH to nobody; the line has it for the people who read the line. */
@@ -151,7 +144,7 @@ static void let_work(const char *command) {
 }
 
 Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeout = 60) {
-    rights_t line = rights_read(NULL);
+    scoped(rights_free) rights_t line = rights_read(NULL);
     for (size_t i = 0; i < line.count; i++) {
         if (line.words[i][0] != '+' || never_refused(line.words[i] + 1)) continue;
         char *command = refused_name(&f, line.words[i] + 1);
@@ -169,7 +162,6 @@ Test(redis_acl, each_command_is_needed_and_preflight_names_a_missing_one, .timeo
         cr_expect(left->elements == 0 || strcmp(command, "del") == 0, "without %s scratch keys are left", command);
         buffer_free(&findings.text);
     }
-    rights_free(&line);
 }
 
 /* An empty argument in a format of redis_do. */
@@ -232,8 +224,8 @@ static redis_t *open_user(const rights_t *line) {
 
 /* Otherwise the next test would prove nothing. */
 Test(redis_acl, with_all_rights_each_call_succeeds) {
-    rights_t line = rights_read(NULL);
-    redis_t *user = open_user(&line);
+    scoped(rights_free) rights_t line = rights_read(NULL);
+    scoped(redis_drop) redis_t *user = open_user(&line);
     for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
         const script_t *script = CALLS[c].script;
         bool reads = script == &script_next_due || script == &script_sizes || script == &script_stream_ends ||
@@ -245,15 +237,13 @@ Test(redis_acl, with_all_rights_each_call_succeeds) {
         cr_expect_neq(reply->type, REDIS_REPLY_ERROR, "%s: %s", script->name, reply->str);
         cr_expect_eq(strcmp(before, after) == 0, reads, "%zu, %s: it writes %s", c, script->name, reads ? "" : "nothing");
     }
-    redis_close(user);
-    rights_free(&line);
 }
 
 Test(redis_acl, no_missing_command_costs_a_job) {
     static const char everywhere[] = "local n = 0 for _, key in ipairs(KEYS) do "
                                      "n = n + #redis.call('LPOS', key, 'job3', 'COUNT', 0) end return n";
-    rights_t line = rights_read(NULL);
-    redis_t *user = open_user(&line);
+    scoped(rights_free) rights_t line = rights_read(NULL);
+    scoped(redis_drop) redis_t *user = open_user(&line);
     for (size_t i = 0; i < line.count; i++) {
         if (line.words[i][0] != '+') continue;
         for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
@@ -285,15 +275,13 @@ Test(redis_acl, no_missing_command_costs_a_job) {
                                  line.words[i]);
         }
     }
-    redis_close(user);
-    rights_free(&line);
 }
 
 Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
     static const struct {
         const char *word, *key;
     } rows[] = {{"~email", "email"}, {"~email:*", "email:delayed"}, {"~sidecar:*", "sidecar:app:lock"}};
-    rights_t line = rights_read(NULL);
+    scoped(rights_free) rights_t line = rights_read(NULL);
     size_t tried = 0;
     for (size_t i = 0; i < line.count; i++) {
         for (size_t k = 0; k < 3; k++) {
@@ -314,5 +302,4 @@ Test(redis_acl, keys_without_rights_are_named_and_lose_nothing) {
         }
     }
     cr_assert_eq(tried, 3, "docs/acl.md has other words for these keys");
-    rights_free(&line);
 }

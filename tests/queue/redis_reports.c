@@ -3,9 +3,6 @@
 #include "monitor/monitor_call.h"
 #include "queue/report_end.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 enum { LARGE = 700000, LARGES = 24, SMALLS = 600, MOST = (1 << 20) + LARGE + SMALLS };
 
 typedef struct {
@@ -134,7 +131,7 @@ static void read_end(bool tail, size_t skip, size_t count) {
 
 /* The jobs of the page are "a b c ", the nearest to the tail first. */
 static void expect_end(bool tail, size_t skip, size_t count, bool ended, const char *expected) {
-    buffer_t text = {0};
+    scoped(buffer_free) buffer_t text = {0};
     read_end(tail, skip, count);
     cr_assert_eq(page.ended, ended);
     for (size_t i = 0; i < page.count; i++) {
@@ -143,7 +140,6 @@ static void expect_end(bool tail, size_t skip, size_t count, bool ended, const c
         cr_assert(end.reports[i].job.data == job.data && end.reports[i].job.len == job.len);
     }
     cr_assert_str_eq(text.data ? text.data : "", expected);
-    buffer_free(&text);
     backup_page_clear(&page);
 }
 

@@ -10,10 +10,7 @@
 #include "script_calls.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TWO_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
 
@@ -90,7 +87,7 @@ Test(redis_script_acquire, returns_the_leader_and_its_start) {
 }
 
 Test(redis_script_acquire, leaves_the_lock_of_another_alone) {
-    lock_state_t state = {0};
+    scoped(lock_state_clear) lock_state_t state = {0};
     redis_ok(f.r, "SET sidecar:app:lock other PX 5000");
     redis_ok(f.r, "HSET sidecar:app:queues sms other");
     char *before = fixture_digest(f.r);
@@ -109,18 +106,16 @@ Test(redis_script_acquire, leaves_the_lock_of_another_alone) {
     redis_ok(f.r, "HSET sidecar:app:queues sms other");
     redis_ok(f.r, "DEL sidecar:app:standbys"); /* the standby has written its name */
     redis_expect(f.r, before, "DEBUG DIGEST");
-    lock_state_clear(&state);
 }
 
 Test(redis_script_acquire, takes_over_when_the_ttl_is_over) {
-    lock_state_t state = {0};
+    scoped(lock_state_clear) lock_state_t state = {0};
     redis_ok(f.r, "SET sidecar:app:lock other PX 30");
     cr_assert(wait_for(acquire(&f, "T1", &state) == OUTCOME_OK && state.acquired, 5000));
-    lock_state_clear(&state);
 }
 
 Test(redis_script_acquire, reports_queues_of_other_groups_and_does_not_serve_them) {
-    lock_state_t state = {0};
+    scoped(lock_state_clear) lock_state_t state = {0};
     redis_ok(f.r, "HSET sidecar:sms:meta group others");
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK);
     cr_assert(state.acquired);
@@ -136,11 +131,10 @@ Test(redis_script_acquire, reports_queues_of_other_groups_and_does_not_serve_the
     cr_assert_str_eq(state.other_owner[0].owner, "", "the meta key holds no hash");
     redis_expect(f.r, "list", "TYPE sidecar:email:meta");
     redis_expect(f.r, "", "HGET sidecar:app:queues email"); /* not served, although it was served with the same token */
-    lock_state_clear(&state);
 }
 
 Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
-    lock_state_t state = {0};
+    scoped(lock_state_clear) lock_state_t state = {0};
     for (size_t t = 1; t < FIXTURE_TYPES; t++) { /* all but string */
         fixture_make_key(f.r, "sidecar:app:lock", fixture_types[t]);
         char *before = fixture_digest(f.r);
@@ -154,19 +148,17 @@ Test(redis_script_acquire, wrong_types_fail_without_a_trace) {
         expect_acquired(&f, "T1");
         redis_expect(f.r, "hash", "TYPE sidecar:app:queues");
     }
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a standby gets an error, and the lock stays */
-        if (strcmp(fixture_types[t], "hash") == 0) continue;
-        fixture_make_key(f.r, "sidecar:app:queues", fixture_types[t]);
+    for_other_types (type, "hash") { /* a standby gets an error, and the lock stays */
+        fixture_make_key(f.r, "sidecar:app:queues", type);
         cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_REFUSED);
         redis_expect(f.r, "T1", "GET sidecar:app:lock");
     }
-    lock_state_clear(&state);
 }
 
 Test(redis_script_acquire, a_call_after_a_lost_reply_acquires_again) {
     fixture_stop(&f);
     f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES, .proxy = true});
-    lock_state_t state = {0};
+    scoped(lock_state_clear) lock_state_t state = {0};
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .match = "EVALSHA"});
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_DISCONNECTED);
     cr_assert_not(state.acquired);
@@ -174,7 +166,6 @@ Test(redis_script_acquire, a_call_after_a_lost_reply_acquires_again) {
     redis_expect(f.r, "T1", "GET sidecar:app:lock");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
     expect_acquired(&f, "T1");
-    lock_state_clear(&state);
 }
 
 static bool renew(const char *token) {
@@ -215,8 +206,8 @@ static bool hears(conn_t *subscriber, buffer_t *names, size_t len) {
 }
 
 Test(redis_script_release, releases_its_own_lock_only_and_publishes) {
-    buffer_t names = {0};
-    conn_t *subscriber = conn_new(f.shard, "subscriber", NULL);
+    scoped(buffer_free) buffer_t names = {0};
+    scoped(conn_drop) conn_t *subscriber = conn_new(f.shard, "subscriber", NULL);
     cr_assert_eq(lock_listen(subscriber, f.keys->vacant, &f.error), OUTCOME_OK);
     redis_ok(f.r, "SET sidecar:app:lock T2");
     release("T1");
@@ -229,8 +220,6 @@ Test(redis_script_release, releases_its_own_lock_only_and_publishes) {
     cr_assert_eq(redis_int(f.r, "PUBLISH sidecar:app:vacant last"), 1);
     cr_assert(hears(subscriber, &names, 4));
     cr_assert_str_eq(buffer_text(&names), "app last ", "one message for each released lock");
-    buffer_free(&names);
-    conn_free(subscriber);
 }
 
 static bool break_stale(const char *token) {
@@ -331,9 +320,8 @@ Test(redis_script_next_due, one_key_of_the_wrong_type_spoils_no_other) {
     next_due_t heads[2];
     static const int64_t skip[2] = {0, 0};
     redis_ok(f.r, "ZADD sms:delayed 7 c");
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-        if (strcmp(fixture_types[t], "zset") == 0) continue;
-        fixture_make_key(f.r, "email:delayed", fixture_types[t]);
+    for_other_types (type, "zset") {
+        fixture_make_key(f.r, "email:delayed", type);
         read_next_due(heads, skip);
         cr_assert_not(heads[0].exists);
         cr_assert_eq(strncmp(heads[0].error, "WRONGTYPE", 9), 0, "%s", heads[0].error);
@@ -342,7 +330,7 @@ Test(redis_script_next_due, one_key_of_the_wrong_type_spoils_no_other) {
 }
 
 Test(redis_script_next_due, reads_a_thousand_queues) {
-    buffer_t config = {0};
+    scoped(buffer_free) buffer_t config = {0};
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < 1000; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? "," : "", i);
     buffer_str(&config, ");");
@@ -356,14 +344,12 @@ Test(redis_script_next_due, reads_a_thousand_queues) {
     next_due_append(f.conn, f.keys, asks, 1000, false);
     cr_assert_eq(next_due_read(f.conn, 1000, false, heads, &now_us, &f.error), OUTCOME_OK);
     for (size_t i = 0; i < 1000; i++) cr_assert_eq(heads[i].exists, i == 996);
-    lock_state_t state = {0};
+    scoped(lock_state_clear) lock_state_t state = {0};
     cr_assert_eq(acquire(&f, "T1", &state), OUTCOME_OK, "%s", f.error.text);
     cr_assert(state.acquired);
     cr_assert_eq(redis_int(f.r, "HLEN sidecar:app:queues"), 1000 + 1);
     cr_assert_eq(acquire(&f, "T2", &state), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(state.unserved_count, 0);
-    lock_state_clear(&state);
-    buffer_free(&config);
 }
 
 /* Sets maxmemory so low that Redis refuses every write. */

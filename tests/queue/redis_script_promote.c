@@ -5,7 +5,7 @@
 #include <math.h>
 
 static fixture_t f;
-SUITE(redis_script_promote, f = setup(), fixture_stop(&f));
+SUITE(redis_script_promote, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_script_promote, moves_due_jobs_oldest_first) {
     redis_ok(f.r, "RPUSH email earlier");
@@ -210,12 +210,11 @@ Test(redis_script_promote, keys_of_the_wrong_type_lose_nothing) {
         const char *what, *key, *right;
     } keys[] = {{"delayed", "email:delayed", "zset"}, {"ready", "email", "list"}, {"meta", "sidecar:email:meta", "hash"}};
     for (size_t k = 0; k < 3; k++) {
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
+        for_other_types (type, keys[k].right) {
             redis_ok(f.r, "DEL email email:delayed sidecar:email:meta");
             redis_ok(f.r, "ZADD email:delayed 1 a 2 b");
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            expect_reply(promote_in_vain(), "type", keys[k].what, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
+            expect_reply(promote_in_vain(), "type", keys[k].what, type);
         }
     }
     redis_ok(f.r, "DEL sidecar:email:meta");
@@ -258,10 +257,8 @@ Test(redis_script_promote, ends_when_the_slice_is_over) {
     expect_moved_of("a", reply->element[0], "more", CHUNK);
     expect_moved_of("b", reply->element[1], "later", 0);
     expect_moved_of("c", reply->element[2], "later", 0);
-    freeReplyObject(reply);
     reply = promote_three(1000000000, "PING");
     for (size_t i = 0; i < 3; i++) expect_moved_of(i == 0 ? "a" : i == 1 ? "b" : "c", reply->element[i], "moved", 300);
-    freeReplyObject(reply);
     redis_expect(f.r, "1", "RPOP c");
     redis_expect(f.r, "300", "LPOP c");
 }
@@ -306,7 +303,7 @@ Test(redis_script_promote, an_error_of_one_queue_leaves_the_others_valid) {
                                                                                                            "type"};
     for (size_t i = 0; i < 3; i++) {
         fixture_stop(&f);
-        f = setup();
+        f = fixture_start_locked();
         redisReply *reply = promote_three(1000000000, breaks[i]);
         expect_moved_of("a", reply->element[0], "moved", 300);
         cr_assert_str_eq(word(reply->element[1], 0), kinds[i]);
@@ -360,7 +357,6 @@ static void promote_some(history_t *h) {
     redisReply *reply = promote(h->f, ask);
     if (strcmp(word(reply, 0), "full") == 0) {
         cr_assert(ask.limit > 0 && ready >= ask.limit, "seed %u", h->seed);
-        freeReplyObject(reply);
         return;
     }
     long long moved = take_moved(reply, &large);

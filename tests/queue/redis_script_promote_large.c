@@ -12,7 +12,7 @@ static void fill(fixture_t *f, const char *pattern) {
 }
 
 static fixture_t f;
-SUITE(redis_script_promote_large, f = setup(), fixture_stop(&f));
+SUITE(redis_script_promote_large, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_script_promote_large, large_entries_stay_and_are_named) {
     fill(&f, "sLsLs");

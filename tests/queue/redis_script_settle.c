@@ -2,7 +2,7 @@
 #include "settle_call.h"
 
 static fixture_t f;
-SUITE(redis_script_settle, f = setup(), fixture_stop(&f));
+SUITE(redis_script_settle, f = fixture_start(NULL); lay_out(f.r), fixture_stop(&f));
 
 Test(redis_script_settle, a_retry_goes_to_the_front_of_ready) {
     long long before = call_now_ms(f.r);
@@ -116,16 +116,15 @@ Test(redis_script_settle, keys_of_the_wrong_type_lose_nothing) {
                 {"failures", "sidecar:email:failures", "stream", ""},
                 {"meta", "sidecar:email:meta", "hash", ""}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        for_other_types (type, keys[k].right) {
             lay_out(f.r);
-            if (strcmp(fixture_types[t], keys[k].right) == 0) continue;
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
             ask_t ask = ask_new();
             ask.delay = keys[k].delay;
-            expect_type(settle_with(f.r, ask, true), keys[k].what, fixture_types[t]);
+            expect_type(settle_with(f.r, ask, true), keys[k].what, type);
             if (*ask.delay) continue;
             ask.ends = true;
-            expect_type(settle_with(f.r, ask, true), keys[k].what, fixture_types[t]);
+            expect_type(settle_with(f.r, ask, true), keys[k].what, type);
         }
     lay_out(f.r);
     fixture_make_key(f.r, "sidecar:app:lock", "list");
@@ -177,10 +176,9 @@ Test(redis_script_settle, a_report_is_answered_once) {
 Test(redis_script_settle, an_ended_job_goes_to_the_dead_letter_list) {
     ask_t ask = ask_end();
     ask.dlq = "email:dead";
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-        if (strcmp(fixture_types[t], "list") == 0) continue;
-        fixture_make_key(f.r, "email:dead", fixture_types[t]);
-        expect_type(settle_with(f.r, ask, true), "dlq", fixture_types[t]);
+    for_other_types (type, "list") {
+        fixture_make_key(f.r, "email:dead", type);
+        expect_type(settle_with(f.r, ask, true), "dlq", type);
     }
     fixture_make_key(f.r, "email:dead", "list");
     settled(f.r, ask, 1);
@@ -347,7 +345,6 @@ static void settle_some(history_t *h) {
     cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
     if (ask.ends && reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "settled") == 0)
         redis_ok(h->r, "SADD ended %b", job.data, job.len);
-    free(sha1);
 }
 
 static void step(history_t *h) {

@@ -3,10 +3,6 @@
 #include "monitor/monitor_call.h"
 #include "queue/scripts.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MOST_JOBS = SETTLE_JOBS };
 
 static const stamp_t OLD = {.born_us = 1700000000000001, .seen = 1700000000000};

@@ -6,7 +6,7 @@
 static void has_stamp(redis_t *r, bool expected) { cr_assert_eq(stamp_of(r, slice_text(JOB)).born_us != 0, expected); }
 
 static fixture_t f;
-SUITE(redis_script_settle_where, f = setup(), fixture_stop(&f));
+SUITE(redis_script_settle_where, f = fixture_start(NULL); lay_out(f.r), fixture_stop(&f));
 
 Test(redis_script_settle_where, a_retry_may_push_other_bytes_and_leave_no_stamp) {
     ask_t ask = ask_new();
@@ -99,13 +99,12 @@ Test(redis_script_settle_where, a_dead_letter_is_noted_in_recorded) {
 Test(redis_script_settle_where, other_keys_of_the_wrong_type_lose_nothing) {
     static const char *const keys[][2] = {{"mark", "set"}, {"done", "set"}, {"recorded", "zset"}};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        for_other_types (type, keys[k][1]) {
             lay_out(f.r);
             ask_t ask = ask_end();
             *(const char **[]){&ask.mark, &ask.done, &ask.recorded}[k] = "some";
-            if (strcmp(fixture_types[t], keys[k][1]) == 0) continue;
-            fixture_make_key(f.r, "some", fixture_types[t]);
-            expect_type(settle_with(f.r, ask, true), keys[k][0], fixture_types[t]);
+            fixture_make_key(f.r, "some", type);
+            expect_type(settle_with(f.r, ask, true), keys[k][0], type);
         }
 }
 
@@ -120,9 +119,8 @@ Test(redis_script_settle_where, a_blank_heartbeat_may_count_as_none) {
         redis_ok(f.r, "SET 1_alive %b", beats[i].data, beats[i].len);
         refused(f.r, ask, "alive");
     }
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) { /* a key of another type is not blank */
-        if (strcmp(fixture_types[t], "string") == 0) continue;
-        fixture_make_key(f.r, "1_alive", fixture_types[t]);
+    for_other_types (type, "string") { /* a key of another type is not blank */
+        fixture_make_key(f.r, "1_alive", type);
         refused(f.r, ask, "alive");
     }
     for (size_t i = 0; i < sizeof blank / sizeof *blank; i++) {

@@ -6,12 +6,6 @@
 static const char LOCK[] = "sidecar:app:lock", STAMPS[] = "sidecar:email:stamps", META[] = "sidecar:email:meta";
 static const stamp_raw_t NONE = {.len = 0};
 
-static fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET sidecar:app:lock T");
-    return f;
-}
-
 /* A call of stamp.lua with one change. The call borrows the digest. */
 static eval_t stamp_call(const char *token, const digest_t *digest, const stamp_raw_t *old, const stamp_raw_t *new) {
     eval_t call = call_begin(&script_stamp, "3");
@@ -36,7 +30,7 @@ static void change(fixture_t *f, const char *job, stamp_raw_t old, stamp_raw_t n
 }
 
 static fixture_t f;
-SUITE(redis_script_stamp, f = setup(), fixture_stop(&f));
+SUITE(redis_script_stamp, f = fixture_start_locked(), fixture_stop(&f));
 TestSuite(redis_script_push_marker, .init = suite_start, .fini = suite_stop);
 TestSuite(redis_script_prune, .init = suite_start, .fini = suite_stop);
 
@@ -125,11 +119,10 @@ Test(redis_script_stamp, does_nothing_without_the_lock_or_with_wrong_types) {
     eval_t call = stamp_call("T", &digest, &NONE, &NONE);
     static const char *const keys[][2] = {{STAMPS, "stamps"}, {META, "meta"}};
     for (size_t k = 0; k < 2; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        for_other_types (type, "hash") {
             redis_ok(f.r, "DEL %s %s", STAMPS, META);
-            if (strcmp(fixture_types[t], "hash") == 0) continue;
-            fixture_make_key(f.r, keys[k][0], fixture_types[t]);
-            expect_type(call_in_vain(&call, f.r), keys[k][1], fixture_types[t]);
+            fixture_make_key(f.r, keys[k][0], type);
+            expect_type(call_in_vain(&call, f.r), keys[k][1], type);
         }
 }
 
@@ -206,12 +199,11 @@ Test(redis_script_push_marker, a_pushed_sentinel_is_recognized) {
 Test(redis_script_push_marker, does_nothing_with_wrong_types) {
     static const char *const keys[][3] = {{"email:backup", "backup", "list"}, {"sidecar:email:sentinel", "sentinel", "hash"}};
     for (size_t k = 0; k < 2; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
+        for_other_types (type, keys[k][2]) {
             redis_ok(f.r, "DEL email:backup sidecar:email:sentinel");
-            if (strcmp(fixture_types[t], keys[k][2]) == 0) continue;
-            fixture_make_key(f.r, keys[k][0], fixture_types[t]);
+            fixture_make_key(f.r, keys[k][0], type);
             char *before = fixture_digest(f.r);
-            expect_type(push_marker(f.r, "T", "", RANDOM), keys[k][1], fixture_types[t]);
+            expect_type(push_marker(f.r, "T", "", RANDOM), keys[k][1], type);
             redis_expect(f.r, before, "DEBUG DIGEST");
         }
 }
@@ -239,10 +231,9 @@ Test(redis_script_prune, removes_only_unchanged_stamps) {
     cr_assert_eq(redis_int(f.r, "HLEN email:errors"), 1);
     expect_word(prune(f.r, "T", "value", slice_text("other"), slice_text("a")), "pruned");
     cr_assert_eq(redis_int(f.r, "EXISTS email:errors"), 0);
-    for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-        if (strcmp(fixture_types[t], "hash") == 0) continue;
-        fixture_make_key(f.r, "email:errors", fixture_types[t]);
-        expect_type(prune(f.r, "T", "value", odd, odd), "hash", fixture_types[t]);
+    for_other_types (type, "hash") {
+        fixture_make_key(f.r, "email:errors", type);
+        expect_type(prune(f.r, "T", "value", odd, odd), "hash", type);
     }
 }
 

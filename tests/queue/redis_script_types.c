@@ -4,11 +4,6 @@
 #include "queue/settle_reply.h"
 #include "script_calls.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { CALL_COUNT = sizeof CALLS / sizeof *CALLS, MAX_KEYS = 16 };
 
 static redisReply *call(redis_t *r, size_t at) {
@@ -120,7 +115,7 @@ static const char *next_command(const char *at, char *out, size_t size) {
 /* Calls each script without the right to one of its commands, for each of these commands: no job is lost. */
 Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
     redis_ok(f.r, "ACL SETUSER worker on nopass +@all ~* &*");
-    redis_t *worker = redis_open(f.server);
+    scoped(redis_drop) redis_t *worker = redis_open(f.server);
     redis_ok(worker, "AUTH worker any");
     int refused = 0;
     for (size_t at = 0; at < CALL_COUNT; at++) {
@@ -139,5 +134,4 @@ Test(redis_script_types, no_missing_command_costs_a_job, .timeout = 120) {
         }
     }
     cr_assert_gt(refused, 100);
-    redis_close(worker);
 }

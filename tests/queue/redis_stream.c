@@ -5,7 +5,7 @@ static fixture_t f;
 SUITE(redis_stream, , fixture_stop(&f));
 
 Test(redis_stream, trim_is_fenced) {
-    f = setup();
+    f = fixture_start_locked();
     add(&f, 5);
     add_auditor(&f, "a", "1-5", 0);
     ask_t ask = ask_new();
@@ -21,7 +21,7 @@ Test(redis_stream, trim_touches_no_key_of_another_type) {
     static const struct {
         const char *key, *name, *type;
     } rows[] = {{STREAM, "failures", "stream"}, {AUDITORS, "auditors", "hash"}, {META, "meta", "hash"}};
-    f = setup();
+    f = fixture_start_locked();
     for (size_t row = 0; row < 3; row++) {
         for (int i = 0; i < FIXTURE_TYPES; i++) {
             if (strcmp(fixture_types[i], rows[row].type) == 0) continue;
@@ -40,7 +40,7 @@ Test(redis_stream, trim_touches_no_key_of_another_type) {
 }
 
 Test(redis_stream, trim_removes_only_records_with_min_copies) {
-    f = setup();
+    f = fixture_start_locked();
     ask_t two = ask_new();
     two.copies = 2;
     long long wait_ms;
@@ -65,7 +65,7 @@ Test(redis_stream, trim_removes_only_records_with_min_copies) {
 }
 
 Test(redis_stream, trim_forgets_an_auditor_silent_for_a_week) {
-    f = setup();
+    f = fixture_start_locked();
     add(&f, 5);
     add_auditor(&f, "old", "1-5", 7 * 86400000LL + 60000);
     add_auditor(&f, "young", "1-5", 7 * 86400000LL - 60000);
@@ -75,7 +75,7 @@ Test(redis_stream, trim_forgets_an_auditor_silent_for_a_week) {
 }
 
 Test(redis_stream, trim_keeps_young_records_and_min_records) {
-    f = setup();
+    f = fixture_start_locked();
     ask_t ask = ask_new();
     long long now = server_ms(f.r), wait_ms;
     ask.retain = 60000;
@@ -103,7 +103,7 @@ Test(redis_stream, trim_keeps_young_records_and_min_records) {
 
 /* 2^53 and 2^53 + 1 are the same double. */
 Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
-    f = setup();
+    f = fixture_start_locked();
     redis_ok(f.r, "XADD " STREAM " 1-9007199254740992 event a");
     redis_ok(f.r, "XADD " STREAM " 1-9007199254740993 event b");
     redis_ok(f.r, "XADD " STREAM " 1-18446744073709551614 event c");
@@ -114,7 +114,6 @@ Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.error), OUTCOME_OK);
     char *value = redis_str(f.r, "HGET " AUDITORS " me");
     cr_assert_eq(strncmp(value, "1-9007199254740992 ", 19), 0, "%s", value);
-    free(value);
     strcpy(position, "1-9007199254740993");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     cr_assert_eq(trim(&f, ask_new(), NULL), 1);
@@ -122,7 +121,6 @@ Test(redis_stream, ids_above_2_to_the_53_are_distinct) {
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&lower, &f.error), OUTCOME_OK);
     value = redis_str(f.r, "HGET " AUDITORS " me");
     cr_assert_eq(strncmp(value, "1-9007199254740993 ", 19), 0, "%s", value);
-    free(value);
     strcpy(position, "9007199254740993-0");
     cr_assert_eq(stream_acknowledge(f.conn, f.keys, "me", (const stream_id_t *)&position, &f.error), OUTCOME_OK);
     long long wait_ms;
@@ -180,7 +178,7 @@ Test(redis_stream, entries_with_future_ids_grow_old) {
 }
 
 Test(redis_stream, ten_thousand_entries_go_in_bounded_steps) {
-    f = setup();
+    f = fixture_start_locked();
     ask_t ask = ask_new();
     enum { ENTRIES = 10000, RECORDS = 500 };
     add(&f, ENTRIES);
@@ -201,7 +199,7 @@ Test(redis_stream, ten_thousand_entries_go_in_bounded_steps) {
 }
 
 Test(redis_stream, large_entries_end_a_step_early) {
-    f = setup();
+    f = fixture_start_locked();
     ask_t ask = ask_new();
     char *large = kept(calloc(1, 300000));
     for (int i = 0; i < 30; i++) redis_ok(f.r, "XADD " STREAM " 1-%d event %b", i + 1, large, (size_t)300000);
@@ -214,7 +212,7 @@ Test(redis_stream, large_entries_end_a_step_early) {
 }
 
 Test(redis_stream, a_wrong_count_of_bytes_does_not_go_below_zero) {
-    f = setup();
+    f = fixture_start_locked();
     add(&f, 10);
     add_auditor(&f, "a", "1-5", 0);
     redis_ok(f.r, "HSET " META " bytes 7 group app");

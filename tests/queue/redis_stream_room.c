@@ -42,7 +42,7 @@ static const struct trim_case {
 };
 
 static fixture_t f;
-SUITE(redis_stream_room, f = setup(), fixture_stop(&f));
+SUITE(redis_stream_room, f = fixture_start_locked(), fixture_stop(&f));
 
 Test(redis_stream_room, above_the_limit_copied_entries_are_trimmed_at_any_age) {
     for (size_t i = 0; i < sizeof trim_cases / sizeof *trim_cases; i++) {

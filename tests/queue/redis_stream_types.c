@@ -2,9 +2,6 @@
 #include "fixture.h"
 #include "queue/stream.h"
 
-#include <criterion/criterion.h>
-#include <string.h>
-
 /* acknowledge.lua and stream_ends.lua read keys of many queues. The error names a key of a wrong type, the key stays, and the
  * other queues are served. */
 Test(redis_stream, keys_of_every_wrong_type_are_named_and_spoil_no_other) {

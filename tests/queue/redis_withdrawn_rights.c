@@ -6,10 +6,6 @@
 #include "rights.h"
 #include "withdrawn_rights.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_WORDS = 64 };
 
 typedef struct {
@@ -165,7 +161,7 @@ Test(redis_withdrawn_rights, bull_scripts_change_nothing, .timeout = 60) { TRY("
 /* Returns whether each job and each record is there once. */
 static bool withdraw_while_running(const char *command) {
     fixture_t f = fixture_start(&(fixture_options_t){.config = RUNNING, .redis = RIGHTS_LOGIN, .closed = true});
-    rights_t rights = rights_read(NULL);
+    scoped(rights_free) rights_t rights = rights_read(NULL);
     rights_grant(f.r, &rights, NULL);
     instance_t instance;
     instance_start(&instance, f.keys, INSTANCE_DISPATCHER | INSTANCE_MONITOR);
@@ -189,7 +185,6 @@ static bool withdraw_while_running(const char *command) {
     bool once = redis_int(f.r, "LLEN email") == 2 && redis_int(f.r, "XLEN sidecar:email:failures") == 2;
     cr_expect_leq(redis_int(f.r, "LLEN email:backup"), 1, "without %s more than the sentinel is in backup", command);
     instance_stop(&instance);
-    rights_free(&rights);
     fixture_stop(&f);
     return once;
 }

@@ -116,12 +116,6 @@ static inline void lay_out(redis_t *r) {
     set_stamp(r, slice_text(JOB), OLD);
 }
 
-static inline fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    lay_out(f.r);
-    return f;
-}
-
 /* A field of the last record; kept; NULL = the record does not have the field. */
 static inline char *field(redis_t *r, const char *name) {
     redisReply *reply = redis_do(r, "XREVRANGE sidecar:email:failures + - COUNT 1");

@@ -2,10 +2,7 @@
 #pragma once
 
 #include "client.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
 
 static inline bool is_settle_reply(const redisReply *reply) {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements > 2 && reply->element[0]->type == REDIS_REPLY_STRING &&

@@ -6,10 +6,7 @@
 #include "queue/stream.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STREAM   "sidecar:email:failures"
 #define META     "sidecar:email:meta"
@@ -25,12 +22,6 @@ typedef struct {
 static inline ask_t ask_new(void) {
     return (ask_t){
         .token = "T", .copies = 1, .most = 1000, .size = 1 << 21, .heard = 86400000, .forget = 7 * 86400000LL, .room = 1LL << 40};
-}
-
-static inline fixture_t setup(void) {
-    fixture_t f = fixture_start(NULL);
-    redis_ok(f.r, "SET sidecar:app:lock T");
-    return f;
 }
 
 static inline redisReply *call(fixture_t *f, ask_t ask) {

@@ -2,14 +2,10 @@
 #include "fixture.h"
 #include "queue/keys.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 Test(unit_keys, one_lock_for_a_group) {
     config_t *config =
         fixture_config("group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; delayed = \"later\"; } );");
-    keyspace_t *keys = keyspace_new(config);
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(config);
     cr_assert_eq(keys->lock_count, 1);
     cr_assert_str_eq(keys->vacant, "sidecar:app:vacant");
     cr_assert_str_eq(keys->locks[0].name, "app");
@@ -27,15 +23,14 @@ Test(unit_keys, one_lock_for_a_group) {
     cr_assert_str_eq(keys->queues[0].config->backup, "email:backup");
     cr_assert_str_eq(keys->queues[0].config->errors, "email:errors");
     cr_assert_str_eq(keys->queues[1].config->delayed, "later");
-    keyspace_free(keys);
     keyspace_free(NULL);
     config_free(config);
 }
 
 Test(unit_keys, a_lock_for_each_queue) {
-    config_t *config = fixture_config("group = \"app\"; lock = { scope = \"queue\"; };"
-                                      "queues = ( { name = \"{email}\"; }, { name = \"{sms}\"; } );");
-    keyspace_t *keys = keyspace_new(config);
+    scoped(config_drop) config_t *config = fixture_config("group = \"app\"; lock = { scope = \"queue\"; };"
+                                                          "queues = ( { name = \"{email}\"; }, { name = \"{sms}\"; } );");
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(config);
     cr_assert_eq(keys->lock_count, 2);
     cr_assert_str_eq(keys->vacant, "sidecar:app:vacant");
     static const char *const names[] = {"{email}", "{sms}"};
@@ -54,15 +49,14 @@ Test(unit_keys, a_lock_for_each_queue) {
         cr_assert_eq(slot, keyspace_slot(keys->queues[i].config->delayed));
     }
     cr_assert_neq(keyspace_slot(locks[0]), keyspace_slot(locks[1]));
-    keyspace_free(keys);
-    config_free(config);
 }
 
 Test(unit_keys, queues_of_one_hash_tag_share_a_lock) {
-    config_t *config = fixture_config("group = \"app\"; lock = { scope = \"queue\"; };"
-                                      "queues = ( { name = \"{a}:mail\"; }, { name = \"b\"; }, { name = \"sms{a}\"; },"
-                                      "{ name = \"{a\"; } );");
-    keyspace_t *keys = keyspace_new(config);
+    scoped(config_drop) config_t *config =
+        fixture_config("group = \"app\"; lock = { scope = \"queue\"; };"
+                       "queues = ( { name = \"{a}:mail\"; }, { name = \"b\"; }, { name = \"sms{a}\"; },"
+                       "{ name = \"{a\"; } );");
+    scoped(keyspace_drop) keyspace_t *keys = keyspace_new(config);
     cr_assert_eq(keys->lock_count, 3);
     cr_assert_str_eq(keys->locks[0].name, "{a}");
     cr_assert_str_eq(keys->locks[0].key, "sidecar:{a}:lock");
@@ -74,8 +68,6 @@ Test(unit_keys, queues_of_one_hash_tag_share_a_lock) {
     static const size_t locks[] = {0, 1, 0, 2};
     for (size_t i = 0; i < 4; i++) cr_assert_eq(keys->queues[i].lock, locks[i]);
     cr_assert_eq(keyspace_slot(keys->locks[0].key), keyspace_slot(keys->queues[2].meta));
-    keyspace_free(keys);
-    config_free(config);
 }
 
 Test(unit_keys, the_lock_of_another_group) {
