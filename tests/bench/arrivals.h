@@ -84,10 +84,8 @@ static inline bool arrivals_note(arrivals_t *arrivals, const redisReply *popped,
 }
 
 static inline bool arrivals_read(arrivals_t *arrivals, int queue) {
-    redisReply *popped = redis_read(arrivals->redis[queue]), *time = redis_read(arrivals->redis[queue]);
+    scoped_reply *popped = redis_read(arrivals->redis[queue]), *time = redis_read(arrivals->redis[queue]);
     bool goes_on = arrivals_note(arrivals, popped, time);
-    freeReplyObject(popped);
-    freeReplyObject(time);
     if (goes_on) arrivals_ask(arrivals, queue);
     return goes_on;
 }

@@ -37,9 +37,8 @@ static void load(redisContext *redis, int first, int count, bool old) {
 // The number of the last record that the auditor of q0 has acknowledged.
 static int acknowledged_record(redisContext *redis) {
     int record = 0;
-    redisReply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
+    scoped_reply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
     if (reply->elements == 1 && sscanf(reply->element[0]->str, "%*[0-9]-%d ", &record) != 1) record = 0;
-    freeReplyObject(reply);
     return record;
 }
 

@@ -127,6 +127,10 @@ static inline redisContext *redis_open(const bench_t *bench) {
     return redis;
 }
 
+// A reply that is freed at the end of its scope.
+#define scoped_reply __attribute__((cleanup(reply_drop))) redisReply
+static inline void reply_drop(redisReply **reply) { freeReplyObject(*reply); }
+
 static inline redisReply *redis_read(redisContext *redis) {
     void *reply = NULL;
     if (redisGetReply(redis, &reply) != REDIS_OK) die("redis: %s", redis->errstr);
@@ -149,30 +153,27 @@ static inline int64_t redis_do(redisContext *redis, const char *format, ...) {
     va_start(args, format);
     redisvAppendCommand(redis, format, args);
     va_end(args);
-    redisReply *reply = redis_read(redis);
+    scoped_reply *reply = redis_read(redis);
     int64_t number = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
-    freeReplyObject(reply);
     return number;
 }
 
 // A number of a section of INFO; 0 = it is not there.
 static inline double redis_info(redisContext *redis, const char *section, const char *field) {
-    redisReply *info = redis_ask(redis, "INFO %s", section);
+    scoped_reply *info = redis_ask(redis, "INFO %s", section);
     const char *at = strstr(info->str, field);
     double number = at ? strtod(at + strlen(field), NULL) : 0;
-    freeReplyObject(info);
     return number;
 }
 
 // Number of commands that Redis has executed, including commands of scripts, without INFO.
 static inline double redis_commands(redisContext *redis) {
     double sum = 0;
-    redisReply *reply = redis_ask(redis, "INFO commandstats");
+    scoped_reply *reply = redis_ask(redis, "INFO commandstats");
     for (const char *at = reply->str; (at = strstr(at, "cmdstat_")); at++) {
         const char *calls = strstr(at, ":calls=");
         if (calls && strncmp(at, "cmdstat_info:", 13) != 0) sum += strtod(calls + 7, NULL);
     }
-    freeReplyObject(reply);
     return sum;
 }
 
@@ -180,23 +181,21 @@ static inline double redis_commands(redisContext *redis) {
 static inline double redis_cpu_us(redisContext *redis) {
     static const char *const FIELDS[] = {"used_cpu_user_main_thread:", "used_cpu_sys_main_thread:"};
     double seconds = 0;
-    redisReply *info = redis_ask(redis, "INFO cpu");
+    scoped_reply *info = redis_ask(redis, "INFO cpu");
     for (int i = 0; i < 2; i++) {
         const char *at = strstr(info->str, FIELDS[i]);
         if (!at) die("INFO cpu has no %s", FIELDS[i]);
         seconds += strtod(at + strlen(FIELDS[i]), NULL);
     }
-    freeReplyObject(info);
     return seconds * 1e6;
 }
 
 // The average time of a script since the last CONFIG RESETSTAT.
 static inline double us_of_a_script(redisContext *redis) {
     double us = 0;
-    redisReply *reply = redis_ask(redis, "INFO commandstats");
+    scoped_reply *reply = redis_ask(redis, "INFO commandstats");
     const char *stat = strstr(reply->str, "cmdstat_evalsha:"), *each = stat ? strstr(stat, "usec_per_call=") : NULL;
     if (!each || sscanf(each, "usec_per_call=%lf", &us) != 1) die("no time of scripts");
-    freeReplyObject(reply);
     return us;
 }
 
@@ -250,9 +249,8 @@ static inline void sidecar_await(redisContext *redis, pid_t pid) {
     redis_do(redis, "ZADD q0:delayed 0 warm-up");
     for (int i = 0; i < 3000; i++) {
         if (waitpid(pid, NULL, WNOHANG) == pid) die("the sidecar ended; see its log");
-        redisReply *reply = redis_ask(redis, "RPOP q0");
+        scoped_reply *reply = redis_ask(redis, "RPOP q0");
         bool done = reply->type == REDIS_REPLY_STRING;
-        freeReplyObject(reply);
         if (done) {
             sleep_us(50000); // for the last read of the head, which registers the key for wake-ups
             return;
@@ -265,9 +263,8 @@ static inline void sidecar_await(redisContext *redis, pid_t pid) {
 // Waits until a standby subscribes to the vacant channel.
 static inline void standby_await(redisContext *redis) {
     for (int64_t subscribers = 0; subscribers == 0; sleep_us(10000)) {
-        redisReply *reply = redis_ask(redis, "PUBSUB NUMSUB sidecar:" BENCH_GROUP ":vacant");
+        scoped_reply *reply = redis_ask(redis, "PUBSUB NUMSUB sidecar:" BENCH_GROUP ":vacant");
         subscribers = reply->element[1]->integer;
-        freeReplyObject(reply);
     }
 }
 
@@ -328,9 +325,8 @@ static inline int bench_end(const bench_t *bench) { return bench->missed ? 1 : 0
 // Whether the only auditor of q0 has acknowledged the record 1-`last`.
 static inline bool acknowledged(redisContext *redis, int last) {
     char position[32];
-    redisReply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
+    scoped_reply *reply = redis_ask(redis, "HVALS sidecar:q0:auditors");
     snprintf(position, sizeof position, "1-%d ", last);
     bool yes = reply->elements == 1 && strncmp(reply->element[0]->str, position, strlen(position)) == 0;
-    freeReplyObject(reply);
     return yes;
 }

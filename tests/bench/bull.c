@@ -47,19 +47,17 @@ typedef struct rates {
 
 // Checks that every job waits and has `delay` 0, then empties the database.
 static rates_t rates(redisContext *redis, int jobs, int64_t us, double cpu_us) {
-    redisReply *delay = redis_ask(redis, "HGET " BULL "%d delay", jobs - 1);
+    scoped_reply *delay = redis_ask(redis, "HGET " BULL "%d delay", jobs - 1);
     if (redis_do(redis, "LLEN " BULL "wait") != jobs || strcmp(delay->str, "0") != 0)
         die("not all of %d jobs were promoted", jobs);
-    freeReplyObject(delay);
     redis_do(redis, "FLUSHDB");
     return (rates_t){.wall = jobs / (double)us * 1e6, .cpu = jobs / cpu_us * 1e6};
 }
 
 static void await_event(redisContext *events, const char *name) {
     for (bool seen = false; !seen;) {
-        redisReply *event = redis_read(events);
+        scoped_reply *event = redis_read(events);
         seen = event->elements == 3 && strcmp(event->element[2]->str, name) == 0;
-        freeReplyObject(event);
     }
 }
 
@@ -99,12 +97,11 @@ static rates_t script_round(redisContext *redis, const char *sha, int jobs, bool
     double cpu = redis_cpu_us(redis);
     int64_t began = mono_us();
     for (bool more = true; more;) {
-        redisReply *next = redis_ask(redis,
-                                     "EVALSHA %s 6 " BULL "delayed " BULL "active " BULL "wait " BULL "priority " BULL
-                                     "paused " BULL "meta-paused " BULL " %lld token",
-                                     sha, (long long)(wall_us() / 1000));
+        scoped_reply *next = redis_ask(redis,
+                                       "EVALSHA %s 6 " BULL "delayed " BULL "active " BULL "wait " BULL "priority " BULL
+                                       "paused " BULL "meta-paused " BULL " %lld token",
+                                       sha, (long long)(wall_us() / 1000));
         more = next->type != REDIS_REPLY_NIL;
-        freeReplyObject(next);
     }
     int64_t ended = mono_us();
     return rates(redis, jobs, ended - began, redis_cpu_us(redis) - cpu);

@@ -53,11 +53,10 @@ static void node_start(const bench_t *bench, deployment_t *d, int node) {
 }
 
 static bool node_agrees(const deployment_t *d, int node) {
-    redisReply *info = redis_ask(d->nodes[node], "CLUSTER INFO");
+    scoped_reply *info = redis_ask(d->nodes[node], "CLUSTER INFO");
     char size[32];
     snprintf(size, sizeof size, "cluster_size:%d\r", d->count);
     bool agrees = strstr(info->str, "cluster_state:ok") && strstr(info->str, size);
-    freeReplyObject(info);
     return agrees;
 }
 
@@ -210,11 +209,10 @@ static void count_line(seen_t *seen, const char *line, const char *leaders, cons
 
 // The lines of CLIENT LIST with this text; owned.
 static char *clients_with(redisContext *redis, const char *text) {
-    redisReply *reply = redis_ask(redis, "CLIENT LIST");
+    scoped_reply *reply = redis_ask(redis, "CLIENT LIST");
     char *found = calloc(reply->len + 1, 1), *rest = reply->str;
     for (char *line; found && (line = strsep(&rest, "\n"));)
         if (strstr(line, text) && strstr(line, " name=queue-sidecar")) strcat(strcat(found, line), "\n");
-    freeReplyObject(reply);
     return found;
 }
 

@@ -54,9 +54,8 @@ static rates_t rates(int events, int64_t us, double cpu_us) {
 
 // Checks that every event was sent once and has its second attempt scheduled.
 static void expect(redisContext *redis, int events) {
-    redisReply *reply = redis_ask(redis, "HGET de_events " CLASS "###%08d", events - 1);
+    scoped_reply *reply = redis_ask(redis, "HGET de_events " CLASS "###%08d", events - 1);
     bool good = reply->type == REDIS_REPLY_STRING && strstr(reply->str, TAIL(2));
-    freeReplyObject(reply);
     if (!good || redis_do(redis, "LLEN " LIST) != events) die("not all of %d events were sent once", events);
 }
 
@@ -74,7 +73,7 @@ static rates_t sidecar_round(redisContext *redis, redisContext *events) {
 
 // Does what the library does for one event.
 static void peer_event(redisContext *redis, const char *member, bool pipelined) {
-    redisReply *reply = redis_ask(redis, "HGET de_events %s", member);
+    scoped_reply *reply = redis_ask(redis, "HGET de_events %s", member);
     size_t kept = reply->len - strlen(TAIL(1));
     char *next = malloc(reply->len + 1);
     if (reply->type != REDIS_REPLY_STRING || !next) die("no envelope of %s", member);
@@ -90,7 +89,6 @@ static void peer_event(redisContext *redis, const char *member, bool pipelined) 
         if (!pipelined) freeReplyObject(redis_read(redis));
     }
     for (int i = 0; pipelined && i < commands; i++) freeReplyObject(redis_read(redis));
-    freeReplyObject(reply);
     free(next);
 }
 
@@ -100,10 +98,9 @@ static rates_t peer_round(redisContext *redis, bool pipelined) {
     double cpu = redis_cpu_us(redis);
     int64_t began = mono_us();
     for (int done = 0; done < PEER_EVENTS;) {
-        redisReply *due = redis_ask(redis, "ZRANGEBYSCORE de_delayed_events -1 %lld LIMIT 0 %d", (long long)(wall_us() / 1000),
-                                    (int)LIBRARY_BATCH);
+        scoped_reply *due = redis_ask(redis, "ZRANGEBYSCORE de_delayed_events -1 %lld LIMIT 0 %d", (long long)(wall_us() / 1000),
+                                      (int)LIBRARY_BATCH);
         for (size_t i = 0; i < due->elements; i++, done++) peer_event(redis, due->element[i]->str, pipelined);
-        freeReplyObject(due);
     }
     int64_t ended = mono_us();
     cpu = redis_cpu_us(redis) - cpu;

@@ -157,12 +157,10 @@ static round_t measure_round(const bench_t *bench, redisContext *redis, calm_t *
     storm_load(redis, storm, storms);
     calm_begin(calm);
     if (!storms) sleep_us(WARM_UP_US);
-    redisReply *before = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
+    scoped_reply *before = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
     look(redis, storm, storms, &round);
-    redisReply *after = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
+    scoped_reply *after = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
     round.lost = !before->str || !after->str || strcmp(before->str, after->str) != 0;
-    freeReplyObject(before);
-    freeReplyObject(after);
     calm_end(calm, redis, &round);
     sidecar_stop(pid, SIGTERM);
     return round;

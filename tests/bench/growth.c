@@ -72,11 +72,10 @@ static void delayed_load(redisContext *redis, int64_t jobs, int queues, int64_t 
         "local queues, spread = tonumber(ARGV[3]), tonumber(ARGV[5]) for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do "
         "redis.call('ZADD', 'q' .. i % queues .. ':delayed', ARGV[4] + math.random(0, spread), "
         "string.format('{\"id\":\"%s%011d\",\"data\":\"%069d\"}', ARGV[6], i, 0)) end";
-    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", LOAD);
+    scoped_reply *sha = redis_ask(redis, "SCRIPT LOAD %s", LOAD);
     for (int64_t i = 0; i < jobs; i += LOAD_STEP)
         redis_do(redis, "EVALSHA %s 0 %lld %d %d %lld %d %s", sha->str, (long long)i, LOAD_STEP, queues, (long long)due_ms,
                  random ? DAY_MS : 0, prefix);
-    freeReplyObject(sha);
 }
 
 static int64_t delayed_count(redisContext *redis, int queues) {
@@ -87,11 +86,10 @@ static int64_t delayed_count(redisContext *redis, int queues) {
 
 // Time of Redis in scripts.
 static double script_us(redisContext *redis) {
-    redisReply *info = redis_ask(redis, "INFO commandstats");
+    scoped_reply *info = redis_ask(redis, "INFO commandstats");
     const char *at = strstr(info->str, "cmdstat_evalsha:");
     at = at ? strstr(at, "usec=") : NULL;
     double us = at ? strtod(at + 5, NULL) : 0;
-    freeReplyObject(info);
     return us;
 }
 
@@ -173,18 +171,16 @@ static void grow_queues(bench_t *bench, redisContext *redis, int queues) {
 
 // Ends the leader, and returns the ms until another instance has the lock.
 static double take_over(redisContext *redis, pid_t leader) {
-    redisReply *old = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
+    scoped_reply *old = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
     int64_t began = mono_us();
     bool taken = false;
     kill(leader, SIGTERM);
     for (int i = 0; i < 100000 && !taken; i++) {
-        redisReply *now = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
+        scoped_reply *now = redis_ask(redis, "GET sidecar:" BENCH_GROUP ":lock");
         taken = now->str && strcmp(now->str, old->str) != 0;
-        freeReplyObject(now);
         if (!taken) sleep_us(200);
     }
     if (!taken) die("no instance takes over");
-    freeReplyObject(old);
     waitpid(leader, NULL, 0);
     return (double)(mono_us() - began) / 1000;
 }
@@ -200,9 +196,8 @@ static void grow_instances(bench_t *bench, redisContext *redis, int instances) {
         if (i == 0) sidecar_await(redis, pids[i]);
     }
     for (int64_t waiting = 0; waiting < instances - 1; sleep_us(10000)) {
-        redisReply *reply = redis_ask(redis, "PUBSUB NUMSUB sidecar:" BENCH_GROUP ":vacant");
+        scoped_reply *reply = redis_ask(redis, "PUBSUB NUMSUB sidecar:" BENCH_GROUP ":vacant");
         waiting = reply->element[1]->integer;
-        freeReplyObject(reply);
     }
     sleep_us(SETTLE_US + (int64_t)INSTANCE_QUEUES * PRUNE_US);
     double before = redis_commands(redis), cpu_before = redis_cpu_us(redis);

@@ -101,9 +101,8 @@ static rates_t rates(size_t jobs, int64_t us, double cpu_us) {
 
 static void await_event(redisContext *events, const char *name) {
     for (bool seen = false; !seen;) {
-        redisReply *event = redis_read(events);
+        scoped_reply *event = redis_read(events);
         seen = event->elements == 3 && strcmp(event->element[2]->str, name) == 0;
-        freeReplyObject(event);
     }
 }
 
@@ -142,7 +141,7 @@ static rates_t script_round(redisContext *redis, const backlog_t *backlog, int c
 // The lowest delay of other clients that batches allow: a client asks only for the next batch after each reply.
 static double step_round(redisContext *redis, const backlog_t *backlog, int batch, pinger_t *pinger) {
     load(redis, backlog);
-    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", STEP_SCRIPT);
+    scoped_reply *sha = redis_ask(redis, "SCRIPT LOAD %s", STEP_SCRIPT);
     sleep_us(20000);
     ping_begin(pinger);
     int64_t began = mono_us();
@@ -150,7 +149,6 @@ static double step_round(redisContext *redis, const backlog_t *backlog, int batc
     }
     int64_t ended = mono_us();
     ping_end(pinger);
-    freeReplyObject(sha);
     expect(redis, "steps", backlog->jobs);
     return rate(backlog->jobs, ended - began);
 }
@@ -160,13 +158,12 @@ static double naive_round(redisContext *redis, size_t jobs) {
     load(redis, &(backlog_t){.jobs = jobs, .bytes = JOB_BYTES});
     int64_t began = mono_us();
     for (;;) {
-        redisReply *due = redis_ask(redis, "ZRANGEBYSCORE stage -inf %lld LIMIT 0 100", (long long)(wall_us() / 1000));
+        scoped_reply *due = redis_ask(redis, "ZRANGEBYSCORE stage -inf %lld LIMIT 0 100", (long long)(wall_us() / 1000));
         size_t count = due->elements;
         for (size_t i = 0; i < count; i++) {
             const redisReply *job = due->element[i];
             if (redis_do(redis, "ZREM stage %b", job->str, job->len) == 1) redis_do(redis, "LPUSH naive %b", job->str, job->len);
         }
-        freeReplyObject(due);
         if (count == 0) break;
     }
     int64_t ended = mono_us();

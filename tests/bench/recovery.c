@@ -84,18 +84,16 @@ static const char PRIVATE_FLOOR[] = "local jobs = {} for i = ARGV[2], ARGV[2] + 
                                     "for i, job in ipairs(jobs) do redis.call('LREM', 'w-' .. ARGV[2] + i - 1, -1, job) end";
 
 static void floor_scripts(redisContext *redis, const char *script) {
-    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", script);
+    scoped_reply *sha = redis_ask(redis, "SCRIPT LOAD %s", script);
     for (int i = 0; i < JOBS; i += BATCH) redis_do(redis, "EVALSHA %s 0 %d %d", sha->str, BATCH, i);
-    freeReplyObject(sha);
 }
 
 static void floor_of_bull(redisContext *redis) {
-    redisReply *sha = bull_load_script(redis, "moveStalledJobsToWait");
+    scoped_reply *sha = bull_load_script(redis, "moveStalledJobsToWait");
     redis_do(redis,
              "EVALSHA %s 7 " BULL "stalled " BULL "wait " BULL "active " BULL "failed " BULL "stalled-check " BULL
              "meta-paused " BULL "paused 1 " BULL " %lld 30000",
              sha->str, (long long)(wall_us() / 1000));
-    freeReplyObject(sha);
 }
 
 static round_t floor_round(redisContext *redis, pinger_t *pinger, const recovery_t *recovery) {
@@ -120,10 +118,9 @@ static round_t floor_round(redisContext *redis, pinger_t *pinger, const recovery
 // ---- The sidecar.
 
 static double scripts_called(redisContext *redis) {
-    redisReply *info = redis_ask(redis, "INFO commandstats");
+    scoped_reply *info = redis_ask(redis, "INFO commandstats");
     const char *at = strstr(info->str, "cmdstat_evalsha:calls=");
     double calls = at ? strtod(at + strlen("cmdstat_evalsha:calls="), NULL) : 0;
-    freeReplyObject(info);
     return calls;
 }
 

@@ -19,11 +19,10 @@ static void load(redisContext *redis, int round) {
 }
 
 static bool copied(redisContext *redis) {
-    redisReply *last = redis_ask(redis, "XREVRANGE sidecar:q0:failures + - COUNT 1"),
-               *at = redis_ask(redis, "HVALS sidecar:q0:auditors");
+    scoped_reply *last = redis_ask(redis, "XREVRANGE sidecar:q0:failures + - COUNT 1"),
+                 *at = redis_ask(redis, "HVALS sidecar:q0:auditors");
     const char *id = last->elements == 1 ? last->element[0]->element[0]->str : "none";
     bool yes = at->elements == 1 && strncmp(at->element[0]->str, id, strlen(id)) == 0;
-    freeReplyObject(last);
     freeReplyObject(at);
     return yes;
 }

@@ -192,13 +192,12 @@ static void report_batch(redisContext *redis, int first) {
 static round_t report_floor(redisContext *redis) {
     enum { FLOOR_REPORTS = 20000 };
     redis_do(redis, "FLUSHALL");
-    redisReply *sha = redis_ask(redis, "SCRIPT LOAD %s", REPORT_FLOOR);
+    scoped_reply *sha = redis_ask(redis, "SCRIPT LOAD %s", REPORT_FLOOR);
     double cpu = redis_cpu_us(redis);
     for (int i = 0; i < FLOOR_REPORTS; i += REPORT_BATCH) report_batch(redis, i);
     int64_t began = mono_us();
     while (redis_do(redis, "EVALSHA %s 5 q0:backup q0 stamps failures q0:errors %d", sha->str, JOBS) > 0) continue;
     double took = (double)(mono_us() - began);
-    freeReplyObject(sha);
     return (round_t){FLOOR_REPORTS / took * 1e6, (redis_cpu_us(redis) - cpu) / FLOOR_REPORTS, 0};
 }
 
@@ -213,7 +212,7 @@ static double longest_wait(redisContext *redis) {
     char from[64] = "-";
     double longest = 0;
     for (size_t count = READ_COUNT; count == READ_COUNT;) {
-        redisReply *reply = redis_ask(redis, "XRANGE sidecar:q0:failures %s + COUNT %d", from, READ_COUNT);
+        scoped_reply *reply = redis_ask(redis, "XRANGE sidecar:q0:failures %s + COUNT %d", from, READ_COUNT);
         count = reply->elements;
         for (size_t i = 0; i < count; i++) {
             const redisReply *fields = reply->element[i]->element[1];
@@ -221,7 +220,6 @@ static double longest_wait(redisContext *redis) {
             if (at > longest) longest = at;
         }
         if (count) snprintf(from, sizeof from, "(%s", reply->element[count - 1]->element[0]->str);
-        freeReplyObject(reply);
     }
     return longest;
 }

@@ -120,9 +120,8 @@ static void memory(const bench_t *bench, redisContext *redis, int tls, double mi
     mib[OWN] = (double)proc_kib(pid, "smaps_rollup", "Private_Dirty") / 1024;
     mib[RESIDENT] = (double)proc_kib(pid, "smaps_rollup", "Rss") / 1024;
     *connections = 0;
-    redisReply *list = redis_ask(redis, "CLIENT LIST");
+    scoped_reply *list = redis_ask(redis, "CLIENT LIST");
     for (const char *at = list->str; (at = strstr(at, " name=queue-sidecar")); at++) ++*connections;
-    freeReplyObject(list);
     sidecar_stop(pid, SIGTERM);
 }
 
