@@ -6,15 +6,10 @@
 #include "base/wakeup.h"
 #include "fixture.h"
 
-#include <criterion/criterion.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* The last line of the log from its second field on, kept. */
 static char *last_line(void) {
@@ -433,7 +428,7 @@ Test(unit_utf8, knows_well_formed_sequences) {
 Test(unit_utf8, escaped_bytes_are_always_valid) {
     for (unsigned round = 0; round < 2000; round++) {
         char bytes[24];
-        buffer_t out = {0};
+        scoped(buffer_free) buffer_t out = {0};
         random_bytes(bytes, sizeof bytes);
         utf8_escape(&out, bytes, sizeof bytes, "\"\\");
         for (size_t i = 0; i < out.len;) {
@@ -441,7 +436,6 @@ Test(unit_utf8, escaped_bytes_are_always_valid) {
             cr_assert(step > 0 && (unsigned char)out.data[i] >= 0x20 && out.data[i] != 0x7f);
             i += step;
         }
-        buffer_free(&out);
     }
 }
 

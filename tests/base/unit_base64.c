@@ -1,9 +1,6 @@
 /* base/base64: the vectors of RFC 4648, section 10, and texts that no encoder writes. */
 #include "base/text/base64.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
 
 static void expect_both_ways(slice_t bytes, const char *text) {
     buffer_t out = {0};

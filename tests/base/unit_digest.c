@@ -1,11 +1,8 @@
 /* SHA-256: published vectors, parts, threads. */
 #include "base/digest.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void expect_hex(digest_t digest, const char *expected) {
     char hex[DIGEST_HEX_SIZE];

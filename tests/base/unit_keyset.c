@@ -2,10 +2,7 @@
 #include "base/keyset.h"
 
 #include "base/digest.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
+#include "suite.h"
 
 static digest_t key_of(int number) {
     char text[16];
@@ -39,7 +36,7 @@ Test(unit_keyset, map_finds_only_its_keys) {
 /* The hardest case for open addressing: all keys hash to the same slot. */
 Test(unit_keyset, map_separates_colliding_keys) {
     enum { KEYS = 100 };
-    keymap_t map = {0};
+    scoped(keymap_free) keymap_t map = {0};
     uint8_t keys[KEYS][KEY_BYTES];
     memset(keys, 0, sizeof keys);
     for (int i = 0; i < KEYS; i++) {
@@ -47,7 +44,6 @@ Test(unit_keyset, map_separates_colliding_keys) {
         *keymap_put(&map, keys[i]) = i + 1;
     }
     for (int i = 0; i < KEYS; i++) cr_assert_eq(*keymap_find(&map, keys[i]), i + 1);
-    keymap_free(&map);
 }
 
 static bool keep_even(void *self, const uint8_t key[KEY_BYTES], int64_t *value) {
@@ -58,7 +54,7 @@ static bool keep_even(void *self, const uint8_t key[KEY_BYTES], int64_t *value) 
 
 Test(unit_keyset, map_removes_keys_that_are_not_kept) {
     enum { KEYS = 1000 };
-    keymap_t map = {0};
+    scoped(keymap_free) keymap_t map = {0};
     int asked = 0;
     keymap_filter(&map, keep_even, &asked); /* on an empty map */
     uint8_t keys[KEYS][KEY_BYTES];
@@ -74,7 +70,6 @@ Test(unit_keyset, map_removes_keys_that_are_not_kept) {
         int64_t *value = keymap_find(&map, keys[i]);
         cr_assert(i % 2 ? !value : value && *value == i, "key %d", i);
     }
-    keymap_free(&map);
 }
 
 static int false_hits(const keyfilter_t *filter, int first, int count) {
@@ -85,7 +80,7 @@ static int false_hits(const keyfilter_t *filter, int first, int count) {
 
 Test(unit_keyset, filter_finds_all_keys_with_few_false_hits) {
     enum { KEYS = 16384 }; /* as full as a filter becomes: 16 bits a key */
-    keyfilter_t filter = {0};
+    scoped(keyfilter_free) keyfilter_t filter = {0};
     cr_assert_not(keyfilter_has(&filter, key_of(1).bytes), "a filter without a size holds no key");
     cr_assert_not(keyfilter_add(&filter, key_of(1).bytes));
     keyfilter_begin(&filter, KEYS);
@@ -99,11 +94,10 @@ Test(unit_keyset, filter_finds_all_keys_with_few_false_hits) {
     cr_assert_lt(false_hits(&filter, KEYS, 4 * KEYS), 4 * KEYS / 250);
     keyfilter_begin(&filter, KEYS);
     cr_assert_eq(false_hits(&filter, 0, KEYS), 0, "keyfilter_begin empties the filter");
-    keyfilter_free(&filter);
 }
 
 Test(unit_keyset, filter_size_follows_its_keys) {
-    keyfilter_t filter = {0};
+    scoped(keyfilter_free) keyfilter_t filter = {0};
     static const struct {
         size_t keys, words;
     } rows[] = {{0, 16}, {64, 16}, {65, 32}, {1000, 256}, {(size_t)1 << 24, (size_t)1 << 22}, {SIZE_MAX, (size_t)1 << 22}};
@@ -111,5 +105,4 @@ Test(unit_keyset, filter_size_follows_its_keys) {
         keyfilter_begin(&filter, rows[i].keys);
         cr_assert_eq(filter.words, rows[i].words, "%zu keys: %zu words", rows[i].keys, filter.words);
     }
-    keyfilter_free(&filter);
 }

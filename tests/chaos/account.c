@@ -4,12 +4,8 @@
 
 #include "audit_log.h"
 
-#include <criterion/criterion.h>
 #include <sqlite3.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { TOLD = 10, COPY_MS = 60000, TAKEOVER_MS = 900 + 1000, SLOW_MS = 2000 };
 #define EVENTS "SELECT count(*) FROM events WHERE kind <> 'gap'"

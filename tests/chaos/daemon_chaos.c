@@ -6,11 +6,6 @@
 
 #include "audit_log.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 TestSuite(daemon_chaos, .timeout = 7200);
 
 enum { SHORT_S = 10, TELL_S = 15, DRAIN_MS = 300000 };

@@ -4,13 +4,6 @@
 
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { GAP_MS = 900, SECOND_MS = 1000, MINUTE_MS = 60 * SECOND_MS, HOUR_MS = 60 * MINUTE_MS, WINDOW_MS = 30 * MINUTE_MS };
 enum { STORM_JOBS = 400, STORM_MOST = 5000 };
 #define FULL_BYTES (INT64_C(1) << 40) /* more than any stream takes */

@@ -3,11 +3,6 @@
 
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { PAUSE_MS = 900, COMMAND_MS = 60000, MAX_ARGS = 24 };
 
 static uint64_t pick(chaos_t *c, uint64_t below) { return cluster_random(&c->operator_random, below); }

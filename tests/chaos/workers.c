@@ -2,10 +2,6 @@
  * execution, so a repeated run draws the same. */
 #include "chaos.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {

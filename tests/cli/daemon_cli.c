@@ -6,13 +6,9 @@
 #include "text.h"
 #include "tls_harness.h"
 
-#include <criterion/criterion.h>
 #include <ctype.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* `check --redis` also checks the audit path, so it must be usable. */
@@ -398,12 +394,11 @@ Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
 }
 
 Test(daemon_cli, check_does_not_call_a_single_server_a_cluster) {
-    server_t *server = server_start(&(server_options_t){.tcp = true});
+    scoped(server_drop) server_t *server = server_start(&(server_options_t){.tcp = true});
     char *text = kept_printf("redis = { nodes = [\"127.0.0.1:%d\"]; };\nqueues = ( { name = \"q\"; } );\n", server_port(server));
     char *path = temp_file("nodes.cfg", text);
     const daemon_output_t *check = daemon_run("check", "--redis", "-c", path);
     cr_assert_eq(check->code, 1);
     cr_assert_not_null(strstr(check->out, "FAULT    cluster, no primary is known"), "%s", check->out);
     cr_assert_not_null(strstr(check->err, "this server is no Cluster"), "%s", check->err);
-    server_free(server);
 }

@@ -2,15 +2,9 @@
 #include "base/buffer.h"
 #include "child.h"
 #include "daemon.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { WORDS = 12, TIMEOUT_MS = 60000 };
 
@@ -19,16 +13,15 @@ static char *config; /* of two queues; in the directory of this test */
 
 static void write_configs(void) {
     config = temp_file("two.cfg", "queues = ( { name = \"email\"; }, { name = \"mail:slow\"; } );\n");
-    free(temp_file("spaced 'two.cfg", "queues = ( { name = \"spaced\"; } );\n"));
+    temp_file("spaced 'two.cfg", "queues = ( { name = \"spaced\"; } );\n");
 }
 
 TestSuite(daemon_completion, .init = write_configs);
 
 /* Whether a shell is installed. */
 static bool have(const char *shell) {
-    child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){shell, "-c", "exit 3", NULL}});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = (const char *const[]){shell, "-c", "exit 3", NULL}});
     bool ended = child_wait(child, TIMEOUT_MS) && child->exit_code == 3;
-    child_free(child);
     return ended;
 }
 
@@ -36,11 +29,10 @@ static bool have(const char *shell) {
 static char *output_of(const char *const *argv, const char *const *env) {
     char *out = temp_path(temp_root(), "out"), *err = temp_path(temp_root(), "err");
     unlink(out);
-    child_t *child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = out, .err = err});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv, .env = env, .out = out, .err = err});
     cr_assert(child_wait(child, TIMEOUT_MS), "%s %s does not end", argv[0], argv[1]);
     char *said = temp_read(err), *printed = temp_read(out);
     cr_assert_eq(child->exit_code, 0, "%s %s: %s", argv[0], argv[1], said);
-    child_free(child);
     return printed;
 }
 
@@ -98,10 +90,9 @@ static void expect_offers(const char *shell, const row_t *row, const char *offer
     char *more = strstr(expected, "...");
     if (more) *more = '\0';
     bool same = more ? strncmp(offers, expected, strlen(expected)) == 0 : strcmp(offers, expected) == 0;
-    buffer_t line = {0};
+    scoped(buffer_free) buffer_t line = {0};
     for (int i = 0; row->words[i]; i++) buffer_printf(&line, "%s[%s]", i ? " " : "", row->words[i]);
     cr_expect(same, "%s, %s: got <%s>, not <%s>", shell, buffer_text(&line), offers, row->offers);
-    buffer_free(&line);
 }
 
 static void expect_bash_completes(const char *with) {

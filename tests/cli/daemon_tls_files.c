@@ -1,13 +1,10 @@
 /* Certificate files that cannot work: `check` and `run` refuse them before they connect, with file, line and key. */
-#include <criterion/criterion.h>
 #include <gnutls/x509.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/buffer.h"
 #include "certificates.h"
 #include "daemon.h"
+#include "suite.h"
 #include "tempdir.h"
 
 TestSuite(daemon_tls_files);

@@ -1,13 +1,9 @@
-#include <criterion/criterion.h>
-#include <criterion/redirect.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/args.h"
 #include "cli/cli.h"
+#include "suite.h"
 #include "tempdir.h"
+
+#include <criterion/redirect.h>
 
 enum { WORDS = 10 };
 

@@ -1,12 +1,7 @@
 /* Candidates of the hidden command `complete`, by the words that bash passes. */
 #include "base/buffer.h"
 #include "cli/cli.h"
-#include "kept.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
 
 enum { WORDS_MAX = 8 };
 

@@ -1,11 +1,11 @@
 /* The manual pages. tests/check/man.py compares their generated blocks with the program. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "dialects/registry.h"
+#include "scoped.h"
 #include "tempdir.h"
 
 static void expect_exits(const cli_command_t *command) {
@@ -44,10 +44,8 @@ Test(unit_man, the_example_of_the_config_page_is_a_good_config) {
     cr_assert_not_null(end);
     end[1] = '\0';
     char *path = temp_file("example.cfg", example + strlen("\n```\n"));
-    buffer_t messages = {0};
-    config_t *config = config_load(path, dialect_settings, &messages);
+    scoped(buffer_free) buffer_t messages = {0};
+    scoped(config_drop) config_t *config = config_load(path, dialect_settings, &messages);
     cr_expect_not_null(config, "%s", buffer_text(&messages));
     cr_expect_eq(messages.len, 0, "%s", buffer_text(&messages));
-    config_free(config);
-    buffer_free(&messages);
 }

@@ -7,14 +7,11 @@
 #include "daemon.h"
 #include "native.h"
 #include "redis_cluster.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 TestSuite(daemon_clients_cluster, .timeout = 240);
 
@@ -106,14 +103,13 @@ static void move_slot(story_t *s, const char *queue) {
 static void round_of(story_t *s, int round) {
     char *in = lines_of(s, round);
     int before = native_count(&s->native, "taken", NULL);
-    child_t *producer = run(s, "produce", in);
+    scoped(child_drop) child_t *producer = run(s, "produce", in);
     if (!wait_for(native_count(&s->native, "taken", NULL) > before + s->count / ROUNDS / 5, ALL_MS)) fail(s, "no job comes");
     if (round == 1)
         nodes_fail_over(&s->nodes, nodes_slot(&s->nodes, "{q1}"));
     else
         move_slot(s, round ? "{q2}" : "{q0}");
     if (!child_wait(producer, ALL_MS) || producer->exit_code != 0) fail(s, "the producer failed");
-    child_free(producer);
 }
 
 typedef struct {
@@ -158,10 +154,9 @@ static bool is_empty(story_t *s) {
     for (int i = 0; i < QUEUES && empty; i++) {
         char queue[16];
         snprintf(queue, sizeof(queue), "{q%d}", i);
-        redis_t *r = nodes_open(&s->nodes, queue);
+        scoped(redis_drop) redis_t *r = nodes_open(&s->nodes, queue);
         empty = redis_int(r, "LLEN %s", queue) == 0 && redis_int(r, "ZCARD %s:delayed", queue) == 0 &&
                 redis_int(r, "LLEN %s:backup", queue) <= 1 && redis_int(r, "HLEN %s:errors", queue) == 0;
-        redis_close(r);
     }
     return empty;
 }

@@ -6,11 +6,7 @@
 #include "native.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 TestSuite(daemon_clients_native, .timeout = 120);
 
@@ -69,7 +65,7 @@ static void round_of(cluster_t *cluster, const native_t *native, int round, size
     daemon_t *leader = cluster_await_leader(cluster, "g", NULL, ALL_MS);
     int before = came(native);
     char *in = story(from, to, seed);
-    child_t *producer = native_start(native, (const char *const[]){"produce", "delay-queue", NULL}, NULL, in);
+    scoped(child_drop) child_t *producer = native_start(native, (const char *const[]){"produce", "delay-queue", NULL}, NULL, in);
     if (!wait_for(came(native) >= before + (int)(to - from) / 5, ALL_MS)) cluster_fail(cluster, "no message comes");
     if (round % 2)
         cr_expect_eq(daemon_terminate(leader, ALL_MS).code, 0);
@@ -77,7 +73,6 @@ static void round_of(cluster_t *cluster, const native_t *native, int round, size
         daemon_kill(leader);
     cluster_sidecar(cluster, (sidecar_t){.queues = QUEUE});
     cr_assert(child_wait(producer, ALL_MS) && producer->exit_code == 0);
-    child_free(producer);
 }
 
 static size_t number_of(const native_line_t *line, size_t count) {
@@ -147,13 +142,13 @@ Test(daemon_clients_native, a_polling_loop_and_the_sidecar_share_a_zset) {
 /* The capture program of Bull reads MONITOR, and Valkey's MONITOR does not quote the arguments. */
 static void needs_redis(server_t *server) {
     bool valkey;
-    free(server_version(server, &valkey));
+    server_version(server, &valkey);
     if (valkey) cr_skip("the scenes of Bull cannot be read from Valkey's MONITOR");
 }
 
 /* Compares the output of a capture program with a file, byte for byte. Returns the number of vectors. */
 static size_t current_vectors(const char *client, const char *program, const char *env, const char *file) {
-    server_t *server = server_start(&(server_options_t){.tcp = true});
+    scoped(server_drop) server_t *server = server_start(&(server_options_t){.tcp = true});
     native_t native = native_begin(client, server);
     if (strncmp(env, "QS_BULL", 7) == 0) needs_redis(server);
     native_finish(&native, (const char *const[]){program, NULL}, (const char *const[]){env, NULL}, NULL);
@@ -165,7 +160,6 @@ static size_t current_vectors(const char *client, const char *program, const cha
               file, line);
     free(native.run);
     free(native.dir);
-    server_free(server);
     return line - 1;
 }
 

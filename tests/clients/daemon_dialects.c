@@ -8,11 +8,7 @@
 #include "native.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 TestSuite(daemon_clients, .timeout = 240);
 
@@ -185,7 +181,7 @@ static void round_of(run_t *s, int round) {
     char *in = lines_of(s, round);
     read_output(s);
     size_t before = s->taken;
-    child_t *producer = native_start(&s->native, s->story->produce, s->story->env, in);
+    scoped(child_drop) child_t *producer = native_start(&s->native, s->story->produce, s->story->env, in);
     if (!wait_for((replace_workers(s), read_output(s), s->taken > before + s->count / ROUNDS / 5), ALL_MS))
         cluster_fail(&s->cluster, "no job comes");
     if (round % 2)
@@ -195,7 +191,6 @@ static void round_of(run_t *s, int round) {
     cluster_await_leader(&s->cluster, "g", leader, ALL_MS);
     daemon_restart(leader);
     if (!child_wait(producer, ALL_MS) || producer->exit_code != 0) native_fail(&s->native, "the producer failed");
-    child_free(producer);
 }
 
 static bool is(const native_line_t *line, const char *word) { return strcmp(line->word, word) == 0; }

@@ -1,13 +1,6 @@
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "config_case.h"
+#include "suite.h"
 
 TestSuite(unit_config, .init = config_case_begin, .fini = config_case_end);
 
@@ -34,7 +27,7 @@ static void strip_comments(char *text) {
 #define Q "queues = ( { name = \"q\"; } );\n"
 
 Test(unit_config, fills_in_the_defaults) {
-    config_t *config = config_case_good(Q, NULL);
+    scoped(config_drop) config_t *config = config_case_good(Q, NULL);
     cr_expect_str_eq(config->path, config_case_path);
     cr_expect_str_eq(config->group, "default");
     cr_expect_str_eq(config->redis.host, "127.0.0.1");
@@ -85,7 +78,6 @@ Test(unit_config, fills_in_the_defaults) {
     cr_expect_not(policy->end_duplicates);
     cr_expect_eq(policy->max_payload, 16 << 20);
     cr_expect_eq(policy->roles, ROLE_DISPATCHER | ROLE_MONITOR);
-    config_free(config);
 }
 
 Test(unit_config, accepts_values_at_the_bounds) {
@@ -120,7 +112,7 @@ Test(unit_config, accepts_credentials_beside_a_url_without_credentials) {
 }
 
 Test(unit_config, a_queue_falls_back_to_defaults_before_or_behind_it) {
-    config_t *config = config_case_good(
+    scoped(config_drop) config_t *config = config_case_good(
         "queues = ( { name = \"a\"; protected_timeout = \"30s\"; ready = \"in\"; retry_jitter = 0; },\n"
         "           { name = \"b\"; roles = ( \"monitor\" ); } );\n"
         "defaults = { protected_timeout = \"1m\"; retry_jitter = 0.5; score_unit = \"s\"; id_path = \"/id\"; };\n",
@@ -138,7 +130,6 @@ Test(unit_config, a_queue_falls_back_to_defaults_before_or_behind_it) {
     cr_expect_str_eq(a->ready, "in");
     cr_expect_str_eq(a->delayed, "a:delayed");
     cr_expect_eq(b->line, 2);
-    config_free(config);
 }
 
 Test(unit_config, the_environment_overrides_the_file) {
@@ -170,12 +161,10 @@ Test(unit_config, warns_of_unknown_variables) {
     setenv("QUEUE_SIDECAR_REDIS_HOTS", "x", 1);
     config_free(config_case_good(Q, &warnings));
     cr_expect_str_eq(warnings, "unknown variable QUEUE_SIDECAR_REDIS_HOTS: did you mean QUEUE_SIDECAR_REDIS_HOST?\n");
-    free(warnings);
     unsetenv("QUEUE_SIDECAR_REDIS_HOTS");
     setenv("QUEUE_SIDECAR_SERVICE_ACCOUNT_THING", "x", 1);
     config_free(config_case_good(Q, &warnings));
     cr_expect_str_eq(warnings, "unknown variable QUEUE_SIDECAR_SERVICE_ACCOUNT_THING\n");
-    free(warnings);
     unsetenv("QUEUE_SIDECAR_SERVICE_ACCOUNT_THING");
     setenv("QUEUE_SIDECAR_REDIS_PORT", "tcp://10.0.0.7:6379", 1);
     config_t *config = config_case_good(Q, &warnings);
@@ -184,7 +173,6 @@ Test(unit_config, warns_of_unknown_variables) {
         warnings,
         "QUEUE_SIDECAR_REDIS_PORT is ignored, as it is the address of a Kubernetes service: set enableServiceLinks: false\n");
     config_free(config);
-    free(warnings);
     config_case_forget_environment();
 }
 
@@ -212,7 +200,7 @@ Test(unit_config, splits_a_url_into_its_parts) {
         const url_row_t *row = &rows[i];
         char *text = kept_printf("redis = { url = \"%s\"; };\n" Q, row->url);
         char *warnings;
-        config_t *config = config_case_good(text, &warnings);
+        scoped(config_drop) config_t *config = config_case_good(text, &warnings);
         cr_expect_str_eq(config->redis.url, "");
         cr_expect_str_eq(config->redis.host, row->host, "%s", row->url);
         cr_expect_eq(config->redis.port, row->port, "%s", row->url);
@@ -223,8 +211,6 @@ Test(unit_config, splits_a_url_into_its_parts) {
         cr_expect_str_eq(warnings, *row->password   ? "F:1: `redis`: inline secret: use password_file\n"
                                    : *row->username ? USER_ALONE
                                                     : "");
-        free(warnings);
-        config_free(config);
     }
 }
 
@@ -289,7 +275,6 @@ Test(unit_config, warns_of_secrets_in_the_file) {
     config_free(config_case_good("redis = {\n password = \"hunter2\"; password_file = \"/p\"; };\n" Q, &warnings));
     cr_expect_str_eq(warnings, "F:2: `redis`: inline secret: use password_file\n"
                                "F:2: `redis`: password is ignored, as password_file is set: remove one of them\n");
-    free(warnings);
     setenv("QUEUE_SIDECAR_REDIS_PASSWORD", "hunter2", 1);
     config_t *config = config_case_good(Q, NULL);
     cr_expect_str_eq(config->redis.password, "hunter2");
@@ -299,27 +284,23 @@ Test(unit_config, warns_of_secrets_in_the_file) {
         config_case_good("queues = ( { name = \"q\"; roles = [ \"monitor\" ]; retry_backoff = \"fixed\"; } );", &warnings));
     cr_expect_str_eq(warnings, "F:1: queue `q`: retries wait in `q:delayed`, but this queue lacks the role dispatcher: add it, "
                                "or let another sidecar promote them\n");
-    free(warnings);
 }
 
 Test(unit_config, a_dump_shows_no_password_and_sets_none) {
     char *warnings;
-    config_t *first = config_case_good("redis = { password = \"hunter2\"; }; queues = ( { name = \"a\"; } );", &warnings);
-    free(warnings);
+    scoped(config_drop) config_t *first =
+        config_case_good("redis = { password = \"hunter2\"; }; queues = ( { name = \"a\"; } );", &warnings);
     char *text = dump(first);
     cr_expect_null(strstr(text, "hunter2"));
     cr_expect_not_null(strstr(text, "# password"));
-    config_t *second = config_case_good(text, &warnings);
-    free(warnings);
+    scoped(config_drop) config_t *second = config_case_good(text, &warnings);
     cr_expect_str_eq(second->redis.password, "");
-    config_free(first);
-    config_free(second);
 }
 
 Test(unit_config, a_dump_loads_again) {
     setenv("QUEUE_SIDECAR_REDIS_PORT", "7000", 1);
     char *warnings;
-    config_t *first = config_case_good(
+    scoped(config_drop) config_t *first = config_case_good(
         "redis = { username = \"a\\\"b\\\\c\"; };\n"
         "audit = { retain_rows = 5000000000L; retain_bytes = 0; }; log = { level = \"debug\"; };\n"
         "monitor = { scan_interval = \"1500ms\"; }; stream = { retain = \"48h\"; };\n"
@@ -327,12 +308,10 @@ Test(unit_config, a_dump_loads_again) {
         "queues = ( { name = \"a\"; ready = \"tab\\t\\x01 k\"; retry_backoff = \"exponential\"; retry_jitter = 1; },\n"
         "           { name = \"b\"; roles = [\"monitor\"]; max_payload = 1025; score_unit = \"s\"; } );\n",
         &warnings);
-    free(warnings);
     config_case_forget_environment();
     char *text = dump(first);
     cr_expect_null(strstr(text, "url"));
-    config_t *second = config_case_good(text, &warnings);
-    free(warnings);
+    scoped(config_drop) config_t *second = config_case_good(text, &warnings);
     char *again = dump(second);
     cr_expect_str_eq(second->redis.username, "a\"b\\c");
     cr_expect_str_eq(second->queues[0].ready, "tab\t\x01 k");
@@ -342,8 +321,6 @@ Test(unit_config, a_dump_loads_again) {
     strip_comments(text);
     strip_comments(again);
     cr_expect_str_eq(text, again);
-    config_free(first);
-    config_free(second);
 }
 
 Test(unit_config, dumps_where_each_value_came_from) {
@@ -373,7 +350,7 @@ Test(unit_config, dumps_where_each_value_came_from) {
 }
 
 Test(unit_config, lists_every_key_in_eight_columns) {
-    buffer_t out = {0};
+    scoped(buffer_free) buffer_t out = {0};
     config_list_keys(dialect_settings, &out);
     size_t rows = 0;
     for (const char *line = buffer_text(&out); *line; line = strchr(line, '\n') + 1) {
@@ -385,7 +362,6 @@ Test(unit_config, lists_every_key_in_eight_columns) {
     cr_expect_eq(rows, 85);
     cr_expect_not_null(strstr(buffer_text(&out), "\nlock\tttl\tduration\t5s\ta duration from \"200ms\" to \"10m\"\trestart\t"));
     cr_expect_not_null(strstr(buffer_text(&out), "\nqueue-only\tbackup\tkey\t<name>:backup\t"));
-    buffer_free(&out);
 }
 
 // Tests run in the root of the repository.
@@ -393,13 +369,11 @@ Test(unit_config, loads_the_shipped_samples) {
     static const char *const samples[] = {"conf/queue-sidecar.cfg",
                                           "conf/minimal.cfg"}; // unit_config_samples tests the other samples
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
-        buffer_t messages = {0};
-        config_t *config = config_case_read(samples[i], &messages);
+        scoped(buffer_free) buffer_t messages = {0};
+        scoped(config_drop) config_t *config = config_case_read(samples[i], &messages);
         cr_expect_not_null(config, "%s", buffer_text(&messages));
         cr_expect_str_eq(buffer_text(&messages), "");
         if (config) cr_expect_str_eq(config->queues[0].name, "email");
-        config_free(config);
-        buffer_free(&messages);
     }
 }
 
@@ -434,18 +408,16 @@ Test(unit_config, teaches_every_key_in_the_sample) {
 
 // In the sample every key except names has its default value.
 Test(unit_config, shows_the_defaults_in_the_sample) {
-    buffer_t messages = {0};
-    config_t *sample = config_case_read("conf/queue-sidecar.cfg", &messages);
-    config_t *plain = config_case_good("group = \"my-application\";\n"
-                                       "queues = ( { name = \"email\"; protected_timeout = \"30s\"; id_path = \"/id\"; },\n"
-                                       "{ name = \"reminders\"; score_unit = \"s\"; roles = [\"dispatcher\"]; } );",
-                                       NULL);
+    scoped(buffer_free) buffer_t messages = {0};
+    scoped(config_drop) config_t *sample = config_case_read("conf/queue-sidecar.cfg", &messages);
+    scoped(config_drop) config_t *plain =
+        config_case_good("group = \"my-application\";\n"
+                         "queues = ( { name = \"email\"; protected_timeout = \"30s\"; id_path = \"/id\"; },\n"
+                         "{ name = \"reminders\"; score_unit = \"s\"; roles = [\"dispatcher\"]; } );",
+                         NULL);
     cr_assert_not_null(sample);
     char *left = dump(sample), *right = dump(plain);
     strip_comments(left);
     strip_comments(right);
     cr_expect_str_eq(left, right);
-    config_free(sample);
-    config_free(plain);
-    buffer_free(&messages);
 }

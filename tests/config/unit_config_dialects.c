@@ -1,34 +1,29 @@
 /* Dialects in the config: the key names that they derive, the keys that they use, and conflicts of these keys. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "config_dialects.h"
 #include "dialects/bull/internal.h"
 #include "dialects/delayed_queue/internal.h"
 #include "dialects/kmqueue/internal.h"
+#include "suite.h"
 
 TestSuite(unit_config_dialects, .init = config_case_begin, .fini = config_case_end);
 
 /* The keys as lines "role name type how"; `how` is r (read) or w (written), with * for a pattern. Kept. */
 static char *keys_of(const config_t *config, size_t queue) {
     buffer_t out = {0};
-    redis_keys_t keys = config_redis_keys(&config->queues[queue]);
+    scoped(config_redis_keys_free) redis_keys_t keys = config_redis_keys(&config->queues[queue]);
     for (size_t i = 0; i < keys.count; i++) {
         const redis_key_t *key = &keys.items[i];
         buffer_printf(&out, "%s %s %s %s%s\n", key->role, key->name, key->type ? key->type : "any",
                       key->use == KEY_WRITES ? "w" : "r", key->pattern ? "*" : "");
     }
-    config_redis_keys_free(&keys);
     return kept(out.data);
 }
 
 static void expect_keys(const char *text, const char *expected) {
-    config_t *config = config_case_good(text, NULL);
+    scoped(config_drop) config_t *config = config_case_good(text, NULL);
     char *got = keys_of(config, 0);
     cr_expect_str_eq(got, expected, "%s\n got:\n%s", text, got);
-    config_free(config);
 }
 
 Test(unit_config_dialects, each_dialect_uses_its_own_keys) {
@@ -138,9 +133,8 @@ Test(unit_config_dialects, derives_simple_names_as_java_does) {
                 {"p.\xc3\x9cnder=a=b", "de_a=b"},    {"p.Outer$1=anon", "de_anon"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *text = kept_printf("queues = ( { name = \"q\"; dialect = \"delayed_queue\"; types = [\"%s\"]; } );", rows[i].type);
-        config_t *config = config_case_good(text, NULL);
+        scoped(config_drop) config_t *config = config_case_good(text, NULL);
         cr_expect_str_eq(delayed_config(&config->queues[0])->lists.items[0], rows[i].list);
-        config_free(config);
     }
 }
 
@@ -165,12 +159,11 @@ Test(unit_config_dialects, names_backup_lists_of_kmqueue_as_java_does) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *text = kept_printf("queues = ( { name = \"q\"; dialect = \"kmqueue\"; queues = [%s]; } );", rows[i].queues);
-        config_t *config = config_case_good(text, NULL);
+        scoped(config_drop) config_t *config = config_case_good(text, NULL);
         const queue_config_t *queue = &config->queues[0];
         char *backup = kept_printf("back_up_queue_%s", rows[i].backup);
         cr_expect_str_eq(queue->backup, backup, "%s: %s", text, queue->backup);
         cr_expect_str_eq(kmqueue_config(queue)->lists.items[0], rows[i].first, "%s", text);
-        config_free(config);
     }
 }
 
@@ -182,7 +175,7 @@ Test(unit_config_dialects, defaults_reach_only_keys_of_the_dialect) {
         "{ name = \"d\"; dialect = \"delayed_queue\"; types = [\"a.B\"]; },\n"
         "{ name = \"b\"; dialect = \"bull\"; },\n"
         "{ name = \"p\"; dialect = \"private_queues\"; main = \"m\"; private = \"w-*\"; } );";
-    config_t *config = config_case_good(text, NULL);
+    scoped(config_drop) config_t *config = config_case_good(text, NULL);
     static const struct {
         int64_t protected_timeout, alive, times, limit;
         const char *id, *heartbeat;
@@ -202,7 +195,6 @@ Test(unit_config_dialects, defaults_reach_only_keys_of_the_dialect) {
         cr_expect_str_eq(policy->heartbeat, rows[i].heartbeat, "%zu", i);
         cr_expect_eq(policy->score_unit, rows[i].unit, "%zu", i);
     }
-    config_free(config);
 }
 
 #define TWO(left, right) "queues = ( { name = \"a\"; " left " },\n { name = \"b\"; " right " } );"
@@ -267,18 +259,15 @@ Test(unit_config_dialects, compares_patterns) {
                  {WORKERS("w-*:a", "main = \"m\";"), WORKERS("w-*:b", "main = \"n\";")},
                  {WORKERS("w-*", "main = \"m\"; registry = \"r\";"), WORKERS("w-*", "main = \"n\"; registry = \"s\";")}};
     for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
-        char *text = mem_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", overlapping[i].a, overlapping[i].b);
-        buffer_t messages = {0};
+        char *text = kept_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", overlapping[i].a, overlapping[i].b);
+        scoped(buffer_free) buffer_t messages = {0};
         cr_expect_null(config_case_load(text, &messages), "%s", text);
         cr_expect_not_null(strstr(buffer_text(&messages), "queues `a` and `b`: a list can match both"), "%s",
                            buffer_text(&messages));
-        buffer_free(&messages);
-        free(text);
     }
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
-        char *text = mem_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", apart[i].a, apart[i].b);
+        char *text = kept_printf("queues = ({ name = \"a\"; %s },\n{ name = \"b\"; %s });", apart[i].a, apart[i].b);
         config_free(config_case_good(text, NULL));
-        free(text);
     }
     config_case_expect_fault("queues = ({ name = \"a\"; " WORKERS("w-*", "main = \"m\";") " },\n{ name = \"b\"; " WORKERS(
                                  "w-*1", "main = \"n\";") " });",

@@ -1,14 +1,8 @@
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "config_case.h"
 #include "libconfig_version.h"
+#include "suite.h"
 
 TestSuite(unit_config_errors, .init = config_case_begin, .fini = config_case_end);
 
@@ -94,10 +88,9 @@ Test(unit_config_errors, explains_a_wrong_value) {
 Test(unit_config_errors, reads_a_refused_config_with_an_unknown_key) {
     static const char text[] = "group = \"g\"; frobnicate = 1; http = { port = 99; };";
     config_case_write(config_case_path, text, sizeof text - 1);
-    config_t *config = config_load_refused(config_case_path, dialect_settings);
+    scoped(config_drop) config_t *config = config_load_refused(config_case_path, dialect_settings);
     cr_assert_str_eq(config->group, "g");
     cr_assert_eq(config->http.port, 99);
-    config_free(config);
 }
 
 Test(unit_config_errors, names_the_dialects) {
@@ -204,12 +197,11 @@ Test(unit_config_errors, reports_all_errors_in_line_order) {
 }
 
 Test(unit_config_errors, refuses_too_many_queues) {
-    buffer_t text = {0};
+    scoped(buffer_free) buffer_t text = {0};
     buffer_str(&text, "queues = (");
     for (int i = 0; i < 1001; i++) buffer_printf(&text, "%s\n{ name = \"q%d\"; }", i ? "," : "", i);
     buffer_str(&text, ");");
     config_case_expect_fault(buffer_text(&text), "F:1002: there are 1001 queues, but at most 1000 may be in one config\n");
-    buffer_free(&text);
 }
 
 Test(unit_config_errors, explains_syntax_errors) {
@@ -253,13 +245,13 @@ Test(unit_config_errors, reads_integers_from_the_source_text) {
          "F:1: queue `b`: `retry_times` is 4294967297, but must be an integer from 0 to 1000\n"},
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
-    config_t *config = config_case_good("audit = { retain_rows = 5000000000L; }; stream = { max_bytes = 0x100000000L; };\n"
-                                        "dispatcher = { batch = 0x10; };\n" Q,
-                                        NULL);
+    scoped(config_drop) config_t *config =
+        config_case_good("audit = { retain_rows = 5000000000L; }; stream = { max_bytes = 0x100000000L; };\n"
+                         "dispatcher = { batch = 0x10; };\n" Q,
+                         NULL);
     cr_expect_eq(config->audit.retain_rows, INT64_C(5000000000));
     cr_expect_eq(config->stream.max_bytes, INT64_C(4294967296));
     cr_expect_eq(config->dispatcher.batch, 16);
-    config_free(config);
 }
 
 /* libconfig 1.5 accepts some texts that 1.7 refuses, and refuses some that 1.7 accepts. */
@@ -276,34 +268,28 @@ Test(unit_config_errors, explains_syntax_errors_of_one_libconfig_version) {
 }
 
 Test(unit_config_errors, explains_an_unreadable_file) {
-    buffer_t messages = {0};
+    scoped(buffer_free) buffer_t messages = {0};
     cr_expect_null(config_case_read(config_case_path, &messages));
     char *got = config_case_messages(&messages);
     cr_expect_str_eq(got, "F: No such file or directory: name the config with -c FILE or QUEUE_SIDECAR_CONFIG\n");
-    free(got);
     buffer_clear(&messages);
     cr_expect_null(config_case_read(config_case_dir, &messages));
     char *expected =
         mem_printf("%s: Is a directory: name the file in it, such as %s/queue-sidecar.cfg\n", config_case_dir, config_case_dir);
     cr_expect_str_eq(buffer_text(&messages), expected);
-    free(expected);
     buffer_clear(&messages);
     config_case_write(config_case_path, "a\0b", 3);
     cr_expect_null(config_case_read(config_case_path, &messages));
     got = config_case_messages(&messages);
     cr_expect_str_eq(got, "F: byte 2 is NUL: the config must be a text file\n");
-    free(got);
     buffer_clear(&messages);
     cr_assert_eq(chmod(config_case_path, 0), 0);
     if (access(config_case_path, R_OK) != 0) { // root reads everything
         cr_expect_null(config_case_read(config_case_path, &messages));
         got = config_case_messages(&messages);
-        expected = mem_printf("F: Permission denied: let user %lu read the file\n", (unsigned long)geteuid());
+        expected = kept_printf("F: Permission denied: let user %lu read the file\n", (unsigned long)geteuid());
         cr_expect_str_eq(got, expected);
-        free(expected);
-        free(got);
     }
-    buffer_free(&messages);
 }
 
 /* `docker run -i IMAGE check -c /dev/stdin <queue-sidecar.cfg`: stdin of the container is a pipe. A reload finds it at its end.
@@ -311,7 +297,7 @@ Test(unit_config_errors, explains_an_unreadable_file) {
 Test(unit_config_errors, reads_a_config_from_an_inherited_pipe) {
     char path[32];
     int ends[2];
-    buffer_t messages = {0};
+    scoped(buffer_free) buffer_t messages = {0};
     cr_assert_eq(pipe(ends), 0);
     cr_assert_eq(write(ends[1], Q, sizeof Q - 1), (ssize_t)sizeof Q - 1);
     close(ends[1]);
@@ -321,7 +307,6 @@ Test(unit_config_errors, reads_a_config_from_an_inherited_pipe) {
     config_free(config);
     cr_expect_null(config_case_read(path, &messages), "the pipe is empty now");
     close(ends[0]);
-    buffer_free(&messages);
 }
 
 /* libconfig itself opens an included file, so a FIFO must be found before. */
@@ -329,35 +314,30 @@ Test(unit_config_errors, refuses_a_config_that_is_not_a_regular_file) {
     char more[128], deep[128];
     snprintf(more, sizeof more, "%s/more.cfg", config_case_dir);
     snprintf(deep, sizeof deep, "%s/deep.cfg", config_case_dir);
-    buffer_t messages = {0};
+    scoped(buffer_free) buffer_t messages = {0};
     cr_assert_eq(mkfifo(config_case_path, 0600), 0);
     cr_expect_null(config_case_read(config_case_path, &messages));
     char *got = config_case_messages(&messages);
     cr_expect_str_eq(got, "F: not a regular file: write the config into a file\n");
     cr_assert_eq(unlink(config_case_path), 0);
     cr_assert_eq(mkfifo(more, 0600), 0);
-    char *expected = mem_printf("F:2: included file %s is not a regular file\n", more);
+    char *expected = kept_printf("F:2: included file %s is not a regular file\n", more);
     config_case_expect_fault("// @include \"this.cfg\"\n@include \"more.cfg\"\n" Q, expected);
-    free(expected);
-    expected = mem_printf("F:1: included file %s is not a regular file\n", more);
+    expected = kept_printf("F:1: included file %s is not a regular file\n", more);
     char *text = kept_printf("@include \"%s\"\n" Q, more);
     if (!libconfig_is_old()) config_case_expect_fault(text, expected); // an older libconfig puts its directory before the path
-    free(expected);
     cr_assert_eq(rename(more, deep), 0);
     config_case_write(more, "@include \"deep.cfg\"\n", 21);
-    expected = mem_printf("%s:1: included file %s is not a regular file\n", more, deep);
+    expected = kept_printf("%s:1: included file %s is not a regular file\n", more, deep);
     config_case_expect_fault("@include \"more.cfg\"\n" Q, expected);
-    free(expected);
     cr_assert_eq(unlink(deep), 0);
     cr_assert_eq(rename(config_case_path, deep), 0);
     config_case_write(deep, Q, sizeof Q - 1);
     cr_assert_eq(symlink("deep.cfg", config_case_path), 0);
     buffer_clear(&messages);
-    config_t *config = config_case_read(config_case_path, &messages);
+    scoped(config_drop) config_t *config = config_case_read(config_case_path, &messages);
     cr_expect_not_null(config, "%s", buffer_text(&messages));
-    config_free(config);
     unlink(deep);
-    buffer_free(&messages);
 }
 
 Test(unit_config_errors, names_the_included_file) {
@@ -370,13 +350,10 @@ Test(unit_config_errors, names_the_included_file) {
                    "or d; such as \"4294967297s\"), but must be a duration from \"200ms\" to \"10m\"\n",
                    more);
     config_case_expect_fault("@include \"more.cfg\"\n" Q "grup = 1;\n", expected);
-    free(expected);
-    expected = mem_printf("F:1: cannot open include file (its path is relative to %s)\n", config_case_dir);
+    expected = kept_printf("F:1: cannot open include file (its path is relative to %s)\n", config_case_dir);
     config_case_expect_fault("@include \"none.cfg\"\n" Q, expected);
-    free(expected);
     text = "lock = { ttl = \"7s\"; };\n";
     config_case_write(more, text, strlen(text));
-    config_t *config = config_case_good("@include \"more.cfg\"\n" Q, NULL);
+    scoped(config_drop) config_t *config = config_case_good("@include \"more.cfg\"\n" Q, NULL);
     cr_expect_eq(config->lock.ttl_ms, 7000);
-    config_free(config);
 }

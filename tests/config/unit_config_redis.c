@@ -52,7 +52,7 @@ Test(unit_config_redis, refuses_a_host_with_a_port) {
 Test(unit_config_redis, refuses_more_than_32_addresses) {
     static const char *const keys[] = {"nodes", "sentinels", "addresses"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        buffer_t text = {0};
+        scoped(buffer_free) buffer_t text = {0};
         buffer_printf(&text, "redis = { %s = [\"h0:1\"", keys[i]);
         for (int k = 1; k <= 32; k++) buffer_printf(&text, ", \"h%d:1\"", k);
         buffer_str(&text, "]; };\n" Q);
@@ -60,7 +60,6 @@ Test(unit_config_redis, refuses_more_than_32_addresses) {
                                      "to 32 texts, each of 1 to 256 bytes\n",
                                      keys[i]);
         config_case_expect_fault(buffer_text(&text), expected);
-        buffer_free(&text);
     }
 }
 
@@ -149,7 +148,6 @@ Test(unit_config_redis, warns_of_a_slice_that_is_long_for_the_ttl) {
         char *text = kept_printf("redis = { slice = \"%s\"; };\nlock = { ttl = \"%s\"; };\n" Q, rows[i].slice, rows[i].ttl);
         config_free(config_case_good(text, &warnings));
         cr_expect_str_eq(warnings, rows[i].warning);
-        free(warnings);
     }
 }
 
@@ -168,13 +166,12 @@ Test(unit_config_redis, refuses_settings_of_tls_without_tls) {
 }
 
 Test(unit_config_redis, a_key_with_its_default_asks_for_nothing) {
-    config_t *config = config_case_good(
+    scoped(config_drop) config_t *config = config_case_good(
         REDIS("mode = \"auto\"; nodes = []; sentinels = []; master = \"\"; sentinel_username = \"\"; sentinel_password = \"\";"
               "sentinel_password_file = \"\"; sentinel_tls = false; addresses = []; tls = false; tls_ca_file = \"\";"
               "tls_cert_file = \"\"; tls_key_file = \"\"; tls_server_name = \"\"; tls_verify = \"full\"; tls_min = \"1.2\";"),
         NULL);
     cr_expect_eq(config_redis_mode(&config->redis), REDIS_MODE_AUTO);
-    config_free(config);
 }
 
 Test(unit_config_redis, the_environment_names_its_variables) {
@@ -188,7 +185,7 @@ Test(unit_config_redis, the_environment_names_its_variables) {
 }
 
 Test(unit_config_redis, the_mode_decides_the_scope_of_locks) {
-    config_t *config = config_case_good(Q, NULL);
+    scoped(config_drop) config_t *config = config_case_good(Q, NULL);
     static const struct {
         redis_mode_t mode;
         lock_scope_t given, expected;
@@ -201,7 +198,6 @@ Test(unit_config_redis, the_mode_decides_the_scope_of_locks) {
         config->lock.scope = rows[i].given;
         cr_expect_eq(config_lock_scope(config, rows[i].mode), rows[i].expected, "row %zu", i);
     }
-    config_free(config);
 }
 
 Test(unit_config_redis, knows_which_config_would_also_work_in_a_cluster) {
@@ -221,17 +217,15 @@ Test(unit_config_redis, knows_which_config_would_also_work_in_a_cluster) {
         {KM(""), false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        config_t *config = config_case_good(rows[i].text, NULL);
+        scoped(config_drop) config_t *config = config_case_good(rows[i].text, NULL);
         cr_expect_eq(config_may_be_cluster(config), rows[i].expected, "%s", rows[i].text);
-        config_free(config);
     }
 }
 
 Test(unit_config_redis, the_mode_that_was_found_counts_where_the_settings_leave_it_open) {
-    config_t *config = config_case_good(Q, NULL);
+    scoped(config_drop) config_t *config = config_case_good(Q, NULL);
     config->redis.found = REDIS_MODE_CLUSTER;
     cr_expect_eq(config_redis_mode(&config->redis), REDIS_MODE_CLUSTER);
     config->redis.mode = REDIS_MODE_SINGLE;
     cr_expect_eq(config_redis_mode(&config->redis), REDIS_MODE_SINGLE);
-    config_free(config);
 }

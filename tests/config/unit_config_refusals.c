@@ -39,13 +39,12 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_kmqueue) {
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
-    config_t *config = config_case_good(ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" a \"];"), &warnings);
+    scoped(config_drop) config_t *config =
+        config_case_good(ONE("dialect = \"kmqueue\"; queues = [\"a:safe\", \" a \"];"), &warnings);
     cr_expect_str_eq(
         warnings,
         F "`queues` has \" a \", whose queue is listed before it: KMQueueManager and the sidecar keep the first entry\n");
     cr_expect_eq(kmqueue_config(&config->queues[0])->lists.count, 1);
-    free(warnings);
-    config_free(config);
 }
 
 Test(unit_config_refusals, reports_missing_or_wrong_keys_of_delayed_queue) {
@@ -97,11 +96,10 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_delayed_queue) {
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
-    config_t *config = config_case_good(ONE("dialect = \"delayed_queue\"; types = [\"a.Mail\", \"b.Mail\"];"), &warnings);
+    scoped(config_drop) config_t *config =
+        config_case_good(ONE("dialect = \"delayed_queue\"; types = [\"a.Mail\", \"b.Mail\"];"), &warnings);
     cr_expect_str_eq(warnings, F "`types` gives the list \"de_mail\" to two classes: their workers take each other's events\n");
     cr_expect_eq(delayed_config(&config->queues[0])->lists.count, 2);
-    free(warnings);
-    config_free(config);
 }
 
 Test(unit_config_refusals, reports_missing_or_wrong_keys_of_bull) {
@@ -143,13 +141,11 @@ Test(unit_config_refusals, reports_missing_or_wrong_keys_of_private_queues) {
     };
     config_case_expect_faults(rows, sizeof rows / sizeof *rows);
     char *warnings;
-    config_t *config = config_case_good("defaults = { heartbeat = \"hb:*\"; };\n" PQ(""), &warnings);
+    scoped(config_drop) config_t *config = config_case_good("defaults = { heartbeat = \"hb:*\"; };\n" PQ(""), &warnings);
     cr_expect_str_eq(warnings,
                      "F:2: queue `q`: `heartbeat` of `defaults` is not for dialect private_queues, where * is the worker's "
                      "name: give it in the queue, or \"off\"\n");
     cr_expect_str_eq(config->queues[0].policy.heartbeat, "off");
-    free(warnings);
-    config_free(config);
 }
 
 #define NOT_FOR(dialect, key) F "`" key "` is not for dialect " dialect ": "

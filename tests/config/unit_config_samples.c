@@ -1,12 +1,9 @@
 /* The samples of conf/, one for each dialect: each names every key that its dialect knows, and shows the defaults. Tests run in
  * the root of the repository. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/dialect.h"
 #include "config_case.h"
+#include "suite.h"
 #include "tempdir.h"
 
 TestSuite(unit_config_samples, .init = config_case_begin, .fini = config_case_end);
@@ -50,11 +47,10 @@ static char *values(const config_t *config) {
 }
 
 static config_t *load_sample(const char *file) {
-    buffer_t messages = {0};
+    scoped(buffer_free) buffer_t messages = {0};
     config_t *config = config_case_read(file, &messages);
     cr_assert_not_null(config, "%s", buffer_text(&messages));
     cr_expect_str_eq(buffer_text(&messages), "");
-    buffer_free(&messages);
     return config;
 }
 
@@ -83,14 +79,13 @@ static bool teaches(const char *sample, const char *key) {
 Test(unit_config_samples, teach_every_key_of_their_dialects) {
     for (size_t i = 0; i < sizeof SAMPLES / sizeof *SAMPLES; i++) {
         char *sample = temp_read(SAMPLES[i].file);
-        config_t *config = load_sample(SAMPLES[i].file);
+        scoped(config_drop) config_t *config = load_sample(SAMPLES[i].file);
         const config_dialect_t *dialect = config->queues[0].dialect;
         const config_key_t *key;
         for (size_t row = 0; SAMPLES[i].complete && (key = config_queue_key(dialect, row)) != NULL; row++) {
             if (!config_key_in_queue(key) || !config_key_of_dialect(key, dialect)) continue;
             cr_expect(teaches(sample, key->name), "%s does not name %s", SAMPLES[i].file, key->name);
         }
-        config_free(config);
     }
 }
 

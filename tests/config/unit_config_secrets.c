@@ -1,9 +1,7 @@
 /* Every way to write a secret wrongly: no message and no dump repeats it. */
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "config_case.h"
+#include "suite.h"
 
 TestSuite(unit_config_secrets, .init = config_case_begin, .fini = config_case_end);
 
@@ -13,7 +11,7 @@ TestSuite(unit_config_secrets, .init = config_case_begin, .fini = config_case_en
 
 // Loads the config and checks the messages and the dump for the secret, also in part.
 static void expect_hidden(const char *text) {
-    buffer_t shown = {0};
+    scoped(buffer_free) buffer_t shown = {0};
     config_t *config = config_case_load(text, &shown);
     cr_expect(config || shown.len, "refused without a message: %s", text);
     if (config) config_dump(config, &shown);
@@ -24,7 +22,6 @@ static void expect_hidden(const char *text) {
     cr_expect_null(strstr(config->redis.host, "s3cret"), "%s", text);
     cr_expect_null(strstr(config->redis.socket, "s3cret"), "%s", text);
     config_free(config);
-    buffer_free(&shown);
 }
 
 static void expect_all_hidden(const char *const *texts, size_t count) {
@@ -180,16 +177,15 @@ Test(unit_config_secrets, a_url_outside_of_redis_url_is_refused_with_the_place_w
 
 // A name of a user may be an address of mail, and the path of a socket may hold an @: neither is a URL.
 Test(unit_config_secrets, an_at_sign_that_begins_no_host_is_taken) {
-    config_t *config = config_case_good(REDIS("username = \"me@example.com\"; socket = \"/run/redis@1.sock\";"), NULL);
+    scoped(config_drop) config_t *config =
+        config_case_good(REDIS("username = \"me@example.com\"; socket = \"/run/redis@1.sock\";"), NULL);
     cr_expect_str_eq(config->redis.username, "me@example.com");
     cr_expect_str_eq(config->redis.socket, "/run/redis@1.sock");
-    config_free(config);
 }
 
 Test(unit_config_secrets, a_url_with_a_user_alone_is_warned_about_unless_a_password_is_set) {
     char *warnings;
     config_free(config_case_good("redis = { url = \"redis://s3cret@cache\"; };\n" Q, &warnings));
     cr_expect_str_eq(warnings, "F:1: the URL of Redis has a user and no password: if the user is a password, write :PASSWORD@\n");
-    free(warnings);
     config_free(config_case_good("redis = { url = \"redis://me@cache\"; password_file = \"/p\"; };\n" Q, NULL));
 }

@@ -1,16 +1,12 @@
 /* `make demo` runs to its end, and leaves no process or file behind, even if it is interrupted. */
 #include "child.h"
 #include "daemon.h"
+#include "suite.h"
 #include "tempdir.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { DEMO_MS = 120000, GONE_MS = 10000, TRIES = 3 };
 

@@ -1,8 +1,6 @@
 /* Health, readiness and metrics over HTTP, and hostile clients. */
 #include "http_fixture.h"
 
-#include <signal.h>
-
 static cluster_t cluster;
 SUITE(daemon_http, , cluster_end(&cluster));
 
@@ -100,20 +98,18 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
         {"GET /healthz HTTP/1.0\r\n\r\n", " 200 OK"},
     };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        char *text = ask(port, asked[i].request);
+        char *text = kept(ask(port, asked[i].request));
         cr_expect(strstr(text, asked[i].answer), "%s: %s", asked[i].request, text);
         const char *end = strstr(text, "\r\n\r\n"); /* of the head */
         cr_expect(end && (end[4] == '\0') == (strncmp(asked[i].request, "HEAD", 4) == 0), "%s: %s", asked[i].request, text);
-        free(text);
     }
     char *large = kept(calloc(1, 1 << 18));
     strcpy(large, "GET /healthz HTTP/1.1\r\nX: ");
     memset(large + strlen(large), 'x', 1 << 17);
     const char *const bad[] = {large, "\x16\x03\x01\x02\x05 not http at all\r\n\r\n"};
     for (size_t i = 0; i < 2; i++) { /* the response may be lost: the server closes without reading the whole request */
-        char *text = ask(port, bad[i]);
+        char *text = kept(ask(port, bad[i]));
         cr_expect(!strstr(text, " 200 "), "%.30s: %s", bad[i], text);
-        free(text);
     }
     cr_assert(says(port, "/healthz", "HTTP/1.1 200"));
     cr_assert(daemon_running(d));

@@ -69,11 +69,9 @@ Test(daemon_metrics, sizes_equal_those_in_redis) {
     cr_assert_lt(value(first, "oldest_in_progress_age_seconds{queue=\"q\"}"), 100);
     cr_assert_eq(value_of(scrape, "failure_stream_records{queue=\"q\"}"), 0);
     cr_assert_eq(value_of(scrape, "failure_stream_full_ratio{queue=\"q\"}"), 0);
-    free(scrape);
     scrape = get(second, "/metrics");
     cr_assert(strstr(scrape, "# TYPE " M "delayed_jobs gauge\n") && !strstr(scrape, "\n" M "delayed_jobs{"),
               "a standby exposes no sizes");
-    free(scrape);
     daemon_kill(leader);
     cluster_await_leader(&cluster, "g", leader, 20000);
     await_value(standby, second, "delayed_jobs{queue=\"q\"}", 2);
@@ -169,11 +167,10 @@ static void check_by_promtool(const char *scrape) {
     }
     char *in = temp_file("scrape", scrape), *out = temp_path(temp_root(), "promtool");
     const char *argv[] = {"sh", "-c", "exec \"$0\" check metrics <\"$1\"", TOOL, in, NULL};
-    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out, .err = out});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv, .out = out, .err = out});
     cr_assert(child_wait(child, 30000));
     char *said = temp_read(out);
     cr_assert(child->exit_code == 0 && *said == '\0', "%d: %s", child->exit_code, said);
-    child_free(child);
 }
 
 Test(daemon_metrics, promtool_accepts_the_metrics) {

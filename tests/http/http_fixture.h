@@ -5,14 +5,9 @@
 #include "wait.h"
 
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 static const char SERVES[] = "serving health and metrics";
 static const char CANNOT[] = "cannot serve health and metrics";

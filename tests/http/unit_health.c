@@ -1,10 +1,6 @@
 /* /readyz with one problem at a time: which check fails, with what text, and whether the instance is still ready. */
 #include "http/health.h"
-#include "kept.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
+#include "suite.h"
 
 typedef struct setup {
     metrics_t *metrics;
@@ -52,10 +48,10 @@ static size_t count(const char *text, const char *part) {
 /* Reports a refused config and a change, each a text of so many digits and a letter of two bytes. Expects these endings in the
  * response. */
 static void expect_told(size_t refused, const char *fault, size_t changed, const char *change) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     health_t *health = health_new(metrics, "app");
     char text[4096];
-    buffer_t json = {0};
+    scoped(buffer_free) buffer_t json = {0};
     snprintf(text, sizeof text, "%0*d\xc3\xa9\n", (int)refused, 0);
     health_set_refused(health, text);
     snprintf(text, sizeof text, "%0*d\xc3\xa9", (int)changed, 7);
@@ -63,9 +59,7 @@ static void expect_told(size_t refused, const char *fault, size_t changed, const
     health_ready(health, &json);
     cr_expect(strstr(buffer_text(&json), fault), "%zu bytes: %s", refused, buffer_text(&json));
     cr_expect(strstr(buffer_text(&json), change), "%zu bytes: %s", changed, buffer_text(&json));
-    buffer_free(&json);
     health_free(health);
-    metrics_free(metrics);
 }
 
 /* The cut is between characters, and the text says that there is more. */
@@ -80,7 +74,7 @@ Test(unit_health, each_problem_fails_one_check_and_few_decide_readiness) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         setup_t w = {.metrics = metrics_new(1), .role = {.name = "auditor"}};
         const role_t *const roles[] = {&w.role};
-        buffer_t json = {0};
+        scoped(buffer_free) buffer_t json = {0};
         w.health = health_new(w.metrics, "app");
         w.queue = metrics_queue(w.metrics, "email");
         health_watch_roles(w.health, roles, 1);
@@ -98,7 +92,6 @@ Test(unit_health, each_problem_fails_one_check_and_few_decide_readiness) {
             cr_expect(at && (!wrong || strncmp(at + strlen(head), ROWS[i].why, strlen(ROWS[i].why)) == 0), "row %zu, %s: %s", i,
                       head, text);
         }
-        buffer_free(&json);
         health_free(w.health);
         metrics_free(w.metrics);
     }
@@ -117,15 +110,13 @@ Test(unit_health, a_reason_lasts_until_its_teller_takes_it_back) {
         {0, NULL, ": B is away"},
         {1, NULL, ": the log says why"},
     };
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     const char tellers[3] = "";
     metrics_say(metrics, WHY_AUDIT, &tellers[0], "disk full");
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        buffer_t told = {0};
+        scoped(buffer_free) buffer_t told = {0};
         metrics_say(metrics, WHY_REDIS, &tellers[steps[i].teller], steps[i].says);
         metrics_tell(metrics, WHY_REDIS, &told);
         cr_expect_str_eq(buffer_text(&told), steps[i].shown, "step %zu", i);
-        buffer_free(&told);
     }
-    metrics_free(metrics);
 }

@@ -1,6 +1,7 @@
 /* Counters and the histogram of lateness. */
 #include "dialects/registry.h"
 #include "model/metrics.h"
+#include "scoped.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -8,7 +9,7 @@
 static const int64_t BOUNDS[METRICS_LATENESS_BUCKETS - 1] = METRICS_LATENESS_BOUNDS;
 
 Test(unit_metrics, metrics_begin_at_zero) {
-    metrics_t *metrics = metrics_new(3);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(3);
     cr_assert_eq(metrics->queue_count, 3);
     for (size_t i = 0; i < 3; i++) {
         cr_assert_eq(metric_get(&metrics->queues[i].promoted), 0);
@@ -19,7 +20,6 @@ Test(unit_metrics, metrics_begin_at_zero) {
     cr_assert_eq(metric_get(&metrics->terms), 1);
     metric_set(&metrics->terms, 7);
     cr_assert_eq(metric_get(&metrics->terms), 7);
-    metrics_free(metrics);
     metrics_free(NULL);
 }
 
@@ -34,7 +34,7 @@ Test(unit_metrics, families_of_the_instance_differ) {
 }
 
 Test(unit_metrics, bucket_bounds_are_inclusive) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     for (size_t i = 0; i < METRICS_LATENESS_BUCKETS - 1; i++) {
         metrics_lateness(queue, BOUNDS[i], 1);
@@ -44,11 +44,10 @@ Test(unit_metrics, bucket_bounds_are_inclusive) {
         metric_set(&queue->lateness[i + 1], 0);
         if (i > 0) cr_assert_gt(BOUNDS[i], BOUNDS[i - 1]);
     }
-    metrics_free(metrics);
 }
 
 Test(unit_metrics, lateness_counts_jobs_and_never_goes_below_zero) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     metrics_lateness(queue, -5000000, 3);
     cr_assert_eq(metric_get(&queue->lateness[0]), 3);
@@ -60,11 +59,10 @@ Test(unit_metrics, lateness_counts_jobs_and_never_goes_below_zero) {
     cr_assert_eq(metric_get(&queue->lateness_max_us), 700);
     metrics_lateness(queue, 600, 1);
     cr_assert_eq(metric_get(&queue->lateness_max_us), 700);
-    metrics_free(metrics);
 }
 
 Test(unit_metrics, quantiles_are_upper_bounds) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     metrics_lateness(queue, 100, 90);
     metrics_lateness(queue, 3000, 9);
@@ -75,7 +73,6 @@ Test(unit_metrics, quantiles_are_upper_bounds) {
     cr_assert_eq(metrics_lateness_quantile(queue, 0.91), 5000);
     cr_assert_eq(metrics_lateness_quantile(queue, 0.99), 5000);
     cr_assert_eq(metrics_lateness_quantile(queue, 1), INT64_MAX);
-    metrics_free(metrics);
 }
 
 static config_t *config_of(queue_config_t *queues, size_t count) {
@@ -85,7 +82,7 @@ static config_t *config_of(queue_config_t *queues, size_t count) {
 }
 
 Test(unit_metrics, queue_keeps_its_row_and_numbers) {
-    metrics_t *metrics = metrics_new(2);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(2);
     queue_config_t queues[] = {{.name = (char[]){"a"}, .dialect = dialect_list.settings},
                                {.name = (char[]){"b"}, .dialect = dialect_list.settings},
                                {.name = (char[]){"c"}, .dialect = dialect_list.settings}};
@@ -103,12 +100,11 @@ Test(unit_metrics, queue_keeps_its_row_and_numbers) {
     cr_assert_eq(metrics_queue(metrics, "c"), b, "a new queue gets the place of a removed one");
     cr_assert_eq(metrics_lateness_quantile(b, 1), 0);
     cr_assert_eq(metric_get(&a->promoted), 3);
-    metrics_free(metrics);
 }
 
 /* A queue has its place before the config that brings it is in effect: no settings are exposed yet. */
 Test(unit_metrics, settings_are_reported_once_in_effect) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings, .policy.retry.times = 3}};
     metrics_serve(metrics, config_of(queues, 1));
     metrics_queue_t *queue = metrics_queue(metrics, "a");
@@ -117,13 +113,12 @@ Test(unit_metrics, settings_are_reported_once_in_effect) {
     cr_assert_eq(metrics_queue(metrics, "b"), queue);
     cr_assert_eq(metric_get(&queue->set_retries), -1, "no setting of the removed queue, and not 0");
     cr_assert_eq(metric_get(&queue->set_alive_ms), -1, "not 0: that would mean off");
-    metrics_free(metrics);
 }
 
 static mono_t at_s(int64_t seconds) { return (mono_t){(1000 + seconds) * NS_PER_S}; }
 
 Test(unit_metrics, sizes_are_wanted_for_two_minutes_after_a_scrape) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     cr_assert_not(metrics_wanted(metrics, at_s(0)), "nobody has scraped yet");
     cr_assert_not(metrics_wanted(metrics, at_s(-999)), "nobody has scraped yet, and the machine has just started");
     cr_assert(metrics_scraped(metrics, at_s(0)), "the leader must be woken");
@@ -131,11 +126,10 @@ Test(unit_metrics, sizes_are_wanted_for_two_minutes_after_a_scrape) {
     cr_assert(metrics_wanted(metrics, at_s(59 + 119)) && !metrics_wanted(metrics, at_s(59 + 120)));
     cr_assert(metrics_scraped(metrics, at_s(59 + 60)), "half of the time is over: wake the leader");
     cr_assert(metrics_scraped(metrics, at_s(1000)));
-    metrics_free(metrics);
 }
 
 Test(unit_metrics, sizes_are_reported_for_a_minute_and_ages_grow) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     cr_assert_not(metrics_counted(queue, at_s(0)));
     metric_set(&queue->counted_ns, at_s(0).ns);
@@ -145,11 +139,10 @@ Test(unit_metrics, sizes_are_reported_for_a_minute_and_ages_grow) {
     cr_assert_eq(metrics_age_ms(metrics, 1490000, at_s(7)), 17000);
     cr_assert_eq(metrics_age_ms(metrics, 1500001, at_s(0)), 0);
     cr_assert_eq(metrics_age_ms(metrics, INT64_MAX, at_s(0)), 0);
-    metrics_free(metrics);
 }
 
 Test(unit_metrics, ends_and_stalls_are_counted_by_label_and_in_total) {
-    metrics_t *metrics = metrics_new(1);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(1);
     metrics_queue_t *queue = &metrics->queues[0];
     static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
                                           "invalid_target",    "dead_letter", "worker_failed"};
@@ -161,12 +154,11 @@ Test(unit_metrics, ends_and_stalls_are_counted_by_label_and_in_total) {
     cr_assert_eq(metric_get(&queue->ended), 29);
     metrics_stall(queue, CAUSE_lock_lost);
     cr_assert(metric_get(&queue->stalled) == 1 && metric_get(&queue->stalled_by[CAUSE_lock_lost]) == 1);
-    metrics_free(metrics);
 }
 
 /* Refused requests are retried every 5 s, so 15 s without a refusal mean that it is over. */
 Test(unit_metrics, queue_counts_as_refused_while_its_requests_are) {
-    metrics_t *metrics = metrics_new(4);
+    scoped(metrics_drop) metrics_t *metrics = metrics_new(4);
     queue_config_t queues[] = {{.name = "a", .dialect = dialect_list.settings}, {.name = "b", .dialect = dialect_list.settings}};
     char *first;
     metrics_serve(metrics, config_of(queues, 2));
@@ -177,5 +169,4 @@ Test(unit_metrics, queue_counts_as_refused_while_its_requests_are) {
     cr_assert_str_eq(first, "b");
     free(first);
     cr_assert(metrics_refusing(metrics, at_s(15), &first) == 0 && !first);
-    metrics_free(metrics);
 }

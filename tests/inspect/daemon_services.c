@@ -5,11 +5,7 @@
 #include "proxy.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { SERVICES = 14, FIELDS = 5 };
 static const char TABLE[] = "tests/data/services.tsv", GUIDE[] = "docs/services.md";

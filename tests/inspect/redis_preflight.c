@@ -4,10 +4,6 @@
 #include "redis/socket/reply_guard.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct {
     buffer_t text; /* one line "level queue: text" for each result; "-" = no queue */
     int counts[6]; /* by preflight_level_t */
@@ -159,10 +155,9 @@ Test(redis_preflight, names_each_key_of_the_wrong_type) {
         .config =
             "group = \"app\"; queues = ( { name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }, { name = \"sms\"; } );"});
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].type) == 0) continue;
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
-            char *line = kept_printf("key \"%s\" holds a %s where a %s is wanted", keys[k].key, fixture_types[t], keys[k].type);
+        for_other_types (type, keys[k].type) {
+            fixture_make_key(f.r, keys[k].key, type);
+            char *line = kept_printf("key \"%s\" holds a %s where a %s is wanted", keys[k].key, type, keys[k].type);
             expect_results(&f, 0, !keys[k].shared, keys[k].shared, line);
         }
         redis_ok(f.r, "DEL %s", keys[k].key);
@@ -322,7 +317,6 @@ static void cluster_fixture(const char *config, bool slots) {
     server_serve_all_slots(f.server);
     char *info = NULL;
     cr_assert(wait_for((free(info), info = redis_str(f.r, "CLUSTER INFO"), strstr(info, "cluster_state:ok") != NULL), 15000));
-    free(info);
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
 }
 

@@ -4,10 +4,6 @@
 #include "queue/stamps.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define QUEUES(queues) "group = \"app\"; queues = ( " queues " );"
 #define EMAIL          "{ name = \"email\"; }"
 #define SENTINEL       "sidecar-sentinel:0123456789abcdef0123456789abcdef:"
@@ -239,13 +235,12 @@ Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout
                                      offsetof(sizes_t, record_bytes), offsetof(sizes_t, oldest_in_progress_ms)};
     f = setup(QUEUES(EMAIL ", { name = \"sms\"; }"));
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        for (size_t t = 0; t < FIXTURE_TYPES; t++) {
-            if (strcmp(fixture_types[t], keys[k].type) == 0) continue;
+        for_other_types (type, keys[k].type) {
             redis_ok(f.r, "FLUSHALL");
             redis_ok(f.r, "RPUSH email:backup job");
             redis_ok(f.r, "RPUSH sms 1 2 3");
             stamp(&f, "0123456789abcdef", 5);
-            fixture_make_key(f.r, keys[k].key, fixture_types[t]);
+            fixture_make_key(f.r, keys[k].key, type);
             sizes_t c[2];
             cr_assert_eq(read_sizes(&f, 2, c), OUTCOME_OK);
             cr_expect(strncmp(c[0].error, keys[k].key, strlen(keys[k].key)) == 0 && strstr(c[0].error, "WRONGTYPE"), "%s: %s",
@@ -253,7 +248,7 @@ Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout
             for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
                 int64_t number = *(const int64_t *)(const void *)((const char *)&c[0] + numbers[i]);
                 cr_expect_eq(number == SIZES_UNKNOWN, numbers[i] == keys[k].lost && keys[k].lost, "%s as %s: number %zu is %lld",
-                             keys[k].key, fixture_types[t], i, (long long)number);
+                             keys[k].key, type, i, (long long)number);
             }
             expect_sizes(&c[1], 0, 3, 0);
         }

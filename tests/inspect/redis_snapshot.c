@@ -5,10 +5,6 @@
 #include "inspect/snapshot.h"
 #include "queue/lock.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define TWO_QUEUES "group = \"app\"; queues = ( { name = \"email\"; }, { name = \"sms\"; } );"
 
 static snapshot_t read_snapshot(fixture_t *f) {
@@ -24,17 +20,16 @@ static outcome_t acquire_lock(fixture_t *f, size_t lock, const char *token, int6
 }
 
 static void lead(fixture_t *f, size_t lock, const char *token) {
-    lock_state_t state = {0};
+    scoped(lock_state_clear) lock_state_t state = {0};
     cr_assert_eq(acquire_lock(f, lock, token, 60000, &state), OUTCOME_OK, "%s", f->error.text);
     cr_assert(state.acquired);
-    lock_state_clear(&state);
 }
 
 static fixture_t f;
 SUITE(redis_snapshot, f = fixture_start(&(fixture_options_t){.config = TWO_QUEUES}), fixture_stop(&f));
 
 Test(redis_snapshot, an_empty_server_has_no_leader) {
-    snapshot_t view = read_snapshot(&f);
+    scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.lock_count, 1);
     cr_assert_str_empty(view.locks[0].holder);
     cr_assert_str_empty(view.locks[0].error);
@@ -49,7 +44,6 @@ Test(redis_snapshot, an_empty_server_has_no_leader) {
         cr_assert_eq(view.queues[i].stream.length, 0);
         cr_assert_eq(view.queues[i].copy_count, 0);
     }
-    snapshot_free(&view);
 }
 
 Test(redis_snapshot, names_leaders_and_copies) {
@@ -92,9 +86,8 @@ Test(redis_snapshot, names_leaders_and_copies) {
 }
 
 static int64_t uncopied(void) {
-    snapshot_t view = read_snapshot(&f);
+    scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
     int64_t at = view.queues[0].uncopied_ms;
-    snapshot_free(&view);
     return at;
 }
 
@@ -162,9 +155,8 @@ Test(redis_snapshot, a_position_in_an_earlier_stream_is_no_copy) {
     cr_assert_eq(uncopied(), 0);
     redis_ok(f.r, "XADD sidecar:email:failures 5-0 kind failed");
     cr_assert_eq(uncopied(), 5, "no log has read the new stream");
-    snapshot_t view = read_snapshot(&f);
+    scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
     cr_assert_str_eq(view.queues[0].copies[0].position, STREAM_ID_NONE);
-    snapshot_free(&view);
 }
 
 /* Gives each key every wrong type. The snapshot still has all facts from the other keys. */
@@ -178,7 +170,7 @@ Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
             lead(&f, 0, "T1");
             redis_ok(f.r, "XADD sidecar:sms:failures 9-2 kind failed");
             fixture_make_key(f.r, keys[k], fixture_types[t]);
-            snapshot_t view = read_snapshot(&f);
+            scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
             const char *error = k < 3 ? view.locks[0].error : view.queues[0].error;
             if (strcmp(fixture_types[t], types[k]) == 0)
                 cr_assert_str_empty(error, "%s as a %s: %s", keys[k], fixture_types[t], error);
@@ -187,7 +179,6 @@ Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
             cr_assert_str_empty(view.queues[1].error);
             cr_assert_eq(view.queues[1].stream.length, 1);
             cr_assert_str_eq(view.queues[1].owner, "app");
-            snapshot_free(&view);
         }
 }
 
@@ -195,20 +186,18 @@ Test(redis_snapshot, a_lock_for_each_queue) {
     fixture_stop(&f);
     f = fixture_start(&(fixture_options_t){.config = "lock = { scope = \"queue\"; }; " TWO_QUEUES});
     lead(&f, 1, "T1");
-    snapshot_t view = read_snapshot(&f);
+    scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.lock_count, 2);
     cr_assert_str_empty(view.locks[0].holder);
     cr_assert_str_eq(view.locks[1].holder, "T1");
     cr_assert(!view.queues[0].served && view.queues[1].served);
-    snapshot_free(&view);
 }
 
 Test(redis_snapshot, a_lost_server_gives_no_snapshot) {
-    snapshot_t view;
+    scoped(snapshot_free) snapshot_t view;
     server_kill(f.server);
     cr_assert_eq(snapshot_read(f.conn, f.keys, &view, &f.error), OUTCOME_DISCONNECTED);
     cr_assert_not(conn_is_open(f.conn));
-    snapshot_free(&view);
 }
 
 /* The leader writes the field; an old one, or one by a foreign hand, says nothing. */

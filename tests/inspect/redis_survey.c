@@ -3,9 +3,6 @@
 #include "inspect/survey.h"
 #include "redis/socket/reply_guard.h"
 
-#include <criterion/criterion.h>
-#include <string.h>
-
 /* The names of the backup lists that KMQueue makes of [worker1_queue, worker2_queue:safe], of these two in the other order, and
  * of [mail:safe] (tests/data/kmqueue). */
 #define BACKUP "back_up_queue_ZkGUZkDe6zIgjH0nGthHgQ=="
@@ -30,7 +27,7 @@ static void add_result(void *self, preflight_level_t level, const char *queue, c
 
 /* Expects as many results as there are texts, each with its text; NULL ends the texts. */
 static void expect_results(fixture_t *f, const char *const *texts) {
-    buffer_t said = {0};
+    scoped(buffer_free) buffer_t said = {0};
     const char *at;
     cr_assert_eq(survey(&(preflight_call_t){f->conn, f->keys, add_result, &said, &f->error}), OUTCOME_OK, "%s", f->error.text);
     const char *end = at = buffer_text(&said);
@@ -39,7 +36,6 @@ static void expect_results(fixture_t *f, const char *const *texts) {
         cr_assert(!memchr(end, '\n', (size_t)(at - end)), "more results than expected:\n%s", buffer_text(&said));
     }
     cr_assert_str_empty(end, "more results than expected:\n%s", buffer_text(&said));
-    buffer_free(&said);
 }
 #define expect(f, ...) expect_results(f, (const char *const[]){__VA_ARGS__, NULL})
 #define expect_none(f) expect_results(f, (const char *const[]){NULL})

@@ -1,9 +1,6 @@
 /* Events: their ids, refs and fields. */
 #include "model/event.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
+#include "suite.h"
 
 #define TEXT(literal) ((slice_t){literal, sizeof(literal) - 1})
 #define SHA256        "a3c90e3b7448d23d9eacebd0ebf15cae100e21f9b2c688f3f9d238edcd26d67f"

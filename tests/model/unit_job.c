@@ -1,10 +1,6 @@
 /* Reading a job by the settings of its queue. */
-#include "kept.h"
 #include "model/job.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
 
 #define BYTES(literal) ((slice_t){literal, sizeof(literal) - 1})
 

@@ -1,8 +1,8 @@
 /* base/json by tables: what is JSON, where a pointer leads, what an escape means. */
 #include "json_fixture.h"
+#include "scoped.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ROW(literal)                                                                                                             \
@@ -11,13 +11,12 @@
 
 static bool is_good(slice_t text) {
     bool good = is_good_text(text);
-    buffer_t member = {0}; /* json_pick must agree about the text as a member of an object */
+    scoped(buffer_free) buffer_t member = {0}; /* json_pick must agree about the text as a member of an object */
     buffer_str(&member, "{\"k\":");
     buffer_add(&member, text.data, text.len);
     buffer_str(&member, "}");
     json_pick_t pick = {.pointer = "/k"};
     cr_assert_eq(picks(slice_of(&member), &pick, 1), good, "%s", member.data);
-    buffer_free(&member);
     return good;
 }
 
@@ -389,14 +388,13 @@ Test(unit_json, strings_are_decoded) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         json_value_t value;
-        buffer_t out = {0};
+        scoped(buffer_free) buffer_t out = {0};
         buffer_str(&out, "before:");
         cr_assert_eq(json_find(slice_text(rows[i].text), "", &value), JSON_FOUND, "row %zu", i);
         cr_assert_eq(value.type, JSON_STRING);
         cr_expect_eq(json_decode(value.raw, &out), rows[i].decoded.data != NULL, "row %zu", i);
         cr_expect(slice_equal((slice_t){out.data + 7, out.len - 7}, rows[i].decoded), "row %zu: %s", i, out.data);
         cr_expect(memcmp(out.data, "before:", 7) == 0 && out.data[out.len] == '\0');
-        buffer_free(&out);
     }
 }
 

@@ -1,5 +1,6 @@
 /* The bounds of base/json: bytes, tokens, depth, time. */
 #include "json_fixture.h"
+#include "scoped.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -10,7 +11,7 @@ static void add_times(buffer_t *out, const char *text, int times) {
 }
 
 Test(unit_json, bounds_of_bytes) {
-    buffer_t text = {0};
+    scoped(buffer_free) buffer_t text = {0};
     buffer_str(&text, "{\"id\":7,\"x\":\"");
     while (text.len < JSON_MAX_BYTES - 2) buffer_str(&text, "a");
     buffer_str(&text, "\"}");
@@ -21,7 +22,6 @@ Test(unit_json, bounds_of_bytes) {
     cr_assert_eq(value.raw.len, JSON_MAX_BYTES - 15);
     buffer_str(&text, " ");
     cr_assert_eq(json_find(slice_of(&text), "/id", &value), JSON_BAD);
-    buffer_free(&text);
 }
 
 Test(unit_json, bounds_of_tokens) {
@@ -76,12 +76,11 @@ Test(unit_json, bounds_of_depth) {
         buffer_free(&objects);
         buffer_free(&pointer);
     }
-    buffer_t wide = {0}; /* only open containers count as depth */
+    scoped(buffer_free) buffer_t wide = {0}; /* only open containers count as depth */
     buffer_str(&wide, "[");
     add_times(&wide, "[[]],", 1000);
     buffer_str(&wide, "[]]");
     cr_assert(is_good_text(slice_of(&wide)));
-    buffer_free(&wide);
 }
 
 static int64_t cpu_ns(void) {
@@ -92,7 +91,7 @@ static int64_t cpu_ns(void) {
 
 /* CPU time in ns to read a text of `members` members `rounds` times; the best of 7 attempts. */
 static int64_t cost_of(const char *member, int members, int rounds) {
-    buffer_t text = {0};
+    scoped(buffer_free) buffer_t text = {0};
     buffer_str(&text, "{");
     add_times(&text, member, members);
     buffer_str(&text, "\"id\":1}");
@@ -104,7 +103,6 @@ static int64_t cost_of(const char *member, int members, int rounds) {
         int64_t took = cpu_ns() - start;
         if (took < best) best = took;
     }
-    buffer_free(&text);
     return best;
 }
 

@@ -3,12 +3,8 @@
  * `make test-long` does. */
 #include "child.h"
 #include "json_fixture.h"
+#include "suite.h"
 #include "tempdir.h"
-
-#include <criterion/criterion.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { MAX_WANTED = 8 };
 
@@ -76,11 +72,10 @@ static void answer(slice_t text, const want_t *wants, size_t count, FILE *answer
         int which = value->type != JSON_STRING;
         cuts[made++] = (json_cut_t){value->raw, {wants[i].texts[which], wants[i].lens[which]}};
     }
-    buffer_t after = {0};
+    scoped(buffer_free) buffer_t after = {0};
     cr_assert(json_splice(text, cuts, made, &after));
     write_number(answers, after.len, 4);
     fwrite(buffer_text(&after), 1, after.len, answers);
-    buffer_free(&after);
 }
 
 static void answer_all(int count, const char *path, const char *answers_path) {
@@ -103,12 +98,11 @@ static void answer_all(int count, const char *path, const char *answers_path) {
 
 /* Runs a Python script and returns its exit code; prints its output on stderr. */
 static int python(const char *const *argv, const char *said) {
-    child_t *child = child_start(&(child_spec_t){.argv = argv, .out = said, .err = said});
+    scoped(child_drop) child_t *child = child_start(&(child_spec_t){.argv = argv, .out = said, .err = said});
     cr_assert(child_wait(child, 600000));
     int code = child->exit_code;
     char *text = temp_read(said);
     fprintf(stderr, "%s", text);
-    child_free(child);
     return code;
 }
 

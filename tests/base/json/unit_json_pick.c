@@ -1,10 +1,8 @@
 /* base/json_pick by tables: what is found, what is refused, what a splice leaves. */
 #include "json_fixture.h"
+#include "suite.h"
 
-#include <criterion/criterion.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 /* As fastjson writes a task of KMQueue. */
 #define TASK                                                                                                                     \
@@ -169,7 +167,7 @@ Test(unit_json_pick, accepts_at_most_json_max_picks) {
 
 /* Far beyond the bounds of json_find. */
 Test(unit_json_pick, reads_texts_of_any_size) {
-    buffer_t text = {0};
+    scoped(buffer_free) buffer_t text = {0};
     buffer_str(&text, "{\"data\":[");
     while (text.len < 20 * 1024 * 1024)
         buffer_str(&text, "{\"a\":\"0123456789abcdef\\\"\\\\\xe2\x82\xac\",\"b\":[1,-2.5e3,null]},\n");
@@ -180,13 +178,12 @@ Test(unit_json_pick, reads_texts_of_any_size) {
     cr_assert_eq(wanted[1].value.raw.len, text.len - sizeof "{\"data\":" - sizeof ",\"s\":{\"retry\":41}}" + 2);
     text.data[text.len / 2 + 1] = '\x01'; /* one bad byte in the middle of the text */
     cr_assert_not(json_pick(slice_of(&text), wanted, 2));
-    buffer_free(&text);
 }
 
 Test(unit_json_pick, bounds_of_depth) {
     for (int depth = 2; depth <= JSON_MAX_DEPTH + 2; depth++) {
         for (int object = 0; object < 2; object++) {
-            buffer_t text = {0};
+            scoped(buffer_free) buffer_t text = {0};
             buffer_str(&text, "{\"deep\":");
             for (int i = 1; i < depth; i++) buffer_str(&text, object ? "{\"a\":" : "[");
             buffer_str(&text, "0");
@@ -194,7 +191,6 @@ Test(unit_json_pick, bounds_of_depth) {
             buffer_str(&text, ",\"a\":7}");
             json_pick_t pick = {.pointer = "/a"};
             cr_assert_eq(picks(slice_of(&text), &pick, 1), depth <= JSON_MAX_DEPTH, "%d", depth);
-            buffer_free(&text);
         }
     }
 }

@@ -1,13 +1,8 @@
 /* base/json against Python's json module, over 20,000 random texts, half of them broken. QS_TEST_SEED=n makes others. */
 #include "child.h"
 #include "json_fixture.h"
+#include "suite.h"
 #include "tempdir.h"
-
-#include <criterion/criterion.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { HOW_NOT, HOW_RAW, HOW_DECODED, HOW_UNDECODABLE }; /* as json_corpus.py says */
 

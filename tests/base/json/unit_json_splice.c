@@ -1,5 +1,6 @@
 /* json_splice by tables; unit_json_documents.c has random documents. */
 #include "json_fixture.h"
+#include "scoped.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -49,22 +50,20 @@ Test(unit_json_splice, changes_only_its_token) {
             cr_assert_eq(wanted[c].found, JSON_FOUND, "row %zu", i);
             cuts[c] = (json_cut_t){wanted[c].value.raw, slice_text(rows[i].cuts[c].with)};
         }
-        buffer_t out = {0};
+        scoped(buffer_free) buffer_t out = {0};
         buffer_str(&out, "before:");
         cr_assert(json_splice(text, cuts, count, &out), "row %zu", i);
         cr_expect(slice_is((slice_t){out.data + 7, out.len - 7}, rows[i].after), "row %zu: %s", i, out.data);
         cr_expect_eq(strncmp(out.data, "before:", 7), 0);
-        buffer_free(&out);
     }
 }
 
 Test(unit_json_splice, copies_the_text_without_cuts) {
-    buffer_t out = {0};
+    scoped(buffer_free) buffer_t out = {0};
     cr_assert(json_splice((slice_t){"no\0JSON", 7}, NULL, 0, &out));
     cr_assert(slice_equal(slice_of(&out), (slice_t){"no\0JSON", 7}));
     cr_assert(json_splice((slice_t){NULL, 0}, NULL, 0, &out));
     cr_assert_eq(out.len, 7);
-    buffer_free(&out);
 }
 
 /* Places in "0123456789", of which a part is the text. */

@@ -5,11 +5,7 @@
 #include "text.h"
 #include "tls_harness.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A sidecar whose lock survives a pause of a busy machine. */
 #define STEADY ((sidecar_t){.ttl = "3s"})

@@ -7,10 +7,6 @@
 #include "text.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct {
     nodes_t nodes;
     char *config;
@@ -86,9 +82,8 @@ Test(daemon_status_cluster, a_queue_whose_slot_is_being_moved_is_named_once, .ti
 Test(daemon_status_cluster, a_dead_primary_hides_no_other_queue, .timeout = 60) {
     redis_t *r = nodes_open(&f.nodes, "{q0}");
     for (int i = 0; i < 2; i++) {
-        redis_t *any = redis_open(f.nodes.servers[i]);
+        scoped(redis_drop) redis_t *any = redis_open(f.nodes.servers[i]);
         redis_ok(any, "CONFIG SET cluster-require-full-coverage no");
-        redis_close(any);
     }
     redis_ok(r, "LPUSH {q0} job");
     size_t dead = nodes_owner(&f.nodes, f.slots[1]);

@@ -42,7 +42,7 @@ Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 
     sidecar_t spec = {.ttl = "3s"};
     daemon_t *d = leading(&s, spec, &spec.port);
     char *path = cluster_config_file(&s, spec);
-    buffer_t queues = {0};
+    scoped(buffer_free) buffer_t queues = {0};
     for (int i = 0; i < QUEUES; i++)
         buffer_printf(&queues, "%s{ name = \"q%d\"; a_key_that_nobody_knows = 1; }", i ? ", " : "", i);
     spec.queues = buffer_text(&queues);
@@ -50,7 +50,6 @@ Test(daemon_status_instance, many_config_faults_hide_no_other_check, .timeout = 
     const daemon_output_t *run = NULL;
     cr_assert(wait_for((run = cluster_status(d, path), has(run->out, "\"code\":\"config_refused\"")), 10000), "%s", run->out);
     cr_assert(has(run->out, "{\"check\":\"lock\",\"ok\":true"), "%s", run->out);
-    buffer_free(&queues);
 }
 
 /* A probe of that port would report the health of the other instance. */
@@ -61,7 +60,6 @@ Test(daemon_status_instance, reports_a_sidecar_of_another_group_on_our_port, .ti
     cr_assert(wait_for(daemon_run("healthcheck", "--ready", "-c", path)->code == 0, 10000));
     spec.group = "ours";
     spec.queues = "{ name = \"mine\"; roles = [\"dispatcher\"]; }";
-    free(path);
     path = cluster_config_file(&s, spec);
     cluster_sidecar_up(&s, spec);
     const daemon_output_t *run = daemon_run("healthcheck", "--ready", "-c", path);
@@ -70,14 +68,13 @@ Test(daemon_status_instance, reports_a_sidecar_of_another_group_on_our_port, .ti
     run = cluster_status(other, path);
     cr_assert(run->code == 1 && has(run->out, "\"code\":\"another\"") && has(run->out, "\"answered\":false"), "%s", run->out);
     cr_assert(has(run->out, "\"checks\":[]"), "%s", run->out);
-    free(path);
 }
 
 Test(daemon_status_instance, the_published_rights_are_enough) {
     s = cluster_begin(NULL);
     const sidecar_t spec = {
         .ttl = "3s", .redis = RIGHTS_LOGIN, .queues = "{ name = \"email\"; roles = [\"dispatcher\", \"monitor\"]; }"};
-    rights_t rights = rights_read(NULL);
+    scoped(rights_free) rights_t rights = rights_read(NULL);
     rights_grant(s.r, &rights, NULL);
     char *path = cluster_config_file(&s, spec);
     daemon_t *d = cluster_sidecar_up(&s, spec);
@@ -88,5 +85,4 @@ Test(daemon_status_instance, the_published_rights_are_enough) {
     const daemon_output_t *run = cluster_status(d, path);
     cr_assert_eq(rights_refused(s.r), 0);
     cr_assert(has(run->out, "\"in_progress\":1") && has(run->out, "\"fault\":null"), "%s", run->out);
-    rights_free(&rights);
 }

@@ -7,7 +7,6 @@
 #include "wait.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 static char *config_of(const sentinels_t *s) {

@@ -5,13 +5,8 @@
 #include "terminal.h"
 #include "text.h"
 
-#include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define ENTER "\x1b[?1049h\x1b[?25l"
 #define LEAVE "\x1b[?25h\x1b[?1049l"
@@ -147,7 +142,6 @@ Test(daemon_status_watch, prints_block_after_block_without_a_terminal) {
     cr_assert(wait_for((free(text), text = temp_read(w.out), count(text, "all is well") >= 3), 10000), "%s", text);
     cr_assert_null(strchr(text, '\x1b'), "%s", text);
     interrupt(&w, SIGINT);
-    free(text);
 }
 
 Test(daemon_status_watch, json_is_one_line_a_frame_even_on_a_terminal) {

@@ -4,9 +4,6 @@
 #include "cli/status/status.h"
 #include "fixture.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 enum { HOUR = 3600000, DAY = 24 * HOUR, MIB = 1024 * 1024 };
 #define NOW   INT64_C(1795226400000)
 #define TOKEN "0123456789abcdef0123456789abcdef-5000" /* of a TTL of 5 s */

@@ -2,16 +2,11 @@
 #include "cli/status/local_instance.h"
 #include "fixture.h"
 
-#include <criterion/criterion.h>
-#include <string.h>
-
 static void expect(const char *body, const char *why) {
-    config_t *config = fixture_config("group = \"ours\"; queues = ( { name = \"email\"; } );");
-    buffer_t said = {0};
+    scoped(config_drop) config_t *config = fixture_config("group = \"ours\"; queues = ( { name = \"email\"; } );");
+    scoped(buffer_free) buffer_t said = {0};
     cr_assert_eq(local_instance_is_unrelated(config, slice_text(body), &said), why != NULL, "%s", body);
     cr_assert(strstr(buffer_text(&said), why ? why : ""), "%s: %s", body, buffer_text(&said));
-    buffer_free(&said);
-    config_free(config);
 }
 
 Test(unit_local_instance, a_sidecar_of_our_group_is_ours) {

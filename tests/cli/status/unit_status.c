@@ -4,9 +4,6 @@
 #include "status_fixture.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
-#include <string.h>
-
 #define SETTINGS "stream = { max_bytes = \"1MiB\"; min_copies = 1; }; http = { port = 8642; };"
 #define QUEUES                                                                                                                   \
     "queues = ( { name = \"email\"; ready_limit = 100; alive_timeout = \"1h\"; }, { name = \"sms\"; roles = [\"dispatcher\"]; "  \

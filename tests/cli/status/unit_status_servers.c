@@ -3,9 +3,6 @@
 #include "cli/servers_text.h"
 #include "status_fixture.h"
 
-#include <criterion/criterion.h>
-#include <string.h>
-
 #define QUEUES "queues = ( { name = \"a\"; }, { name = \"b\"; }, { name = \"c\"; }, { name = \"d\"; }, { name = \"e\"; } );"
 
 static char *head_of(world_t *w) {
@@ -17,12 +14,11 @@ static char *head_of(world_t *w) {
 }
 
 static void expect_member(world_t *w, const char *path, const char *expected) {
-    buffer_t out = {0};
+    scoped(buffer_free) buffer_t out = {0};
     json_value_t value;
     status_json(&w->s, &(status_findings_t){0}, NULL, &out);
     cr_assert_eq(json_find((slice_t){buffer_text(&out), out.len}, path, &value), JSON_FOUND, "%s: %s", path, buffer_text(&out));
     cr_assert_eq(strncmp(value.raw.data, expected, strlen(expected)), 0, "%s: %.*s", path, (int)value.raw.len, value.raw.data);
-    buffer_free(&out);
 }
 
 static world_t two_sentinels(void) {
@@ -71,7 +67,7 @@ Test(unit_status_servers, json_has_primaries_and_sentinels) {
 
 Test(unit_status_servers, the_certificate_that_ends_first_is_named) {
     w = two_sentinels();
-    buffer_t what = {0};
+    scoped(buffer_free) buffer_t what = {0};
     primary_view_t *primary = w.s.servers.primaries;
     cr_assert(servers_certificate_ends(&w.s.servers, NOW, &what));
     cr_assert_str_eq(buffer_text(&what), "the certificate of 10.0.0.1:6379 ends in 24 h");
@@ -86,7 +82,6 @@ Test(unit_status_servers, the_certificate_that_ends_first_is_named) {
     buffer_clear(&what);
     cr_assert(servers_certificate_ends(&w.s.servers, NOW, &what));
     cr_assert_str_eq(buffer_text(&what), "the certificate of the sidecar (redis.tls_cert_file) has ended");
-    buffer_free(&what);
 }
 
 /* Then their word is most wanted. */

@@ -2,14 +2,10 @@
 #include "cli/status/checks.h"
 #include "status_fixture.h"
 
-#include <criterion/criterion.h>
-#include <string.h>
-
 static char *text_of(world_t *w, size_t width) {
     buffer_t out = {0};
-    status_findings_t found = status_diagnose(&w->s, NULL);
+    scoped(status_findings_free) status_findings_t found = status_diagnose(&w->s, NULL);
     status_text(&w->s, &found, &(status_view_t){.width = width, .utc = true}, &out);
-    status_findings_free(&found);
     return kept(out.data);
 }
 
@@ -48,10 +44,8 @@ Test(unit_status_text, a_row_with_every_trouble_fits_80_columns) {
     cr_assert(strstr(text, "   FAILED        AUDIT\n"), "%s", text);
     cr_assert(strstr(text, "  59 min  50,123+  59 min late\n"), "%s", text);
     cr_assert(strstr(text, "\nFAILED counts the last hour") && !strstr(text, "RETRIED"), "%s", text);
-    free(text);
     text = text_of(&w, 100);
     cr_assert(strstr(text, "RETRIED and FAILED count the last hour") && strstr(text, "  RETRIED  "), "%s", text);
-    free(text);
     end(&w);
 }
 
@@ -59,9 +53,8 @@ Test(unit_status_text, quotes_words_for_a_shell) {
     static const char *const words[][2] = {{"email", "email"}, {"x y", "'x y'"}, {"it's", "'it'\\''s'"}, {"-c", "'-c'"},
                                            {"", "''"},         {"{a}", "'{a}'"}, {"a$b", "'a$b'"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        buffer_t out = {0};
+        scoped(buffer_free) buffer_t out = {0};
         shell_word(&out, words[i][0]);
         cr_assert_str_eq(buffer_text(&out), words[i][1]);
-        buffer_free(&out);
     }
 }
