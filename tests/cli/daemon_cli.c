@@ -387,7 +387,7 @@ Test(daemon_cli, a_hundred_queues_fit_in_8_mib) {
     for (int i = 0; i < QUEUES; i++)
         redis_ok(s.r, "EVAL %s 1 q%d:delayed", "for i = 1, 1000 do redis.call('ZADD', KEYS[1], i, i .. string.rep('x', 100)) end",
                  i);
-    for (int i = 0; i < QUEUES; i++) cr_assert(wait_for(redis_int(s.r, "LLEN q%d", i) == 1000, 10000));
+    for (int i = 0; i < QUEUES; i++) cr_assert(wait_reaches(redis_int(s.r, "LLEN q%d", i), 1000, 10000));
     if (daemon_is_sanitized(d)) cr_skip_test("memory is measured without sanitizers");
     long most_kib = tls_harness_is_on() ? PLAIN_KIB + TLS_KIB : PLAIN_KIB;
     cr_assert_leq(daemon_rss_kib(d), most_kib, "%ld KiB", daemon_rss_kib(d));

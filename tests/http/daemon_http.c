@@ -2,6 +2,7 @@
 #include "http_fixture.h"
 
 static cluster_t cluster;
+static int port;
 SUITE(daemon_http, , cluster_end(&cluster));
 
 Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
@@ -22,7 +23,6 @@ Test(daemon_http, health_readiness_and_metrics_of_leader_and_standby) {
 }
 
 Test(daemon_http, without_redis_alive_but_not_ready) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     server_kill(cluster.server);
     await_says(d, port, "/readyz", "HTTP/1.1 503");
@@ -39,7 +39,6 @@ Test(daemon_http, without_redis_alive_but_not_ready) {
 }
 
 Test(daemon_http, refused_configuration_is_shown_and_a_good_one_counted) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
     cluster_reconfigure(&cluster, d, (sidecar_t){.queues = "{ name = \"q\"; colour = 1; }", .port = port});
     await_says(d, port, "/readyz", "\"check\": \"config\", \"ok\": false, \"why\": \"");
@@ -55,7 +54,6 @@ Test(daemon_http, refused_configuration_is_shown_and_a_good_one_counted) {
 }
 
 Test(daemon_http, changed_timeout_is_shown_in_effect) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"v\"; dialect = \"bull\"; }"}, &port);
     await_says(d, port, "/metrics", "\nqueue_sidecar_protected_timeout_seconds{queue=\"q\"} 180\n");
     cr_assert(says(port, "/metrics", "\nqueue_sidecar_stalled_interval_seconds{queue=\"v\"} 30\n"));
@@ -74,7 +72,8 @@ Test(daemon_http, changed_timeout_is_shown_in_effect) {
 
 Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
     cluster = cluster_begin(NULL);
-    int holder, port = free_port(&holder);
+    int holder;
+    port = free_port(&holder);
     cr_assert_eq(listen(holder, 1), 0);
     daemon_t *d = cluster_sidecar(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }", .port = port});
     cr_assert(daemon_wait_log(d, CANNOT, 10000));
@@ -84,7 +83,6 @@ Test(daemon_http, port_in_use_is_logged_and_jobs_flow) {
 }
 
 Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     static const struct {
         const char *request, *answer;
@@ -118,7 +116,6 @@ Test(daemon_http, other_methods_paths_and_sizes_get_an_answer) {
 enum { CROWD = 1000 };
 
 Test(daemon_http, thousand_connections_block_no_probe_and_no_job) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }"}, &port);
     static int crowd[CROWD];
     for (int i = 0; i < CROWD; i++) {
@@ -136,7 +133,6 @@ Test(daemon_http, thousand_connections_block_no_probe_and_no_job) {
 }
 
 Test(daemon_http, slow_request_is_closed) {
-    int port;
     leading(&cluster, (sidecar_t){0}, &port);
     int fd = connect_to(port);
     struct pollfd ready = {.fd = fd, .events = POLLIN | POLLRDHUP};
@@ -154,7 +150,6 @@ Test(daemon_http, slow_request_is_closed) {
 }
 
 Test(daemon_http, healthcheck_asks_the_running_instance) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     cr_assert_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->code, 0);
     cr_assert_str_eq(daemon_run("healthcheck", "-c", daemon_config_path(d))->out, "ok\n");
@@ -172,7 +167,6 @@ Test(daemon_http, healthcheck_asks_the_running_instance) {
 /* A probe that restarted the instance now would stop it for good: it could not start with the refused config. */
 Test(daemon_http, refused_config_keeps_the_instance_healthy) {
     cluster = cluster_begin(NULL);
-    int port;
     daemon_t *d = serving(&cluster, (sidecar_t){0}, &port);
     const char *path = daemon_config_path(d);
     await_says(d, port, "/readyz", "\"state\": \"leading\"");

@@ -33,6 +33,7 @@ static double value(int port, const char *series) {
 static long long counts(const cluster_t *cluster) { return server_commandstat(cluster->server, "xlen"); }
 
 static cluster_t cluster;
+static int port;
 SUITE(daemon_metrics, , cluster_end(&cluster));
 
 Test(daemon_metrics, sizes_equal_those_in_redis) {
@@ -78,7 +79,6 @@ Test(daemon_metrics, sizes_equal_those_in_redis) {
 }
 
 Test(daemon_metrics, key_of_wrong_type_has_no_size_and_spoils_no_other) {
-    int port;
     /* With this TTL the leader sleeps for a minute and more unless it is woken. */
     daemon_t *d = leading(&cluster, (sidecar_t){.ttl = "5m", .queues = "{ name = \"q\"; }, { name = \"r\"; }"}, &port);
     redis_ok(cluster.r, "RPUSH q 1 2");
@@ -94,7 +94,6 @@ Test(daemon_metrics, key_of_wrong_type_has_no_size_and_spoils_no_other) {
 }
 
 Test(daemon_metrics, nothing_is_measured_without_scrapes) {
-    int port;
     leading(&cluster, (sidecar_t){.ttl = "10s"}, &port);
     long long before = counts(&cluster); /* by the preflight */
     /* While /metrics is scraped, the sizes are read every 5 s. */
@@ -120,7 +119,6 @@ Test(daemon_metrics, failures_are_counted_by_reason_and_stalls_by_cause) {
     static const char *const reasons[] = {"retries_exhausted", "reported",    "alive_timeout", "unreadable",
                                           "invalid_target",    "dead_letter", "worker_failed"};
     static const char *const causes[] = {"timeout", "heartbeat_lost", "worker_gone", "lock_lost", "alive_timeout"};
-    int port;
     daemon_t *d = leading(&cluster,
                           (sidecar_t){.scan = "50ms",
                                       .queues = "{ name = \"q\"; " BOTH " heartbeat = \"off\"; protected_timeout = \"200ms\"; "
@@ -146,7 +144,6 @@ Test(daemon_metrics, failures_are_counted_by_reason_and_stalls_by_cause) {
 }
 
 Test(daemon_metrics, roles_in_trouble_are_shown) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){0}, &port);
     static const char *const troubled[] = {"role_trouble_seconds{role=\"leader\"}", "role_trouble_seconds{role=\"auditor\"}"};
     for (size_t i = 0; i < 2; i++) await_value(d, port, troubled[i], 0);
@@ -174,7 +171,6 @@ static void check_by_promtool(const char *scrape) {
 }
 
 Test(daemon_metrics, promtool_accepts_the_metrics) {
-    int port;
     daemon_t *d = leading(&cluster, (sidecar_t){.queues = "{ name = \"q\"; }, { name = \"a\\\"b\\\\c\\xc3\\xa9\"; }"}, &port);
     redis_ok(cluster.r, "ZADD q:delayed 9000000000123 a");
     for (int i = 0; i < 5; i++) cluster_round(&cluster, "q", 0);
@@ -186,7 +182,6 @@ Test(daemon_metrics, promtool_accepts_the_metrics) {
 
 /* A scrape holds every family of `help metrics`, with its type and its help text, and no other family. */
 Test(daemon_metrics, scrape_holds_every_metric_of_help) {
-    int port;
     leading(&cluster, (sidecar_t){0}, &port);
     char *scrape = get(port, "/metrics"), *help = kept(strdup(daemon_run("help", "metrics")->out)), *rest = help, *line;
     int families = 0, types = 0;

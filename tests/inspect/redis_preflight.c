@@ -9,32 +9,32 @@ typedef struct {
     int counts[6]; /* by preflight_level_t */
 } results_t;
 
+static results_t results; /* of the last run */
+
 static void add_result(void *self, preflight_level_t level, const char *queue, const char *text) {
     static const char *const levels[] = {"fact", "note", "warn", "queue", "refused", "disabled"};
-    results_t *results = self;
-    results->counts[level]++;
+    (void)self;
+    results.counts[level]++;
     cr_assert_null(strchr(text, '\n'));
-    buffer_printf(&results->text, "%s %s: %s\n", levels[level], queue ? queue : "-", text);
+    buffer_printf(&results.text, "%s %s: %s\n", levels[level], queue ? queue : "-", text);
 }
 
-static outcome_t run_preflight(fixture_t *f, results_t *results) {
-    buffer_free(&results->text);
-    *results = (results_t){0};
-    return preflight(&(preflight_call_t){f->conn, f->keys, add_result, results, &f->error});
+static outcome_t run_preflight(fixture_t *f) {
+    buffer_free(&results.text);
+    results = (results_t){0};
+    return preflight(&(preflight_call_t){f->conn, f->keys, add_result, NULL, &f->error});
 }
 
 /* Expects these numbers of warnings, of refused queues and of refusals, and a line with `text` (NULL: any text). */
 static void expect_results(fixture_t *f, int warnings, int queues, int faults, const char *text) {
-    results_t results = {0};
     long long keys = redis_int(f->r, "DBSIZE");
-    cr_assert_eq(run_preflight(f, &results), OUTCOME_OK, "%s", f->error.text);
+    cr_assert_eq(run_preflight(f), OUTCOME_OK, "%s", f->error.text);
     const char *all = buffer_text(&results.text);
     cr_assert(results.counts[PREFLIGHT_WARNING] == warnings && results.counts[PREFLIGHT_QUEUE_REFUSED] == queues &&
                   results.counts[PREFLIGHT_REFUSED] == faults,
               "%s", all);
     if (text) cr_assert_not_null(strstr(all, text), "\"%s\" is not in:\n%s", text, all);
     cr_assert_eq(redis_int(f->r, "DBSIZE"), keys, "scratch keys are left");
-    buffer_free(&results.text);
 }
 
 static fixture_t f;
@@ -66,14 +66,12 @@ Test(redis_preflight, leaves_no_scratch_key_of_any_dialect) {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         char *config = kept_printf("group = \"app\"; queues = ( { name = \"q\"; %s } );", settings[i]);
         f = fixture_start(&(fixture_options_t){.config = config});
-        results_t results = {0};
-        cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
+        cr_assert_eq(run_preflight(&f), OUTCOME_OK, "%s", f.error.text);
         cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
         cr_assert_eq(
-            preflight_again(&(preflight_call_t){f.conn, f.keys, add_result, &results, &f.error}, (bool[]){true}, (bool[]){true}),
+            preflight_again(&(preflight_call_t){f.conn, f.keys, add_result, NULL, &f.error}, (bool[]){true}, (bool[]){true}),
             OUTCOME_OK);
         cr_assert_eq(redis_int(f.r, "DBSIZE"), 0, "%s", settings[i]);
-        buffer_free(&results.text);
         fixture_stop(&f);
     }
 }
@@ -100,12 +98,10 @@ Test(redis_preflight, warns_of_eviction) {
 Test(redis_preflight, refuses_a_replica) {
     f = fixture_start(NULL);
     redis_ok(f.r, "REPLICAOF 127.0.0.1 1");
-    results_t results = {0};
-    outcome_t outcome = run_preflight(&f, &results);
+    outcome_t outcome = run_preflight(&f);
     cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "a replica refuses the probe with READONLY");
     cr_assert_not_null(strstr(buffer_text(&results.text), "refused -: "), "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "is a replica: the sidecar must talk to the primary"));
-    buffer_free(&results.text);
 }
 
 Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
@@ -114,11 +110,9 @@ Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
                                        .match = "TYPE sidecar:preflight",
                                        .error = "-" SLOT_IS_MOVING "ASK 7 10.0.0.5:6379",
                                        .times = 1});
-    results_t results = {0};
-    cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK);
+    cr_assert_eq(run_preflight(&f), OUTCOME_OK);
     cr_assert_eq(proxy_fired(f.proxy), 1);
     cr_assert_null(strstr(buffer_text(&results.text), "is refused"), "%s", buffer_text(&results.text));
-    buffer_free(&results.text);
 }
 
 Test(redis_preflight, refuses_versions_before_6_2) {
@@ -188,11 +182,10 @@ static const char *const RETRYABLE[] = {"-LOADING x",     "-MASTERDOWN x", "-BUS
 Test(redis_preflight, a_transient_error_is_no_result) {
     static const char *const steps[] = {"INFO memory", "ROLE", "INFO cluster", "TYPE", "EVALSHA", "ZADD"};
     f = fixture_start(&(fixture_options_t){.proxy = true});
-    results_t results = {0};
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         for (size_t i = 0; i < sizeof RETRYABLE / sizeof *RETRYABLE; i++) {
             proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[s], .error = RETRYABLE[i]});
-            outcome_t outcome = run_preflight(&f, &results);
+            outcome_t outcome = run_preflight(&f);
             cr_assert(outcome == OUTCOME_RETRY || outcome == OUTCOME_DISCONNECTED, "%s at %s", RETRYABLE[i], steps[s]);
             cr_assert_eq(results.counts[PREFLIGHT_REFUSED], 0, "%s", buffer_text(&results.text));
             cr_assert_eq(results.counts[PREFLIGHT_QUEUE_REFUSED], 0, "%s", buffer_text(&results.text));
@@ -200,15 +193,13 @@ Test(redis_preflight, a_transient_error_is_no_result) {
             cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
         }
     }
-    buffer_free(&results.text);
 }
 
 Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
     f = fixture_start(&(fixture_options_t){.proxy = true});
-    results_t results = {0};
     for (int nth = 1; nth <= 5; nth++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "TYPE", .error = "-BUSY x", .nth = nth});
-        cr_assert_eq(run_preflight(&f, &results), OUTCOME_RETRY);
+        cr_assert_eq(run_preflight(&f), OUTCOME_RETRY);
         proxy_pass(f.proxy);
         redisReply *reply;
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK);
@@ -219,7 +210,6 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
                   "the reply belongs to another request (TYPE %d)", nth);
         conn_reply_free(reply);
     }
-    buffer_free(&results.text);
 }
 
 #define SCRATCH_WITHOUT_TTL                                                                                                      \
@@ -228,30 +218,26 @@ Test(redis_preflight, no_reply_is_left_over_for_the_next_request) {
 
 Test(redis_preflight, the_scratch_key_expires_where_del_is_refused) {
     f = fixture_start(NULL);
-    results_t results = {0};
     redis_ok(f.r, "ACL SETUSER default -del");
-    cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(run_preflight(&f), OUTCOME_OK, "%s", f.error.text);
     cr_assert_not_null(strstr(buffer_text(&results.text), "script acquire is refused: DEL: "), "%s", buffer_text(&results.text));
     cr_assert_eq(redis_int(f.r, "DBSIZE"), 1);
     cr_assert_eq(redis_int(f.r, "EVAL %s 0", SCRATCH_WITHOUT_TTL), 0);
-    buffer_free(&results.text);
 }
 
 Test(redis_preflight, a_lost_connection_is_reported_at_every_step) {
     f = fixture_start(&(fixture_options_t){.proxy = true});
-    results_t results = {0};
     long before = proxy_requests(f.proxy, NULL);
-    cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK);
+    cr_assert_eq(run_preflight(&f), OUTCOME_OK);
     long requests = proxy_requests(f.proxy, NULL) - before;
     for (int nth = 1; nth <= requests; nth++) {
         proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_LOSE, .nth = nth});
-        cr_assert_eq(run_preflight(&f, &results), OUTCOME_DISCONNECTED, "request %d of %ld", nth, requests);
+        cr_assert_eq(run_preflight(&f), OUTCOME_DISCONNECTED, "request %d of %ld", nth, requests);
         cr_assert_eq(redis_int(f.r, "EVAL %s 0", SCRATCH_WITHOUT_TTL), 0, "a process killed at request %d would leave keys", nth);
         cr_assert_eq(results.counts[PREFLIGHT_REFUSED], 0, "%s", buffer_text(&results.text));
         proxy_pass(f.proxy);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
     }
-    buffer_free(&results.text);
 }
 
 /* The second connection may fail while the first one works. Then the preflight must delete its scratch key at once, and not leave
@@ -264,14 +250,13 @@ static void expect_no_scratch(const char *when) {
 
 Test(redis_preflight, a_second_connection_that_fails_leaves_no_scratch_keys) {
     f = fixture_start(&(fixture_options_t){.proxy = true});
-    results_t results = {0};
     for (int nth = 0; nth <= 2; nth++) { /* 0: no new connection is accepted; 1 or 2: the first or second new one is cut */
         if (nth == 0)
             proxy_refuse_new(f.proxy, true);
         else
             proxy_rule(f.proxy,
                        (proxy_rule_t){.action = PROXY_DROP, .match = "CLIENT SETNAME queue-sidecar-preflight", .nth = nth});
-        cr_assert_eq(run_preflight(&f, &results), OUTCOME_DISCONNECTED, "connection %d", nth);
+        cr_assert_eq(run_preflight(&f), OUTCOME_DISCONNECTED, "connection %d", nth);
         cr_assert_not_null(strstr(f.error.text, conn_target(f.conn)), "%s", f.error.text);
         cr_assert_neq(f.error.text[strlen(conn_target(f.conn))], '\0', "the error has no reason: %s", f.error.text);
         cr_assert(conn_is_open(f.conn));
@@ -280,14 +265,12 @@ Test(redis_preflight, a_second_connection_that_fails_leaves_no_scratch_keys) {
     }
     cr_assert_gt(proxy_requests(f.proxy, "sidecar:preflight-"), 0);
     expect_results(&f, 0, 0, 0, NULL);
-    buffer_free(&results.text);
 }
 
 Test(redis_preflight, a_server_at_maxclients_keeps_no_scratch_keys) {
     f = fixture_start(NULL);
-    results_t results = {0};
     redis_ok(f.r, "CONFIG SET maxclients 2"); /* the connection of the preflight and the one of the test */
-    outcome_t outcome = run_preflight(&f, &results);
+    outcome_t outcome = run_preflight(&f);
     /* The server sends the reason and closes. The preflight reads the reason or sees the closed socket first. */
     bool lost = outcome == OUTCOME_DISCONNECTED && strstr(f.error.text, conn_target(f.conn));
     bool told = strstr(buffer_text(&results.text), "max number of clients reached") != NULL;
@@ -296,7 +279,6 @@ Test(redis_preflight, a_server_at_maxclients_keeps_no_scratch_keys) {
     expect_no_scratch(f.error.text);
     redis_ok(f.r, "CONFIG SET maxclients 100");
     expect_results(&f, 0, 0, 0, NULL);
-    buffer_free(&results.text);
 }
 
 /* A leader that connects again runs the preflight while the stream begins with the record of a large job. */
@@ -322,12 +304,10 @@ static void cluster_fixture(const char *config, bool slots) {
 
 Test(redis_preflight, in_a_cluster_each_queue_needs_a_lock_of_its_slot, .timeout = 60) {
     cluster_fixture(CLUSTER_CONFIG("group", "{ name = \"email\"; }, { name = \"{sms}\"; }"), true);
-    results_t results = {0};
-    cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(run_preflight(&f), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(results.counts[PREFLIGHT_QUEUE_REFUSED], 2, "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "queue email: in Redis Cluster"), "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "lock.scope = \"queue\""));
-    buffer_free(&results.text);
 }
 
 Test(redis_preflight, a_cluster_works_with_hash_tags_from_end_to_end, .timeout = 60) {
@@ -356,22 +336,18 @@ Test(redis_preflight, warns_of_patterns_without_the_hash_tag_in_a_cluster, .time
     cluster_fixture(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }, { name = \"a{f}\"; dialect = \"private_queues\"; main = "
                                             "\"{f}\"; private = \"queue-*\"; heartbeat = \"{f}*\"; }"),
                     true);
-    results_t results = {0};
-    cr_assert_eq(run_preflight(&f, &results), OUTCOME_OK, "%s", f.error.text);
+    cr_assert_eq(run_preflight(&f), OUTCOME_OK, "%s", f.error.text);
     cr_assert_eq(results.counts[PREFLIGHT_WARNING], 2, "%s", buffer_text(&results.text));
     cr_assert_eq(results.counts[PREFLIGHT_QUEUE_REFUSED], 0, "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "`heartbeat`, which is \"*_alive\""), "%s", buffer_text(&results.text));
     cr_assert_not_null(strstr(buffer_text(&results.text), "`private`, which is \"queue-*\""), "%s", buffer_text(&results.text));
-    buffer_free(&results.text);
 }
 
 Test(redis_preflight, a_cluster_without_slots_is_not_ready) {
     cluster_fixture(CLUSTER_CONFIG("queue", "{ name = \"{email}\"; }"), false);
-    results_t results = {0};
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_OK, "%s", f.error.text);
-    cr_assert_eq(run_preflight(&f, &results), OUTCOME_RETRY);
+    cr_assert_eq(run_preflight(&f), OUTCOME_RETRY);
     cr_assert_eq(strncmp(f.error.text, "CLUSTERDOWN", 11), 0, "%s", f.error.text);
-    buffer_free(&results.text);
 }
 
 /* A reload runs the preflight while it holds the lock, and must end before the lock expires. */
@@ -380,10 +356,8 @@ Test(redis_preflight, sends_the_requests_of_all_queues_before_it_reads_a_reply) 
                                            .redis = "timeout = \"3s\";",
                                            /* all requests before the held one take less */ .config =
                                                "group = \"app\"; queues = ({ name = \"a\"; }, { name = \"b\"; });"});
-    results_t results = {0};
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_HOLD, .match = "TYPE sidecar:app:lock"});
-    cr_assert_eq(run_preflight(&f, &results), OUTCOME_DISCONNECTED);
+    cr_assert_eq(run_preflight(&f), OUTCOME_DISCONNECTED);
     cr_assert_eq(proxy_requests(f.proxy, "TYPE a:delayed"), 1);
     cr_assert_eq(proxy_requests(f.proxy, "TYPE sidecar:b:auditors"), 1);
-    buffer_free(&results.text);
 }

@@ -114,6 +114,16 @@ void driver_settle(driver_t *driver, redis_t *r);
             driver_step(driver, 5);                                                                                              \
         driver_met_;                                                                                                             \
     })
+/* Steps until `number`, which grows, is at least `least`: gives up when the number has not grown for timeout_ms (scaled). */
+#define driver_reaches(driver, number, least, timeout_ms)                                                                        \
+    __extension__({                                                                                                              \
+        long long driver_now_ = (number);                                                                                        \
+        for (long long driver_was_ = driver_now_ - 1; driver_now_ > driver_was_ && driver_now_ < (least);) {                     \
+            driver_was_ = driver_now_;                                                                                           \
+            (void)driver_until(driver, (driver_now_ = (number)) > driver_was_, timeout_ms);                                      \
+        }                                                                                                                        \
+        driver_now_ >= (least);                                                                                                  \
+    })
 int64_t driver_deadline_us(int timeout_ms);
 
 /* One instance of the product in a driver of its own, with some of its roles. */

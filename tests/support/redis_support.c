@@ -27,6 +27,12 @@ Test(redis_support_wait, reports_whether_the_condition_became_true) {
     cr_assert_geq(wait_now_us() - start, 30000);
 }
 
+Test(redis_support_wait, a_number_that_grows_has_more_time) {
+    int64_t start = wait_now_us();
+    cr_assert(wait_reaches((wait_now_us() - start) / 20000, 10, 100), "it takes twice the timeout");
+    cr_assert_not(wait_reaches(7, 8, 30), "the number does not grow");
+}
+
 Test(redis_support_wait, scales_timeouts) {
     unsetenv("QS_TEST_SLOW");
     cr_assert_eq(wait_scaled_ms(100), 100);

@@ -29,3 +29,17 @@ bool wait_again(wait_t *wait);
         }                                                                                                                        \
         wait_for_met_;                                                                                                           \
     })
+
+/* The same for a number that grows to at least `least`: gives up when the number has not grown for timeout_ms (scaled), so that a
+ * slow machine may take as long as it needs. */
+#define wait_reaches(number, least, timeout_ms)                                                                                  \
+    __extension__({                                                                                                              \
+        long long wait_reaches_now_, wait_reaches_most_ = 0;                                                                     \
+        wait_t wait_reaches_wait_ = wait_begin(timeout_ms);                                                                      \
+        while ((wait_reaches_now_ = (number)) < (least)) {                                                                       \
+            if (wait_reaches_now_ > wait_reaches_most_) wait_reaches_wait_ = wait_begin(timeout_ms);                             \
+            if (wait_reaches_now_ > wait_reaches_most_) wait_reaches_most_ = wait_reaches_now_;                                  \
+            if (!wait_again(&wait_reaches_wait_)) break;                                                                         \
+        }                                                                                                                        \
+        wait_reaches_now_ >= (least);                                                                                            \
+    })

@@ -207,9 +207,9 @@ Test(redis_private, a_refused_job_does_not_stop_the_others, .timeout = 300) {
         if (i == 299) until(&d, metric_get(&of(&d)->faults) > 0);
     }
     cr_assert(
-        driver_until(&d.instance.driver, count(&d, "LLEN fights") == 100, 20000)); /* a pause follows each scan with an error */
+        driver_reaches(&d.instance.driver, count(&d, "LLEN fights"), 100, 20000)); /* a pause follows each scan with an error */
     redis_ok(d.f.r, "DEL fights-done");
-    cr_assert(driver_until(&d.instance.driver, count(&d, "LLEN fights") == 400, 20000));
+    cr_assert(driver_reaches(&d.instance.driver, count(&d, "LLEN fights"), 400, 20000));
 }
 
 Test(redis_private, scans_ten_thousand_lists) {
