@@ -25,7 +25,6 @@ static demo_t begin(void) {
                                              .env = (const char *const[]){variable, NULL},
                                              .out = demo.out,
                                              .err = demo.err});
-    free(files);
     free(variable);
     return demo;
 }
@@ -33,7 +32,6 @@ static demo_t begin(void) {
 static bool says(const demo_t *demo, const char *text) {
     char *out = temp_read(demo->out);
     bool found = strstr(out, text) != NULL;
-    free(out);
     return found;
 }
 
@@ -87,7 +85,6 @@ Test(daemon_demo, demo_succeeds_and_leaves_nothing_behind, .timeout = 400) {
         code = demo.child->exit_code;
         char *err = temp_read(demo.err);
         if (code != 0) fprintf(stderr, "demo: %d: %s\n", code, err);
-        free(err);
         cr_expect(code != 0 || says(&demo, "none lost, none twice, none early"));
         cr_assert_eq(left_behind(&demo), 0);
     }

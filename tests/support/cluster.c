@@ -73,9 +73,6 @@ char *cluster_config_file(const cluster_t *cluster, sidecar_t spec) {
     char *plain = cluster_config(cluster, spec), *dir = temp_dir("cluster"), *path = temp_path(dir, "sidecar.cfg");
     char *text = tls_harness_config(plain);
     temp_write(path, text);
-    free(text);
-    free(plain);
-    free(dir);
     return path;
 }
 
@@ -83,14 +80,12 @@ void cluster_reconfigure(const cluster_t *cluster, daemon_t *d, sidecar_t spec) 
     char *text = cluster_config(cluster, spec);
     daemon_write_config(d, "%s", text);
     daemon_signal(d, SIGHUP);
-    free(text);
 }
 
 daemon_t *cluster_sidecar(cluster_t *cluster, sidecar_t spec) {
     cr_assert_lt(cluster->count, CLUSTER_SIDECARS);
     char *config = cluster_config(cluster, spec);
     daemon_t *d = daemon_start("%s", config);
-    free(config);
     return cluster->sidecars[cluster->count++] = d;
 }
 
@@ -108,7 +103,6 @@ int cluster_crash(const cluster_t *cluster, sidecar_t spec, const char *point) {
     int code = daemon_wait_exit(d, DEATH_MS).code;
     daemon_free(d);
     free(variable);
-    free(config);
     return code;
 }
 
@@ -195,7 +189,6 @@ int64_t cluster_round(cluster_t *cluster, const char *queue, int delay_ms) {
     if (!got) cluster_fail(cluster, "a job was not promoted");
     cr_assert_str_eq(got, job);
     cr_assert_geq(late, 0, "%s came %lld ms early", job, (long long)-late);
-    free(got);
     return late;
 }
 

@@ -21,10 +21,6 @@ char *native_launcher(const char *client) {
         cr_assert(!required || strcmp(required, "1") != 0, "no %s: %s", client, reason);
         cr_skip("no %s: %s", client, reason);
     }
-    free(path);
-    free(why);
-    free(skipped);
-    free(dir);
     return run;
 }
 
@@ -54,9 +50,6 @@ child_t *native_start(const native_t *native, const char *const *args, const cha
     for (size_t i = 0; i < MOST && args[i]; i++) argv[i + 5] = args[i];
     for (size_t i = 0; env && i < MOST - 1 && env[i]; i++) all[i + 1] = env[i];
     child_t *child = child_start(&(child_spec_t){.argv = argv, .env = all, .dir = native->dir, .out = out, .err = err});
-    free(input);
-    free(out);
-    free(err);
     return child;
 }
 

@@ -41,7 +41,6 @@ static long long port_of(redis_t *r, unsigned slot) {
         redisReply **range = map->element[i]->element;
         if (range[0]->integer <= slot && slot <= range[1]->integer) port = range[2]->element[1]->integer;
     }
-    freeReplyObject(map);
     return port;
 }
 
@@ -69,7 +68,6 @@ static bool says(const nodes_t *nodes, size_t node, const char *command, const c
     scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     char *answer = redis_str(r, command);
     bool found = strstr(answer, text) != NULL;
-    free(answer);
     return found;
 }
 
@@ -103,7 +101,6 @@ static void replicate(const nodes_t *nodes, size_t node, size_t primary) {
     char *id = node_id(nodes, primary);
     scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     redis_ok(r, "CLUSTER REPLICATE %s", id);
-    free(id);
 }
 
 nodes_t nodes_start(size_t primaries, size_t replicas) {
@@ -234,7 +231,6 @@ static void set_slot(const nodes_t *nodes, size_t node, unsigned slot, const cha
     char *id = node_id(nodes, other);
     scoped(redis_drop) redis_t *r = redis_open(nodes->servers[node]);
     redis_ok(r, "CLUSTER SETSLOT %u %s %s", slot, state, id);
-    free(id);
 }
 
 void nodes_move_begin(nodes_t *nodes, unsigned slot, size_t to) {
@@ -249,7 +245,6 @@ long long nodes_move_keys(nodes_t *nodes, unsigned slot, size_t to, int count) {
     for (size_t i = 0; i < keys->elements; i++)
         redis_ok(r, "MIGRATE 127.0.0.1 %d %b 0 5000", server_port(nodes->servers[to]), keys->element[i]->str,
                  keys->element[i]->len);
-    freeReplyObject(keys);
     long long left = redis_int(r, "CLUSTER COUNTKEYSINSLOT %u", slot);
     return left;
 }
@@ -292,7 +287,6 @@ void nodes_remove(nodes_t *nodes, size_t node) {
         scoped(redis_drop) redis_t *r = redis_open(nodes->servers[i]);
         redis_ok(r, "CLUSTER FORGET %s", id);
     }
-    free(id);
     server_free(nodes->servers[node]);
     nodes->servers[node] = NULL;
 }

@@ -50,14 +50,12 @@ Test(redis_support_server, answers_and_goes_away) {
     redis_expect(r, "job", "RPOP q");
     char *error = redis_error(r, "LPUSH k x");
     cr_assert(strncmp(error, "WRONGTYPE", 9) == 0);
-    free(error);
     redis_close(r);
     pid_t pid = server_pid(server);
-    char *dir = strdup(server_dir(server));
+    char *dir = kept(strdup(server_dir(server)));
     server_free(server);
     cr_assert_not(alive(pid));
     cr_assert_not(exists(dir));
-    free(dir);
 }
 
 Test(redis_support_server, reports_its_own_state) {
@@ -74,7 +72,6 @@ Test(redis_support_server, reports_its_own_state) {
     char *version = server_version(server, NULL);
     cr_assert_geq(server_major(server), 6);
     cr_assert_eq(strtol(version, NULL, 10), server_major(server));
-    free(version);
 }
 
 Test(redis_support_server, listens_on_a_free_port_if_asked) {
@@ -136,7 +133,6 @@ Test(redis_support_server, freezes_and_thaws) {
 static long long server_seconds(redis_t *r) {
     redisReply *reply = redis_do(r, "TIME");
     long long seconds = strtoll(reply->element[0]->str, NULL, 10);
-    freeReplyObject(reply);
     return seconds;
 }
 
@@ -192,8 +188,6 @@ Test(redis_support_clock, leaves_all_but_the_wall_clock_alone) {
     }
     dlclose(shim);
     close(fd);
-    free(file);
-    free(path);
 }
 
 /* Starts a server in a fork, which then calls `finish`. Returns the pid of the server and the directory of the fork. */

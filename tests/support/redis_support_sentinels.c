@@ -9,7 +9,6 @@ static bool has_role(sentinels_t *s, int server, const char *role) {
     scoped(redis_drop) redis_t *r = redis_open(s->servers[server]);
     redisReply *reply = redis_do(r, "ROLE");
     bool has = reply->type == REDIS_REPLY_ARRAY && strcmp(reply->element[0]->str, role) == 0;
-    freeReplyObject(reply);
     return has;
 }
 
@@ -48,6 +47,5 @@ Test(redis_support_sentinels, know_names_and_passwords) {
     scoped(redis_drop) redis_t *r = sentinel_open(s, 1);
     redisReply *reply = redis_do(r, "SENTINEL GET-MASTER-ADDR-BY-NAME " SENTINEL_MASTER);
     cr_assert_str_eq(reply->element[0]->str, "localhost");
-    freeReplyObject(reply);
     sentinels_end(s);
 }

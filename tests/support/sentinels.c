@@ -61,7 +61,7 @@ static bool sentinel_answers(sentinels_t *s, int number) {
  * it would begin a second failover after many a first one. Redis 6.2 does not know the command: see down_after_ms. */
 static void sentinel_look_often(sentinels_t *s, int number) {
     scoped(redis_drop) redis_t *r = sentinel_open(s, number);
-    freeReplyObject(redis_do(r, "SENTINEL DEBUG info-period 300 ping-period 200"));
+    redis_do(r, "SENTINEL DEBUG info-period 300 ping-period 200");
 }
 
 static bool sentinel_launch(sentinels_t *s, int number) {
@@ -71,7 +71,6 @@ static bool sentinel_launch(sentinels_t *s, int number) {
     child_free(sentinel->child);
     const char *argv[] = {sentinel_binary(), sentinel->conf, "--sentinel", NULL};
     sentinel->child = child_start(&(child_spec_t){.argv = argv, .out = out, .err = out});
-    free(out);
     bool up = wait_for(!child_running(sentinel->child) || sentinel_answers(s, number), START_MS) && sentinel->child->running;
     if (up) sentinel_look_often(s, number);
     return up;
