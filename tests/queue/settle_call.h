@@ -57,12 +57,12 @@ static inline redisReply *settle_with(redis_t *r, ask_t ask, bool in_vain) {
     bool tail = *ask.from == '-', delayed = *ask.delay && !ask.ends;
     /* keys 10 to 13: backup, ready, mark, heartbeat */
     char *kind = kept_printf("10,11,%s,%s%s,%s,%s%s%s%s%s", strcmp(ask.mark, "sidecar:app:lock") == 0 ? "0" : "12",
-                            tail ? "-" : "", ask.depth, strcmp(ask.alone, "1") == 0 ? ask.depth : "0",
-                            ask.ends  ? "e"
-                            : delayed ? "d"
-                                      : "r",
-                            ask.forgets ? "f" : "", *ask.report ? "x" : "", strcmp(ask.done, "sidecar:app:lock") ? "o" : "",
-                            ask.in_place ? "i" : "");
+                             tail ? "-" : "", ask.depth, strcmp(ask.alone, "1") == 0 ? ask.depth : "0",
+                             ask.ends  ? "e"
+                             : delayed ? "d"
+                                       : "r",
+                             ask.forgets ? "f" : "", *ask.report ? "x" : "", strcmp(ask.done, "sidecar:app:lock") ? "o" : "",
+                             ask.in_place ? "i" : "");
     const char *const keys[] = {"sidecar:app:lock",
                                 "sidecar:email:stamps",
                                 "email:errors",
