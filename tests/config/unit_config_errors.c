@@ -275,7 +275,7 @@ Test(unit_config_errors, explains_an_unreadable_file) {
     buffer_clear(&messages);
     cr_expect_null(config_case_read(config_case_dir, &messages));
     char *expected =
-        mem_printf("%s: Is a directory: name the file in it, such as %s/queue-sidecar.cfg\n", config_case_dir, config_case_dir);
+        kept_printf("%s: Is a directory: name the file in it, such as %s/queue-sidecar.cfg\n", config_case_dir, config_case_dir);
     cr_expect_str_eq(buffer_text(&messages), expected);
     buffer_clear(&messages);
     config_case_write(config_case_path, "a\0b", 3);
@@ -346,9 +346,9 @@ Test(unit_config_errors, names_the_included_file) {
     const char *text = "\nlock = { ttl = 4294967297; };\n";
     config_case_write(more, text, strlen(text));
     char *expected =
-        mem_printf("F:3: unknown key `grup`: did you mean `group`?\n%s:2: `lock.ttl` is 4294967297 without a unit (ms, s, m, h "
-                   "or d; such as \"4294967297s\"), but must be a duration from \"200ms\" to \"10m\"\n",
-                   more);
+        kept_printf("F:3: unknown key `grup`: did you mean `group`?\n%s:2: `lock.ttl` is 4294967297 without a unit (ms, s, m, h "
+                    "or d; such as \"4294967297s\"), but must be a duration from \"200ms\" to \"10m\"\n",
+                    more);
     config_case_expect_fault("@include \"more.cfg\"\n" Q "grup = 1;\n", expected);
     expected = kept_printf("F:1: cannot open include file (its path is relative to %s)\n", config_case_dir);
     config_case_expect_fault("@include \"none.cfg\"\n" Q, expected);
