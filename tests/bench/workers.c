@@ -143,9 +143,10 @@ static void scans_await(const bench_t *bench, pid_t pid, const char *name, int s
 // before the phase.
 static phase_t phase_run(const bench_t *bench, redisContext *redis, worker_t *worker, pinger_t *pinger, const char *scan) {
     const workload_t *workload = worker->workload;
+    static int phases;
     char name[64];
     pid_t pid = 0;
-    snprintf(name, sizeof name, "workers-%s-%d-%s", workload->name, worker->entries, scan ? scan : "without");
+    snprintf(name, sizeof name, "workers-%d", ++phases); // a log of its own, which passes_await_leading reads
     if (scan) {
         pid = sidecar_start(bench, (sidecar_options_t){.name = name, .scan = scan, .queue = workload->queue});
         passes_await_leading(bench, name);
