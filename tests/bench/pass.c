@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
     redisContext *redis = redis_open(&bench);
     pinger_t pinger = ping_open(&bench);
     table_head("A pass over a backup list of 100-byte jobs, all stamped, none stalled");
-    measure(&bench, redis, &pinger, ROTATED, false, 0, 2);
+    measure(&bench, redis, &pinger, ROTATED, false, 0, 0); // too short for a goal
     measure(&bench, redis, &pinger, 10000, false, 400000, 2);
     measure(&bench, redis, &pinger, 100000, false, 400000, 2);
     measure(&bench, redis, &pinger, 1000000, false, 400000, 2);
