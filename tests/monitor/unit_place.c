@@ -17,11 +17,13 @@ static numbers_t list;
 static place_t place;
 static int seen[2 * ROOM]; /* how often the scan has met each job */
 static backup_page_t page;
+static int again; /* how often the scan has begun again */
 
 static void begin(void) {
     list = (numbers_t){.next = 1};
     place = (place_t){0};
     memset(seen, 0, sizeof seen);
+    again = 0;
 }
 
 TestSuite(unit_place, .init = begin);
@@ -57,14 +59,18 @@ static bool read_page(size_t wanted) {
         page.bytes++;
     }
     bool ended = page.count < count;
-    bool placed = place_read(&place, &page, skip);
+    place_found_t found = place_read(&place, &page, skip);
+    if (found == PLACE_AGAIN) {
+        memset(seen, 0, sizeof seen);
+        again++;
+    }
     cr_assert(page.jobs == page.count && page.bytes == page.count);
     for (size_t i = 0; i < page.count; i++) {
         int number;
         memcpy(&number, page.entries[i].digest.bytes, sizeof number);
         seen[number]++;
     }
-    return !placed || !ended;
+    return found == PLACE_LOST || !ended;
 }
 
 static void expect_once(int from, int to) {
@@ -104,13 +110,24 @@ Test(unit_place, a_scan_that_lost_its_place_goes_back) {
     }
 }
 
-Test(unit_place, if_all_jobs_that_were_met_are_gone_the_rest_is_read_from_the_tail) {
+Test(unit_place, a_scan_begins_again_if_all_jobs_that_it_met_are_gone) {
     push_head(1000);
     for (int i = 0; i < 3; i++) cr_assert(read_page(200));
-    size_t met = place.next;
-    for (size_t i = 0; i < met; i++) remove_at(0);
+    int met = (int)place.next;
+    for (int i = 0; i < met; i++) remove_at(0);
     while (read_page(200)) continue;
-    expect_once(1, 1000);
+    expect_once(met + 1, 1000);
+    cr_assert_eq(again, 1);
+}
+
+/* More than a page at once: the known jobs are farther from the tail than before. */
+Test(unit_place, a_scan_begins_again_if_many_jobs_come_to_the_tail_at_once) {
+    push_head(1000);
+    for (int i = 0; i < 3; i++) cr_assert(read_page(200));
+    push_tail(400);
+    while (read_page(200)) continue;
+    expect_once(1, 1400);
+    cr_assert_eq(again, 1);
 }
 
 /* They are for the next scan. */
@@ -118,6 +135,7 @@ Test(unit_place, jobs_pushed_to_the_tail_make_no_job_appear_twice) {
     push_head(1000);
     while (read_page(200)) push_tail(list.next < 1500 ? 15 : 0);
     expect_once(1, 1000);
+    cr_assert_eq(again, 0);
 }
 
 /* KMQueue's own monitor may rotate beside the scan. */

@@ -264,9 +264,38 @@ Test(unit_scan, a_long_list_is_read_in_place_until_half_of_it_is_left) {
         cr_assert(begin_scan(scans[i].entries, 0, 0, false));
         cr_assert_eq(scan_pass(&scan)->in_place, scans[i].in_place, "scan %zu, of %d entries", i, (int)scans[i].entries);
     }
+    backup_status_t with_marker = status_of(ROTATION + 1);
+    with_marker.n = 1;
+    scan_reset(&scan);
+    scan.is_long = false;
+    cr_assert(begin_with(&with_marker));
+    cr_assert_not(scan_pass(&scan)->in_place, "the marker is no job");
     scan.rotation = 0;
     cr_assert(begin_scan(1, 0, 0, false));
     cr_assert(scan_pass(&scan)->in_place, "rotation = 0: no list is rotated");
+}
+
+static void read_in_place(const int *jobs, size_t count, size_t skip) {
+    static backup_page_t p;
+    p = (backup_page_t){.count = count, .jobs = count, .in_place = true};
+    for (size_t i = 0; i < count; i++) p.entries[i] = (entry_t){.kind = ENTRY_JOB, .digest = job(jobs[i])};
+    scan_requested(&scan, count);
+    scan_read_page(&scan, &p, count, skip);
+    for (size_t i = 0; i < p.count; i++) scan_note_job(&scan, &p.entries[i].digest);
+}
+
+/* All jobs that the scan has met were moved away from their places, and it meets them again. */
+Test(unit_scan, a_scan_that_begins_again_counts_no_job_twice) {
+    static const int first[] = {1, 2, 3, 4, 5, 6, 7, 8}, moved[] = {9, 10, 11, 12, 13, 14, 15, 16};
+    scan.rotation = 0;
+    cr_assert(begin_scan(24, 0, 0, false));
+    read_in_place(first, 8, 0);
+    read_in_place(moved, 8, 0);
+    read_in_place((const int[]){16, 1, 2, 3, 4, 5, 6, 7, 8}, 9, 7);
+    cr_assert_eq(scan_pass(&scan)->jobs, 16);
+    scan_end(&scan, now());
+    digest_t one = job(1);
+    cr_assert_not(duplicates_uncounted(&scan.duplicates, &one), "the filter takes it for a duplicate");
 }
 
 /* 20 jobs of 4 MiB: 80 MiB at 4 MiB/s. */

@@ -47,13 +47,14 @@ static void place_drop(backup_page_t *page, size_t met) {
     memmove(page->entries, &page->entries[met], page->count * sizeof *page->entries);
 }
 
-bool place_read(place_t *place, backup_page_t *page, size_t skip) {
+place_found_t place_read(place_t *place, backup_page_t *page, size_t skip) {
+    bool knows = place_knows_some(place);
     size_t met = place_met(place, page);
-    if (!place_knows_some(place)) met = place->next - skip < page->count ? place->next - skip : page->count;
-    if (met == 0 && skip > 0 && place_knows_some(place)) {
+    if (!knows) met = place->next - skip < page->count ? place->next - skip : page->count;
+    if (knows && met == 0 && skip > 0) {
         place->back += STEP_BACK;
         place_drop(page, page->count);
-        return false;
+        return PLACE_LOST;
     }
     size_t count = page->count, keep = (count + OVERLAP_SHARE - 1) / OVERLAP_SHARE;
     if (keep > PLACE_KNOWN) keep = PLACE_KNOWN;
@@ -64,7 +65,7 @@ bool place_read(place_t *place, backup_page_t *page, size_t skip) {
     place_drop(page, met);
     page->place = skip + met;
     page->removed = place->removed;
-    return true;
+    return knows && met == 0 ? PLACE_AGAIN : PLACE_FOUND;
 }
 
 size_t place_of(const place_t *place, const backup_page_t *page, const entry_t *entry) {

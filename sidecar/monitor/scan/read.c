@@ -52,17 +52,28 @@ static void scan_note_entries(scan_t *scan, const backup_page_t *page) {
     }
 }
 
+// All jobs that the scan has met are gone, or far from where they were: it would count those again, and take them for duplicates.
+static void scan_read_again(scan_t *scan) {
+    scan_pass_t *pass = scan_pass(scan);
+    duplicates_begin(&scan->duplicates, (size_t)scan->status.entries);
+    pass->jobs = 0;
+    pass->since = INT64_MAX;
+    pass->left = scan->status.entries;
+}
+
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip) {
     scan_pass_t *pass = scan_pass(scan);
+    place_found_t found = PLACE_FOUND;
     scan_note_entries(scan, page);
     scan->page_size.entries = scan_next_page_entries(scan, page);
-    bool placed = !page->in_place || !scan->ops->rotation || place_read(&pass->place, page, skip);
+    if (page->in_place && scan->ops->rotation) found = place_read(&pass->place, page, skip);
+    if (found == PLACE_AGAIN) scan_read_again(scan);
     size_t taken = page->count + page->vacant;
     pass->answered++;
     // Request again the entries that a full Redis refused, and those in whose place the page had entries that were met before.
     pass->left += (int64_t)requested - (int64_t)taken;
     if (scan->status.open && pass->left < BACKUP_PAGE) pass->left = BACKUP_PAGE;
-    if (page->ended && placed) pass->ended = true;
+    if (page->ended && found != PLACE_LOST) pass->ended = true;
 }
 
 bool scan_meets_repeats(scan_t *scan) {

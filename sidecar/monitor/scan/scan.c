@@ -184,8 +184,10 @@ bool scan_is_empty(const scan_t *scan) {
 }
 
 // A list that shrinks becomes short only at half of the border, so that one at the border does not change its way at each scan.
-static bool scan_list_is_long(const scan_t *scan, int64_t entries) {
-    return entries > scan->rotation || (scan->is_long && entries > scan->rotation / 2);
+// The marker that a rotation has left is no job.
+static bool scan_list_is_long(const scan_t *scan) {
+    int64_t jobs = scan->status.entries - (scan->status.n > 0);
+    return jobs > scan->rotation || (scan->is_long && jobs > scan->rotation / 2);
 }
 
 void scan_take_status(scan_t *scan, const backup_status_t *status, mono_t now) {
@@ -204,7 +206,7 @@ bool scan_begin(scan_t *scan, mono_t now) {
     const backup_status_t *status = &scan->status;
     scan->timer.began = now;
     scan->clock.next_verdict_at = INT64_MAX;
-    scan->is_long = scan_list_is_long(scan, status->entries);
+    scan->is_long = scan_list_is_long(scan);
     if (scan_is_empty(scan) && (scan->timer.empty_scans >= EMPTY_SCANS || status->stamps == 0)) {
         scan_become_idle(scan, now);
         return false;
