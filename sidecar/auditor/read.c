@@ -128,7 +128,7 @@ static bool read_ahead(auditor_t *a) {
 static bool read_refused(auditor_t *a, redis_error_t *error) {
     bool found = false;
     if (error->outcome != OUTCOME_REFUSED) return auditor_back_off(a, error);
-    if (!a->read.one_by_one && strncmp(error->text, "CROSSSLOT", 9) == 0) {
+    if (!a->read.one_by_one && error->kind == ERROR_CROSS_SLOT) {
         a->timers.reconcile_at = mono_now();
         return a->read.one_by_one = true;
     }

@@ -38,7 +38,7 @@ const char *auditor_position(const auditor_t *a, size_t queue) {
 
 bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     backoff_failed(&a->redis.backoff, mono_now());
-    if (strncmp(error->text, "NOPERM", 6) == 0)
+    if (error->kind == ERROR_NO_RIGHT)
         log_warn(ROLE, NULL, "redis refuses the auditor; no record is copied", F_STR("reason", error->text));
     else
         conn_report_failure(a->redis.conn, ROLE, error);
@@ -283,7 +283,7 @@ static void reconcile_check_readable(auditor_t *a, size_t queue, bool *found) {
     cursor->unreadable = error != NULL;
     if (was && !cursor->unreadable) log_info(ROLE, auditor_queue_name(a, queue), "failure stream can be read again");
     if (was || !cursor->unreadable) return;
-    LOG_AT(redis_reason_is_slot(error) ? LOG_INFO : LOG_ERROR, ROLE, auditor_queue_name(a, queue),
+    LOG_AT(error_kind_is_slot(a->states[queue].error_kind) ? LOG_INFO : LOG_ERROR, ROLE, auditor_queue_name(a, queue),
            "cannot read failure stream; skipping it", F_STR("reason", error));
     metric_add(&a->metrics->audit_faults, 1);
     if (found) *found = true;

@@ -18,7 +18,7 @@ enum { INDENT = 9 }; // columns of a label
 static void check_print(void *self, preflight_level_t finding, const char *queue, const char *text) {
     static const char *const LABELS[] = {"ok", "note", "warning", "FAULT", "FAULT", "FAULT"};
     int *faults = self;
-    if (strstr(text, SLOT_IS_MOVING)) return; // check_print_moving tells once
+    if (finding == PREFLIGHT_QUEUE_MOVING) return; // check_print_moving tells
     if (finding > PREFLIGHT_WARNING) ++*faults;
     char *line = queue ? mem_printf("queue \"%s\": %s", queue, text) : mem_str(text);
     size_t columns = terminal_columns(stdout);
@@ -35,10 +35,11 @@ static void check_print(void *self, preflight_level_t finding, const char *queue
 static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size_t index, int *faults) {
     const lock_keys_t *lock = &keys->locks[index];
     const snapshot_lock_t *view = &all->locks[index];
-    bool led = !*view->error && token_ttl_ms(view->holder) > 0;
+    bool led = !*view->error.text && token_ttl_ms(view->holder) > 0;
     buffer_t line = {0}, unserved = {0};
-    if (*view->error)
-        buffer_printf(&line, "cannot read the leader of \"%s\": %s", lock->name, view->error);
+    if (view->error.kind == ERROR_SLOT_IS_MOVING) return; // check_print_moving tells
+    if (*view->error.text)
+        buffer_printf(&line, "cannot read the leader of \"%s\": %s", lock->name, view->error.text);
     else if (!*view->holder)
         buffer_printf(&line, "\"%s\" has no leader now", lock->name);
     else if (!led)
@@ -48,7 +49,7 @@ static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size
     else
         buffer_printf(&line, "\"%s\" is led by %s, lock TTL %s", lock->name, *view->leader ? view->leader : view->holder,
                       duration_text(view->pttl_ms).text);
-    bool good = led || (!*view->error && !*view->holder);
+    bool good = led || (!*view->error.text && !*view->holder);
     check_print(faults, good ? PREFLIGHT_FACT : PREFLIGHT_REFUSED, NULL, buffer_text(&line));
     for (size_t i = 0; led && i < lock->queue_count; i++)
         if (!all->queues[lock->queues[i]].served)
@@ -64,7 +65,8 @@ static void check_print_lock(const keyspace_t *keys, const snapshot_t *all, size
 static void check_print_moving(const keyspace_t *keys, const snapshot_t *all, size_t queue, int *faults) {
     const queue_keys_t *moving = &keys->queues[queue];
     const lock_keys_t *lock = &keys->locks[moving->lock];
-    if (!strstr(all->queues[queue].error, SLOT_IS_MOVING) && !strstr(all->locks[moving->lock].error, SLOT_IS_MOVING)) return;
+    if (all->queues[queue].error.kind != ERROR_SLOT_IS_MOVING && all->locks[moving->lock].error.kind != ERROR_SLOT_IS_MOVING)
+        return;
     char *text =
         mem_printf("its slot, %u, is being moved to another node; check again when that is done", keyspace_slot(lock->key));
     check_print(faults, PREFLIGHT_WARNING, moving->config->name, text);
@@ -154,7 +156,7 @@ static outcome_t check_shard(const cli_shard_t *shard, servers_t *servers, int *
     outcome = conn_open(shard->conn, error);
     if (outcome == OUTCOME_OK) outcome = preflight(&call);
     // check_print_moving tells of a slot that is being moved.
-    if (outcome == OUTCOME_REFUSED && redis_reason_is_slot(error->text)) outcome = OUTCOME_OK;
+    if (outcome == OUTCOME_REFUSED && error_kind_is_slot(error->kind)) outcome = OUTCOME_OK;
     if (outcome == OUTCOME_OK) outcome = survey(&call);
     if (outcome == OUTCOME_OK) outcome = check_print_locks(shard->conn, shard->keys, faults, error);
     return outcome;

@@ -49,8 +49,8 @@ void servers_text_mode(const servers_t *servers, const redis_config_t *redis, bu
 }
 
 void servers_text_primary(const primary_view_t *primary, buffer_t *out) {
-    if (*primary->error) {
-        char *why = redis_error_without(primary->error, primary->address);
+    if (primary->error.outcome != OUTCOME_OK) {
+        char *why = redis_error_without(&primary->error, primary->address);
         buffer_str(out, why);
         free(why);
         return;

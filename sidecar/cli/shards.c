@@ -88,7 +88,7 @@ bool shards_is_served(const cli_shards_t *shards, size_t queue) {
 
 void shards_print_error(const char *address, const redis_error_t *error) {
     buffer_t safe = {0};
-    char *text = redis_error_without(error->text, address);
+    char *text = redis_error_without(error, address);
     terminal_escape(&safe, slice_text(text), false);
     fflush(stdout);
     fprintf(stderr, "queue-sidecar: redis%s%s: %s\n", *address ? " at " : "", address, buffer_text(&safe));

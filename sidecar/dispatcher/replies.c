@@ -38,7 +38,7 @@ static void dispatcher_apply_next_due_error(request_kind_t kind, const next_dues
                                             mono_t now) {
     bool refused = dues->error.outcome == OUTCOME_REFUSED;
     if (refused && dues->count == 1) {
-        schedule_refused(schedule, dues->error.text, now);
+        schedule_refused(schedule, &dues->error, now);
         return;
     }
     if (refused) schedule->isolated = true;
@@ -77,7 +77,7 @@ static outcome_t dispatcher_apply_promote(dispatcher_t *d, const request_promote
         schedule_fenced(schedule);
         leadership_fence(&d->leadership, promote->queue, promote->term);
         break;
-    case OUTCOME_REFUSED: schedule_refused(schedule, error->text, now); break;
+    case OUTCOME_REFUSED: schedule_refused(schedule, error, now); break;
     case OUTCOME_RETRY:
     case OUTCOME_DISCONNECTED: return error->outcome;
     }

@@ -223,14 +223,14 @@ void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, c
 
 void schedule_fenced(schedule_t *schedule) { schedule->backlog = false; }
 
-void schedule_refused(schedule_t *schedule, const char *reason, mono_t now) {
-    if (condition_update_reason(&schedule->refused, reason) == CONDITION_BEGAN)
-        LOG_AT(redis_reason_is_slot(reason) ? LOG_INFO : LOG_ERROR, ROLE, schedule->config->name, "redis refuses to promote",
-               F_STR("reason", reason));
+void schedule_refused(schedule_t *schedule, const redis_error_t *error, mono_t now) {
+    if (condition_update_reason(&schedule->refused, error->text) == CONDITION_BEGAN)
+        LOG_AT(error_kind_is_slot(error->kind) ? LOG_INFO : LOG_ERROR, ROLE, schedule->config->name, "redis refuses to promote",
+               F_STR("reason", error->text));
     metrics_refused(schedule->metrics, mono_now());
     schedule->backlog = schedule->suspect = false;
     schedule->next_due.changed = true;
-    schedule->blocked_until = mono_add(now, redis_reason_pause_ms(reason, SCHEDULE_REFUSED_MS) * NS_PER_MS);
+    schedule->blocked_until = mono_add(now, error_kind_pause_ms(error->kind, SCHEDULE_REFUSED_MS) * NS_PER_MS);
 }
 
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now) {
@@ -267,9 +267,9 @@ static mono_t schedule_local_time(int64_t due_us, int64_t now_us, mono_t now) {
 
 void schedule_read_next_due(schedule_t *schedule, const next_due_t *next, int64_t now_us, mono_t at) {
     if (*next->error) {
-        char reason[sizeof(redis_error_t)];
-        snprintf(reason, sizeof reason, "%s: %s", schedule->config->delayed, next->error);
-        schedule_refused(schedule, reason, at);
+        redis_error_t refusal;
+        redis_error_set(&refusal, OUTCOME_REFUSED, "%s: %s", schedule->config->delayed, next->error);
+        schedule_refused(schedule, &refusal, at);
         return;
     }
     if (next->exists) schedule_warn_unit(schedule, next->score);

@@ -102,7 +102,7 @@ void schedule_read_promote(schedule_t *schedule, const promote_reply_t *reply, c
 void schedule_read_next_due(schedule_t *schedule, const next_due_t *next, int64_t now_us, mono_t at);
 void schedule_fenced(schedule_t *schedule);
 // Handles a refusal: reports a new reason and sends no request for SCHEDULE_REFUSED_MS.
-void schedule_refused(schedule_t *schedule, const char *reason, mono_t now);
+void schedule_refused(schedule_t *schedule, const redis_error_t *error, mono_t now);
 // Handles an expensive request: isolates the queue and waits SCHEDULE_COOLDOWN_FACTOR times the duration before the next read.
 void schedule_expensive(schedule_t *schedule, int64_t cost_ns, mono_t now);
 

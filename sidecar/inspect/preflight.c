@@ -84,7 +84,7 @@ static void preflight_read_type(const preflight_call_t *call, const char *queue,
     redis_error_t refusal;
     redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
     // A slot that is being moved must not keep the leader from other locks. Its own lock is refused by Redis.
-    if (refusal.outcome != OUTCOME_OK && !redis_reason_is_slot(refusal.text))
+    if (refusal.outcome != OUTCOME_OK && !error_kind_is_slot(refusal.kind))
         preflight_report(call, level, queue, "cannot look at key \"%s\": %s", key, refusal.text);
     else if (reply && !reply_is(reply, "none") && !reply_is(reply, type))
         preflight_report(call, level, queue, "%s key \"%s\" holds a %s where a %s is wanted", what, key, reply_text(reply), type);
@@ -170,7 +170,7 @@ static outcome_t preflight_check_slots(const preflight_call_t *call) {
     redisReply *reply;
     request_begin(call->conn, "INFO", "cluster");
     if (preflight_ask_optional(call, CAPABILITY_CLUSTER_INFO, &reply) != OUTCOME_OK) return call->error->outcome;
-    bool cluster = strstr(reply_text(reply), "cluster_enabled:1") != NULL;
+    bool cluster = slice_is(reply_info(reply, "cluster_enabled:"), "1");
     conn_reply_free(reply);
     for (size_t i = 0; cluster && i < call->keys->queue_count; i++) preflight_check_queue_slot(call, &call->keys->queues[i]);
     return OUTCOME_OK;
@@ -187,8 +187,9 @@ static bool preflight_check_layout(const preflight_call_t *run, size_t i) {
     if (outcome == OUTCOME_OK && refusal.len)
         preflight_report(run, PREFLIGHT_QUEUE_DISABLED, queue->name, "%s", buffer_text(&refusal));
     if (outcome == OUTCOME_REFUSED) {
-        preflight_report(run, PREFLIGHT_QUEUE_DISABLED, queue->name, "cannot tell whether its keys are of dialect %s: %s",
-                         config_dialect_word(queue->dialect), run->error->text);
+        preflight_report(run, run->error->kind == ERROR_SLOT_IS_MOVING ? PREFLIGHT_QUEUE_MOVING : PREFLIGHT_QUEUE_DISABLED,
+                         queue->name, "cannot tell whether its keys are of dialect %s: %s", config_dialect_word(queue->dialect),
+                         run->error->text);
         *run->error = (redis_error_t){0};
     }
     bool good = outcome == OUTCOME_OK && !refusal.len;
@@ -223,7 +224,7 @@ static outcome_t preflight_check_streams(const preflight_call_t *call, bool *has
     if (call->keys->queue_count == 0) return OUTCOME_OK;
     request_begin(call->conn, "XRANGE", call->keys->queues[0].failures, "-", "-");
     outcome_t outcome = request_ask(call->conn, NULL, call->error);
-    *has = !redis_error_lacks_command(call->error);
+    *has = call->error->kind != ERROR_NO_COMMAND;
     if (!*has)
         preflight_report(call, PREFLIGHT_REFUSED, NULL,
                          "the server has no streams, in which the sidecar records final failures: XRANGE: %s", call->error->text);
@@ -235,10 +236,10 @@ outcome_t preflight(const preflight_call_t *call) {
     outcome_t outcome = preflight_check_streams(call, &has_streams);
     if (outcome == OUTCOME_OK && has_streams) outcome = preflight_read_only(call);
     if (outcome == OUTCOME_OK && has_streams) outcome = probe_rights(call, NULL);
-    if (outcome == OUTCOME_REFUSED && redis_reason_is_slot(call->error->text)) return outcome;
+    if (outcome == OUTCOME_REFUSED && error_kind_is_slot(call->error->kind)) return outcome;
     if (outcome == OUTCOME_REFUSED)
         preflight_report(call, PREFLIGHT_REFUSED, NULL,
-                         redis_error_lacks_command(call->error)
+                         call->error->kind == ERROR_NO_COMMAND
                              ? "the server cannot run a loaded script, as the sidecar needs: EVALSHA: %s"
                              : "script probe (EVALSHA, SET) is refused: %s; see docs/acl.md",
                          call->error->text);

@@ -12,6 +12,7 @@ typedef enum preflight_level {
     PREFLIGHT_REFUSED,       // must not lead
     // One queue must not be served: its keys have another layout, or Redis refuses a command that its dialect needs.
     PREFLIGHT_QUEUE_DISABLED,
+    PREFLIGHT_QUEUE_MOVING, // the same, until its slot of the Cluster has been moved; `check` and `status` tell of the slot
 } preflight_level_t;
 
 // `queue` is NULL for the server as a whole. `text` is one line with the fault and the remedy.

@@ -99,7 +99,7 @@ static outcome_t probe_try_commands(probe_t *probe) {
     const config_dialect_t *dialect;
     for (size_t i = 0; (dialect = dialect_settings(i)); i++) probe_append(probe, dialect, dialect_ops(dialect)->rights);
     outcome_t outcome = request_ask(call->conn, &probe->refused, call->error);
-    return redis_error_is_full(call->error) ? OUTCOME_OK : outcome;
+    return call->error->kind == ERROR_FULL ? OUTCOME_OK : outcome;
 }
 
 // Why Redis refuses the command; NULL = it does not.
@@ -159,9 +159,8 @@ static void probe_report_queue(const probe_t *probe, size_t queue) {
 // Reports the refusal of a request outside probe.lua. Returns whether the probe can go on. A full Redis refuses no
 // right, nor does a slot that is being moved.
 static bool probe_passed(const preflight_call_t *call, preflight_level_t level, const char *what, outcome_t outcome) {
-    bool moving = redis_reason_is_slot(call->error->text);
-    if (outcome == OUTCOME_REFUSED && !moving) probe_report(call, level, what, call->error->text);
-    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED || redis_error_is_full(call->error);
+    if (outcome == OUTCOME_REFUSED && !error_kind_is_slot(call->error->kind)) probe_report(call, level, what, call->error->text);
+    return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED || call->error->kind == ERROR_FULL;
 }
 
 // Redis lets no script call BRPOPLPUSH, so try it by itself.
@@ -212,7 +211,7 @@ outcome_t probe_rights(const preflight_call_t *call, const bool *wanted) {
         free(probe.key);
         probe.key = probe_key(call->keys->locks[i].key);
         outcome = probe_try_commands(&probe);
-        if (outcome == OUTCOME_REFUSED && !redis_reason_is_slot(call->error->text)) break;
+        if (outcome == OUTCOME_REFUSED && !error_kind_is_slot(call->error->kind)) break;
     }
     if (outcome == OUTCOME_OK && !wanted) {
         probe_report_all(&probe, PREFLIGHT_REFUSED, needed_rights);

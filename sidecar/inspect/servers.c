@@ -94,7 +94,7 @@ static void servers_push(servers_t *servers, const primary_view_t *view) {
 void servers_add_lost(servers_t *servers, const char *address, const redis_error_t *error) {
     primary_view_t view = {.certificate_end_ms = -1, .replicas = -1, .good_replicas = -1};
     snprintf(view.address, sizeof view.address, "%s", address);
-    snprintf(view.error, sizeof view.error, "%s", error->text);
+    view.error = *error;
     servers_push(servers, &view);
 }
 

@@ -7,7 +7,7 @@
 // Times are ms since 1970; an unknown number is -1.
 typedef struct primary_view {
     char address[ENDPOINT_SIZE];
-    char error[400];                // why nothing below is known; "" = the server answered
+    redis_error_t error;            // why nothing below is known; OUTCOME_OK = the server answered
     char mode[16];                  // "standalone", "cluster"; "" = unknown
     char tls[16];                   // "TLS 1.3"; "" = the connection is plain
     char eviction[32];              // maxmemory-policy; "" = unknown

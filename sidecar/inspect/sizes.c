@@ -118,17 +118,19 @@ static void sizes_end(count_t *c) {
 // ---- The reply.
 
 // Keeps the first error.
-static void sizes_set_error(sizes_t *out, const char *key, const char *why) {
-    if (!*out->error) snprintf(out->error, sizeof out->error, "%.120s: %.120s", key, why);
+static void sizes_set_error(sizes_t *out, const char *key, const redis_error_t *error) {
+    if (out->error.outcome != OUTCOME_OK) return;
+    out->error = *error;
+    redis_error_reword(&out->error, "%.120s: %.120s", key, error->text);
 }
 
-static void sizes_refuse(count_t *c, const row_t *row, const char *why) {
+static void sizes_refuse(count_t *c, const row_t *row, const redis_error_t *error) {
     sizes_t *out = &c->out[row->queue];
     if (row->measure == MEASURE_READY) {
         c->tallies[row->queue].ready_bad = true;
         out->ready = SIZES_UNKNOWN;
     }
-    sizes_set_error(out, row->key, why);
+    sizes_set_error(out, row->key, error);
 }
 
 static void sizes_read_delayed(sizes_t *out, const tally_t *tally, const char *text) {
@@ -160,7 +162,9 @@ static void sizes_read_row(count_t *c, const row_t *row, const redisReply *reply
     tally_t *tally = &c->tallies[row->queue];
     char *rest;
     if (*text == '!') {
-        sizes_refuse(c, row, text + 1);
+        redis_error_t error;
+        redis_error_from_reply(&error, text + 1, strlen(text + 1));
+        sizes_refuse(c, row, &error);
         return;
     }
     int64_t number = strtoll(text, &rest, 10);
@@ -207,7 +211,7 @@ static void sizes_read_length(count_t *c, size_t from, size_t to, redis_error_t 
 static void sizes_split(count_t *c, size_t from, size_t to, const redis_error_t *refusal, redis_error_t *error) {
     const size_t edges[] = {from, from + (to - from) / 2, to};
     if (to - from == 1 || c->again <= 0) {
-        for (size_t i = from; i < to; i++) sizes_refuse(c, &c->rows[i], refusal->text);
+        for (size_t i = from; i < to; i++) sizes_refuse(c, &c->rows[i], refusal);
         return;
     }
     for (int half = 0; half < 2; half++) {
@@ -272,7 +276,7 @@ static outcome_t sizes_scan_some_stamps(const count_t *c, const size_t *queues, 
         tally_t *tally = &c->tallies[queues[i]];
         redis_error_t refusal;
         redisReply *reply = conn_read_or_refusal(c->conn, &refusal, error);
-        if (refusal.outcome != OUTCOME_OK) sizes_set_error(&c->out[queues[i]], tally->at->stamps, refusal.text);
+        if (refusal.outcome != OUTCOME_OK) sizes_set_error(&c->out[queues[i]], tally->at->stamps, &refusal);
         sizes_count_stamps(tally, reply, &c->out[queues[i]]);
         conn_reply_free(reply);
     }

@@ -23,7 +23,7 @@ typedef struct sizes {
     int64_t oldest_in_progress_ms;
     int64_t records;      // entries of the failure stream
     int64_t record_bytes; // bytes of their values, which stream.max_bytes limits
-    char error[256];      // reason of the first unknown number; "" = every number is known
+    redis_error_t error;  // of the first unknown number; OUTCOME_OK = every number is known
 } sizes_t;
 
 typedef enum sizes_depth {

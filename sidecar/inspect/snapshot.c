@@ -23,10 +23,13 @@ void snapshot_free(snapshot_t *snapshot) {
 }
 
 // Reads the next reply; owned. NULL: Redis refused the request (sets `error`), or another error ends the snapshot.
-static redisReply *snapshot_next_reply(const reader_t *reader, const char *key, char error[160]) {
+static redisReply *snapshot_next_reply(const reader_t *reader, const char *key, redis_error_t *error) {
     redis_error_t refusal;
     redisReply *reply = conn_read_or_refusal(reader->conn, &refusal, reader->error);
-    if (refusal.outcome != OUTCOME_OK && !*error) snprintf(error, 160, "\"%.60s\": %.90s", key, refusal.text);
+    if (refusal.outcome != OUTCOME_OK && error->outcome == OUTCOME_OK) {
+        *error = refusal;
+        redis_error_reword(error, "\"%.60s\": %.90s", key, refusal.text);
+    }
     return reply;
 }
 
@@ -76,18 +79,18 @@ static void snapshot_read_standbys(const redisReply *reply, int64_t now_ms, snap
 static void snapshot_read_lock(const reader_t *reader, size_t index) {
     const lock_keys_t *lock = &reader->keys->locks[index];
     snapshot_lock_t *out = &reader->out->locks[index];
-    redisReply *reply = snapshot_next_reply(reader, lock->key, out->error);
+    redisReply *reply = snapshot_next_reply(reader, lock->key, &out->error);
     snprintf(out->holder, sizeof out->holder, "%s", reply_text(reply));
     conn_reply_free(reply);
-    reply = snapshot_next_reply(reader, lock->key, out->error);
+    reply = snapshot_next_reply(reader, lock->key, &out->error);
     out->pttl_ms = reply ? reply_int(reply) : -2;
     conn_reply_free(reply);
-    reply = snapshot_next_reply(reader, lock->served, out->error);
+    reply = snapshot_next_reply(reader, lock->served, &out->error);
     snapshot_read_leader(reply_text(reply_at(reply, 0)), out);
     for (size_t i = 0; i < lock->queue_count; i++)
         reader->out->queues[lock->queues[i]].served = *out->holder && reply_is(reply_at(reply, i + 1), out->holder);
     conn_reply_free(reply);
-    reply = snapshot_next_reply(reader, lock->standbys, out->error);
+    reply = snapshot_next_reply(reader, lock->standbys, &out->error);
     snapshot_read_standbys(reply, reader->out->now_ms, out);
     conn_reply_free(reply);
 }
@@ -127,13 +130,13 @@ static void snapshot_read_growth(const char *text, int64_t now_ms, snapshot_queu
 static void snapshot_read_queue(const reader_t *reader, size_t index) {
     const queue_keys_t *queue = &reader->keys->queues[index];
     snapshot_queue_t *out = &reader->out->queues[index];
-    redisReply *reply = snapshot_next_reply(reader, queue->meta, out->error);
+    redisReply *reply = snapshot_next_reply(reader, queue->meta, &out->error);
     snprintf(out->owner, sizeof out->owner, "%s", reply_text(reply_at(reply, 0)));
     snapshot_read_growth(reply_text(reply_at(reply, 1)), reader->out->now_ms, out);
     out->stale_unique = reply_number(reply_at(reply, 2));
     out->trimmed_early = reply_number(reply_at(reply, 3));
     conn_reply_free(reply);
-    reply = snapshot_next_reply(reader, queue->auditors, out->error);
+    reply = snapshot_next_reply(reader, queue->auditors, &out->error);
     snapshot_read_copies(reply, out);
     conn_reply_free(reply);
 }
@@ -146,14 +149,14 @@ static int64_t snapshot_info_number(const char *info, const char *key) {
 }
 
 static void snapshot_read_server(const reader_t *reader) {
-    char error[160] = "";
+    redis_error_t ignored = {0};
     request_append(reader->conn, "INFO", "memory");
     request_append(reader->conn, "TIME");
-    redisReply *reply = snapshot_next_reply(reader, "INFO", error);
+    redisReply *reply = snapshot_next_reply(reader, "INFO", &ignored);
     reader->out->memory_used = snapshot_info_number(reply_text(reply), "\r\nused_memory:");
     reader->out->memory_most = snapshot_info_number(reply_text(reply), "\r\nmaxmemory:");
     conn_reply_free(reply);
-    reply = snapshot_next_reply(reader, "TIME", error);
+    reply = snapshot_next_reply(reader, "TIME", &ignored);
     reader->out->now_ms = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000;
     conn_reply_free(reply);
 }
@@ -200,7 +203,7 @@ static void snapshot_read_uncopied(const reader_t *reader, size_t index) {
     request_int(reader->conn, 1);
     request_end(reader->conn);
     conn_expect_job(reader->conn);
-    redisReply *reply = snapshot_next_reply(reader, reader->keys->queues[index].failures, queue->error);
+    redisReply *reply = snapshot_next_reply(reader, reader->keys->queues[index].failures, &queue->error);
     const char *id = reply_text(reply_at(reply_at(reply, 0), 0));
     queue->uncopied_ms = *id ? stream_id_ms(id) : 0; // another client has deleted the entry
     conn_reply_free(reply);
@@ -222,7 +225,8 @@ static void snapshot_read_streams(const reader_t *reader) {
         snapshot_queue_t *queue = &out->queues[i];
         queue->stream = ends[i];
         queue->stream.error = NULL;
-        if (!*queue->error && ends[i].error) snprintf(queue->error, sizeof queue->error, "%s", ends[i].error);
+        if (queue->error.outcome == OUTCOME_OK && ends[i].error)
+            redis_error_set_kind(&queue->error, OUTCOME_REFUSED, ends[i].error_kind, "%s", ends[i].error);
         snapshot_drop_earlier(&out->queues[i]);
     }
     stream_ends_free(ends, out->queue_count);

@@ -14,7 +14,7 @@ typedef struct snapshot_copy {
 } snapshot_copy_t;
 
 typedef struct snapshot_queue {
-    char error[160];         // reason of an unknown field; "" = every field is known
+    redis_error_t error;     // the first of an unknown field; OUTCOME_OK = every field is known
     bool served;             // the leader serves the queue
     char owner[136];         // the group that owns the queue; "" = no group yet
     int64_t grows_ms;        // for how long the ready list only grew, as the leader counts; 0 = it did not
@@ -37,7 +37,7 @@ typedef struct snapshot_standby {
 } snapshot_standby_t;
 
 typedef struct snapshot_lock {
-    char error[160];
+    redis_error_t error;
     char holder[TOKEN_SIZE];      // value of the lock, cut; "" = the lock is free
     int64_t pttl_ms;              // TTL of the lock; -1 = the lock never expires; -2 = the lock is free
     char leader[INSTANCE_SIZE];   // the leading instance; "" = unknown

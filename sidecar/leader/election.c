@@ -48,7 +48,7 @@ static void election_refused(leader_t *leader, size_t lock, const redis_error_t 
 void leader_lock_failed(leader_t *leader, size_t lock, const redis_error_t *error) {
     if (error->outcome != OUTCOME_REFUSED)
         leader_back_off(leader, error);
-    else if (redis_reason_is_slot(error->text))
+    else if (error_kind_is_slot(error->kind))
         election_hold(leader, lock, error);
     else
         election_refused(leader, lock, error);

@@ -66,7 +66,7 @@ static void preflight_note_queue(const preflight_results_t *results, preflight_l
     for (size_t i = 0; i < results->keys->queue_count; i++) {
         if (strcmp(preflight_queue_name(results, i), queue) != 0) continue;
         queue_faults_t *faults = &results->faults[i];
-        buffer_t *found = finding == PREFLIGHT_QUEUE_DISABLED ? &faults->disabled_found : &faults->wrong_keys_found;
+        buffer_t *found = finding == PREFLIGHT_QUEUE_REFUSED ? &faults->wrong_keys_found : &faults->disabled_found;
         buffer_printf(found, "%s%s", found->len ? "; " : "", text);
     }
 }
@@ -83,14 +83,14 @@ static void preflight_note(void *self, preflight_level_t finding, const char *qu
         results->general_found++;
         break;
     case PREFLIGHT_QUEUE_REFUSED:
+    case PREFLIGHT_QUEUE_MOVING:
     case PREFLIGHT_QUEUE_DISABLED: preflight_note_queue(results, finding, queue, text); break;
     }
 }
 
 // During a recheck, note queues only: the whole preflight has logged all other problems.
 static void preflight_note_queues_only(void *self, preflight_level_t finding, const char *queue, const char *text) {
-    if (finding == PREFLIGHT_QUEUE_REFUSED || finding == PREFLIGHT_QUEUE_DISABLED)
-        preflight_note_queue(self, finding, queue, text);
+    if (finding >= PREFLIGHT_QUEUE_REFUSED && finding != PREFLIGHT_REFUSED) preflight_note_queue(self, finding, queue, text);
 }
 
 // Takes over the faults that were found, logs changes and enables or disables queues.

@@ -6,6 +6,7 @@
 typedef struct refusal {
     size_t lock;
     redis_error_t error;
+    address_t ask; // the node that Redis names instead; port 0 = none
 } refusal_t;
 
 // The renewals that were sent together.
@@ -61,7 +62,10 @@ static void renewals_apply(const renewals_t *renewals, size_t lock, const redis_
 
 static void renewals_add_refusal(renewals_t *renewals, size_t lock, const redis_error_t *error) {
     renewals->refusals = mem_grown(renewals->refusals, renewals->refusal_count, sizeof *renewals->refusals);
-    renewals->refusals[renewals->refusal_count++] = (refusal_t){lock, *error};
+    const address_t *ask = error->kind == ERROR_SLOT_IS_MOVING ? conn_ask_target(renewals->leader->conn) : NULL;
+    refusal_t *refusal = &renewals->refusals[renewals->refusal_count++];
+    *refusal = (refusal_t){.lock = lock, .error = *error};
+    if (ask) refusal->ask = *ask;
 }
 
 static void renewals_read(renewals_t *renewals) {
@@ -90,34 +94,28 @@ static void renewal_drop_target(leader_t *leader) {
 }
 
 // Connects to the node that an ASK names. Returns NULL if that is not possible now.
-static conn_t *renewal_find_target(leader_t *leader, const redirection_t *to, redis_error_t *error) {
+static conn_t *renewal_find_target(leader_t *leader, const address_t *to, redis_error_t *error) {
     endpoint_t at = {0};
     election_target_t *target = &leader->target;
     if (target->topology) shard_address(topology_shard(target->topology, 0), &at);
-    if (at.port != to->address.port || strcmp(at.host, to->address.host) != 0) {
+    if (at.port != to->port || strcmp(at.host, to->host) != 0) {
         renewal_drop_target(leader);
-        target->topology = topology_new_at(shard_config(leader->shard), to->address.host, to->address.port);
+        target->topology = topology_new_at(shard_config(leader->shard), to->host, to->port);
         target->conn = conn_like_at(leader->conn, topology_shard(target->topology, 0), "queue-sidecar-leader");
     }
     return conn_open(target->conn, error) == OUTCOME_OK ? target->conn : NULL;
 }
 
-static bool refusal_is_ask(const leader_t *leader, const refusal_t *refusal, redirection_t *to) {
-    const size_t len = strlen(SLOT_IS_MOVING);
-    return strncmp(refusal->error.text, SLOT_IS_MOVING, len) == 0 &&
-           redirection_read(slice_text(refusal->error.text + len), conn_host(leader->conn), to) && to->kind == REDIRECT_ASK;
-}
-
 // The lock may be at the new node of its slot already. Follows ASK once. False: the new node did not tell.
-static bool renewals_follow_ask(const renewals_t *renewals, size_t lock, redirection_t *to) {
+static bool renewals_follow_ask(const renewals_t *renewals, const refusal_t *refusal) {
     leader_t *leader = renewals->leader;
     redis_error_t error;
-    lock_call_t call = leader_lock_call(leader, lock, &error);
-    to->address = endpoint_reachable(shard_config(leader->shard), &to->address);
-    call.conn = renewal_find_target(leader, to, &error);
+    lock_call_t call = leader_lock_call(leader, refusal->lock, &error);
+    const address_t to = endpoint_reachable(shard_config(leader->shard), &refusal->ask);
+    call.conn = renewal_find_target(leader, &to, &error);
     if (!call.conn) return false;
     outcome_t outcome = lock_renew_asking(&call);
-    if (outcome == OUTCOME_OK || outcome == OUTCOME_FENCED) renewals_apply(renewals, lock, &error);
+    if (outcome == OUTCOME_OK || outcome == OUTCOME_FENCED) renewals_apply(renewals, refusal->lock, &error);
     return outcome == OUTCOME_OK || outcome == OUTCOME_FENCED;
 }
 
@@ -130,10 +128,9 @@ static void renewals_settle_refusals(renewals_t *renewals) {
     leader_t *leader = renewals->leader;
     bool asked = false;
     for (size_t i = 0; i < renewals->refusal_count; i++) {
-        redirection_t to;
         const refusal_t *refusal = &renewals->refusals[i];
-        bool asks = refusal_is_ask(leader, refusal, &to);
-        bool settled = asks && renewals_have_time(renewals) && renewals_follow_ask(renewals, refusal->lock, &to);
+        bool asks = refusal->ask.port != 0;
+        bool settled = asks && renewals_have_time(renewals) && renewals_follow_ask(renewals, refusal);
         if (!settled) leader_lock_failed(leader, refusal->lock, &refusal->error);
         asked = asked || asks;
     }

@@ -109,7 +109,8 @@ static void queue_sizes_publish(const queue_sizes_t *c, size_t queue, const size
     int64_t in_progress = sizes->in_progress;
     int64_t most = c->keys->config->stream.max_bytes;
     // sizes_read does not count the workers' private lists, but scans do.
-    if (in_progress < 0 && !*sizes->error && metric_get(&row->passes) > 0) in_progress = metric_get(&row->in_progress);
+    if (in_progress < 0 && sizes->error.outcome == OUTCOME_OK && metric_get(&row->passes) > 0)
+        in_progress = metric_get(&row->in_progress);
     metric_set(&row->delayed_jobs, sizes->delayed);
     metric_set(&row->ready_jobs, sizes->ready);
     metric_set(&row->in_progress_jobs, in_progress);
@@ -152,7 +153,7 @@ static outcome_t queue_sizes_tell_growth(queue_sizes_t *c, conn_t *conn, const s
         redis_error_t refusal; // of a key of the wrong type, which the preflight reports
         conn_reply_free(conn_read_or_refusal(conn, &refusal, error));
     }
-    if (redis_error_is_full(error)) *error = (redis_error_t){0}; // the next count tells
+    if (error->kind == ERROR_FULL) *error = (redis_error_t){0}; // the next count tells
     return error->outcome;
 }
 
@@ -195,7 +196,7 @@ outcome_t queue_sizes_step(queue_sizes_t *c, conn_t *conn, redis_error_t *error)
     mono_t now = mono_now();
     for (size_t i = 0; i < count; i++) {
         if (wanted) queue_sizes_publish(c, c->from + i, &counted[i], now);
-        if (wanted || *counted[i].error) queue_sizes_log_error(c, c->from + i, counted[i].error);
+        if (wanted || *counted[i].error.text) queue_sizes_log_error(c, c->from + i, counted[i].error.text);
     }
     c->from += count;
     queue_sizes_pace(c, began, now);

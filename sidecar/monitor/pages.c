@@ -150,7 +150,7 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
     for (size_t i = pages->done; i < pages->read; i++) held += pages_slot(pages, i)->page.held;
     backup_page_t *page = &pages_slot(pages, pages->read++)->page;
     pages_read_entries(pages, call, &scan->status, request, held, page);
-    if (redis_error_is_full(error)) { // Redis refuses to rotate
+    if (error->kind == ERROR_FULL) { // Redis refuses to rotate
         log_error(ROLE, scan->config->name,
                   "redis is full: workers cannot take jobs; the monitor reads the backup list without rotation",
                   F_STR("reason", error->text));

@@ -60,7 +60,7 @@ bool monitor_handle_outcome(monitor_t *m, const call_t *call, uint64_t term) {
     switch (call->error->outcome) {
     case OUTCOME_OK: return true;
     case OUTCOME_REFUSED:
-        scan_refused(&m->scans[call->queue], call->error->text, mono_now());
+        scan_refused(&m->scans[call->queue], call->error, mono_now());
         session_suspect_tracking(&m->session);
         if (m->turn.queue == call->queue) monitor_drop_pages(m);
         return true;
@@ -186,7 +186,7 @@ static bool monitor_remove_old_markers(monitor_t *m, const call_t *call, const b
 
 bool monitor_handle_job_outcome(monitor_t *m, const call_t *call) {
     if (call->error->outcome == OUTCOME_REFUSED) {
-        scan_note_refusal(&m->scans[call->queue], call->error->text);
+        scan_note_refusal(&m->scans[call->queue], call->error);
         *call->error = (redis_error_t){0};
     }
     return monitor_handle_outcome(m, call, m->turn.lease.term);

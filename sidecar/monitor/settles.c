@@ -267,7 +267,7 @@ static void settles_read(const apply_t *apply, batch_t *batch) {
     batch->answered = settle_read_answers(apply->call, batch->count, batch->settled, &batch->reply);
     pace_note(apply->pace, (int64_t)batch->count, batch->reply.took_us);
     const redis_error_t *error = apply->call->error;
-    bool each = error->outcome == OUTCOME_REFUSED && !redis_reason_is_slot(error->text); // a slot concerns all of them
+    bool each = error->outcome == OUTCOME_REFUSED && !error_kind_is_slot(error->kind); // a slot concerns all of them
     if (!batch->answered && batch->count > 1 && each) settles_ask_each(apply, batch);
 }
 

@@ -106,10 +106,10 @@ static side_task_call_t task_call(const task_t *task, const call_t *call, bool a
 }
 
 static outcome_t task_refused(task_t *task, const call_t *call) {
-    scan_log_refusal(&task->refused, call_queue(call)->config->name, call->error->text);
+    scan_log_refusal(&task->refused, call_queue(call)->config->name, call->error);
     metrics_refused(task->metrics, mono_now());
     task->changed = true;
-    task->blocked_until = mono_add(mono_now(), redis_reason_pause_ms(call->error->text, TASK_REFUSED_MS) * NS_PER_MS);
+    task->blocked_until = mono_add(mono_now(), error_kind_pause_ms(call->error->kind, TASK_REFUSED_MS) * NS_PER_MS);
     *call->error = (redis_error_t){0};
     return OUTCOME_OK;
 }

@@ -205,6 +205,7 @@ outcome_t stream_read_some_ends(const call_t *call, size_t count, const stream_i
         free(out[first].error);
         out[first] = (stream_ends_t){.first = STREAM_ID_NONE, .last = STREAM_ID_NONE, .trimmed = STREAM_ID_NONE};
         out[first].error = mem_printf("%.150s", call->error->text);
+        out[first].error_kind = call->error->kind;
     }
     *call->error = (redis_error_t){0};
     return OUTCOME_OK;

@@ -39,7 +39,8 @@ outcome_t stream_read_take(conn_t *conn, const keyspace_t *keys, stream_entry_fn
 
 // The first and the last id of a stream.
 typedef struct stream_ends {
-    char *error;         // why the stream could not be read; NULL = the other fields are valid. Owned
+    char *error; // why the stream could not be read; NULL = the other fields are valid. Owned
+    redis_error_kind_t error_kind;
     int64_t length;      // entries
     stream_id_t first;   // id of the oldest entry; "0-0" = none
     stream_id_t last;    // last id ever given; "0-0" = none

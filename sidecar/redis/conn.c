@@ -99,17 +99,24 @@ bool conn_take_move(conn_t *conn) {
     return moved;
 }
 
+const address_t *conn_ask_target(const conn_t *conn) { return conn->ask.port ? &conn->ask : NULL; }
+
 int64_t conn_received(const conn_t *conn) { return conn->received; }
 
 void conn_reply_free(struct redisReply *reply) {
     if (reply && !guard_is_flat(reply)) freeReplyObject(reply);
 }
 
-outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail) {
-    redis_error_set(error, OUTCOME_DISCONNECTED, "%s: %s%s%s", conn->address.text, what, *detail ? ": " : "", detail);
+outcome_t conn_lose(conn_t *conn, redis_error_t *error, redis_error_kind_t kind, const char *what, const char *detail) {
+    redis_error_set_kind(error, OUTCOME_DISCONNECTED, kind, "%s%s%s", what, *detail ? ": " : "", detail);
+    redis_error_add_address(error, conn->address.text);
     conn_close(conn);
     topology_want_refresh(shard_topology(conn->shard));
     return OUTCOME_DISCONNECTED;
+}
+
+static outcome_t conn_lose_channel(conn_t *conn, redis_error_t *error, const char *what) {
+    return conn_lose(conn, error, channel_error_kind(conn->channel), what, channel_reason(conn->channel));
 }
 
 time_limit_t conn_limit(const conn_t *conn, int timeout_ms) {
@@ -131,7 +138,7 @@ static outcome_t conn_wait(conn_t *conn, time_limit_t *limit, redis_error_t *err
         topology_want_refresh(shard_topology(conn->shard));
         result = channel_wait(conn->channel, limit);
     }
-    return result == WAIT_READY ? OUTCOME_OK : conn_lose(conn, error, wait_text(result), "");
+    return result == WAIT_READY ? OUTCOME_OK : conn_lose(conn, error, wait_kind(result), wait_text(result), "");
 }
 
 // A former primary must get no more requests. If the watcher has not looked in time, this process was frozen and may have missed
@@ -144,12 +151,13 @@ static bool conn_may_send(conn_t *conn) {
 }
 
 static outcome_t conn_send_pending(conn_t *conn, time_limit_t limit, redis_error_t *error) {
-    if (conn->sent < conn->complete && !conn_may_send(conn)) return conn_lose(conn, error, wait_text(WAIT_MOVED), "");
+    if (conn->sent < conn->complete && !conn_may_send(conn))
+        return conn_lose(conn, error, ERROR_OTHER, wait_text(WAIT_MOVED), "");
     while (conn->sent < conn->complete) {
         size_t count = 0;
         channel_state_t state =
             channel_send(conn->channel, conn->requests.data + conn->sent, conn->complete - conn->sent, &count);
-        if (state == CHANNEL_LOST) return conn_lose(conn, error, "cannot send", channel_reason(conn->channel));
+        if (state == CHANNEL_LOST) return conn_lose_channel(conn, error, "cannot send");
         if (state == CHANNEL_WAIT && conn_wait(conn, &limit, error) != OUTCOME_OK) return error->outcome;
         conn->sent += count;
     }
@@ -160,54 +168,50 @@ static outcome_t conn_send_pending(conn_t *conn, time_limit_t limit, redis_error
 }
 
 outcome_t conn_flush(conn_t *conn, redis_error_t *error) {
-    if (!conn->channel) return conn_lose(conn, error, "not connected", "");
+    if (!conn->channel) return conn_lose(conn, error, ERROR_OTHER, "not connected", "");
     return conn_send_pending(conn, conn_limit(conn, 0), error);
 }
 
-static bool conn_error_is(const redis_error_t *error, const char *code) { return strncmp(error->text, code, strlen(code)) == 0; }
-
 // In a Cluster these errors concern the one slot of the request, and nothing was written.
-static void conn_note_redirection(const conn_t *conn, const redisReply *reply, redis_error_t *error) {
+static void conn_note_redirection(conn_t *conn, const redisReply *reply, redis_error_t *error) {
     topology_t *topology = shard_topology(conn->shard);
     redirection_t to;
-    char *text = mem_str(error->text);
     bool redirected = redirection_read((slice_t){reply->str, reply->len}, conn->address.host, &to);
-    if (redirected && to.kind == REDIRECT_MOVED) {
+    conn->ask = redirected && error->kind == ERROR_ASK ? to.address : (address_t){0};
+    switch (error->kind) {
+    case ERROR_MOVED:
+        if (!redirected) return;
         topology_slot_moved(topology, to.slot, &to.address);
-        redis_error_set(error, OUTCOME_REFUSED, SLOT_HAS_MOVED "%s", text);
-    } else if (redirected || conn_error_is(error, "TRYAGAIN ")) {
-        redis_error_set(error, OUTCOME_REFUSED, SLOT_IS_MOVING "%s", text);
-    } else if (conn_error_is(error, "CLUSTERDOWN ")) {
-        // The other texts of this code tell that the whole Cluster is down. (redis src/cluster.c, clusterRedirectClient)
-        if (conn_error_is(error, "CLUSTERDOWN Hash slot not served"))
-            redis_error_set(error, OUTCOME_REFUSED, SLOT_IS_UNSERVED "%s", text);
+        redis_error_set_kind(error, OUTCOME_REFUSED, ERROR_SLOT_HAS_MOVED, "its slot has moved: %s", error->text);
+        return;
+    case ERROR_ASK:
+    case ERROR_TRY_AGAIN:
+        redis_error_set_kind(error, OUTCOME_REFUSED, ERROR_SLOT_IS_MOVING, "its slot is being moved: %s", error->text);
+        return;
+    case ERROR_SLOT_UNSERVED:
+        redis_error_set_kind(error, OUTCOME_REFUSED, ERROR_SLOT_UNSERVED, "no node serves its slot: %s", error->text);
         topology_want_refresh(topology);
+        return;
+    case ERROR_CLUSTER_DOWN: topology_want_refresh(topology); return;
+    default: return;
     }
-    free(text);
 }
 
-static void conn_count_redirection(const conn_t *conn, const redis_error_t *error) {
-    static const char *const codes[METRICS_REDIRECT_COUNT] = {
-        [REDIRECTED_moved] = "MOVED ", [REDIRECTED_ask] = "ASK ", [REDIRECTED_tryagain] = "TRYAGAIN "};
+static void conn_count_redirection(const conn_t *conn, redis_error_kind_t kind) {
+    static const redis_error_kind_t kinds[METRICS_REDIRECT_COUNT] = {
+        [REDIRECTED_moved] = ERROR_MOVED, [REDIRECTED_ask] = ERROR_ASK, [REDIRECTED_tryagain] = ERROR_TRY_AGAIN};
     for (int i = 0; i < METRICS_REDIRECT_COUNT; i++)
-        if (conn_error_is(error, codes[i])) metric_add(&shard_metrics(conn->shard)->redirects[i], 1);
-}
-
-// The server is no primary any more, or the two connections of a client lead to different servers. (redis src/networking.c,
-// clientCommand, and src/blocked.c, disconnectAllBlockedClients)
-static bool conn_error_tells_of_move(const redis_error_t *error) {
-    return conn_error_is(error, "READONLY") || conn_error_is(error, "MASTERDOWN") || conn_error_is(error, "UNBLOCKED") ||
-           strstr(error->text, "redirect to does not exist");
+        if (kind == kinds[i]) metric_add(&shard_metrics(conn->shard)->redirects[i], 1);
 }
 
 // Frees the reply.
 static outcome_t conn_read_error_reply(conn_t *conn, redisReply *reply, redis_error_t *error) {
     redis_error_from_reply(error, reply->str, reply->len);
-    conn_count_redirection(conn, error);
+    conn_count_redirection(conn, error->kind);
     if (topology_is_cluster(shard_topology(conn->shard))) conn_note_redirection(conn, reply, error);
     freeReplyObject(reply);
-    if (conn_error_is(error, "NOSCRIPT")) conn->scripts_loaded = false;
-    if (conn_error_tells_of_move(error)) {
+    if (error->kind == ERROR_NO_SCRIPT) conn->scripts_loaded = false;
+    if (error->kind == ERROR_OTHER_PRIMARY) {
         shard_suspect(conn->shard, conn->epoch);
         conn_close(conn);
     }
@@ -242,12 +246,13 @@ static outcome_t conn_receive(conn_t *conn, redis_error_t *error) {
     size_t count = 0;
     redisReader *reader = conn->reader;
     channel_state_t state = channel_receive(conn->channel, bytes, sizeof bytes, &count);
-    if (state == CHANNEL_LOST) return conn_lose(conn, error, "connection lost", channel_reason(conn->channel));
+    if (state == CHANNEL_LOST) return conn_lose_channel(conn, error, "connection lost");
     if (state == CHANNEL_WAIT) return OUTCOME_OK;
-    if (redisReaderFeed(reader, bytes, count) != REDIS_OK) return conn_lose(conn, error, "broken reply", reader->errstr);
+    if (redisReaderFeed(reader, bytes, count) != REDIS_OK)
+        return conn_lose(conn, error, ERROR_OTHER, "broken reply", reader->errstr);
     conn->received += (int64_t)count;
     conn->heard_at = mono_now();
-    if (!guard_receive(&conn->guard, reader, count)) return conn_lose(conn, error, TOO_LARGE, "");
+    if (!guard_receive(&conn->guard, reader, count)) return conn_lose(conn, error, ERROR_OTHER, TOO_LARGE, "");
     if (reader->len > conn->reader_peak) conn->reader_peak = reader->len;
     return OUTCOME_OK;
 }
@@ -256,7 +261,7 @@ static outcome_t conn_receive(conn_t *conn, redis_error_t *error) {
 static outcome_t conn_parse(conn_t *conn, void **found, redis_error_t *error) {
     if (redisReaderGetReply(conn->reader, found) != REDIS_OK) {
         bool too_large = guard_is_exceeded(&conn->guard);
-        return conn_lose(conn, error, too_large ? TOO_LARGE : "broken reply", too_large ? "" : conn->reader->errstr);
+        return conn_lose(conn, error, ERROR_OTHER, too_large ? TOO_LARGE : "broken reply", too_large ? "" : conn->reader->errstr);
     }
     if (*found) guard_begin_reply(&conn->guard, conn->reader);
     return OUTCOME_OK;
@@ -266,8 +271,8 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
     void *found = NULL;
     *reply = NULL;
     *error = (redis_error_t){0};
-    if (!conn->channel) return conn_lose(conn, error, "not connected", "");
-    if (!conn_is_current(conn)) return conn_lose(conn, error, wait_text(WAIT_MOVED), "");
+    if (!conn->channel) return conn_lose(conn, error, ERROR_OTHER, "not connected", "");
+    if (!conn_is_current(conn)) return conn_lose(conn, error, ERROR_OTHER, wait_text(WAIT_MOVED), "");
     if (conn_parse(conn, &found, error) != OUTCOME_OK) return error->outcome;
     if (!found && (conn_receive(conn, error) != OUTCOME_OK || conn_parse(conn, &found, error) != OUTCOME_OK))
         return error->outcome;
@@ -280,7 +285,7 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
 
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error) {
     *reply = NULL;
-    if (!conn->channel) return conn_lose(conn, error, "not connected", "");
+    if (!conn->channel) return conn_lose(conn, error, ERROR_OTHER, "not connected", "");
     time_limit_t limit = conn_limit(conn, timeout_ms);
     if (conn_send_pending(conn, limit, error) != OUTCOME_OK) return error->outcome;
     for (;;) {
@@ -295,8 +300,9 @@ redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *wor
     redis_error_t error;
     if (worst->outcome == OUTCOME_DISCONNECTED) return NULL;
     if (conn_read(conn, 0, &reply, &error) == OUTCOME_OK) return reply;
-    if (error.outcome > worst->outcome)
-        redis_error_set(worst, error.outcome, "%s%s%s", subject ? subject : "", subject ? ": " : "", error.text);
+    if (error.outcome <= worst->outcome) return NULL;
+    *worst = error;
+    if (subject) redis_error_reword(worst, "%s: %s", subject, error.text);
     return NULL;
 }
 

@@ -82,6 +82,9 @@ void request_int_list(conn_t *conn, const int64_t *numbers, size_t count);
 // the connection and make the shard suspect, because another server may be the primary now.
 outcome_t conn_read(conn_t *conn, int timeout_ms, struct redisReply **reply, redis_error_t *error);
 
+// The node that the last error reply named, if it was ASK, and perhaps without a host; borrowed. NULL: it was another error.
+const address_t *conn_ask_target(const conn_t *conn);
+
 // Reads the next of several replies; owned. NULL: an error. *worst keeps the worst error of all replies, behind `subject` and a
 // colon unless `subject` is NULL. After the connection is lost, each further call returns NULL.
 struct redisReply *conn_read_next(conn_t *conn, const char *subject, redis_error_t *worst);

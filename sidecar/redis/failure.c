@@ -8,9 +8,10 @@ static outage_t *failure_outage(const conn_t *conn) { return known_server_outage
 void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *error) {
     if (conn->moves != shard_moves(conn->shard)) return;
     // A role that is to stop gives up its request; others may wait for the same answer of the sentinels.
-    if (strstr(error->text, " before the stop")) return;
+    if (error->kind == ERROR_STOPPED) return;
     int64_t lasted_s;
-    unsigned kind = strstr(error->text, " by TLS: ") ? OUTAGE_OF_TLS : error->outcome;
+    bool of_tls = error->kind == ERROR_TLS || error->kind == ERROR_PORT_IS_PLAIN;
+    unsigned kind = of_tls ? OUTAGE_OF_TLS : error->outcome;
     bool tell = outage_failed(failure_outage(conn), !conn->failing, kind, &lasted_s);
     conn->failing = true;
     conn->failed_at = mono_now();

@@ -41,6 +41,7 @@ struct conn {
     mono_t auth_retry_at;     // no further AUTH before this
     mono_t heard_at;          // the last bytes came then
     mono_t pinged_at;         // of a subscribed connection: PING was sent
+    address_t ask;            // of the last error reply if it was ASK; port 0 = it was not
     bool failing;             // conn_report_failure has told of it
     mono_t failed_at;         // when it last did
     unsigned failed_generation;
@@ -60,4 +61,4 @@ struct conn {
 time_limit_t conn_limit(const conn_t *conn, int timeout_ms);
 void conn_start_reader(conn_t *conn); // for a new channel
 // Closes the connection and sets *error. Always OUTCOME_DISCONNECTED. `detail` may be "".
-outcome_t conn_lose(conn_t *conn, redis_error_t *error, const char *what, const char *detail);
+outcome_t conn_lose(conn_t *conn, redis_error_t *error, redis_error_kind_t kind, const char *what, const char *detail);

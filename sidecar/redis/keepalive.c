@@ -26,7 +26,7 @@ outcome_t conn_keep_subscriber_alive(conn_t *subscriber, redis_error_t *error) {
     mono_t now = mono_now();
     *error = (redis_error_t){0};
     if (!mono_reached(conn_keep_subscriber_alive_at(subscriber), now)) return OUTCOME_OK;
-    if (keepalive_awaits_reply(subscriber)) return conn_lose(subscriber, error, "no reply to PING", "");
+    if (keepalive_awaits_reply(subscriber)) return conn_lose(subscriber, error, ERROR_OTHER, "no reply to PING", "");
     request_append(subscriber, "PING");
     subscriber->pinged_at = now;
     return conn_flush(subscriber, error);

@@ -29,7 +29,7 @@ static int conn_append_login(conn_t *conn, const char *password) {
 static outcome_t conn_read_optional(conn_t *conn, capability_t capability, redisReply **reply, redis_error_t *error) {
     outcome_t outcome = conn_read(conn, 0, reply, error);
     if (outcome == OUTCOME_OK) capability_accepted(capability);
-    if (outcome != OUTCOME_REFUSED || strncmp(error->text, "NOAUTH", 6) == 0) return outcome;
+    if (outcome != OUTCOME_REFUSED || error->kind == ERROR_NO_LOGIN) return outcome;
     capability_refused(capability, error->text);
     *error = (redis_error_t){0};
     return OUTCOME_OK;
@@ -69,6 +69,22 @@ static outcome_t conn_read_server(conn_t *conn, redis_error_t *error) {
     return error->outcome;
 }
 
+// Names the key of the config that a refused connect points at. `selects`: the refused request was SELECT.
+static outcome_t conn_advise(redis_error_t *error, bool selects) {
+    const char *advice;
+    if (error->outcome != OUTCOME_REFUSED) return error->outcome;
+    switch (error->kind) {
+    case ERROR_NO_LOGIN: advice = "set redis.password_file"; break;
+    case ERROR_WRONG_PASSWORD: advice = "see redis.username and redis.password_file"; break;
+    case ERROR_NEEDLESS_PASSWORD: advice = "remove redis.password or redis.password_file"; break;
+    case ERROR_DATABASE_NUMBER: advice = "see redis.db"; break;
+    default:
+        if (!selects) return error->outcome;
+        advice = "remove redis.db";
+    }
+    return redis_error_reword(error, "%s; %s", error->text, advice);
+}
+
 static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     char *password = auth_password(conn, error);
     if (!password) return error->outcome;
@@ -80,29 +96,11 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     if (auth_flush(conn, error) != OUTCOME_OK) return error->outcome;
     for (int i = 0; i < count; i++) {
         redisReply *reply;
-        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return error->outcome;
+        bool selects = conn->redis->db && i == count - 1;
+        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return conn_advise(error, selects);
         freeReplyObject(reply);
     }
-    return conn_read_server(conn, error);
-}
-
-// Names the key of the config that a refused connect points at.
-static void conn_advise(redis_error_t *error) {
-    static const struct {
-        const char *part, *advice;
-    } rows[] = {
-        {"NOAUTH", "; set redis.password_file"},
-        {"WRONGPASS", "; see redis.username and redis.password_file"},
-        {"without any password configured", "; remove redis.password or redis.password_file"},
-        {"SELECT", "; remove redis.db"},
-        {"DB index", "; see redis.db"},
-    };
-    size_t len = strlen(error->text);
-    for (size_t i = 0; error->outcome == OUTCOME_REFUSED && i < sizeof rows / sizeof *rows; i++) {
-        if (!strcasestr(error->text, rows[i].part)) continue;
-        snprintf(error->text + len, sizeof error->text - len, "%s", rows[i].advice);
-        return;
-    }
+    return conn_read_server(conn, error) == OUTCOME_OK ? OUTCOME_OK : conn_advise(error, false);
 }
 
 // *loaded is owned: for each script whether the server has it; NULL = the server refuses to tell.
@@ -132,8 +130,7 @@ static outcome_t conn_load_texts(conn_t *conn, size_t *count, redis_error_t *err
         bool first = error->outcome == OUTCOME_OK;
         bool missing = !reply_int(reply_at(loaded, i));
         redisReply *reply = missing ? conn_read_next(conn, NULL, error) : NULL;
-        size_t len = strlen(error->text);
-        if (first && len) snprintf(error->text + len, sizeof error->text - len, " (script %s)", all_scripts[i]->name);
+        if (first && error->outcome != OUTCOME_OK) redis_error_reword(error, "%s (script %s)", error->text, all_scripts[i]->name);
         *count += !missing || reply;
         conn_reply_free(reply);
     }
@@ -154,14 +151,12 @@ static outcome_t conn_load_without_flags(conn_t *conn, redis_error_t *error) {
 static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
     size_t count;
     outcome_t outcome = conn_load_texts(conn, &count, error);
-    bool has_right = strncmp(error->text, "NOPERM", 6) != 0;
+    bool has_right = error->kind != ERROR_NO_RIGHT;
     if (outcome == OUTCOME_REFUSED && count == 0 && conn->script_flags && has_right)
         outcome = conn_load_without_flags(conn, error);
     conn->scripts_loaded = outcome == OUTCOME_OK;
-    if (!redis_error_lacks_command(error)) return outcome;
-    const redis_error_t refusal = *error;
-    return redis_error_set(error, OUTCOME_REFUSED, "the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %.160s",
-                           refusal.text);
+    if (error->kind != ERROR_NO_COMMAND) return outcome;
+    return redis_error_reword(error, "the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %.160s", error->text);
 }
 
 // An answer of the sentinels from before the connect may be outdated: a primary that died, was replaced and came back accepts
@@ -189,7 +184,6 @@ static outcome_t conn_try_connect(conn_t *conn, redis_error_t *error) {
     conn_start_reader(conn);
     conn->generation++;
     if (conn_handshake(conn, error) == OUTCOME_OK) return OUTCOME_OK;
-    conn_advise(error);
     conn_close(conn); // other replies may still be in flight
     return error->outcome;
 }

@@ -35,8 +35,6 @@ outcome_t tracking_start(conn_t *data, conn_t *subscriber, redis_error_t *error)
     request_text(data, "OPTIN", "NOLOOP");
     if (request_ask(data, NULL, error) == OUTCOME_OK && tracking_try_caching(data, error) == OUTCOME_OK) return OUTCOME_OK;
     conn_close(subscriber);
-    // The subscriber's connection is gone. The next call opens another. (redis src/networking.c, clientCommand)
-    if (error->outcome == OUTCOME_REFUSED && strstr(error->text, "redirect to does not exist")) error->outcome = OUTCOME_RETRY;
     return error->outcome;
 }
 

@@ -81,6 +81,8 @@ plant scripts 'passes 9 KEYS to release.lua' 'find sidecar -name "*.c" -exec sed
 
 plant size 'a file of 6[0-9][0-9] lines' 'yes "int x;" | head -n 600 >sidecar/base/planted.c'
 plant size 'a function of 6[0-9] lines' '{ echo "int f(void) {"; yes "    ;" | head -n 60; echo "}"; } >sidecar/base/planted.h'
+plant errors 'error.c:[0-9]*: .*text of an error' 'printf "bool f(const redis_error_t *e) {\n    return strstr(e->text,\n                  \"x\");\n}\n" >>sidecar/redis/error.c'
+plant errors 'conn.c:[0-9]*: .*text of an error' 'echo "bool g(const char *reason) { return strncmp(reason, \"OOM\", 3) == 0; }" >>sidecar/redis/conn.c'
 plant shell 'SC2086' 'printf "#!/bin/sh\nls \$1\n" >deploy/planted.sh'
 ! clang-format --version | grep -q ' version 14\.' || plant format 'planted.c:1:.*not formatted' 'echo "int  x ;" >sidecar/base/planted.c'
 plant cppcheck 'zerodiv' 'printf "int f(int x) {\n    int y = 0;\n    return x / y;\n}\n" >sidecar/base/planted.c' sidecar/base/planted.c

@@ -213,7 +213,7 @@ static void expect_blocked(void) {
 
 Test(unit_schedule, refusals_block_the_queue) {
     setup = setup_open("");
-    schedule_refused(&setup.schedule, "NOPERM x", NOW);
+    schedule_refused(&setup.schedule, &(redis_error_t){.text = "NOPERM x"}, NOW);
     cr_assert_eq(fixture_log_count("\"reason\":\"NOPERM x\""), 1);
     expect_blocked();
     setup_close(&setup);
@@ -225,9 +225,9 @@ Test(unit_schedule, refusals_block_the_queue) {
 
 Test(unit_schedule, a_refusal_is_reported_once_until_a_promote_works) {
     setup = setup_open("");
-    for (int i = 0; i < 3; i++) schedule_refused(&setup.schedule, "NOPERM x", NOW);
+    for (int i = 0; i < 3; i++) schedule_refused(&setup.schedule, &(redis_error_t){.text = "NOPERM x"}, NOW);
     cr_assert_eq(fixture_log_count("redis refuses to promote\""), 1);
-    schedule_refused(&setup.schedule, "WRONGTYPE y", NOW);
+    schedule_refused(&setup.schedule, &(redis_error_t){.text = "WRONGTYPE y"}, NOW);
     cr_assert_eq(fixture_log_count("redis refuses to promote\""), 2, "another reason");
     promote(&setup.schedule, moved(1), NOW);
     promote(&setup.schedule, moved(1), NOW);
@@ -249,7 +249,7 @@ Test(unit_schedule, a_reset_forgets_all_but_the_configuration) {
     schedule_t *schedule = &setup.schedule;
     see_next_due(schedule, 1);
     schedule_sent_promote(schedule, SLICE_US, NOW);
-    schedule_refused(schedule, "x", NOW);
+    schedule_refused(schedule, &(redis_error_t){.text = "x"}, NOW);
     schedule_reset(schedule);
     cr_assert(schedule_wants_read(schedule, NOW));
     cr_assert_not(schedule_wants_promote(schedule, NOW));

@@ -106,13 +106,18 @@ Test(redis_preflight, refuses_a_replica) {
 
 Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
     f = fixture_start(&(fixture_options_t){.proxy = true});
-    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE,
-                                       .match = "TYPE sidecar:preflight",
-                                       .error = "-" SLOT_IS_MOVING "ASK 7 10.0.0.5:6379",
-                                       .times = 1});
-    cr_assert_eq(run_preflight(&f), OUTCOME_OK);
+    f.config->redis.mode = REDIS_MODE_CLUSTER;
+    topology_t *cluster = topology_new(&f.config->redis);
+    conn_t *conn = conn_new(topology_shard(cluster, 0), "test", NULL);
+    cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK, "%s", f.error.text);
+    proxy_rule(
+        f.proxy,
+        (proxy_rule_t){.action = PROXY_REFUSE, .match = "TYPE sidecar:preflight", .error = "-ASK 7 10.0.0.5:6379", .times = 1});
+    cr_assert_eq(preflight(&(preflight_call_t){conn, f.keys, add_result, &results, &f.error}), OUTCOME_OK);
     cr_assert_eq(proxy_fired(f.proxy), 1);
     cr_assert_null(strstr(buffer_text(&results.text), "is refused"), "%s", buffer_text(&results.text));
+    conn_free(conn);
+    topology_free(cluster);
 }
 
 Test(redis_preflight, refuses_versions_before_6_2) {

@@ -29,7 +29,7 @@ static void expect_sizes(const sizes_t *c, int64_t delayed, int64_t ready, int64
     cr_expect_eq(c->delayed, delayed, "delayed %lld", (long long)c->delayed);
     cr_expect_eq(c->ready, ready, "ready %lld", (long long)c->ready);
     cr_expect_eq(c->in_progress, in_progress, "in progress %lld", (long long)c->in_progress);
-    cr_expect_str_eq(c->error, "");
+    cr_expect_str_eq(c->error.text, "");
 }
 
 static void stamp(fixture_t *f, const char *field, int64_t seen) {
@@ -179,7 +179,8 @@ Test(redis_sizes, of_bull) {
     cr_assert_eq(c.oldest_in_progress_ms, SIZES_UNKNOWN);
     fixture_make_key(f.r, "bull:video:4", "string");
     c = read_first(&f);
-    cr_assert(c.in_progress == SIZES_UNKNOWN && c.ready == 3 && strstr(c.error, "bull:video:active: WRONGTYPE"), "%s", c.error);
+    cr_assert(c.in_progress == SIZES_UNKNOWN && c.ready == 3 && strstr(c.error.text, "bull:video:active: WRONGTYPE"), "%s",
+              c.error.text);
 }
 
 Test(redis_sizes, of_delayed_queue) {
@@ -243,8 +244,8 @@ Test(redis_sizes, one_key_of_the_wrong_type_spoils_its_own_number_only, .timeout
             fixture_make_key(f.r, keys[k].key, type);
             sizes_t c[2];
             cr_assert_eq(read_sizes(&f, 2, c), OUTCOME_OK);
-            cr_expect(strncmp(c[0].error, keys[k].key, strlen(keys[k].key)) == 0 && strstr(c[0].error, "WRONGTYPE"), "%s: %s",
-                      keys[k].key, c[0].error);
+            cr_expect(strncmp(c[0].error.text, keys[k].key, strlen(keys[k].key)) == 0 && strstr(c[0].error.text, "WRONGTYPE"),
+                      "%s: %s", keys[k].key, c[0].error.text);
             for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
                 int64_t number = *(const int64_t *)(const void *)((const char *)&c[0] + numbers[i]);
                 cr_expect_eq(number == SIZES_UNKNOWN, numbers[i] == keys[k].lost && keys[k].lost, "%s as %s: number %zu is %lld",
@@ -265,13 +266,14 @@ Test(redis_sizes, one_key_that_may_not_be_read_spoils_its_own_number_only) {
     redis_ok(f.r, "RPUSH fax 1 2");
     sizes_t c[3];
     cr_assert_eq(read_sizes(&f, 3, c), OUTCOME_OK);
-    cr_assert(c[0].ready == SIZES_UNKNOWN && strstr(c[0].error, "email: NOPERM"), "%s", c[0].error);
+    cr_assert(c[0].ready == SIZES_UNKNOWN && strstr(c[0].error.text, "email: NOPERM"), "%s", c[0].error.text);
     cr_assert(c[0].in_progress == 2 && c[0].delayed == 0 && c[0].records == 0);
     expect_sizes(&c[1], 0, 0, 0);
     expect_sizes(&c[2], 0, 2, 0);
     redis_ok(f.r, "ACL SETUSER sidecar -evalsha"); /* now every number is unknown */
     cr_assert_eq(read_sizes(&f, 3, c), OUTCOME_OK);
-    for (int i = 0; i < 3; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && strstr(c[i].error, "NOPERM"), "%s", c[i].error);
+    for (int i = 0; i < 3; i++)
+        cr_assert(c[i].ready == SIZES_UNKNOWN && strstr(c[i].error.text, "NOPERM"), "%s", c[i].error.text);
 }
 
 static char *many(int count, const char *scope) {
@@ -295,14 +297,14 @@ Test(redis_sizes, a_thousand_queues_by_few_requests) {
         cr_assert_eq(read_sizes(&f, 1000, c), OUTCOME_OK, "%s", f.error.text);
         for (int i = 0; i < 1000; i++) {
             if (i != 500) expect_sizes(&c[i], 0, i == 998 ? 2 : 0, 0);
-            if (i == 500) cr_assert(c[i].delayed == SIZES_UNKNOWN && *c[i].error);
+            if (i == 500) cr_assert(c[i].delayed == SIZES_UNKNOWN && *c[i].error.text);
         }
         cr_assert_leq(server_commandstat(f.server, "evalsha"), scope ? 1024 : 21);
         cr_assert_eq(server_commandstat(f.server, "hscan"), 0, "no job is in progress, so no stamps are read");
         long long errors = server_info_int(f.server, "stats", "total_error_replies");
         redis_ok(f.r, "ACL SETUSER default -evalsha");
         cr_assert_eq(read_sizes(&f, 1000, c), OUTCOME_OK);
-        for (int i = 0; i < 1000; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && *c[i].error);
+        for (int i = 0; i < 1000; i++) cr_assert(c[i].ready == SIZES_UNKNOWN && *c[i].error.text);
         errors = server_info_int(f.server, "stats", "total_error_replies") - errors;
         cr_assert_leq(errors, scope ? 1100 : 100, "when Redis refuses every request, the search for the refused key must end");
         free(c);

@@ -32,7 +32,7 @@ Test(redis_snapshot, an_empty_server_has_no_leader) {
     scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
     cr_assert_eq(view.lock_count, 1);
     cr_assert_str_empty(view.locks[0].holder);
-    cr_assert_str_empty(view.locks[0].error);
+    cr_assert_str_empty(view.locks[0].error.text);
     cr_assert_eq(view.locks[0].pttl_ms, -2);
     cr_assert(llabs(view.now_ms - cluster_ms(f.r)) < 60000);
     cr_assert_gt(view.memory_used, 0);
@@ -40,7 +40,7 @@ Test(redis_snapshot, an_empty_server_has_no_leader) {
     for (size_t i = 0; i < 2; i++) {
         cr_assert_not(view.queues[i].served);
         cr_assert_str_empty(view.queues[i].owner);
-        cr_assert_str_empty(view.queues[i].error);
+        cr_assert_str_empty(view.queues[i].error.text);
         cr_assert_eq(view.queues[i].stream.length, 0);
         cr_assert_eq(view.queues[i].copy_count, 0);
     }
@@ -171,12 +171,12 @@ Test(redis_snapshot, key_of_wrong_type_hides_only_its_own_facts) {
             redis_ok(f.r, "XADD sidecar:sms:failures 9-2 kind failed");
             fixture_make_key(f.r, keys[k], fixture_types[t]);
             scoped(snapshot_free) snapshot_t view = read_snapshot(&f);
-            const char *error = k < 3 ? view.locks[0].error : view.queues[0].error;
+            const char *error = k < 3 ? view.locks[0].error.text : view.queues[0].error.text;
             if (strcmp(fixture_types[t], types[k]) == 0)
                 cr_assert_str_empty(error, "%s as a %s: %s", keys[k], fixture_types[t], error);
             else
                 cr_assert_not_null(strstr(error, keys[k]), "%s as a %s: %s", keys[k], fixture_types[t], error);
-            cr_assert_str_empty(view.queues[1].error);
+            cr_assert_str_empty(view.queues[1].error.text);
             cr_assert_eq(view.queues[1].stream.length, 1);
             cr_assert_str_eq(view.queues[1].owner, "app");
         }

@@ -154,7 +154,7 @@ Test(unit_scan, the_safety_poll_scans_idle_queues_only) {
 
 Test(unit_scan, a_refusal_blocks_the_queue_for_a_while) {
     fixture_capture_log();
-    scan_refused(&scan, "no", now());
+    scan_refused(&scan, &(redis_error_t){.text = "no"}, now());
     cr_assert_eq(metric_get(&metrics.faults), 1);
     cr_assert_eq(next_ms(), SCAN_REFUSED_MS);
     scan_changed(&scan, true, now());
@@ -163,7 +163,7 @@ Test(unit_scan, a_refusal_blocks_the_queue_for_a_while) {
     cr_assert_not(scan_wants(&scan, now()));
     now_ms += 1;
     cr_assert(scan_wants(&scan, now()));
-    scan_refused(&scan, "no", now());
+    scan_refused(&scan, &(redis_error_t){.text = "no"}, now());
     scan_reset(&scan);
     cr_assert(scan_wants(&scan, now()), "a new connection may have other rights");
 }

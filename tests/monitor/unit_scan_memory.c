@@ -68,7 +68,7 @@ Test(unit_scan_memory, a_stopped_scan_that_saw_a_job_twice_ends_none_of_its_copi
     cr_assert(begin_scan(3, 0, 0, false));
     cr_assert_not(note_duplicate(1));
     cr_assert(note_duplicate(1));
-    scan_refused(&scan, "no", now());
+    scan_refused(&scan, &(redis_error_t){.text = "no"}, now());
     cr_assert(begin_scan(3, 0, 0, false));
     note_duplicate(1);
     cr_assert(duplicates_uncounted(&scan.duplicates, &digest));
@@ -93,7 +93,7 @@ Test(unit_scan_memory, a_stopped_scan_finds_no_duplicates) {
     SCAN_JOBS(1, 1);
     cr_assert(begin_scan(3, 0, 0, false));
     cr_assert_not(note_duplicate(1));
-    scan_refused(&scan, "no", now());
+    scan_refused(&scan, &(redis_error_t){.text = "no"}, now());
     cr_assert(begin_scan(3, 0, 0, false));
     cr_assert_not(note_duplicate(1));
     scan_reset(&scan);

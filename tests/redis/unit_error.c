@@ -106,28 +106,87 @@ Test(unit_error, set_formats_and_returns) {
     cr_assert_str_eq(error.text, "a:7 ");
 }
 
-Test(unit_error, address_is_left_out_if_the_line_has_it) {
-    static const char *const rows[][2] = {
-        {"10.0.0.5:6379: no reply in time", "no reply in time"},
-        {"cannot connect to 10.0.0.5:6379: Connection refused", "cannot connect: Connection refused"},
-        {"cannot connect to 10.0.0.5:6379 by TLS: no name", "cannot connect by TLS: no name"},
-        {"NOAUTH Authentication required.", "NOAUTH Authentication required."},
-        {"MOVED 7 10.0.0.5:6379", "MOVED 7 10.0.0.5:6379"},
-        {"10.0.0.5:63790: no reply in time", "10.0.0.5:63790: no reply in time"},
-        {"", ""},
+Test(unit_error, each_reply_has_its_kind) {
+    static const struct {
+        const char *text;
+        redis_error_kind_t kind;
+    } rows[] = {
+        {"NOPERM this user has no permissions to run the 'lpush' command", ERROR_NO_RIGHT},
+        {"NOPERM The user executing the script can't run this command or subcommand (LPUSH on the key a)", ERROR_NO_RIGHT},
+        {"NOAUTH Authentication required.", ERROR_NO_LOGIN},
+        {"WRONGPASS invalid username-password pair or user is disabled.", ERROR_WRONG_PASSWORD},
+        {"ERR invalid password", ERROR_WRONG_PASSWORD},
+        {"ERR AUTH <password> called without any password configured for the default user.", ERROR_NEEDLESS_PASSWORD},
+        {"ERR DB index is out of range", ERROR_DATABASE_NUMBER},
+        {"ERR unknown command 'EVALSHA', with args beginning with: 'secret'", ERROR_NO_COMMAND},
+        {"ERR Unknown subcommand or wrong number of arguments for 'LOAD'", ERROR_NO_COMMAND},
+        {"ERR This command is not supported by this service", ERROR_NO_COMMAND},
+        {"ERR SELECT is not allowed in cluster mode", ERROR_NO_COMMAND},
+        {"ERR This instance has cluster support disabled", ERROR_NO_CLUSTER},
+        {"ERR No such master with that name", ERROR_NO_SUCH_PRIMARY},
+        {"WRONGTYPE Operation against a key holding the wrong kind of value", ERROR_WRONG_TYPE},
+        {IN_SCRIPT "WRONGTYPE Operation against a key holding the wrong kind of value", ERROR_WRONG_TYPE},
+        {"CROSSSLOT Keys in request don't hash to the same slot", ERROR_CROSS_SLOT},
+        {"OOM command not allowed when used memory > 'maxmemory'.", ERROR_FULL},
+        {IN_SCRIPT "-OOM command not allowed when used memory > 'maxmemory'.", ERROR_FULL},
+        {"NOSCRIPT No matching script. Please use EVAL.", ERROR_NO_SCRIPT},
+        {"READONLY You can't write against a read only replica.", ERROR_OTHER_PRIMARY},
+        {"MASTERDOWN Link with MASTER is down", ERROR_OTHER_PRIMARY},
+        {"UNBLOCKED force unblock from blocking operation, instance state changed", ERROR_OTHER_PRIMARY},
+        {"ERR The client ID you want redirect to does not exist", ERROR_OTHER_PRIMARY},
+        {"MOVED 3999 127.0.0.1:6381", ERROR_MOVED},
+        {"ASK 3999 127.0.0.1:6381", ERROR_ASK},
+        {"TRYAGAIN Multiple keys request during rehashing of slot", ERROR_TRY_AGAIN},
+        {"CLUSTERDOWN The cluster is down", ERROR_CLUSTER_DOWN},
+        {"CLUSTERDOWN Hash slot not served", ERROR_SLOT_UNSERVED},
+        {"LOADING Redis is loading the dataset in memory", ERROR_OTHER},
+        {"ERR syntax error", ERROR_OTHER},
+        {"OOMPH is no code", ERROR_OTHER},
+        {"", ERROR_OTHER},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *text = redis_error_without(rows[i][0], "10.0.0.5:6379");
+        redis_error_t error;
+        redis_error_from_reply(&error, rows[i].text, strlen(rows[i].text));
+        cr_expect_eq(error.kind, rows[i].kind, "%s: %d", rows[i].text, error.kind);
+    }
+}
+
+Test(unit_error, another_text_is_the_same_error) {
+    redis_error_t error;
+    redis_error_from_reply(&error, "OOM no memory", 13);
+    cr_assert_eq(redis_error_reword(&error, "key k: %s", error.text), OUTCOME_RETRY);
+    cr_assert_eq(error.kind, ERROR_FULL);
+    cr_assert_str_eq(error.text, "key k: OOM no memory");
+}
+
+Test(unit_error, address_is_left_out_if_the_line_has_it) {
+    redis_error_t error;
+    redis_error_set(&error, OUTCOME_DISCONNECTED, "no reply in time");
+    redis_error_add_address(&error, "10.0.0.5:6379");
+    cr_assert_str_eq(error.text, "10.0.0.5:6379: no reply in time");
+    static const char *const rows[][2] = {
+        {"10.0.0.5:6379", "no reply in time"},
+        {"10.0.0.5:63790", "10.0.0.5:6379: no reply in time"},
+        {"", "10.0.0.5:6379: no reply in time"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = redis_error_without(&error, rows[i][0]);
         cr_expect_str_eq(text, rows[i][1]);
         free(text);
     }
-    char *text = redis_error_without(rows[0][0], "");
-    cr_expect_str_eq(text, rows[0][0]);
+    redis_error_from_reply(&error, "MOVED 7 10.0.0.5:6379", 21);
+    char *text = redis_error_without(&error, "10.0.0.5:6379");
+    cr_expect_str_eq(text, "MOVED 7 10.0.0.5:6379");
     free(text);
 }
 
-Test(unit_error, a_slot_is_the_reason_with_or_without_a_key_before_it) {
-    cr_expect(redis_reason_is_slot(SLOT_IS_MOVING "ASK 7 10.0.0.5:6379"));
-    cr_expect(redis_reason_is_slot("sidecar:{q}:sentinel: " SLOT_HAS_MOVED "MOVED 7 10.0.0.5:6379"));
-    cr_expect_not(redis_reason_is_slot("sidecar:{q}:sentinel: NOPERM"));
+Test(unit_error, a_slot_that_is_served_soon_shortens_a_pause) {
+    static const redis_error_kind_t kinds[] = {ERROR_SLOT_IS_MOVING, ERROR_SLOT_HAS_MOVED, ERROR_SLOT_UNSERVED};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        cr_expect(error_kind_is_slot(kinds[i]));
+        cr_expect_eq(error_kind_pause_ms(kinds[i], 5000), 500);
+        cr_expect_eq(error_kind_pause_ms(kinds[i], 100), 100);
+    }
+    cr_expect_not(error_kind_is_slot(ERROR_NO_RIGHT));
+    cr_expect_eq(error_kind_pause_ms(ERROR_NO_RIGHT, 5000), 5000);
 }

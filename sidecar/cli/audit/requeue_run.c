@@ -293,7 +293,7 @@ static bool run_plan(run_t *run, buffer_t *why) {
 static char *run_format_stop(const run_t *run) {
     if (run->signal) return mem_printf("interrupted (%s)", strsignal(run->signal));
     if (run->stop.outcome == OUTCOME_OK) return NULL;
-    if (strncmp(run->stop.text, "OOM", 3) == 0)
+    if (run->stop.kind == ERROR_FULL)
         return mem_str("Redis is full and refuses jobs: raise maxmemory, or let workers empty the queues");
     return mem_printf("%s: %s", run->stop.outcome == OUTCOME_DISCONNECTED ? "lost the connection to Redis" : "Redis is not ready",
                       run->stop.text);

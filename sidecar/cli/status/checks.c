@@ -26,7 +26,7 @@ static int64_t check_preflight(const check_subject_t *x, buffer_t *what) {
 static bool checks_is_led(const snapshot_lock_t *lock) { return token_ttl_ms(lock->holder) > 0; }
 
 static int64_t check_no_leader(const check_subject_t *x, buffer_t *what) {
-    if (*x->lock->holder || *x->lock->error) return 0;
+    if (*x->lock->holder || *x->lock->error.text) return 0;
     buffer_printf(what, "no instance leads: the lock %s is free", x->lock_keys->key);
     return 1;
 }
@@ -49,7 +49,7 @@ static int64_t check_clock_step(const check_subject_t *x, buffer_t *what) {
 }
 
 static int64_t check_lock_fault(const check_subject_t *x, buffer_t *what) {
-    buffer_str(what, x->lock->error);
+    buffer_str(what, x->lock->error.text);
     return what->len > 0;
 }
 
@@ -69,7 +69,7 @@ static int64_t check_other_group(const check_subject_t *x, buffer_t *what) {
 }
 
 static int64_t check_unserved(const check_subject_t *x, buffer_t *what) {
-    if (checks_other_owner(x) || !checks_is_led(x->lock) || x->stream->served || *x->lock->error) return 0;
+    if (checks_other_owner(x) || !checks_is_led(x->lock) || x->stream->served || *x->lock->error.text) return 0;
     buffer_printf(what, "%s does not serve this queue", status_leader(x->lock));
     return 1;
 }
@@ -78,7 +78,7 @@ static int64_t check_unserved(const check_subject_t *x, buffer_t *what) {
 static int64_t check_key_fault(const check_subject_t *x, buffer_t *what) {
     for (size_t i = 0; i < x->s->preflight_count; i++)
         if (x->s->preflight[i].queue == x->queue && x->s->preflight[i].kind > PREFLIGHT_WARNING) return 0;
-    buffer_str(what, *x->stream->error ? x->stream->error : x->sizes->error);
+    buffer_str(what, *x->stream->error.text ? x->stream->error.text : x->sizes->error.text);
     return what->len > 0;
 }
 

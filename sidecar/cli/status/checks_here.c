@@ -4,7 +4,7 @@
 
 int64_t check_connection(const check_subject_t *x, buffer_t *what) {
     if (x->s->reached) return 0;
-    char *why = redis_error_without(x->s->error.text, x->s->target);
+    char *why = redis_error_without(&x->s->error, x->s->target);
     buffer_printf(what, "Redis at %s: %s", x->s->target, why);
     free(why);
     return 1;

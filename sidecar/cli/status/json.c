@@ -60,7 +60,7 @@ __attribute__((format(printf, 2, 3))) static void status_json_add(buffer_t *out,
 static int64_t status_json_age(int64_t now_ms, int64_t ms) { return ms < 0 ? STATUS_UNKNOWN : now_ms > ms ? now_ms - ms : 0; }
 
 static void status_json_primary(const primary_view_t *primary, buffer_t *out) {
-    status_json_add(out, "{ address:%s error:%s tls:%s certificate_end:%jdt", primary->address, primary->error, primary->tls,
+    status_json_add(out, "{ address:%s error:%s tls:%s certificate_end:%jdt", primary->address, primary->error.text, primary->tls,
                     primary->certificate_end_ms);
     status_json_add(out, "replicas:%jd good_replicas:%jd maxmemory_policy:%s }", primary->replicas, primary->good_replicas,
                     primary->eviction);
@@ -142,10 +142,10 @@ static void status_json_queue(const status_t *s, size_t queue, buffer_t *out) {
                     status_json_age(sizes->now_ms, sizes->oldest_in_progress_ms));
     status_json_recent(&s->recent[queue], out);
     status_json_add(out, "records:%jd record_bytes:%jd record_bytes_limit:%jd audit_lag_seconds:%jds", sizes->records,
-                    sizes->record_bytes, s->config->stream.max_bytes, *snapshot->error ? STATUS_UNKNOWN : lag_ms);
+                    sizes->record_bytes, s->config->stream.max_bytes, *snapshot->error.text ? STATUS_UNKNOWN : lag_ms);
     status_json_add(out, "trimmed_early:%jdt", snapshot->trimmed_early ? snapshot->trimmed_early : STATUS_UNKNOWN);
     status_json_copies(s, snapshot, out);
-    status_json_add(out, "fault:%s }", *snapshot->error ? snapshot->error : sizes->error);
+    status_json_add(out, "fault:%s }", *snapshot->error.text ? snapshot->error.text : sizes->error.text);
 }
 
 static void status_json_instance(const local_instance_t *local, buffer_t *out) {

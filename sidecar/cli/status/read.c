@@ -63,7 +63,7 @@ void status_reader_free(status_reader_t *reader) {
 
 static void status_add_preflight(void *self, preflight_level_t kind, const char *queue, const char *text) {
     status_t *status = self;
-    if (strstr(text, SLOT_IS_MOVING)) return; // check_slot tells once
+    if (kind == PREFLIGHT_QUEUE_MOVING) return; // check_slot tells
     const queue_config_t *found = queue ? config_find_queue(status->config, queue) : NULL;
     size_t index = found ? (size_t)(found - status->config->queues) : SIZE_MAX;
     status->preflight = mem_grown(status->preflight, status->preflight_count, sizeof *status->preflight);
@@ -109,10 +109,11 @@ static void shard_find_moving(const cli_shard_t *shard, status_t *status) {
     for (size_t i = 0; i < shard->keys->queue_count; i++) {
         size_t queue = shard->keys->queues[i].number;
         const snapshot_lock_t *lock = &status->snapshot.locks[status->keys->queues[queue].lock];
-        const char *const errors[] = {lock->error, status->snapshot.queues[queue].error, status->sizes[queue].error};
+        const redis_error_kind_t kinds[] = {lock->error.kind, status->snapshot.queues[queue].error.kind,
+                                            status->sizes[queue].error.kind};
         status_place_t *place = &status->places[queue];
-        for (size_t e = 0; e < sizeof errors / sizeof *errors; e++)
-            if (strstr(errors[e], SLOT_IS_MOVING)) place->state = SLOT_MOVING;
+        for (size_t e = 0; e < sizeof kinds / sizeof *kinds; e++)
+            if (kinds[e] == ERROR_SLOT_IS_MOVING) place->state = SLOT_MOVING;
         if (place->state == SLOT_MOVING)
             snprintf(place->why, sizeof place->why, "its slot, %u, is being moved to another node", place->slot);
     }
@@ -265,7 +266,7 @@ static void recent_begin_queue(reading_t *reading, size_t queue) {
     size_t number = reading->shard->keys->queues[queue].number;
     const snapshot_queue_t *snapshot = &reading->status->snapshot.queues[number];
     int64_t since = reading->status->snapshot.now_ms - STATUS_RECENT_MS;
-    int64_t known = *snapshot->error ? STATUS_UNKNOWN : 0;
+    int64_t known = *snapshot->error.text ? STATUS_UNKNOWN : 0;
     reading->status->recent[number] = (status_recent_t){.retried = known, .failed = known};
     if (known == 0 && snapshot->stream.length > 0 && stream_id_ms(snapshot->stream.last) >= since)
         snprintf(reading->positions[queue], STREAM_ID_SIZE, "%lld-0", (long long)(since > 0 ? since - 1 : 0));
@@ -321,7 +322,7 @@ static bool status_log_is_behind(const status_t *status) {
     for (size_t i = 0; i < status->keys->queue_count; i++) {
         const snapshot_queue_t *snapshot = &status->snapshot.queues[i];
         const snapshot_copy_t *copy = status_own_copy(status, i);
-        if (*snapshot->error || snapshot->stream.length == 0 || (copy && status_is_complete(snapshot, copy))) continue;
+        if (*snapshot->error.text || snapshot->stream.length == 0 || (copy && status_is_complete(snapshot, copy))) continue;
         if (status->snapshot.now_ms - stream_id_ms(copy ? copy->position : snapshot->stream.first) > BEHIND_MS) return true;
     }
     return false;

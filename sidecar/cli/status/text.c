@@ -190,7 +190,7 @@ static void text_audit_cell(table_t *table, const status_t *s, size_t queue) {
     if (snapshot->uncopied_ms)
         text_cell(table, "%s late", duration_text(s->snapshot.now_ms - snapshot->uncopied_ms).text);
     else
-        text_cell(table, *snapshot->error ? "?" : snapshot->stream.length ? "copied" : "-");
+        text_cell(table, *snapshot->error.text ? "?" : snapshot->stream.length ? "copied" : "-");
 }
 
 // The columns, and how wide a terminal must be to have room for each.
@@ -204,7 +204,7 @@ static const struct {
 static void text_row(table_t *table, const status_t *s, size_t queue, const status_view_t *view) {
     const sizes_t *sizes = &s->sizes[queue];
     const status_recent_t *recent = &s->recent[queue];
-    bool error = *sizes->error != '\0';
+    bool error = *sizes->error.text != '\0';
     table_cell(table, slice_text(s->keys->queues[queue].config->name));
     text_count_cell(table, sizes->delayed, error);
     text_due_cell(table, sizes);

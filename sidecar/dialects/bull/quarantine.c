@@ -52,7 +52,7 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
         redis_error_t refusal;
         conn_expect_job(call->conn);
         redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
-        bool wrong_type = strncmp(refusal.text, "WRONGTYPE", 9) == 0;
+        bool wrong_type = refusal.kind == ERROR_WRONG_TYPE;
         bool names_job = reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1));
         reasons[i] = names_job || *page->jobs[i].score == '\0' ? NULL : wrong_type ? "invalid_target" : "unreadable";
         if (!wrong_type && refusal.outcome > call->error->outcome) *call->error = refusal;

@@ -49,7 +49,7 @@ static void scheduler_on_change(void *state, const char *key) {
 static void scheduler_ask(const side_task_call_t *call, redisReply **out) {
     redis_error_t refusal;
     redisReply *reply = conn_read_or_refusal(call->redis.conn, &refusal, call->redis.error);
-    if (redis_error_is_full(call->redis.error)) *call->redis.error = (redis_error_t){0};
+    if (call->redis.error->kind == ERROR_FULL) *call->redis.error = (redis_error_t){0};
     if (out) *out = reply;
     if (!out) conn_reply_free(reply);
 }

@@ -146,7 +146,7 @@ static void unique_ids_tell(unique_ids_t *unique_ids, const call_t *call) {
         request_append(call->conn, "HDEL", call_queue(call)->meta, META_STALE_UNIQUE);
     redisReply *reply = conn_read_or_refusal(call->conn, &refusal, call->error);
     if (reply) unique_ids->told = unique_ids->reported;
-    if (redis_error_is_full(call->error)) *call->error = (redis_error_t){0}; // later
+    if (call->error->kind == ERROR_FULL) *call->error = (redis_error_t){0}; // later
     conn_reply_free(reply);
 }
 

@@ -109,24 +109,26 @@ mono_t scan_reports_due(const scan_t *scan) {
     return mono_add(scan->timer.reports_read, pause_ms * NS_PER_MS);
 }
 
-void scan_log_refusal(condition_t *refused, const char *queue, const char *reason) {
-    condition_change_t change = condition_update_reason(refused, reason);
+void scan_log_refusal(condition_t *refused, const char *queue, const redis_error_t *error) {
+    condition_change_t change = condition_update_reason(refused, error ? error->text : NULL);
     if (change == CONDITION_BEGAN)
-        LOG_AT(redis_reason_is_slot(reason) ? LOG_INFO : LOG_ERROR, ROLE, queue, "redis refuses the monitor",
-               F_STR("reason", reason));
+        LOG_AT(error_kind_is_slot(error->kind) ? LOG_INFO : LOG_ERROR, ROLE, queue, "redis refuses the monitor",
+               F_STR("reason", error->text));
     if (change == CONDITION_ENDED) log_info(ROLE, queue, "redis accepts the monitor's requests again");
 }
 
-void scan_refused(scan_t *scan, const char *reason, mono_t now) {
-    scan_log_refusal(&scan->refusals.condition, scan->config->name, reason);
+void scan_refused(scan_t *scan, const redis_error_t *error, mono_t now) {
+    scan_log_refusal(&scan->refusals.condition, scan->config->name, error);
     metrics_refused(scan->metrics, mono_now());
     scan_break_off(scan);
     scan->timer.changed = true;
-    scan->timer.blocked_until = scan->timer.next = mono_add(now, redis_reason_pause_ms(reason, SCAN_REFUSED_MS) * NS_PER_MS);
+    scan->timer.blocked_until = scan->timer.next = mono_add(now, error_kind_pause_ms(error->kind, SCAN_REFUSED_MS) * NS_PER_MS);
 }
 
-void scan_note_refusal(scan_t *scan, const char *reason) {
-    if (!scan->refusals.first) scan->refusals.first = mem_str(reason);
+void scan_note_refusal(scan_t *scan, const redis_error_t *error) {
+    if (scan->refusals.first) return;
+    scan->refusals.first = mem_alloc(sizeof *error);
+    *scan->refusals.first = *error;
 }
 
 void scan_apply_refusals(scan_t *scan, mono_t now) {

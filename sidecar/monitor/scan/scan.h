@@ -102,7 +102,7 @@ typedef struct scan_block {
 
 typedef struct scan_refusals {
     condition_t condition;
-    char *first;           // owned; the first reason of the current scan; NULL = none
+    redis_error_t *first;  // owned; the first reason of the current scan; NULL = none
     scan_block_t *blocked; // owned; blocked kinds of settle in the current scan
     size_t blocked_count;  // at most SCAN_BLOCKS_MAX
 } scan_refusals_t;
@@ -165,12 +165,12 @@ void scan_changed(scan_t *scan, bool report, mono_t now);
 void scan_safety(scan_t *scan, mono_t now);
 
 // Logs a new reason, or with NULL that the refusal has ended.
-void scan_log_refusal(condition_t *refused, const char *queue, const char *reason);
+void scan_log_refusal(condition_t *refused, const char *queue, const redis_error_t *error);
 // Handles a refusal that concerns the whole queue. Breaks the scan off, reports a new reason and sends no request for
 // SCAN_REFUSED_MS.
-void scan_refused(scan_t *scan, const char *reason, mono_t now);
+void scan_refused(scan_t *scan, const redis_error_t *error, mono_t now);
 // Stores a refusal that concerns one job. The scan continues, because the error of one job must not delay the others.
-void scan_note_refusal(scan_t *scan, const char *reason);
+void scan_note_refusal(scan_t *scan, const redis_error_t *error);
 // Ends a scan. Reports its first stored refusal, or that refusals have ended.
 void scan_apply_refusals(scan_t *scan, mono_t now);
 // Stores the kind of a settle that failed at a key of the wrong type. The scan skips other settles of the same kind.

@@ -45,11 +45,11 @@ static bool cluster_ask(conn_t *conn, const char *host, slot_map_t *map, bool *s
 
 // An error reply names neither the node nor what to do.
 static void cluster_explain(redis_error_t *error, const char *node) {
-    const redis_error_t reply = *error;
-    const char *advice = strstr(reply.text, "cluster support disabled")
-                             ? "; this server is no Cluster: correct redis.nodes, or remove it and redis.mode"
-                             : "";
-    if (reply.outcome == OUTCOME_REFUSED) redis_error_set(error, OUTCOME_REFUSED, "%s: %.240s%s", node, reply.text, advice);
+    const char *advice =
+        error->kind == ERROR_NO_CLUSTER ? "; this server is no Cluster: correct redis.nodes, or remove it and redis.mode" : "";
+    if (error->outcome != OUTCOME_REFUSED) return;
+    redis_error_reword(error, "%.240s%s", error->text, advice);
+    redis_error_add_address(error, node);
 }
 
 static bool refresh_is_better(const refresh_t *refresh, const slot_map_t *map, bool sound) {

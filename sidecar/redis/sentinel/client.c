@@ -43,28 +43,33 @@ void sentinel_client_add(sentinel_client_t *client, const char *const *words) {
 }
 
 // The texts of a port of the wrong kind name redis.tls, which is the key of Redis.
-static void sentinel_client_name_key(redis_error_t *error) {
-    static const struct {
-        const char *text, *instead;
-    } rows[] = {
-        {PORT_IS_PLAIN, "the sentinel speaks no TLS on this port: use its TLS port, or set redis.sentinel_tls to false"},
-        {PORT_IS_TLS, "the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its plain port"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *at = strstr(error->text, rows[i].text);
-        if (at) snprintf(at, sizeof error->text - (size_t)(at - error->text), "%s", rows[i].instead);
-    }
+static void sentinel_client_name_key(redis_error_t *error, const char *sentinel) {
+    if (error->kind == ERROR_PORT_IS_PLAIN)
+        redis_error_reword(error,
+                           "cannot connect to %s by TLS: the sentinel speaks no TLS on this port: use its TLS port, or set "
+                           "redis.sentinel_tls to false",
+                           sentinel);
+    if (error->kind == ERROR_PORT_IS_TLS)
+        redis_error_reword(error,
+                           "sentinel %s: the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its "
+                           "plain port",
+                           sentinel);
 }
 
-static bool sentinel_client_lose(const sentinel_client_t *client, const char *why, redis_error_t *error) {
-    redis_error_set(error, OUTCOME_DISCONNECTED, "sentinel %s: %s", client->endpoint.text, why);
-    sentinel_client_name_key(error);
+static bool sentinel_client_lose(const sentinel_client_t *client, redis_error_kind_t kind, const char *why,
+                                 redis_error_t *error) {
+    redis_error_set_kind(error, OUTCOME_DISCONNECTED, kind, "sentinel %s: %s", client->endpoint.text, why);
+    sentinel_client_name_key(error, client->endpoint.text);
     return false;
+}
+
+static bool sentinel_client_lose_channel(const sentinel_client_t *client, redis_error_t *error) {
+    return sentinel_client_lose(client, channel_error_kind(client->channel), channel_reason(client->channel), error);
 }
 
 static bool sentinel_client_wait(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
     wait_result_t result = channel_wait(client->channel, limit);
-    return result == WAIT_READY || sentinel_client_lose(client, wait_text(result), error);
+    return result == WAIT_READY || sentinel_client_lose(client, wait_kind(result), wait_text(result), error);
 }
 
 bool sentinel_client_send(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
@@ -72,7 +77,7 @@ bool sentinel_client_send(sentinel_client_t *client, time_limit_t *limit, redis_
     while (sent < client->requests.len) {
         size_t count = 0;
         channel_state_t state = channel_send(client->channel, client->requests.data + sent, client->requests.len - sent, &count);
-        if (state == CHANNEL_LOST) return sentinel_client_lose(client, channel_reason(client->channel), error);
+        if (state == CHANNEL_LOST) return sentinel_client_lose_channel(client, error);
         if (state == CHANNEL_WAIT && !sentinel_client_wait(client, limit, error)) return false;
         sent += count;
     }
@@ -82,23 +87,24 @@ bool sentinel_client_send(sentinel_client_t *client, time_limit_t *limit, redis_
 }
 
 // Advice for an error reply.
-static const char *sentinel_client_advice(const char *text) {
-    if (strncmp(text, "NOAUTH", 6) == 0) return "; set redis.sentinel_password_file";
-    if (strncmp(text, "WRONGPASS", 9) == 0 || strstr(text, "invalid password"))
+static const char *sentinel_client_advice(redis_error_kind_t kind) {
+    switch (kind) {
+    case ERROR_NO_LOGIN: return "; set redis.sentinel_password_file";
+    case ERROR_WRONG_PASSWORD:
         return "; redis.sentinel_username and sentinel_password_file belong to the sentinels, not to Redis";
-    if (strstr(text, "without any password configured")) return "; remove redis.sentinel_password_file";
-    if (strstr(text, "No such master")) return "; see redis.master";
-    if (strstr(text, "unknown command") && strcasestr(text, "sentinel")) return "; this server is no sentinel";
-    return "";
+    case ERROR_NEEDLESS_PASSWORD: return "; remove redis.sentinel_password_file";
+    case ERROR_NO_SUCH_PRIMARY: return "; see redis.master";
+    case ERROR_NO_COMMAND: return "; this server is no sentinel";
+    default: return "";
+    }
 }
 
 // Frees an error reply.
 static redisReply *sentinel_client_check(const sentinel_client_t *client, redisReply *reply, redis_error_t *error) {
     if (!reply || reply->type != REDIS_REPLY_ERROR) return reply;
-    redis_error_t reason;
-    redis_error_from_reply(&reason, reply->str, reply->len);
-    redis_error_set(error, OUTCOME_REFUSED, "sentinel %s: %.140s%s", client->endpoint.text, reason.text,
-                    sentinel_client_advice(reason.text));
+    redis_error_from_reply(error, reply->str, reply->len);
+    redis_error_set_kind(error, OUTCOME_REFUSED, error->kind, "sentinel %s: %.140s%s", client->endpoint.text, error->text,
+                         sentinel_client_advice(error->kind));
     freeReplyObject(reply);
     return NULL;
 }
@@ -106,7 +112,8 @@ static redisReply *sentinel_client_check(const sentinel_client_t *client, redisR
 // *found is NULL if no whole reply has arrived.
 static bool sentinel_client_parse(sentinel_client_t *client, redisReply **found, redis_error_t *error) {
     void *reply = NULL;
-    if (redisReaderGetReply(client->reader, &reply) != REDIS_OK) return sentinel_client_lose(client, "broken reply", error);
+    if (redisReaderGetReply(client->reader, &reply) != REDIS_OK)
+        return sentinel_client_lose(client, ERROR_OTHER, "broken reply", error);
     *found = reply;
     if (reply) guard_begin_reply(&client->guard, client->reader);
     return true;
@@ -116,11 +123,11 @@ static channel_state_t sentinel_client_receive(sentinel_client_t *client, redis_
     char bytes[RECEIVE_BYTES];
     size_t count = 0;
     channel_state_t state = channel_receive(client->channel, bytes, sizeof bytes, &count);
-    if (state == CHANNEL_LOST) sentinel_client_lose(client, channel_reason(client->channel), error);
+    if (state == CHANNEL_LOST) sentinel_client_lose_channel(client, error);
     if (state != CHANNEL_DONE) return state;
     if (redisReaderFeed(client->reader, bytes, count) == REDIS_OK && guard_receive(&client->guard, client->reader, count))
         return CHANNEL_DONE;
-    sentinel_client_lose(client, "broken reply", error);
+    sentinel_client_lose(client, ERROR_OTHER, "broken reply", error);
     return CHANNEL_LOST;
 }
 
@@ -146,7 +153,7 @@ redisReply *sentinel_client_try_read(sentinel_client_t *client, redis_error_t *e
 static bool sentinel_client_open(sentinel_client_t *client, time_limit_t *limit, redis_error_t *error) {
     client->channel = socket_open(client->redis, &client->endpoint, client->redis->sentinel_tls, limit, error);
     if (!client->channel) {
-        sentinel_client_name_key(error);
+        sentinel_client_name_key(error, client->endpoint.text);
         return false;
     }
     client->reader = redisReaderCreate();

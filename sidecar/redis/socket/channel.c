@@ -15,6 +15,7 @@ struct channel {
     bool received; // some bytes
     peer_t peer;
     const char *reason;
+    redis_error_kind_t error_kind;
 };
 
 wait_result_t fd_wait(int fd, short events, time_limit_t *limit) {
@@ -45,6 +46,8 @@ const char *wait_text(wait_result_t result) {
     return texts[result];
 }
 
+redis_error_kind_t wait_kind(wait_result_t result) { return result == WAIT_STOPPED ? ERROR_STOPPED : ERROR_OTHER; }
+
 channel_t *channel_new(int fd, tls_t *tls) {
     channel_t *channel = mem_alloc(sizeof *channel);
     *channel = (channel_t){.fd = fd, .tls = tls, .reason = "", .peer = peer_of(fd)};
@@ -61,10 +64,12 @@ void channel_free(channel_t *channel) {
 int channel_fd(const channel_t *channel) { return channel->fd; }
 const tls_t *channel_tls(const channel_t *channel) { return channel->tls; }
 const char *channel_reason(const channel_t *channel) { return channel->reason; }
+redis_error_kind_t channel_error_kind(const channel_t *channel) { return channel->error_kind; }
 
 static channel_state_t channel_lost(channel_t *channel, const char *reason) {
-    bool unanswered = !channel->tls && !channel->received;
-    channel->reason = unanswered && port_is_tls(&channel->peer) ? PORT_IS_TLS : reason;
+    bool is_tls = !channel->tls && !channel->received && port_is_tls(&channel->peer);
+    channel->reason = is_tls ? PORT_IS_TLS : reason;
+    channel->error_kind = is_tls ? ERROR_PORT_IS_TLS : ERROR_OTHER;
     return CHANNEL_LOST;
 }
 

@@ -23,6 +23,7 @@ typedef enum wait_result { WAIT_READY, WAIT_TIMEOUT, WAIT_STOPPED, WAIT_MOVED, W
 // Waits until `fd` is ready for `events` of poll().
 wait_result_t fd_wait(int fd, short events, time_limit_t *limit);
 const char *wait_text(wait_result_t result); // "no reply in time", ...
+redis_error_kind_t wait_kind(wait_result_t result);
 
 typedef struct channel channel_t;
 
@@ -48,3 +49,4 @@ channel_state_t channel_send(channel_t *channel, const void *bytes, size_t len, 
 wait_result_t channel_wait(const channel_t *channel, time_limit_t *limit);
 
 const char *channel_reason(const channel_t *channel); // of the last CHANNEL_LOST
+redis_error_kind_t channel_error_kind(const channel_t *channel);

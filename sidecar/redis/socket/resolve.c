@@ -104,18 +104,18 @@ static lookup_t *lookup_share(lookup_t *fresh) {
 }
 
 // Returns NULL, or why there is no result.
-static const char *lookup_wait(const lookup_t *lookup, time_limit_t *limit) {
-    wait_result_t waited = fd_wait(lookup->done_fd, POLLIN, limit);
-    if (waited == WAIT_READY && !atomic_load(&lookup->done))
-        waited = WAIT_FAILED; // poll() alone orders no memory for other threads
-    switch (waited) {
+static const char *lookup_wait(const lookup_t *lookup, time_limit_t *limit, wait_result_t *waited) {
+    *waited = fd_wait(lookup->done_fd, POLLIN, limit);
+    if (*waited == WAIT_READY && !atomic_load(&lookup->done))
+        *waited = WAIT_FAILED; // poll() alone orders no memory for other threads
+    switch (*waited) {
     case WAIT_READY: return lookup->result ? gai_strerror(lookup->result) : NULL;
     case WAIT_TIMEOUT: return "the name server does not answer in time";
     case WAIT_STOPPED: return "no answer of the name server before the stop";
     case WAIT_MOVED:
     case WAIT_FAILED: break;
     }
-    return wait_text(waited);
+    return wait_text(*waited);
 }
 
 lookup_t *resolve_host(const char *host, int port, time_limit_t *limit, redis_error_t *error) {
@@ -123,14 +123,15 @@ lookup_t *resolve_host(const char *host, int port, time_limit_t *limit, redis_er
     *lookup = (lookup_t){.host = mem_str(host), .done_fd = -1, .owners = 1};
     snprintf(lookup->port, sizeof lookup->port, "%d", port);
     const char *why = NULL;
+    wait_result_t waited = WAIT_READY;
     if (lookup_ask(lookup, AI_NUMERICHOST) != EAI_NONAME) {
         why = lookup->result ? gai_strerror(lookup->result) : NULL;
     } else {
         lookup = lookup_share(lookup);
-        why = lookup ? lookup_wait(lookup, limit) : "too many lookups are waiting for the name server";
+        why = lookup ? lookup_wait(lookup, limit, &waited) : "too many lookups are waiting for the name server";
     }
     if (!why) return lookup;
-    redis_error_set(error, OUTCOME_DISCONNECTED, "cannot look up %s: %s", host, why);
+    redis_error_set_kind(error, OUTCOME_DISCONNECTED, wait_kind(waited), "cannot look up %s: %s", host, why);
     resolve_free(lookup);
     return NULL;
 }

@@ -32,6 +32,16 @@ static void socket_configure_tcp(int fd) {
     socket_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS);
 }
 
+// Sets *error to "cannot connect to TARGET<how>: <why><when>". Always returns false.
+static bool socket_fail(redis_error_t *error, redis_error_kind_t kind, const char *target, const char *how, const char *why,
+                        const char *when) {
+    static const char CONNECT_TO[] = "cannot connect to ";
+    redis_error_set_kind(error, OUTCOME_DISCONNECTED, kind, "%s%s%s: %s%s", CONNECT_TO, target, how, why, when);
+    error->address.at = sizeof CONNECT_TO - 1;
+    error->address.len = (unsigned short)strlen(target);
+    return false;
+}
+
 // Returns a connected socket; -1: *error.
 static int socket_connect(const struct sockaddr *address, socklen_t size, time_limit_t *limit, const char *target,
                           redis_error_t *error) {
@@ -44,35 +54,25 @@ static int socket_connect(const struct sockaddr *address, socklen_t size, time_l
         if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length) != 0) failed = errno;
     }
     if (!failed) return fd;
-    redis_error_set(error, OUTCOME_DISCONNECTED, "cannot connect to %s: %s", target,
-                    waited == WAIT_READY ? strerror(failed) : wait_text(waited));
+    socket_fail(error, wait_kind(waited), target, "", waited == WAIT_READY ? strerror(failed) : wait_text(waited), "");
     if (fd >= 0) close(fd);
     return -1;
 }
 
-// Goes on with the handshake. Returns NULL, or why that is impossible; *done: the handshake has ended.
-static const char *socket_handshake_step(tls_t *tls, int fd, time_limit_t *limit, bool *done) {
-    tls_state_t state = tls_handshake(tls);
-    *done = state == TLS_DONE;
-    if (*done) return NULL;
-    if (state == TLS_FAILED) return tls_peer_is_plain(tls) ? PORT_IS_PLAIN : tls_failure(tls);
-    wait_result_t waited = fd_wait(fd, state == TLS_WANTS_WRITE ? POLLOUT : POLLIN, limit);
-    if (waited == WAIT_READY) return NULL;
-    peer_t peer = peer_of(fd);
-    return waited == WAIT_TIMEOUT && !tls_heard(tls) && port_is_plain(&peer) ? PORT_IS_PLAIN : wait_text(waited);
-}
-
 static bool socket_handshake(tls_t *tls, int fd, time_limit_t *limit, const char *target, redis_error_t *error) {
-    bool done = false;
-    const char *why = NULL;
-    while (!why && !done) why = socket_handshake_step(tls, fd, limit, &done);
-    if (!why) return true;
+    tls_state_t state = TLS_WANTS_WRITE;
+    wait_result_t waited = WAIT_READY;
+    while (waited == WAIT_READY && (state = tls_handshake(tls)) != TLS_DONE && state != TLS_FAILED)
+        waited = fd_wait(fd, state == TLS_WANTS_WRITE ? POLLOUT : POLLIN, limit);
+    if (state == TLS_DONE) return true;
+    peer_t peer = peer_of(fd);
+    bool plain = tls_peer_is_plain(tls) || (waited == WAIT_TIMEOUT && !tls_heard(tls) && port_is_plain(&peer));
+    if (plain) return socket_fail(error, ERROR_PORT_IS_PLAIN, target, " by TLS", PORT_IS_PLAIN, "");
+    const char *why = waited == WAIT_READY ? tls_failure(tls) : wait_text(waited);
+    if (tls_heard(tls)) return socket_fail(error, waited == WAIT_STOPPED ? ERROR_STOPPED : ERROR_TLS, target, " by TLS", why, "");
     // A server that says nothing at all is away; its handshake does not matter.
-    bool silent = !tls_heard(tls) && strcmp(why, PORT_IS_PLAIN) != 0;
-    redis_error_set(error, OUTCOME_DISCONNECTED,
-                    silent ? "cannot connect to %s: %s during the TLS handshake" : "cannot connect to %s by TLS: %s", target,
-                    why);
-    return false;
+    return socket_fail(error, waited == WAIT_STOPPED ? ERROR_STOPPED : ERROR_TLS_SILENT, target, "", why,
+                       " during the TLS handshake");
 }
 
 // Settings that all addresses of a server share.
@@ -126,7 +126,8 @@ static channel_t *socket_open_each(const target_t *target, const struct addrinfo
             return channel;
         }
         // An error of TLS says more than an address that refuses: "localhost" often has one where nobody listens.
-        if (failure.outcome == OUTCOME_REFUSED || !strstr(error->text, " TLS")) *error = failure;
+        bool of_tls = error->kind == ERROR_TLS || error->kind == ERROR_TLS_SILENT || error->kind == ERROR_PORT_IS_PLAIN;
+        if (failure.outcome == OUTCOME_REFUSED || !of_tls) *error = failure;
         if (failure.outcome == OUTCOME_REFUSED || share.stopping) break;
     }
     return NULL;

@@ -60,12 +60,12 @@ static void lives_long(world_t *w) { first_lock(w)->pttl_ms = 5001; }
 static void lives_as_long(world_t *w) { first_lock(w)->pttl_ms = 5000; }
 static void lives_for_ever(world_t *w) { first_lock(w)->pttl_ms = -1; }
 static void lock_refused(world_t *w) {
-    snprintf(first_lock(w)->error, 160, "\"sidecar:app:lock\": NOPERM"), *first_lock(w)->holder = '\0';
+    redis_error_set(&first_lock(w)->error, OUTCOME_REFUSED, "\"sidecar:app:lock\": NOPERM"), *first_lock(w)->holder = '\0';
 }
 static void unserved(world_t *w) { first_queue(w)->served = false; }
 static void others(world_t *w) { snprintf(first_queue(w)->owner, 136, "others"), first_queue(w)->served = false; }
 static void nobodys(world_t *w) { *first_queue(w)->owner = '\0'; }
-static void bad_key(world_t *w) { snprintf(first_queue(w)->error, 160, "\"sidecar:email:meta\": WRONGTYPE"); }
+static void bad_key(world_t *w) { redis_error_set(&first_queue(w)->error, OUTCOME_REFUSED, "\"sidecar:email:meta\": WRONGTYPE"); }
 /* Nothing else is said of the queue. */
 static void cut_off(world_t *w) {
     bad_key(w);
@@ -75,7 +75,7 @@ static void moving(world_t *w) {
     cut_off(w);
     w->s.places[0] = (status_place_t){.state = SLOT_MOVING, .why = "its slot moves"};
 }
-static void bad_count(world_t *w) { snprintf(first_sizes(w)->error, 200, "\"email\" holds a hash"); }
+static void bad_count(world_t *w) { redis_error_set(&first_sizes(w)->error, OUTCOME_REFUSED, "\"email\" holds a hash"); }
 static void late(world_t *w) { first_sizes(w)->next_due_ms = NOW - 15001, first_sizes(w)->delayed = 1204; }
 static void late_enough(world_t *w) { first_sizes(w)->next_due_ms = NOW - 15000; }
 static void late_without_leader(world_t *w) { late(w), vacant(w); }
@@ -438,7 +438,7 @@ static world_t many_findings(void) {
         well("queues = ( { name = \"" LONG "\"; ready_limit = 100; }, { name = \"\xc3\xa4\\\"q\"; }, { name = \"r\"; } );");
     late_and_full(&w), lives_long(&w), nearly_full(&w), silent(&w), clocks(&w), gaps(&w), audit_check_fails(&w), failed(&w),
         redis_full(&w);
-    w.s.sizes[1] = (sizes_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error = "no\x1b[2J"};
+    w.s.sizes[1] = (sizes_t){.now_ms = NOW, .delayed = INT64_C(123456789), .next_due_ms = INT64_MAX, .error.text = "no\x1b[2J"};
     w.s.recent[1] = (status_recent_t){.retried = STATUS_UNKNOWN, .failed = STATUS_UNKNOWN};
     return w;
 }
