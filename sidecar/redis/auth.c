@@ -10,17 +10,27 @@ static const char ROLE[] = "redis";
 
 static secret_t *auth_secret(const conn_t *conn) { return topology_secret(shard_topology(conn->shard)); }
 
+static char *auth_read(const conn_t *conn, redis_error_t *error) {
+    return conn->of_sentinel ? redis_sentinel_password(conn->redis, error) : redis_password(conn->redis, error);
+}
+
+static void auth_forget(char *password) {
+    if (password) explicit_bzero(password, strlen(password));
+    free(password);
+}
+
 char *auth_password(conn_t *conn, redis_error_t *error) {
     unsigned changes = secret_changes(auth_secret(conn));
-    char *password = redis_password(conn->redis, error);
+    char *password = auth_read(conn, error);
     if (password) conn->password = (password_mark_t){secret_tag(password), changes};
     return password;
 }
 
 bool auth_append(conn_t *conn, const char *password) {
-    if (!*password && !*conn->redis->username) return false; // a user may have no password; without AUTH it is the default user
+    const char *username = conn->of_sentinel ? conn->redis->sentinel_username : conn->redis->username;
+    if (!*password && !*username) return false; // a user may have no password; without AUTH it is the default user
     request_begin(conn, "AUTH");
-    if (*conn->redis->username) request_text(conn, conn->redis->username);
+    if (*username) request_text(conn, username);
     request_text(conn, password);
     request_end(conn);
     return true;
@@ -45,10 +55,7 @@ static void auth_report(conn_t *conn, const char *refusal) {
 }
 
 // Redis leaves the user of the connection as it is when it refuses AUTH (redis src/acl.c, authCommand).
-outcome_t auth_renew(conn_t *conn, redis_error_t *error) {
-    *error = (redis_error_t){0};
-    if (!auth_is_old(conn) || !mono_reached(conn->auth_retry_at, mono_now())) return OUTCOME_OK;
-    conn->auth_retry_at = mono_add(mono_now(), AUTH_RETRY_S * NS_PER_S);
+outcome_t auth_send(conn_t *conn, redis_error_t *error) {
     password_mark_t before = conn->password;
     char *password = auth_password(conn, error);
     if (password && auth_append(conn, password) && auth_flush(conn, error) == OUTCOME_OK) {
@@ -56,12 +63,27 @@ outcome_t auth_renew(conn_t *conn, redis_error_t *error) {
         conn_read(conn, 0, &reply, error);
         conn_reply_free(reply);
     }
-    if (password) explicit_bzero(password, strlen(password));
-    free(password);
+    auth_forget(password);
     if (error->outcome != OUTCOME_OK) conn->password = before;
-    if (error->outcome != OUTCOME_OK && error->outcome != OUTCOME_REFUSED) return error->outcome;
+    return error->outcome;
+}
+
+bool auth_file_differs(const conn_t *conn) {
+    redis_error_t ignored; // the file is being replaced, or the next connect reports it
+    char *password = auth_read(conn, &ignored);
+    bool differs = password && secret_tag(password) != conn->password.tag;
+    auth_forget(password);
+    return differs;
+}
+
+outcome_t auth_renew(conn_t *conn, redis_error_t *error) {
+    *error = (redis_error_t){0};
+    if (!auth_is_old(conn) || !mono_reached(conn->auth_retry_at, mono_now())) return OUTCOME_OK;
+    conn->auth_retry_at = mono_add(mono_now(), AUTH_RETRY_S * NS_PER_S);
+    outcome_t outcome = auth_send(conn, error);
+    if (outcome != OUTCOME_OK && outcome != OUTCOME_REFUSED) return outcome;
     if (!auth_is_old(conn)) conn->auth_retry_at = (mono_t){0};
-    auth_report(conn, error->outcome == OUTCOME_OK ? NULL : error->text);
+    auth_report(conn, outcome == OUTCOME_OK ? NULL : error->text);
     *error = (redis_error_t){0};
     return OUTCOME_OK;
 }

@@ -9,13 +9,29 @@ static const char TOO_LARGE[] = "reply is larger than any reply that was asked f
 enum {
     RECEIVE_BYTES = TLS_RECORD_MAX,
     SLOW_MS = 500,
+    SENTINEL_PONG_MS = 5000, // an ask has a shorter limit of its own
 };
 
 conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop) {
     const redis_config_t *redis = shard_config(shard);
     conn_t *conn = mem_alloc(sizeof *conn);
     *conn = (conn_t){.redis = redis, .shard = shard, .name = name, .stop = stop, .timeout_ms = redis->timeout_ms};
+    conn->deadline = mono_never();
     conn->epoch = shard_address(shard, &conn->address);
+    return conn;
+}
+
+conn_t *conn_new_at(const redis_config_t *redis, const char *host, int port, const char *name, const atomic_bool *stop) {
+    topology_t *topology = topology_new_at(redis, host, port);
+    conn_t *conn = conn_new(topology_shard(topology, 0), name, stop);
+    conn->own_topology = topology;
+    return conn;
+}
+
+conn_t *conn_new_to_sentinel(const redis_config_t *redis, const address_t *sentinel, const char *name) {
+    conn_t *conn = conn_new_at(redis, sentinel->host, sentinel->port, name, NULL);
+    conn->of_sentinel = true;
+    conn->timeout_ms = SENTINEL_PONG_MS;
     return conn;
 }
 
@@ -24,6 +40,7 @@ void conn_free(conn_t *conn) {
     conn_forget_failure(conn);
     conn_close(conn);
     conn_release_flat(conn);
+    topology_free(conn->own_topology);
     free(conn);
 }
 
@@ -48,6 +65,11 @@ conn_t *conn_like(const conn_t *conn, const char *name) { return conn_like_at(co
 
 void conn_limit_timeout(conn_t *conn, int ms) {
     if (ms < conn->timeout_ms) conn->timeout_ms = ms;
+}
+
+void conn_limit_all(conn_t *conn, mono_t deadline, const atomic_bool *stop) {
+    conn->deadline = deadline;
+    conn->stop = stop;
 }
 
 void conn_close(conn_t *conn) {
@@ -122,7 +144,7 @@ static outcome_t conn_lose_channel(conn_t *conn, redis_error_t *error, const cha
 time_limit_t conn_limit(const conn_t *conn, int timeout_ms) {
     mono_t deadline = mono_add(mono_now(), (timeout_ms ? timeout_ms : conn->timeout_ms) * NS_PER_MS);
     return (time_limit_t){
-        .deadline = deadline,
+        .deadline = mono_min(deadline, conn->deadline),
         .stop = conn->stop,
         .epoch = shard_epoch_place(conn->shard),
         .current_epoch = conn->epoch,

@@ -21,6 +21,10 @@ typedef struct conn conn_t;
 // A connection to the primary of `shard` (borrowed). CLIENT LIST shows `name` (borrowed). `stop` is borrowed and may be NULL.
 // Once *stop is true, no wait lasts longer than STOP_GRACE_MS. Returns owned. The socket is not opened yet.
 conn_t *conn_new(shard_t *shard, const char *name, const atomic_bool *stop);
+// A connection to this one server, whatever the mode of `redis`, which is borrowed. Returns owned.
+conn_t *conn_new_at(const redis_config_t *redis, const char *host, int port, const char *name, const atomic_bool *stop);
+// The same to a sentinel, with TLS, user and password of the redis.sentinel_* settings. conn_connect opens it.
+conn_t *conn_new_to_sentinel(const redis_config_t *redis, const address_t *sentinel, const char *name);
 void conn_free(conn_t *conn); // NULL is fine
 
 // Another connection to the same server, with the same stop and timeout. Returns owned.
@@ -31,6 +35,8 @@ conn_t *conn_like_at(const conn_t *conn, shard_t *shard, const char *name);
 
 // Lowers the timeout of connects and replies to `ms`; never raises it.
 void conn_limit_timeout(conn_t *conn, int ms);
+// From now on no wait ends after `deadline`, or STOP_GRACE_MS after *stop.
+void conn_limit_all(conn_t *conn, mono_t deadline, const atomic_bool *stop);
 
 // Does the part of conn_open before the scripts: connects, authenticates, selects the database, names the client and reads the
 // server's version.

@@ -21,12 +21,15 @@ typedef struct password_mark {
 struct conn {
     const redis_config_t *redis; // of the shard
     shard_t *shard;
-    unsigned epoch; // of the shard at the connect
-    unsigned moves; // of the shard that conn_take_move has reported
+    topology_t *own_topology; // of conn_new_at; owned; NULL = others share it
+    bool of_sentinel;         // the server is a sentinel
+    unsigned epoch;           // of the shard at the connect
+    unsigned moves;           // of the shard that conn_take_move has reported
     const char *name;
     const atomic_bool *stop; // NULL = none
     endpoint_t address;
     int64_t timeout_ms;  // timeout of a connect, and of each reply
+    mono_t deadline;     // of all waits
     channel_t *channel;  // NULL = closed
     redisReader *reader; // of the open channel
     bool counted;        // the shard counts the connection

@@ -6,8 +6,7 @@
 enum { ASK_MS = 1000 };
 
 redis_mode_t redis_find_mode(const redis_config_t *redis) {
-    topology_t *topology = topology_new_at(redis, redis->host, (int)redis->port);
-    conn_t *conn = conn_new(topology_shard(topology, 0), "queue-sidecar-topology", NULL);
+    conn_t *conn = conn_new_at(redis, redis->host, (int)redis->port, "queue-sidecar-topology", NULL);
     redis_mode_t mode = REDIS_MODE_AUTO;
     redisReply *reply = NULL;
     redis_error_t error;
@@ -22,6 +21,5 @@ redis_mode_t redis_find_mode(const redis_config_t *redis) {
     if (reply) mode = slice_is(reply_info(reply, "cluster_enabled:"), "1") ? REDIS_MODE_CLUSTER : REDIS_MODE_SINGLE;
     conn_reply_free(reply);
     conn_free(conn);
-    topology_free(topology);
     return mode;
 }

@@ -15,7 +15,7 @@ static const char UNKNOWN[] = "of an unknown version";
 // Appends AUTH and SELECT if they are needed. Returns the number of these requests.
 static int conn_append_login(conn_t *conn, const char *password) {
     int count = auth_append(conn, password);
-    if (conn->redis->db) {
+    if (conn->redis->db && !conn->of_sentinel) {
         request_begin(conn, "SELECT");
         request_int(conn, conn->redis->db);
         request_end(conn);
@@ -28,9 +28,9 @@ static int conn_append_login(conn_t *conn, const char *password) {
 // error.
 static outcome_t conn_read_optional(conn_t *conn, capability_t capability, redisReply **reply, redis_error_t *error) {
     outcome_t outcome = conn_read(conn, 0, reply, error);
-    if (outcome == OUTCOME_OK) capability_accepted(capability);
+    if (outcome == OUTCOME_OK && !conn->of_sentinel) capability_accepted(capability);
     if (outcome != OUTCOME_REFUSED || error->kind == ERROR_NO_LOGIN) return outcome;
-    capability_refused(capability, error->text);
+    if (!conn->of_sentinel) capability_refused(capability, error->text);
     *error = (redis_error_t){0};
     return OUTCOME_OK;
 }
@@ -59,6 +59,7 @@ static outcome_t conn_read_server(conn_t *conn, redis_error_t *error) {
     redisReply *named, *info;
     if (conn_read_optional(conn, CAPABILITY_CLIENT_NAME, &named, error) != OUTCOME_OK) return error->outcome;
     conn_reply_free(named);
+    if (conn->of_sentinel) return OUTCOME_OK;
     if (conn_read_optional(conn, CAPABILITY_VERSION, &info, error) != OUTCOME_OK) return error->outcome;
     conn_note_server(conn, info);
     // Valkey names its mode otherwise. (valkey src/server.c, genValkeyInfoString)
@@ -70,9 +71,9 @@ static outcome_t conn_read_server(conn_t *conn, redis_error_t *error) {
 }
 
 // Names the key of the config that a refused connect points at. `selects`: the refused request was SELECT.
-static outcome_t conn_advise(redis_error_t *error, bool selects) {
+static outcome_t conn_advise(const conn_t *conn, redis_error_t *error, bool selects) {
     const char *advice;
-    if (error->outcome != OUTCOME_REFUSED) return error->outcome;
+    if (error->outcome != OUTCOME_REFUSED || conn->of_sentinel) return error->outcome; // redis/sentinel/ask.c has other advice
     switch (error->kind) {
     case ERROR_NO_LOGIN: advice = "set redis.password_file"; break;
     case ERROR_WRONG_PASSWORD: advice = "see redis.username and redis.password_file"; break;
@@ -90,17 +91,17 @@ static outcome_t conn_handshake(conn_t *conn, redis_error_t *error) {
     if (!password) return error->outcome;
     int count = conn_append_login(conn, password);
     request_append(conn, "CLIENT", "SETNAME", conn->name);
-    request_append(conn, "INFO", "server");
+    if (!conn->of_sentinel) request_append(conn, "INFO", "server");
     explicit_bzero(password, strlen(password));
     free(password);
     if (auth_flush(conn, error) != OUTCOME_OK) return error->outcome;
     for (int i = 0; i < count; i++) {
         redisReply *reply;
         bool selects = conn->redis->db && i == count - 1;
-        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return conn_advise(error, selects);
+        if (conn_read(conn, 0, &reply, error) != OUTCOME_OK) return conn_advise(conn, error, selects);
         freeReplyObject(reply);
     }
-    return conn_read_server(conn, error) == OUTCOME_OK ? OUTCOME_OK : conn_advise(error, false);
+    return conn_read_server(conn, error) == OUTCOME_OK ? OUTCOME_OK : conn_advise(conn, error, false);
 }
 
 // *loaded is owned: for each script whether the server has it; NULL = the server refuses to tell.
@@ -175,7 +176,8 @@ static outcome_t conn_try_connect(conn_t *conn, redis_error_t *error) {
     if (shard_locate(conn->shard, recently, conn->stop, error) != OUTCOME_OK) return error->outcome;
     conn->epoch = shard_address(conn->shard, &conn->address);
     time_limit_t limit = conn_limit(conn, 0);
-    conn->channel = socket_open(conn->redis, &conn->address, conn->redis->tls, &limit, error);
+    conn->channel =
+        socket_open(conn->redis, &conn->address, conn->of_sentinel ? conn->redis->sentinel_tls : conn->redis->tls, &limit, error);
     if (!conn->channel) {
         topology_want_refresh(shard_topology(conn->shard));
         return error->outcome;

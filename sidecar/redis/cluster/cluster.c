@@ -59,8 +59,7 @@ static bool refresh_is_better(const refresh_t *refresh, const slot_map_t *map, b
 
 // True: the node knows enough, so no other needs to be asked.
 static bool refresh_ask(refresh_t *refresh, const char *host, int port) {
-    topology_t *node = topology_new_at(topology_config(refresh->topology), host, port);
-    conn_t *conn = conn_new(topology_shard(node, 0), "queue-sidecar-topology", refresh->stop);
+    conn_t *conn = conn_new_at(topology_config(refresh->topology), host, port, "queue-sidecar-topology", refresh->stop);
     slot_map_t map;
     conn_limit_timeout(conn, ASK_MS);
     bool sound = true, answered = cluster_ask(conn, host, &map, &sound, refresh->error);
@@ -77,7 +76,6 @@ static bool refresh_ask(refresh_t *refresh, const char *host, int port) {
     }
     refresh->answered += names;
     conn_free(conn);
-    topology_free(node);
     bool knows = refresh->sound || refresh->answered >= ENOUGH;
     return names && knows && refresh->best.epoch >= topology_map_epoch(refresh->topology);
 }

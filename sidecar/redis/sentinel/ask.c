@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "base/buffer.h"
+#include "redis/auth.h"
 #include "redis/reply.h"
 
 enum {
@@ -24,85 +25,116 @@ typedef struct ask {
 
 // The epoch comes before the address: if the primary changes between both, an old epoch with a new address does no harm, but a
 // new epoch would make an old address believed.
-static void ask_add_requests(sentinel_client_t *client, const char *master) {
-    sentinel_client_add(client, (const char *const[]){"SENTINEL", "MASTER", master, NULL});
-    sentinel_client_add(client, (const char *const[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master, NULL});
-    sentinel_client_add(client, (const char *const[]){"SENTINEL", "SENTINELS", master, NULL});
-    sentinel_client_add(client, (const char *const[]){"SENTINEL", "MYID", NULL});
+static void ask_add_requests(conn_t *conn, const char *master) {
+    request_append(conn, "SENTINEL", "MASTER", master);
+    request_append(conn, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", master);
+    request_append(conn, "SENTINEL", "SENTINELS", master);
+    request_append(conn, "SENTINEL", "MYID");
 }
 
 // Reads the replies that may be missing: an ACL may refuse these commands.
-static void ask_read_optional(sentinel_client_t *client, time_limit_t *limit, sentinel_answer_t *answer) {
-    redis_error_t refusal = {0};
-    redisReply *peers = sentinel_client_read(client, limit, &refusal);
-    redisReply *id = refusal.outcome == OUTCOME_DISCONNECTED ? NULL : sentinel_client_read(client, limit, &refusal);
-    if (refusal.outcome == OUTCOME_DISCONNECTED) answer->error = refusal;
+static void ask_read_optional(conn_t *conn, sentinel_answer_t *answer) {
+    redis_error_t refused = {0}, lost = {0};
+    redisReply *peers = conn_read_or_refusal(conn, &refused, &lost);
+    redisReply *id = conn_read_or_refusal(conn, &refused, &lost);
     sentinel_read_peers(answer, peers);
     sentinel_read_id(answer, id);
-    if (peers) freeReplyObject(peers);
-    if (id) freeReplyObject(id);
+    conn_reply_free(peers);
+    conn_reply_free(id);
+    answer->error = lost;
 }
 
-static void ask_read(sentinel_client_t *client, const char *name, time_limit_t *limit, sentinel_answer_t *answer) {
-    redis_error_t *error = &answer->error;
-    redisReply *master = sentinel_client_read(client, limit, error);
-    redisReply *address = master ? sentinel_client_read(client, limit, error) : NULL;
+static void ask_read(conn_t *conn, const char *name, sentinel_answer_t *answer) {
+    redisReply *master, *address = NULL;
+    if (conn_read(conn, 0, &master, &answer->error) == OUTCOME_OK) conn_read(conn, 0, &address, &answer->error);
     if (address) {
         sentinel_read_master(answer, master);
         if (sentinel_read_address(answer, address))
-            ask_read_optional(client, limit, answer);
+            ask_read_optional(conn, answer);
         else
-            redis_error_set(error, OUTCOME_REFUSED, "sentinel %s does not know the address of %s",
-                            address_text(&answer->sentinel).text, name);
+            redis_error_set(&answer->error, OUTCOME_REFUSED, "the address of %s is unknown", name);
     }
-    if (master) freeReplyObject(master);
-    if (address) freeReplyObject(address);
+    conn_reply_free(master);
+    conn_reply_free(address);
 }
 
-static void ask_connect(ask_t *ask, time_limit_t *limit, redis_error_t *error) {
-    sentinel_client_t *client = sentinel_client_new(ask->redis, &ask->contact->address, limit, error);
-    if (client) {
-        sentinel_client_free(ask->contact->client);
-        ask->contact->client = client;
+static const char *ask_advice(redis_error_kind_t kind) {
+    switch (kind) {
+    case ERROR_NO_LOGIN: return "; set redis.sentinel_password_file";
+    case ERROR_WRONG_PASSWORD:
+        return "; redis.sentinel_username and sentinel_password_file belong to the sentinels, not to Redis";
+    case ERROR_NEEDLESS_PASSWORD: return "; remove redis.sentinel_password_file";
+    case ERROR_NO_SUCH_PRIMARY: return "; see redis.master";
+    case ERROR_NO_COMMAND: return "; this server is no sentinel";
+    default: return "";
     }
+}
+
+// Names the sentinel and the settings for sentinels.
+static void ask_explain(redis_error_t *error, const address_t *sentinel) {
+    const address_text_t at = address_text(sentinel);
+    if (error->kind == ERROR_PORT_IS_PLAIN)
+        redis_error_reword(error,
+                           "sentinel %s: the sentinel speaks no TLS on this port: use its TLS port, or set "
+                           "redis.sentinel_tls to false",
+                           at.text);
+    else if (error->kind == ERROR_PORT_IS_TLS)
+        redis_error_reword(error,
+                           "sentinel %s: the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its "
+                           "plain port",
+                           at.text);
+    else if (error->outcome == OUTCOME_REFUSED)
+        redis_error_reword(error, "sentinel %s: %.240s%s", at.text, error->text, ask_advice(error->kind));
+    else if (error->address.len && error->address.at == 0) // else "cannot connect to ..."
+        redis_error_reword(error, "sentinel %s", error->text);
+}
+
+static void ask_connect(ask_t *ask, mono_t deadline, redis_error_t *error) {
+    conn_t *conn = conn_new_to_sentinel(ask->redis, &ask->contact->address, "queue-sidecar-topology");
+    conn_limit_all(conn, deadline, ask->stop);
+    bool connected = conn_connect(conn, error) == OUTCOME_OK;
+    conn_free(connected ? ask->contact->conn : conn);
+    if (connected) ask->contact->conn = conn;
     ask->contact->renew_at = mono_add(mono_now(), CERTIFICATE_S * NS_PER_S);
 }
 
 // Replaces or renews an open connection. One that cannot be replaced stays.
-static void ask_keep(ask_t *ask, time_limit_t *limit) {
+static void ask_keep(ask_t *ask, mono_t deadline) {
     sentinel_contact_t *contact = ask->contact;
     redis_error_t ignored;
-    if (ask->redis->sentinel_tls && mono_reached(contact->renew_at, mono_now())) ask_connect(ask, limit, &ignored);
-    sentinel_client_renew(contact->client, limit, &ask->answer->auth);
+    conn_limit_all(contact->conn, deadline, ask->stop);
+    if (ask->redis->sentinel_tls && mono_reached(contact->renew_at, mono_now())) ask_connect(ask, deadline, &ignored);
+    if (auth_file_differs(contact->conn)) auth_send(contact->conn, &ask->answer->auth);
 }
 
-static void ask_once(ask_t *ask, time_limit_t *limit) {
+static void ask_once(ask_t *ask, mono_t deadline) {
     sentinel_contact_t *contact = ask->contact;
     ask->answer->error = (redis_error_t){0};
-    if (contact->client)
-        ask_keep(ask, limit);
+    if (contact->conn)
+        ask_keep(ask, deadline);
     else
-        ask_connect(ask, limit, &ask->answer->error);
-    if (!contact->client) return;
-    ask_add_requests(contact->client, ask->redis->master);
-    ask_read(contact->client, ask->redis->master, limit, ask->answer);
+        ask_connect(ask, deadline, &ask->answer->error);
+    if (!contact->conn) return;
+    ask_add_requests(contact->conn, ask->redis->master);
+    ask_read(contact->conn, ask->redis->master, ask->answer);
     if (ask->answer->error.outcome == OUTCOME_OK) return;
-    sentinel_client_free(contact->client); // replies may still be in flight
-    contact->client = NULL;
+    conn_free(contact->conn); // replies may still be in flight
+    contact->conn = NULL;
 }
 
 // A connection of an earlier ask may be dead, so a second one is tried.
 static void *ask_main(void *arg) {
     ask_t *ask = arg;
     sentinel_contact_t *contact = ask->contact;
-    time_limit_t limit = sentinel_limit(ask->stop);
-    mono_t now = mono_now(), full = limit.deadline;
-    bool reused = contact->client;
-    if (ask->hurried) limit.deadline = mono_add(now, HURRIED_MS * NS_PER_MS);
-    ask_once(ask, &limit);
-    if (reused && ask->answer->error.outcome == OUTCOME_DISCONNECTED) ask_once(ask, &limit);
-    now = mono_now();
-    if (!ask->hurried && mono_reached(full, now)) contact->hurried_until = mono_add(now, HURRIED_S * NS_PER_S);
+    mono_t began = mono_now();
+    mono_t deadline = mono_add(began, (ask->hurried ? HURRIED_MS : SENTINEL_TIMEOUT_MS) * NS_PER_MS);
+    bool reused = contact->conn;
+    ask_once(ask, deadline);
+    if (reused && ask->answer->error.outcome == OUTCOME_DISCONNECTED) ask_once(ask, deadline);
+    ask_explain(&ask->answer->error, &contact->address);
+    ask_explain(&ask->answer->auth, &contact->address);
+    mono_t now = mono_now();
+    if (!ask->hurried && mono_reached(deadline, now)) contact->hurried_until = mono_add(now, HURRIED_S * NS_PER_S);
     return NULL;
 }
 

@@ -3,9 +3,12 @@
 #include <sys/epoll.h>
 
 #include "base/buffer.h"
+#include "redis/auth.h"
+#include "redis/keepalive.h"
 #include "redis/reply.h"
-#include "redis/sentinel/client.h"
+#include "redis/sentinel/ask.h"
 #include "redis/sentinel/group.h"
+#include "redis/tracking.h"
 
 // The leader of a failover knows first that the replica is a primary now; the other sentinels follow when they hear of it, and
 // the leader's own +switch-master comes only after all replicas follow the new primary. (redis src/sentinel.c,
@@ -14,14 +17,9 @@
 
 static const char CLIENT_NAME[] = "queue-sidecar-watcher";
 
-// The host of a sentinel may vanish without a word, and firewalls forget idle connections.
-enum { PING_AFTER_S = 60, PING_TIMEOUT_S = 5 };
-
 typedef struct subscription {
     address_t sentinel;
-    sentinel_client_t *client; // NULL = none
-    mono_t heard_at;           // when the last message came
-    mono_t pinged_at;          // when PING was sent; before heard_at = it was answered
+    conn_t *conn; // NULL = none
 } subscription_t;
 
 struct sentinel_events {
@@ -43,37 +41,30 @@ sentinel_events_t *sentinel_events_new(const redis_config_t *redis, const atomic
 
 void sentinel_events_free(sentinel_events_t *events) {
     if (!events) return;
-    for (size_t i = 0; i < SENTINELS_MAX; i++) sentinel_client_free(events->subscriptions[i].client);
+    for (size_t i = 0; i < SENTINELS_MAX; i++) conn_free(events->subscriptions[i].conn);
     close(events->epoll_fd);
     free(events);
 }
 
 int sentinel_events_fd(const sentinel_events_t *events) { return events->epoll_fd; }
 
-// Reads the reply to CLIENT SETNAME, which a sentinel may refuse, and the confirmations of the channels.
-static bool events_confirm(sentinel_client_t *client, time_limit_t *limit) {
+static bool events_confirm(conn_t *conn) {
+    static const char *const channels[] = {EVENTS};
     redis_error_t error = {0};
-    redisReply *reply = sentinel_client_read(client, limit, &error);
-    if (reply) freeReplyObject(reply);
-    for (size_t i = 0; i < sizeof((const char *[]){EVENTS}) / sizeof(const char *); i++) {
-        reply = error.outcome == OUTCOME_DISCONNECTED ? NULL : sentinel_client_read(client, limit, &error);
-        if (!reply) return false;
-        freeReplyObject(reply);
-    }
-    return true;
+    request_append(conn, "SUBSCRIBE", EVENTS);
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) conn_reply_free(conn_read_next(conn, NULL, &error));
+    return error.outcome == OUTCOME_OK;
 }
 
-static sentinel_client_t *events_subscribe(sentinel_events_t *events, const address_t *sentinel) {
-    redis_error_t error = {0};
-    time_limit_t limit = sentinel_limit(events->stop);
-    sentinel_client_t *client = sentinel_client_new(events->redis, sentinel, &limit, &error);
-    if (!client) return NULL;
-    sentinel_client_add(client, (const char *const[]){"CLIENT", "SETNAME", CLIENT_NAME, NULL});
-    sentinel_client_add(client, (const char *const[]){"SUBSCRIBE", EVENTS, NULL});
+static conn_t *events_subscribe(sentinel_events_t *events, const address_t *sentinel) {
+    redis_error_t error;
     struct epoll_event readable = {.events = EPOLLIN};
-    if (events_confirm(client, &limit) && epoll_ctl(events->epoll_fd, EPOLL_CTL_ADD, sentinel_client_fd(client), &readable) == 0)
-        return client;
-    sentinel_client_free(client);
+    conn_t *conn = conn_new_to_sentinel(events->redis, sentinel, CLIENT_NAME);
+    conn_limit_all(conn, mono_add(mono_now(), SENTINEL_TIMEOUT_MS * NS_PER_MS), events->stop);
+    if (conn_connect(conn, &error) == OUTCOME_OK && events_confirm(conn) &&
+        epoll_ctl(events->epoll_fd, EPOLL_CTL_ADD, conn_fd(conn), &readable) == 0)
+        return conn;
+    conn_free(conn);
     return NULL;
 }
 
@@ -81,23 +72,23 @@ bool sentinel_events_follow(sentinel_events_t *events, const address_t *sentinel
     subscription_t *unused = NULL;
     for (size_t i = 0; i < SENTINELS_MAX; i++) {
         subscription_t *at = &events->subscriptions[i];
-        if (at->client && address_equal(&at->sentinel, sentinel)) return false;
-        if (!at->client && !unused) unused = at;
+        if (at->conn && address_equal(&at->sentinel, sentinel)) return false;
+        if (!at->conn && !unused) unused = at;
     }
     if (!unused) return false;
-    *unused = (subscription_t){.sentinel = *sentinel, .client = events_subscribe(events, sentinel), .heard_at = mono_now()};
-    return unused->client != NULL;
+    *unused = (subscription_t){.sentinel = *sentinel, .conn = events_subscribe(events, sentinel)};
+    return unused->conn != NULL;
 }
 
 // The new subscription begins before the old one ends, so no event is lost.
 void sentinel_events_renew(sentinel_events_t *events) {
     for (size_t i = 0; i < SENTINELS_MAX; i++) {
         subscription_t *at = &events->subscriptions[i];
-        bool outdated = at->client && sentinel_client_is_outdated(at->client);
-        sentinel_client_t *fresh = outdated ? events_subscribe(events, &at->sentinel) : NULL;
+        bool outdated = at->conn && auth_file_differs(at->conn);
+        conn_t *fresh = outdated ? events_subscribe(events, &at->sentinel) : NULL;
         if (!fresh) continue;
-        sentinel_client_free(at->client);
-        *at = (subscription_t){.sentinel = at->sentinel, .client = fresh, .heard_at = mono_now()};
+        conn_free(at->conn);
+        at->conn = fresh;
     }
 }
 
@@ -118,40 +109,29 @@ bool sentinel_event_is_news(const char *text, const char *master, const address_
     return news;
 }
 
-// *news: an event names another primary. False: the connection is lost.
-static bool events_read_all(const sentinel_events_t *events, subscription_t *subscription, const address_t *announced,
-                            bool *news) {
-    for (;;) {
-        redis_error_t error = {0};
-        redisReply *message = sentinel_client_try_read(subscription->client, &error);
-        if (!message && error.outcome != OUTCOME_REFUSED) return error.outcome == OUTCOME_OK;
-        subscription->heard_at = mono_now(); // a refusal of PING is a sign of life, too
-        const char *text = reply_text(reply_at(message, 2));
-        *news = *news || (*text && sentinel_event_is_news(text, events->redis->master, announced));
-        if (message) freeReplyObject(message);
-    }
-}
+typedef struct look {
+    const char *master;
+    const address_t *announced;
+    bool news; // an event names another primary
+} look_t;
 
-// False: the sentinel has not answered PING.
-static bool events_keep_alive(subscription_t *subscription) {
-    mono_t now = mono_now();
-    redis_error_t error;
-    if (subscription->pinged_at.ns > subscription->heard_at.ns)
-        return mono_diff(now, subscription->pinged_at) < PING_TIMEOUT_S * NS_PER_S;
-    if (mono_diff(now, subscription->heard_at) < PING_AFTER_S * NS_PER_S) return true;
-    subscription->pinged_at = now;
-    sentinel_client_add(subscription->client, (const char *const[]){"PING", NULL});
-    return sentinel_client_send(subscription->client, &(time_limit_t){.deadline = now}, &error);
+static void events_on_message(void *self, const char *channel, slice_t message) {
+    look_t *look = self;
+    (void)channel;
+    look->news = look->news || sentinel_event_is_news(message.data, look->master, look->announced);
 }
 
 bool sentinel_events_read(sentinel_events_t *events, const address_t *announced) {
-    bool news = false;
+    look_t look = {.master = events->redis->master, .announced = announced};
+    redis_error_t error;
     for (size_t i = 0; i < SENTINELS_MAX; i++) {
-        subscription_t *at = &events->subscriptions[i];
-        if (!at->client || (events_read_all(events, at, announced, &news) && events_keep_alive(at))) continue;
-        sentinel_client_free(at->client); // closing the socket removes it from the epoll descriptor
-        at->client = NULL;
-        news = true;
+        conn_t **conn = &events->subscriptions[i].conn;
+        if (!*conn || (tracking_read(*conn, NULL, events_on_message, &look, &error) == OUTCOME_OK &&
+                       conn_keep_subscriber_alive(*conn, &error) == OUTCOME_OK))
+            continue;
+        conn_free(*conn); // closing the socket removes it from the epoll descriptor
+        *conn = NULL;
+        look.news = true;
     }
-    return news;
+    return look.news;
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "redis/sentinel/ask.h"
 #include "redis/socket/endpoint.h"
+#include "redis/tls/failure.h"
 
 struct sentinel_group {
     const redis_config_t *redis;
@@ -43,7 +44,7 @@ static void group_forget_answers(sentinel_group_t *group) {
 void sentinel_group_free(sentinel_group_t *group) {
     if (!group) return;
     group_forget_answers(group);
-    for (size_t i = 0; i < group->known_count; i++) sentinel_client_free(group->known[i].client);
+    for (size_t i = 0; i < group->known_count; i++) conn_free(group->known[i].conn);
     free(group);
 }
 
@@ -53,8 +54,8 @@ int64_t sentinel_group_epoch(const sentinel_group_t *group) { return group->conf
 int64_t sentinel_group_certificate_end(const sentinel_group_t *group) {
     int64_t first = 0;
     for (size_t i = 0; i < group->known_count; i++) {
-        int64_t end = group->known[i].client ? sentinel_client_certificate_end(group->known[i].client) : 0;
-        if (end && (!first || end < first)) first = end;
+        const conn_t *conn = group->known[i].conn;
+        if (conn) first = tls_earlier(first, tls_earlier(conn_certificate_end(conn), conn_own_certificate_end(conn)));
     }
     return first;
 }
@@ -92,7 +93,7 @@ static void group_learn_one(sentinel_group_t *group, const address_t *sentinel, 
     for (size_t i = 0; i < count; i++) {
         if (!address_equal(&earlier[i].address, sentinel)) continue;
         *contact = earlier[i];
-        earlier[i].client = NULL;
+        earlier[i].conn = NULL;
         break;
     }
 }
@@ -108,7 +109,7 @@ static void group_learn(sentinel_group_t *group, const sentinel_answer_t *believ
         address_t sentinel = endpoint_reachable(group->redis, &believed->peers[i].address);
         if (!group_configured_has_id(group, &believed->peers[i].id)) group_learn_one(group, &sentinel, earlier, count);
     }
-    for (size_t i = 0; i < count; i++) sentinel_client_free(earlier[i].client);
+    for (size_t i = 0; i < count; i++) conn_free(earlier[i].conn);
 }
 
 // Whether to wait, because the answer is older than what is known.
