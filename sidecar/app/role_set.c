@@ -104,7 +104,7 @@ mono_t role_set_check_password(role_set_t *set) {
     const redis_config_t *redis = &set->config->redis;
     if (!*redis->password_file) return mono_never();
     char *password = redis_password(redis, &error); // NULL: the file is being replaced, or the next connect reports it
-    if (password && secret_note(topology_secret(set->topology), password)) {
+    if (password && topology_note_password(set->topology, password)) {
         log_info("main", NULL, "password file has changed; authenticating again");
         topology_wake(set->topology);
     }

@@ -8,8 +8,6 @@ enum { AUTH_RETRY_S = 5 }; // between attempts with a password that the server r
 
 static const char ROLE[] = "redis";
 
-static secret_t *auth_secret(const conn_t *conn) { return topology_secret(shard_topology(conn->shard)); }
-
 static char *auth_read(const conn_t *conn, redis_error_t *error) {
     return conn->of_sentinel ? redis_sentinel_password(conn->redis, error) : redis_password(conn->redis, error);
 }
@@ -20,9 +18,9 @@ static void auth_forget(char *password) {
 }
 
 char *auth_password(conn_t *conn, redis_error_t *error) {
-    unsigned changes = secret_changes(auth_secret(conn));
+    unsigned changes = topology_password_changes(shard_topology(conn->shard));
     char *password = auth_read(conn, error);
-    if (password) conn->password = (password_mark_t){secret_tag(password), changes};
+    if (password) conn->password = (password_mark_t){password_tag(password), changes};
     return password;
 }
 
@@ -43,11 +41,11 @@ outcome_t auth_flush(conn_t *conn, redis_error_t *error) {
 }
 
 static bool auth_is_old(const conn_t *conn) {
-    return conn_is_open(conn) && secret_is_old(auth_secret(conn), conn->password.tag, conn->password.changes);
+    return conn_is_open(conn) && topology_password_is_old(shard_topology(conn->shard), &conn->password);
 }
 
 static void auth_report(conn_t *conn, const char *refusal) {
-    condition_change_t change = secret_note_refusal(auth_secret(conn), refusal);
+    condition_change_t change = topology_note_refusal(shard_topology(conn->shard), refusal);
     if (change == CONDITION_BEGAN)
         log_error(ROLE, NULL, "cannot authenticate with the new password; open connections keep the old one",
                   F_STR("reason", refusal));
@@ -71,7 +69,7 @@ outcome_t auth_send(conn_t *conn, redis_error_t *error) {
 bool auth_file_differs(const conn_t *conn) {
     redis_error_t ignored; // the file is being replaced, or the next connect reports it
     char *password = auth_read(conn, &ignored);
-    bool differs = password && secret_tag(password) != conn->password.tag;
+    bool differs = password && password_tag(password) != conn->password.tag;
     auth_forget(password);
     return differs;
 }

@@ -2,8 +2,7 @@
 
 #include "base/log.h"
 #include "redis/internal.h"
-
-static outage_t *failure_outage(const conn_t *conn) { return known_server_outage(shard_known_server(conn->shard)); }
+#include "redis/outage.h"
 
 void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *error) {
     if (conn->moves != shard_moves(conn->shard)) return;
@@ -12,7 +11,7 @@ void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *er
     int64_t lasted_s;
     bool of_tls = error->kind == ERROR_TLS || error->kind == ERROR_PORT_IS_PLAIN;
     unsigned kind = of_tls ? OUTAGE_OF_TLS : error->outcome;
-    bool tell = outage_failed(failure_outage(conn), !conn->failing, kind, &lasted_s);
+    bool tell = shard_failed(conn->shard, !conn->failing, kind, &lasted_s);
     conn->failing = true;
     conn->failed_at = mono_now();
     conn->failed_generation = conn->generation;
@@ -30,7 +29,7 @@ void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *er
 static bool failure_end(conn_t *conn, int64_t *lasted_s) {
     bool failing = conn->failing;
     conn->failing = false;
-    return failing && outage_recovered(failure_outage(conn), lasted_s);
+    return failing && shard_recovered(conn->shard, lasted_s);
 }
 
 void conn_forget_failure(conn_t *conn) {

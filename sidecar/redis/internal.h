@@ -13,11 +13,6 @@
 
 typedef struct conn conn_t; // as in conn.h
 
-typedef struct password_mark {
-    uint64_t tag;
-    unsigned changes; // of the topology's secret before the file was read
-} password_mark_t;
-
 struct conn {
     const redis_config_t *redis; // of the shard
     shard_t *shard;

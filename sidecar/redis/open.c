@@ -51,7 +51,7 @@ static void conn_note_server(conn_t *conn, const redisReply *info) {
     snprintf(conn->server, sizeof conn->server, "%s %.*s", valkey.len ? "valkey" : "redis",
              version.len ? (int)version.len : (int)strlen(UNKNOWN), version.len ? version.data : UNKNOWN);
     snprintf(id, sizeof id, "%.*s", (int)run_id.len, run_id.data);
-    conn->server_since = known_server_note(shard_known_server(conn->shard), conn->epoch, id);
+    conn->server_since = shard_note_server(conn->shard, conn->epoch, id);
 }
 
 // Reads the replies to CLIENT SETNAME and INFO.

@@ -1,8 +1,10 @@
 #include "redis/topology.h"
 
 #include "base/buffer.h"
+#include "base/digest.h"
 #include "base/wakeup.h"
 #include "redis/sentinel/locator.h"
+#include "redis/tls/failure.h"
 #include "redis/topology_internal.h"
 
 enum { UNWATCHED_MS = 1000 };
@@ -11,7 +13,6 @@ size_t topology_add_shard(topology_t *topology) {
     size_t index = topology->shard_count;
     if (index == TOPOLOGY_SHARDS_MAX) return index;
     topology->shards[index] = mem_alloc(sizeof *topology->shards[index]);
-    topology->shards[index]->known = known_server_new();
     topology->shards[index]->topology = topology;
     topology->shard_count++;
     return index;
@@ -20,8 +21,6 @@ size_t topology_add_shard(topology_t *topology) {
 static topology_t *topology_new_empty(const redis_config_t *redis) {
     topology_t *topology = mem_alloc(sizeof *topology);
     topology->redis = redis;
-    topology->secret = secret_new();
-    topology->certificates = certificates_new();
     topology->metrics = topology->own_metrics = metrics_new(0);
     topology->refresh_fd = topology->slots_fd = -1;
     pthread_mutex_init(&topology->mutex, NULL);
@@ -61,11 +60,9 @@ void topology_free(topology_t *topology) {
     if (!topology) return;
     for (size_t i = 0; i < topology->shard_count; i++) {
         if (topology->shards[i]->missing) metric_add(&topology->metrics->primaries_missing, -1);
-        known_server_free(topology->shards[i]->known);
         free(topology->shards[i]);
     }
-    secret_free(topology->secret);
-    certificates_free(topology->certificates);
+    condition_free(&topology->password_refused);
     pthread_mutex_destroy(&topology->mutex);
     metrics_free(topology->own_metrics);
     free((void *)topology->slots);
@@ -100,11 +97,9 @@ void topology_stop_waking(topology_t *topology, int wake_fd) {
 metrics_t *topology_metrics(const topology_t *topology) { return topology->metrics; }
 void topology_set_metrics(topology_t *topology, metrics_t *metrics) { topology->metrics = metrics; }
 const redis_config_t *topology_config(const topology_t *topology) { return topology->redis; }
-secret_t *topology_secret(const topology_t *topology) { return topology->secret; }
 shard_t *topology_shard(topology_t *topology, size_t index) { return topology->shards[index]; }
 size_t topology_shard_count(const topology_t *topology) { return topology->shard_count; }
 
-known_server_t *shard_known_server(const shard_t *shard) { return shard->known; }
 const redis_config_t *shard_config(const shard_t *shard) { return shard->topology->redis; }
 topology_t *shard_topology(const shard_t *shard) { return shard->topology; }
 metrics_t *shard_metrics(const shard_t *shard) { return shard->topology->metrics; }
@@ -181,11 +176,19 @@ void shard_connect_failed(shard_t *shard) {
     pthread_mutex_unlock(&shard->topology->mutex);
 }
 
+// Call it with the mutex held.
+static void topology_count_certificates(const topology_t *topology) {
+    int64_t first = topology->sentinel_certificate_end;
+    for (size_t i = 0; i < topology->shard_count; i++) first = tls_earlier(first, topology->shards[i]->certificate_end);
+    metric_set(&topology->metrics->certificate_end_s, first);
+}
+
 void shard_connected(shard_t *shard, int64_t certificate_end) {
     pthread_mutex_lock(&shard->topology->mutex);
     shard->connect_failed = false;
+    shard->certificate_end = certificate_end;
     shard_count_connection(shard, 1);
-    certificates_note(shard->topology->certificates, shard, certificate_end, &shard->topology->metrics->certificate_end_s);
+    topology_count_certificates(shard->topology);
     pthread_mutex_unlock(&shard->topology->mutex);
 }
 
@@ -208,6 +211,71 @@ void shard_disconnected(shard_t *shard) {
     pthread_mutex_unlock(&shard->topology->mutex);
 }
 
+// ---- Facts that all connections share.
+
+bool shard_failed(shard_t *shard, bool fresh, unsigned kind, int64_t *lasted_s) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    bool tell = outage_failed(&shard->outage, fresh, kind, lasted_s);
+    pthread_mutex_unlock(&shard->topology->mutex);
+    return tell;
+}
+
+bool shard_recovered(shard_t *shard, int64_t *lasted_s) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    bool tell = outage_recovered(&shard->outage, lasted_s);
+    pthread_mutex_unlock(&shard->topology->mutex);
+    return tell;
+}
+
+mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id) {
+    pthread_mutex_lock(&shard->topology->mutex);
+    bool same = *id && strcmp(shard->server_id, id) == 0 && shard->server_epoch == epoch;
+    if (!same) shard->server_since = mono_now();
+    snprintf(shard->server_id, sizeof shard->server_id, "%s", id);
+    shard->server_epoch = epoch;
+    mono_t since = shard->server_since;
+    pthread_mutex_unlock(&shard->topology->mutex);
+    return since;
+}
+
+uint64_t password_tag(const char *password) {
+    digest_t digest = digest_of(password, strlen(password));
+    uint64_t tag;
+    memcpy(&tag, digest.bytes, sizeof tag);
+    return tag ? tag : 1;
+}
+
+unsigned topology_password_changes(topology_t *topology) {
+    pthread_mutex_lock(&topology->mutex);
+    unsigned changes = topology->password.changes;
+    pthread_mutex_unlock(&topology->mutex);
+    return changes;
+}
+
+bool topology_password_is_old(topology_t *topology, const password_mark_t *sent) {
+    pthread_mutex_lock(&topology->mutex);
+    bool old = topology->password.changes != sent->changes && topology->password.tag != sent->tag;
+    pthread_mutex_unlock(&topology->mutex);
+    return old;
+}
+
+bool topology_note_password(topology_t *topology, const char *password) {
+    pthread_mutex_lock(&topology->mutex);
+    uint64_t before = topology->password.tag;
+    topology->password.tag = password_tag(password);
+    bool changed = before != topology->password.tag;
+    topology->password.changes += changed;
+    pthread_mutex_unlock(&topology->mutex);
+    return before && changed;
+}
+
+condition_change_t topology_note_refusal(topology_t *topology, const char *refusal) {
+    pthread_mutex_lock(&topology->mutex);
+    condition_change_t change = condition_update_reason(&topology->password_refused, refusal);
+    pthread_mutex_unlock(&topology->mutex);
+    return change;
+}
+
 // ---- Redis Sentinel.
 
 locator_t *topology_locator(const topology_t *topology) { return topology->locator; }
@@ -226,6 +294,8 @@ static void shard_take_located(shard_t *shard, const located_t *located) {
         if (moves == shard_moves(shard) && located->config_epoch != shard->config_epoch) shard_raise_epoch(shard);
         shard->config_epoch = located->config_epoch;
     }
+    shard->topology->sentinel_certificate_end = located->certificate_end;
+    topology_count_certificates(shard->topology);
     pthread_mutex_unlock(&shard->topology->mutex);
 }
 
@@ -234,11 +304,7 @@ outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, re
     located_t located;
     *error = (redis_error_t){0};
     if (!locator) return OUTCOME_OK;
-    if (locator_find(locator, since, stop, &located, error) == OUTCOME_OK) {
-        shard_take_located(shard, &located);
-        certificates_note(shard->topology->certificates, locator, located.certificate_end,
-                          &shard->topology->metrics->certificate_end_s);
-    }
+    if (locator_find(locator, since, stop, &located, error) == OUTCOME_OK) shard_take_located(shard, &located);
     locator_note_watched(locator, located.asked_at);
     return error->outcome;
 }

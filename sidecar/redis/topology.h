@@ -4,12 +4,11 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "config/config.h"
 #include "model/metrics.h"
 #include "redis/cluster/slots.h"
 #include "redis/error.h"
-#include "redis/known/secret.h"
-#include "redis/known/server.h"
 #include "redis/shard.h"
 #include "redis/socket/endpoint.h"
 
@@ -30,11 +29,9 @@ void topology_set_metrics(topology_t *topology, metrics_t *metrics); // borrowed
 const redis_config_t *topology_config(const topology_t *topology);
 void topology_wake(topology_t *topology); // raises all of them
 
-secret_t *topology_secret(const topology_t *topology);
 shard_t *topology_shard(topology_t *topology, size_t index); // shard 0 is always there
 size_t topology_shard_count(const topology_t *topology);
 
-known_server_t *shard_known_server(const shard_t *shard);
 const redis_config_t *shard_config(const shard_t *shard);
 topology_t *shard_topology(const shard_t *shard);
 metrics_t *shard_metrics(const shard_t *shard); // of its topology
@@ -57,6 +54,33 @@ void shard_connected(shard_t *shard, int64_t certificate_end);
 // Notes whether the leader role of the shard has a connection. *up becomes 1 if the leader roles of all shards have one, else 0.
 void shard_set_reach(shard_t *shard, shard_reach_t reach, metric_t *up);
 void shard_disconnected(shard_t *shard);
+
+// The failures of all connections to the shard, as outage_failed and outage_recovered of redis/outage.h.
+bool shard_failed(shard_t *shard, bool fresh, unsigned kind, int64_t *lasted_s);
+bool shard_recovered(shard_t *shard, int64_t *lasted_s);
+
+enum { SERVER_ID_SIZE = 48 };
+// Notes that a connection of this epoch has reached a server. `id` identifies its process (INFO server, run_id; "" = unknown).
+// Returns when this process first reached the data of that server: another process or another epoch may have other data.
+mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);
+
+// ---- The password file, as all connections know it.
+
+// The password that a connection has sent.
+typedef struct password_mark {
+    uint64_t tag;     // tells passwords apart; never 0
+    unsigned changes; // passwords that were noted before the connection has read the file
+} password_mark_t;
+
+uint64_t password_tag(const char *password);
+unsigned topology_password_changes(topology_t *topology);
+// Whether another password was noted since. A connection may read a password from the file before the password is noted: that
+// one is not old.
+bool topology_password_is_old(topology_t *topology, const password_mark_t *sent);
+// Notes the content of the file. True: it has changed since the last call, so wake all roles.
+bool topology_note_password(topology_t *topology, const char *password);
+// Notes whether the server refuses the newest password; NULL = it does not.
+condition_change_t topology_note_refusal(topology_t *topology, const char *refusal);
 
 // ---- Redis Sentinel.
 

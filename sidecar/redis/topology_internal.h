@@ -2,35 +2,31 @@
 #pragma once
 
 #include <pthread.h>
-#include <stdatomic.h>
 
-#include "base/clock.h"
-#include "config/config.h"
-#include "model/metrics.h"
-#include "redis/known/certificates.h"
-#include "redis/known/secret.h"
-#include "redis/known/server.h"
-#include "redis/shard.h"
-#include "redis/socket/endpoint.h"
-
-typedef struct locator locator_t; // as in topology.h
+#include "redis/outage.h"
+#include "redis/topology.h"
 
 enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 
 struct shard {
     topology_t *topology;
-    endpoint_t endpoint;   // guarded by the mutex
-    atomic_uint epoch;     // changed with the mutex held
-    known_server_t *known; // owned
-    // For the metrics; guarded by the mutex.
+    atomic_uint epoch; // changed with the mutex held
+    atomic_uint moves; // likewise
+    // The mutex guards all that follows.
+    endpoint_t endpoint;
+    outage_t outage;
+    char server_id[SERVER_ID_SIZE]; // of the server that the last connection has reached
+    unsigned server_epoch;
+    mono_t server_since;
+    // For the metrics.
     int connections;
     bool connect_failed; // the last one did
     bool missing;        // is counted as such
     shard_reach_t reach;
-    // The last answer of the sentinels; guarded by the mutex.
+    int64_t certificate_end; // of the last connection
+    // The last answer of the sentinels.
     int64_t config_epoch;
     uint64_t located_number;
-    atomic_uint moves;
 };
 
 struct topology {
@@ -46,11 +42,13 @@ struct topology {
     atomic_uint version;
     _Atomic int64_t map_epoch;
     atomic_bool refresh_wanted;
-    locator_t *locator;           // NULL = no sentinels
-    secret_t *secret;             // owned
-    certificates_t *certificates; // owned
+    locator_t *locator; // NULL = no sentinels
     int refresh_fd;
     int slots_fd;
+    // The mutex guards all that follows.
+    int64_t sentinel_certificate_end;
+    password_mark_t password; // the newest one
+    condition_t password_refused;
     int wake_fds[MAX_WAKE_FDS];
     size_t wake_fd_count;
 };

@@ -42,7 +42,7 @@ static void teardown(setup_t *s) {
 
 /* As the main thread does. */
 static bool note(topology_t *topology, const char *password) {
-    bool changed = secret_note(topology_secret(topology), password);
+    bool changed = topology_note_password(topology, password);
     if (changed) topology_wake(topology);
     return changed;
 }

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "base/buffer.h"
-#include "redis/known/secret_file.h"
+#include "redis/secret_file.h"
 #include "redis/socket/port_probe.h"
 #include "redis/socket/resolve.h"
 

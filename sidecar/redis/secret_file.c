@@ -1,4 +1,4 @@
-#include "redis/known/secret_file.h"
+#include "redis/secret_file.h"
 
 #include "base/file.h"
 

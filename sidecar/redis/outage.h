@@ -1,15 +1,21 @@
-// The failures of all connections to a shard, so that the log tells of an outage once, and not each role for itself. Thread-safe.
+// The failures of all connections to a shard, so that the log tells of an outage once, and not each role for itself.
 #pragma once
 
 #include "base/clock.h"
 #include "redis/error.h"
 
-typedef struct outage outage_t;
+enum {
+    OUTAGE_OF_TLS = OUTCOME_DISCONNECTED + 1, // a handshake failed: its reason must not wait behind a lost connection's
+    OUTAGE_KINDS,
+};
 
-outage_t *outage_new(void);
-void outage_free(outage_t *outage); // NULL is fine
-
-enum { OUTAGE_OF_TLS = OUTCOME_DISCONNECTED + 1 }; // a handshake failed: its reason must not wait behind a lost connection's
+// Begin with {0}.
+typedef struct outage {
+    size_t failing; // connections
+    mono_t since;   // when the first of them failed
+    bool told;
+    mono_t told_at[OUTAGE_KINDS]; // the last line about each kind of error; 0 = none
+} outage_t;
 
 // A connection has failed; `fresh`: it was not failing before. True: log it, with *lasted_s, the seconds since the first failure.
 // Each kind of error, an outcome_t or OUTAGE_OF_TLS, is logged once a minute.
