@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/wakeup.h"
 #include "queue/keys.h"
+#include "redis/sentinel/locator.h"
 #include "redis/socket/socket.h"
 #include "redis/topology.h"
 #include "role/watcher.h"
@@ -55,6 +56,7 @@ role_set_t *role_set_new(config_t *config, metrics_t *metrics, int told_fd) {
     *set = (role_set_t){.config = config, .metrics = metrics, .told_fd = told_fd};
     set->topology = topology_new(&config->redis);
     topology_set_metrics(set->topology, metrics);
+    locator_attach(set->topology);
     set->slots = mem_array(config->queue_count, sizeof *set->slots);
     set->queues = mem_array(config->queue_count, sizeof *set->queues);
     bool ok = role_init(&set->watcher_role, "watcher", watcher_tick, NULL, NULL);

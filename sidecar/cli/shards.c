@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "cli/terminal.h"
 #include "redis/cluster/cluster.h"
+#include "redis/sentinel/locator.h"
 
 struct cli_shards {
     const config_t *config;
@@ -21,6 +22,7 @@ cli_shards_t *shards_new(const config_t *config, const char *name, const atomic_
     cli_shards_t *shards = mem_alloc(sizeof *shards);
     keyspace_t *keys = keyspace_new(config);
     *shards = (cli_shards_t){.config = config, .name = name, .stop = stop, .topology = topology_new(&config->redis)};
+    locator_attach(shards->topology);
     shards->slots = mem_array(config->queue_count, sizeof *shards->slots);
     for (size_t i = 0; i < keys->queue_count; i++) shards->slots[i] = keyspace_slot(keys->locks[keys->queues[i].lock].key);
     keyspace_free(keys);

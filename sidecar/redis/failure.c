@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "redis/internal.h"
-#include "redis/outage.h"
+#include "redis/service/outage.h"
 
 void conn_report_failure(conn_t *conn, const char *role, const redis_error_t *error) {
     if (conn->moves != shard_moves(conn->shard)) return;

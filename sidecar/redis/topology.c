@@ -1,9 +1,10 @@
 #include "redis/topology.h"
 
+#include <assert.h>
+
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/wakeup.h"
-#include "redis/sentinel/locator.h"
 #include "redis/tls/failure.h"
 #include "redis/topology_internal.h"
 
@@ -47,7 +48,6 @@ topology_t *topology_new(const redis_config_t *redis) {
     if (config_redis_mode(redis) == REDIS_MODE_SENTINEL) {
         *first = (endpoint_t){0};
         snprintf(first->text, sizeof first->text, "primary %s of the sentinels", redis->master);
-        topology->locator = locator_new(redis);
     }
     if (config_redis_mode(redis) != REDIS_MODE_CLUSTER) return topology;
     topology->needed_count = SLOT_COUNT;
@@ -66,7 +66,7 @@ void topology_free(topology_t *topology) {
     pthread_mutex_destroy(&topology->mutex);
     metrics_free(topology->own_metrics);
     free((void *)topology->slots);
-    locator_free(topology->locator);
+    if (topology->locator) topology->locator_ops->free(topology->locator);
     free(topology);
 }
 
@@ -165,6 +165,7 @@ void shard_count_missing(shard_t *shard) {
 
 static void shard_count_connection(shard_t *shard, int more) {
     shard->connections += more;
+    assert(shard->connections >= 0);
     metric_add(&shard->topology->metrics->connections, more);
     shard_count_missing(shard);
 }
@@ -278,11 +279,22 @@ condition_change_t topology_note_refusal(topology_t *topology, const char *refus
 
 // ---- Redis Sentinel.
 
+void topology_set_locator(topology_t *topology, const locator_ops_t *ops, locator_t *locator) {
+    topology->locator_ops = ops;
+    topology->locator = locator;
+}
+
 locator_t *topology_locator(const topology_t *topology) { return topology->locator; }
 unsigned shard_moves(const shard_t *shard) { return atomic_load(&shard->moves); }
 
+void topology_note_watched(topology_t *topology, mono_t at) {
+    int64_t before = atomic_load(&topology->watched_ns);
+    while (before < at.ns && !atomic_compare_exchange_weak(&topology->watched_ns, &before, at.ns)) continue;
+}
+
 bool topology_is_unwatched(const topology_t *topology, mono_t now) {
-    return topology->locator && mono_diff(now, locator_watched_at(topology->locator)) > UNWATCHED_MS * NS_PER_MS;
+    const mono_t watched = {atomic_load(&topology->watched_ns)};
+    return topology->locator && mono_diff(now, watched) > UNWATCHED_MS * NS_PER_MS;
 }
 
 static void shard_take_located(shard_t *shard, const located_t *located) {
@@ -300,12 +312,13 @@ static void shard_take_located(shard_t *shard, const located_t *located) {
 }
 
 outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, redis_error_t *error) {
-    locator_t *locator = shard->topology->locator;
+    topology_t *topology = shard->topology;
     located_t located;
     *error = (redis_error_t){0};
-    if (!locator) return OUTCOME_OK;
-    if (locator_find(locator, since, stop, &located, error) == OUTCOME_OK) shard_take_located(shard, &located);
-    locator_note_watched(locator, located.asked_at);
+    if (!topology->locator) return OUTCOME_OK;
+    if (topology->locator_ops->find(topology->locator, since, stop, &located, error) == OUTCOME_OK)
+        shard_take_located(shard, &located);
+    topology_note_watched(topology, located.asked_at);
     return error->outcome;
 }
 

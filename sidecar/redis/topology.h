@@ -12,7 +12,8 @@
 #include "redis/shard.h"
 #include "redis/socket/endpoint.h"
 
-// `redis` is borrowed. Its mode CLUSTER makes a Cluster, in which no slot has a shard yet. Returns owned.
+// `redis` is borrowed. Its mode CLUSTER makes a Cluster, in which no slot has a shard yet. Its mode SENTINEL needs
+// locator_attach. Returns owned.
 topology_t *topology_new(const redis_config_t *redis);
 // A topology of this one server, whatever the mode. Returns owned.
 topology_t *topology_new_at(const redis_config_t *redis, const char *host, int port);
@@ -55,22 +56,15 @@ void shard_connected(shard_t *shard, int64_t certificate_end);
 void shard_set_reach(shard_t *shard, shard_reach_t reach, metric_t *up);
 void shard_disconnected(shard_t *shard);
 
-// The failures of all connections to the shard, as outage_failed and outage_recovered of redis/outage.h.
+// The failures of all connections to the shard, as outage_failed and outage_recovered of redis/service/outage.h.
 bool shard_failed(shard_t *shard, bool fresh, unsigned kind, int64_t *lasted_s);
 bool shard_recovered(shard_t *shard, int64_t *lasted_s);
 
-enum { SERVER_ID_SIZE = 48 };
 // Notes that a connection of this epoch has reached a server. `id` identifies its process (INFO server, run_id; "" = unknown).
 // Returns when this process first reached the data of that server: another process or another epoch may have other data.
 mono_t shard_note_server(shard_t *shard, unsigned epoch, const char *id);
 
 // ---- The password file, as all connections know it.
-
-// The password that a connection has sent.
-typedef struct password_mark {
-    uint64_t tag;     // tells passwords apart; never 0
-    unsigned changes; // passwords that were noted before the connection has read the file
-} password_mark_t;
 
 uint64_t password_tag(const char *password);
 unsigned topology_password_changes(topology_t *topology);
@@ -86,13 +80,34 @@ condition_change_t topology_note_refusal(topology_t *topology, const char *refus
 
 typedef struct locator locator_t; // redis/sentinel/locator.h
 
+// What an ask of the sentinels has found.
+typedef struct located {
+    address_t address; // as the sidecar reaches the primary
+    int64_t config_epoch;
+    uint64_t number;         // of the ask that found it; later asks have higher numbers
+    mono_t asked_at;         // when the last ask began, even if it failed
+    int64_t certificate_end; // of the sentinels, as of tls_first_end
+} located_t;
+
+// The locator opens connections, which know the topology. So the topology calls it by these functions only.
+typedef struct locator_ops {
+    outcome_t (*find)(locator_t *locator, mono_t since, const atomic_bool *stop, located_t *located, redis_error_t *error);
+    void (*inherit)(locator_t *locator, locator_t *old);
+    void (*free)(locator_t *locator);
+} locator_ops_t;
+
+// Takes ownership of the locator. Call it before threads start.
+void topology_set_locator(topology_t *topology, const locator_ops_t *ops, locator_t *locator);
 locator_t *topology_locator(const topology_t *topology); // NULL = no sentinels
 // Asks the sentinels for the primary, unless an ask that began at `since` or later has told. The epoch of the shard rises if the
 // primary is another server, or if the sentinels have failed over and back. Without sentinels it does nothing. `stop` may be
 // NULL.
 outcome_t shard_locate(shard_t *shard, mono_t since, const atomic_bool *stop, redis_error_t *error);
-// True: no thread has asked the sentinels or read their events for a second, so this process was frozen or the watcher is stuck.
-// Then ask before a request is sent. Without sentinels: false.
+// Notes a time by which all connections would have ended, had the sentinels told of another primary: an ask began then, and its
+// answer is in effect, or none came; or the watcher had read all events.
+void topology_note_watched(topology_t *topology, mono_t at);
+// True: nothing was noted for a second, so this process was frozen or the watcher is stuck. Then ask before a request is sent.
+// Without sentinels: false.
 bool topology_is_unwatched(const topology_t *topology, mono_t now);
 // Number of times that the shard has got another address. Unlike the epoch, it does not rise by a suspicion.
 unsigned shard_moves(const shard_t *shard);
@@ -118,10 +133,10 @@ void topology_inherit(topology_t *topology, topology_t *old);
 // primary of any shard, so the map must tell.
 void topology_slot_moved(topology_t *topology, unsigned slot, const address_t *address);
 
-// Wishes that the watcher asks where the primaries are, because a connection was lost or is slow, or a slot has moved.
-// topology_take_refresh returns and clears the wish.
+// Tells the watcher to ask soon where the primaries are: a connection was lost or is slow, or a slot has moved.
 void topology_want_refresh(topology_t *topology);
-bool topology_take_refresh(topology_t *topology);
-// Registers the eventfd to raise when there is such a wish, and when a slot gets another shard; -1 = none.
+bool topology_take_refresh(topology_t *topology); // true once after topology_want_refresh
+// Registers the eventfd that topology_want_refresh raises; -1 = none.
 void topology_wake_on_refresh(topology_t *topology, int wake_fd);
+// Registers the eventfd to raise when a slot gets another shard; -1 = none.
 void topology_wake_on_slots(topology_t *topology, int wake_fd);

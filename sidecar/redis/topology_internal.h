@@ -2,9 +2,15 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 
-#include "redis/outage.h"
-#include "redis/topology.h"
+#include "base/clock.h"
+#include "base/condition.h"
+#include "config/config.h"
+#include "model/metrics.h"
+#include "redis/service/outage.h"
+#include "redis/shard.h"
+#include "redis/socket/endpoint.h"
 
 enum { MAX_WAKE_FDS = 8 * TOPOLOGY_SHARDS_MAX };
 
@@ -42,7 +48,9 @@ struct topology {
     atomic_uint version;
     _Atomic int64_t map_epoch;
     atomic_bool refresh_wanted;
-    locator_t *locator; // NULL = no sentinels
+    const struct locator_ops *locator_ops;
+    struct locator *locator;    // owned; NULL = no sentinels
+    _Atomic int64_t watched_ns; // of topology_note_watched
     int refresh_fd;
     int slots_fd;
     // The mutex guards all that follows.

@@ -3,7 +3,6 @@
 #include "base/buffer.h"
 #include "base/wakeup.h"
 #include "redis/cluster/slot_match.h"
-#include "redis/sentinel/locator.h"
 #include "redis/topology.h"
 #include "redis/topology_internal.h"
 
@@ -67,7 +66,7 @@ void topology_set_slots(topology_t *topology, const slot_map_t *map) {
 }
 
 void topology_inherit(topology_t *topology, topology_t *old) {
-    if (topology->locator && old->locator) locator_inherit(topology->locator, old->locator);
+    if (topology->locator && old->locator) topology->locator_ops->inherit(topology->locator, old->locator);
     if (!topology->slots || !old->slots) return;
     pthread_mutex_lock(&old->mutex);
     while (topology->shard_count < old->shard_count) topology_add_shard(topology);

@@ -177,7 +177,7 @@ static void watcher_look(watcher_t *watcher, mono_t now) {
     if (sentinel_events_read(watcher->events, &watcher->announced) || topology_is_unwatched(watcher->topology, now))
         watcher->next = now;
     else
-        locator_note_watched(topology_locator(watcher->topology), now);
+        topology_note_watched(watcher->topology, now);
 }
 
 void watcher_tick(void *self, role_wait_t *wait) {

@@ -1,6 +1,6 @@
 /* The lines about an outage: one when it begins, one a minute while it lasts, and one when it ends, of all connections together.
  */
-#include "redis/outage.h"
+#include "redis/service/outage.h"
 
 #include "fixture.h"
 

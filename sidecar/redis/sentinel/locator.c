@@ -12,31 +12,21 @@ enum { ASKS_PER_S = 4, ASKS_AT_ONCE = 16 };
 struct locator {
     pthread_mutex_t mutex; // held during an ask: whoever waits for it gets the result
     sentinel_group_t *group;
-    mono_t asked_at;            // when the last ask began; 0 = never
-    _Atomic int64_t watched_ns; // of locator_watched_at
+    mono_t asked_at; // when the last ask began; 0 = never
     mono_t earned_at;
     double asks_left; // before the next one has to wait
     located_t found;
     redis_error_t error; // of the last ask
 };
 
-locator_t *locator_new(const redis_config_t *redis) {
-    locator_t *locator = mem_alloc(sizeof *locator);
-    pthread_mutex_init(&locator->mutex, NULL);
-    locator->group = sentinel_group_new(redis);
-    locator->asks_left = ASKS_AT_ONCE;
-    locator->earned_at = mono_now();
-    return locator;
-}
-
-void locator_free(locator_t *locator) {
-    if (!locator) return;
+static void locator_free(locator_t *locator) {
     sentinel_group_free(locator->group);
     pthread_mutex_destroy(&locator->mutex);
     free(locator);
 }
 
-void locator_inherit(locator_t *locator, locator_t *old) {
+// Waits until no thread asks through `old`.
+static void locator_inherit(locator_t *locator, locator_t *old) {
     pthread_mutex_lock(&old->mutex);
     pthread_mutex_lock(&locator->mutex);
     sentinel_group_inherit(locator->group, old->group);
@@ -82,11 +72,16 @@ outcome_t locator_find(locator_t *locator, mono_t since, const atomic_bool *stop
     return error->outcome;
 }
 
-mono_t locator_watched_at(const locator_t *locator) { return (mono_t){atomic_load(&locator->watched_ns)}; }
-
-void locator_note_watched(locator_t *locator, mono_t at) {
-    int64_t before = atomic_load(&locator->watched_ns);
-    while (before < at.ns && !atomic_compare_exchange_weak(&locator->watched_ns, &before, at.ns)) continue;
+void locator_attach(topology_t *topology) {
+    static const locator_ops_t ops = {locator_find, locator_inherit, locator_free};
+    const redis_config_t *redis = topology_config(topology);
+    if (config_redis_mode(redis) != REDIS_MODE_SENTINEL) return;
+    locator_t *locator = mem_alloc(sizeof *locator);
+    pthread_mutex_init(&locator->mutex, NULL);
+    locator->group = sentinel_group_new(redis);
+    locator->asks_left = ASKS_AT_ONCE;
+    locator->earned_at = mono_now();
+    topology_set_locator(topology, &ops, locator);
 }
 
 void locator_inspect(locator_t *locator, void (*use)(const sentinel_group_t *group, void *arg), void *arg) {

@@ -8,9 +8,9 @@
 #include <sys/un.h>
 
 #include "base/buffer.h"
-#include "redis/secret_file.h"
 #include "redis/socket/port_probe.h"
 #include "redis/socket/resolve.h"
+#include "redis/socket/secret_file.h"
 
 // A subscriber sends nothing, so only this timeout notices that its peer has vanished.
 enum {

@@ -1,6 +1,6 @@
 #include "redis/tls/files.h"
 
-#include "redis/secret_file.h"
+#include "redis/socket/secret_file.h"
 
 enum { MAX_FILE_KB = 8 << 10 }; // the CAs of a system have some 200 KB
 

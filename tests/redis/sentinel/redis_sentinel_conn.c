@@ -28,6 +28,7 @@ static client_t client_begin(const char *more) {
     char *settings = sentinels_settings(c.s);
     c.config = fixture_config("redis = { %s %s }; queues = ( { name = \"q\"; } );", settings, more);
     c.topology = topology_new(&c.config->redis);
+    locator_attach(c.topology);
     c.conn = conn_new(topology_shard(c.topology, 0), "queue-sidecar-test", NULL);
     free(settings);
     return c;

@@ -1,6 +1,7 @@
 /* The connections to sentinels grow old: they are idle, their sentinel vanishes without a word, and its password changes. */
 #include "certificates.h"
 #include "fixture.h"
+#include "redis/sentinel/locator.h"
 #include "relay.h"
 #include "role/watcher.h"
 #include "sentinels.h"
@@ -65,6 +66,7 @@ static void begin(world_t *w, const char *password, bool tls) {
     w->config = world_config(w);
     w->topology = topology_new(&w->config->redis);
     topology_set_metrics(w->topology, w->metrics);
+    locator_attach(w->topology);
     driver_open(&w->driver);
     w->watcher = watcher_new(w->topology, w->metrics, &w->driver.role);
     driver_add(&w->driver, watcher_tick, w->watcher);

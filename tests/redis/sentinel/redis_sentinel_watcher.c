@@ -1,5 +1,6 @@
 /* The watcher's log and metrics, while sentinels and servers come and go. */
 #include "fixture.h"
+#include "redis/sentinel/locator.h"
 #include "role/watcher.h"
 #include "sentinels.h"
 
@@ -24,6 +25,7 @@ static void begin(fixture_watcher_t *w) {
     w->config = fixture_config("redis = { %s }; queues = ( { name = \"q\"; } );", settings);
     w->topology = topology_new(&w->config->redis);
     topology_set_metrics(w->topology, w->metrics);
+    locator_attach(w->topology);
     driver_open(&w->driver);
     w->watcher = watcher_new(w->topology, w->metrics, &w->driver.role);
     driver_add(&w->driver, watcher_tick, w->watcher);

@@ -1,4 +1,4 @@
-#include "redis/outage.h"
+#include "redis/service/outage.h"
 
 #include <assert.h>
 

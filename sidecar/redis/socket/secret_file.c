@@ -1,4 +1,4 @@
-#include "redis/secret_file.h"
+#include "redis/socket/secret_file.h"
 
 #include "base/file.h"
 
