@@ -54,6 +54,7 @@ static void auth_report(conn_t *conn, const char *refusal) {
 
 // Redis leaves the user of the connection as it is when it refuses AUTH (redis src/acl.c, authCommand).
 outcome_t auth_send(conn_t *conn, redis_error_t *error) {
+    assert(conn->in_flight == 0); // else the reply to another request would be taken for that to AUTH
     password_mark_t before = conn->password;
     char *password = auth_password(conn, error);
     if (password && auth_append(conn, password) && auth_flush(conn, error) == OUTCOME_OK) {

@@ -81,7 +81,7 @@ void conn_close(conn_t *conn) {
     conn->reader = NULL;
     conn->scripts_loaded = false;
     buffer_free(&conn->requests);
-    conn->sent = conn->complete = conn->reader_peak = 0;
+    conn->sent = conn->complete = conn->in_flight = conn->reader_peak = 0;
 }
 
 static bool conn_is_current(const conn_t *conn) { return conn->epoch == shard_epoch(conn->shard); }
@@ -91,32 +91,19 @@ const char *conn_name(const conn_t *conn) { return conn->name; }
 int conn_version(const conn_t *conn) { return conn->version; }
 const char *conn_server(const conn_t *conn) { return conn->server; }
 mono_t conn_server_since(const conn_t *conn) { return conn->server_since; }
-const char *conn_host(const conn_t *conn) { return conn->address.host; }
 const char *conn_target(const conn_t *conn) { return conn->address.text; }
 
 static const tls_t *conn_tls(const conn_t *conn) { return conn->channel ? channel_tls(conn->channel) : NULL; }
 
-const char *conn_tls_text(const conn_t *conn) {
-    const tls_t *tls = conn_tls(conn);
-    return tls ? tls_version(tls) : "";
-}
-
-int64_t conn_certificate_end(const conn_t *conn) {
-    const tls_t *tls = conn_tls(conn);
-    return tls ? tls_certificate_end(tls) : 0;
-}
-
-int64_t conn_own_certificate_end(const conn_t *conn) {
-    const tls_t *tls = conn_tls(conn);
-    return tls ? tls_client_end(tls) : 0;
-}
+const char *conn_tls_text(const conn_t *conn) { return tls_version(conn_tls(conn)); }
+int64_t conn_certificate_end(const conn_t *conn) { return tls_certificate_end(conn_tls(conn)); }
+int64_t conn_own_certificate_end(const conn_t *conn) { return tls_client_end(conn_tls(conn)); }
+int64_t conn_first_certificate_end(const conn_t *conn) { return tls_first_end(conn_tls(conn)); }
 
 unsigned conn_generation(const conn_t *conn) { return conn->generation; }
 
-bool conn_has_moved(const conn_t *conn) { return conn->moves != shard_moves(conn->shard); }
-
 bool conn_take_move(conn_t *conn) {
-    bool moved = conn_has_moved(conn);
+    bool moved = conn->moves != shard_moves(conn->shard);
     conn->moves = shard_moves(conn->shard);
     return moved;
 }
@@ -175,6 +162,7 @@ static bool conn_may_send(conn_t *conn) {
 static outcome_t conn_send_pending(conn_t *conn, time_limit_t limit, redis_error_t *error) {
     if (conn->sent < conn->complete && !conn_may_send(conn))
         return conn_lose(conn, error, ERROR_OTHER, wait_text(WAIT_MOVED), "");
+    assert(conn->complete <= conn->requests.len && conn->sent <= conn->complete);
     while (conn->sent < conn->complete) {
         size_t count = 0;
         channel_state_t state =
@@ -299,6 +287,7 @@ outcome_t conn_try_read(conn_t *conn, struct redisReply **reply, redis_error_t *
     if (!found && (conn_receive(conn, error) != OUTCOME_OK || conn_parse(conn, &found, error) != OUTCOME_OK))
         return error->outcome;
     if (found) conn_shrink_reader(conn);
+    if (found && conn->in_flight) conn->in_flight--;
     redisReply *got = found;
     if (got && got->type == REDIS_REPLY_ERROR) return conn_read_error_reply(conn, got, error);
     *reply = got;

@@ -1,8 +1,10 @@
-// One connection to Redis. One role owns it. Requests are pipelined: append any number, then read as many replies, in order.
+// One connection to Redis or to a sentinel. One role owns it. Requests are pipelined: append any number, then read as many
+// replies, in order.
 //
-// The socket never blocks. poll() waits for each reply, with a deadline for each, because hiredis gives a context up for good
-// when one of its blocking reads times out. An I/O error or a timeout closes the connection. So a late reply cannot answer the
-// next request.
+// Connecting, TLS, waiting and sending are ours. hiredis only parses replies: the versions that Debian has cannot do TLS or
+// check no host name, and give a connection up when a blocking read times out. Here the socket never blocks, and poll() waits
+// for each reply until a deadline. An I/O error or a timeout closes the connection, so a late reply cannot answer the next
+// request.
 #pragma once
 
 #include <stdatomic.h>
@@ -54,15 +56,14 @@ int conn_version(const conn_t *conn);
 const char *conn_server(const conn_t *conn); // "redis 7.0.15" or "valkey 8.1.1"; "" before the first connect
 // The time at which this process first reached the data of this server. An earlier answer may have come from another primary.
 mono_t conn_server_since(const conn_t *conn);
-const char *conn_tls_text(const conn_t *conn);        // "TLS 1.3"; "" = the connection is plain or closed
-int64_t conn_certificate_end(const conn_t *conn);     // of the server, seconds since 1970; 0 = plain, closed or unknown
-int64_t conn_own_certificate_end(const conn_t *conn); // of the client; 0 = it has none
-const char *conn_host(const conn_t *conn);            // of the server; "" = a socket
-const char *conn_target(const conn_t *conn);          // "127.0.0.1:6379" or the socket's path, for messages
-unsigned conn_generation(const conn_t *conn);         // changes with every connect
-bool conn_has_moved(const conn_t *conn);              // conn_take_move would return true
-bool conn_take_move(conn_t *conn);                    // true once after another server became the primary: no reason to back off
-int64_t conn_received(const conn_t *conn);            // bytes since conn_new, incomplete replies included
+const char *conn_tls_text(const conn_t *conn);          // "TLS 1.3"; "" = the connection is plain or closed
+int64_t conn_certificate_end(const conn_t *conn);       // of the server, seconds since 1970; 0 = plain, closed or unknown
+int64_t conn_own_certificate_end(const conn_t *conn);   // of the client; 0 = it has none
+int64_t conn_first_certificate_end(const conn_t *conn); // the earlier of the two
+const char *conn_target(const conn_t *conn);            // "127.0.0.1:6379" or the socket's path, for messages
+unsigned conn_generation(const conn_t *conn);           // changes with every connect
+bool conn_take_move(conn_t *conn);         // true once after another server became the primary: no reason to back off
+int64_t conn_received(const conn_t *conn); // bytes since conn_new, incomplete replies included
 
 // Builds one request and appends it to the pipeline. Arguments are copied. Each of these takes one argument or more, in the order
 // of the request.

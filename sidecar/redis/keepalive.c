@@ -9,6 +9,7 @@ outcome_t conn_keep_alive(conn_t *conn, redis_error_t *error) {
     *error = (redis_error_t){0};
     if (!conn_is_open(conn)) return OUTCOME_OK;
     if (auth_renew(conn, error) != OUTCOME_OK || !mono_reached(keepalive_ping_at(conn), mono_now())) return error->outcome;
+    assert(conn->in_flight == 0);
     request_begin(conn, "PING");
     if (request_ask(conn, NULL, error) == OUTCOME_REFUSED) *error = (redis_error_t){0}; // a refusal is a sign of life, too
     return error->outcome;

@@ -150,6 +150,7 @@ static outcome_t conn_load_without_flags(conn_t *conn, redis_error_t *error) {
 }
 
 static outcome_t conn_load_scripts(conn_t *conn, redis_error_t *error) {
+    assert(conn->in_flight == 0); // else the reply to another request would be taken for one to SCRIPT
     size_t count;
     outcome_t outcome = conn_load_texts(conn, &count, error);
     bool has_right = error->kind != ERROR_NO_RIGHT;
@@ -195,7 +196,7 @@ outcome_t conn_connect(conn_t *conn, redis_error_t *error) {
     if (conn_is_open(conn)) return OUTCOME_OK;
     outcome_t outcome = conn_try_connect(conn, error);
     conn->counted = outcome == OUTCOME_OK;
-    if (conn->counted) shard_connected(conn->shard, tls_first_end(channel_tls(conn->channel)));
+    if (conn->counted) shard_connected(conn->shard, conn_first_certificate_end(conn));
     if (outcome != OUTCOME_OK) shard_connect_failed(conn->shard);
     return outcome;
 }

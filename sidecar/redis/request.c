@@ -63,11 +63,13 @@ void request_end(conn_t *conn) {
     }
     size_t len = (size_t)snprintf(head, sizeof head, "*%d\r\n", conn->argc);
     char *at = conn->requests.data + conn->complete;
+    assert(conn->requests.len >= conn->complete + REQUEST_HEAD_MAX);
     memmove(at + len, at + REQUEST_HEAD_MAX, conn->requests.len - conn->complete - REQUEST_HEAD_MAX);
     memcpy(at, head, len);
     conn->requests.len -= REQUEST_HEAD_MAX - len;
     conn->last_request = conn->complete;
     conn->complete = conn->requests.len;
+    conn->in_flight++;
 }
 
 void request_repeat(conn_t *conn, size_t times) {
@@ -76,6 +78,7 @@ void request_repeat(conn_t *conn, size_t times) {
     buffer_add(&one, conn->requests.data + conn->last_request, conn->complete - conn->last_request);
     for (size_t i = 0; i < times; i++) buffer_add(&conn->requests, one.data, one.len);
     conn->complete = conn->requests.len;
+    conn->in_flight += times;
     buffer_free(&one);
 }
 

@@ -1,7 +1,5 @@
 #include "redis/topology.h"
 
-#include <assert.h>
-
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/wakeup.h"

@@ -6,6 +6,7 @@
 #include "wait.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,4 +111,12 @@ Test(redis_keepalive, every_connection_of_the_roles_is_in_use) {
     cr_assert_eq(proxy_connections_total(f.proxy), opened);
     instance_stop(&instance);
     fixture_stop(&f);
+}
+
+/* PING would get the reply to the other request. */
+Test(redis_keepalive, a_connection_that_awaits_a_reply_sends_no_ping, .signal = SIGABRT) {
+    fixture_t f = fixture_start(NULL);
+    request_append(f.conn, "ECHO", "x");
+    fixture_step_boottime(KEEPALIVE_S * 1000 + 1000);
+    conn_keep_alive(f.conn, &f.error);
 }

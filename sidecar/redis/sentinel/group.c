@@ -55,7 +55,7 @@ int64_t sentinel_group_certificate_end(const sentinel_group_t *group) {
     int64_t first = 0;
     for (size_t i = 0; i < group->known_count; i++) {
         const conn_t *conn = group->known[i].conn;
-        if (conn) first = tls_earlier(first, tls_earlier(conn_certificate_end(conn), conn_own_certificate_end(conn)));
+        if (conn) first = tls_earlier(first, conn_first_certificate_end(conn));
     }
     return first;
 }

@@ -1,7 +1,5 @@
 #include "redis/service/outage.h"
 
-#include <assert.h>
-
 enum { AGAIN_S = 60 };
 
 static int64_t outage_seconds(const outage_t *outage, mono_t now) { return mono_diff(now, outage->since) / NS_PER_S; }

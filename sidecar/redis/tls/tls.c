@@ -177,7 +177,7 @@ tls_state_t tls_send(tls_t *tls, const void *bytes, size_t len, size_t *count) {
 bool tls_heard(const tls_t *tls) { return tls->heard; }
 bool tls_peer_is_plain(const tls_t *tls) { return tls->heard && !tls->spoken; }
 const char *tls_failure(const tls_t *tls) { return tls->failure; }
-const char *tls_version(const tls_t *tls) { return tls->version; }
-int64_t tls_certificate_end(const tls_t *tls) { return tls->certificate_end; }
-int64_t tls_client_end(const tls_t *tls) { return tls->own_end; }
+const char *tls_version(const tls_t *tls) { return tls ? tls->version : ""; }
+int64_t tls_certificate_end(const tls_t *tls) { return tls ? tls->certificate_end : 0; }
+int64_t tls_client_end(const tls_t *tls) { return tls ? tls->own_end : 0; }
 int64_t tls_first_end(const tls_t *tls) { return tls ? tls_earlier(tls->certificate_end, tls->own_end) : 0; }

@@ -35,7 +35,8 @@ bool tls_peer_is_plain(const tls_t *tls); // the peer has sent what is no TLS
 // The reason of the failure, in words for people; borrowed until the next call.
 const char *tls_failure(const tls_t *tls);
 
+// NULL is a plain connection.
 const char *tls_version(const tls_t *tls);     // "TLS 1.3"; after the handshake
 int64_t tls_certificate_end(const tls_t *tls); // seconds since 1970 at which the first certificate of the chain ends; 0 = unknown
 int64_t tls_client_end(const tls_t *tls);      // the same of the client's own certificate; 0 = it has none
-int64_t tls_first_end(const tls_t *tls);       // the same, or the end of the client's own certificate if it is earlier; NULL: 0
+int64_t tls_first_end(const tls_t *tls);       // the same, or the end of the client's own certificate if it is earlier
