@@ -15,7 +15,7 @@
 #include "http/health.h"
 #include "http/http.h"
 #include "model/metrics.h"
-#include "redis/mode.h"
+#include "redis/cluster/cluster.h"
 #include "redis/topology.h"
 
 enum { HTTP_STOP_MS = 1500 };
@@ -174,7 +174,7 @@ static void app_follow_slots(app_t *app) {
 
 // Redis was away at the start, so nobody knows whether it is a Cluster.
 static void app_find_mode(app_t *app) {
-    app->reload.mode = redis_find_mode(&role_set_config(app->roles)->redis);
+    app->reload.mode = cluster_find_mode(&role_set_config(app->roles)->redis);
     bool known = app->reload.mode != REDIS_MODE_AUTO;
     app->mode_at = known ? mono_never() : mono_add(mono_now(), MODE_INTERVAL_S * NS_PER_S);
     if (app->reload.mode == REDIS_MODE_CLUSTER) app->reload_wanted = true;

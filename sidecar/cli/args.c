@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "base/text/suggest.h"
 #include "dialects/registry.h"
-#include "redis/mode.h"
+#include "redis/cluster/cluster.h"
 #include "redis/tls/files.h"
 
 enum { NAMES_MAX = 32 };
@@ -139,7 +139,7 @@ config_t *cli_load_config(const char *path) {
 }
 
 void cli_find_mode(config_t *config) {
-    if (config_may_be_cluster(config)) config->redis.found = redis_find_mode(&config->redis);
+    if (config_may_be_cluster(config)) config->redis.found = cluster_find_mode(&config->redis);
 }
 
 bool cli_check_tls_files(const config_t *config) {

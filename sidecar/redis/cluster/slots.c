@@ -81,7 +81,7 @@ static slice_t redirection_word(slice_t *rest) {
 bool redirection_read(slice_t text, const char *asked, redirection_t *redirection) {
     slice_t word = redirection_word(&text), slot = redirection_word(&text), address = redirection_word(&text);
     int64_t number;
-    redirection_t read = {.kind = slice_is(word, "MOVED") ? REDIRECT_MOVED : REDIRECT_ASK};
+    redirection_t read;
     if (!slice_is(word, "MOVED") && !slice_is(word, "ASK")) return false;
     if (!slice_integer(slot, &number) || number < 0 || number >= SLOT_COUNT) return false;
     bool unknown = address.len > 1 && memcmp(address.data, "?:", 2) == 0;

@@ -25,17 +25,11 @@ typedef struct slot_map {
 bool slot_map_read(const struct redisReply *reply, const char *asked, slot_map_t *map);
 void slot_map_free(slot_map_t *map);
 
-typedef enum redirection_kind {
-    REDIRECT_MOVED, // the slot is at another node from now on
-    REDIRECT_ASK,   // the slot is being moved: the key of this request, if it exists, is at another node already
-} redirection_kind_t;
-
 typedef struct redirection {
-    redirection_kind_t kind;
     unsigned slot;
     address_t address; // host "" = the server does not know it
 } redirection_t;
 
-// Reads the error replies "MOVED <slot> <host>:<port>" and "ASK <slot> <host>:<port>" of the host `asked`. False: the text is
-// another error.
+// Reads the error replies "MOVED <slot> <host>:<port>" (the slot is there from now on) and "ASK <slot> <host>:<port>" (the slot
+// is being moved: a key that is not here is there) of the host `asked`. False: the text is another error.
 bool redirection_read(slice_t text, const char *asked, redirection_t *redirection);
