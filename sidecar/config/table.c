@@ -42,7 +42,7 @@ const config_key_t config_keys[] = {
         "How long a connect or one reply of Redis may take.", PLAIN),
 
     ROW("redis", "mode", KEY_ENUM, "auto", NULL, NULL, TOP(redis.mode), false,
-        "What Redis is: one server, servers behind sentinels, or a Cluster; auto is sentinel if sentinels is set, cluster if nodes is, and otherwise what the server says at the start.", .words = mode_words),
+        "What Redis is: single for one server, sentinel for servers behind sentinels, cluster for a Cluster. auto finds out: sentinel if sentinels is set, cluster if nodes is set, and otherwise what the server says at the start.", .words = mode_words),
     ROW("redis", "nodes", KEY_STRINGS, "", "0", "32", TOP(redis.nodes), false,
         "Nodes of a Cluster that are asked for the others, \"host:port\" or \"[v6]:port\", instead of host and port.", PLAIN),
     ROW("redis", "sentinels", KEY_STRINGS, "", "0", "32", TOP(redis.sentinels), false,

@@ -56,7 +56,8 @@ static const char *const *probe_commands(const right_t *right) {
     return right->commands ? right->commands : right->script->commands;
 }
 
-// Returns a key in the slot of `lock`. It is also a channel, so it ends like the only channels that the user may use.
+// Returns the name of a key in the slot of `lock`. The probe uses the name for a channel too. It ends in ":vacant", because the
+// user may have the right to channels of that end only.
 static char *probe_key(const char *lock) {
     char random[TOKEN_SIZE];
     token_new(random, 0);
@@ -87,7 +88,7 @@ static void probe_append(const probe_t *probe, const config_dialect_t *dialect, 
     }
 }
 
-// Before Redis 7 a full server refuses the script. That says nothing about rights.
+// Runs probe.lua. A full Redis 6.2 refuses the script, which says nothing about rights.
 static outcome_t probe_try_commands(probe_t *probe) {
     const preflight_call_t *call = probe->call;
     request_script(call->conn, &script_probe, 1);
@@ -156,8 +157,8 @@ static void probe_report_queue(const probe_t *probe, size_t queue) {
     buffer_free(&all);
 }
 
-// Reports the refusal of a request outside probe.lua. Returns whether the probe can go on. A full Redis refuses no
-// right, nor does a slot that is being moved.
+// Reports a request of the probe that Redis refuses for lack of a right. Other refusals say nothing about rights: Redis is full,
+// or the slot is being moved. Returns whether the probe can go on.
 static bool probe_passed(const preflight_call_t *call, preflight_level_t level, const char *what, outcome_t outcome) {
     if (outcome == OUTCOME_REFUSED && !error_kind_is_slot(call->error->kind)) probe_report(call, level, what, call->error->text);
     return outcome == OUTCOME_OK || outcome == OUTCOME_REFUSED || call->error->kind == ERROR_FULL;
@@ -191,7 +192,7 @@ static outcome_t probe_track(const probe_t *probe, conn_t *data, conn_t *subscri
     return error->outcome;
 }
 
-// Tries wake-ups and a subscription to the scratch key, on two new connections. Only standbys subscribe to the vacant channel.
+// Tries client tracking and SUBSCRIBE on two new connections: a connection that tracks or is subscribed is of no other use.
 static bool probe_connections(const probe_t *probe) {
     const preflight_call_t *call = probe->call;
     conn_t *data = conn_like(call->conn, "queue-sidecar-preflight");

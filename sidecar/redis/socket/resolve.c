@@ -106,10 +106,12 @@ static lookup_t *lookup_share(lookup_t *fresh) {
 // Returns NULL, or why there is no result.
 static const char *lookup_wait(const lookup_t *lookup, time_limit_t *limit, wait_result_t *waited) {
     *waited = fd_wait(lookup->done_fd, POLLIN, limit);
-    if (*waited == WAIT_READY && !atomic_load(&lookup->done))
-        *waited = WAIT_FAILED; // poll() alone orders no memory for other threads
     switch (*waited) {
-    case WAIT_READY: return lookup->result ? gai_strerror(lookup->result) : NULL;
+    case WAIT_READY:
+        // The lookup's thread sets `done` before it raises done_fd. This load lets the thread here see what that thread has
+        // written before; C does not promise it of poll().
+        if (!atomic_load(&lookup->done)) abort();
+        return lookup->result ? gai_strerror(lookup->result) : NULL;
     case WAIT_TIMEOUT: return "the name server does not answer in time";
     case WAIT_STOPPED: return "no answer of the name server before the stop";
     case WAIT_MOVED:
