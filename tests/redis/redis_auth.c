@@ -24,7 +24,7 @@ static void write_password(const setup_t *s, const char *password) {
     free(next);
 }
 
-static setup_t setup(bool closed) {
+static setup_t begin(bool closed) {
     setup_t s = {.path = temp_file("password", "p0\n")};
     s.settings = mem_printf("password_file = \"%s\";", s.path);
     s.f = fixture_start(&(fixture_options_t){.proxy = true, .redis = s.settings, .closed = true});
@@ -34,7 +34,7 @@ static setup_t setup(bool closed) {
     return s;
 }
 
-static void teardown(setup_t *s) {
+static void end(setup_t *s) {
     fixture_stop(&s->f);
     free(s->path);
     free(s->settings);
@@ -51,7 +51,7 @@ static outcome_t keep(setup_t *s) { return conn_keep_alive(s->f.conn, &s->f.erro
 static long auths(setup_t *s) { return proxy_requests(s->f.proxy, "AUTH"); }
 
 Test(redis_auth, a_new_password_is_sent_once_on_the_open_connection) {
-    setup_t s = setup(false);
+    setup_t s = begin(false);
     unsigned generation = conn_generation(s.f.conn);
     cr_assert_not(note(s.f.topology, "p0"), "the first look");
     cr_assert_eq(keep(&s), OUTCOME_OK);
@@ -70,7 +70,7 @@ Test(redis_auth, a_new_password_is_sent_once_on_the_open_connection) {
     char *log = proxy_log(s.f.proxy);
     cr_assert_not_null(strstr(log, "AUTH p3"));
     free(log);
-    teardown(&s);
+    end(&s);
 }
 
 static void open_other(setup_t *s, conn_t *conn) {
@@ -81,7 +81,7 @@ static void open_other(setup_t *s, conn_t *conn) {
 /* A connection may read a new password before the main thread does, which reads the file once a second. The subscriber must not
  * be replaced again and again until then, nor the password be sent twice. */
 Test(redis_auth, a_password_that_a_connection_has_read_first_is_not_old) {
-    setup_t s = setup(false);
+    setup_t s = begin(false);
     conn_t *subscriber = conn_like(s.f.conn, "subscriber");
     note(s.f.topology, "p0");
     open_other(&s, subscriber);
@@ -108,12 +108,12 @@ Test(redis_auth, a_password_that_a_connection_has_read_first_is_not_old) {
     cr_assert_eq(keep(&s), OUTCOME_OK);
     cr_assert(auth_is_outdated(s.f.conn, subscriber), "a password that comes back is new");
     conn_free(subscriber);
-    teardown(&s);
+    end(&s);
 }
 
 /* The file may change before the server does. */
 Test(redis_auth, a_wrong_password_is_told_once_and_tried_again) {
-    setup_t s = setup(false);
+    setup_t s = begin(false);
     write_password(&s, "p1");
     note(s.f.topology, "p1");
     for (int i = 0; i < 4; i++) {
@@ -133,7 +133,7 @@ Test(redis_auth, a_wrong_password_is_told_once_and_tried_again) {
     fixture_step_boottime(RETRY_MS);
     cr_assert_eq(keep(&s), OUTCOME_OK);
     cr_assert_eq(auths(&s), 6);
-    teardown(&s);
+    end(&s);
 }
 
 static long long subscriber_id(setup_t *s, const char *name) {
@@ -147,7 +147,7 @@ static long long subscriber_id(setup_t *s, const char *name) {
 
 /* Under load: no term ends, no connection for requests is lost, and each subscribed connection is replaced. */
 Test(redis_auth, twenty_new_passwords_under_load, .timeout = 120) {
-    setup_t s = setup(true);
+    setup_t s = begin(true);
     instance_t instance, standby;
     instance_start(&instance, s.f.keys, INSTANCE_LEADER | INSTANCE_DISPATCHER | INSTANCE_MONITOR);
     instance_start(&standby, s.f.keys, INSTANCE_LEADER);
@@ -180,5 +180,5 @@ Test(redis_auth, twenty_new_passwords_under_load, .timeout = 120) {
     cr_assert_geq(auths(&s), 20L * 7);
     instance_stop(&standby);
     instance_stop(&instance);
-    teardown(&s);
+    end(&s);
 }

@@ -16,7 +16,7 @@ static void refuse(fixture_t *f, const char *match, const char *error) {
     proxy_rule(f->proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = match, .begins = true, .error = error, .times = -1});
 }
 
-static fixture_t setup(void) { return fixture_start(&(fixture_options_t){.proxy = true, .closed = true}); }
+static fixture_t begin(void) { return fixture_start(&(fixture_options_t){.proxy = true, .closed = true}); }
 
 static void reopen(fixture_t *f) {
     conn_close(f->conn);
@@ -32,7 +32,7 @@ static void expect_a_script_runs(fixture_t *f) {
 }
 
 Test(redis_capability, a_refused_name_and_version_are_logged_once_in_a_process) {
-    fixture_t f = setup();
+    fixture_t f = begin();
     refuse(&f, "CLIENT SETNAME", "-ERR unknown subcommand 'SETNAME'");
     refuse(&f, "INFO", "-NOPERM this user has no permissions to run the 'info' command");
     int flags = server_major(f.server) < 7; /* without a version, flags are tried, too */
@@ -58,7 +58,7 @@ Test(redis_capability, a_refused_name_and_version_are_logged_once_in_a_process) 
 }
 
 Test(redis_capability, a_missing_login_stays_an_error) {
-    fixture_t f = setup();
+    fixture_t f = begin();
     redis_ok(f.r, "CONFIG SET requirepass secret");
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert(strncmp(f.error.text, "NOAUTH", 6) == 0, "%s", f.error.text);
@@ -67,7 +67,7 @@ Test(redis_capability, a_missing_login_stays_an_error) {
 }
 
 Test(redis_capability, scripts_are_loaded_without_flags_where_flags_are_refused) {
-    fixture_t f = setup();
+    fixture_t f = begin();
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "#!lua", .error = COMPILE, .times = -1});
     for (int i = 0; i < 3; i++) reopen(&f);
     expect_a_script_runs(&f);
@@ -82,7 +82,7 @@ Test(redis_capability, scripts_are_loaded_without_flags_where_flags_are_refused)
 /* The version that the server tells may be wrong: it is the server that decides. */
 Test(redis_capability, a_wrong_version_does_not_matter) {
     static const char *const versions[] = {"6.2.0", "7.4.0"};
-    fixture_t f = setup();
+    fixture_t f = begin();
     for (size_t i = 0; i < 2; i++) {
         char *bulk = mem_printf("$19\r\nredis_version:%s", versions[i]);
         proxy_pass(f.proxy);
@@ -97,7 +97,7 @@ Test(redis_capability, a_wrong_version_does_not_matter) {
 }
 
 Test(redis_capability, one_refused_script_is_no_reason_to_drop_flags) {
-    fixture_t f = setup();
+    fixture_t f = begin();
     proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "SCRIPT LOAD", .error = "-ERR x", .nth = 2});
     cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
     cr_assert_not(capability_is_refused(CAPABILITY_SCRIPT_FLAGS));
@@ -113,7 +113,7 @@ Test(redis_capability, a_server_without_scripts_is_refused_by_name) {
                   {"-ERR Command is not available: 'SCRIPT'. See https://example.com",
                    "ERR Command is not available: 'SCRIPT'. See https://example.com"}};
     for (size_t i = 0; i < 2; i++) {
-        fixture_t f = setup();
+        fixture_t f = begin();
         refuse(&f, "SCRIPT", errors[i].reply);
         cr_assert_eq(conn_open(f.conn, &f.error), OUTCOME_REFUSED);
         char *expected = mem_printf("the server has no Lua scripts, which the sidecar needs: SCRIPT LOAD: %s", errors[i].shown);
@@ -153,7 +153,7 @@ Test(redis_capability, preflight_names_what_the_server_lacks_once) {
         {"EVALSHA", "-ERR unknown command 'EVALSHA'",
          "the server cannot run a loaded script, as the sidecar needs: EVALSHA: ERR unknown command 'EVALSHA'"},
     };
-    fixture_t f = setup();
+    fixture_t f = begin();
     reopen(&f);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         proxy_pass(f.proxy);
@@ -167,7 +167,7 @@ Test(redis_capability, preflight_names_what_the_server_lacks_once) {
 }
 
 Test(redis_capability, preflight_allows_to_lead_without_role_and_info) {
-    fixture_t f = setup();
+    fixture_t f = begin();
     refuse(&f, "ROLE", "-ERR unknown command 'ROLE'");
     refuse(&f, "INFO", "-ERR unknown command 'INFO'");
     refuse(&f, "CLIENT SETNAME", "-ERR unknown command 'CLIENT'");

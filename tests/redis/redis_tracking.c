@@ -28,7 +28,7 @@ static void changed(void *self, const char *key, size_t len) {
     pair->received++;
 }
 
-static pair_t setup(fixture_options_t options) {
+static pair_t begin(fixture_options_t options) {
     if (!options.config) options.config = THREE_QUEUES;
     pair_t pair = {.f = fixture_start(&options)};
     pair.subscriber = conn_new(pair.f.shard, "subscriber", NULL);
@@ -37,7 +37,7 @@ static pair_t setup(fixture_options_t options) {
     return pair;
 }
 
-static void teardown(pair_t *pair) {
+static void end(pair_t *pair) {
     conn_free(pair->subscriber);
     fixture_stop(&pair->f);
 }
@@ -80,7 +80,7 @@ static int64_t promote(pair_t *pair, bool armed) {
 }
 
 Test(redis_tracking, one_message_for_each_registration) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = begin((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     cr_assert_eq(received(&pair), 0, "nothing is registered yet");
     arm(&pair, 3);
@@ -96,7 +96,7 @@ Test(redis_tracking, one_message_for_each_registration) {
     cr_assert_eq(received(&pair), 0, "sms is not registered again");
     redis_ok(pair.f.r, "ZADD email:delayed 9 b");
     cr_assert_eq(received(&pair), 1);
-    teardown(&pair);
+    end(&pair);
 }
 
 enum { HEADS = 500, READS = 20 };
@@ -125,18 +125,18 @@ Test(redis_tracking, armed_reads_of_many_heads_cost_little_more_than_others) {
     buffer_str(&config, "group = \"app\"; queues = (");
     for (int i = 0; i < HEADS; i++) buffer_printf(&config, "%s{ name = \"q%d\"; }", i ? "," : "", i);
     buffer_str(&config, ");");
-    pair_t pair = setup((fixture_options_t){.config = buffer_text(&config)});
+    pair_t pair = begin((fixture_options_t){.config = buffer_text(&config)});
     cost_of_heads(&pair, false); /* loads the script */
     long long plain = cost_of_heads(&pair, false), armed = cost_of_heads(&pair, true);
     cr_assert_lt(armed, 4 * plain, "%lld us, not armed %lld us", armed, plain);
     redis_ok(pair.f.r, "ZADD q%d:delayed 1 a", HEADS - 1);
     cr_assert_eq(received(&pair), 1, "the last key is registered too");
     buffer_free(&config);
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, promotes_and_workers_cause_no_message) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = begin((fixture_options_t){0});
     for (int i = 0; i < 25; i++) redis_ok(pair.f.r, "ZADD email:delayed %d job%d", i, i);
     arm(&pair, 3);
     for (int i = 0; i < 3; i++) cr_assert_eq(promote(&pair, true), i < 2 ? 10 : 5);
@@ -148,11 +148,11 @@ Test(redis_tracking, promotes_and_workers_cause_no_message) {
     cr_assert_eq(received(&pair), 0);
     redis_ok(pair.f.r, "ZADD email:delayed 1 next");
     cr_assert_eq(received(&pair), 1, "the key is still registered");
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, the_read_behind_a_promote_registers_its_key) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = begin((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     cr_assert_eq(promote(&pair, true), 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 b");
@@ -160,40 +160,40 @@ Test(redis_tracking, the_read_behind_a_promote_registers_its_key) {
     cr_assert_eq(promote(&pair, false), 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 c");
     cr_assert_eq(received(&pair), 0, "with OPTIN a read without CLIENT CACHING registers nothing");
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, an_error_of_one_key_registers_the_others) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = begin((fixture_options_t){0});
     fixture_make_key(pair.f.r, "email:delayed", "list");
     arm(&pair, 3);
     redis_ok(pair.f.r, "ZADD push:delayed 1 a");
     cr_assert_eq(received(&pair), 1);
     redis_ok(pair.f.r, "DEL email:delayed");
     cr_assert_eq(received(&pair), 1, "the key of the wrong type is registered too");
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, flushall_names_no_key) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = begin((fixture_options_t){0});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     arm(&pair, 3);
     redis_ok(pair.f.r, "FLUSHALL");
     cr_assert(wait_for(read_messages(&pair) == OUTCOME_OK && pair.received_all == 1, 5000));
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, a_dropped_registration_is_a_change) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = begin((fixture_options_t){0});
     redis_ok(pair.f.r, "CONFIG SET tracking-table-max-keys 1");
     arm(&pair, 3);
     cr_assert(wait_for(read_messages(&pair) == OUTCOME_OK && pair.received >= 2, 5000),
               "Redis reports a registration that it drops as a change");
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, an_expired_or_renamed_key_is_a_change) {
-    pair_t pair = setup((fixture_options_t){.preload = "shim_clock"});
+    pair_t pair = begin((fixture_options_t){.preload = "shim_clock"});
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     redis_ok(pair.f.r, "ZADD sms:delayed 1 a");
     redis_ok(pair.f.r, "EXPIRE email:delayed 3600");
@@ -203,7 +203,7 @@ Test(redis_tracking, an_expired_or_renamed_key_is_a_change) {
     cr_assert(wait_for(read_messages(&pair) == OUTCOME_OK && pair.received == 1, 5000));
     redis_ok(pair.f.r, "RENAME sms:delayed push:delayed");
     cr_assert_eq(received(&pair), 2);
-    teardown(&pair);
+    end(&pair);
 }
 
 static void kill_named(redis_t *r, const char *name) {
@@ -215,7 +215,7 @@ static void kill_named(redis_t *r, const char *name) {
 }
 
 Test(redis_tracking, a_dead_subscriber_is_noticed_and_replaced) {
-    pair_t pair = setup((fixture_options_t){0});
+    pair_t pair = begin((fixture_options_t){0});
     arm(&pair, 3);
     kill_named(pair.f.r, " name=subscriber ");
     cr_assert(wait_for(read_messages(&pair) == OUTCOME_DISCONNECTED, 5000));
@@ -226,12 +226,12 @@ Test(redis_tracking, a_dead_subscriber_is_noticed_and_replaced) {
     arm(&pair, 1);
     redis_ok(pair.f.r, "ZADD email:delayed 1 a");
     cr_assert_eq(received(&pair), 1);
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, a_refusal_closes_the_subscriber) {
     static const char *const steps[] = {"CLIENT ID", "SUBSCRIBE"};
-    pair_t pair = setup((fixture_options_t){.proxy = true});
+    pair_t pair = begin((fixture_options_t){.proxy = true});
     for (size_t i = 0; i < 2; i++) {
         proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = steps[i], .error = "-NOPERM x"});
         cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_REFUSED, "%s", steps[i]);
@@ -240,11 +240,11 @@ Test(redis_tracking, a_refusal_closes_the_subscriber) {
     }
     proxy_rule(pair.f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = "CLIENT TRACKING", .error = "-NOPERM x"});
     cr_assert_eq(tracking_start(pair.f.conn, pair.subscriber, &pair.f.error), OUTCOME_REFUSED);
-    teardown(&pair);
+    end(&pair);
 }
 
 static void expect_refusal_reported(const char *command, size_t count) {
-    pair_t pair = setup((fixture_options_t){.proxy = true});
+    pair_t pair = begin((fixture_options_t){.proxy = true});
     next_due_request_t requests[9] = {{.queue = 0}};
     next_due_t heads[9];
     int64_t now_us;
@@ -255,7 +255,7 @@ static void expect_refusal_reported(const char *command, size_t count) {
     cr_assert_eq(outcome, OUTCOME_REFUSED, "no wake-up will come");
     cr_assert(heads[0].exists && heads[0].score == 7, "the heads are valid");
     arm(&pair, 3); /* fails if a reply is left over */
-    teardown(&pair);
+    end(&pair);
 }
 
 Test(redis_tracking, refused_caching_is_reported) { expect_refusal_reported("CLIENT CACHING", 1); }

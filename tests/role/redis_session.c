@@ -34,7 +34,7 @@ typedef struct {
     atomic_bool stop;
 } setup_t;
 
-static void setup(setup_t *s) {
+static void begin(setup_t *s) {
     *s = (setup_t){.f = fixture_start(&(fixture_options_t){.proxy = true, .closed = true}), .metrics = metrics_new(1)};
     session_init(&s->session, &OPS, &s->counts, s->f.shard, s->metrics, &s->stop);
     session_subscribe(&s->session, CHANNELS, 1);
@@ -42,7 +42,7 @@ static void setup(setup_t *s) {
     cr_assert(session_ready(&s->session));
 }
 
-static void teardown(setup_t *s) {
+static void end(setup_t *s) {
     session_free(&s->session);
     metrics_free(s->metrics);
     fixture_stop(&s->f);
@@ -51,7 +51,7 @@ static void teardown(setup_t *s) {
 /* A reset would begin all scans of the monitor anew, each minute. */
 Test(redis_session, a_further_refusal_of_tracking_resets_nothing) {
     setup_t s;
-    setup(&s);
+    begin(&s);
     cr_assert_eq(s.counts.resets, 1);
     for (int tries = 2; tries < 5; tries++) {
         fixture_step_boottime(RETRY_MS);
@@ -64,7 +64,7 @@ Test(redis_session, a_further_refusal_of_tracking_resets_nothing) {
     cr_assert(session_ready(&s.session));
     cr_assert(s.session.tracking);
     cr_assert_eq(s.counts.resets, 2, "what changed without a wake-up must be found");
-    teardown(&s);
+    end(&s);
 }
 
 static bool hears(setup_t *s) {
@@ -77,7 +77,7 @@ static bool hears(setup_t *s) {
 Test(redis_session, a_refused_subscriber_is_tried_again_soon) {
     fixture_capture_log();
     setup_t s;
-    setup(&s);
+    begin(&s);
     proxy_pass(s.f.proxy);
     fixture_step_boottime(RETRY_MS);
     cr_assert(session_ready(&s.session) && s.session.tracking);
@@ -89,12 +89,12 @@ Test(redis_session, a_refused_subscriber_is_tried_again_soon) {
     redis_ok(s.f.r, "CONFIG SET requirepass %s", "");
     cr_assert(wait_for((session_ready(&s.session) && session_read_messages(&s.session), s.session.tracking), 5000));
     cr_assert(hears(&s));
-    teardown(&s);
+    end(&s);
 }
 
 Test(redis_session, channels_are_heard_without_tracking) {
     setup_t s;
-    setup(&s);
+    begin(&s);
     cr_assert_not(s.session.tracking);
     cr_assert(hears(&s));
     fixture_step_boottime(RETRY_MS);
@@ -105,13 +105,13 @@ Test(redis_session, channels_are_heard_without_tracking) {
                         redis_int(s.f.r, "PUBLISH news y") == 1 && conn_is_open(s.session.subscriber)),
                        5000));
     cr_assert(hears(&s));
-    teardown(&s);
+    end(&s);
 }
 
 /* Redis keeps the keys to watch for each data connection. */
 Test(redis_session, a_new_data_connection_gets_a_new_subscriber) {
     setup_t s;
-    setup(&s);
+    begin(&s);
     proxy_pass(s.f.proxy);
     fixture_step_boottime(RETRY_MS);
     cr_assert(session_ready(&s.session) && s.session.tracking);
@@ -120,5 +120,5 @@ Test(redis_session, a_new_data_connection_gets_a_new_subscriber) {
     cr_assert(wait_for((session_ready(&s.session), conn_generation(s.session.data) != data && s.session.tracking), 5000));
     cr_assert_neq(conn_generation(s.session.subscriber), subscriber);
     cr_assert(hears(&s));
-    teardown(&s);
+    end(&s);
 }
