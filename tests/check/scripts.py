@@ -10,10 +10,10 @@ import sys
 
 TOP = pathlib.Path("sidecar")
 PROLOGUE = TOP / "queue/lua/prologue"
-SECTION = "Least privilege"
+SECTION, SENTINEL_SECTION = "Least privilege", "Sentinel"
 ENTRY = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\+?)\]\s+\S")
 # Commands with a subcommand: the right is `command|subcommand`.
-CONTAINERS = {"client", "cluster", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
+CONTAINERS = {"sentinel", "client", "cluster", "pubsub", "script", "xinfo", "config", "acl", "object", "memory", "function"}
 READS = set("""exists get getrange hexists hget hgetall hlen hmget hscan hstrlen lindex llen lpos lrange mget pttl scard sismember smembers sscan
     strlen time ttl type xinfo xlen xrange xrevrange zcard zcount zmscore zrange zrangebyscore zrank
     zrevrangebyscore zscan zscore""".split())
@@ -122,17 +122,17 @@ def check_right(path, line, right, rights):
         offence(path, line, f"calls {right.upper().replace('|', ' ')}, but the ACL line in docs/acl.md lacks +{right}")
 
 
-def read_rights():
-    """The +commands of all ACL lines in fenced blocks of docs/acl.md, section SECTION: the first line is for all queues, each other
-    line adds rights for a dialect. None = there is no such block."""
+def read_rights(title):
+    """The +commands of all ACL lines in fenced blocks of this section of docs/acl.md: the first line is for all queues, each other line
+    adds rights for a dialect. None = there is no such block."""
     page = pathlib.Path("docs/acl.md")
     text = page.read_text() if page.exists() else ""
-    section = re.search(rf"^#+ {SECTION}\b.*?\n(.*?)(?=^#+ |\Z)", text, re.M | re.S | re.I)
+    section = re.search(rf"^#+ {title}\b.*?\n(.*?)(?=^#+ |\Z)", text, re.M | re.S | re.I)
     blocks = re.findall(r"^ *```.*?\n(.*?)^ *```", section[1] if section else "", re.M | re.S)
     lines = [block for block in blocks if "ACL SETUSER" in block]
     if lines:
-        return set(re.findall(r"(?<=\s)\+([a-z|]+)", "".join(lines)))
-    offence("docs/acl.md", 1, f'has no fenced block with ACL SETUSER in a section "{SECTION}": publish the rights that the scripts need')
+        return set(re.findall(r"(?<=\s)\+([a-z|-]+)", "".join(lines)))
+    offence("docs/acl.md", 1, f'has no fenced block with ACL SETUSER in a section "{title}": publish the rights that the scripts need')
     return None
 
 
@@ -238,19 +238,20 @@ def check_arguments(path, number, name, header, given, following):
 
 
 def check_requests(rights):
-    """Checks the rights of the commands that C sends without a script."""
+    """Checks the rights of the commands that C sends without a script. Sentinels have an ACL line of their own."""
+    of_sentinels = read_rights(SENTINEL_SECTION)
     for path in sorted(TOP.rglob("*.c")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if not (match := re.search(r'request_(?:begin|append)\([\w.>-]+, "([A-Z]+)"(?:, "([A-Z]+)")?', line)):
+            if not (match := re.search(r'request_(?:begin|append)\([\w.>-]+, "([A-Z]+)"(?:, "([A-Z-]+)")?', line)):
                 continue
             command = match[1].lower()
             if command in CONTAINERS:
                 command += "|" + match[2].lower() if match[2] else ""
-            check_right(path, number, command, rights)
+            check_right(path, number, command, of_sentinels if path.parent.name == "sentinel" else rights)
 
 
 def main():
-    rights = read_rights()
+    rights = read_rights(SECTION)
     headers = {}
     for path in sorted(TOP.rglob("*.lua")):
         if path.parent.name == "prologue":

@@ -74,6 +74,7 @@ plant scripts 'no-writes' 'sed -i "1s/.*/#!lua flags=allow-oom/" sidecar/queue/l
 plant scripts 'no `-- Safe` line' 'sed -i "/^-- Safe/d" sidecar/queue/lua/break_stale_lock.lua'
 plant scripts 'claim.lua:[0-9]*: .*near' 'echo "if then" >>sidecar/queue/lua/claim.lua'
 plant scripts 'lacks \+hset' 'sed -i "s/ +hset / /; s/ +hset\$//" docs/acl.md'
+plant scripts 'lacks \+sentinel' 'sed -i "s/ +sentinel|myid / /" docs/acl.md'
 plant scripts 'XTRIM after missing_right' 'sed -i "s/{.XTRIM., [^}]*},//" sidecar/queue/lua/trim.lua'
 plant scripts 'without missing_right' 'sed -i "/missing_right/d" sidecar/queue/lua/push_marker.lua'
 plant scripts 'global name born' 'sed -i "s/birth and KEYS/born and KEYS/" sidecar/queue/lua/stamp.lua'

@@ -83,9 +83,9 @@ static void ask_explain(redis_error_t *error, const address_t *sentinel) {
                            "sentinel %s: the sentinel wants TLS on this port: set redis.sentinel_tls to true, or use its "
                            "plain port",
                            at.text);
-    else if (error->outcome == OUTCOME_REFUSED)
+    else if (error->outcome != OUTCOME_OK && !error->address.len)
         redis_error_reword(error, "sentinel %s: %.240s%s", at.text, error->text, ask_advice(error->kind));
-    else if (error->address.len && error->address.at == 0) // else "cannot connect to ..."
+    else if (error->outcome != OUTCOME_OK && error->address.at == 0) // else "cannot connect to ..."
         redis_error_reword(error, "sentinel %s", error->text);
 }
 
