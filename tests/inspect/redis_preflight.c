@@ -5,14 +5,14 @@
 #include "wait.h"
 
 typedef struct {
-    buffer_t text; /* one line "level queue: text" for each result; "-" = no queue */
-    int counts[6]; /* by preflight_level_t */
+    buffer_t text;                          /* one line "level queue: text" for each result; "-" = no queue */
+    int counts[PREFLIGHT_QUEUE_MOVING + 1]; /* by preflight_level_t */
 } results_t;
 
 static results_t results; /* of the last run */
 
 static void add_result(void *self, preflight_level_t level, const char *queue, const char *text) {
-    static const char *const levels[] = {"fact", "note", "warn", "queue", "refused", "disabled"};
+    static const char *const levels[] = {"fact", "note", "warn", "queue", "refused", "disabled", "moving"};
     (void)self;
     results.counts[level]++;
     cr_assert_null(strchr(text, '\n'));
@@ -104,20 +104,30 @@ Test(redis_preflight, refuses_a_replica) {
     cr_assert_not_null(strstr(buffer_text(&results.text), "is a replica: the sidecar must talk to the primary"));
 }
 
-Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
-    f = fixture_start(&(fixture_options_t){.proxy = true});
+/* Runs the preflight as on a node of a Cluster that answers this request with ASK. */
+static void run_while_moving(const char *config, const char *match) {
+    f = fixture_start(&(fixture_options_t){.proxy = true, .config = config});
     f.config->redis.mode = REDIS_MODE_CLUSTER;
     topology_t *cluster = topology_new(&f.config->redis);
     conn_t *conn = conn_new(topology_shard(cluster, 0), "test", NULL);
     cr_assert_eq(conn_open(conn, &f.error), OUTCOME_OK, "%s", f.error.text);
-    proxy_rule(
-        f.proxy,
-        (proxy_rule_t){.action = PROXY_REFUSE, .match = "TYPE sidecar:preflight", .error = "-ASK 7 10.0.0.5:6379", .times = 1});
+    proxy_rule(f.proxy, (proxy_rule_t){.action = PROXY_REFUSE, .match = match, .error = "-ASK 7 10.0.0.5:6379", .times = 1});
     cr_assert_eq(preflight(&(preflight_call_t){conn, f.keys, add_result, &results, &f.error}), OUTCOME_OK);
     cr_assert_eq(proxy_fired(f.proxy), 1);
-    cr_assert_null(strstr(buffer_text(&results.text), "is refused"), "%s", buffer_text(&results.text));
     conn_free(conn);
     topology_free(cluster);
+}
+
+Test(redis_preflight, a_slot_that_is_being_moved_refuses_no_right) {
+    run_while_moving(NULL, "TYPE sidecar:preflight");
+    cr_assert_null(strstr(buffer_text(&results.text), "is refused"), "%s", buffer_text(&results.text));
+}
+
+/* `check` and `status` leave such a result out, because they tell of the slot. */
+Test(redis_preflight, a_queue_whose_slot_is_being_moved_has_a_level_of_its_own) {
+    run_while_moving("group = \"app\"; queues = ( { name = \"video\"; dialect = \"bull\"; } );", "HMGET bull:");
+    cr_assert_eq(results.counts[PREFLIGHT_QUEUE_MOVING], 1, "%s", buffer_text(&results.text));
+    cr_assert_eq(results.counts[PREFLIGHT_QUEUE_DISABLED], 0, "%s", buffer_text(&results.text));
 }
 
 Test(redis_preflight, refuses_versions_before_6_2) {
