@@ -14,7 +14,7 @@ typedef enum audit_mode {
     AUDIT_WRITE,  // creates and migrates the log; only one process at a time may use it, see lock.h
     AUDIT_READ,   // changes nothing; fails if there is no log
     AUDIT_IMPORT, // like AUDIT_WRITE, but for a short time, while another process may hold the lock
-    AUDIT_PEER,   // like AUDIT_READ, but accepts older schemas too: every schema has the table `events`
+    AUDIT_PEER,   // like AUDIT_READ, but reads what is left of a truncated log
 } audit_mode_t;
 
 // Call it before the first log is opened. Otherwise SQLite allocates 20 pages for each database that it opens, used or not
@@ -35,20 +35,14 @@ typedef struct audit_lock audit_lock_t;
 audit_lock_t *audit_lock_new(const char *path); // owned; not locked yet
 void audit_lock_free(audit_lock_t *lock);       // releases the lock; NULL is fine
 
-// Of the events of a log of an older schema, `done` of `of` are in the tables of this schema.
-typedef void audit_moved_fn(void *self, int64_t done, int64_t of);
-
 typedef struct audit_open_options {
     bool check;              // read every page first: takes seconds for a large log
     bool set_aside;          // the log was found damaged: set it aside and begin a new one
     bool overwritten;        // the file was overwritten: set aside its -wal and -shm files, which belong to the former log
     bool keep_file;          // do not rewrite a file of schema 1, because an earlier rewrite failed
     int64_t max_bytes;       // audit.retain_bytes; 0 = no limit
-    const atomic_bool *stop; // true ends a check; may be NULL
+    const atomic_bool *stop; // true ends a check and a migration; may be NULL
     int busy_timeout_ms;     // see audit_set_busy_timeout; 0 = 5,000
-    audit_moved_fn *moved;   // told after each step; may be NULL
-    void *self;              // of moved
-    int batch_rows;          // limits one step of the move and of the index; 0 = the largest; for tests
 } audit_open_options_t;
 // Opens the log for the auditor; acquires `lock`. Sets a damaged log aside. Begins a new log if there is none: see audit_loss.
 audit_t *audit_open_locked(audit_lock_t *lock, const audit_open_options_t *options, buffer_t *why)

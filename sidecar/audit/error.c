@@ -17,7 +17,7 @@ static const char *error_advice(int code, int os_error) {
             return "permission denied: this user must be able to write to the file and its directory";
         return "cannot be opened: check the rights of the file and of its directory";
     case SQLITE_NOTADB: return "is no SQLite database: move it away, or set audit.path";
-    case SQLITE_CORRUPT: return "is damaged: its sidecar sets it aside and begins a new one; try .recover on the old one";
+    case SQLITE_CORRUPT: return "is damaged: its sidecar sets it aside and begins a new one; then `audit import` the old one";
     case SQLITE_IOERR: return os_error == ENOSPC ? "the disk is full: make room" : "the disk failed: check the kernel's log";
     default: return NULL;
     }

@@ -4,11 +4,20 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 
-enum { SCHEMA_GROUP = 3 };
+enum { SCHEMA_RELEASED = 2, SCHEMA_EVENTS = 6 }; // of 0.1.0; 006_events.sql
+
+// Builds between 0.1.0 and this version made schemas 3, 4 and 5, which differ in more than one way from both.
+static bool migrate_refuse_unreleased(const audit_t *audit, int schema, buffer_t *why) {
+    return audit_refuse(
+        audit->path, why,
+        "has schema %d, which no release had: move it away, and bring its rows over with the version that wrote it "
+        "(`queue-sidecar audit export --db OLD rows.jsonl`) and this one (`queue-sidecar audit import rows.jsonl`), "
+        "or by SQL alone, as sql/README.md says below \"Merge two logs\"",
+        schema);
+}
 
 bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
-    // One statement: a sidecar may create the log, or migrate it, between two. Version 0.1.0 wrote 2 for schema 3, too
-    // (003_group.sql).
+    // One statement: a sidecar may create the log, or migrate it, between two. Schema 3 had the user_version of 0.1.0.
     static const char sql[] = "SELECT application_id, CASE WHEN user_version <> 2 THEN user_version"
                               " WHEN EXISTS (SELECT 1 FROM pragma_table_info('events') WHERE name = 'group') THEN 3 ELSE 2 END,"
                               " EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_application_id, pragma_user_version";
@@ -19,6 +28,7 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
     if (application == 0 && version == 0 && objects == 0) return true;
     if (application != AUDIT_APPLICATION_ID)
         return audit_refuse(audit->path, why, "is the database of another program: set audit.path to another file");
+    if (version > SCHEMA_RELEASED && version < SCHEMA_EVENTS) return migrate_refuse_unreleased(audit, *schema, why);
     return version <= newest ||
            audit_refuse(
                audit->path, why,
@@ -28,18 +38,7 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why) {
 
 bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why) {
     static const char group[] = "CREATE TEMP VIEW event_states AS SELECT *, '' AS \"group\" FROM main.event_states";
-    static const char compact[] =
-        "CREATE TEMP VIEW records AS SELECT * FROM main.events;"
-        "CREATE TEMP VIEW answers AS SELECT seq, answers, answers_ref FROM main.events WHERE answers <> '';";
-    static const char answered[] =
-        "CREATE TEMP VIEW answered_seqs AS SELECT r.seq FROM main.events AS a CROSS JOIN main.refs AS r"
-        " ON r.ref = a.answers_ref WHERE a.answers <> ''";
-    static const char unindexed[] = "CREATE TEMP VIEW answered_seqs AS SELECT seq FROM main.events";
-    static const char refs[] = "CREATE TEMP VIEW refs AS SELECT ref AS prefix, seq FROM main.refs";
-    if (schema >= SCHEMA_COMPACT) return true;
-    return audit_exec(audit, compact, "read it", why) && (schema < SCHEMA_LOOKUP || audit_exec(audit, refs, "read it", why)) &&
-           audit_exec(audit, schema < SCHEMA_LOOKUP ? unindexed : answered, "read it", why) &&
-           (schema >= SCHEMA_GROUP || audit_exec(audit, group, "read it", why));
+    return schema >= SCHEMA_EVENTS || audit_exec(audit, group, "read it", why);
 }
 
 // Gives the log a random name. `sql` is a printf format for the two halves of that name.

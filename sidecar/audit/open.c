@@ -1,22 +1,20 @@
 // Opens and closes the log: for writing, for reading, and after setting a damaged log aside.
 #include <fcntl.h>
 
-#include "audit/context.h"
 #include "audit/lock.h"
-#include "audit/lookup.h"
 #include "audit/migrations.h"
 #include "audit/store.h"
 #include "base/failpoint.h"
 
 enum {
     BUSY_TIMEOUT_MS = 5000,
-    OLDEST_READABLE = 2,         // schema; a log of schema 1 can only be imported
+    OLDEST_READABLE = 2,         // schema; 0.1.0 has written no other
     FILE_MODE = 0640,            // jobs may be private
     PAGE_BYTES = 4096,           // SQLite's default since 3.12
     CHECKPOINT_MAX_PAGES = 4000, // pages of the -wal file; a page with rows of many commits is merged once
     CHECKPOINT_MIN_PAGES = 64,   // pages of the -wal file if the log must stay small
     CHECKPOINT_SHARE = 16,       // between both limits: 1/16 of audit.retain_bytes
-    CHECK_STEPS = 100000,        // instructions of SQLite's virtual machine between two checks of the stop flag
+    CHECK_STEPS = 10000,         // instructions of SQLite's virtual machine between two checks of the stop flag
 };
 
 // Creates the file with the rights of a log. Never opens an existing file, because closing it again would drop the locks of
@@ -53,7 +51,7 @@ static bool open_configure(audit_t *audit, int64_t max_bytes, bool empty, buffer
     return done;
 }
 
-static int open_check_stopped(void *stop) { return atomic_load(*(const atomic_bool **)stop); }
+static int open_is_stopped(void *stop) { return atomic_load(*(const atomic_bool **)stop); }
 
 bool audit_check_pages(audit_t *audit, buffer_t *why) {
     sqlite3_stmt *stmt = NULL;
@@ -67,15 +65,6 @@ bool audit_check_pages(audit_t *audit, buffer_t *why) {
         audit_fail(audit, "check it", why);
     if (result) audit->damaged = !whole;
     sqlite3_finalize(stmt);
-    return whole;
-}
-
-static bool open_check_pages(audit_t *audit, const audit_open_options_t *options, buffer_t *why) {
-    const atomic_bool *stop = options->stop;
-    if (!options->check) return true;
-    if (stop) sqlite3_progress_handler(audit->db, CHECK_STEPS, open_check_stopped, &stop);
-    bool whole = audit_check_pages(audit, why);
-    sqlite3_progress_handler(audit->db, 0, NULL, NULL);
     return whole;
 }
 
@@ -105,12 +94,30 @@ static bool open_lacks(audit_t *audit, const char *what, buffer_t *why) {
     return audit_fail_with(audit->path, SQLITE_CORRUPT, 0, "check it", what, why);
 }
 
-static bool open_check_tables(audit_t *audit, int schema, buffer_t *why) {
+static bool open_check_tables(audit_t *audit, buffer_t *why) {
     static const char sql[] = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
-                              " ('events', 'facts', 'positions', 'ids', 'jobs', 'records', 'contexts', 'answers')";
-    int64_t tables = 0, of = schema < SCHEMA_LOOKUP ? 3 : schema < SCHEMA_COMPACT ? 5 : 7;
+                              " ('events', 'facts', 'positions')";
+    int64_t tables = 0;
     if (!audit_read_number(audit, sql, &tables, why)) return false;
-    return tables == of || open_lacks(audit, "a table is missing", why);
+    return tables == 3 || open_lacks(audit, "a table is missing", why);
+}
+
+// Somebody may have merged another log into this one by SQL, or recovered it. Writes nothing if the number is right.
+static bool open_count_rows(audit_t *audit, const audit_open_options_t *options, buffer_t *why) {
+    static const char sql[] = "INSERT INTO facts SELECT 'rows', CAST(count(*) AS TEXT) FROM events WHERE true"
+                              " ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value <> excluded.value";
+    return !options->check || audit_exec(audit, sql, "count its rows", why);
+}
+
+// The check and the migration of a large log take seconds. A stop must not wait for them.
+static bool open_check_and_migrate(audit_t *audit, const audit_open_options_t *options, int schema, buffer_t *why) {
+    const atomic_bool *stop = options->stop;
+    if (stop) sqlite3_progress_handler(audit->db, CHECK_STEPS, open_is_stopped, &stop);
+    bool done = (!options->check || audit_check_pages(audit, why)) && (schema == 0 || open_check_tables(audit, why)) &&
+                open_configure(audit, options->max_bytes, schema == 0, why) && audit_migrate(audit, schema, why) &&
+                open_count_rows(audit, options, why);
+    sqlite3_progress_handler(audit->db, 0, NULL, NULL);
+    return done;
 }
 
 static bool instance_read(audit_t *audit, buffer_t *why) {
@@ -173,14 +180,9 @@ static bool open_file(audit_t *audit, const audit_open_options_t *options, buffe
     if (sqlite3_db_readonly(audit->db, "main") == 1)
         return audit_fail_with(audit->path, SQLITE_READONLY, 0, "open it", "opened without the right to write", why);
     if (audit->exclusive && schema == 0 && !instance_note_loss(audit->lock, AUDIT_MISSING, why)) return false;
-    if (!open_check_pages(audit, options, why) || (schema > 0 && !open_check_tables(audit, schema, why)) ||
-        !open_configure(audit, options->max_bytes, schema == 0, why) || !audit_migrate(audit, schema, why))
-        return false;
-    audit->schema = migrations[migration_count - 1].schema;
-    audit->lookup.batch_rows = (size_t)options->batch_rows;
+    if (!open_check_and_migrate(audit, options, schema, why)) return false;
     if (audit->exclusive) open_enable_auto_vacuum(audit, !options->keep_file);
-    return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why) &&
-           lookup_register(audit, why) && audit_move(audit, options, why) && audit_catch_up(audit, options->stop, why);
+    return (audit->exclusive ? instance_compare(audit, why) : instance_read(audit, why)) && open_read_facts(audit, why);
 }
 
 static void close_database(audit_t *audit) {
@@ -190,8 +192,6 @@ static void close_database(audit_t *audit) {
     if (audit->damaged || audit->file.overwritten) sqlite3_db_config(audit->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_close(audit->db);
     audit->db = NULL;
-    lookup_free(&audit->lookup);
-    context_forget(&audit->contexts);
 }
 
 // Reads the application id from the first page: SQLite reads nothing of a truncated file.
@@ -254,46 +254,30 @@ static bool open_immutable(audit_t *audit, int *schema, buffer_t *why) {
 
 // SQLite reads no page of a truncated file unless the schema is writable. That is safe here: the connection is read-only.
 static bool open_truncated(audit_t *audit, int *schema, buffer_t *why) {
-    int on = 0;
     buffer_clear(why);
     audit->damaged = true;
-    sqlite3_db_config(audit->db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, &on);
+    sqlite3_db_config(audit->db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, NULL);
     return audit_check_schema(audit, schema, why);
 }
 
-// Without the events that are still to be moved, a query would miss some.
-static bool open_check_moved(audit_t *audit, buffer_t *why) {
-    bool moving = false;
-    if (audit->schema < SCHEMA_COMPACT) return true;
-    if (!audit_is_moving(audit, &moving, why)) return false;
-    return !moving || audit_refuse(audit->path, why,
-                                   "is being moved to schema %d, %lld %% done: try again when its sidecar has done that, within "
-                                   "minutes (if none runs, start it)",
-                                   audit->schema, (long long)audit_moved_percent(audit));
-}
-
-static bool open_read_schema(audit_t *audit, bool older, int *schema, buffer_t *why) {
+static bool open_read_schema(audit_t *audit, bool damaged, int *schema, buffer_t *why) {
     if (!audit_open_database(audit, audit->path, SQLITE_OPEN_READONLY, why)) return false;
     bool read = audit_check_schema(audit, schema, why);
     int code = sqlite3_errcode(audit->db) & 0xff;
     if (!read && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)) read = open_immutable(audit, schema, why);
-    if (!read && older && code == SQLITE_CORRUPT) read = open_truncated(audit, schema, why);
-    audit->schema = *schema;
+    if (!read && damaged && code == SQLITE_CORRUPT) read = open_truncated(audit, schema, why);
     return read;
 }
 
-static bool open_for_reading(audit_t *audit, bool older, buffer_t *why) {
+static bool open_for_reading(audit_t *audit, bool damaged, buffer_t *why) {
     int schema = 0, newest = migrations[migration_count - 1].schema;
-    if (!open_read_schema(audit, older, &schema, why)) return false;
-    if (schema >= OLDEST_READABLE || (older && schema > 0))
-        return open_check_moved(audit, why) && audit_adapt_older(audit, schema, why);
+    if (!open_read_schema(audit, damaged, &schema, why)) return false;
+    if (schema >= OLDEST_READABLE) return audit_adapt_older(audit, schema, why);
     if (schema == 0) return audit_refuse(audit->path, why, "is empty: no sidecar has written to it yet");
     return audit_refuse(audit->path, why,
                         "has schema %d, this version reads %d to %d: let `queue-sidecar run` of this version open it once",
                         schema, OLDEST_READABLE, newest);
 }
-
-static bool open_is_read_only(audit_mode_t mode) { return mode == AUDIT_READ || mode == AUDIT_PEER; }
 
 // Large sorts need a temporary file. If none of SQLite's usual directories is writable (sqlite.org/tempfiles.html, 5), use the
 // directory of the log. SQLite requires that the name lives as long as the process.
@@ -310,7 +294,7 @@ static void open_choose_temp_directory(const char *path) {
 static audit_t *open_log(audit_t *audit, audit_mode_t mode, const audit_open_options_t *options, buffer_t *why) {
     bool opened = audit_path_is_usable(audit->path, mode, why);
     open_choose_temp_directory(audit->path);
-    if (opened && open_is_read_only(mode))
+    if (opened && audit_mode_reads(mode))
         opened = open_for_reading(audit, mode == AUDIT_PEER, why) && instance_read(audit, why);
     else if (opened)
         opened = open_for_writing(audit, options, why);
@@ -323,7 +307,7 @@ audit_t *audit_open(const char *path, audit_mode_t mode, buffer_t *why) {
     static const audit_open_options_t none;
     audit_t *audit = mem_alloc(sizeof *audit);
     *audit = (audit_t){.path = mem_str(path), .exclusive = mode == AUDIT_WRITE};
-    if (!open_is_read_only(mode)) audit->lock = audit->owned_lock = audit_lock_new(path);
+    if (!audit_mode_reads(mode)) audit->lock = audit->owned_lock = audit_lock_new(path);
     return open_log(audit, mode, &none, why);
 }
 
@@ -351,7 +335,6 @@ void audit_close(audit_t *audit) {
     free(audit->statements);
     free(audit->file.former_instance);
     buffer_free(&audit->scratch);
-    context_free(&audit->contexts);
     free(audit);
 }
 

@@ -58,7 +58,7 @@ static bool path_permission_denied(const char *path, audit_mode_t mode, buffer_t
 }
 
 bool audit_path_is_usable(const char *path, audit_mode_t mode, buffer_t *why) {
-    bool reads = mode == AUDIT_READ || mode == AUDIT_PEER;
+    bool reads = audit_mode_reads(mode);
     struct stat at;
     // The lock file lies beside the path, not beside the file that a link names. So two links would be two locks of one log.
     if (!reads && lstat(path, &at) == 0 && S_ISLNK(at.st_mode))

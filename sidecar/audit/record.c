@@ -1,11 +1,12 @@
 // Writes events and positions to the log.
 
-#include "audit/context.h"
-#include "audit/lookup.h"
-#include "base/failpoint.h"
+#include "audit/store.h"
 
-static const char insert_sql[] = "INSERT INTO records (seq, id_high, id_low, context, job, worker, sha256, attempts, created,"
-                                 " started, at, size, error, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+static const char insert_sql[] = "INSERT INTO events (seq, ref, answers_ref" EVENT_COLUMNS ") VALUES (?, ?, ?"
+#define X(name, help) ", ?"
+    EVENT_TEXTS(X) EVENT_NUMBERS(X)
+#undef X
+        ") ON CONFLICT (event) DO NOTHING";
 
 // An older copy that overwrites the open file has fewer commits: see replaced.c.
 static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
@@ -20,135 +21,73 @@ bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_
     return audit_finish(audit, stmt, code, "read a position", why);
 }
 
+// Retention may have removed the row with the highest seq. A reader that follows the log must not miss the next row.
+static const char last_seq_sql[] =
+    "SELECT max(coalesce((SELECT max(seq) FROM events), 0), coalesce((SELECT CAST(value AS INTEGER)"
+    " FROM facts WHERE name = 'last_seq'), 0))";
+
 bool audit_begin(audit_t *audit, buffer_t *why) {
     if (!audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why)) return false;
-    context_forget(&audit->contexts);
-    if (lookup_begin(audit, why)) return true;
+    if (audit_read_number(audit, last_seq_sql, &audit->last_seq, why)) return true;
     audit_rollback(audit);
     return false;
 }
 
-bool audit_catch_up(audit_t *audit, const atomic_bool *stop, buffer_t *why) {
-    for (;;) {
-        bool complete;
-        if (!lookup_refresh(audit, &complete, why)) return false;
-        if (complete) return true;
-        if (stop && atomic_load(stop)) return audit_refuse(audit->path, why, "stopped while its events were being indexed");
-        bool done = audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to index it", why) && lookup_index(audit, why);
-        failpoint("audit_catch_up_before_commit");
-        if (!done || !audit_commit(audit, why)) {
-            audit_rollback(audit);
-            return false;
-        }
-        failpoint("audit_caught_up");
-    }
-}
-
-// The halves of an event id. An id that is not 64 hex digits stays a text.
-static void record_bind_id(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t id) {
-    digest_t digest;
-    uint64_t high = 0;
-    bool valid = digest_parse(id, &digest);
-    for (size_t i = 0; i < sizeof high; i++) high = high << 8 | digest.bytes[i];
-    sqlite3_bind_int64(stmt, at, (int64_t)high);
-    if (valid)
-        sqlite3_bind_blob(stmt, at + 1, digest.bytes + sizeof high, (int)(sizeof digest.bytes - sizeof high), SQLITE_TRANSIENT);
-    else
-        audit_bind_text(audit, stmt, at + 1, id);
-}
-
-static void record_bind_digest(audit_t *audit, sqlite3_stmt *stmt, int at, slice_t hex) {
-    digest_t digest;
-    if (digest_parse(hex, &digest))
-        sqlite3_bind_blob(stmt, at, digest.bytes, sizeof digest.bytes, SQLITE_TRANSIENT);
-    else
-        audit_bind_text(audit, stmt, at, hex);
-}
-
-static bool record_write_answer(audit_t *audit, int64_t seq, slice_t answers, buffer_t *why) {
-    char ref[EVENT_REF_SIZE] = "";
-    sqlite3_stmt *stmt = audit_statement(audit, "INSERT INTO answers VALUES (?, ?, ?)", why);
-    if (!stmt) return false;
-    if (!event_ref(answers, ref)) *ref = '\0';
-    sqlite3_bind_int64(stmt, 1, seq);
-    audit_bind_text(audit, stmt, 2, answers);
-    sqlite3_bind_text(stmt, 3, ref, -1, SQLITE_STATIC);
-    return audit_finish(audit, stmt, sqlite3_step(stmt), "write an answer", why);
-}
-
-// Binds how long before `at` a time was. An unknown time stays NULL, which takes no room.
-static void record_bind_time(sqlite3_stmt *stmt, int column, int64_t at, int64_t time) {
-    char text[24];
-    int64_t age;
-    if (!time) return;
-    if (!__builtin_sub_overflow(at, time, &age)) {
-        sqlite3_bind_int64(stmt, column, age);
-        return;
-    }
-    int len = snprintf(text, sizeof text, "%" PRId64, time);
-    sqlite3_bind_text(stmt, column, text, len, SQLITE_TRANSIENT);
-}
-
-bool audit_write_event(audit_t *audit, int64_t seq, const event_t *event, buffer_t *why) {
-    int64_t context;
-    sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
-    if (!stmt || !context_find(audit, event, seq, &context, why)) return false;
-    sqlite3_bind_int64(stmt, 1, seq);
-    record_bind_id(audit, stmt, 2, event->event);
-    sqlite3_bind_int64(stmt, 4, context);
-    audit_bind_text(audit, stmt, 5, event->job);
-    audit_bind_text(audit, stmt, 6, event->worker);
-    record_bind_digest(audit, stmt, 7, event->sha256);
-    sqlite3_bind_int64(stmt, 8, event->attempts);
-    record_bind_time(stmt, 9, event->at, event->created);
-    record_bind_time(stmt, 10, event->at, event->started);
-    sqlite3_bind_int64(stmt, 11, event->at);
-    if (event->size != (int64_t)event->payload.len) sqlite3_bind_int64(stmt, 12, event->size);
-    audit_bind_bytes(stmt, 13, event->error);
-    audit_bind_bytes(stmt, 14, event->payload);
-    if (!audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why)) return false;
-    return event->answers.len == 0 || record_write_answer(audit, seq, event->answers, why);
+static void record_bind_event(audit_t *audit, sqlite3_stmt *stmt, int at, const event_t *event) {
+#define X(name, help)                                                                                                            \
+    if (&event->name == &event->payload || &event->name == &event->error)                                                        \
+        audit_bind_bytes(stmt, at, event->name);                                                                                 \
+    else                                                                                                                         \
+        audit_bind_text(audit, stmt, at, event->name);                                                                           \
+    at++;
+    EVENT_TEXTS(X)
+#undef X
+#define X(name, help) sqlite3_bind_int64(stmt, at++, event->name);
+    EVENT_NUMBERS(X)
+#undef X
 }
 
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why) {
-    char ref[EVENT_REF_SIZE];
-    int64_t seq;
-    *exists = false;
-    return !event_ref(id, ref) || lookup_find(audit, ref, id, exists, &seq, why);
+    sqlite3_stmt *stmt = audit_statement(audit, "SELECT 1 FROM events WHERE event = ?", why);
+    if (!stmt) return false;
+    audit_bind_text(audit, stmt, 1, id);
+    int code = sqlite3_step(stmt);
+    *exists = code == SQLITE_ROW;
+    return audit_finish(audit, stmt, code, "look for an event", why);
 }
 
 bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_t *why) {
-    static const char sql[] = "SELECT kind = 'failed' AND queue = ? AND job = ? FROM events WHERE seq = ?";
-    char ref[EVENT_REF_SIZE];
-    bool found;
-    int64_t seq;
+    static const char sql[] = "SELECT kind = 'failed' AND queue = ? AND job = ? FROM events WHERE event = ?";
     *fits = true;
-    if (!event_is_answer(event) || !event_ref(event->answers, ref)) return true;
-    if (!lookup_find(audit, ref, event->answers, &found, &seq, why)) return false;
-    sqlite3_stmt *stmt = found ? audit_statement(audit, sql, why) : NULL;
-    if (!found) return true;
+    if (!event_is_answer(event)) return true;
+    sqlite3_stmt *stmt = audit_statement(audit, sql, why);
     if (!stmt) return false;
     audit_bind_text(audit, stmt, 1, event->queue);
     audit_bind_text(audit, stmt, 2, event->job);
-    sqlite3_bind_int64(stmt, 3, seq);
+    audit_bind_text(audit, stmt, 3, event->answers);
     int code = sqlite3_step(stmt);
     if (code == SQLITE_ROW) *fits = sqlite3_column_int(stmt, 0);
     return audit_finish(audit, stmt, code, "look for a failure", why);
 }
 
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
-    char ref[EVENT_REF_SIZE];
-    bool exists = false;
+    char ref[EVENT_REF_SIZE], answers[EVENT_REF_SIZE] = "";
     if (added) *added = false;
     if (!event_ref(event->event, ref) || sqlite3_get_autocommit(audit->db))
         return audit_refuse(audit->path, why, "cannot keep an event without an id, or outside of a transaction");
-    if (!audit_has_event(audit, event->event, &exists, why)) return false;
-    if (exists) return true;
-    int64_t seq = audit->lookup.last_seq + 1;
-    bool done = audit_write_event(audit, seq, event, why) && lookup_add(audit, seq, ref, why);
-    if (done) audit->added++;
-    if (added) *added = done;
-    return done;
+    sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
+    if (!stmt) return false;
+    if (!event_ref(event->answers, answers)) *answers = '\0';
+    sqlite3_bind_int64(stmt, 1, audit->last_seq + 1);
+    sqlite3_bind_text(stmt, 2, ref, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 3, answers, -1, SQLITE_STATIC);
+    record_bind_event(audit, stmt, 4, event);
+    if (!audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why)) return false;
+    bool new = sqlite3_changes(audit->db) > 0;
+    audit->last_seq += new;
+    audit->added += new;
+    if (added) *added = new;
+    return true;
 }
 
 bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why) {
@@ -164,7 +103,6 @@ bool audit_set_position(audit_t *audit, const char *queue, const char *position,
 bool audit_commit(audit_t *audit, buffer_t *why) {
     static const char rows_sql[] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'";
     if (audit->added && !audit_run(audit, rows_sql, audit->added, "count rows", why)) return false;
-    if (audit->added > 0 && !lookup_commit(audit, why)) return false;
     if (!audit_run(audit, commits_sql, 0, "count the commit", why) || !audit_run(audit, "COMMIT", 0, "commit", why)) return false;
     audit->added = 0;
     return true;
@@ -172,8 +110,6 @@ bool audit_commit(audit_t *audit, buffer_t *why) {
 
 void audit_rollback(audit_t *audit) {
     audit->added = 0;
-    lookup_rollback(audit);
-    context_forget(&audit->contexts);
     if (!sqlite3_get_autocommit(audit->db)) sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);
 }
 

@@ -1,7 +1,7 @@
 // Retention: removes rows that are too old or too many, the lowest `at` first, and shrinks the file.
 #include <sys/stat.h>
 
-#include "audit/lookup.h"
+#include "audit/store.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 
@@ -13,11 +13,16 @@ enum {
     VACUUM_MIN_PAGES = 256 // leave this many free pages alone, unless the log is over its limit
 };
 
-static const char oldest_sql[] = "SELECT at, seq FROM records ORDER BY at LIMIT ?"; // the first entries of an index
-static const char newest_sql[] = "SELECT coalesce(max(at), 0) FROM records";
+// Each half of the query reads the first entries of an index, in the order of the index.
+static const char oldest_sql[] = "SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT ?1)"
+                                 " UNION ALL SELECT at, seq FROM (SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at"
+                                 " LIMIT ?1) ORDER BY 1, 2 LIMIT ?1";
+static const char newest_sql[] = "SELECT max(coalesce((SELECT at FROM events WHERE kind = 'failed' ORDER BY at DESC LIMIT 1), 0),"
+                                 " coalesce((SELECT at FROM events WHERE kind <> 'failed' ORDER BY at DESC LIMIT 1), 0))";
 static const char rows_sql[] = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'rows'";
 static const char set_dropped_sql[] = "INSERT INTO facts VALUES ('dropped', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET"
                                       " value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
+static const char set_last_seq_sql[] = "INSERT OR REPLACE INTO facts VALUES ('last_seq', CAST(? AS TEXT))";
 
 typedef struct old_row {
     int64_t at;
@@ -113,9 +118,7 @@ static bool retain_remove_chunk(audit_t *audit, retain_step_t *step, bool *more,
         if (!retain_too_large(audit, step, more, why)) return false;
         *more = *more || rows[i].at < step->too_old;
         if (!*more) return true;
-        if (!audit_run(audit, "DELETE FROM records WHERE seq = ?", rows[i].seq, "remove an old row", why) ||
-            !audit_run(audit, "DELETE FROM answers WHERE seq = ?", rows[i].seq, "remove an old answer", why))
-            return false;
+        if (!audit_run(audit, "DELETE FROM events WHERE seq = ?", rows[i].seq, "remove an old row", why)) return false;
         audit->added--;
         step->rows--;
         step->removed++;
@@ -131,7 +134,7 @@ static bool retain_remove(audit_t *audit, retain_step_t *step, bool *more, buffe
         if (!retain_remove_chunk(audit, step, more, why)) return false;
     } while (*more && !mono_reached(step->until, mono_now()));
     return step->removed == 0 || (audit_run(audit, set_dropped_sql, step->last, "record the removal", why) &&
-                                  lookup_count_removed(audit, step->removed, why));
+                                  audit_run(audit, set_last_seq_sql, audit->last_seq, "record the removal", why));
 }
 
 // Moves pages from the end of the file into free pages, until the time is over or no page is left to move.
@@ -167,11 +170,6 @@ static bool retain_in_transaction(audit_t *audit, bool (*work)(audit_t *, retain
     return true;
 }
 
-static bool retain_keep_up(audit_t *audit, retain_step_t *step, bool *more, buffer_t *why) {
-    *more = true; // rows may have to go for the pages that this takes
-    return lookup_keep_up(audit, step->until, why);
-}
-
 // Returns free pages to the file system. The checkpoint after the last step makes the file shorter.
 static bool retain_return_pages(audit_t *audit, retain_step_t *step, audit_retain_result_t *out, buffer_t *why) {
     bool wants;
@@ -189,7 +187,7 @@ static bool retain_choose_order(audit_t *audit, retain_step_t *step, buffer_t *w
     int64_t newest = 0;
     if (step->limits->latest_ms == 0) return true;
     if (!audit_read_number(audit, newest_sql, &newest, why)) return false;
-    if (newest > step->limits->latest_ms) step->order = "SELECT at, seq FROM records ORDER BY seq LIMIT ?";
+    if (newest > step->limits->latest_ms) step->order = "SELECT at, seq FROM events ORDER BY seq LIMIT ?1";
     return true;
 }
 
@@ -207,11 +205,7 @@ bool audit_retain(audit_t *audit, const audit_limits_t *limits, int64_t now_ms, 
     bool rows = retain_over_limit(usage.rows, limits->rows, &audit->retention.removing_rows);
     bool bytes = retain_over_limit(usage.used_bytes, limits->bytes, &audit->retention.removing_bytes);
     bool any = usage.oldest_ms != INT64_MAX;
-    if (!any || !(rows || bytes || usage.oldest_ms < step.too_old)) {
-        if (!lookup_is_due(audit, usage.rows, &out->more, why)) return false;
-        if (!out->more) return retain_return_pages(audit, &step, out, why);
-        return retain_in_transaction(audit, retain_keep_up, &step, &out->more, why);
-    }
+    if (!any || !(rows || bytes || usage.oldest_ms < step.too_old)) return retain_return_pages(audit, &step, out, why);
     if ((rows || bytes) && !retain_choose_order(audit, &step, why)) return false;
     if (!retain_in_transaction(audit, retain_remove, &step, &out->more, why)) return false;
     out->removed = step.removed;

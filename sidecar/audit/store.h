@@ -7,8 +7,7 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 
-enum { AUDIT_APPLICATION_ID = 0x51534155 };     // "QSAU", as in 001_init.sql
-enum { SCHEMA_LOOKUP = 4, SCHEMA_COMPACT = 5 }; // 004_lookup.sql: the first with ids and jobs; 005_compact.sql: with records
+enum { AUDIT_APPLICATION_ID = 0x51534155 }; // "QSAU", as in 001_init.sql
 
 // The last known state of the file. replaced.c compares it to detect that the file was overwritten.
 typedef struct audit_file {
@@ -28,48 +27,6 @@ typedef struct audit_retention {
     bool no_auto_vacuum;                // the file cannot shrink
 } audit_retention_t;
 
-// See lookup.h.
-typedef struct lookup_row {
-    int64_t seq;
-    uint64_t id; // the first 60 bits, which the ref shows
-} lookup_row_t;
-
-// The removal of rows whose events are gone, from one table.
-typedef struct lookup_sweep {
-    char *key; // the last row that was looked at; owned; NULL = none
-    int64_t seq;
-} lookup_sweep_t;
-
-typedef struct lookup {
-    lookup_row_t *rows; // events above `indexed`, in the order of seq; owned; NULL until the first one
-    uint32_t *slots;    // hash table of the rows by `id`: index + 1, 0 = free; owned
-    size_t count;
-    size_t batch_rows; // see audit_open_options_t
-    int64_t indexed;   // events up to this seq are in both tables
-    int64_t loaded;    // events up to this seq are in both tables or in `rows`
-    int64_t last_seq;  // the highest seq that was ever given
-    bool grew;         // an event was added since lookup_settle
-    mono_t indexed_at; // when the last batch was added
-    int sweeping;      // the table that is swept, from 1; 0 = none
-    lookup_sweep_t sweep;
-    int64_t sweep_stale; // number of rows to remove when the sweep began
-    int64_t swept;       // number of those that it has removed
-    bool sweep_each;     // look for the event of each row, because the sweep before left many
-} lookup_t;
-
-// See context.h. Contexts that this transaction has used, by a hash of their texts.
-enum { CONTEXT_SLOTS = 64 };
-typedef struct context_slot {
-    buffer_t key; // the texts
-    int64_t id;   // 0 = the slot is free
-    int64_t last; // rows up to this seq need no update of the context
-} context_slot_t;
-
-typedef struct contexts {
-    context_slot_t slots[CONTEXT_SLOTS];
-    context_slot_t *last; // slot of the last event
-} contexts_t;
-
 typedef struct statement {
     const char *sql; // a literal
     sqlite3_stmt *prepared;
@@ -77,11 +34,8 @@ typedef struct statement {
 
 struct audit {
     sqlite3 *db;
-    char *path;      // owned
-    char *instance;  // owned
-    int schema;      // of the file
-    lookup_t lookup; // of a log that is open for writing
-    contexts_t contexts;
+    char *path;              // owned
+    char *instance;          // owned
     statement_t *statements; // see audit_statement; owned
     size_t statement_count;
     buffer_t scratch;         // for texts on their way into a row
@@ -90,11 +44,14 @@ struct audit {
     bool damaged;             // SQLite has found the file damaged
     bool has_functions;       // SQL functions of queries are registered
     int64_t added;            // rows of this transaction, less those removed
+    int64_t last_seq;         // the highest seq that was ever given; read at the beginning of each transaction
     audit_lock_t *lock;       // borrowed; NULL when opened for reading
     audit_lock_t *owned_lock; // `lock` if audit_open made it; otherwise NULL
     audit_file_t file;
     audit_retention_t retention;
 };
+
+static inline bool audit_mode_reads(audit_mode_t mode) { return mode == AUDIT_READ || mode == AUDIT_PEER; }
 
 // Opens `name`, a path or a URI, and sets the default busy timeout.
 bool audit_open_database(audit_t *audit, const char *name, int flags, buffer_t *why);
@@ -123,9 +80,6 @@ bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *wh
 
 int64_t audit_wal_bytes(const audit_t *audit); // size of the -wal file; 0 = no such file
 
-// Writes the rows of an event, except those of lookup.h. In a transaction.
-bool audit_write_event(audit_t *audit, int64_t seq, const event_t *event, buffer_t *why);
-
 // Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);
 
@@ -153,15 +107,6 @@ bool audit_check_schema(audit_t *audit, int *schema, buffer_t *why);
 bool audit_migrate(audit_t *audit, int schema, buffer_t *why);
 // Lets the queries of this version read an older log.
 bool audit_adapt_older(audit_t *audit, int schema, buffer_t *why);
-// Moves the events that a migration to schema 5 has left, in transactions of some 100 ms.
-bool audit_move(audit_t *audit, const audit_open_options_t *options, buffer_t *why);
-// Whether there are events to move.
-bool audit_is_moving(audit_t *audit, bool *moving, buffer_t *why);
-int64_t audit_moved_percent(audit_t *audit); // share of those that are moved
-
-// Indexes the events that a migration has left, in transactions of some 100 ms. Ends when *stop is true; it may be NULL.
-bool audit_catch_up(audit_t *audit, const atomic_bool *stop, buffer_t *why);
-
 // Gives the log a new random name.
 bool audit_rename_instance(audit_t *audit, buffer_t *why);
 
@@ -175,3 +120,7 @@ bool audit_has_orphan_wal(const char *path);
 
 // URI of the file alone, without its -wal, for SQLITE_OPEN_URI; owned.
 char *audit_immutable_uri(const char *path);
+
+// The fields of an event as columns of SQL, each after a comma.
+#define EVENT_COLUMN(name, help) ", \"" #name "\""
+#define EVENT_COLUMNS            EVENT_TEXTS(EVENT_COLUMN) EVENT_NUMBERS(EVENT_COLUMN)

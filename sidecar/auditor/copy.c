@@ -37,7 +37,7 @@ static bool copy_check_entry(auditor_t *a, size_t queue, const char *id, const e
     buffer_t why = {0};
     int64_t now_ms = auditor_redis_ms(a), id_ms = stream_id_ms(id);
     bool valid = event_check(event, id_ms > now_ms ? id_ms : now_ms, &why);
-    bool of_a_log = slice_is(event->kind, "gap") || slice_is(event->kind, "filled");
+    bool of_a_log = event_is_of_a_log(event);
     if (valid && of_a_log) buffer_str(&why, "is of a kind that only an audit log has");
     if (!valid || of_a_log) copy_skip_entry(a, queue, id, buffer_text(&why));
     buffer_free(&why);

@@ -8,7 +8,6 @@
 enum {
     BUSY_TIMEOUT_MS = 500, // a stop must not wait longer for another writer
     CHECK_FILE_MS = 1000,
-    REPORT_MOVE_MS = 2000,
     SETTLE_MS = 1000, // another process may still be writing a file that changed so recently
     MIB = 1024 * 1024,
     SLOWEST_DISK_MIB_S = 1, // a slower disk counts as hanging
@@ -76,7 +75,7 @@ static void writer_report_loss(audit_writer_t *writer) {
     metric_add(&writer->metrics->audit_lost, 1);
     log_error(ROLE, NULL,
               "audit log was lost; filling a new one from the failure streams (for lost rows, `audit import` the log of another "
-              "instance, or .recover the file that was set aside)",
+              "instance and the file that was set aside)",
               F_STR("path", writer->path), F_STR("reason", loss->reason),
               F_STR("moved_to", *loss->set_aside_as ? loss->set_aside_as : NULL));
 }
@@ -109,17 +108,8 @@ static void writer_allow_check(const audit_writer_t *writer) {
         log_info(ROLE, NULL, "checking audit log before copying", F_STR("path", writer->path), F_INT("bytes", at.st_size));
 }
 
-static void writer_report_move(void *self, int64_t done, int64_t of) {
-    audit_writer_t *writer = self;
-    if (!mono_reached(writer->file.report_at, mono_now())) return;
-    writer->file.report_at = mono_add(mono_now(), REPORT_MOVE_MS * NS_PER_MS);
-    log_info(ROLE, NULL, "moving events of audit log to the new schema before copying", F_STR("path", writer->path),
-             F_INT("moved", done), F_INT("events", of));
-}
-
 static bool writer_open_log(audit_writer_t *writer) {
     bool first = !writer->file.checked;
-    writer->file.report_at = mono_add(mono_now(), REPORT_MOVE_MS * NS_PER_MS);
     if (first) writer_allow_check(writer);
     const audit_open_options_t options = {.check = first,
                                           .set_aside = writer->file.damaged,
@@ -127,9 +117,7 @@ static bool writer_open_log(audit_writer_t *writer) {
                                           .keep_file = !first,
                                           .max_bytes = writer->retention.limits.bytes,
                                           .stop = writer->stop,
-                                          .busy_timeout_ms = BUSY_TIMEOUT_MS,
-                                          .moved = writer_report_move,
-                                          .self = writer};
+                                          .busy_timeout_ms = BUSY_TIMEOUT_MS};
     writer->audit = audit_open_locked(writer->lock, &options, &writer->why);
     if (!writer->audit) return audit_writer_fail(writer);
     buffer_free(&writer->why); // it may name the damage of a log that was set aside

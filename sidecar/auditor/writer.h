@@ -18,7 +18,6 @@ typedef struct log_file {
     bool overwritten; // set the files beside the log aside at the next opening
     bool other;       // the last opening found another log than the one before
     mono_t check_at;  // when to check next that the file is in place
-    mono_t report_at; // when to report next how far the log of an older version is moved
 } log_file_t;
 
 typedef struct log_transaction {

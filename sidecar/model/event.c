@@ -25,18 +25,14 @@ void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE])
     event->event = slice_text(id);
 }
 
-void event_ref_of_bits(uint64_t high, char ref[EVENT_REF_SIZE]) {
-    static const char digits[] = "abcdefghijklmnopqrstuvwxyz234567";
-    for (int i = 0; i < REF_DIGITS; i++, high <<= REF_BITS) ref[i] = digits[high >> (64 - REF_BITS)];
-    ref[REF_DIGITS] = '\0';
-}
-
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]) {
+    static const char digits[] = "abcdefghijklmnopqrstuvwxyz234567";
     digest_t digest;
     if (!digest_parse(id, &digest)) return false;
-    uint64_t high = 0;
+    uint64_t high = 0; // the first 64 bits, of which the ref shows the highest 60
     for (size_t i = 0; i < sizeof high; i++) high = high << 8 | digest.bytes[i];
-    event_ref_of_bits(high, ref);
+    for (int i = 0; i < REF_DIGITS; i++, high <<= REF_BITS) ref[i] = digits[high >> (64 - REF_BITS)];
+    ref[REF_DIGITS] = '\0';
     return true;
 }
 

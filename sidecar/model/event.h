@@ -50,8 +50,6 @@ void event_id(event_t *event, int64_t life, int64_t nth, char id[EVENT_ID_SIZE])
 
 // Makes the ref that people type: the first 12 base32 digits (RFC 4648, lower case) of the id's bytes. False: malformed `id`.
 bool event_ref(slice_t id, char ref[EVENT_REF_SIZE]);
-// The same from the first 64 bits of the id, of which the ref shows the highest 60.
-void event_ref_of_bits(uint64_t high, char ref[EVENT_REF_SIZE]);
 
 // Sets the field `name`, a text (borrowed from `value`) or a number. False, and nothing is set: no field has that name, or
 // `value` is not a decimal number of 64 bits.
@@ -61,6 +59,8 @@ bool event_set(event_t *event, slice_t name, slice_t value);
 bool event_check(const event_t *event, int64_t now_ms, buffer_t *why);
 // Whether the event is of kind requeued or discarded: it answers a failure.
 bool event_is_answer(const event_t *event);
+// Whether the event is of kind gap or filled: only an audit log has these.
+bool event_is_of_a_log(const event_t *event);
 #define EVENT_ANSWERS_OTHER "answers a failure of another job" // why an answer is skipped
 // Clears the dates and attempts, and cuts the worker's name, if event_check would refuse them. A job must not be able to prevent
 // the record of its own failure.

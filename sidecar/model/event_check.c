@@ -50,6 +50,8 @@ static bool check_sizes(const event_t *event, buffer_t *why) {
 
 bool event_is_answer(const event_t *event) { return slice_is(event->kind, "requeued") || slice_is(event->kind, "discarded"); }
 
+bool event_is_of_a_log(const event_t *event) { return slice_is(event->kind, "gap") || slice_is(event->kind, "filled"); }
+
 static bool check_attempts(int64_t attempts) { return attempts >= 0 && attempts <= ATTEMPTS_MAX; }
 
 static bool check_time(int64_t ms) { return ms >= 0 && ms <= TIME_MAX_MS; }

@@ -30,15 +30,14 @@ static void expect_refused(const char *path, audit_mode_t mode, const char *part
 Test(unit_audit, migrations_are_frozen) {
     static const char *const digests[] = {"c4cf9bbe31a16ed63b75040ffef682cde2c32ed56e7597f513137568e4a4850f",
                                           "517fd73d24b85377c606e30128994ba0609bee6a41904d71f1de0f6ecff9291b",
-                                          "6b0fb8d04a85971cf8d3600de5e36bcad244f054708c31c55bb73b1d8dcbe82c",
-                                          "a295704454e9196b984a18c10fbe09f46ad75b1a8f2a4818a8b6d5ab7d0d6857",
-                                          "829706d346e37ceae04b0d94440bfaaa28a98ac8b683e9267f6a12ce8eb1dbd8"};
+                                          "6b7f81a75b74cf05cbf013eb4a81a20bbaf5feb462f7a8badd493dc135a97435"};
+    static const int schemas[] = {1, 2, 6}; /* no release had those between */
     cr_assert_eq(migration_count, sizeof(digests) / sizeof(*digests));
     for (size_t i = 0; i < migration_count; i++) {
         char hex[DIGEST_HEX_SIZE];
         digest_t digest = digest_of(migrations[i].sql, strlen(migrations[i].sql));
         digest_hex(&digest, hex);
-        cr_expect_eq(migrations[i].schema, (int)i + 1);
+        cr_expect_eq(migrations[i].schema, schemas[i]);
         cr_expect_str_eq(hex, digests[i], "%s has changed", migrations[i].name);
     }
 }
@@ -65,7 +64,7 @@ Test(unit_audit, a_log_can_be_checked_while_it_is_made, .timeout = 60) {
         cr_assert(wait_for(access(one, F_OK) == 0, 20000));
         while (rows == 0) {
             cr_assert(stat(one, &at) != 0 || audit_is_log(one, &why), "log %d: %s", i, buffer_text(&why));
-            audit_t *audit = audit_open(one, AUDIT_PEER, &why);
+            audit_t *audit = audit_open(one, AUDIT_READ, &why);
             rows = audit != NULL;
             audit_close(audit);
             buffer_clear(&why);
@@ -301,8 +300,8 @@ Test(unit_audit, newer_and_foreign_files_are_refused_unchanged) {
     char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));
     free(audit_case_sql(path, "PRAGMA user_version = 7"));
-    expect_refused(path, AUDIT_WRITE, "has schema 7, this version knows up to 5");
-    expect_refused(path, AUDIT_READ, "has schema 7, this version knows up to 5");
+    expect_refused(path, AUDIT_WRITE, "has schema 7, this version knows up to 6");
+    expect_refused(path, AUDIT_READ, "has schema 7, this version knows up to 6");
     char *foreign = audit_case_path();
     FILE *file = fopen(foreign, "w"); /* a database of another program: its journal mode must not change */
     fclose(file);

@@ -158,7 +158,7 @@ Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
 /* A log that lacks one of its parts: every page is whole, but the auditor cannot use the file. */
 Test(unit_audit_lock, a_log_that_lacks_a_table_or_its_name_is_set_aside) {
     static const char *const losses[] = {"DROP TABLE positions", "DELETE FROM facts WHERE name = 'instance'", "DROP TABLE facts",
-                                         "DROP TABLE records", "DROP TABLE contexts"};
+                                         "DROP TABLE events"};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         char *path = log_with_rows(3), *old = audit_case_sql(path, "SELECT value FROM facts WHERE name = 'instance'");
         free(audit_case_sql(path, losses[i]));

@@ -117,8 +117,7 @@ Test(unit_audit_select, select_pages_use_an_index) {
                                "(at, queue, reason, seq) > (5, 'a', 'b', 7) ORDER BY at, queue, reason, seq LIMIT 9",
                                wheres[i]);
         char *plan = audit_case_plan(path, sql);
-        cr_assert(strstr(plan, "SEARCH r USING INDEX records_at (at>?)"), "%s", plan);
-        cr_assert(audit_case_sorts_rest(plan), "only rows of one time are sorted: %s", plan);
+        cr_assert(strstr(plan, i ? "failures_queue" : "failures_at") && !strstr(plan, "TEMP B-TREE FOR ORDER BY"), "%s", plan);
         free(plan);
         free(sql);
     }

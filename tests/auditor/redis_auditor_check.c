@@ -92,7 +92,7 @@ Test(redis_auditor_check, a_row_before_1970_expires) {
     open_auditor(&d, (fixture_options_t){0}, "", "", NULL);
     audit_log_feed(d.f.r, "email", 0, 2, NULL);
     expect_rows(&d, 2);
-    cr_assert_eq(audit_log_int(d.path, "UPDATE records SET at = -9223372036854775807 - 1 WHERE job = '1' RETURNING 1"), 1);
+    cr_assert_eq(audit_log_int(d.path, "UPDATE events SET at = -9223372036854775807 - 1 WHERE job = '1' RETURNING 1"), 1);
     restart(&d);
     expect_rows(&d, 1);
     cr_expect_eq(fixture_log_count("oldest rows of the audit log reach audit.retain"), 1);

@@ -204,7 +204,7 @@ Test(redis_auditor_concurrency, an_interrupted_checkpoint_is_no_overwrite) {
     sqlite3 *db, *alone;
     open_checkpointed(&d, 500);
     cr_assert_eq(sqlite3_open(d.path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "DELETE FROM records WHERE seq < 400; VACUUM", NULL, NULL, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "DELETE FROM events WHERE seq < 400; VACUUM", NULL, NULL, NULL), SQLITE_OK);
     checkpoint_page_one(&d);
     char *uri = mem_printf("file:%s?immutable=1", d.path);
     cr_assert_eq(sqlite3_open_v2(uri, &alone, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL), SQLITE_OK);

@@ -80,11 +80,6 @@ char *audit_case_plan(const char *path, const char *sql) {
     return plan;
 }
 
-/* SQLite 3.40 calls them the right part, 3.46 the last terms. */
-bool audit_case_sorts_rest(const char *plan) {
-    return strstr(plan, "USE TEMP B-TREE FOR RIGHT PART OF ORDER BY") || strstr(plan, "USE TEMP B-TREE FOR LAST ");
-}
-
 int64_t audit_case_count(const char *path, const char *sql) {
     char *text = audit_case_sql(path, sql);
     int64_t count = strtoll(text, NULL, 10);

@@ -29,5 +29,3 @@ char *audit_case_sql(const char *path, const char *sql);
 int64_t audit_case_count(const char *path, const char *sql);
 /* Returns SQLite's plan for a query: the lines of EXPLAIN QUERY PLAN. */
 char *audit_case_plan(const char *path, const char *sql);
-/* True: the query of the plan reads in the order of an index, and sorts only rows that are equal there. */
-bool audit_case_sorts_rest(const char *plan);

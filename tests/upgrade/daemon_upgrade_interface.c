@@ -73,13 +73,9 @@ static const struct {
     const char *name, *line; /* line of sh; NULL = KEYS in Redis */
 } INTERFACES[] = {
     {"Redis keys", NULL},
-    /* Since schema 5 `events` is a view without indexes, so views and `events` are compared by their columns. */
     {"audit log", "sqlite3 $LOG \"SELECT m.type, m.name, c.name, c.type, c.\\\"notnull\\\", c.pk FROM sqlite_master AS m "
-                  "LEFT JOIN pragma_table_xinfo(m.name) AS c WHERE m.type = 'table' AND m.name <> 'events' UNION ALL "
-                  "SELECT 'view', m.name, c.name, '', 0, 0 FROM sqlite_master AS m JOIN pragma_table_xinfo(m.name) AS c "
-                  "WHERE m.type = 'view' OR m.name = 'events' UNION ALL "
-                  "SELECT m.type, m.name, c.name, '', 0, 0 FROM sqlite_master AS m JOIN pragma_index_info(m.name) AS c "
-                  "WHERE m.tbl_name <> 'events'\""},
+                  "LEFT JOIN pragma_table_xinfo(m.name) AS c WHERE m.type <> 'index' UNION ALL "
+                  "SELECT m.type, m.name, c.name, '', 0, 0 FROM sqlite_master AS m JOIN pragma_index_info(m.name) AS c\""},
     {"/metrics", "python3 tests/upgrade/names.py metrics $PORT"},
     {"status -o json", "\"$PROGRAM\" status -c $CONFIG -o json | python3 tests/upgrade/names.py json"},
     {"audit list -o json", "\"$PROGRAM\" audit list --db $LOG -o json | python3 tests/upgrade/names.py json"},

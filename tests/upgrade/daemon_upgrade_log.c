@@ -49,7 +49,7 @@ static void expect_import(program_t from, const char *log) {
 static void expect_refused(const char *log) {
     const daemon_output_t *done = upgrade_shell(PREVIOUS, "\"$PROGRAM\" audit list --db %s", log);
     cr_expect_neq(done->code, 0);
-    cr_expect(has(done->err, "has schema 5, this version knows up to 2: run the newer queue-sidecar that wrote it"), "%s",
+    cr_expect(has(done->err, "has schema 6, this version knows up to 2: run the newer queue-sidecar that wrote it"), "%s",
               done->err);
 }
 

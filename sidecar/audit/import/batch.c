@@ -6,7 +6,7 @@
 
 // The auditor waits at most 500 ms for the write lock (auditor/writer.c), and SQLite polls for it. So keep each transaction
 // short, and pause as long afterwards: then a poll finds the lock free.
-enum { BATCH_ROWS = 500, BATCH_BYTES = 1024 * 1024, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
+enum { PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 200 };
 
 void import_copy(import_event_t *copy, const event_t *event) {
     size_t used = 0;
@@ -24,11 +24,10 @@ void import_copy(import_event_t *copy, const event_t *event) {
 #undef X
 }
 
-bool import_is_full(const import_t *import) { return import->count == BATCH_ROWS || import->bytes >= BATCH_BYTES; }
-
 bool import_add_to_batch(import_t *import, const event_t *event, buffer_t *why) {
-    if (import_is_full(import) && !import_flush(import, why)) return false;
-    if (!import->batch) import->batch = mem_array(BATCH_ROWS, sizeof *import->batch);
+    bool full = import->count == IMPORT_ROWS || import->bytes >= IMPORT_BYTES;
+    if (full && !import_flush(import, why)) return false;
+    if (!import->batch) import->batch = mem_array(IMPORT_ROWS, sizeof *import->batch);
     import_copy(&import->batch[import->count++], event);
     import->bytes += event->payload.len + event->error.len;
     return true;
@@ -67,28 +66,33 @@ bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *w
     return true;
 }
 
-bool import_begin_transaction(import_t *import, buffer_t *why) {
-    import->before = import->counts;
-    return audit_begin(import->audit, why);
-}
-
-bool import_end_transaction(import_t *import, bool done, buffer_t *why) {
+bool import_in_transaction(import_t *import, import_work_fn *work, void *self, buffer_t *why) {
+    const import_counts_t before = import->counts;
+    bool done = audit_begin(import->audit, why);
+    mono_t began = mono_now(); // not earlier: the pause must not include the wait for the write lock
+    done = done && work(self, why);
     if (done) failpoint("import_before_commit");
     done = done && audit_commit(import->audit, why);
-    if (done) failpoint("import_committed");
-    if (done) return true;
+    if (done) {
+        failpoint("import_committed");
+        import_pause(began);
+        return true;
+    }
     audit_rollback(import->audit);
-    import->counts = import->before;
+    import->counts = before;
     return false;
+}
+
+static bool import_put_batch(void *self, buffer_t *why) {
+    import_t *import = self;
+    for (size_t i = 0; i < import->count; i++)
+        if (!import_put(import, &import->batch[i].event, NULL, why)) return false;
+    return true;
 }
 
 bool import_flush(import_t *import, buffer_t *why) {
     if (import->count == 0) return true;
-    bool done = import_begin_transaction(import, why);
-    mono_t began = mono_now(); // not earlier: the pause must not include the wait for the write lock
-    for (size_t i = 0; done && i < import->count; i++) done = import_put(import, &import->batch[i].event, NULL, why);
-    done = import_end_transaction(import, done, why);
+    bool done = import_in_transaction(import, import_put_batch, import, why);
     import_clear_batch(import);
-    if (done) import_pause(began);
     return done;
 }

@@ -150,16 +150,23 @@ static bool gaps_find_filled(audit_t *peer, gaps_t *own, buffer_t *why) {
     return done;
 }
 
+typedef struct gaps_write {
+    import_t *import;
+    const gaps_t *own;
+    const char *path;
+} gaps_write_t;
+
 // Add gaps first, because gaps_import_end looks for them.
-static bool gaps_write(import_t *import, const gaps_t *own, const char *path, buffer_t *why) {
-    const gaps_t *gaps = &import->gaps;
+static bool gaps_write(void *self, buffer_t *why) {
+    const gaps_write_t *write = self;
+    const gaps_t *gaps = &write->import->gaps, *own = write->own;
     bool done = true;
     for (size_t i = 0; done && i < gaps->count; i++)
-        if (slice_is(gaps->all[i].event.kind, "gap")) done = gaps_import_gap(import, own, &gaps->all[i], why);
+        if (slice_is(gaps->all[i].event.kind, "gap")) done = gaps_import_gap(write->import, own, &gaps->all[i], why);
     for (size_t i = 0; done && i < gaps->count; i++)
-        if (slice_is(gaps->all[i].event.kind, "filled")) done = gaps_import_end(import, &gaps->all[i].event, why);
+        if (slice_is(gaps->all[i].event.kind, "filled")) done = gaps_import_end(write->import, &gaps->all[i].event, why);
     for (size_t i = 0; done && i < own->count; i++)
-        if (own->all[i].fills) done = gaps_fill(import, &own->all[i].event, path, why);
+        if (own->all[i].fills) done = gaps_fill(write->import, &own->all[i].event, write->path, why);
     return done;
 }
 
@@ -169,10 +176,8 @@ bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const
     bool done = gaps_read(import->audit, &own, why) && (!peer || gaps_find_filled(peer, &own, why));
     bool some = import->gaps.count > 0;
     for (size_t i = 0; i < own.count; i++) some = some || own.all[i].fills;
-    if (done && some) {
-        done = import_begin_transaction(import, why) && gaps_write(import, &own, path, why);
-        done = import_end_transaction(import, done, why);
-    }
+    gaps_write_t write = {import, &own, path};
+    if (done && some) done = import_in_transaction(import, gaps_write, &write, why);
     for (size_t i = 0; done && i < own.count; i++)
         if (own.all[i].fills) listener->filled(listener->self, &own.all[i].event);
     gaps_free(&own);

@@ -20,8 +20,6 @@ void import_free(import_t *import);     // drops events that were not flushed; N
 bool import_answer_fits(import_t *import, const event_t *event, buffer_t *why);
 // Adds a copy of a valid event to the batch. Writes a full batch to the log first. False: the log cannot be written.
 bool import_add(import_t *import, const event_t *event, buffer_t *why);
-// Whether the batch is full, so that the next import_add would write. For a caller that must not write while it reads.
-bool import_is_full(const import_t *import);
 // Commits the added events.
 bool import_flush(import_t *import, buffer_t *why);
 void import_count_refused(import_t *import);

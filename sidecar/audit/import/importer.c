@@ -1,15 +1,14 @@
 // Imports another log. Its file may be damaged or made by an attacker: validate each row, and trust nothing else
-// (sqlite.org/security.html on database files of unknown origin).
+// (sqlite.org/security.html on database files of unknown origin). It is not attached to this log: after an error in an attached
+// file, SQLite refuses each further write of the transaction.
 
 #include "audit/import/internal.h"
 #include "audit/query/query.h"
 #include "audit/query/statement.h"
 
-enum {
-    STEP_ROWS = 1000,               // rows that one transaction reads from the other log
-    MAX_EMPTY_STEPS = 64,           // steps without a readable row, after which the import skips the remaining rows
-    MAX_EMPTY_STEPS_TRUNCATED = 16, // lower for a truncated file: mostly nothing follows the first unreadable rows
-};
+// Steps without a readable row, after which the import skips the remaining rows. In a truncated file mostly nothing follows the
+// first unreadable rows.
+enum { MAX_EMPTY_STEPS = 128, MAX_EMPTY_STEPS_TRUNCATED = 32 };
 
 static const char untrusted_pragmas[] = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON";
 
@@ -28,7 +27,7 @@ void import_free(import_t *import) {
 }
 
 bool import_add(import_t *import, const event_t *event, buffer_t *why) {
-    if (!slice_is(event->kind, "gap") && !slice_is(event->kind, "filled")) return import_add_to_batch(import, event, why);
+    if (!event_is_of_a_log(event)) return import_add_to_batch(import, event, why);
     gaps_add(&import->gaps, event);
     return true;
 }
@@ -47,15 +46,16 @@ typedef struct log_reader {
     const import_listener_t *listener;
     int64_t after;           // the last seq that was read or skipped
     int64_t last;            // the highest seq of the file
-    bool failed;             // this log cannot be written
-    bool damaged;            // a row was skipped
-    bool truncated;          // the file is shorter than its header says
+    bool refused;            // a row was skipped
+    bool damaged;            // the next row, or one near it, cannot be read
     int64_t unreadable_from; // first seq of a run that cannot be read; 0 = none
-    buffer_t *why;
+    int empty_steps;
+    bool truncated; // the file is shorter than its header says
+    bool complete;  // there are no more rows
 } log_reader_t;
 
 static void log_refuse(log_reader_t *reader, int64_t seq, int64_t last, const char *reason) {
-    reader->damaged = true;
+    reader->refused = true;
     import_count_refused(reader->import);
     reader->listener->refused(reader->listener->self, seq, last, reason);
 }
@@ -66,112 +66,112 @@ static void log_end_unreadable_run(log_reader_t *reader, int64_t next) {
     reader->unreadable_from = 0;
 }
 
-static bool log_take_row(void *self, const audit_row_t *row) {
-    log_reader_t *reader = self;
-    buffer_t why = {0};
-    log_end_unreadable_run(reader, row->seq);
-    reader->after = row->seq;
-    if (!event_check(&row->event, (int64_t)time(NULL) * 1000, &why) || !import_answer_fits(reader->import, &row->event, &why))
-        log_refuse(reader, row->seq, row->seq, buffer_text(&why));
-    else if (!import_add(reader->import, &row->event, reader->why))
-        reader->failed = true;
-    buffer_free(&why);
-    return !reader->failed && !import_is_full(reader->import);
+static bool log_take_event(log_reader_t *reader, int64_t seq, const event_t *event, buffer_t *why) {
+    buffer_t reason = {0};
+    bool done = true;
+    log_end_unreadable_run(reader, seq);
+    reader->after = seq;
+    if (!event_check(event, (int64_t)time(NULL) * 1000, &reason) || !import_answer_fits(reader->import, event, &reason))
+        log_refuse(reader, seq, seq, buffer_text(&reason));
+    else if (event_is_of_a_log(event))
+        gaps_add(&reader->import->gaps, event);
+    else
+        done = import_put(reader->import, event, NULL, why);
+    buffer_free(&reason);
+    return done;
 }
 
-// Skips the rows that cannot be read.
-static bool log_read_one_by_one(log_reader_t *reader, int64_t to, bool *some) {
-    buffer_t ignored = {0};
-    for (int64_t seq = reader->after + 1; seq <= to && !reader->failed; seq++) {
-        int64_t before = reader->after;
-        if (!audit_range(reader->peer, seq, seq, log_take_row, reader, &ignored) && reader->after < seq &&
-            !reader->unreadable_from)
-            reader->unreadable_from = seq;
-        *some = *some || reader->after > before;
-        reader->after = seq;
-        if (import_is_full(reader->import) && !reader->failed) reader->failed = !import_flush(reader->import, reader->why);
+// Takes the next rows up to `last`, as many as a transaction may have. *damaged: not all of them can be read.
+static bool log_take_rows(log_reader_t *reader, int64_t last, size_t *rows, bool *damaged, buffer_t *why) {
+    static const char sql[] = "SELECT seq" EVENT_COLUMNS " FROM event_states WHERE seq BETWEEN :first AND :last ORDER BY seq"
+                              " LIMIT :limit";
+    sqlite3_stmt *stmt = audit_statement(reader->peer, sql, why);
+    if (!stmt) return false;
+    statement_bind_number(stmt, ":first", reader->after + 1);
+    statement_bind_number(stmt, ":last", last);
+    statement_bind_number(stmt, ":limit", IMPORT_ROWS);
+    int code = SQLITE_ROW;
+    bool done = true;
+    *rows = 0;
+    for (size_t bytes = 0; done && bytes < IMPORT_BYTES && (code = sqlite3_step(stmt)) == SQLITE_ROW; ++*rows) {
+        int column = 1;
+        event_t event = statement_event(stmt, &column);
+        bytes += event.payload.len + event.error.len;
+        done = log_take_event(reader, sqlite3_column_int64(stmt, 0), &event, why);
     }
-    buffer_free(&ignored);
-    return !reader->failed;
+    *damaged = done && (code & 0xff) == SQLITE_CORRUPT;
+    if (done && !*damaged) return audit_finish(reader->peer, stmt, code, "read from it", why);
+    sqlite3_reset(stmt);
+    return done;
 }
 
-// *done: there are no more rows. False: the rows cannot be read.
-static bool log_read_range(log_reader_t *reader, bool *done, buffer_t *why) {
-    int64_t first, last;
-    if (!audit_bounds(reader->peer, reader->after, &first, &last, why)) return false;
-    *done = last <= reader->after;
-    if (*done) return true;
-    reader->last = last;
-    reader->after = first - 1;
-    int64_t to = (uint64_t)last - (uint64_t)first < STEP_ROWS ? last : first + STEP_ROWS - 1;
-    if (!audit_range(reader->peer, first, to, log_take_row, reader, why)) return false;
-    if (!import_is_full(reader->import)) reader->after = to;
+// Reads the next rows one by one, and skips those that cannot be read.
+static bool log_salvage(log_reader_t *reader, buffer_t *why) {
+    size_t rows, all = 0;
+    bool damaged;
+    if (reader->after < 0) reader->after = 0;
+    for (int i = 0; i < IMPORT_ROWS; i++, all += rows) {
+        int64_t seq = reader->after + 1;
+        if (!log_take_rows(reader, seq, &rows, &damaged, why)) return false;
+        if (damaged && !reader->unreadable_from) reader->unreadable_from = seq;
+        reader->after = seq;
+    }
+    reader->empty_steps = all ? 0 : reader->empty_steps + 1;
+    reader->complete = reader->empty_steps == (reader->truncated ? MAX_EMPTY_STEPS_TRUNCATED : MAX_EMPTY_STEPS);
+    reader->damaged = false;
     return true;
 }
 
-// False: this log cannot be written, or the other log cannot be read at all.
-static bool log_read_step(log_reader_t *reader, int *empty_steps, bool *done) {
-    buffer_t why = {0};
-    *done = false;
-    bool some = log_read_range(reader, done, &why);
-    bool damaged = !some && (sqlite3_errcode(reader->peer->db) & 0xff) == SQLITE_CORRUPT;
-    if (!some && !damaged) buffer_str(reader->why, buffer_text(&why));
-    buffer_free(&why);
-    if (reader->failed || (!some && !damaged)) return false;
-    if (damaged && reader->after < 0) reader->after = 0;
-    if (damaged && !log_read_one_by_one(reader, reader->after + STEP_ROWS, &some)) return false;
-    *empty_steps = some ? 0 : *empty_steps + 1;
-    *done = *done || *empty_steps == (reader->truncated ? MAX_EMPTY_STEPS_TRUNCATED : MAX_EMPTY_STEPS);
-    return !import_is_full(reader->import) || import_flush(reader->import, reader->why);
+// In a transaction of this log.
+static bool log_copy_rows(void *self, buffer_t *why) {
+    log_reader_t *reader = self;
+    size_t rows;
+    if (reader->damaged) return log_salvage(reader, why);
+    if (!log_take_rows(reader, INT64_MAX, &rows, &reader->damaged, why)) return false;
+    reader->complete = rows == 0 && !reader->damaged;
+    return true;
 }
 
-static bool log_read_rows(log_reader_t *reader) {
-    int empty_steps = 0;
-    for (bool done = false; !done;) {
-        if (!log_read_step(reader, &empty_steps, &done)) return false;
+static bool log_copy(log_reader_t *reader, buffer_t *why) {
+    buffer_t ignored = {0}; // a damaged file may not tell how many rows it has
+    int64_t first;
+    while (!reader->complete) {
+        audit_bounds(reader->peer, reader->after, &first, &reader->last, &ignored);
+        buffer_clear(&ignored);
+        if (!import_in_transaction(reader->import, log_copy_rows, reader, why)) break;
         if (reader->listener->progress) reader->listener->progress(reader->listener->self, reader->after, reader->last);
     }
-    if (reader->unreadable_from)
+    buffer_free(&ignored);
+    if (reader->complete && reader->unreadable_from)
         log_refuse(reader, reader->unreadable_from, reader->unreadable_from, "cannot be read: the file is damaged from there on");
-    return import_flush(reader->import, reader->why);
+    return reader->complete;
 }
 
-// The text of the views from which events are read; owned. NULL: the file cannot be read.
-static char *log_read_views(audit_t *audit, buffer_t *why) {
-    const char sql[] = "SELECT group_concat(sql) FROM (SELECT sql FROM sqlite_schema WHERE type = 'view' AND name IN"
-                       " ('events', 'event_states') ORDER BY name)";
+// The text of the view that log_take_rows reads; owned. NULL: the file cannot be read.
+static char *log_read_view(audit_t *audit, buffer_t *why) {
+    static const char sql[] = "SELECT sql FROM main.sqlite_schema WHERE type = 'view' AND name = 'event_states'";
     sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
     if (!stmt) return NULL;
     int code = sqlite3_step(stmt);
-    char *views =
-        mem_printf("%s", code == SQLITE_ROW && sqlite3_column_text(stmt, 0) ? (const char *)sqlite3_column_text(stmt, 0) : "");
-    if (statement_finish(audit, stmt, code, why)) return views;
-    free(views);
+    char *view = mem_str(code == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : "");
+    if (statement_finish(audit, stmt, code, why)) return view;
+    free(view);
     return NULL;
 }
 
-// Another view of the name `events` could run any query.
-static bool log_has_same_views(const import_t *import, audit_t *peer, buffer_t *why) {
-    char *own = log_read_views(import->audit, why), *other = own ? log_read_views(peer, why) : NULL;
+// The events must be in a table, and another view could run any query.
+static bool log_has_events(const import_t *import, audit_t *peer, buffer_t *why) {
+    static const char sql[] =
+        "SELECT count(*) FROM main.sqlite_schema WHERE name = 'events' AND type = 'table' AND sql LIKE 'CREATE TABLE %'";
+    int64_t tables = 0;
+    if (!audit_read_number(peer, sql, &tables, why)) return false;
+    if (tables != 1) return audit_refuse(peer->path, why, "has no table of events");
+    char *own = log_read_view(import->audit, why), *other = own ? log_read_view(peer, why) : NULL;
     bool same = other && strcmp(own, other) == 0;
-    if (other && !same) audit_refuse(peer->path, why, "has other views of its events than an audit log");
+    if (other && !same) audit_refuse(peer->path, why, "has another view of its events than an audit log");
     free(own);
     free(other);
     return same;
-}
-
-// The events must be in tables.
-static bool log_has_events(const import_t *import, audit_t *peer, buffer_t *why) {
-    bool compact = peer->schema >= SCHEMA_COMPACT;
-    int64_t tables = 0;
-    const char *sql = compact
-                          ? "SELECT count(*) / 3 FROM sqlite_schema WHERE name IN ('records', 'contexts', 'answers') AND type ="
-                            " 'table' AND sql LIKE 'CREATE TABLE %'"
-                          : "SELECT count(*) FROM sqlite_schema WHERE name = 'events' AND type = 'table' AND sql LIKE"
-                            " 'CREATE TABLE %'";
-    if (!audit_read_number(peer, sql, &tables, why)) return false;
-    if (tables != 1) return audit_refuse(peer->path, why, "has no table of events");
-    return !compact || log_has_same_views(import, peer, why);
 }
 
 bool import_log(import_t *import, const char *path, const import_listener_t *listener, buffer_t *why) {
@@ -181,12 +181,10 @@ bool import_log(import_t *import, const char *path, const import_listener_t *lis
     }
     audit_t *peer = audit_open(path, AUDIT_PEER, why);
     if (!peer) return false;
-    log_reader_t reader = {.import = import, .peer = peer, .listener = listener, .after = INT64_MIN, .why = why};
-    reader.truncated = audit_is_damaged(peer);
+    log_reader_t reader = {.import = import, .peer = peer, .listener = listener, .after = INT64_MIN, .truncated = peer->damaged};
     sqlite3_db_config(peer->db, SQLITE_DBCONFIG_DEFENSIVE, !reader.truncated, NULL); // see open_truncated
-    sqlite3_exec(peer->db, untrusted_pragmas, NULL, NULL, NULL);
-    bool done = log_has_events(import, peer, why) && log_read_rows(&reader) &&
-                import_finish_gaps(import, reader.damaged ? NULL : peer, path, listener, why);
+    bool done = audit_exec(peer, untrusted_pragmas, "read it", why) && log_has_events(import, peer, why) &&
+                log_copy(&reader, why) && import_finish_gaps(import, reader.refused ? NULL : peer, path, listener, why);
     audit_close(peer);
     return done;
 }

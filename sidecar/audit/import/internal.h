@@ -3,6 +3,8 @@
 
 #include "audit/import/import.h"
 
+enum { IMPORT_ROWS = 500, IMPORT_BYTES = 1024 * 1024 }; // of one transaction
+
 typedef struct import_event {
     event_t event; // borrows from the block
     char *block;   // owned
@@ -23,20 +25,19 @@ struct import {
     size_t count, bytes;
     gaps_t gaps; // events of kinds `gap` and `filled`; written at the end of the file
     import_counts_t counts;
-    import_counts_t before; // counts before the open transaction
 };
 
 void import_copy(import_event_t *copy, const event_t *event); // copy->block is owned
 bool import_add_to_batch(import_t *import, const event_t *event, buffer_t *why);
 void import_clear_batch(import_t *import);
 
-bool import_begin_transaction(import_t *import, buffer_t *why);
 bool import_put(import_t *import, const event_t *event, bool *added, buffer_t *why);
-// Commits if `done`, otherwise rolls back.
-bool import_end_transaction(import_t *import, bool done, buffer_t *why);
+// Runs `work` in a transaction, and pauses after it. False: the counts are those of before.
+typedef bool import_work_fn(void *self, buffer_t *why);
+bool import_in_transaction(import_t *import, import_work_fn *work, void *self, buffer_t *why);
 
 void gaps_add(gaps_t *gaps, const event_t *event);
 void gaps_free(gaps_t *gaps);
 // Imports the gaps of a file, and fills gaps of this log, in one transaction. `peer` is the other log if all its rows were valid;
-// NULL = an export or a damaged log, which fill no gap.
+// NULL = an export, or a log with an invalid row, which fill no gap.
 bool import_finish_gaps(import_t *import, audit_t *peer, const char *path, const import_listener_t *listener, buffer_t *why);

@@ -7,35 +7,29 @@ enum { PAGE_ROWS = 1000, SELECT_PAGE_ROWS = 20000 };
 // A column of the last answer to a failure; NULL if there is none.
 #define ANSWER(name)                                                                                                             \
     ", (SELECT a." name                                                                                                          \
-    " FROM answers AS n CROSS JOIN events AS a ON a.seq = n.seq WHERE n.answers = s.event AND a.kind IN ('requeued', "           \
-    "'discarded') ORDER BY a.at DESC, a.event DESC LIMIT 1)"
+    " FROM events AS a WHERE a.answers = s.event AND a.answers <> '' AND a.kind IN ('requeued', 'discarded') "                   \
+    "ORDER BY a.at DESC, a.event DESC LIMIT 1)"
 
 // Selects seq, the columns of event.h, ref, state and the answer, in the order in which query_read_row reads them. The state of a
 // gap is `filled` if an event of kind `filled` names it.
-#define EVENT_COLUMN(name, help) "s.\"" #name "\", "
 #define SELECT_ROWS                                                                                                              \
-    "SELECT seq, " EVENT_TEXTS(EVENT_COLUMN)                                                                                     \
-        EVENT_NUMBERS(EVENT_COLUMN) "ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM answers AS n CROSS JOIN events "   \
-                                    "AS a ON a.seq = n.seq WHERE n.answers = s.event "                                           \
-                                    "AND a.kind = 'filled'), 'filled', 'open') ELSE state END" ANSWER("at") ANSWER("worker")     \
-                                        ANSWER("reason") " FROM event_states AS s"
+    "SELECT seq" EVENT_COLUMNS ", ref, CASE kind WHEN 'gap' THEN iif(EXISTS (SELECT 1 FROM events AS a WHERE a.answers = "       \
+    "s.event AND a.answers <> '' AND a.kind = 'filled'), 'filled', 'open') ELSE state END" ANSWER("at") ANSWER("worker")         \
+        ANSWER("reason") " FROM event_states AS s"
 
-static audit_row_t query_read_row(sqlite3_stmt *stmt) {
-    audit_row_t row = {.error_is_text = true, .payload_is_text = true};
-    int at = 0;
-    row.seq = sqlite3_column_int64(stmt, at++);
-#define X(name, help)                                                                                                            \
-    if (sqlite3_column_type(stmt, at) == SQLITE_BLOB) {                                                                          \
-        if (&row.event.name == &row.event.error) row.error_is_text = false;                                                      \
-        if (&row.event.name == &row.event.payload) row.payload_is_text = false;                                                  \
-    }                                                                                                                            \
-    row.event.name = statement_bytes(stmt, at++);
+enum {
+    COLUMN_seq,
+#define X(name, help) COLUMN_##name,
     EVENT_TEXTS(X)
 #undef X
-#define X(name, help) row.event.name = sqlite3_column_int64(stmt, at++);
-    EVENT_NUMBERS(X)
-#undef X
-    event_clear_impossible(&row.event); // 0.1.0 recorded any date of a job, and no import accepts such an event
+};
+
+static audit_row_t query_read_row(sqlite3_stmt *stmt) {
+    int at = COLUMN_seq + 1;
+    audit_row_t row = {.seq = sqlite3_column_int64(stmt, COLUMN_seq),
+                       .error_is_text = sqlite3_column_type(stmt, COLUMN_error) != SQLITE_BLOB,
+                       .payload_is_text = sqlite3_column_type(stmt, COLUMN_payload) != SQLITE_BLOB};
+    row.event = statement_event(stmt, &at);
     row.ref = statement_bytes(stmt, at++);
     row.state = statement_bytes(stmt, at++);
     row.answered_at = sqlite3_column_int64(stmt, at++);
@@ -65,20 +59,10 @@ bool audit_list(audit_t *audit, const audit_filter_t *filter, audit_row_fn *take
     return stmt && query_each_row(audit, stmt, take, self, why);
 }
 
-// Older logs have indexes in place of the tables that `sought` reads.
-static sqlite3_stmt *query_prepare_lookup(audit_t *audit, const char *sought, const char *end, buffer_t *why) {
-    char *sql = mem_printf(SELECT_ROWS " WHERE%s%s", audit->schema < SCHEMA_LOOKUP ? "" : sought, end);
-    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
-    free(sql);
-    return stmt;
-}
-
 bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row_fn *take, void *self, buffer_t *why) {
     // '{' comes right after 'z': all digits of a ref are below it.
-    static const char end[] = " ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
-    static const char sought[] = " seq IN (SELECT seq FROM refs WHERE prefix >= substr(:prefix, 1, 6)"
-                                 " AND prefix < substr(:prefix, 1, 6) || '{') AND";
-    sqlite3_stmt *stmt = query_prepare_lookup(audit, sought, end, why);
+    static const char sql[] = SELECT_ROWS " WHERE ref >= :prefix AND ref < :prefix || '{' ORDER BY ref, event LIMIT :limit";
+    sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
     if (!stmt) return false;
     statement_bind_text(stmt, ":prefix", slice_text(prefix));
     statement_bind_number(stmt, ":limit", limit);
@@ -86,9 +70,7 @@ bool audit_find_ref(audit_t *audit, const char *prefix, int64_t limit, audit_row
 }
 
 bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *take, void *self, buffer_t *why) {
-    static const char end[] = " job = :job AND queue = :queue ORDER BY at, seq";
-    static const char sought[] = " seq IN (SELECT seq FROM job_seqs WHERE job = :job) AND";
-    sqlite3_stmt *stmt = query_prepare_lookup(audit, sought, end, why);
+    sqlite3_stmt *stmt = statement_prepare(audit, SELECT_ROWS " WHERE job = :job AND queue = :queue ORDER BY at, seq", why);
     if (!stmt) return false;
     statement_bind_text(stmt, ":job", job);
     statement_bind_text(stmt, ":queue", queue);
@@ -106,7 +88,7 @@ bool audit_rows(audit_t *audit, const int64_t *seqs, size_t count, audit_row_fn 
 }
 
 bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why) {
-    static const char sql[] = "SELECT (SELECT min(seq) FROM records WHERE seq > :after), (SELECT max(seq) FROM records)";
+    static const char sql[] = "SELECT (SELECT min(seq) FROM events WHERE seq > :after), (SELECT max(seq) FROM events)";
     sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
     if (!stmt) return false;
     statement_bind_number(stmt, ":after", after);
@@ -115,15 +97,6 @@ bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, 
     *first = some ? sqlite3_column_int64(stmt, 0) : 0;
     *last = some ? sqlite3_column_int64(stmt, 1) : after;
     return statement_finish(audit, stmt, code, why);
-}
-
-// Keeps the statement: an import reads a damaged log row by row.
-bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why) {
-    sqlite3_stmt *stmt = audit_statement(audit, SELECT_ROWS " WHERE seq BETWEEN :first AND :last ORDER BY seq", why);
-    if (!stmt) return false;
-    statement_bind_number(stmt, ":first", first);
-    statement_bind_number(stmt, ":last", last);
-    return audit_finish(audit, stmt, query_take_rows(stmt, take, self), "read from it", why);
 }
 
 static bool query_read_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cursor, audit_row_fn *take, void *self,
@@ -155,7 +128,7 @@ bool audit_page(audit_t *audit, const audit_filter_t *filter, audit_cursor_t *cu
 }
 
 bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count, int64_t *after, buffer_t *why) {
-    static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM records) FROM (SELECT seq FROM events";
+    static const char select[] = "SELECT min(seq) - 1, (SELECT max(seq) FROM events) FROM (SELECT seq FROM events";
     sqlite3_stmt *stmt = statement_prepare_filtered(audit, select, filter, " ORDER BY seq DESC LIMIT :count)", why);
     if (!stmt) return false;
     statement_bind_number(stmt, ":count", count);
@@ -165,7 +138,11 @@ bool audit_find_last(audit_t *audit, const audit_filter_t *filter, int64_t count
 }
 
 bool audit_queues(audit_t *audit, audit_name_fn *take, void *self, buffer_t *why) {
-    const char sql[] = "SELECT DISTINCT queue FROM events WHERE kind = 'failed' ORDER BY queue";
+    // Steps from queue to queue by the index, instead of reading every failure.
+    const char sql[] =
+        "WITH RECURSIVE names(name) AS (SELECT min(queue) FROM events WHERE kind = 'failed' UNION ALL "
+        "SELECT (SELECT min(queue) FROM events WHERE kind = 'failed' AND queue > name) FROM names WHERE name IS NOT NULL)"
+        " SELECT name FROM names WHERE name IS NOT NULL";
     sqlite3_stmt *stmt = statement_prepare(audit, sql, why);
     if (!stmt) return false;
     int code;
@@ -199,13 +176,11 @@ bool audit_has_removed_since(audit_t *audit, int64_t since_ms, bool *has, buffer
     return true;
 }
 
-// Finds the gaps by an index alone, without a read of each payload.
 bool audit_open_gaps(audit_t *audit, int64_t *count, buffer_t *why) {
     return audit_read_number(
         audit,
-        "SELECT count(*) FROM (SELECT seq AS found FROM events WHERE kind <> 'failed' AND kind = 'gap') CROSS JOIN events AS gap"
-        " ON gap.seq = found WHERE NOT EXISTS (SELECT 1 FROM answers AS n CROSS JOIN events AS a ON a.seq = n.seq"
-        " WHERE n.answers = gap.event AND a.kind = 'filled')",
+        "SELECT count(*) FROM events AS gap WHERE kind <> 'failed' AND kind = 'gap' AND NOT EXISTS "
+        "(SELECT 1 FROM events AS filled WHERE filled.answers = gap.event AND filled.answers <> '' AND filled.kind = 'filled')",
         count, why);
 }
 

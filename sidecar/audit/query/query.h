@@ -47,8 +47,6 @@ bool audit_history(audit_t *audit, slice_t queue, slice_t job, audit_row_fn *tak
 bool audit_bounds(audit_t *audit, int64_t after, int64_t *first, int64_t *last, buffer_t *why);
 // Reads the number of commits to this log. A lower number than before means: an older copy is in the place of the log.
 bool audit_commits(audit_t *audit, int64_t *commits, buffer_t *why);
-// Events of all kinds with first <= seq <= last, in the order of arrival.
-bool audit_range(audit_t *audit, int64_t first, int64_t last, audit_row_fn *take, void *self, buffer_t *why);
 typedef struct audit_cursor {
     int64_t after; // seq of the last event that was read
     bool more;     // further events may follow

@@ -78,3 +78,15 @@ slice_t statement_bytes(sqlite3_stmt *stmt, int at) {
     const char *data = sqlite3_column_blob(stmt, at);
     return (slice_t){data ? data : "", (size_t)sqlite3_column_bytes(stmt, at)};
 }
+
+event_t statement_event(sqlite3_stmt *stmt, int *at) {
+    event_t event;
+#define X(name, help) event.name = statement_bytes(stmt, (*at)++);
+    EVENT_TEXTS(X)
+#undef X
+#define X(name, help) event.name = sqlite3_column_int64(stmt, (*at)++);
+    EVENT_NUMBERS(X)
+#undef X
+    event_clear_impossible(&event);
+    return event;
+}

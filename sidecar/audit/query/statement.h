@@ -16,5 +16,9 @@ bool statement_finish(audit_t *audit, sqlite3_stmt *stmt, int code, buffer_t *wh
 void statement_bind_number(sqlite3_stmt *stmt, const char *name, int64_t number);
 void statement_bind_text(sqlite3_stmt *stmt, const char *name, slice_t text); // borrows
 
+// Reads the fields of an event from the columns *at and following, in the order of event.h; moves *at behind them. Borrowed until
+// the next step. Clears what event_check would refuse of rows of 0.1.0, which recorded any date of a job.
+event_t statement_event(sqlite3_stmt *stmt, int *at);
+
 // The raw bytes of a column; borrowed until the next step.
 slice_t statement_bytes(sqlite3_stmt *stmt, int at);

@@ -5,10 +5,10 @@
 
 enum { HOUR_MS = 3600000 };
 
-// Few failures have an answer.
+// Few failures have an answer. Find those by the refs that the answers name.
 static const char select_answered[] = "SELECT at / 3600000 AS hour, queue, reason, sum(state = 'requeued'),"
                                       " sum(state = 'discarded') FROM event_states";
-static const char group_answered[] = " AND seq IN (SELECT seq FROM answered_seqs) AND event IN (SELECT answers FROM answers)"
+static const char group_answered[] = " AND (ref, event) IN (SELECT answers_ref, answers FROM events WHERE answers <> '')"
                                      " GROUP BY hour, queue, reason ORDER BY hour DESC";
 
 typedef struct stats_group {

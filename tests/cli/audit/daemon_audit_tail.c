@@ -208,8 +208,7 @@ Test(daemon_audit_tail, follows_an_older_copy_written_over_the_file) {
     sqlite3 *copy;
     cr_assert_eq(sqlite3_open(db, &copy), SQLITE_OK);
     cr_assert_eq(
-        sqlite3_exec(copy,
-                     "BEGIN; DELETE FROM records WHERE seq > 2; UPDATE facts SET value = '2' WHERE name = 'commits'; COMMIT",
+        sqlite3_exec(copy, "BEGIN; DELETE FROM events WHERE seq > 2; UPDATE facts SET value = '2' WHERE name = 'commits'; COMMIT",
                      NULL, NULL, NULL),
         SQLITE_OK);
     sqlite3_close(copy);
@@ -225,7 +224,7 @@ Test(daemon_audit_tail, removing_the_last_row_is_not_a_replaced_file) {
     put(db, "failed", 1, 4);
     tail_t tail = start(db, (const char *const[]){"-n", "2", "-o", "jsonl", NULL});
     expect(&tail, "3 4 ");
-    free(audit_case_sql(db, "DELETE FROM records WHERE seq = 4"));
+    free(audit_case_sql(db, "DELETE FROM events WHERE seq = 4"));
     long before = count_sleeps(&tail); /* a poll that finds nothing shows only here */
     cr_assert(wait_for(count_sleeps(&tail) >= before + 4, 10000));
     put(db, "failed", 5, 5); /* with the seq of the removed row */

@@ -73,8 +73,7 @@ Test(daemon_requeue_trouble, jobs_that_cannot_be_requeued_are_reported_and_other
     redis_ok(s.r, "XADD sidecar:q:failures * event %s kind failed dialect list queue q job none at 1750000000000",
              "30000000000000000000000000000000000000000000000000000000000000aa");
     await(&s, audit_log_rows(daemon_audit_path(d)) == 7, COPY_MS);
-    cr_assert_eq(
-        audit_log_int(daemon_audit_path(d), "UPDATE records SET sha256 = randomblob(32) WHERE job = 'damaged' RETURNING 1"), 1);
+    cr_assert_eq(audit_log_int(daemon_audit_path(d), "UPDATE events SET sha256 = event WHERE job = 'damaged' RETURNING 1"), 1);
     const daemon_output_t *all = cli(d, "requeue", "--where", "--since", "1970-01-01", "--yes", "-o", "json");
     cr_assert_eq(all->code, 1);
     cr_assert_eq(number_of(all->out, "done"), 2, "%s", all->out);
@@ -286,10 +285,10 @@ Test(daemon_requeue_trouble, an_interrupted_again_run_warns_against_a_rerun) {
 }
 
 #define LATER                                                                                                                    \
-    "UPDATE records SET id_high = -1, at = at + 60000, job = 'later', payload = 'later', size = 5, sha256 = '' WHERE seq = 3 "   \
-    "RETURNING seq"
+    "UPDATE events SET event = replace(hex(zeroblob(32)), '0', 'f'), ref = '777777777777', at = at + 60000, job = 'later', "     \
+    "payload = 'later', size = 5, sha256 = '' WHERE seq = 3 RETURNING seq"
 
-/* SQLite reuses the seqs of rows that retention removed. */
+/* Another event has the seq: version 0.1.0 gave those of removed rows again. */
 Test(daemon_requeue_trouble, a_reused_seq_is_not_requeued) {
     cluster_t s = cluster_begin(NULL);
     daemon_t *d = sidecar(&s);

@@ -1,11 +1,15 @@
--- The audit log, schema 3: the group of each event. Released migrations never change: a test holds the digest of this file.
+-- The audit log, schema 6: each event is one row, and has a group. Released migrations never change: a test holds the digest of this
+-- file.
 --
--- Runs in one transaction on a file of schema 2. user_version stays 2: version 0.1.0 reads and writes a file with this column too,
--- and instances of both versions run side by side. The column itself says that the file has schema 3. The next migration sets
--- user_version to 4.
+-- Runs in one transaction on a file of schema 2. Schemas 3, 4 and 5 were never released.
+
+PRAGMA user_version = 6;
 
 -- `group` of the config of the instance that decided; '' = not known, as in rows of 0.1.0.
 ALTER TABLE events ADD COLUMN "group" TEXT NOT NULL DEFAULT '';
+
+-- So two logs are merged by INSERT OR IGNORE.
+CREATE UNIQUE INDEX events_event ON events (event);
 
 DROP VIEW IF EXISTS failed_jobs;
 CREATE VIEW failed_jobs AS
