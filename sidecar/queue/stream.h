@@ -96,8 +96,8 @@ typedef struct stream_trimmed {
     int64_t wait_ms;
 } stream_trimmed_t;
 
-// Half of stream.max_bytes. A stream that has grown above it is trimmed to stream_room_low. stream.retain and
-// stream.min_records keep no record of it meanwhile: only records without enough copies may fill a stream.
+// Half of stream.max_bytes. When a stream has more bytes, the leader trims it to stream_room_low. That trim ignores stream.retain
+// and stream.min_records, but removes no record that fewer than stream.min_copies logs have. So only such records fill a stream.
 int64_t stream_room(const keyspace_t *keys);
 // Lower than stream_room by enough that a stream which stays there is not trimmed at every record.
 int64_t stream_room_low(const keyspace_t *keys);

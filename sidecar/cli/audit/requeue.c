@@ -8,12 +8,16 @@
 
 enum { MAX_NOTE = 1024, MAX_RATE = 1000000 };
 
+static bool requeue_is_ref(const char *word) { return word[strspn(word, "abcdefghijklmnopqrstuvwxyz234567")] == '\0'; }
+
 // An omitted filter must not select everything.
 static int requeue_check_selection(const audit_args_t *args) {
     bool refs = args->operands.count > 0, where = args->requeue.where, filters = args->has_filter || args->has_limit;
+    if (where && refs && !requeue_is_ref(args->operands.all[0]))
+        return audit_usage_error(args, "--where takes no text; to search for one: --where --grep '%s'", args->operands.all[0]);
     if (refs && (where || filters)) return audit_usage_error(args, "specify REFs, or --where with a filter, not both");
     if (refs) return CLI_OK;
-    if (!where && filters) return audit_usage_error(args, "filters select many failures: put --where before them");
+    if (!where && filters) return audit_usage_error(args, "filters select many failures: add --where");
     if (!where) return audit_usage_error(args, "specify REFs, or --where with a filter");
     if (args->has_filter) return CLI_OK;
     return audit_usage_error(args, "--where needs a filter: --queue, --failed-by, --since, --until or --grep (for all failures: "

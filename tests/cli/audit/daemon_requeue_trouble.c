@@ -123,11 +123,12 @@ Test(daemon_requeue_trouble, a_selection_must_be_explicit_and_confirmed) {
     static const struct {
         const char *words[5], *hint;
     } rows[] = {{{"requeue"}, "specify REFs, or --where with a filter\n"},
-                {{"requeue", "-q", "q"}, "put --where before them"},
-                {{"requeue", "-n", "5"}, "put --where before them"},
+                {{"requeue", "-q", "q"}, "add --where"},
+                {{"requeue", "-n", "5"}, "add --where"},
                 {{"requeue", "--where"}, "--where needs a filter"},
                 {{"requeue", "--where", "--grep", "", "--yes"}, "--grep needs a text"},
                 {{"requeue", "--where", "-n", "5"}, "--where needs a filter"},
+                {{"requeue", "--where", "550 no such"}, "--where takes no text; to search for one: --where --grep '550 no such'"},
                 {{"requeue", "abc", "--where", "-q", "q"}, "not both"},
                 {{"requeue", "abc", "-q", "q"}, "not both"},
                 {{"requeue", "--where", "--reason", "reported"}, "--where needs a filter"},
