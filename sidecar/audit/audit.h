@@ -78,6 +78,11 @@ bool audit_begin(audit_t *audit, buffer_t *why);
 // was new. Refuses an event without an id (see event_ref). Keeps bytes that are not UTF-8 exactly in payload and error. Escapes
 // them in other columns.
 bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why);
+// The same, but the row is written by audit_flush, or by audit_commit at the latest: a transaction of many events is faster so.
+// Until then no other function knows the event.
+bool audit_insert_later(audit_t *audit, const event_t *event, buffer_t *why);
+bool audit_flush(audit_t *audit, buffer_t *why);
+int64_t audit_added(const audit_t *audit); // new rows of the open transaction, less those removed
 // *fits = false: the event is an answer to an event of another job, or to one that is no failure. If the log lacks that event,
 // *fits is true.
 bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_t *why);

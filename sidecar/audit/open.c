@@ -335,12 +335,16 @@ void audit_close(audit_t *audit) {
     free(audit->statements);
     free(audit->file.former_instance);
     buffer_free(&audit->scratch);
+    pending_free(&audit->pending);
     free(audit);
 }
 
 bool audit_is_damaged(const audit_t *audit) { return audit->damaged; }
 void audit_set_busy_timeout(audit_t *audit, int ms) { sqlite3_busy_timeout(audit->db, ms); }
-void audit_release_memory(audit_t *audit) { sqlite3_db_release_memory(audit->db); }
+void audit_release_memory(audit_t *audit) {
+    if (audit->pending.count == 0) pending_free(&audit->pending);
+    sqlite3_db_release_memory(audit->db);
+}
 const char *audit_instance(const audit_t *audit) { return audit->instance; }
 const audit_loss_t *audit_loss(const audit_t *audit) {
     return audit->exclusive && *audit->lock->loss.reason ? &audit->lock->loss : NULL;

@@ -8,10 +8,6 @@ static const char insert_sql[] = "INSERT INTO events (seq, ref, answers_ref" EVE
 #undef X
         ") ON CONFLICT (event) DO NOTHING";
 
-// An older copy that overwrites the open file has fewer commits: see replaced.c.
-static const char commits_sql[] = "INSERT INTO facts VALUES ('commits', '1') ON CONFLICT (name) DO UPDATE SET"
-                                  " value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)";
-
 bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_SIZE], buffer_t *why) {
     sqlite3_stmt *stmt = audit_statement(audit, "SELECT position FROM positions WHERE queue = ?", why);
     if (!stmt) return false;
@@ -19,18 +15,6 @@ bool audit_position(audit_t *audit, slice_t queue, char position[AUDIT_POSITION_
     int code = sqlite3_step(stmt);
     snprintf(position, AUDIT_POSITION_SIZE, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : "0-0");
     return audit_finish(audit, stmt, code, "read a position", why);
-}
-
-// Retention may have removed the row with the highest seq. A reader that follows the log must not miss the next row.
-static const char last_seq_sql[] =
-    "SELECT max(coalesce((SELECT max(seq) FROM events), 0), coalesce((SELECT CAST(value AS INTEGER)"
-    " FROM facts WHERE name = 'last_seq'), 0))";
-
-bool audit_begin(audit_t *audit, buffer_t *why) {
-    if (!audit_run(audit, "BEGIN IMMEDIATE", 0, "begin to write", why)) return false;
-    if (audit_read_number(audit, last_seq_sql, &audit->last_seq, why)) return true;
-    audit_rollback(audit);
-    return false;
 }
 
 static void record_bind_event(audit_t *audit, sqlite3_stmt *stmt, int at, const event_t *event) {
@@ -70,24 +54,33 @@ bool audit_answer_fits(audit_t *audit, const event_t *event, bool *fits, buffer_
     return audit_finish(audit, stmt, code, "look for a failure", why);
 }
 
-bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
-    char ref[EVENT_REF_SIZE], answers[EVENT_REF_SIZE] = "";
-    if (added) *added = false;
-    if (!event_ref(event->event, ref) || sqlite3_get_autocommit(audit->db))
-        return audit_refuse(audit->path, why, "cannot keep an event without an id, or outside of a transaction");
+bool audit_check_insert(audit_t *audit, const event_t *event, buffer_t *why) {
+    char ref[EVENT_REF_SIZE];
+    return (event_ref(event->event, ref) && !sqlite3_get_autocommit(audit->db)) ||
+           audit_refuse(audit->path, why, "cannot keep an event without an id, or outside of a transaction");
+}
+
+bool audit_insert_row(audit_t *audit, const event_t *event, int64_t seq, buffer_t *why) {
+    char ref[EVENT_REF_SIZE] = "", answers[EVENT_REF_SIZE] = "";
     sqlite3_stmt *stmt = audit_statement(audit, insert_sql, why);
     if (!stmt) return false;
+    event_ref(event->event, ref);
     if (!event_ref(event->answers, answers)) *answers = '\0';
-    sqlite3_bind_int64(stmt, 1, audit->last_seq + 1);
+    sqlite3_bind_int64(stmt, 1, seq);
     sqlite3_bind_text(stmt, 2, ref, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 3, answers, -1, SQLITE_STATIC);
     record_bind_event(audit, stmt, 4, event);
     if (!audit_finish(audit, stmt, sqlite3_step(stmt), "write an event", why)) return false;
-    bool new = sqlite3_changes(audit->db) > 0;
-    audit->last_seq += new;
-    audit->added += new;
-    if (added) *added = new;
+    audit->added += sqlite3_changes(audit->db);
     return true;
+}
+
+bool audit_insert(audit_t *audit, const event_t *event, bool *added, buffer_t *why) {
+    int64_t before = audit->added;
+    bool done = audit_check_insert(audit, event, why) && audit_insert_row(audit, event, audit->last_seq + 1, why);
+    audit->last_seq += audit->added - before;
+    if (added) *added = audit->added > before;
+    return done;
 }
 
 bool audit_set_position(audit_t *audit, const char *queue, const char *position, buffer_t *why) {
@@ -98,19 +91,6 @@ bool audit_set_position(audit_t *audit, const char *queue, const char *position,
     sqlite3_bind_text(stmt, 1, queue, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 2, position, -1, SQLITE_STATIC);
     return audit_finish(audit, stmt, sqlite3_step(stmt), "write a position", why);
-}
-
-bool audit_commit(audit_t *audit, buffer_t *why) {
-    static const char rows_sql[] = "UPDATE facts SET value = CAST(CAST(value AS INTEGER) + ? AS TEXT) WHERE name = 'rows'";
-    if (audit->added && !audit_run(audit, rows_sql, audit->added, "count rows", why)) return false;
-    if (!audit_run(audit, commits_sql, 0, "count the commit", why) || !audit_run(audit, "COMMIT", 0, "commit", why)) return false;
-    audit->added = 0;
-    return true;
-}
-
-void audit_rollback(audit_t *audit) {
-    audit->added = 0;
-    if (!sqlite3_get_autocommit(audit->db)) sqlite3_exec(audit->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
 bool audit_checkpoint(audit_t *audit, buffer_t *why) {

@@ -27,6 +27,14 @@ typedef struct audit_retention {
     bool no_auto_vacuum;                // the file cannot shrink
 } audit_retention_t;
 
+// See transaction.c.
+typedef struct audit_pending audit_pending_t;
+typedef struct pending {
+    audit_pending_t *rows; // owned
+    size_t count;
+    buffer_t texts; // of all rows
+} pending_t;
+
 typedef struct statement {
     const char *sql; // a literal
     sqlite3_stmt *prepared;
@@ -44,6 +52,7 @@ struct audit {
     bool damaged;             // SQLite has found the file damaged
     bool has_functions;       // SQL functions of queries are registered
     int64_t added;            // rows of this transaction, less those removed
+    pending_t pending;        // events of this transaction that are not in the table yet
     int64_t last_seq;         // the highest seq that was ever given; read at the beginning of each transaction
     audit_lock_t *lock;       // borrowed; NULL when opened for reading
     audit_lock_t *owned_lock; // `lock` if audit_open made it; otherwise NULL
@@ -79,6 +88,13 @@ bool audit_read_fact(audit_t *audit, const char *name, int64_t otherwise, int64_
 bool audit_exec(audit_t *audit, const char *sql, const char *doing, buffer_t *why);
 
 int64_t audit_wal_bytes(const audit_t *audit); // size of the -wal file; 0 = no such file
+
+// Whether the event may be inserted now: it has an id, and a transaction is open.
+bool audit_check_insert(audit_t *audit, const event_t *event, buffer_t *why);
+// Writes the row of an event, unless the log has its id. Counts it in audit->added if it is new.
+bool audit_insert_row(audit_t *audit, const event_t *event, int64_t seq, buffer_t *why);
+void pending_clear(pending_t *pending); // keeps the memory
+void pending_free(pending_t *pending);
 
 // Whether the event of this id is in the log. A malformed id is not in the log.
 bool audit_has_event(audit_t *audit, slice_t id, bool *exists, buffer_t *why);

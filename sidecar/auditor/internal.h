@@ -94,7 +94,6 @@ typedef struct copied {
     event_id_t *events; // event id of that entry, or STREAM_NO_EVENT; owned
     int64_t entries;    // not yet committed
     int64_t bytes;      // of their replies
-    int64_t added;      // rows that they added
     bool ack_due;       // they are committed, and not yet acknowledged
 } copied_t;
 

@@ -1,6 +1,8 @@
 // Compares the log with the streams: finds gaps, streams that were reset, and acknowledgements that a lost log cannot honour.
 // Also has the helpers of all files of the auditor.
 
+#include <assert.h>
+
 #include "auditor/internal.h"
 #include "base/failpoint.h"
 #include "base/log.h"
@@ -50,8 +52,11 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     return false;
 }
 
+// What is acknowledged may be trimmed, so it must be on disk.
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
     redis_error_t error;
+    for (size_t i = 0; i < a->keys->queue_count; i++)
+        assert(!*positions[i] || stream_id_compare(positions[i], a->cursors[i].logged_id) <= 0);
     outcome_t outcome = stream_acknowledge(a->redis.conn, a->keys, a->writer->instance, positions, &error);
     if (outcome == OUTCOME_OK) return true;
     if (outcome != OUTCOME_REFUSED) {
@@ -106,10 +111,7 @@ static bool reconcile_insert_gap(auditor_t *a, size_t queue, const gap_cause_t *
     bool added = false;
     event_id(&event, cause->life, 0, id);
     bool done = audit_writer_insert(a->writer, &event, &added);
-    if (added) {
-        metric_add(&a->metrics->gaps, 1);
-        metric_add(&a->metrics->audit_rows, 1);
-    }
+    if (added) metric_add(&a->metrics->gaps, 1);
     if (added && cause->message)
         log_warn(ROLE, auditor_queue_name(a, queue), cause->message, F_STR("after", after), F_STR("end", end));
     free(range);

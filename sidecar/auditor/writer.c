@@ -178,6 +178,12 @@ bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *add
     return audit_insert(writer->audit, event, added, &writer->why) || audit_writer_fail(writer);
 }
 
+bool audit_writer_insert_later(audit_writer_t *writer, const event_t *event) {
+    return audit_insert_later(writer->audit, event, &writer->why) || audit_writer_fail(writer);
+}
+
+bool audit_writer_flush(audit_writer_t *writer) { return audit_flush(writer->audit, &writer->why) || audit_writer_fail(writer); }
+
 bool audit_writer_set_position(audit_writer_t *writer, const char *queue, const char *position) {
     return audit_set_position(writer->audit, queue, position, &writer->why) || audit_writer_fail(writer);
 }
@@ -192,7 +198,10 @@ static void writer_recovered(audit_writer_t *writer) {
 
 bool audit_writer_commit(audit_writer_t *writer) {
     if (writer_file_replaced(writer)) return false;
+    if (!audit_writer_flush(writer)) return false;
+    int64_t added = audit_added(writer->audit);
     if (!audit_commit(writer->audit, &writer->why)) return audit_writer_fail(writer);
+    metric_add(&writer->metrics->audit_rows, added);
     writer->transaction.open = false;
     if (writer_file_replaced(writer)) return false;
     writer_recovered(writer);

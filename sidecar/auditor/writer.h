@@ -72,6 +72,8 @@ bool audit_writer_position(audit_writer_t *writer, const char *queue, char posit
 bool audit_writer_begin(audit_writer_t *writer); // does nothing in a transaction
 bool audit_writer_answer_fits(audit_writer_t *writer, const event_t *event, bool *fits);
 bool audit_writer_insert(audit_writer_t *writer, const event_t *event, bool *added);
+bool audit_writer_insert_later(audit_writer_t *writer, const event_t *event); // see audit_insert_later
+bool audit_writer_flush(audit_writer_t *writer);
 bool audit_writer_set_position(audit_writer_t *writer, const char *queue, const char *position);
 bool audit_writer_commit(audit_writer_t *writer);
 bool audit_writer_clear_loss(audit_writer_t *writer);

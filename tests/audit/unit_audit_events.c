@@ -150,6 +150,35 @@ Test(unit_audit_events, ids_that_share_a_ref_are_two_events) {
     free(path);
 }
 
+/* The auditor inserts the events of a transaction in the order of their ids, and numbers them in the order of arrival. */
+Test(unit_audit_events, events_that_are_inserted_later_keep_their_order) {
+    char *path = audit_case_path(), *large = calloc(1, 100001);
+    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    buffer_t why = {0};
+    memset(large, 'x', 100000);
+    insert(audit, 100, 10);
+    for (int round = 0; round < 2; round++) {
+        cr_assert(audit_begin(audit, &why));
+        for (int n = 0; n < MANY; n++) {
+            audit_case_event_t item;
+            audit_case_event(&item, "failed", n, NOW + n);
+            if (n % 1000 == 7) item.event.payload = slice_text(large);
+            cr_assert(audit_insert_later(audit, &item.event, &why), "%s", buffer_text(&why));
+        }
+        if (round == 0) audit_rollback(audit);
+    }
+    cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events"), MANY);
+    cr_expect_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"), MANY);
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events AS a JOIN events AS b ON b.seq > a.seq WHERE a.seq > 10 AND "
+                                        "b.seq < a.seq + 3 AND b.at <= a.at"),
+                 0);
+    cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE size = 2 AND length(payload) = 100000"), MANY / 1000);
+    expect_found(path, MANY - 1, 1);
+    audit_close(audit);
+    free(large), free(path);
+}
+
 /* `audit tail` has read a seq, and would take another event of this seq for known. */
 Test(unit_audit_events, a_seq_is_never_given_again) {
     char *path = audit_case_path();
