@@ -1,5 +1,5 @@
-// Queries of an audit log of a million failures: how long `audit list`, `--grep` and `stats` take, including the start of the
-// program, and how much they slow down a sidecar that copies its stream meanwhile.
+// Queries of an audit log of a million failures: how long plain SQL takes on a new connection; how long `audit list`, `--grep`
+// and `stats` take, including the start of the program, and how much they slow down a sidecar that copies its stream meanwhile.
 #include "bench.h"
 
 #include <fcntl.h>
@@ -25,16 +25,17 @@ static void fill(char *text, int len, uint64_t *seed) {
 }
 
 static void put(sqlite3_stmt *of, int64_t row, uint64_t *seed) {
-    char job[32], payload[PAYLOAD + 1], error[ERROR_TEXT + 1], queue[8];
-    sqlite3_bind_int64(of, 1, (int64_t)random_bits(seed));
+    char ref[13], job[32], payload[PAYLOAD + 1], error[ERROR_TEXT + 1], queue[8];
+    for (int i = 0; i < 12; i++) ref[i] = "abcdefghijklmnopqrstuvwxyz234567"[random_bits(seed) >> 59];
+    ref[12] = '\0';
     snprintf(job, sizeof job, "job-%016llx", (unsigned long long)random_bits(seed));
     snprintf(queue, sizeof queue, "q%d", (int)(random_bits(seed) % QUEUES));
     fill(payload, PAYLOAD, seed);
     fill(error, ERROR_TEXT, seed);
     if (row % 1000 == 0) memcpy(payload + 100, NEEDLE, sizeof NEEDLE - 1);
     int64_t at = FIRST_MS + row * (HOURS * HOUR_MS / ROWS) + (int64_t)(random_bits(seed) % 1000);
-    const char *texts[] = {queue, job, reasons[random_bits(seed) % REASONS], error, payload};
-    for (int i = 0; i < 5; i++) sqlite3_bind_text(of, i + 2, texts[i], -1, SQLITE_TRANSIENT);
+    const char *texts[] = {ref, queue, job, reasons[random_bits(seed) % REASONS], error, payload};
+    for (int i = 0; i < 6; i++) sqlite3_bind_text(of, i + 1, texts[i], -1, SQLITE_TRANSIENT);
     sqlite3_bind_int64(of, 7, at);
     if (sqlite3_step(of) != SQLITE_DONE) die("cannot write the log");
     sqlite3_reset(of);
@@ -47,25 +48,34 @@ static void make_log(const char *path) {
     uint64_t seed = 88172645463325252U;
     if (sqlite3_open(path, &db) != SQLITE_OK) die("%s: %s", path, sqlite3_errmsg(db));
     run_sql(db, "PRAGMA synchronous = OFF; PRAGMA cache_size = -400000; PRAGMA wal_autocheckpoint = 0; BEGIN");
-    for (int i = 0; i < QUEUES * REASONS; i++) {
-        char sql[256];
-        snprintf(sql, sizeof sql,
-                 "INSERT INTO contexts VALUES (NULL, 'q%d', 'failed', '%s', 'list', 'mail', "
-                 "'00112233445566778899aabbccddeeff-5000', '', %d)",
-                 i / REASONS, reasons[i % REASONS], ROWS);
-        run_sql(db, sql);
-    }
     if (sqlite3_prepare_v2(
             db,
-            "INSERT INTO records (id_high, id_low, context, job, worker, sha256, attempts, created, started, at, size, error, "
-            "payload) VALUES (?1, randomblob(24), (SELECT id FROM contexts WHERE queue = ?2 AND reason = ?4), ?3, 'worker-7', "
-            "randomblob(32), 4, 60000, 1000, ?7, NULL, ?5, ?6)",
+            "INSERT INTO events (ref, event, kind, dialect, queue, job, type, worker, reason, term, sha256, answers, "
+            "answers_ref, attempts, created, started, at, size, error, payload) VALUES (?1, lower(hex(randomblob(32))), "
+            "'failed', 'list', ?2, ?3, 'mail', 'worker-7', ?4, '00112233445566778899aabbccddeeff-5000', "
+            "lower(hex(randomblob(32))), '', '', 4, ?7 - 60000, ?7 - 1000, ?7, 200, ?5, ?6)",
             -1, &of, NULL) != SQLITE_OK)
         die("%s", sqlite3_errmsg(db));
     for (int64_t row = 0; row < ROWS; row++) put(of, row, &seed);
     sqlite3_finalize(of);
     run_sql(db, "COMMIT; PRAGMA wal_checkpoint(TRUNCATE)");
     sqlite3_close(db);
+}
+
+// Runs the query on a new connection, and reads all columns. Returns the duration in ms.
+static double run_plain_sql(const char *path, const char *sql, int rows) {
+    sqlite3 *db;
+    sqlite3_stmt *of;
+    int64_t began = mono_us();
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, sql, -1, &of, NULL) != SQLITE_OK)
+        die("%s: %s", sql, sqlite3_errmsg(db));
+    for (; sqlite3_step(of) == SQLITE_ROW; rows--)
+        for (int i = 0; i < sqlite3_column_count(of); i++) sqlite3_column_text(of, i);
+    if (rows != 0) die("%s: %d rows are missing", sql, rows);
+    sqlite3_finalize(of);
+    sqlite3_close(db);
+    return (double)(mono_us() - began) / 1000;
 }
 
 // Runs `audit` with these words to its end, without its output. Returns the duration in ms.
@@ -107,6 +117,21 @@ static const struct {
     {"list --grep of what none holds, ms", 1000, {"list", "--grep", "No such text"}},
     {"the same in one queue, ms", 1000, {"list", "--queue", "q3", "--grep", "No such text"}},
     {"stats, ms", 1000, {"stats"}},
+};
+
+// The inner queries are constants, by which SQLite searches.
+static const struct {
+    const char *label, *sql;
+    int rows;
+} plain[] = {
+    {"plain SQL: the 50 newest failures, ms", "SELECT * FROM failed_jobs ORDER BY failed_at DESC LIMIT 50", 50},
+    {"plain SQL: one ref, ms", "SELECT * FROM failed_jobs WHERE ref = (SELECT ref FROM events WHERE seq = 700001)", 1},
+    {"plain SQL: all events of one job, ms",
+     "SELECT * FROM job_history WHERE job_id = (SELECT job FROM events WHERE seq = 700001) ORDER BY at", 1},
+    {"plain SQL: the 50 newest of a queue and an hour, ms",
+     "SELECT * FROM failed_jobs WHERE queue = 'q3' AND failed_at BETWEEN 1763431200000 AND 1763434800000 ORDER BY failed_at DESC "
+     "LIMIT 50",
+     50},
 };
 
 // Adds records like those of final failures.
@@ -167,6 +192,11 @@ int main(int argc, char **argv) {
         run_audit(&bench, questions[i].words, db); // reads the file into the page cache
         for (int round = 0; round < bench.rounds; round++) series_add(&took, run_audit(&bench, questions[i].words, db));
         table_row(&bench, questions[i].label, &took, 1, questions[i].goal > 0 ? '<' : 0, questions[i].goal);
+    }
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        series_t took = {0};
+        for (int round = 0; round < bench.rounds; round++) series_add(&took, run_plain_sql(db, plain[i].sql, plain[i].rows));
+        table_row(&bench, plain[i].label, &took, 1, '<', 20);
     }
     series_t alone = {0}, shared = {0}, ratio = {0};
     redisContext *redis = redis_open(&bench);
