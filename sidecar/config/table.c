@@ -93,7 +93,7 @@ const config_key_t config_keys[] = {
     ROW("monitor", "scan_interval", KEY_DURATION, "auto", "50ms", "1h", TOP(monitor.scan_interval_ms), true,
         "Time between two scans of a backup list; auto is a tenth of the protected timeout, between 1s and 1m.", .zero = "auto"),
     ROW("monitor", "rotation", KEY_INT, "1000", "0", "1000000000", TOP(monitor.rotation), true,
-        "Entries up to which a backup list is rotated by a scan; a longer list is read in place.", PLAIN),
+        "Entries up to which a scan rotates a backup list; it reads a longer list in place, unless its jobs are large.", PLAIN),
 
     ROW("stream", "retain", KEY_DURATION, "24h", "1m", "365d", TOP(stream.retain_ms), true,
         "How long records stay in the failure stream; above half of max_bytes copied records go earlier.", PLAIN),

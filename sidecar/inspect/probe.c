@@ -32,6 +32,7 @@ static const right_t needed_rights[] = {
     {RIGHT_SCRIPT(push_marker), .when = probe_is_monitored},
     {RIGHT_SCRIPT(stamp), .when = probe_is_monitored},
     {RIGHT_SCRIPT(reports), .when = probe_is_monitored},
+    {RIGHT_SCRIPT(list_page), .when = probe_is_monitored},
     {RIGHT_SCRIPT(settle), .when = probe_is_monitored},
     {RIGHT_SCRIPT(prune), .when = probe_is_monitored},
     {RIGHT_SCRIPT(requeue), .when = probe_is_monitored},

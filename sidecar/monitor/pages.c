@@ -12,10 +12,9 @@ static const char ROLE[] = "monitor";
 // The request in flight. All members are 0 if there is none.
 typedef struct request {
     bool stamps;
-    size_t entries; // entries that the scan has not met; 0 = the request asks for no entries
-    bool in_place;  // without rotation: of a backup list,
-    size_t skip;    // behind so many entries of the tail
-    size_t count;   // so many, with those that the scan has met
+    size_t entries;       // entries that the scan has not met; 0 = the request asks for no entries
+    bool in_place;        // without rotation: of a backup list,
+    backup_range_t range; // this part, with entries that the scan has met
 } request_t;
 
 // Pages are numbered from 0 and take four steps. Each counter is the number of the next page to take that step; page n is at
@@ -108,8 +107,9 @@ static void pages_request_entries(pages_t *pages, const call_t *call, scan_t *sc
     if (!ops->rotation) {
         ops->page_append(call, pages_state(pages, call->queue), request->entries);
     } else if (request->in_place) {
-        place_request(&pass->place, request->entries, &request->skip, &request->count);
-        backup_range_append(call, request->skip, request->count);
+        request->range = place_request(&pass->place, request->entries);
+        request->range.step = scan_page_step(scan);
+        backup_range_append(call, &request->range);
     } else {
         backup_rotate_append(call, request->entries, pass->asked == 0);
     }
@@ -140,7 +140,7 @@ static outcome_t pages_read_entries(pages_t *pages, const call_t *call, backup_s
         page->in_place = true;
         return call->error->outcome;
     }
-    if (request->in_place) return backup_range_read(call, status, request->count, page);
+    if (request->in_place) return backup_range_read(call, status, &request->range, page);
     return backup_rotate_read(call, status, request->entries, page);
 }
 
@@ -157,7 +157,7 @@ static outcome_t pages_read_entries_reply(pages_t *pages, const call_t *call, sc
         scan_pass(scan)->in_place = true;
         *error = (redis_error_t){0};
     }
-    if (error->outcome == OUTCOME_OK) scan_read_page(scan, page, request->entries, request->skip);
+    if (error->outcome == OUTCOME_OK) scan_read_page(scan, page, request->entries, request->range.skip);
     return error->outcome;
 }
 

@@ -229,8 +229,8 @@ static bool monitor_push_marker(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
     const scan_pass_t *pass = scan_pass(scan);
-    bool renew = !pass->saw_marker || scan_meets_repeats(scan); // a new one makes all repeats old ones
-    if (!renew || pass->in_place || scan->status.entries == 0) return true;
+    bool repeats = scan_meets_repeats(scan); // a new marker makes all repeats old ones
+    if ((pass->saw_marker && !repeats) || pass->in_place || scan->status.entries == 0) return true;
     failpoint("push_marker_before");
     backup_push_marker(call, &scan->status, &pushed);
     if (!monitor_handle_job_outcome(m, call)) return false;
@@ -273,14 +273,14 @@ bool monitor_step_scan(monitor_t *m) {
 
 bool monitor_next_turn(monitor_t *m) {
     monitor_turn_t *turn = &m->turn;
-    if (!pages_empty(m->pages) && m->scans[turn->queue].state == SCAN_READ && monitor_may_scan(m, turn->queue, &turn->lease))
-        return true;
+    if (!pages_empty(m->pages) && monitor_may_scan(m, turn->queue, &turn->lease)) return true;
     for (size_t n = 0; n < m->keys->queue_count; n++) {
         size_t queue = (m->cursor + n) % m->keys->queue_count;
         lease_t lease;
         if (m->scans[queue].state == SCAN_WAIT || !scan_wants(&m->scans[queue], mono_now())) continue;
         if (!monitor_may_scan(m, queue, &lease)) continue;
         m->cursor = (queue + 1) % m->keys->queue_count;
+        if (!pages_empty(m->pages)) scan_abandon(&m->scans[turn->queue]); // its lease has ended meanwhile
         monitor_drop_pages(m);
         *turn = (monitor_turn_t){.queue = queue, .lease = lease};
         return true;

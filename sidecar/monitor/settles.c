@@ -46,8 +46,10 @@ static void settles_make_event(const apply_t *apply, candidate_t *candidate) {
 // Whether a scan has read the page in place, so that the place of each job in the list is known.
 static bool settles_in_place(const apply_t *apply) { return apply->page->in_place && scan_has_place(apply->scan); }
 
-// The end of the list where the job is, and how near.
-static void settles_locate(const apply_t *apply, const candidate_t *candidate, size_t before, settle_ask_t *ask) {
+// The end of the list where the job is, and how near. `before` jobs of the page are asked for before it, and of these the last
+// `in_flight` are not answered yet.
+static void settles_locate(const apply_t *apply, const candidate_t *candidate, size_t before, size_t in_flight,
+                           settle_ask_t *ask) {
     scan_t *scan = apply->scan;
     ask->from_tail = apply->from_tail;
     ask->in_place = settles_in_place(apply);
@@ -60,17 +62,18 @@ static void settles_locate(const apply_t *apply, const candidate_t *candidate, s
         ask->depth += (int64_t)scan_search(scan)->place;
         if (ask->alone) ask->alone += (int64_t)scan_search(scan)->place;
     } else if (ask->in_place) {
-        int64_t at = (int64_t)place_of(&scan_pass(scan)->place, apply->page, candidate->entry);
-        int64_t drift = ask->small < PLACE_DRIFT ? ask->small : PLACE_DRIFT;
+        // The settle reads at most a third of what one request may return on each side of the job.
+        int64_t at = (int64_t)place_of(&scan_pass(scan)->place, apply->page, candidate->entry), most = ask->small / 3;
+        int64_t drift = (int64_t)in_flight + (most < PLACE_DRIFT ? most : PLACE_DRIFT);
         ask->skip = at > drift ? at - drift : 0;
-        ask->near = at + 1 + PLACE_RISE;
-    } else if (scan->ops->rotation) { // `before` jobs of the page are settled before this one
+        ask->near = at + 1 + (most < PLACE_RISE ? most : PLACE_RISE);
+    } else if (scan->ops->rotation) {
         ask->near = apply->page->entries + apply->page->count - candidate->entry - (int64_t)before;
     }
 }
 
 // False: a key of the wrong type blocks this kind of settle.
-static bool settles_prepare(const apply_t *apply, candidate_t *candidate, size_t before) {
+static bool settles_prepare(const apply_t *apply, candidate_t *candidate, size_t before, size_t in_flight) {
     const scan_t *scan = apply->scan;
     const queue_config_t *config = scan->config;
     bool retries = candidate->verdict.kind == VERDICT_RETRY;
@@ -89,7 +92,7 @@ static bool settles_prepare(const apply_t *apply, candidate_t *candidate, size_t
                           .blank_is_dead = scan->ops->blank_is_dead,
                           .report = candidate->report ? candidate->report->id : "",
                           .event = &candidate->event};
-    settles_locate(apply, candidate, before, ask);
+    settles_locate(apply, candidate, before, in_flight, ask);
     if (candidate->verdict.needs_silence) ask->heartbeat = candidate->heartbeat;
     if (!retries) return true;
     stamp_t stamp = {.born_us = candidate->observation.stamp.born_us,
@@ -226,13 +229,14 @@ typedef struct progress {
 
 // Rotation has put the last entry of the page to the head, so the last candidate is the nearest to the end of the list. Without
 // rotation the first candidate is.
-static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, progress_t *progress, batch_t *batch) {
+static void settles_fill(const apply_t *apply, candidate_t *candidates, size_t count, progress_t *progress, size_t in_flight,
+                         batch_t *batch) {
     size_t most = (size_t)pace_jobs_least(apply->pace, call_settle_us(apply->call), FIRST_JOBS, BACKUP_PAGE), bytes = 0;
     batch->count = 0;
     for (; progress->done < count && batch->count < most && bytes < SETTLE_BYTES; progress->done++) {
         candidate_t *candidate = &candidates[apply->from_tail ? progress->done : count - 1 - progress->done];
         if (!settles_wanted(apply, candidate)) continue;
-        if (!settles_prepare(apply, candidate, progress->asked)) {
+        if (!settles_prepare(apply, candidate, progress->asked, in_flight)) {
             buffer_free(&candidate->again);
             continue;
         }
@@ -297,10 +301,10 @@ outcome_t settles_page(const apply_t *apply, candidate_t *candidates, size_t cou
     batch_t batches[2];
     batch_t *first = &batches[0], *second = &batches[1];
     progress_t progress = {0};
-    settles_fill(apply, candidates, count, &progress, first);
+    settles_fill(apply, candidates, count, &progress, 0, first);
     while (first->count && (error->outcome == OUTCOME_OK || error->outcome == OUTCOME_REFUSED)) {
         settles_send(apply, first);
-        settles_fill(apply, candidates, count, &progress, second);
+        settles_fill(apply, candidates, count, &progress, first->count, second);
         settles_read(apply, first);
         settles_note_all(apply, first);
         batch_t *next = second;

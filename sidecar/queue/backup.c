@@ -134,22 +134,36 @@ outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t
     return error->outcome;
 }
 
-void backup_range_append(const call_t *call, size_t skip, size_t count) {
-    request_begin(call->conn, "LRANGE", call_queue(call)->config->backup);
-    request_int(call->conn, -(int64_t)(skip + count), -(int64_t)skip - 1);
+static void backup_append_limited(const call_t *call, const backup_range_t *range) {
+    request_script(call->conn, &script_list_page, 1);
+    request_text(call->conn, call_queue(call)->config->backup);
+    request_int(call->conn, (int64_t)range->skip, (int64_t)range->count, (int64_t)range->step, BACKUP_RANGE_BYTES,
+                (int64_t)range->least);
     request_end(call->conn);
 }
 
-outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page) {
-    redisReply *reply;
+void backup_range_append(const call_t *call, const backup_range_t *range) {
+    if (range->step) {
+        backup_append_limited(call, range);
+        return;
+    }
+    request_begin(call->conn, "LRANGE", call_queue(call)->config->backup);
+    request_int(call->conn, -(int64_t)(range->skip + range->count), -(int64_t)range->skip - 1);
+    request_end(call->conn);
+}
+
+outcome_t backup_range_read(const call_t *call, backup_status_t *status, const backup_range_t *range, backup_page_t *page) {
     conn_expect_job(call->conn);
-    if (conn_read(call->conn, 0, &reply, call->error) != OUTCOME_OK) return call->error->outcome;
+    redisReply *reply = conn_read_next(call->conn, NULL, call->error);
+    if (!reply) return call->error->outcome;
     size_t found = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
     page->replies[page->reply_count++] = reply;
-    page->ended = found < count;
+    page->ended = range->step ? reply_int(reply_at(reply, 0)) == 1 : found < range->count;
     page->in_place = true;
-    for (size_t i = found; i > 0 && page->count < BACKUP_PAGE; i--)
-        if (reply->element[i - 1]->type == REDIS_REPLY_STRING) backup_add_entry(page, status, reply->element[i - 1]);
+    for (size_t i = 0; i < found && page->count < BACKUP_PAGE; i++) { // list_page.lua replies from the tail to the head
+        const redisReply *entry = reply->element[range->step ? i : found - 1 - i];
+        if (entry->type == REDIS_REPLY_STRING) backup_add_entry(page, status, entry);
+    }
     return OUTCOME_OK;
 }
 

@@ -8,8 +8,9 @@
 #include "queue/call.h"
 
 enum {
-    BACKUP_PAGE = 256,       // entries of one request
-    PAGES_BYTES = 4 << 20,   // bytes of all entries in memory at once; a larger entry is alone in memory
+    BACKUP_PAGE = 256,     // entries of one request
+    PAGES_BYTES = 4 << 20, // bytes of all entries in memory at once; a larger entry is alone in memory
+    BACKUP_RANGE_BYTES = 1 << 20,
     MARKER_RANDOM_SIZE = 33, // 32 hex digits and a NUL
     MAX_MARKER = 1024,       // bytes of the longest marker; a longer entry is a job
 };
@@ -94,9 +95,17 @@ void backup_rotate_append(const call_t *call, size_t count, bool wait);
 // is full and refuses to rotate.
 outcome_t backup_rotate_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page);
 
-// Requests entries without rotation: `count` entries from the tail, behind `skip` others.
-void backup_range_append(const call_t *call, size_t skip, size_t count);
-outcome_t backup_range_read(const call_t *call, backup_status_t *status, size_t count, backup_page_t *page);
+// A part of the list to read without rotation.
+typedef struct backup_range {
+    size_t skip;  // entries between the tail and the range
+    size_t count; // most entries
+    // If sizes are unknown, the reply is limited to BACKUP_RANGE_BYTES and one more entry.
+    size_t step;  // entries that Redis reads first; 0 = all entries are small: no limit
+    size_t least; // entries to read in spite of the limit
+} backup_range_t;
+
+void backup_range_append(const call_t *call, const backup_range_t *range);
+outcome_t backup_range_read(const call_t *call, backup_status_t *status, const backup_range_t *range, backup_page_t *page);
 
 // Pushes a marker after a scan that met no marker; fenced. *pushed is false if another instance pushed one first, or if the
 // list is empty.

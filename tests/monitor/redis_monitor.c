@@ -395,3 +395,25 @@ Test(redis_monitor, scans_a_hundred_thousand_entries, .timeout = 60) {
     cr_assert_eq(records(&d), 1);
     close_setup(&d);
 }
+
+/* A large slice makes large batches: the second batch of a page is prepared before the first one is answered. */
+Test(redis_monitor, large_batches_find_the_jobs_of_a_long_list, .timeout = 60) {
+    enum { LIVING = 300, STALLED = 2000 };
+    setup_t d;
+    open_setup(&d,
+               (fixture_options_t){.redis = "slice = \"20ms\";",
+                                   .config = "group = \"app\"; monitor = { scan_interval = \"1h\"; rotation = 0; }; queues = ( { "
+                                             "name = \"email\"; heartbeat = \"off\"; protected_timeout = \"1h\"; } );"});
+    long long now = call_now_ms(d.f.r);
+    for (int i = 0; i < LIVING + STALLED; i++) {
+        char job[16];
+        snprintf(job, sizeof job, "job%d", i);
+        set_stamp(d.f.r, slice_text(job), (stamp_t){.born_us = now * 1000, .seen = i % 8 == 0 && i / 8 < LIVING ? now : 1});
+    }
+    redis_ok(d.f.r, "EVAL %s 1 email:backup %d", "for i = 0, ARGV[1] - 1 do redis.call('LPUSH', KEYS[1], 'job' .. i) end",
+             LIVING + STALLED);
+    until(&d, count(&d, "LLEN email") >= STALLED);
+    cr_assert_leq(metric_get(&of(&d)->passes), 1, "one scan must find all of them");
+    cr_assert_eq(count(&d, "LLEN email:backup") + count(&d, "LLEN email"), LIVING + STALLED);
+    close_setup(&d);
+}

@@ -82,8 +82,9 @@ static void one_rotation(fixture_t *f, size_t jobs) {
     cr_assert_eq(stamps_read(&call, &page, stamps, raws, &now), OUTCOME_OK, "%s", f->error.text);
     for (size_t i = 0; i < jobs; i++) cr_assert(stamps[i].born_us && stamps[i].seen <= now);
     backup_page_clear(&page);
-    backup_range_append(&call, 0, jobs);
-    cr_assert_eq(backup_range_read(&call, &look, jobs, &page), OUTCOME_OK, "%s", f->error.text);
+    const backup_range_t range = {.count = jobs};
+    backup_range_append(&call, &range);
+    cr_assert_eq(backup_range_read(&call, &look, &range, &page), OUTCOME_OK, "%s", f->error.text);
     cr_assert_eq(page.count, jobs);
     backup_page_clear(&page);
     buffer_free(&look.marker);

@@ -298,6 +298,39 @@ Test(unit_scan, a_scan_that_begins_again_counts_no_job_twice) {
     cr_assert_not(duplicates_uncounted(&scan.duplicates, &one), "the filter takes it for a duplicate");
 }
 
+/* Such a list has few entries, so a rotation costs little, and pages of one entry could not overlap. */
+Test(unit_scan, a_list_of_large_jobs_is_rotated_at_any_length) {
+    static backup_page_t p;
+    for (int large = 0; large < 2; large++) {
+        cr_assert(begin_scan(2 * ROTATION, 0, 0, false));
+        cr_assert(scan_pass(&scan)->in_place);
+        p = (backup_page_t){.count = 2, .jobs = 2, .bytes = large ? 40000 : 20000, .in_place = true};
+        for (size_t i = 0; i < 2; i++) p.entries[i] = (entry_t){.bytes.len = p.bytes / 2, .digest = job((int)i)};
+        scan_requested(&scan, 2);
+        scan_read_page(&scan, &p, 2, 0);
+        for (size_t i = 0; i < 2; i++) scan_note_job(&scan, &p.entries[i].digest);
+        scan_end(&scan, now());
+        cr_assert(begin_scan(2 * ROTATION, 0, 0, false));
+        cr_assert_eq(scan_pass(&scan)->in_place, !large);
+        scan_enter(&scan, SCAN_WAIT);
+    }
+}
+
+/* A page that lacks jobs proves nothing about jobs that it did not meet. */
+Test(unit_scan, a_scan_that_may_have_missed_jobs_is_not_complete) {
+    static const int first[] = {1, 2, 3, 4, 5, 6, 7, 8}, moved[] = {9, 10, 11, 12};
+    scan.rotation = 0;
+    for (int lost = 0; lost < 2; lost++) {
+        unsigned before = scan.completed;
+        cr_assert(begin_scan(24, 0, 0, false));
+        read_in_place(first, 8, 0);
+        scan.page_size.entries = 1; /* large entries */
+        read_in_place(lost ? moved : &first[7], lost ? 4 : 1, 7);
+        scan_end(&scan, now());
+        cr_assert_eq(scan.completed, before + !lost);
+    }
+}
+
 /* 20 jobs of 4 MiB: 80 MiB at 4 MiB/s. */
 Test(unit_scan, scans_of_large_jobs_are_farther_apart) {
     static backup_page_t p;

@@ -180,8 +180,8 @@ Test(unit_scan_search, reads_all_reports_if_they_are_few_or_large_or_from_time_t
     begin_search_of_ends(1000);
     cr_assert_not(scan_search_reads_all(&scan, 1000, now()));
     cr_assert(scan_search_reads_all(&scan, 16, now()), "few");
-    cr_assert(scan_search_reads_all(&scan, 1000, scan.timer.read_reports), "from time to time");
-    cr_assert_leq(mono_diff(scan.timer.read_reports, now()) / NS_PER_MS, 1000);
+    cr_assert(scan_search_reads_all(&scan, 1000, scan.timer.read_all_from), "from time to time");
+    cr_assert_leq(mono_diff(scan.timer.read_all_from, now()) / NS_PER_MS, 1000);
     scan.reports.large_bytes = 1;
     cr_assert(scan_search_reads_all(&scan, 1000, now()), "large");
     scan.reports.large_bytes = 0;
@@ -195,7 +195,7 @@ Test(unit_scan_search, long_walks_are_rare) {
     now_ms += 500;
     scan.timer.reports_read = now();
     scan_search_end(&scan, now());
-    cr_assert_geq(mono_diff(scan.timer.read_reports, now()) / NS_PER_MS, 10 * 500);
+    cr_assert_geq(mono_diff(scan.timer.read_all_from, now()) / NS_PER_MS, 10 * 500);
 }
 
 Test(unit_scan_search, reports_that_were_not_met_make_the_next_search_read_all) {
@@ -204,8 +204,8 @@ Test(unit_scan_search, reports_that_were_not_met_make_the_next_search_read_all) 
     search_in_vain(100, read);
     cr_assert(read[0] >= 900 && read[1] >= 900);
     scan_search_end(&scan, now());
-    cr_assert_eq(scan.timer.search.ns, scan.timer.read_reports.ns);
-    cr_assert_geq(scan.timer.read_reports.ns, scan.timer.earliest.ns);
+    cr_assert_eq(scan.timer.search.ns, scan.timer.read_all_from.ns);
+    cr_assert_geq(scan.timer.read_all_from.ns, scan.timer.earliest.ns);
 }
 
 Test(unit_scan_search, goes_on_while_pages_have_reported_jobs) {
@@ -261,7 +261,7 @@ Test(unit_scan_search, the_table_has_room_for_reports_that_are_met) {
     cr_assert(found(300) && !found(2));
     scan_search_end(&scan, now());
     scan_changed(&scan, true, now());
-    scan.timer.next = scan.timer.read_reports = mono_never();
+    scan.timer.next = scan.timer.read_all_from = mono_never();
     now_ms += 1000;
     cr_assert(begin_scan(LONG, LONG, 100000, false));
     cr_assert(meet(2), "a new report of a job that was settled");
@@ -276,7 +276,7 @@ Test(unit_scan_search, a_full_table_has_room_again_for_the_next_reports) {
     scan.timer.changed = true;
     scan_search_end(&scan, now());
     scan.timer.next = mono_never();
-    scan.timer.read_reports = now();
+    scan.timer.read_all_from = now();
     now_ms += SCAN_PAUSE_MIN_MS;
     cr_assert(begin_scan(LONG, LONG, REPORTS_MAX, false));
     cr_assert(scan_search(&scan)->knows_all);

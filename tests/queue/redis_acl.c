@@ -196,6 +196,7 @@ static const struct {
                       "sidecar:email:requeued event requeued me 0 job5 digest 9 - kind requeued"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
     {&script_list_end, "2 email:backup email:errors -1 0 10 8 1000"},
+    {&script_list_page, "1 email:backup 0 10 8 1000 1"},
     {&script_prune, "2 sidecar:app:lock email:errors T value job4 text"},
     {&script_break_stale_lock, "1 sidecar:app:lock T 5000"},
     {&script_release, "1 sidecar:app:lock T sidecar:app:vacant app"},
@@ -229,7 +230,7 @@ Test(redis_acl, with_all_rights_each_call_succeeds) {
     for (size_t c = 0; c < sizeof CALLS / sizeof *CALLS; c++) {
         const script_t *script = CALLS[c].script;
         bool reads = script == &script_next_due || script == &script_sizes || script == &script_stream_ends ||
-                     script == &script_reports || script == &script_list_end ||
+                     script == &script_reports || script == &script_list_end || script == &script_list_page ||
                      script == &script_renew; /* a digest has no TTLs */
         char *before;
         redisReply *reply = call(user, &line, NULL, c, &before);

@@ -2,6 +2,7 @@
 #include "dialects/registry.h"
 #include "monitor/monitor_call.h"
 #include "queue/report_end.h"
+#include "queue/scripts.h"
 
 enum { LARGE = 700000, LARGES = 24, SMALLS = 600, MOST = (1 << 20) + LARGE + SMALLS };
 
@@ -230,4 +231,28 @@ Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
             backup_page_clear(&page);
         }
     }
+}
+
+/* The entries of a reply of list_page.lua, joined by spaces, behind the flag. */
+static const char *page_of(const fixture_t *of, const char *arguments) {
+    size_t len;
+    const char *text = fixture_script(&script_list_page, &len);
+    redisReply *reply = redis_do(of->r, mem_printf("EVAL %%b 1 email:backup %s", arguments), text, len);
+    buffer_t out = {0};
+    buffer_printf(&out, "%lld", reply->element[0]->integer);
+    for (size_t i = 1; i < reply->elements; i++) buffer_printf(&out, " %.4s", reply->element[i]->str);
+    freeReplyObject(reply);
+    return buffer_text(&out);
+}
+
+Test(redis_list_end, a_page_is_limited_by_count_and_bytes) {
+    redis_ok(f.r, "DEL email:backup");
+    redis_ok(f.r, "EVAL %s 1 email:backup", "for i = 1, 9 do redis.call('LPUSH', KEYS[1], i .. string.rep('x', 99)) end");
+    cr_assert_str_eq(page_of(&f, "0 3 8 9999 1"), "0 1xxx 2xxx 3xxx");
+    cr_assert_str_eq(page_of(&f, "7 9 8 9999 1"), "1 8xxx 9xxx", "the list has no entry beyond");
+    cr_assert_str_eq(page_of(&f, "0 9 8 250 1"), "0 1xxx 2xxx 3xxx", "the entry that exceeds the limit is the last one");
+    cr_assert_str_eq(page_of(&f, "2 9 1 1 1"), "0 3xxx", "at least one");
+    cr_assert_str_eq(page_of(&f, "2 9 1 1 2"), "0 3xxx 4xxx", "the first one is known");
+    cr_assert_str_eq(page_of(&f, "9 9 8 9999 1"), "1");
+    cr_assert_str_eq(page_of(&f, "0 9 2 9999 1"), "0 1xxx 2xxx 3xxx 4xxx 5xxx 6xxx 7xxx 8xxx 9xxx");
 }

@@ -141,6 +141,27 @@ Test(redis_script_settle_place, jobs_at_the_tail_and_behind_it_are_removed) {
     }
 }
 
+/* Redis never splits a node of a list, so a large entry in the place of a small one would make each later search slow. */
+Test(redis_script_settle_place, no_large_entry_takes_the_place_of_a_small_job) {
+    lay_out(false);
+    redis_ok(c.f.r, "EVAL %s 1 email:backup",
+             "for i = 1, 3 do redis.call('RPUSH', KEYS[1], string.rep(i, 200)) end redis.call('RPUSH', KEYS[1], 'small')");
+    for (int i = 0; i < JOBS; i++) ask(900 + i, 904 + i);
+    settle();
+    expect_all(SETTLED);
+    cr_assert_eq(redis_int(c.f.r, "LPOS email:backup small"), LONG - 1 - 900 - (JOBS - 1),
+                 "the small entry has taken the place of one job");
+    for (int i = 1; i <= 3; i++) {
+        char large[201];
+        memset(large, '0' + i, 200);
+        large[200] = '\0';
+        redis_expect(c.f.r, large, "LINDEX email:backup %d", i - 4);
+    }
+    redis_ok(c.f.r, "LREM email:backup 1 small");
+    redis_ok(c.f.r, "LTRIM email:backup 0 -4");
+    expect_rest();
+}
+
 Test(redis_script_settle_place, jobs_that_moved_are_found) {
     lay_out(false);
     for (int i = 0; i < JOBS; i++) ask(900 + i, 900 + i + 25); /* 25 jobs nearer to the tail are finished */

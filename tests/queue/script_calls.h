@@ -29,6 +29,7 @@ static const struct {
      "old new retried"},
     {&script_reports, "1 email:errors 0 0 10 1000"},
     {&script_list_end, "2 email:backup email:errors 1 0 10 8 1000"},
+    {&script_list_page, "1 email:backup 0 10 8 1000 1"},
     {&script_prune, "2 sidecar:app:lock email:errors T value job text"},
     {&script_requeue,
      "9 sidecar:email:requeued sidecar:email:failures sidecar:email:meta sms sidecar:sms:stamps sidecar:sms:meta "

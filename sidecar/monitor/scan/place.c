@@ -1,19 +1,17 @@
 #include "monitor/scan/place.h"
 
-enum {
-    OVERLAP_SHARE = 8,                    // of a page, so that large jobs are not all read twice
-    STEP_BACK = BACKUP_PAGE - PLACE_KNOWN // pages of a way back overlap, too
-};
+enum { OVERLAP_SHARE = 8 }; // of a page
 
 static uint32_t place_key(const entry_t *entry) {
     const uint8_t *bytes = entry->digest.bytes; // all 0 for an entry that is no job
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-void place_request(const place_t *place, size_t wanted, size_t *skip, size_t *count) {
-    size_t again = place->count + place->back < place->next ? place->count + place->back : place->next;
-    *skip = place->next - again;
-    *count = wanted + again < BACKUP_PAGE ? wanted + again : BACKUP_PAGE;
+backup_range_t place_request(const place_t *place, size_t wanted) {
+    size_t again = place->count + place->back, count = wanted + place->count;
+    return (backup_range_t){.skip = again < place->next ? place->next - again : 0,
+                            .count = count < BACKUP_PAGE ? count : BACKUP_PAGE,
+                            .least = place->count + 1};
 }
 
 // Walks through both in their order, because a list may hold duplicates of a known job. Returns how many entries the page had
@@ -47,15 +45,23 @@ static void place_drop(backup_page_t *page, size_t met) {
     memmove(page->entries, &page->entries[met], page->count * sizeof *page->entries);
 }
 
-place_found_t place_read(place_t *place, backup_page_t *page, size_t skip) {
+// The next page on a way back ends with `count` entries of this one.
+static void place_go_back(place_t *place, backup_page_t *page) {
+    size_t read = page->count ? page->count : BACKUP_PAGE;
+    place->back += read > place->count ? read - place->count : 1;
+    place_drop(page, page->count);
+}
+
+place_found_t place_read(place_t *place, backup_page_t *page, size_t skip, bool goes_back) {
     bool knows = place_knows_some(place);
     size_t met = place_met(place, page);
-    if (!knows) met = place->next - skip < page->count ? place->next - skip : page->count;
-    if (knows && met == 0 && skip > 0) {
-        place->back += STEP_BACK;
-        place_drop(page, page->count);
+    bool lost = knows && met == 0;
+    if (lost && skip > 0 && goes_back) {
+        place_go_back(place, page);
         return PLACE_LOST;
     }
+    bool trusts = !knows || (lost && !goes_back);
+    if (trusts) met = place->next - skip < page->count ? place->next - skip : page->count;
     size_t count = page->count, keep = (count + OVERLAP_SHARE - 1) / OVERLAP_SHARE;
     if (keep > PLACE_KNOWN) keep = PLACE_KNOWN;
     for (size_t i = 0; i < keep; i++) place->known[i] = place_key(&page->entries[count - keep + i]);
@@ -65,7 +71,8 @@ place_found_t place_read(place_t *place, backup_page_t *page, size_t skip) {
     place_drop(page, met);
     page->place = skip + met;
     page->removed = place->removed;
-    return knows && met == 0 ? PLACE_AGAIN : PLACE_FOUND;
+    if (lost) return goes_back ? PLACE_AGAIN : PLACE_MOVED;
+    return PLACE_FOUND;
 }
 
 size_t place_of(const place_t *place, const backup_page_t *page, const entry_t *entry) {

@@ -16,16 +16,18 @@ typedef struct place {
     uint32_t known[PLACE_KNOWN]; // the last entries before `next`, the last one at the end; see place_settled for 0
 } place_t;
 
-// The entries to request for `wanted` (1 to BACKUP_PAGE) that the scan has not met: *count behind *skip others of the tail.
-void place_request(const place_t *place, size_t wanted, size_t *skip, size_t *count);
+// The part of the list to request for `wanted` entries (1 to BACKUP_PAGE) that the scan has not met. The caller sets `step`.
+backup_range_t place_request(const place_t *place, size_t wanted);
 typedef enum place_found {
     PLACE_FOUND,
     PLACE_LOST,  // more has moved than the page overlaps: the page is empty now, and the next request begins nearer to the tail
+    PLACE_MOVED, // the same, but the scan goes on: the page may lack some jobs
     PLACE_AGAIN, // no known entry is left up to the tail: the scan begins again with this page
 } place_found_t;
 
 // Removes from the page the entries that the scan has met before, and stores where the others are. `skip`: of the request.
-place_found_t place_read(place_t *place, backup_page_t *page, size_t skip);
+// `goes_back`: entries are so small that a way back costs little.
+place_found_t place_read(place_t *place, backup_page_t *page, size_t skip, bool goes_back);
 // The distance of an entry of the page from the tail, as far as the scan knows.
 size_t place_of(const place_t *place, const backup_page_t *page, const entry_t *entry);
 // The scan has removed this job. `replaced`: another job, which the scan has met, stands in its place.

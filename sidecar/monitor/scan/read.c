@@ -4,6 +4,8 @@
 enum {
     PAGE_BYTES = 1024 * 1024, // bytes of the entries of one request
     LARGE = 64 * 1024,        // bytes; few entries this large fit into a page
+    SMALL = 16 * 1024,        // a page of smaller entries needs no limit of bytes
+    FIRST_STEP = 8,           // entries that Redis reads first where sizes are unknown
 };
 
 // Waits for each page, which shows how large entries are and where the next page begins.
@@ -26,6 +28,12 @@ static size_t scan_largest(const scan_t *scan) {
 size_t scan_page_bytes(const scan_t *scan) { return scan->page_size.entries * (scan_largest(scan) + 1); }
 bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
 
+// Where the last scan met small entries only, entries that are still unknown are probably small.
+size_t scan_page_step(const scan_t *scan) {
+    if (scan->page_size.largest[1] && scan_largest(scan) < SMALL) return 0;
+    return scan_has_large(scan) ? 1 : FIRST_STEP;
+}
+
 size_t scan_small_entries(const scan_t *scan) { return scan_largest(scan) == 0 ? 0 : PAGE_BYTES / (scan_largest(scan) + 1); }
 
 // The size of an entry is unknown until the entry is read. So pages grow step by step. Small entries predict little about the
@@ -40,11 +48,16 @@ static size_t scan_next_page_entries(const scan_t *scan, const backup_page_t *pa
     return next ? next : 1;
 }
 
-static void scan_note_entries(scan_t *scan, const backup_page_t *page) {
-    scan_pass_t *pass = scan_pass(scan);
+static void scan_note_sizes(scan_t *scan, const backup_page_t *page) {
+    for (size_t i = 0; i < page->count; i++)
+        if (page->entries[i].bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = page->entries[i].bytes.len;
+    scan->page_size.entries = scan_next_page_entries(scan, page);
+}
+
+static void scan_note_entries(scan_pass_t *pass, const backup_page_t *page) {
     for (size_t i = 0; i < page->count; i++) {
         const entry_t *entry = &page->entries[i];
-        if (entry->bytes.len > scan->page_size.largest[0]) scan->page_size.largest[0] = entry->bytes.len;
+        pass->bytes += (int64_t)entry->bytes.len;
         if (entry->bytes.len >= LARGE) pass->large_bytes += (int64_t)entry->bytes.len;
         if (entry->kind != ENTRY_MARKER) continue;
         pass->saw_marker = true;
@@ -56,7 +69,7 @@ static void scan_note_entries(scan_t *scan, const backup_page_t *page) {
 static void scan_read_again(scan_t *scan) {
     scan_pass_t *pass = scan_pass(scan);
     duplicates_begin(&scan->duplicates, (size_t)scan->status.entries);
-    pass->jobs = 0;
+    pass->jobs = pass->bytes = 0;
     pass->since = INT64_MAX;
     pass->left = scan->status.entries;
 }
@@ -64,10 +77,12 @@ static void scan_read_again(scan_t *scan) {
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip) {
     scan_pass_t *pass = scan_pass(scan);
     place_found_t found = PLACE_FOUND;
-    scan_note_entries(scan, page);
-    scan->page_size.entries = scan_next_page_entries(scan, page);
-    if (page->in_place && scan->ops->rotation) found = place_read(&pass->place, page, skip);
+    bool goes_back = scan->page_size.entries >= PLACE_KNOWN;
+    scan_note_sizes(scan, page);
+    if (page->in_place && scan->ops->rotation) found = place_read(&pass->place, page, skip, goes_back);
     if (found == PLACE_AGAIN) scan_read_again(scan);
+    if (found == PLACE_MOVED) pass->incomplete = true;
+    scan_note_entries(pass, page);
     size_t taken = page->count + page->vacant;
     pass->answered++;
     // Request again the entries that a full Redis refused, and those in whose place the page had entries that were met before.

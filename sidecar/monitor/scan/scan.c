@@ -4,9 +4,10 @@
 #include "base/log.h"
 
 enum {
-    PAGE_FIRST = 8,         // entries of the first request
-    EMPTY_SCANS = 2,        // after this many empty scans, prune the stamps of finished jobs and wait for a change
-    INTERVAL_MIN_MS = 1000, // shortest interval of scan_interval "auto"
+    PAGE_FIRST = 8,            // entries of the first request
+    ROTATED_BYTES = 16 * 1024, // a list of entries this large on average is rotated at any length
+    EMPTY_SCANS = 2,           // after this many empty scans, prune the stamps of finished jobs and wait for a change
+    INTERVAL_MIN_MS = 1000,    // shortest interval of scan_interval "auto"
     INTERVAL_MAX_MS = 60000,
     INTERVAL_SHARE = 10,           // scans in one protected timeout, with "auto"
     REPORTS_PAUSE_BYTES = 1024,    // after a read: 1 ms of pause for this many bytes of large reports
@@ -67,6 +68,12 @@ void scan_enter(scan_t *scan, scan_state_t state) {
 
 static void scan_break_off(scan_t *scan) {
     if (scan->state != SCAN_WAIT) scan_enter(scan, SCAN_WAIT);
+}
+
+void scan_abandon(scan_t *scan) {
+    scan_break_off(scan);
+    scan->timer.changed = true;
+    scan->timer.next = (mono_t){0};
 }
 
 void scan_reset(scan_t *scan) {
@@ -188,6 +195,7 @@ bool scan_is_empty(const scan_t *scan) {
 // A list that shrinks becomes short only at half of the border, so that one at the border does not change its way at each scan.
 // The marker that a rotation has left is no job.
 static bool scan_list_is_long(const scan_t *scan) {
+    if (scan->page_size.average >= ROTATED_BYTES) return false; // such a list has few entries, and its pages would not overlap
     int64_t jobs = scan->status.entries - (scan->status.n > 0);
     return jobs > scan->rotation || (scan->is_long && jobs > scan->rotation / 2);
 }
@@ -272,18 +280,24 @@ static int64_t scan_pause_ns(const scan_pass_t *pass, int64_t took_ns) {
     return pause_ns > large_ns ? pause_ns : large_ns;
 }
 
+// What only a scan that met all jobs can tell.
+static void scan_complete(scan_t *scan) {
+    scan->completed++;
+    scan->whole_began = scan->timer.began;
+    workers_filter(&scan->workers, duplicates_seen_now, &scan->duplicates);
+    report_table_end(&scan->reports);
+    duplicates_end(&scan->duplicates);
+}
+
 void scan_end(scan_t *scan, mono_t now) {
     scan_timer_t *timer = &scan->timer;
     const scan_pass_t pass = *scan_pass(scan);
     int64_t took_ns = mono_diff(now, timer->began), pause_ns = scan_pause_ns(&pass, took_ns);
-    scan->completed++;
-    scan->whole_began = timer->began;
     scan_enter(scan, SCAN_WAIT);
     scan->page_size.largest[1] = scan->page_size.largest[0];
     scan->page_size.largest[0] = 0;
-    workers_filter(&scan->workers, duplicates_seen_now, &scan->duplicates);
-    report_table_end(&scan->reports);
-    duplicates_end(&scan->duplicates);
+    scan->page_size.average = pass.jobs ? pass.bytes / pass.jobs : 0;
+    if (!pass.incomplete) scan_complete(scan);
     if (!pass.saw_marker && !pass.in_place) buffer_clear(&scan->status.marker); // the list has lost its marker
     scan_note_metrics(scan, &pass, took_ns);
     timer->idle = false;

@@ -41,7 +41,7 @@ typedef struct scan_timer {
     mono_t next;          // when the next scan begins
     mono_t search;        // when the next search begins; mono_never() = no report asks for one
     mono_t earliest;      // no search begins before this
-    mono_t read_reports;  // before this a search reads only the reports of the jobs that it meets, unless reports are few
+    mono_t read_all_from; // before this a search reads only the reports of the jobs that it meets, unless reports are few
     mono_t report_scan;   // no scan begins before this because of reports that searches have not settled
     mono_t blocked_until; // no request before this: Redis refused one
     mono_t reports_read;  // when the reports were last read
@@ -65,10 +65,12 @@ typedef struct scan_pass {
     bool reports_kept; // uses the reports of an earlier scan: to read them again would take Redis too long
     bool saw_marker;
     bool ended;          // request no further entry
+    bool incomplete;     // it may have missed jobs, because the list moved too far
     int64_t left;        // entries that the scan may still request
     unsigned asked;      // pages requested
     unsigned answered;   // pages read
     int64_t jobs;        // jobs that were read
+    int64_t bytes;       // bytes of the entries that were read
     int64_t large_bytes; // bytes of those that are large
     int64_t since;       // start time of the oldest of these jobs, in ms by Redis's clock; INT64_MAX = no job was read
     place_t place;       // in place, of a backup list
@@ -91,7 +93,8 @@ typedef struct scan_search {
 
 typedef struct scan_page_size {
     size_t entries;    // entries of the next request
-    size_t largest[2]; // bytes of the largest entry of this scan, and of the last complete one
+    size_t largest[2]; // bytes of the largest entry of this scan, and of the last one; 0 = unknown
+    int64_t average;   // bytes of an entry in the last scan
 } scan_page_size_t;
 
 // A kind of settle that Redis refuses because of one key.
@@ -159,6 +162,8 @@ void scan_free(scan_t *scan);
 void scan_reset(scan_t *scan);
 // The only way from one state to another. The new state's members in scan->of are 0.
 void scan_enter(scan_t *scan, scan_state_t state);
+// Ends a scan whose pages are lost. Another one begins at once.
+void scan_abandon(scan_t *scan);
 // Call it when the errors hash (`report`) or the backup list has changed.
 void scan_changed(scan_t *scan, bool report, mono_t now);
 // The safety poll: makes a scan of an idle queue due.
@@ -190,12 +195,13 @@ mono_t scan_reports_due(const scan_t *scan); // when the reports may be read aga
 size_t scan_entries_wanted(const scan_t *scan); // entries to request next; 0 = none, or none before the next reply
 size_t scan_page_bytes(const scan_t *scan);     // estimate of the bytes of the next page
 bool scan_has_large(const scan_t *scan);        // entries are so large that few fit into a page
+size_t scan_page_step(const scan_t *scan);      // see backup_range_append
 size_t scan_small_entries(const scan_t *scan);  // entries of the list that one request may return; 0 = their size is unknown
 void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested that the scan has not met. A marker ends the scan. If a list is
 // read in place, the page was read behind `skip` entries, and it loses the entries that the scan has met before.
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip);
-// Whether the list seems to holds repeats of the marker, which end each scan early: jobs between them would be met too seldom to
+// Whether the list seems to hold repeats of the marker, which end each scan early: jobs between them would be met too seldom to
 // keep their stamps. Call it once at the end of a scan.
 bool scan_meets_repeats(scan_t *scan);
 

@@ -16,7 +16,7 @@ enum {
 // Only for jobs that are not at an end of the list does a search need all reports: it meets the others with their reports.
 bool scan_search_reads_all(const scan_t *scan, int64_t reports, mono_t now) {
     bool none_sought = reports <= (int64_t)(scan->reports.count - scan->reports.removed); // but one of them has changed
-    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.read_reports, now);
+    return reports <= FEW_REPORTS || none_sought || scan->reports.large_bytes || mono_reached(scan->timer.read_all_from, now);
 }
 
 bool scan_search_due(const scan_t *scan, mono_t now) {
@@ -100,13 +100,13 @@ void scan_search_end(scan_t *scan, mono_t now) {
     if (pause_ns < SCAN_PAUSE_MIN_MS * NS_PER_MS) pause_ns = SCAN_PAUSE_MIN_MS * NS_PER_MS;
     scan_enter(scan, SCAN_WAIT);
     timer->earliest = mono_add(now, pause_ns);
-    if (search.knows_all) timer->read_reports = mono_add(now, apart_ns);
+    if (search.knows_all) timer->read_all_from = mono_add(now, apart_ns);
     if (timer->changed || timer->rescan) timer->search = timer->earliest;
     if (scan->refusals.first) scan_apply_refusals(scan, now);
     if (search.settled >= SEARCH_SETTLES) return; // the next search goes on
     report_table_end_search(&scan->reports);
     if (!search.knows_all && search.sought > 0) // their jobs are elsewhere
-        timer->search = mono_min(timer->search, mono_max(timer->earliest, timer->read_reports));
+        timer->search = mono_min(timer->search, mono_max(timer->earliest, timer->read_all_from));
     // Of more reports than the table holds a search may find few. Then a scan settles more of them for its time.
     bool few = scan->reports.full && search.settled < SCAN_SEARCH_ENTRIES;
     mono_t scan_at = few ? timer->earliest : timer->report_scan;

@@ -232,16 +232,23 @@ local function at_once(jobs)
     redis.call('LREM', from, string.format('%d', tonumber(side) * #jobs), ARGV[1])
 end
 -- The last entry of the list takes the place of each job. The job nearest to the tail comes first, and `skip` entries are behind it, so
--- the last entry is never a later job. A place counted from the head stays the same.
+-- the last entry is never a later job. A place counted from the head stays the same. Redis never splits a node of a list, so a
+-- larger entry may not take the place of a job: from such an entry on jobs are searched.
+local LARGER = 64
 local function by_the_tail(jobs)
     local from = jobs[1].kind.from
-    local length = redis.call('LLEN', from)
+    local length, rest = redis.call('LLEN', from), {}
     table.sort(jobs, function(a, b) return a.index > b.index end)
     for _, job in ipairs(jobs) do
-        local last = redis.call('LRANGE', from, '-1', '-1')[1]
-        redis.call('LSET', from, string.format('%d', length + job.index), last)
-        redis.call('LREM', from, '-1', last)
+        local last = #rest == 0 and redis.call('LRANGE', from, '-1', '-1')[1]
+        if last and #last <= #job.bytes + LARGER then
+            redis.call('LSET', from, string.format('%d', length + job.index), last)
+            redis.call('LREM', from, '-1', last)
+        else
+            rest[#rest + 1] = job
+        end
     end
+    one_by_one(rest)
 end
 local function way_to_remove()
     if #settled == 0 or (skip == 0 and (near < FAR or #settled < 2)) then return one_by_one end
