@@ -8,13 +8,13 @@
 
 enum {
     BUSY_TIMEOUT_MS = 5000,
-    OLDEST_READABLE = 2,         // schema; 0.1.0 has written no other
-    FILE_MODE = 0640,            // jobs may be private
-    PAGE_BYTES = 4096,           // SQLite's default since 3.12
-    CHECKPOINT_MAX_PAGES = 4000, // pages of the -wal file; a page with rows of many commits is merged once
-    CHECKPOINT_MIN_PAGES = 64,   // pages of the -wal file if the log must stay small
-    CHECKPOINT_SHARE = 16,       // between both limits: 1/16 of audit.retain_bytes
-    CHECK_STEPS = 10000,         // instructions of SQLite's virtual machine between two checks of the stop flag
+    OLDEST_READABLE = 2,          // schema; 0.1.0 has written no other
+    FILE_MODE = 0640,             // jobs may be private
+    PAGE_BYTES = 4096,            // SQLite's default since 3.12
+    CHECKPOINT_MAX_PAGES = 16384, // pages of the -wal file; a page with rows of many commits is written to the log once
+    CHECKPOINT_MIN_PAGES = 64,    // pages of the -wal file if the log must stay small
+    CHECKPOINT_SHARE = 16,        // between both limits: 1/16 of audit.retain_bytes
+    CHECK_STEPS = 10000,          // instructions of SQLite's virtual machine between two checks of the stop flag
 };
 
 // Creates the file with the rights of a log. Never opens an existing file, because closing it again would drop the locks of
