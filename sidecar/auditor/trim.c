@@ -13,7 +13,7 @@ enum {
     TRIM_S = 60,           // time between two trims of a stream
     TRIM_UNCOPIED_S = 300, // time between two trims while other auditors have yet to copy the stream
     TRIM_STANDBY_S = 5,    // a standby looks so often whether it leads, while a stream is above stream_room
-    TRIM_BURST_MS = 100,   // longest series of trims of one stream, unless the last transaction had more records
+    TRIM_BURST_MS = 100,   // longest series of trims of one stream, unless the last transactions had more records
     EARLY_S = 3600,        // after so long without an early trim, the next one is logged again
     MARKERS_S = 3600,      // time between two rounds of pruning requeue markers
     MARKERS_STEP_MS = 1000 // time between two steps in one hash; a million markers take half an hour
@@ -63,7 +63,8 @@ static outcome_t trim_burst(auditor_t *a, const call_t *call, stream_trimmed_t *
         more = done->removed > 0 && done->wait_ms == 0;
         done->removed = removed += done->removed;
         done->early = early += done->early;
-        late = mono_reached(end, mono_now()) && removed >= a->committed; // or the stream grows faster than it is trimmed
+        // Twice the last transaction, or copied records that were there before stay, and fill the stream in a storm.
+        late = mono_reached(end, mono_now()) && removed >= 2 * a->committed;
         failpoint("trim_answered");
     } while (outcome == OUTCOME_OK && more && !late && !atomic_load(a->stop));
     cursor->shrinking = urgent && more;
