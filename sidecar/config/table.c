@@ -151,7 +151,7 @@ const config_key_t config_keys[] = {
     ROW("queue", "score_unit", KEY_ENUM, "ms", NULL, NULL, POLICY(score_unit), false,
         "Unit of the scores in the delayed zset, counted since 1970: milliseconds or seconds.", .words = unit_words),
     ROW("queue", "id_path", KEY_POINTER, "", "0", "512", POLICY(id_path), true,
-        "JSON pointer to the job's id; empty means the SHA-256 of the job.", PLAIN),
+        "JSON pointer to the job's id; empty means the SHA-256 of the job, which is also the id of a job above 64KiB.", PLAIN),
     ROW("queue", "created_path", KEY_POINTER, "", "0", "512", POLICY(created_path), true,
         "JSON pointer to the time a job was made, in score_unit since 1970; empty, or a time before 1973, means when the job was first seen.", PLAIN),
     ROW("queue", "type_path", KEY_POINTER, "", "0", "512", POLICY(type_path), true,

@@ -229,7 +229,7 @@ static bool monitor_push_marker(monitor_t *m, const call_t *call) {
     scan_t *scan = &m->scans[call->queue];
     bool pushed;
     const scan_pass_t *pass = scan_pass(scan);
-    bool repeats = scan_meets_repeats(scan); // a new marker makes all repeats old ones
+    bool repeats = scan_note_repeats(scan); // a new marker makes all repeats old ones
     if ((pass->saw_marker && !repeats) || pass->in_place || scan->status.entries == 0) return true;
     failpoint("push_marker_before");
     backup_push_marker(call, &scan->status, &pushed);

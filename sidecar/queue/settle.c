@@ -204,7 +204,7 @@ static settled_t settle_answer(const call_t *call, const redisReply *answer) {
         redis_error_from_reply(&error, answer->str, answer->len);
     else if (script_refusal(answer, &error) == OUTCOME_OK && !known)
         redis_error_set(&error, OUTCOME_REFUSED, "settle: unexpected reply");
-    if (error.outcome > call->error->outcome) *call->error = error;
+    redis_error_keep_worse(call->error, &error);
     return settled;
 }
 

@@ -322,7 +322,7 @@ redisReply *conn_read_or_refusal(conn_t *conn, redis_error_t *refusal, redis_err
     redisReply *reply = worst->outcome == OUTCOME_DISCONNECTED ? NULL : conn_read_next(conn, NULL, &error);
     bool refused = error.outcome == OUTCOME_REFUSED;
     *refusal = refused ? error : (redis_error_t){0};
-    if (!refused && error.outcome > worst->outcome) *worst = error;
+    if (!refused) redis_error_keep_worse(worst, &error);
     return reply;
 }
 

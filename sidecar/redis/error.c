@@ -164,3 +164,9 @@ int64_t error_kind_pause_ms(redis_error_kind_t kind, int64_t usual_ms) {
     enum { SLOT_MS = 500 };
     return error_kind_is_slot(kind) && usual_ms > SLOT_MS ? SLOT_MS : usual_ms;
 }
+
+void redis_error_keep_worse(redis_error_t *worst, const redis_error_t *error) {
+    static const int CONCERNS[] = {
+        [OUTCOME_OK] = 0, [OUTCOME_RETRY] = 1, [OUTCOME_REFUSED] = 2, [OUTCOME_FENCED] = 3, [OUTCOME_DISCONNECTED] = 4};
+    if (CONCERNS[error->outcome] > CONCERNS[worst->outcome]) *worst = *error;
+}

@@ -69,6 +69,10 @@ outcome_t redis_error_reword(redis_error_t *error, const char *format, ...) __at
 // Puts "ADDRESS: " before the text.
 void redis_error_add_address(redis_error_t *error, const char *address);
 
+// Of two errors keeps the one that concerns more: a request that may be sent again, a refusal, the term, the connection. Of equal
+// ones it keeps the first.
+void redis_error_keep_worse(redis_error_t *worst, const redis_error_t *error);
+
 // Classifies an error reply of Redis: `len` bytes without the leading '-'.
 outcome_t redis_error_from_reply(redis_error_t *error, const char *reply, size_t len);
 

@@ -298,6 +298,24 @@ Test(unit_scan, a_scan_that_begins_again_counts_no_job_twice) {
     cr_assert_not(duplicates_uncounted(&scan.duplicates, &one), "the filter takes it for a duplicate");
 }
 
+/* Workers have finished so many jobs that the list is shorter than what the scan has read: jobs that it has not met are nearer to
+ * the tail now. */
+Test(unit_scan, a_page_behind_the_end_of_a_list_that_moved_does_not_end_the_scan) {
+    int jobs[64];
+    for (int i = 0; i < 64; i++) jobs[i] = i;
+    scan.rotation = 0;
+    cr_assert(begin_scan(1000, 0, 0, false));
+    scan.page_size.entries = 64;
+    read_in_place(jobs, 64, 0);
+    static backup_page_t p;
+    p = (backup_page_t){.in_place = true, .ended = true};
+    scan.page_size.entries = 64;
+    scan_requested(&scan, 64);
+    scan_read_page(&scan, &p, 64, 56);
+    cr_assert_not(scan_pass(&scan)->ended);
+    cr_assert_gt(scan_entries_wanted(&scan), 0);
+}
+
 /* Such a list has few entries, so a rotation costs little, and pages of one entry could not overlap. */
 Test(unit_scan, a_list_of_large_jobs_is_rotated_at_any_length) {
     static backup_page_t p;

@@ -55,7 +55,7 @@ static outcome_t quarantine_judge(const call_t *call, const quarantine_page_t *p
         bool wrong_type = refusal.kind == ERROR_WRONG_TYPE;
         bool names_job = reply_is_text(reply_at(reply, 0)) || reply_is_text(reply_at(reply, 1));
         reasons[i] = names_job || *page->jobs[i].score == '\0' ? NULL : wrong_type ? "invalid_target" : "unreadable";
-        if (!wrong_type && refusal.outcome > call->error->outcome) *call->error = refusal;
+        if (!wrong_type) redis_error_keep_worse(call->error, &refusal);
         conn_reply_free(reply);
     }
     return call->error->outcome;

@@ -7,7 +7,7 @@ enum {
     NEW = -1,            // added during this scan, so this scan has not counted every entry
     CONFIRMED = 1 << 30, // added to the number: the last complete scan saw the digest more than once
     SINGLE = 1 << 29,    // added to the number: the last complete scan saw it once, so the filter was wrong
-    FOUND = 1 << 28,     // added to CONFIRMED: a search found it during this scan, so the next scan counts it
+    FOUND = 1 << 28,     // added to CONFIRMED: a settle found it during this scan, so the next scan counts it
 };
 
 static int64_t duplicates_count(int64_t value) { return value & ~(CONFIRMED | SINGLE | FOUND); }

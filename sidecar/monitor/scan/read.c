@@ -91,7 +91,7 @@ void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t 
     if (page->ended && found != PLACE_LOST) pass->ended = true;
 }
 
-bool scan_meets_repeats(scan_t *scan) {
+bool scan_note_repeats(scan_t *scan) {
     const int64_t entries = scan->status.entries;
     const scan_pass_t *pass = scan_pass(scan);
     bool early = pass->saw_marker && entries > BACKUP_PAGE && pass->jobs < entries / 2;

@@ -201,9 +201,9 @@ void scan_requested(scan_t *scan, size_t count);
 // Applies a page of which `requested` entries were requested that the scan has not met. A marker ends the scan. If a list is
 // read in place, the page was read behind `skip` entries, and it loses the entries that the scan has met before.
 void scan_read_page(scan_t *scan, backup_page_t *page, size_t requested, size_t skip);
-// Whether the list seems to hold repeats of the marker, which end each scan early: jobs between them would be met too seldom to
-// keep their stamps. Call it once at the end of a scan.
-bool scan_meets_repeats(scan_t *scan);
+// Counts scans that ended early. True: the list seems to hold repeats of the marker, and jobs between them would be met too
+// seldom to keep their stamps. Call it once at the end of a scan.
+bool scan_note_repeats(scan_t *scan);
 
 // A search: search.c.
 bool scan_search_due(const scan_t *scan, mono_t now); // whether a search begins in place of a scan: only reports ask for one
