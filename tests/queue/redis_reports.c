@@ -233,16 +233,14 @@ Test(redis_list_end, large_jobs_and_large_texts_end_a_reply) {
     }
 }
 
-/* The entries of a reply of list_page.lua, joined by spaces, behind the flag. */
+/* The flag and the entries of a reply of list_page.lua; kept. */
 static const char *page_of(const fixture_t *of, const char *arguments) {
     size_t len;
     const char *text = fixture_script(&script_list_page, &len);
-    redisReply *reply = redis_do(of->r, mem_printf("EVAL %%b 1 email:backup %s", arguments), text, len);
-    buffer_t out = {0};
-    buffer_printf(&out, "%lld", reply->element[0]->integer);
-    for (size_t i = 1; i < reply->elements; i++) buffer_printf(&out, " %.4s", reply->element[i]->str);
-    freeReplyObject(reply);
-    return buffer_text(&out);
+    redisReply *reply = redis_do(of->r, kept_printf("EVAL %%b 1 email:backup %s", arguments), text, len);
+    const char *out = reply->element[0]->integer ? "1" : "0";
+    for (size_t i = 1; i < reply->elements; i++) out = kept_printf("%s %.4s", out, reply->element[i]->str);
+    return out;
 }
 
 Test(redis_list_end, a_page_is_limited_by_count_and_bytes) {

@@ -123,7 +123,8 @@ static inline char *field(redis_t *r, const char *name) {
     cr_assert_eq(reply->elements, 1);
     const redisReply *fields = reply->element[0]->element[1];
     for (size_t i = 0; i < fields->elements; i += 2)
-        if (strcmp(fields->element[i]->str, name) == 0) value = strndup(fields->element[i + 1]->str, fields->element[i + 1]->len);
+        if (strcmp(fields->element[i]->str, name) == 0)
+            value = kept(strndup(fields->element[i + 1]->str, fields->element[i + 1]->len));
     return value;
 }
 
