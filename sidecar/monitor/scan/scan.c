@@ -118,7 +118,7 @@ mono_t scan_reports_due(const scan_t *scan) {
 
 void scan_log_refusal(condition_t *refused, const char *queue, const redis_error_t *error) {
     condition_change_t change = condition_update_reason(refused, error ? error->text : NULL);
-    if (change == CONDITION_BEGAN)
+    if (change == CONDITION_BEGAN && error)
         LOG_AT(error_kind_is_slot(error->kind) ? LOG_INFO : LOG_ERROR, ROLE, queue, "redis refuses the monitor",
                F_STR("reason", error->text));
     if (change == CONDITION_ENDED) log_info(ROLE, queue, "redis accepts the monitor's requests again");
