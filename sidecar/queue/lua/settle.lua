@@ -256,7 +256,8 @@ local function way_to_remove()
     for _, job in ipairs(settled) do
         if not job.index or job.kind.from ~= kind.from or job.kind.side ~= kind.side then return one_by_one end
     end
-    if missing_right({{'LSET', kind.from}, {'LLEN', kind.from}, {'LRANGE', kind.from}}) then return one_by_one end
+    local moves = skip > 0 and kind.from
+    if missing_right({{'LSET', kind.from}, {'LLEN', moves}, {'LRANGE', moves}}) then return one_by_one end
     return skip > 0 and by_the_tail or at_once
 end
 local remove = way_to_remove()
