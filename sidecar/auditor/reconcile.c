@@ -52,7 +52,7 @@ bool auditor_back_off(auditor_t *a, const redis_error_t *error) {
     return false;
 }
 
-// What is acknowledged may be trimmed, so it must be on disk.
+// Acknowledged records may be trimmed, so they must be on disk.
 bool auditor_acknowledge(auditor_t *a, const stream_id_t *positions) {
     redis_error_t error;
     for (size_t i = 0; i < a->keys->queue_count; i++)

@@ -126,7 +126,7 @@ static metrics_cause_t settles_cause(const candidate_t *candidate) {
     return observed->silence_ms ? CAUSE_worker_gone : CAUSE_heartbeat_lost;
 }
 
-// What the monitor notes of each answer. A function may be NULL: the job is finished, its worker is alive, or the error is
+// Notes one answer of a settle. A function may be NULL: the job is finished, its worker is alive, or the error is
 // reported.
 typedef void settles_note_fn(const apply_t *apply, const candidate_t *candidate);
 

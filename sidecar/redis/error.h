@@ -16,7 +16,7 @@ typedef enum outcome {
     OUTCOME_DISCONNECTED,
 } outcome_t;
 
-// What an error is, for each kind that code asks for. The text is for people: no code reads it.
+// The kinds of errors that code asks for. The text is for people: no code reads it.
 typedef enum redis_error_kind {
     ERROR_OTHER,
     // Error replies, by their code or by a phrase (redis_error_from_reply).

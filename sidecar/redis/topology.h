@@ -80,7 +80,7 @@ condition_change_t topology_note_refusal(topology_t *topology, const char *refus
 
 typedef struct locator locator_t; // redis/sentinel/locator.h
 
-// What an ask of the sentinels has found.
+// The result of asking the sentinels.
 typedef struct located {
     address_t address; // as the sidecar reaches the primary
     int64_t config_epoch;

@@ -10,7 +10,7 @@
 
 enum { ROLE_FDS = 4 };
 
-// What to wait for after a tick: until `until`, or until one of `fds` is readable. The thread hands each tick mono_never() and no
+// A role waits after a tick: until `until`, or until one of `fds` is readable. The thread hands each tick mono_never() and no
 // fds.
 typedef struct role_wait {
     mono_t until;

@@ -22,7 +22,7 @@ enum {
     AOF_BYTES_MAX = 64 * 1024, // of one scan
 };
 
-// What becomes of the long jobs, and the sidecar's settings for the queue. With a protected timeout of 1m, "auto" is 6 s.
+// The fate of the long jobs, and the sidecar's settings for the queue. With a protected timeout of 1m, "auto" is 6 s.
 typedef struct workload {
     const char *name, *title;
     bool goals;
@@ -43,7 +43,7 @@ static const workload_t LONG_ONES_STALL = {
     .some_stall = true,
     .queue = "{ name = \"q0\"; heartbeat = \"*_alive\"; id_path = \"/id\"; protected_timeout = \"2s\"; }"};
 
-// What one phase has measured.
+// The figures of one phase.
 typedef struct phase {
     double lrem_us;
     double slow;
@@ -222,7 +222,7 @@ static void measure(bench_t *bench, redisContext *redis, pinger_t *pinger, const
     redisFree(worker.redis);
 }
 
-// What idle scans write: on a server of its own, which has an append-only file. The bytes include those of the lock's renewals.
+// Bytes that idle scans write, on a server of its own with an append-only file. They include those of the lock's renewals.
 static void measure_aof(bench_t *bench, int entries) {
     const char *program = getenv("REDIS_SERVER") ? getenv("REDIS_SERVER") : "redis-server";
     char dir[200], socket[220], log[220];

@@ -225,7 +225,7 @@ Test(unit_place, the_place_of_a_job_follows_settles_of_earlier_pages) {
     cr_assert_eq(list.entries[198], number);
 }
 
-/* Whatever moves between two pages, no job is missed by two scans in a row. */
+/* Entries move at random between two pages: no job is missed by two scans in a row. */
 Test(unit_place, no_job_is_missed_by_two_scans_in_a_row) {
     for (unsigned seed = 1; seed <= 200; seed++) {
         static int missed[2 * ROOM];

@@ -28,7 +28,7 @@ static size_t scan_largest(const scan_t *scan) {
 size_t scan_page_bytes(const scan_t *scan) { return scan->page_size.entries * (scan_largest(scan) + 1); }
 bool scan_has_large(const scan_t *scan) { return scan_largest(scan) >= LARGE; }
 
-// Where the last scan met small entries only, entries that are still unknown are probably small.
+// If the last scan met small entries only, unknown entries are probably small, too.
 size_t scan_page_step(const scan_t *scan) {
     if (scan->page_size.largest[1] && scan_largest(scan) < SMALL) return 0;
     return scan_has_large(scan) ? 1 : FIRST_STEP;

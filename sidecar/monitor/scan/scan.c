@@ -280,7 +280,7 @@ static int64_t scan_pause_ns(const scan_pass_t *pass, int64_t took_ns) {
     return pause_ns > large_ns ? pause_ns : large_ns;
 }
 
-// What only a scan that met all jobs can tell.
+// Stores facts that only a scan of all jobs can tell.
 static void scan_complete(scan_t *scan) {
     scan->completed++;
     scan->whole_began = scan->timer.began;

@@ -23,7 +23,7 @@ enum {
     SCAN_LARGE_BYTES_PER_S = 4 << 20, // large jobs are read at this rate on average: scans of them are farther apart
 };
 
-// What the monitor does with the queue. scan_enter (scan.c) makes every change, and asserts that it is one of these:
+// The state of a queue. scan_enter (scan.c) makes every change, and asserts that it is one of these:
 //
 //   WAIT -> READ     a scan is due
 //   WAIT -> SEARCH   a report came
