@@ -9,21 +9,19 @@
 #include "text.h"
 #include "wait.h"
 
-#include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-static void expect_refused(const char *path, audit_mode_t mode, const char *part) {
-    char *why = audit_case_refused(path, mode);
+static char *path;
+static audit_t *audit;
+SUITE(unit_audit, path = audit_case_path(), audit_close(audit));
+
+static void expect_refused(const char *file, audit_mode_t mode, const char *part) {
+    char *why = audit_case_refused(file, mode);
     cr_expect(has(why, part), "\"%s\" lacks \"%s\"", why, part);
-    cr_expect(has(why, path));
-    free(why);
+    cr_expect(has(why, file));
 }
 
 /* Released migrations made the databases in the field. Never change these digests: add a new migration instead. */
@@ -45,51 +43,44 @@ Test(unit_audit, migrations_are_frozen) {
 /* A check of a log that is being made: that file is empty or ours at any time, never of another program. */
 Test(unit_audit, a_log_can_be_checked_while_it_is_made, .timeout = 60) {
     enum { LOGS = 40 };
-    char *path = audit_case_path();
     pid_t pid = fork();
     for (int i = 0; pid == 0 && i < LOGS; i++) {
-        char *one = mem_printf("%s%d", path, i);
+        char *one = kept_printf("%s%d", path, i);
         buffer_t why = {0};
-        audit_t *audit = audit_open(one, AUDIT_WRITE, &why);
-        if (!audit) _exit(1); /* a child must not use Criterion */
-        audit_close(audit);
-        free(one);
+        scoped(audit_drop) audit_t *log = audit_open(one, AUDIT_WRITE, &why);
+        if (!log) _exit(1); /* a child must not use Criterion */
     }
     if (pid == 0) _exit(0);
     for (int i = 0; i < LOGS; i++) {
-        char *one = mem_printf("%s%d", path, i);
-        buffer_t why = {0};
+        char *one = kept_printf("%s%d", path, i);
+        scoped(buffer_free) buffer_t why = {0};
         struct stat at;
         int64_t rows = 0;
         cr_assert(wait_for(access(one, F_OK) == 0, 20000));
         while (rows == 0) {
             cr_assert(stat(one, &at) != 0 || audit_is_log(one, &why), "log %d: %s", i, buffer_text(&why));
-            audit_t *audit = audit_open(one, AUDIT_READ, &why);
-            rows = audit != NULL;
-            audit_close(audit);
+            audit_t *log = audit_open(one, AUDIT_READ, &why);
+            rows = log != NULL;
+            audit_close(log);
             buffer_clear(&why);
         }
-        buffer_free(&why);
-        free(one);
     }
     int status;
     waitpid(pid, &status, 0);
     cr_expect_eq(status, 0);
-    free(path);
 }
 
 Test(unit_audit, a_log_keeps_its_instance_name) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
-    char *instance = mem_str(audit_instance(audit));
+    audit = audit_case_open(path, AUDIT_WRITE);
+    char *instance = kept(mem_str(audit_instance(audit)));
     cr_assert_eq(strspn(instance, "0123456789abcdef"), 32);
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert_str_eq(audit_instance(audit), instance);
-    audit_t *reader = audit_case_open(path, AUDIT_READ);
+    scoped(audit_drop) audit_t *reader = audit_case_open(path, AUDIT_READ);
     cr_assert_str_eq(audit_instance(reader), instance);
     char *other_path = audit_case_path();
-    audit_t *other = audit_case_open(other_path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *other = audit_case_open(other_path, AUDIT_WRITE);
     cr_assert_str_neq(audit_instance(other), instance);
     char *mode = audit_case_sql(path, "PRAGMA journal_mode");
     cr_assert_str_eq(mode, "wal");
@@ -100,18 +91,10 @@ Test(unit_audit, a_log_keeps_its_instance_name) {
     struct stat at;
     cr_assert_eq(stat(path, &at), 0);
     cr_assert_eq(at.st_mode & 07, 0, "others may read it");
-    audit_close(other);
-    audit_close(reader);
-    audit_close(audit);
-    free(mode);
-    free(instance);
-    free(path);
-    free(other_path);
 }
 
 Test(unit_audit, an_event_is_inserted_once) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t one, other;
     audit_case_event(&one, "failed", 1, 1000);
     audit_case_event(&other, "failed", 2, 1000);
@@ -125,15 +108,11 @@ Test(unit_audit, an_event_is_inserted_once) {
     char *ref = audit_case_sql(path, "SELECT ref FROM failed_jobs WHERE job_id = 'job-1'"), expected[EVENT_REF_SIZE];
     cr_assert(event_ref(one.event.event, expected));
     cr_assert_str_eq(ref, expected);
-    free(ref);
-    audit_close(audit);
-    free(path);
 }
 
 /* Ids with the same first digits share a ref; both are kept. */
 Test(unit_audit, two_events_may_share_a_ref) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t one, other;
     audit_case_event(&one, "failed", 1, 1000);
     other = one;
@@ -143,8 +122,6 @@ Test(unit_audit, two_events_may_share_a_ref) {
     cr_assert(audit_case_put(audit, &other.event));
     cr_assert_not(audit_case_put(audit, &other.event));
     cr_assert_eq(audit_case_count(path, "SELECT count(DISTINCT ref) * 10 + count(*) FROM events"), 12);
-    audit_close(audit);
-    free(path);
 }
 
 typedef struct {
@@ -168,11 +145,10 @@ Test(unit_audit, bytes_are_kept_exactly) {
         {BYTES("surrogate \xed\xa0\x80"), "blob"},
         {BYTES("12345678\x80"), "blob"},
     };
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         audit_case_event_t item;
-        buffer_t sql = {0}, hex = {0};
+        scoped(buffer_free) buffer_t sql = {0}, hex = {0};
         audit_case_event(&item, "failed", (int)i, 1000);
         item.event.payload = item.event.error = (slice_t){rows[i].bytes, rows[i].len};
         cr_assert(audit_case_put(audit, &item.event));
@@ -180,37 +156,26 @@ Test(unit_audit, bytes_are_kept_exactly) {
         buffer_printf(
             &sql, "SELECT typeof(payload) || typeof(error) || hex(payload) || hex(error) FROM events WHERE job = 'job-%zu'", i);
         char *got = audit_case_sql(path, buffer_text(&sql)),
-             *expected = mem_printf("%s%s%s%s", rows[i].type, rows[i].type, buffer_text(&hex), buffer_text(&hex));
+             *expected = kept_printf("%s%s%s%s", rows[i].type, rows[i].type, buffer_text(&hex), buffer_text(&hex));
         cr_expect_str_eq(got, expected);
-        free(got);
-        free(expected);
-        buffer_free(&sql);
-        buffer_free(&hex);
     }
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM failed_jobs WHERE payload LIKE '%日本%'"), 1);
-    audit_close(audit);
-    free(path);
 }
 
 Test(unit_audit, invalid_utf8_is_escaped_in_other_columns) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t item;
     audit_case_event(&item, "failed", 1, 1000);
     item.event.worker = (slice_t){"w\xff\0x", 4};
     cr_assert(audit_case_put(audit, &item.event));
     char *worker = audit_case_sql(path, "SELECT worker FROM events");
     cr_assert_str_eq(worker, "w\\ufffd\\u0000x");
-    free(worker);
-    audit_close(audit);
-    free(path);
 }
 
 Test(unit_audit, an_event_without_an_id_is_refused) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t item;
-    buffer_t why = {0};
+    scoped(buffer_free) buffer_t why = {0};
     bool added = true;
     audit_case_event(&item, "failed", 1, 1000);
     cr_assert_not(audit_insert(audit, &item.event, &added, &why), "outside of a transaction");
@@ -219,21 +184,17 @@ Test(unit_audit, an_event_without_an_id_is_refused) {
     cr_assert_not(audit_insert(audit, &item.event, &added, &why));
     cr_assert_not(added);
     audit_rollback(audit);
-    buffer_free(&why);
-    audit_close(audit);
-    free(path);
 }
 
-static void expect_position(audit_t *audit, const char *queue, const char *expected) {
+static void expect_position(audit_t *log, const char *queue, const char *expected) {
     char position[AUDIT_POSITION_SIZE];
     buffer_t why = {0};
-    cr_assert(audit_position(audit, slice_text(queue), position, &why), "%s", buffer_text(&why));
+    cr_assert(audit_position(log, slice_text(queue), position, &why), "%s", buffer_text(&why));
     cr_expect_str_eq(position, expected);
 }
 
 Test(unit_audit, positions_commit_with_their_rows) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t item;
     buffer_t why = {0};
     audit_case_event(&item, "failed", 1, 1000);
@@ -253,8 +214,6 @@ Test(unit_audit, positions_commit_with_their_rows) {
     expect_position(audit, "p", "9-0");
     expect_position(audit, "other", "0-0");
     audit_rollback(audit); /* does nothing outside of a transaction */
-    audit_close(audit);
-    free(path);
 }
 
 typedef struct {
@@ -264,18 +223,16 @@ typedef struct {
 
 static void *commit_later(void *self) {
     writer_t *writer = self;
-    buffer_t why = {0};
+    scoped(buffer_free) buffer_t why = {0};
     writer->began = audit_begin(writer->audit, &why) && audit_commit(writer->audit, &why);
-    buffer_free(&why);
     return NULL;
 }
 
 Test(unit_audit, a_second_writer_waits_then_reports_the_lock) {
-    char *path = audit_case_path();
-    audit_t *first = audit_case_open(path, AUDIT_WRITE), *second = audit_case_open(path, AUDIT_IMPORT);
-    audit_t *reader = audit_case_open(path, AUDIT_READ);
+    scoped(audit_drop) audit_t *first = audit_case_open(path, AUDIT_WRITE), *second = audit_case_open(path, AUDIT_IMPORT);
+    scoped(audit_drop) audit_t *reader = audit_case_open(path, AUDIT_READ);
     audit_case_event_t item;
-    buffer_t why = {0};
+    scoped(buffer_free) buffer_t why = {0};
     audit_case_event(&item, "failed", 1, 1000);
     cr_assert(audit_begin(first, &why) && audit_insert(first, &item.event, NULL, &why));
     expect_position(reader, "q", "0-0"); /* readers do not wait for writers */
@@ -289,40 +246,31 @@ Test(unit_audit, a_second_writer_waits_then_reports_the_lock) {
     cr_assert(audit_commit(first, &why));
     pthread_join(thread, NULL);
     cr_assert(writer.began);
-    buffer_free(&why);
-    audit_close(reader);
-    audit_close(second);
-    audit_close(first);
-    free(path);
 }
 
 Test(unit_audit, newer_and_foreign_files_are_refused_unchanged) {
-    char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));
-    free(audit_case_sql(path, "PRAGMA user_version = 7"));
+    audit_case_sql(path, "PRAGMA user_version = 7");
     expect_refused(path, AUDIT_WRITE, "has schema 7, this version knows up to 6");
     expect_refused(path, AUDIT_READ, "has schema 7, this version knows up to 6");
     char *foreign = audit_case_path();
     FILE *file = fopen(foreign, "w"); /* a database of another program: its journal mode must not change */
     fclose(file);
-    free(audit_case_sql(foreign, "CREATE TABLE t (x)"));
+    audit_case_sql(foreign, "CREATE TABLE t (x)");
     expect_refused(foreign, AUDIT_WRITE, "another program");
     expect_refused(foreign, AUDIT_READ, "another program");
     char *mode = audit_case_sql(foreign, "PRAGMA journal_mode");
     cr_assert_str_eq(mode, "delete");
-    free(mode);
     file = fopen(foreign, "w");
     for (int i = 0; i < 100; i++) fputs("this is a text about sidecars, not a database\n", file);
     fclose(file);
     expect_refused(foreign, AUDIT_WRITE, "no SQLite database");
     expect_refused(foreign, AUDIT_READ, "no SQLite database");
-    free(foreign);
-    free(path);
 }
 
 /* A link may lead to NFS, or to a log that a sidecar writes under another name. */
 Test(unit_audit, symbolic_links_are_refused) {
-    char *path = audit_case_path(), *link = mem_printf("%s.link", path);
+    char *link = kept_printf("%s.link", path);
     cr_assert_eq(symlink(path, link), 0);
     for (int there = 0; there < 2; there++) {
         expect_refused(link, AUDIT_WRITE, "is a symbolic link");
@@ -330,11 +278,10 @@ Test(unit_audit, symbolic_links_are_refused) {
         if (!there) audit_close(audit_case_open(path, AUDIT_WRITE));
     }
     audit_close(audit_case_open(link, AUDIT_READ));
-    free(link), free(path);
 }
 
 Test(unit_audit, unusable_paths_are_refused_with_advice) {
-    char *path = audit_case_path(), *below = mem_printf("%s.d/audit.db", path), *under_file = mem_printf("%s/audit.db", path);
+    char *below = kept_printf("%s.d/audit.db", path), *under_file = kept_printf("%s/audit.db", path);
     expect_refused(below, AUDIT_WRITE, "does not exist: create it, or set audit.path");
     expect_refused(path, AUDIT_READ, "no such file");
     cr_assert_eq(access(path, F_OK), -1, "reading made a file");
@@ -347,17 +294,13 @@ Test(unit_audit, unusable_paths_are_refused_with_advice) {
     cr_assert_str_eq(audit_network_filesystem(0xff534d42), "CIFS");
     cr_assert_str_eq(audit_network_filesystem(0x65735546), "FUSE");
     cr_assert_null(audit_network_filesystem(0xef53)); /* ext4 */
-    free(under_file);
-    free(below);
-    free(path);
 }
 
 Test(unit_audit, a_full_disk_is_reported_and_loses_nothing) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t item;
-    buffer_t why = {0};
-    char *large = mem_alloc(1 << 20);
+    scoped(buffer_free) buffer_t why = {0};
+    char *large = kept(mem_alloc(1 << 20));
     memset(large, 'x', 1 << 20);
     audit_case_event(&item, "failed", 1, 1000);
     cr_assert(audit_case_put(audit, &item.event));
@@ -371,17 +314,13 @@ Test(unit_audit, a_full_disk_is_reported_and_loses_nothing) {
     item.event.payload = slice_text("{}");
     cr_assert(audit_case_put(audit, &item.event)); /* the log works again when there is room */
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
-    buffer_free(&why);
-    free(large);
-    audit_close(audit);
-    free(path);
 }
 
 /* Inserts events in transactions of ten, and writes their number to `said` after each commit, when the next transaction has
  * begun. */
-static void write_until_killed(const char *path, int said) {
+static void write_until_killed(int said) {
     buffer_t why = {0};
-    audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
+    audit = audit_open(path, AUDIT_WRITE, &why);
     audit_case_event_t item;
     for (int n = 0; audit;) {
         if (!audit_begin(audit, &why)) break;
@@ -396,14 +335,13 @@ static void write_until_killed(const char *path, int said) {
 }
 
 Test(unit_audit, kill_9_keeps_exactly_the_committed_rows) {
-    char *path = audit_case_path();
     int said[2], committed = 0;
     cr_assert_eq(pipe(said), 0);
     pid_t pid = fork();
     cr_assert_geq(pid, 0);
     if (pid == 0) {
         close(said[0]);
-        write_until_killed(path, said[1]);
+        write_until_killed(said[1]);
     }
     close(said[1]);
     while (committed < 100) cr_assert_eq(read(said[0], &committed, sizeof(committed)), (ssize_t)sizeof(committed));
@@ -412,11 +350,9 @@ Test(unit_audit, kill_9_keeps_exactly_the_committed_rows) {
     while (read(said[0], &committed, sizeof(committed)) == (ssize_t)sizeof(committed)) {
     }
     close(said[0]);
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     int64_t rows = audit_case_count(path, "SELECT count(*) FROM events");
     cr_assert_eq(rows % 10, 0, "%lld rows: a part of a transaction", (long long)rows);
     cr_assert_geq(rows, committed);
     cr_assert_leq(rows, committed + 10);
-    audit_close(audit);
-    free(path);
 }

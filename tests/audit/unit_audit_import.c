@@ -5,11 +5,7 @@
 #include "audit_case.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -26,7 +22,7 @@ static log_t begin(void) {
 
 static void end(log_t *log) {
     audit_close(log->audit);
-    free(log->path);
+    log->audit = NULL;
 }
 
 static void put(log_t *log, const char *kind, int n) {
@@ -60,7 +56,7 @@ static void note_refused(void *self, int64_t seq, int64_t last, const char *reas
 
 static void note_filled(void *self, const event_t *gap) { buffer_printf(self, "filled %.*s|", (int)gap->job.len, gap->job.data); }
 
-/* Returns the calls of the listener as text, owned; counts may be NULL. */
+/* Returns the calls of the listener as text; counts may be NULL. */
 static char *import_from(log_t *to, const char *path, import_counts_t *counts) {
     buffer_t told = {0}, why = {0};
     import_t *import = import_begin(to->audit);
@@ -68,7 +64,7 @@ static char *import_from(log_t *to, const char *path, import_counts_t *counts) {
               buffer_text(&why));
     if (counts) *counts = *import_counted(import);
     import_free(import);
-    return told.data ? told.data : mem_str("");
+    return kept(told.data ? told.data : mem_str(""));
 }
 
 #define ALL                                                                                                                      \
@@ -79,28 +75,24 @@ static char *import_from(log_t *to, const char *path, import_counts_t *counts) {
 static void expect_equal(const log_t *a, const log_t *b) {
     char *of_a = audit_case_sql(a->path, ALL), *of_b = audit_case_sql(b->path, ALL);
     cr_expect_str_eq(of_a, of_b);
-    free(of_a);
-    free(of_b);
 }
 
 Test(unit_audit_import, missing_events_are_added) {
-    log_t mine = begin(), peer = begin();
+    scoped(end) log_t mine = begin(), peer = begin();
     import_counts_t counts;
     for (int n = 1; n <= 2500; n++) {
         put(&peer, n % 3 ? "failed" : "retried", n);
         if (n % 5 == 0) put(&mine, n % 3 ? "failed" : "retried", n);
     }
-    free(import_from(&mine, peer.path, &counts));
+    import_from(&mine, peer.path, &counts);
     cr_expect_eq(counts.added, 2000);
     cr_expect_eq(counts.known, 500);
     cr_expect_eq(counts.refused, 0);
     expect_equal(&mine, &peer);
-    free(import_from(&mine, peer.path, &counts));
+    import_from(&mine, peer.path, &counts);
     cr_expect_eq(counts.added, 0);
     cr_expect_eq(counts.known, 2500);
     expect_equal(&mine, &peer);
-    end(&mine);
-    end(&peer);
 }
 
 static int64_t open_gaps(const log_t *log) {
@@ -114,9 +106,10 @@ static bool note_state(void *self, const audit_row_t *row) {
 }
 
 Test(unit_audit_import, a_complete_peer_fills_a_gap) {
-    log_t mine = begin(), peer = begin();
+    scoped(end) log_t mine = begin(), peer = begin();
     import_counts_t counts;
-    buffer_t states = {0}, why = {0};
+    scoped(buffer_free) buffer_t states = {0};
+    buffer_t why = {0};
     put_gap(&mine, "q", "10-0..20-5");
     put_gap(&mine, "q", "30-0..40-0");
     set_position(&mine, "q", "50-0");
@@ -133,13 +126,8 @@ Test(unit_audit_import, a_complete_peer_fills_a_gap) {
     cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM events WHERE kind = 'filled' AND reason = 'imported' AND "
                                              "error LIKE '%audit.db' AND answers_ref <> ''"),
                  1);
-    free(told);
     told = import_from(&mine, peer.path, &counts);
     cr_expect_str_eq(told, "", "a gap is filled once");
-    free(told);
-    buffer_free(&states);
-    end(&mine);
-    end(&peer);
 }
 
 /* An incomplete peer fills no gap, but its rows are added. */
@@ -157,7 +145,7 @@ static const struct {
 
 Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
-        log_t mine = begin(), peer = begin();
+        scoped(end) log_t mine = begin(), peer = begin();
         import_counts_t counts;
         put_gap(&mine, "q", "10-0..20-5");
         set_position(&mine, "q", "50-0");
@@ -168,11 +156,8 @@ Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
         cr_expect_str_eq(told, "", "row %zu", i);
         cr_expect_eq(counts.gaps_filled, 0);
         cr_expect_geq(counts.added, 1);
-        free(told);
-        end(&mine);
-        end(&peer);
     }
-    log_t mine = begin(), peer = begin(); /* the peer's gaps only touch the ends, or are of another queue */
+    scoped(end) log_t mine = begin(), peer = begin(); /* the peer's gaps only touch the ends, or are of another queue */
     put_gap(&mine, "q", "10-0..20-5");
     put_gap(&peer, "q", "5-0..10-0");
     put_gap(&peer, "q", "20-5..30-0");
@@ -180,9 +165,6 @@ Test(unit_audit_import, a_peer_with_the_same_gap_fills_nothing) {
     set_position(&peer, "q", "50-0");
     char *told = import_from(&mine, peer.path, NULL);
     cr_expect_str_eq(told, "filled 10-0..20-5|");
-    free(told);
-    end(&mine);
-    end(&peer);
 }
 
 /* Retention of the peer has removed rows of the gap. A range from 0-0 is only incomplete if retention has reached its end. */
@@ -195,65 +177,53 @@ Test(unit_audit_import, a_peer_that_removed_rows_of_the_gap_fills_nothing) {
                 {"4999", "filled 0-0..5000-0|"},
                 {"5000", ""}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        log_t mine = begin(), peer = begin();
+        scoped(end) log_t mine = begin(), peer = begin();
         put_gap(&mine, "q", "100-0..200-5");
         put_gap(&mine, "r", "0-0..5000-0");
         set_position(&peer, "q", "9000-0");
         set_position(&peer, "r", "9000-0");
-        char *fact = mem_printf("INSERT OR REPLACE INTO facts VALUES ('dropped', '%s')", rows[i].dropped);
-        free(audit_case_sql(peer.path, fact));
+        char *fact = kept_printf("INSERT OR REPLACE INTO facts VALUES ('dropped', '%s')", rows[i].dropped);
+        audit_case_sql(peer.path, fact);
         char *told = import_from(&mine, peer.path, NULL);
         cr_expect_str_eq(told, rows[i].told, "dropped up to %s", rows[i].dropped);
-        free(told);
-        free(fact);
-        end(&mine);
-        end(&peer);
     }
 }
 
 /* Skips a gap of the peer in a range where this log is complete. A new log imports all gaps. */
 Test(unit_audit_import, peer_gaps_are_imported_only_where_this_log_is_incomplete) {
-    log_t mine = begin(), peer = begin(), copy = begin();
+    scoped(end) log_t mine = begin(), peer = begin(), copy = begin();
     import_counts_t counts;
     put_gap(&peer, "q", "10-0..20-0");
     put_gap(&peer, "q", "60-0..70-0");
     set_position(&mine, "q", "50-0");
-    free(import_from(&mine, peer.path, &counts));
+    import_from(&mine, peer.path, &counts);
     cr_expect_eq(counts.gaps_skipped, 1);
     cr_expect_eq(counts.added, 1);
     cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM events WHERE kind = 'gap' AND job = '60-0..70-0'"), 1);
-    free(import_from(&copy, peer.path, &counts));
+    import_from(&copy, peer.path, &counts);
     expect_equal(&copy, &peer);
-    end(&mine);
-    end(&peer);
-    end(&copy);
 }
 
 /* A gap of the peer that a third log has filled is imported together with the `filled` event. */
 Test(unit_audit_import, a_filled_gap_does_not_count) {
-    log_t mine = begin(), peer = begin(), third = begin(), copy = begin();
+    scoped(end) log_t mine = begin(), peer = begin(), third = begin(), copy = begin();
     put_gap(&peer, "q", "10-0..20-0");
     put_gap(&mine, "q", "12-0..13-0");
     set_position(&third, "q", "50-0");
     set_position(&peer, "q", "50-0");
-    free(import_from(&peer, third.path, NULL));
+    import_from(&peer, third.path, NULL);
     cr_expect_eq(open_gaps(&peer), 0);
     char *told = import_from(&mine, peer.path, NULL);
     cr_expect_str_eq(told, "filled 12-0..13-0|");
-    free(told);
-    free(import_from(&copy, peer.path, NULL));
+    import_from(&copy, peer.path, NULL);
     expect_equal(&copy, &peer);
     cr_expect_eq(open_gaps(&copy), 0);
-    end(&mine);
-    end(&peer);
-    end(&third);
-    end(&copy);
 }
 
-static void sql(const char *path, const char *text) { free(audit_case_sql(path, text)); }
+static void sql(const char *path, const char *text) { audit_case_sql(path, text); }
 
 Test(unit_audit_import, invalid_rows_are_reported_and_skipped) {
-    log_t mine = begin(), peer = begin();
+    scoped(end) log_t mine = begin(), peer = begin();
     import_counts_t counts;
     for (int n = 1; n <= 5; n++) put(&peer, "failed", n);
     put_gap(&mine, "q", "10-0..20-5");
@@ -264,15 +234,12 @@ Test(unit_audit_import, invalid_rows_are_reported_and_skipped) {
     cr_expect_str_eq(told, "2-2 the event id is not 64 hex digits|4-4 at is not a time|", "and no gap is filled");
     cr_expect_eq(counts.added, 3);
     cr_expect_eq(counts.refused, 2);
-    free(told);
-    end(&mine);
-    end(&peer);
 }
 
 /* An answer that names another job would hide the failure. Its failure comes in the same batch, or is in the log already. */
 Test(unit_audit_import, an_answer_to_a_failure_of_another_job_is_refused) {
     for (int known = 0; known < 2; known++) {
-        log_t mine = begin(), peer = begin();
+        scoped(end) log_t mine = begin(), peer = begin();
         import_counts_t counts;
         audit_case_event_t failure, forged;
         audit_case_event(&failure, "failed", 1, 1000);
@@ -285,26 +252,22 @@ Test(unit_audit_import, an_answer_to_a_failure_of_another_job_is_refused) {
         cr_expect_str_eq(told, "2-2 " EVENT_ANSWERS_OTHER "|");
         cr_expect_eq(counts.refused, 1);
         cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM failed_jobs WHERE state = 'failed'"), 1);
-        free(told);
-        end(&mine);
-        end(&peer);
     }
 }
 
 static void expect_refused(const char *path, const char *reason) {
-    log_t mine = begin();
+    scoped(end) log_t mine = begin();
     buffer_t told = {0}, why = {0};
     import_t *import = import_begin(mine.audit);
     cr_expect(!import_log(import, path, &(import_listener_t){&told, note_refused, note_filled, NULL}, &why));
     cr_expect_not_null(strstr(buffer_text(&why), reason), "\"%s\" lacks \"%s\"", buffer_text(&why), reason);
     buffer_free(&why);
     import_free(import);
-    end(&mine);
 }
 
 Test(unit_audit_import, a_time_far_ahead_is_refused) {
     enum { DAY_S = 24 * 3600 };
-    buffer_t why = {0};
+    scoped(buffer_free) buffer_t why = {0};
     int64_t now_ms = (int64_t)time(NULL) * 1000;
     audit_case_event_t item;
     audit_case_event(&item, "failed", 1, ((int64_t)time(NULL) + 366 * DAY_S) * 1000);
@@ -313,49 +276,46 @@ Test(unit_audit_import, a_time_far_ahead_is_refused) {
     item.event.at = ((int64_t)time(NULL) + 3 * 366 * DAY_S) * 1000;
     cr_expect(!event_check(&item.event, now_ms, &why));
     cr_expect(strstr(buffer_text(&why), "two years ahead"), "%s", buffer_text(&why));
-    buffer_free(&why);
 }
 
 Test(unit_audit_import, foreign_databases_are_refused) {
     log_t peer = begin();
     put(&peer, "failed", 1);
-    audit_close(peer.audit);
+    end(&peer);
     char *view = audit_case_sql(peer.path, "SELECT sql FROM sqlite_schema WHERE name = 'event_states'");
     sql(peer.path, "DROP VIEW event_states");
     sql(peer.path, "CREATE VIEW event_states AS SELECT *, '' AS state FROM events");
     expect_refused(peer.path, "has another view of its events");
     sql(peer.path, "DROP VIEW event_states");
     sql(peer.path, view);
-    free(view);
     sql(peer.path, "ALTER TABLE events RENAME TO records");
     sql(peer.path, "CREATE VIEW events AS SELECT * FROM records");
     expect_refused(peer.path, "has no table of events");
     sql(peer.path, "PRAGMA application_id = 7");
     expect_refused(peer.path, "another program");
-    free(peer.path);
-    log_t mine = begin();
+    scoped(end) log_t mine = begin();
     buffer_t why = {0};
     import_t *import = import_begin(mine.audit);
     cr_expect(!import_log(import, mine.path, &(import_listener_t){0}, &why));
     cr_expect_not_null(strstr(buffer_text(&why), "the audit log itself"));
     buffer_free(&why);
     import_free(import);
-    end(&mine);
 }
 
 /* Garbage over one page of the table: the rows of all other pages are imported. */
 Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
-    log_t mine = begin(), peer = begin();
+    scoped(end) log_t mine = begin();
+    log_t peer = begin();
     import_counts_t counts;
     for (int n = 1; n <= 2000; n++) put(&peer, "failed", n);
     set_position(&peer, "q", "50-0");
     put_gap(&mine, "q", "10-0..20-5");
-    audit_close(peer.audit);
+    end(&peer);
     sql(peer.path, "PRAGMA journal_mode = DELETE");
     int64_t page = audit_case_count(peer.path, "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf' "
                                                "ORDER BY path LIMIT 1 OFFSET 20");
     if (page == 0) cr_skip_test("this SQLite has no dbstat");
-    char *count = mem_printf("SELECT ncell FROM dbstat WHERE pageno = %lld", (long long)page);
+    char *count = kept_printf("SELECT ncell FROM dbstat WHERE pageno = %lld", (long long)page);
     int64_t lost = audit_case_count(peer.path, count);
     FILE *file = fopen(peer.path, "r+b");
     cr_assert_eq(fseek(file, (page - 1) * 4096, SEEK_SET), 0);
@@ -366,26 +326,21 @@ Test(unit_audit_import, readable_rows_of_a_damaged_log_are_imported) {
     cr_expect_null(strstr(told, "filled"));
     cr_expect(lost > 0 && lost < 100 && counts.added == 2000 - lost, "%lld of 2000, the page had %lld", (long long)counts.added,
               (long long)lost);
-    free(count);
     cr_expect_eq(counts.refused, 1, "%s", told);
     cr_expect_eq(audit_case_count(mine.path, "SELECT max(at) FROM events"), 2000000);
-    free(told);
-    end(&mine);
-    free(peer.path);
 }
 
 /* 0.1.0 recorded the date of a job as it was, for example microseconds. */
 Test(unit_audit_import, an_impossible_date_of_a_job_is_dropped_and_not_the_event) {
-    log_t mine = begin(), peer = begin();
+    scoped(end) log_t mine = begin();
+    log_t peer = begin();
     import_counts_t counts;
     put(&peer, "failed", 1);
-    audit_close(peer.audit);
+    end(&peer);
     sql(peer.path, "UPDATE events SET created = 1700000000000000, started = -1, attempts = 9007199254740993");
-    free(import_from(&mine, peer.path, &counts));
+    import_from(&mine, peer.path, &counts);
     cr_expect_eq(counts.added, 1);
     cr_expect_eq(audit_case_count(mine.path, "SELECT created + started + attempts FROM events"), 0);
-    end(&mine);
-    free(peer.path);
 }
 
 /* A log with a failure, its answer, and a gap that is filled. */
@@ -408,33 +363,29 @@ static char *make_log_of_0_1_0(void) {
 
 /* Newer versions may have unknown columns. */
 Test(unit_audit_import, older_schemas_are_imported_newer_ones_refused) {
-    log_t mine = begin(), peer = begin();
+    scoped(end) log_t mine = begin();
+    log_t peer = begin();
     import_counts_t counts;
     char *path = make_log_of_0_1_0();
-    free(import_from(&mine, path, &counts));
+    import_from(&mine, path, &counts);
     cr_expect_eq(counts.added, 4, "%lld", (long long)counts.added);
     cr_expect_eq(audit_case_count(mine.path, "SELECT count(*) FROM failed_jobs WHERE state = 'requeued'"), 1);
-    free(path);
     put(&peer, "failed", 1);
-    audit_close(peer.audit);
+    end(&peer);
     sql(peer.path, "PRAGMA user_version = 999");
     expect_refused(peer.path, "has schema 999");
-    end(&mine);
-    free(peer.path);
 }
 
 Test(unit_audit_import, a_backup_has_its_own_instance_name) {
-    log_t log = begin(), copy = {.path = mem_printf("%s.copy", log.path)};
+    scoped(end) log_t log = begin(), copy = {.path = kept_printf("%s.copy", log.path)};
     buffer_t why = {0};
     for (int n = 1; n <= 500; n++) put(&log, "failed", n);
     set_position(&log, "q", "50-0");
-    free(temp_read(copy.path));
+    temp_read(copy.path);
     fclose(fopen(copy.path, "wb"));
     cr_assert(audit_backup(log.audit, copy.path, NULL, NULL, &why), "%s", buffer_text(&why));
     copy.audit = audit_case_open(copy.path, AUDIT_READ);
     expect_equal(&log, &copy);
     cr_expect_str_neq(audit_instance(log.audit), audit_instance(copy.audit), "two logs would acknowledge under one name");
     cr_expect_eq(audit_case_count(copy.path, "SELECT position = '50-0' FROM positions"), 1);
-    end(&copy);
-    end(&log);
 }

@@ -5,21 +5,15 @@
 #include "tempdir.h"
 #include "text.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static void expect_refused(const char *path, audit_mode_t mode, const char *part) {
     char *why = audit_case_refused(path, mode);
     cr_expect(has(why, part), "\"%s\" lacks \"%s\"", why, part);
-    free(why);
 }
 
 static void put(audit_t *audit, int n) {
@@ -31,17 +25,15 @@ static void put(audit_t *audit, int n) {
 /* A log with some rows, closed. */
 static char *log_with_rows(int rows) {
     char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < rows; i++) put(audit, i);
-    audit_close(audit);
     return path;
 }
 
 static audit_t *open_locked(audit_lock_t *lock, audit_open_options_t options) {
-    buffer_t why = {0};
+    scoped(buffer_free) buffer_t why = {0};
     audit_t *audit = audit_open_locked(lock, &options, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
-    buffer_free(&why);
     return audit;
 }
 
@@ -57,49 +49,42 @@ static void flip_page(const char *path) {
 }
 
 static int count_files(const char *path, const char *pattern) {
-    char *full = mem_printf("%s%s", path, pattern);
+    char *full = kept_printf("%s%s", path, pattern);
     glob_t found = {0};
     int count = glob(full, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
     globfree(&found);
-    free(full);
     return count;
 }
 
 static char *lock_text(const char *path) {
-    char *lock = mem_printf("%s.lock", path), *text = temp_read(lock);
-    free(lock);
+    char *lock = kept_printf("%s.lock", path), *text = temp_read(lock);
     return text;
 }
 
 Test(unit_audit_lock, a_second_sidecar_learns_the_holder_of_the_lock) {
-    char *path = audit_case_path(), *me = mem_printf("pid %d on ", (int)getpid());
+    char *path = audit_case_path(), *me = kept_printf("pid %d on ", (int)getpid());
     audit_t *first = audit_case_open(path, AUDIT_WRITE);
     expect_refused(path, AUDIT_WRITE, me);
     expect_refused(path, AUDIT_WRITE, "give each an audit.path of its own");
     char *text = lock_text(path);
     cr_assert(has(text, audit_instance(first)), "%s", text);
-    audit_t *import = audit_case_open(path, AUDIT_IMPORT), *reader = audit_case_open(path, AUDIT_READ);
+    scoped(audit_drop) audit_t *import = audit_case_open(path, AUDIT_IMPORT), *reader = audit_case_open(path, AUDIT_READ);
     put(import, 1);
     put(first, 2);
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"), 2);
     audit_close(first);
     audit_close(audit_case_open(path, AUDIT_WRITE)); /* while an import still runs */
-    audit_close(import);
-    audit_close(reader);
-    free(text), free(me), free(path);
 }
 
 /* A removed lock file keeps no process out, so its holder makes the file again. */
 Test(unit_audit_lock, a_removed_lock_file_is_created_again) {
-    char *path = log_with_rows(1), *file = mem_printf("%s.lock", path);
-    audit_lock_t *lock = audit_lock_new(path);
+    char *path = log_with_rows(1), *file = kept_printf("%s.lock", path);
+    scoped(audit_lock_drop) audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
     cr_assert(audit_lock_acquire(lock, &why));
     unlink(file);
     cr_assert(audit_lock_acquire(lock, &why), "%s", buffer_text(&why));
     expect_refused(path, AUDIT_WRITE, "is written by another sidecar");
-    audit_lock_free(lock);
-    free(file), free(path);
 }
 
 Test(unit_audit_lock, kill_9_releases_the_lock) {
@@ -119,13 +104,12 @@ Test(unit_audit_lock, kill_9_releases_the_lock) {
     waitpid(pid, &status, 0);
     audit_close(audit_case_open(path, AUDIT_WRITE));
     close(said[0]), close(said[1]);
-    free(path);
 }
 
 Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
     char *path = log_with_rows(500);
-    audit_t *audit = audit_case_open(path, AUDIT_READ);
-    char *old = mem_str(audit_instance(audit));
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_READ);
+    char *old = kept(mem_str(audit_instance(audit)));
     audit_close(audit);
     flip_page(path);
     audit_lock_t *lock = audit_lock_new(path);
@@ -151,8 +135,6 @@ Test(unit_audit_lock, a_damaged_log_is_set_aside_and_reported_lost) {
     audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert_null(audit_loss(audit));
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 1);
-    audit_close(audit);
-    free(old), free(path);
 }
 
 /* A log that lacks one of its parts: every page is whole, but the auditor cannot use the file. */
@@ -161,30 +143,27 @@ Test(unit_audit_lock, a_log_that_lacks_a_table_or_its_name_is_set_aside) {
                                          "DROP TABLE events"};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         char *path = log_with_rows(3), *old = audit_case_sql(path, "SELECT value FROM facts WHERE name = 'instance'");
-        free(audit_case_sql(path, losses[i]));
+        audit_case_sql(path, losses[i]);
         expect_refused(path, AUDIT_IMPORT, "is damaged");
-        audit_lock_t *lock = audit_lock_new(path);
-        audit_t *audit = open_locked(lock, (audit_open_options_t){0});
+        scoped(audit_lock_drop) audit_lock_t *lock = audit_lock_new(path);
+        scoped(audit_drop) audit_t *audit = open_locked(lock, (audit_open_options_t){0});
         const audit_loss_t *loss = audit_loss(audit);
         cr_assert(loss && strcmp(loss->reason, AUDIT_DAMAGED) == 0 && strcmp(loss->instance, old) == 0, "%s", losses[i]);
         cr_expect_eq(count_files(path, ".corrupt-*Z"), 1, "%s", losses[i]);
         put(audit, 1);
         cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events"), 1);
-        audit_close(audit);
-        audit_lock_free(lock);
-        free(old), free(path);
     }
 }
 
 Test(unit_audit_lock, damage_is_detected_while_in_use) {
     char *path = log_with_rows(2000);
-    audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = open_locked(lock, (audit_open_options_t){0});
+    scoped(audit_lock_drop) audit_lock_t *lock = audit_lock_new(path);
+    scoped(audit_drop) audit_t *audit = open_locked(lock, (audit_open_options_t){0});
     buffer_t why = {0};
     cr_assert_not(audit_is_damaged(audit));
     struct stat at;
     cr_assert_eq(stat(path, &at), 0);
-    char *bytes = calloc(1, (size_t)at.st_size); /* every page but the first */
+    char *bytes = kept(calloc(1, (size_t)at.st_size)); /* every page but the first */
     memset(bytes, 0xa5, (size_t)at.st_size);
     int fd = open(path, O_WRONLY);
     cr_assert_eq(pwrite(fd, bytes, (size_t)at.st_size - 4096, 4096), at.st_size - 4096);
@@ -203,28 +182,23 @@ Test(unit_audit_lock, damage_is_detected_while_in_use) {
     audit = open_locked(lock, (audit_open_options_t){.set_aside = true});
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
     cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
-    audit_close(audit);
-    audit_lock_free(lock);
-    free(bytes), free(path);
 }
 
 /* As a copy that a full disk has cut short. */
 Test(unit_audit_lock, a_truncated_log_without_its_lock_file_is_set_aside) {
-    char *path = log_with_rows(500), *file = mem_printf("%s.lock", path);
+    char *path = log_with_rows(500), *file = kept_printf("%s.lock", path);
     struct stat at;
     unlink(file);
     cr_assert(stat(path, &at) == 0 && truncate(path, at.st_size / 8192 * 4096) == 0);
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     cr_expect_eq(count_files(path, ".corrupt-*Z"), 1);
     put(audit, 1);
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM events"), 1);
-    audit_close(audit);
-    free(file), free(path);
 }
 
 /* A text file where our log was: only the lock file proves that the path is ours. */
 Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
-    char *path = log_with_rows(3), *file = mem_printf("%s.lock", path);
+    char *path = log_with_rows(3), *file = kept_printf("%s.lock", path);
     FILE *text = fopen(path, "w");
     for (int i = 0; i < 300; i++) fputs("this is a text about sidecars, not a database\n", text);
     fclose(text);
@@ -241,15 +215,14 @@ Test(unit_audit_lock, foreign_bytes_are_set_aside_only_where_our_log_was) {
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
     cr_assert_eq(count_files(path, ".corrupt-*"), 1);
     audit_close(audit);
-    free(audit_case_sql(path, "PRAGMA application_id = 7"));
+    audit_case_sql(path, "PRAGMA application_id = 7");
     expect_refused(path, AUDIT_WRITE, "another program"); /* although the lock file names a log */
-    free(lock), free(file), free(path);
 }
 
 Test(unit_audit_lock, an_import_keeps_the_log_from_being_set_aside) {
     char *path = log_with_rows(500);
     audit_t *import = audit_case_open(path, AUDIT_IMPORT);
-    audit_lock_t *lock = audit_lock_new(path);
+    scoped(audit_lock_drop) audit_lock_t *lock = audit_lock_new(path);
     buffer_t why = {0};
     cr_assert_null(audit_open_locked(lock, &(audit_open_options_t){.set_aside = true}, &why));
     cr_assert(has(buffer_text(&why), "`audit import` writes to it"), "%s", buffer_text(&why));
@@ -259,20 +232,17 @@ Test(unit_audit_lock, an_import_keeps_the_log_from_being_set_aside) {
     cr_assert(audit_lock_acquire(lock, &why) && audit_lock_exclude_writers(lock, &why));
     expect_refused(path, AUDIT_IMPORT, "being set aside");
     audit_lock_admit_writers(lock);
-    audit_t *audit = open_locked(lock, (audit_open_options_t){.set_aside = true});
+    scoped(audit_drop) audit_t *audit = open_locked(lock, (audit_open_options_t){.set_aside = true});
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
-    audit_close(audit);
-    audit_lock_free(lock);
-    free(path);
 }
 
 Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
-    char *path = log_with_rows(3), *other = log_with_rows(2), *moved = mem_printf("%s.old", path);
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    char *path = log_with_rows(3), *other = log_with_rows(2), *moved = kept_printf("%s.old", path);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert(audit_is_in_place(audit));
     cr_assert_eq(rename(path, moved), 0);
     cr_assert_not(audit_is_in_place(audit));
-    char *own = mem_str(audit_instance(audit));
+    char *own = kept(mem_str(audit_instance(audit)));
     audit_close(audit);
     expect_refused(path, AUDIT_IMPORT, "let its sidecar make a new one");
     audit = audit_case_open(path, AUDIT_WRITE);
@@ -280,14 +250,14 @@ Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
     cr_assert_str_eq(audit_loss(audit)->instance, own);
     audit_close(audit);
     cr_assert_eq(rename(moved, path), 0); /* put back before the loss was handled */
-    char *wal = mem_printf("%s-wal", path);
+    char *wal = kept_printf("%s-wal", path);
     unlink(wal);
     audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert_null(audit_loss(audit));
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 3);
     audit_close(audit);
     audit = audit_case_open(other, AUDIT_READ);
-    char *peer = mem_str(audit_instance(audit));
+    char *peer = kept(mem_str(audit_instance(audit)));
     audit_close(audit);
     cr_assert_eq(rename(other, path), 0); /* the log of a peer, which acknowledges under its own name */
     audit = audit_case_open(path, AUDIT_WRITE);
@@ -296,8 +266,6 @@ Test(unit_audit_lock, removed_and_replaced_logs_are_reported_lost) {
     cr_assert_str_neq(audit_instance(audit), peer);
     cr_assert(audit_is_in_place(audit), "the new name is only in the -wal file");
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 2);
-    audit_close(audit);
-    free(own), free(peer), free(wal), free(moved), free(other), free(path);
 }
 
 /* A process dies while it sets a damaged log with a -wal file aside; the next one completes the move. */
@@ -335,17 +303,13 @@ ParameterizedTest(struct point *point, unit_audit_lock, crash_points) {
     }
     waitpid(pid, &status, 0);
     cr_assert_eq(WEXITSTATUS(status), 137);
-    audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = open_locked(lock, (audit_open_options_t){.check = true});
+    scoped(audit_lock_drop) audit_lock_t *lock = audit_lock_new(path);
+    scoped(audit_drop) audit_t *audit = open_locked(lock, (audit_open_options_t){.check = true});
     cr_assert_str_eq(audit_loss(audit)->reason, AUDIT_DAMAGED);
-    char *moved = mem_printf("%s/%s", path, audit_loss(audit)->set_aside_as);
     cr_assert_eq(count_files(path, ".corrupt-*Z"), 1);
     cr_assert_eq(count_files(path, ".corrupt-*Z-wal"), 1, "the -wal file is lost");
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events"), 0);
     put(audit, 1);
-    audit_close(audit);
-    audit_lock_free(lock);
-    free(moved), free(path);
 }
 
 /* Bytes that this process has read so far; -1 if the kernel does not count them. */
@@ -361,7 +325,7 @@ static long long bytes_read(void) {
 Test(unit_audit_lock, a_new_log_is_not_reread_at_every_check) {
     enum { CHECKS = 100, CHECK_BYTES = 4096 };
     char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    scoped(audit_drop) audit_t *audit = audit_case_open(path, AUDIT_WRITE);
     audit_case_event_t event;
     audit_case_event(&event, "failed", 1, 1000);
     cr_assert(audit_case_put(audit, &event.event));
@@ -370,6 +334,4 @@ Test(unit_audit_lock, a_new_log_is_not_reread_at_every_check) {
     if (before < 0) cr_skip_test("no /proc/self/io here");
     for (int i = 0; i < CHECKS; i++) cr_assert(audit_is_in_place(audit));
     cr_assert_lt(bytes_read() - before, CHECKS * CHECK_BYTES / 10);
-    audit_close(audit);
-    free(path);
 }

@@ -5,37 +5,36 @@
 #include "audit_case.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { MUCH_US = 60 * 1000 * 1000 };
 static const int64_t NOW = INT64_C(1800000000000);
 
+static char *path;
+static audit_t *audit;
+static audit_lock_t *lock;
+SUITE(unit_audit_retain, path = audit_case_path(), audit_close(audit); audit_lock_free(lock));
+
 /* Inserts events first .. first + count - 1, one a second from at0 on, in one transaction. Like the auditor when it reads a
  * stream again, skips rows that retention has removed. */
-static void insert_events(audit_t *audit, int first, int count, int64_t at0, size_t payload) {
+static void insert_events(audit_t *log, int first, int count, int64_t at0, size_t payload) {
     buffer_t why = {0};
-    char *bytes = mem_alloc(payload + 1);
+    char *bytes = kept(mem_alloc(payload + 1));
     memset(bytes, 'p', payload);
-    cr_assert(audit_begin(audit, &why));
+    cr_assert(audit_begin(log, &why));
     for (int i = first; i < first + count; i++) {
         audit_case_event_t item;
         audit_case_event(&item, i % 5 == 4 ? "retried" : "failed", i, at0 + i * 1000);
         item.event.payload = (slice_t){bytes, payload};
-        if (audit_has_removed(audit, item.event.at)) continue;
-        cr_assert(audit_insert(audit, &item.event, NULL, &why), "%s", buffer_text(&why));
+        if (audit_has_removed(log, item.event.at)) continue;
+        cr_assert(audit_insert(log, &item.event, NULL, &why), "%s", buffer_text(&why));
     }
-    cr_assert(audit_commit(audit, &why), "%s", buffer_text(&why));
-    free(bytes);
+    cr_assert(audit_commit(log, &why), "%s", buffer_text(&why));
 }
 
-static audit_retain_result_t step(audit_t *audit, audit_limits_t limits, int64_t budget_us) {
+static audit_retain_result_t step(audit_limits_t limits, int64_t budget_us) {
     buffer_t why = {0};
     audit_retain_result_t done;
     cr_assert(audit_retain(audit, &limits, NOW, budget_us, &done, &why), "%s", buffer_text(&why));
@@ -43,11 +42,11 @@ static audit_retain_result_t step(audit_t *audit, audit_limits_t limits, int64_t
 }
 
 /* Steps until nothing is left to do; returns the number of removed rows. */
-static int64_t retain_all(audit_t *audit, audit_limits_t limits, int64_t budget_us, int *steps) {
+static int64_t retain_all(audit_limits_t limits, int64_t budget_us, int *steps) {
     int64_t dropped = 0;
     int count = 0;
     for (bool more = true; more;) {
-        audit_retain_result_t done = step(audit, limits, budget_us);
+        audit_retain_result_t done = step(limits, budget_us);
         more = done.more;
         dropped += done.removed;
         cr_assert_lt(++count, 100000, "retention never ends");
@@ -56,167 +55,142 @@ static int64_t retain_all(audit_t *audit, audit_limits_t limits, int64_t budget_
     return dropped;
 }
 
-static audit_usage_t usage_of(audit_t *audit) {
+static audit_usage_t usage_of(void) {
     buffer_t why = {0};
     audit_usage_t use;
     cr_assert(audit_measure(audit, &use, &why), "%s", buffer_text(&why));
     return use;
 }
 
-static int64_t size_of(const char *path) {
+static int64_t size_of(void) {
     struct stat at;
     cr_assert_eq(stat(path, &at), 0);
     return at.st_size;
 }
 
-static int64_t rows_fact(const char *path) { return audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"); }
-static int64_t rows(const char *path) { return audit_case_count(path, "SELECT count(*) FROM events"); }
+static int64_t rows_fact(void) { return audit_case_count(path, "SELECT value FROM facts WHERE name = 'rows'"); }
+static int64_t rows(void) { return audit_case_count(path, "SELECT count(*) FROM events"); }
 
 Test(unit_audit_retain, only_rows_older_than_retain_are_removed) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     insert_events(audit, 0, 1000, NOW - 3600 * 1000 - 500 * 1000, 10); /* 500 are older than an hour */
-    cr_assert_eq(usage_of(audit).oldest_ms, NOW - 3600 * 1000 - 500 * 1000);
-    cr_assert_eq(retain_all(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 500);
-    cr_assert_eq(rows(path), 500);
-    cr_assert_eq(rows_fact(path), 500);
+    cr_assert_eq(usage_of().oldest_ms, NOW - 3600 * 1000 - 500 * 1000);
+    cr_assert_eq(retain_all((audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 500);
+    cr_assert_eq(rows(), 500);
+    cr_assert_eq(rows_fact(), 500);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at < 1800000000000 - 3600000"), 0);
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW - 3600 * 1000 - 1000);
-    cr_assert_eq(retain_all(audit, (audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 0);
+    cr_assert_eq(retain_all((audit_limits_t){.retain_ms = 3600 * 1000}, MUCH_US, NULL), 0);
     audit_retain_result_t done;
     buffer_t why = {0};
     cr_assert(audit_retain(audit, &(audit_limits_t){.retain_ms = 1}, 0, MUCH_US, &done, &why)); /* the time is unknown */
     cr_assert_eq(done.removed, 0);
-    audit_close(audit);
-    free(path);
 }
 
 Test(unit_audit_retain, retain_rows_removes_the_lowest_at_first) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     insert_events(audit, 500, 500, NOW, 10);
     insert_events(audit, 0, 500, NOW, 10); /* an import brings older rows */
-    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 1000}, MUCH_US, NULL), 0, "no row is over the limit");
-    cr_assert_eq(retain_all(audit, (audit_limits_t){.rows = 640}, MUCH_US, NULL), 370, "removes down to 1/64 below the limit");
-    cr_assert_eq(rows(path), 630);
+    cr_assert_eq(retain_all((audit_limits_t){.rows = 1000}, MUCH_US, NULL), 0, "no row is over the limit");
+    cr_assert_eq(retain_all((audit_limits_t){.rows = 640}, MUCH_US, NULL), 370, "removes down to 1/64 below the limit");
+    cr_assert_eq(rows(), 630);
     cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events"), NOW + 370 * 1000);
-    cr_assert_eq(rows_fact(path), 630);
-    audit_close(audit);
-    free(path);
+    cr_assert_eq(rows_fact(), 630);
 }
 
 /* Rows written while the clock was ahead must not outlive rows written after the clock was set back. */
 Test(unit_audit_retain, rows_go_in_order_of_arrival_after_the_clock_went_back) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     audit_limits_t limits = {.rows = 64, .latest_ms = NOW + 200 * 1000};
     insert_events(audit, 0, 50, NOW + 3600 * 1000, 10);
     insert_events(audit, 50, 50, NOW, 10);
-    cr_assert_eq(retain_all(audit, limits, MUCH_US, NULL), 37);
+    cr_assert_eq(retain_all(limits, MUCH_US, NULL), 37);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at < 1800000000000 + 3600000"), 50);
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + (3600 + 36) * 1000);
     insert_events(audit, 0, 37, NOW + 3600 * 1000, 10);
-    cr_assert_eq(rows(path), 63, "removed rows came back");
+    cr_assert_eq(rows(), 63, "removed rows came back");
     limits.latest_ms += 3600 * 1000; /* the clock has reached the newest row: the lowest `at` is the oldest row again */
     limits.rows = 32;
-    retain_all(audit, limits, MUCH_US, NULL);
+    retain_all(limits, MUCH_US, NULL);
     cr_assert_eq(audit_case_count(path, "SELECT min(job) = 'job-37' FROM events WHERE at >= 1800000000000 + 3600000"), 1);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM events WHERE at >= 1800000000000 + 3600000"), 13);
-    cr_assert_eq(rows_fact(path), rows(path));
-    audit_close(audit);
-    free(path);
+    cr_assert_eq(rows_fact(), rows());
 }
 
 Test(unit_audit_retain, removed_rows_return_by_import_only) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     insert_events(audit, 0, 100, NOW, 10);
-    retain_all(audit, (audit_limits_t){.rows = 50}, MUCH_US, NULL);
-    cr_assert_eq(rows(path), 50);
+    retain_all((audit_limits_t){.rows = 50}, MUCH_US, NULL);
+    cr_assert_eq(rows(), 50);
     insert_events(audit, 0, 100, NOW, 10);
-    cr_assert_eq(rows(path), 50);
+    cr_assert_eq(rows(), 50);
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
     insert_events(audit, 0, 100, NOW, 10);
-    cr_assert_eq(rows(path), 50);
+    cr_assert_eq(rows(), 50);
     audit_t *import = audit_case_open(path, AUDIT_IMPORT);
     insert_events(import, 0, 100, NOW, 10);
     audit_close(import);
-    cr_assert_eq(rows(path), 100);
-    cr_assert_eq(rows_fact(path), 100);
-    retain_all(audit, (audit_limits_t){.rows = 90}, MUCH_US,
-               NULL); /* removes older rows than before: the highest removed `at` stays */
+    cr_assert_eq(rows(), 100);
+    cr_assert_eq(rows_fact(), 100);
+    retain_all((audit_limits_t){.rows = 90}, MUCH_US, NULL); /* removes older rows than before: the highest removed `at` stays */
     cr_assert_eq(audit_case_count(path, "SELECT value FROM facts WHERE name = 'dropped'"), NOW + 49 * 1000);
     insert_events(audit, 0, 50, NOW, 10);
-    cr_assert_eq(rows(path), 89);
-    audit_close(audit);
-    free(path);
+    cr_assert_eq(rows(), 89);
 }
 
 Test(unit_audit_retain, retain_bytes_keeps_the_file_below_the_limit) {
     enum { LIMIT = 4 * 1024 * 1024 };
-    char *path = audit_case_path();
     buffer_t why = {0};
-    audit_lock_t *lock = audit_lock_new(path);
-    audit_t *audit = audit_open_locked(lock, &(audit_open_options_t){.max_bytes = LIMIT}, &why);
+    lock = audit_lock_new(path);
+    audit = audit_open_locked(lock, &(audit_open_options_t){.max_bytes = LIMIT}, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
     for (int i = 0; i < 40; i++) insert_events(audit, i * 500, 500, NOW, 400);
-    cr_assert_gt(size_of(path), 2 * LIMIT);
+    cr_assert_gt(size_of(), 2 * LIMIT);
     int steps = 0;
-    cr_assert_gt(retain_all(audit, (audit_limits_t){.bytes = LIMIT}, 2000, &steps), 5000);
+    cr_assert_gt(retain_all((audit_limits_t){.bytes = LIMIT}, 2000, &steps), 5000);
     cr_assert_gt(steps, 10, "a step is short");
-    cr_assert_leq(usage_of(audit).used_bytes, LIMIT);
-    cr_assert_leq(size_of(path), LIMIT);
-    cr_assert_gt(usage_of(audit).used_bytes, LIMIT / 2, "too many rows were removed");
-    cr_assert_eq(rows(path), rows_fact(path));
-    cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events") + (rows(path) - 1) * 1000, NOW + 19999 * 1000);
+    cr_assert_leq(usage_of().used_bytes, LIMIT);
+    cr_assert_leq(size_of(), LIMIT);
+    cr_assert_gt(usage_of().used_bytes, LIMIT / 2, "too many rows were removed");
+    cr_assert_eq(rows(), rows_fact());
+    cr_assert_eq(audit_case_count(path, "SELECT min(at) FROM events") + (rows() - 1) * 1000, NOW + 19999 * 1000);
     char *whole = audit_case_sql(path, "PRAGMA integrity_check");
     cr_assert_str_eq(whole, "ok");
     for (int i = 40; i < 80; i++) { /* the file stays below the limit under load */
         insert_events(audit, i * 500, 500, NOW, 400);
-        retain_all(audit, (audit_limits_t){.bytes = LIMIT}, 2000, NULL);
-        cr_assert_leq(usage_of(audit).bytes, LIMIT + LIMIT / 4);
+        retain_all((audit_limits_t){.bytes = LIMIT}, 2000, NULL);
+        cr_assert_leq(usage_of().bytes, LIMIT + LIMIT / 4);
     }
-    audit_close(audit);
-    audit_lock_free(lock);
-    free(whole), free(path);
 }
 
 Test(unit_audit_retain, a_log_created_by_import_can_shrink) {
-    char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_IMPORT));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
-    free(path);
 }
 
 Test(unit_audit_retain, a_step_ends_when_its_budget_is_spent) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < 10; i++) insert_events(audit, i * 500, 500, NOW, 100);
-    audit_retain_result_t done = step(audit, (audit_limits_t){.rows = 100}, 0);
+    audit_retain_result_t done = step((audit_limits_t){.rows = 100}, 0);
     cr_assert_eq(done.removed, 1, "at least one row, so that retention ends");
     cr_assert(done.more);
-    cr_assert_eq(rows(path), 4999);
-    audit_close(audit);
-    free(path);
+    cr_assert_eq(rows(), 4999);
 }
 
 Test(unit_audit_retain, oldest_rows_are_found_without_sorting) {
-    char *path = audit_case_path();
     audit_close(audit_case_open(path, AUDIT_WRITE));
     char *plan = audit_case_plan(path, "SELECT at, seq FROM events WHERE kind = 'failed' ORDER BY at LIMIT 64"),
          *others = audit_case_plan(path, "SELECT at, seq FROM events WHERE kind <> 'failed' ORDER BY at LIMIT 64");
     cr_assert(strstr(plan, "COVERING INDEX failures_at") && !strstr(plan, "TEMP B-TREE"), "%s", plan);
     cr_assert(strstr(others, "COVERING INDEX others_at") && !strstr(others, "TEMP B-TREE"), "%s", others);
-    free(plan), free(others), free(path);
 }
 
 /* A file of schema 1: no auto_vacuum, and with rows. */
-static char *make_schema_1(int count) {
-    char *path = audit_case_path();
+static void make_schema_1(int count) {
     fclose(fopen(path, "w"));
-    free(audit_case_sql(path, "PRAGMA journal_mode = WAL"));
+    audit_case_sql(path, "PRAGMA journal_mode = WAL");
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, migrations[0].sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
@@ -232,7 +206,6 @@ static char *make_schema_1(int count) {
     sqlite3_close(db);
     cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), 1);
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 0);
-    return path;
 }
 
 typedef struct {
@@ -246,19 +219,19 @@ static bool count_group(void *self, const audit_row_t *row) {
     return true;
 }
 
-static int rows_of_group(audit_t *audit, const char *group) {
+static int rows_of_group(const char *group) {
     group_count_t of = {.group = group};
     buffer_t why = {0};
     cr_assert(audit_list(audit, &(audit_filter_t){.all_kinds = true}, count_group, &of, &why), "%s", buffer_text(&why));
     return of.count;
 }
 
-static void expect_migrated(const char *path, int count) {
+static void expect_migrated(int count) {
     cr_assert_eq(audit_case_count(path, "PRAGMA user_version"), 6);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'group'"), 1);
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 2);
-    cr_assert_eq(rows(path), count);
-    cr_assert_eq(rows_fact(path), count);
+    cr_assert_eq(rows(), count);
+    cr_assert_eq(rows_fact(), count);
     cr_assert_eq(audit_case_count(path, "SELECT sum(length(payload)) FROM events"), 300 * count);
     cr_assert_eq(audit_case_count(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'others_at'"), 1);
     char *text = audit_case_sql(path, "SELECT value FROM facts WHERE name = 'instance'"),
@@ -267,33 +240,29 @@ static void expect_migrated(const char *path, int count) {
     cr_assert_str_eq(text, "00112233445566778899aabbccddeeff");
     cr_assert_str_eq(position, "5-7");
     cr_assert_str_eq(whole, "ok");
-    free(text), free(position), free(whole);
 }
 
 Test(unit_audit_retain, a_schema_1_file_is_migrated_and_can_shrink) {
-    char *path = make_schema_1(3000);
+    make_schema_1(3000);
     char *why = audit_case_refused(path, AUDIT_READ);
     cr_assert(strstr(why, "has schema 1, this version reads 2"), "%s", why);
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     cr_assert_not(audit_has_no_auto_vacuum(audit));
-    expect_migrated(path, 3000);
-    int64_t before = size_of(path);
-    retain_all(audit, (audit_limits_t){.rows = 300}, MUCH_US,
-               NULL); /* in one step: an interrupted one may leave 256 free pages */
-    cr_assert_lt(size_of(path), before / 3);
-    audit_close(audit);
-    free(why), free(path);
+    expect_migrated(3000);
+    int64_t before = size_of();
+    retain_all((audit_limits_t){.rows = 300}, MUCH_US, NULL); /* in one step: an interrupted one may leave 256 free pages */
+    cr_assert_lt(size_of(), before / 3);
 }
 
 /* A log of 0.1.0 is read as it is. An auditor adds the column. */
 Test(unit_audit_retain, a_log_of_0_1_0_gets_the_column_group) {
-    char *path = make_schema_1(3);
+    make_schema_1(3);
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, migrations[1].sql, NULL, NULL, NULL), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "DROP VIEW failed_jobs", NULL, NULL, NULL), SQLITE_OK); // a view is not needed to go on
-    audit_t *audit = audit_case_open(path, AUDIT_READ);
-    cr_expect_eq(rows_of_group(audit, ""), 3);
+    audit = audit_case_open(path, AUDIT_READ);
+    cr_expect_eq(rows_of_group(""), 3);
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM pragma_table_info('events') WHERE name = 'group'"), 0);
     audit_close(audit);
     audit = audit_case_open(path, AUDIT_WRITE);
@@ -302,47 +271,41 @@ Test(unit_audit_retain, a_log_of_0_1_0_gets_the_column_group) {
     audit_case_event(&item, "failed", 7, 1000);
     item.event.group = slice_text("billing");
     cr_assert(audit_case_put(audit, &item.event));
-    cr_expect_eq(rows_of_group(audit, ""), 3);
-    cr_expect_eq(rows_of_group(audit, "billing"), 1);
+    cr_expect_eq(rows_of_group(""), 3);
+    cr_expect_eq(rows_of_group("billing"), 1);
     cr_expect_eq(audit_case_count(path, "SELECT count(*) FROM failed_jobs WHERE \"group\" = 'billing'"), 1);
-    audit_close(audit);
     sqlite3_close(db);
-    free(path);
 }
 
 Test(unit_audit_retain, a_reader_does_not_block_the_migration) {
-    char *path = make_schema_1(300);
+    make_schema_1(300);
     sqlite3 *db;
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL), SQLITE_OK);
     audit_close(audit_case_open(path, AUDIT_WRITE));
     sqlite3_close(db);
     audit_close(audit_case_open(path, AUDIT_WRITE));
-    expect_migrated(path, 300);
-    free(path);
+    expect_migrated(300);
 }
 
 /* A file that cannot be rewritten now is used as it is. */
 Test(unit_audit_retain, a_file_without_auto_vacuum_stays_within_its_limits) {
     enum { LIMIT = 1024 * 1024 };
-    char *path = make_schema_1(3000);
-    audit_lock_t *lock = audit_lock_new(path);
+    make_schema_1(3000);
+    lock = audit_lock_new(path);
     buffer_t why = {0};
-    audit_t *audit = audit_open_locked(lock, &(audit_open_options_t){.keep_file = true, .max_bytes = LIMIT}, &why);
+    audit = audit_open_locked(lock, &(audit_open_options_t){.keep_file = true, .max_bytes = LIMIT}, &why);
     cr_assert_not_null(audit, "%s", buffer_text(&why));
     cr_assert(audit_has_no_auto_vacuum(audit));
     cr_assert_eq(audit_case_count(path, "PRAGMA auto_vacuum"), 0);
-    cr_assert_gt(usage_of(audit).used_bytes, LIMIT);
-    cr_assert_gt(retain_all(audit, (audit_limits_t){.bytes = LIMIT}, 4000, NULL), 300);
-    cr_assert(usage_of(audit).used_bytes <= LIMIT && rows(path) > 300, "%lld bytes, %lld rows",
-              (long long)usage_of(audit).used_bytes, (long long)rows(path));
-    audit_close(audit);
-    audit_lock_free(lock);
-    free(path);
+    cr_assert_gt(usage_of().used_bytes, LIMIT);
+    cr_assert_gt(retain_all((audit_limits_t){.bytes = LIMIT}, 4000, NULL), 300);
+    cr_assert(usage_of().used_bytes <= LIMIT && rows() > 300, "%lld bytes, %lld rows", (long long)usage_of().used_bytes,
+              (long long)rows());
 }
 
 /* Kills a process at a failpoint of a migration or of retention. The file must be as before that step, or as after it. */
-static void die_at(const char *path, const char *point, int rows_limit) {
+static void die_at(const char *point, int rows_limit) {
     enum { STEP_US = 200 }; /* so short that each point is reached twice on a fast machine, too */
     int status;
     pid_t pid = fork();
@@ -350,7 +313,7 @@ static void die_at(const char *path, const char *point, int rows_limit) {
         buffer_t why = {0};
         audit_retain_result_t done = {.more = true};
         setenv("QS_CRASH_AT", point, 1);
-        audit_t *audit = audit_open(path, AUDIT_WRITE, &why);
+        audit = audit_open(path, AUDIT_WRITE, &why);
         while (audit && done.more && audit_retain(audit, &(audit_limits_t){.rows = rows_limit}, NOW, STEP_US, &done, &why)) {
         }
         _exit(1);
@@ -366,11 +329,10 @@ ParameterizedTestParameters(unit_audit_retain, killed_in_a_migration) {
     return cr_make_param_array(struct point, migration_points, sizeof migration_points / sizeof *migration_points);
 }
 ParameterizedTest(struct point *point, unit_audit_retain, killed_in_a_migration) {
-    char *path = make_schema_1(1000);
-    die_at(path, point->name, 0);
+    make_schema_1(1000);
+    die_at(point->name, 0);
     audit_close(audit_case_open(path, AUDIT_WRITE));
-    expect_migrated(path, 1000);
-    free(path);
+    expect_migrated(1000);
 }
 
 static struct point retain_points[] = {
@@ -380,21 +342,18 @@ ParameterizedTestParameters(unit_audit_retain, killed_in_retention) {
     return cr_make_param_array(struct point, retain_points, sizeof retain_points / sizeof *retain_points);
 }
 ParameterizedTest(struct point *point, unit_audit_retain, killed_in_retention) {
-    char *path = audit_case_path();
-    audit_t *audit = audit_case_open(path, AUDIT_WRITE);
+    audit = audit_case_open(path, AUDIT_WRITE);
     for (int i = 0; i < 20; i++) insert_events(audit, i * 500, 500, NOW, 500);
     audit_close(audit);
-    die_at(path, point->name, 1000);
+    die_at(point->name, 1000);
     audit = audit_case_open(path, AUDIT_WRITE);
-    cr_assert_eq(rows(path), rows_fact(path));
-    int64_t kept = rows(path);
+    cr_assert_eq(rows(), rows_fact());
+    int64_t kept = rows();
     for (int i = 0; i < 20; i++) insert_events(audit, i * 500, 500, NOW, 500); /* the stream is read again */
-    cr_assert_eq(rows(path), kept, "removed rows came back");
-    retain_all(audit, (audit_limits_t){.rows = 1000}, 4000, NULL);
-    cr_assert_eq(rows(path), kept < 985 ? kept : 985);
+    cr_assert_eq(rows(), kept, "removed rows came back");
+    retain_all((audit_limits_t){.rows = 1000}, 4000, NULL);
+    cr_assert_eq(rows(), kept < 985 ? kept : 985);
     cr_assert_eq(audit_case_count(path, "SELECT max(at) FROM events"), NOW + 9999 * 1000);
     char *whole = audit_case_sql(path, "PRAGMA integrity_check");
     cr_assert_str_eq(whole, "ok");
-    audit_close(audit);
-    free(whole), free(path);
 }

@@ -3,15 +3,10 @@
 #include "audit_case.h"
 #include "tempdir.h"
 
-#include <criterion/criterion.h>
 #include <linux/capability.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static bool count(void *self, const audit_row_t *row) {
     (void)row;
@@ -26,7 +21,7 @@ static void drop_capabilities(void) {
     if (syscall(SYS_capset, &header, none) != 0) _exit(9);
 }
 
-/* Opens the log without capabilities; returns "N rows" or the error. Owned by the caller. */
+/* Opens the log without capabilities; returns "N rows" or the error. */
 static char *open_and_count(const char *path, audit_mode_t mode) {
     int said[2];
     char text[1024] = "";
@@ -49,17 +44,16 @@ static char *open_and_count(const char *path, audit_mode_t mode) {
     int status = 0;
     cr_assert_eq(waitpid(pid, &status, 0), pid);
     cr_assert_eq(status, 0);
-    return mem_str(text);
+    return kept(mem_str(text));
 }
 
 static void expect(const char *path, audit_mode_t mode, const char *part) {
     char *got = open_and_count(path, mode);
     cr_expect_not_null(strstr(got, part), "\"%s\" lacks \"%s\"", got, part);
-    free(got);
 }
 
 static char *directory(const char *path) {
-    char *dir = mem_str(path);
+    char *dir = kept(mem_str(path));
     *strrchr(dir, '/') = '\0';
     return dir;
 }
@@ -80,7 +74,7 @@ static char *log_with_rows(int rows, audit_t **writer) {
 }
 
 Test(unit_audit_rights, a_log_in_a_read_only_directory_is_read) {
-    char *path = log_with_rows(3, NULL), *dir = directory(path), *wal = mem_printf("%s-wal", path);
+    char *path = log_with_rows(3, NULL), *dir = directory(path), *wal = kept_printf("%s-wal", path);
     cr_assert_eq(access(wal, F_OK), -1);
     cr_assert_eq(chmod(dir, 0500), 0);
     expect(path, AUDIT_READ, "3 rows");
@@ -94,36 +88,25 @@ Test(unit_audit_rights, a_log_in_a_read_only_directory_is_read) {
     expect(path, AUDIT_IMPORT, "permission denied: run as the user of the sidecar");
     expect(path, AUDIT_WRITE, "permission denied: let user ");
     cr_assert_eq(chmod(dir, 0700), 0);
-    free(wal);
-    free(dir);
-    free(path);
 }
 
 /* While a sidecar writes, readers use its -shm file. */
 Test(unit_audit_rights, a_reader_needs_no_write_permission) {
-    audit_t *writer = NULL;
+    scoped(audit_drop) audit_t *writer = NULL;
     char *path = log_with_rows(2, &writer), *dir = directory(path);
     cr_assert_eq(chmod(dir, 0500), 0);
     expect(path, AUDIT_READ, "2 rows");
     cr_assert_eq(chmod(dir, 0700), 0);
-    audit_close(writer);
-    free(dir);
-    free(path);
 }
 
 /* A copy on a read-only medium, with its -wal but without its -shm: rows in the -wal must not be missing silently. */
 Test(unit_audit_rights, an_unreadable_wal_is_an_error) {
-    audit_t *writer = NULL;
+    scoped(audit_drop) audit_t *writer = NULL;
     char *path = log_with_rows(2, &writer), *copy = audit_case_path(), *dir = directory(copy);
-    char *command = mem_printf("cp %s %s && cp %s-wal %s-wal", path, copy, path, copy);
+    char *command = kept_printf("cp %s %s && cp %s-wal %s-wal", path, copy, path, copy);
     cr_assert_eq(system(command), 0);
     cr_assert_eq(chmod(dir, 0500), 0);
     expect(copy, AUDIT_READ, "the newest rows are in");
     cr_assert_eq(chmod(dir, 0700), 0);
     expect(copy, AUDIT_READ, "2 rows");
-    audit_close(writer);
-    free(command);
-    free(dir);
-    free(copy);
-    free(path);
 }

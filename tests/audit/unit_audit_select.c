@@ -2,11 +2,6 @@
 #include "audit/query/query.h"
 #include "audit_case.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { ROWS = 45000, QUEUES = 3, BASE_MS = 1700000000 };
 
 typedef struct {
@@ -77,8 +72,8 @@ static bool see(void *self, const audit_row_t *row) {
 
 Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     char *path = audit_case_path();
-    audit_t *audit = fill(path);
-    taken_t *taken = calloc(1, sizeof *taken);
+    scoped(audit_drop) audit_t *audit = fill(path);
+    taken_t *taken = kept(calloc(1, sizeof *taken));
     buffer_t why = {0};
     seen_t seen = {0};
     expect(audit, &(audit_filter_t){0}, taken, ROWS);
@@ -102,9 +97,6 @@ Test(unit_audit_select, each_match_comes_once_oldest_first, .timeout = 60) {
     expect(audit, &(audit_filter_t){.grep = "job-7", .queue = "a"}, taken, 373);
     taken->stop_at = 25000;
     expect(audit, &(audit_filter_t){0}, taken, 25000);
-    free(taken);
-    audit_close(audit);
-    free(path);
 }
 
 /* Without an index, SQLite would sort all failures for each page. */
@@ -113,13 +105,10 @@ Test(unit_audit_select, select_pages_use_an_index) {
     audit_close(audit_case_open(path, AUDIT_WRITE));
     static const char *const wheres[] = {"", " AND queue = 'a'"};
     for (int i = 0; i < 2; i++) {
-        char *sql = mem_printf("SELECT seq, at, queue, reason, state FROM event_states WHERE kind = 'failed'%s AND at >= 5 AND "
-                               "(at, queue, reason, seq) > (5, 'a', 'b', 7) ORDER BY at, queue, reason, seq LIMIT 9",
-                               wheres[i]);
+        char *sql = kept_printf("SELECT seq, at, queue, reason, state FROM event_states WHERE kind = 'failed'%s AND at >= 5 AND "
+                                "(at, queue, reason, seq) > (5, 'a', 'b', 7) ORDER BY at, queue, reason, seq LIMIT 9",
+                                wheres[i]);
         char *plan = audit_case_plan(path, sql);
         cr_assert(strstr(plan, i ? "failures_queue" : "failures_at") && !strstr(plan, "TEMP B-TREE FOR ORDER BY"), "%s", plan);
-        free(plan);
-        free(sql);
     }
-    free(path);
 }

@@ -9,7 +9,6 @@
 
 char *audit_case_path(void) {
     char *dir = temp_dir("audit"), *path = temp_path(dir, "audit.db");
-    free(dir);
     return path;
 }
 
@@ -75,14 +74,12 @@ static char *ask(const char *path, const char *sql, int column, const char *afte
 char *audit_case_sql(const char *path, const char *sql) { return ask(path, sql, 0, ""); }
 
 char *audit_case_plan(const char *path, const char *sql) {
-    char *explain = mem_printf("EXPLAIN QUERY PLAN %s", sql), *plan = ask(path, explain, 3, "\n");
-    free(explain);
+    char *explain = kept_printf("EXPLAIN QUERY PLAN %s", sql), *plan = ask(path, explain, 3, "\n");
     return plan;
 }
 
 int64_t audit_case_count(const char *path, const char *sql) {
     char *text = audit_case_sql(path, sql);
     int64_t count = strtoll(text, NULL, 10);
-    free(text);
     return count;
 }

@@ -2,9 +2,15 @@
 #pragma once
 
 #include "audit/audit.h"
+#include "audit/lock.h"
+#include "suite.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* For scoped(). */
+static inline void audit_drop(audit_t **audit) { audit_close(*audit); }
+static inline void audit_lock_drop(audit_lock_t **lock) { audit_lock_free(*lock); }
 
 /* Returns the path <a new directory>/audit.db. */
 char *audit_case_path(void);
